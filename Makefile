@@ -1,0 +1,39 @@
+# `make demo` and `make test` work on a fresh Debian or Ubuntu machine with Rust installed: both set up what is missing first.
+# All but `bench` use one profile, release, so that LibTorch's bindings, which take minutes, are compiled once.
+
+SHELL := /bin/bash
+# Where rustup puts cargo, for a shell that was opened before.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test fmt lint bench clean cargo
+
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+setup: ## install what is missing: system packages, LibTorch, HiGHS (scripts/setup.sh)
+	@scripts/setup.sh
+
+build: setup ## build target/release/tenantry, with real execution
+	cargo build --release --features libtorch
+
+demo: build ## profile this CPU, then simulate, execute and validate a small scenario
+	@scripts/demo.sh
+
+test: setup ## run all tests
+	cargo test --release --workspace --features libtorch
+
+fmt: cargo ## format the sources
+	cargo fmt --all
+
+lint: setup ## run clippy; a warning is an error
+	cargo clippy --release --workspace --all-targets --features libtorch -- -D warnings
+
+bench: setup ## run the simulator's benchmarks
+	cargo bench
+
+clean: cargo ## remove what was built; keep results in out/ and downloads in the cache
+	cargo clean
+
+cargo:
+	@command -v cargo >/dev/null || { echo 'Rust is missing: install it with rustup (https://rustup.rs), then open a new shell.' >&2; exit 1; }

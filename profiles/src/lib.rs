@@ -1,0 +1,1 @@
+//! What each operation costs on a card: schema, interpolation, importers.

@@ -1,0 +1,1 @@
+//! Summaries, comparisons, plots and pages, from ledgers.

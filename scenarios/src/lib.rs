@@ -1,0 +1,1 @@
+//! The question: YAML in, resolved and validated specifications out.

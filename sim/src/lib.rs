@@ -1,0 +1,1 @@
+//! The virtual machine: prices operations from a profile and tells when they are done.

@@ -1,0 +1,171 @@
+//! Draws that depend on nothing but their key.
+//!
+//! A draw about a request is a pure function of `(seed, purpose, ticket, index)`, so that neither a policy, nor the order of
+//! systems, nor the number of threads can change the workload. The function is SplitMix64 (Steele, Lea and Flood, "Fast
+//! splittable pseudorandom number generators", OOPSLA 2014): a Weyl counter with a 64-bit mixing function, here used with
+//! the counter given rather than kept. Transcendental functions come from `libm`, since the platform's differ by processor.
+
+use std::convert::Infallible;
+
+use rand::rand_core::TryRng;
+
+/// What a draw is for. Two purposes never share a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Purpose {
+    /// Gaps between arrivals.
+    Arrival = 1,
+    /// Which tenant a request belongs to.
+    Tenant = 2,
+    /// Input lengths.
+    InputLength = 3,
+    /// Output lengths.
+    OutputLength = 4,
+    /// Token ids of a request's input.
+    Tokens = 5,
+    /// What a stage's model makes of a request.
+    Outcome = 6,
+    /// Spread of an operation's duration about its median.
+    Jitter = 7,
+    /// Weights of models and adapters.
+    Weights = 8,
+    /// Whether and when a client gives up.
+    Cancellation = 9,
+    /// Per-tenant properties: phase, domain, kind, activity.
+    TenantProperty = 10,
+}
+
+const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// The draws of one purpose under one seed, addressed by `(ticket, index)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Draws {
+    key: u64,
+}
+
+impl Draws {
+    /// The draws for `purpose` under `seed`.
+    pub fn new(seed: u64, purpose: Purpose) -> Draws {
+        Draws {
+            key: mix(mix(seed.wrapping_add(GOLDEN_GAMMA)) ^ (purpose as u64).wrapping_mul(GOLDEN_GAMMA)),
+        }
+    }
+
+    /// A stream of draws about `ticket`.
+    pub fn about(self, ticket: u64) -> Stream {
+        Stream {
+            state: mix(self.key ^ mix(ticket.wrapping_add(GOLDEN_GAMMA))),
+        }
+    }
+}
+
+/// Consecutive draws from one key: SplitMix64. It is a `rand` generator, so that `rand_distr` can draw from it.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    state: u64,
+}
+
+impl Stream {
+    /// 64 uniform bits.
+    #[inline]
+    pub fn bits(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(GOLDEN_GAMMA);
+        mix(self.state)
+    }
+
+    /// Uniform in `[0, 1)`, on a grid of 2^-53.
+    #[inline]
+    pub fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// Uniform in `0..n` (Lemire's multiplication; the bias is below n / 2^64).
+    ///
+    /// # Panics
+    /// If `n` is 0.
+    #[inline]
+    pub fn below(&mut self, n: u64) -> u64 {
+        assert!(n > 0, "a draw needs at least one choice");
+        ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
+    }
+
+    /// Exponential with mean 1, by inversion.
+    #[inline]
+    pub fn exponential(&mut self) -> f64 {
+        -libm::log(1.0 - self.unit())
+    }
+
+    /// Standard normal (Box and Muller's transform, one of the pair).
+    #[inline]
+    pub fn normal(&mut self) -> f64 {
+        let radius = libm::sqrt(2.0 * self.exponential());
+        radius * libm::cos(std::f64::consts::TAU * self.unit())
+    }
+}
+
+impl TryRng for Stream {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok((self.bits() >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self.bits())
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.bits().to_le_bytes()[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reference_values_are_pinned() {
+        // SplitMix64 from state 0, as in the reference implementation.
+        let mut stream = Stream { state: 0 };
+        assert_eq!(stream.bits(), 0xE220_A839_7B1D_CDAF);
+        assert_eq!(stream.bits(), 0x6E78_9E6A_A1B9_65F4);
+        assert_eq!(stream.bits(), 0x06C4_5D18_8009_454F);
+    }
+
+    #[test]
+    fn purposes_and_tickets_are_independent_streams() {
+        let a = Draws::new(7, Purpose::Arrival).about(1).bits();
+        assert_ne!(a, Draws::new(7, Purpose::Tenant).about(1).bits());
+        assert_ne!(a, Draws::new(7, Purpose::Arrival).about(2).bits());
+        assert_ne!(a, Draws::new(8, Purpose::Arrival).about(1).bits());
+        assert_eq!(a, Draws::new(7, Purpose::Arrival).about(1).bits());
+    }
+
+    #[test]
+    fn moments_are_right() {
+        let mut stream = Draws::new(1, Purpose::Arrival).about(0);
+        let n = 200_000;
+        let (mut unit, mut exponential, mut normal, mut normal_squared) = (0.0, 0.0, 0.0, 0.0);
+        for _ in 0..n {
+            unit += stream.unit();
+            exponential += stream.exponential();
+            let z = stream.normal();
+            normal += z;
+            normal_squared += z * z;
+        }
+        let n = f64::from(n);
+        assert!((unit / n - 0.5).abs() < 0.003);
+        assert!((exponential / n - 1.0).abs() < 0.01);
+        assert!((normal / n).abs() < 0.01);
+        assert!((normal_squared / n - 1.0).abs() < 0.02);
+    }
+}

@@ -1,0 +1,51 @@
+//! The cursor that the serving loop merges with a machine's events.
+
+use crate::error::TraceError;
+use crate::request::{Entry, Ticket};
+use crate::time::Time;
+
+/// Entries in order of time. A cursor, not an iterator: a closed loop's next entry depends on what has finished.
+pub trait Workload {
+    /// When the next entry is due, if any is known yet. A closed loop that waits for an answer has none and is not at its end.
+    ///
+    /// # Errors
+    /// A trace that cannot be read or is not in order.
+    fn peek(&mut self) -> Result<Option<Time>, TraceError>;
+
+    /// Takes the entry that `peek` announced.
+    ///
+    /// # Errors
+    /// As `peek`.
+    fn next(&mut self) -> Result<Option<Entry>, TraceError>;
+
+    /// A request left the system, for whatever reason. Open loops do not care.
+    fn finished(&mut self, now: Time, ticket: Ticket) {
+        let _ = (now, ticket);
+    }
+}
+
+/// A workload that is a list: for tests, and for requests recorded in a run and executed again.
+#[derive(Clone, Debug, Default)]
+pub struct Listed {
+    entries: std::collections::VecDeque<Entry>,
+}
+
+impl Listed {
+    /// Sorts `entries` by time, keeping the given order among equals.
+    pub fn new(mut entries: Vec<Entry>) -> Listed {
+        entries.sort_by_key(Entry::at);
+        Listed {
+            entries: entries.into(),
+        }
+    }
+}
+
+impl Workload for Listed {
+    fn peek(&mut self) -> Result<Option<Time>, TraceError> {
+        Ok(self.entries.front().map(Entry::at))
+    }
+
+    fn next(&mut self) -> Result<Option<Entry>, TraceError> {
+        Ok(self.entries.pop_front())
+    }
+}
