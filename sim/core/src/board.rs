@@ -1,0 +1,196 @@
+//! Which op may run when: the one piece of bookkeeping that both machines share, so that their lanes mean the same.
+//!
+//! A lane is a queue. An op is *ready* once the ops that it waits for on other lanes have been noticed to end; what it waits for
+//! on its own lane is implied by the queue's order. A machine issues ready ops from the front of a lane's queue (the virtual one
+//! when the lane is idle, the real one ahead of time, since its workers keep the order), reports when each ran, and then notices
+//! its end, which makes other ops ready and tells the server where it asked to be told.
+
+use std::collections::VecDeque;
+
+use tenantry_traces::Time;
+
+use crate::event::BatchTiming;
+use crate::ids::{BatchId, InstanceId, LaneId};
+use crate::op::{BatchShape, Op, OpKind};
+
+/// An op on the board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpRef {
+    /// Its batch.
+    pub batch: BatchId,
+    /// Its index in the submission.
+    pub index: u32,
+}
+
+/// What noticing an op's end brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noticed {
+    /// The batch's timing, where the server asked to be told.
+    pub told: Option<BatchTiming>,
+    /// Whether it was the batch's last op; its handle is stale from now on.
+    pub batch_ended: bool,
+}
+
+#[derive(Debug)]
+struct OpState {
+    op: Op,
+    /// Ops on other lanes whose end has not been noticed.
+    blockers: u8,
+}
+
+#[derive(Debug, Default)]
+struct Batch {
+    generation: u32,
+    instance: Option<InstanceId>,
+    shape: Option<BatchShape>,
+    ops: Vec<OpState>,
+    /// Ops whose end has not been noticed.
+    left: u32,
+    /// End of this batch's last op on the compute lane, or its submission.
+    frontier: Time,
+    timing: BatchTiming,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    /// Waiting and issued ops; the first `issued` have been issued.
+    queue: VecDeque<OpRef>,
+    issued: usize,
+    /// End of the last op that ran.
+    free_since: Time,
+}
+
+/// The queues of all lanes and the state of all submitted batches.
+#[derive(Debug)]
+pub struct Board {
+    lanes: Vec<Lane>,
+    batches: Vec<Batch>,
+}
+
+impl Board {
+    /// An empty board.
+    pub fn new(lanes: usize) -> Board {
+        Board {
+            lanes: (0..lanes).map(|_| Lane::default()).collect(),
+            batches: Vec::new(),
+        }
+    }
+
+    /// Queues a batch's ops on their lanes.
+    pub fn submit(&mut self, now: Time, batch: BatchId, instance: InstanceId, shape: BatchShape, ops: &[Op]) {
+        let slot = batch.slot as usize;
+        if slot >= self.batches.len() {
+            self.batches.resize_with(slot + 1, Batch::default);
+        }
+        let state = &mut self.batches[slot];
+        assert_eq!(state.left, 0, "a batch's handle is free when it is submitted");
+        state.generation = batch.generation;
+        state.instance = Some(instance);
+        state.shape = Some(shape);
+        state.left = ops.len() as u32;
+        state.frontier = now;
+        state.timing = BatchTiming {
+            ended: now,
+            ..BatchTiming::default()
+        };
+        state.ops.clear();
+        for (index, op) in ops.iter().enumerate() {
+            let blockers = op.after.iter().filter(|&i| ops[i].lane != op.lane).count() as u8;
+            state.ops.push(OpState { op: *op, blockers });
+            self.lanes[op.lane.index()].queue.push_back(OpRef {
+                batch,
+                index: index as u32,
+            });
+        }
+    }
+
+    fn batch(&self, batch: BatchId) -> &Batch {
+        let state = &self.batches[batch.slot as usize];
+        debug_assert_eq!(state.generation, batch.generation, "the batch is live");
+        state
+    }
+
+    /// The op itself.
+    pub fn op(&self, op: OpRef) -> Op {
+        self.batch(op.batch).ops[op.index as usize].op
+    }
+
+    /// The sizes of an op's batch.
+    pub fn shape(&self, batch: BatchId) -> BatchShape {
+        self.batch(batch).shape.expect("submitted")
+    }
+
+    /// Who runs the batch.
+    pub fn instance(&self, batch: BatchId) -> InstanceId {
+        self.batch(batch).instance.expect("submitted")
+    }
+
+    /// The first op of the lane's queue that has not been issued, if it is ready.
+    pub fn ready(&self, lane: LaneId) -> Option<OpRef> {
+        let lane = &self.lanes[lane.index()];
+        let next = *lane.queue.get(lane.issued)?;
+        (self.batch(next.batch).ops[next.index as usize].blockers == 0).then_some(next)
+    }
+
+    /// Whether an issued op of this lane has not ended.
+    pub fn is_running(&self, lane: LaneId) -> bool {
+        self.lanes[lane.index()].issued > 0
+    }
+
+    /// End of the last op that ran on the lane.
+    pub fn free_since(&self, lane: LaneId) -> Time {
+        self.lanes[lane.index()].free_since
+    }
+
+    /// Takes the op that `ready` returned.
+    pub fn issue(&mut self, lane: LaneId) {
+        self.lanes[lane.index()].issued += 1;
+    }
+
+    /// The first issued op of the lane ran from `started` to `ended`. Frees the lane for the next.
+    pub fn ran(&mut self, lane: LaneId, started: Time, ended: Time) -> OpRef {
+        let state = &mut self.lanes[lane.index()];
+        assert!(state.issued > 0, "an op that ends has been issued");
+        let op = state.queue.pop_front().expect("issued ops are queued");
+        state.issued -= 1;
+        let lane_free = state.free_since;
+        state.free_since = ended;
+        let batch = &mut self.batches[op.batch.slot as usize];
+        if matches!(batch.ops[op.index as usize].op.kind, OpKind::Encode(_)) {
+            // From the batch's frontier the lane was first taken by others, then free, then ours.
+            let free = lane_free.max(batch.frontier).min(started);
+            batch.timing.lane += free.since(batch.frontier);
+            batch.timing.stall += started.since(free);
+            batch.timing.busy += ended.since(started);
+            batch.timing.ended = ended;
+            batch.frontier = ended;
+        }
+        op
+    }
+
+    /// The end of an op that ran has become known. Calls `woken` for each lane on which an op may have become ready.
+    pub fn notice(&mut self, op: OpRef, mut woken: impl FnMut(LaneId)) -> Noticed {
+        let batch = &mut self.batches[op.batch.slot as usize];
+        debug_assert_eq!(batch.generation, op.batch.generation, "the batch is live");
+        let index = op.index as usize;
+        let lane = batch.ops[index].op.lane;
+        for later in &mut batch.ops[index + 1..] {
+            if later.op.lane != lane && later.op.after.iter().any(|i| i == index) {
+                later.blockers -= 1;
+                if later.blockers == 0 {
+                    woken(later.op.lane);
+                }
+            }
+        }
+        batch.left -= 1;
+        Noticed {
+            told: batch.ops[index].op.told.then_some(batch.timing),
+            batch_ended: batch.left == 0,
+        }
+    }
+
+    /// Whether nothing is queued or running.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.queue.is_empty())
+    }
+}

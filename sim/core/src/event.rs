@@ -1,0 +1,54 @@
+//! What the server hears.
+
+use tenantry_traces::{Duration, Request, Ticket, Time};
+
+use crate::command::FailureReason;
+use crate::ids::{BatchId, InstanceId};
+
+/// A member of a batch that failed while the others went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberFailure {
+    /// Index among the submission's members.
+    pub member: u32,
+    /// Why.
+    pub reason: FailureReason,
+}
+
+/// When a batch's ops ran on its compute lane. `lane + stall + busy` is the time from submission to the end of the last op.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchTiming {
+    /// Other batches' ops were on the lane.
+    pub lane: Duration,
+    /// The lane was free and waited for this batch's other lanes.
+    pub stall: Duration,
+    /// This batch's ops ran.
+    pub busy: Duration,
+    /// End of the last op.
+    pub ended: Time,
+}
+
+/// The end of a told op.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done<'a> {
+    /// Whose op.
+    pub batch: BatchId,
+    /// Its index in the submission.
+    pub op: u32,
+    /// How the batch fared until then.
+    pub timing: BatchTiming,
+    /// Members that failed in any op so far; borrowed from the machine.
+    pub failures: &'a [MemberFailure],
+}
+
+/// What the server hears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A told op has ended.
+    Done(Done<'a>),
+    /// An instant that a policy asked for has come.
+    Timer(InstanceId),
+    /// A request has come.
+    Arrived(Request),
+    /// A request's client has given up.
+    Cancelled(Ticket),
+}

@@ -1,0 +1,384 @@
+//! What a run is remembered by: counts, distributions, a series over time, and the laws that must hold.
+
+use hdrhistogram::Histogram;
+use tenantry_traces::{Duration, Time};
+
+use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Verdict};
+use crate::event::Event;
+use crate::machine::LaneUse;
+use crate::run::RunEnd;
+use crate::server::{MemoryUse, Server, SwapCounts};
+
+/// A law of the simulation that a run broke: a mistake in Tenantry, never in its input.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("broken law: {0}")]
+pub struct BrokenLaw(pub String);
+
+/// Requests by how they ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Arrived.
+    pub offered: u64,
+    /// Answered.
+    pub served: u64,
+    /// Turned away.
+    pub rejected: u64,
+    /// Let in, not answered.
+    pub failed: u64,
+    /// Given up by their clients.
+    pub cancelled: u64,
+    /// Still inside at the end.
+    pub unfinished: u64,
+}
+
+/// A distribution of durations: exact mean and maximum, quantiles within 0.1 %.
+#[derive(Clone, Debug)]
+pub struct Durations {
+    histogram: Histogram<u64>,
+    sum_ns: u128,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        let mut histogram = Histogram::new(3).expect("three digits are allowed");
+        histogram.auto(true);
+        Durations { histogram, sum_ns: 0 }
+    }
+}
+
+impl Durations {
+    /// Adds one.
+    pub fn record(&mut self, duration: Duration) {
+        self.histogram.record(duration.0).expect("the histogram resizes itself");
+        self.sum_ns += u128::from(duration.0);
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// Exact mean in nanoseconds; 0 where there is none.
+    pub fn mean_ns(&self) -> f64 {
+        if self.count() == 0 {
+            0.0
+        } else {
+            self.sum_ns as f64 / self.count() as f64
+        }
+    }
+
+    /// The least duration that a share `q` of all does not exceed, in nanoseconds.
+    pub fn quantile_ns(&self, q: f64) -> u64 {
+        self.histogram.value_at_quantile(q).min(self.max_ns())
+    }
+
+    /// The largest, in nanoseconds.
+    pub fn max_ns(&self) -> u64 {
+        self.histogram.max()
+    }
+
+    /// The share that is at most `duration`; 1 where there is none.
+    pub fn share_within(&self, duration: Duration) -> f64 {
+        if self.count() == 0 {
+            return 1.0;
+        }
+        self.histogram.count_between(0, duration.0) as f64 / self.count() as f64
+    }
+}
+
+/// A window of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Requests that arrived in it.
+    pub arrived: u64,
+    /// Requests answered in it.
+    pub served: u64,
+    /// Sum of their latencies, in nanoseconds.
+    pub latency_sum_ns: u128,
+    /// Batches submitted in it.
+    pub batches: u64,
+    /// Requests in them.
+    pub batch_requests: u64,
+}
+
+/// Equal windows from the start of the run, at most [`Series::MAX_WINDOWS`]: when they are full, neighbours are merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// Of each window.
+    pub width: Duration,
+    /// From time 0.
+    pub windows: Vec<Window>,
+}
+
+impl Default for Series {
+    fn default() -> Series {
+        Series {
+            width: Duration::from_millis(10),
+            windows: Vec::new(),
+        }
+    }
+}
+
+impl Series {
+    /// Enough for a plot.
+    pub const MAX_WINDOWS: usize = 1024;
+
+    fn at(&mut self, now: Time) -> &mut Window {
+        while now.0 / self.width.0 >= Series::MAX_WINDOWS as u64 {
+            self.width = Duration(self.width.0 * 2);
+            self.windows = self
+                .windows
+                .chunks(2)
+                .map(|pair| pair.iter().fold(Window::default(), |sum, w| sum.plus(w)))
+                .collect();
+        }
+        let index = (now.0 / self.width.0) as usize;
+        if index >= self.windows.len() {
+            self.windows.resize(index + 1, Window::default());
+        }
+        &mut self.windows[index]
+    }
+}
+
+impl Window {
+    fn plus(self, other: &Window) -> Window {
+        Window {
+            arrived: self.arrived + other.arrived,
+            served: self.served + other.served,
+            latency_sum_ns: self.latency_sum_ns + other.latency_sum_ns,
+            batches: self.batches + other.batches,
+            batch_requests: self.batch_requests + other.batch_requests,
+        }
+    }
+}
+
+/// Requests turned away or failed, by reason.
+pub type ByReason<R> = std::collections::BTreeMap<R, u64>;
+
+/// What a run is remembered by. Figures cover requests that arrived after the warm-up; `counts` and `series` cover all.
+#[derive(Clone, Debug, Default)]
+pub struct RunRecord {
+    /// All requests.
+    pub counts: Counts,
+    /// Turned away, by reason.
+    pub rejected: ByReason<RejectReason>,
+    /// Failed, by reason.
+    pub failed: ByReason<FailureReason>,
+    /// From the end of the warm-up to the last event.
+    pub duration: Duration,
+    /// Whether the user stopped it.
+    pub interrupted: bool,
+    /// Answered after the warm-up.
+    pub served: u64,
+    /// From arrival to answer.
+    pub latency: Durations,
+    /// Parts of the latency: see [`crate::command::Waits`].
+    pub queue: Durations,
+    /// Other batches on the compute lane.
+    pub lane: Durations,
+    /// The compute lane waited for parameters.
+    pub stall: Durations,
+    /// The batch computed.
+    pub compute: Durations,
+    /// From the end of the batch until the server handled it.
+    pub tell: Durations,
+    /// Batches.
+    pub batches: u64,
+    /// Requests in them.
+    pub batch_requests: u64,
+    /// Tokens of those requests.
+    pub input_tokens: u64,
+    /// Tokens computed, padding included.
+    pub padded_tokens: u64,
+    /// Requests inside, averaged over the whole run.
+    pub in_flight_mean: f64,
+    /// Over the whole run.
+    pub series: Series,
+    /// Busy time of each lane.
+    pub lanes: Vec<LaneUse>,
+    /// On all cards.
+    pub memory: MemoryUse,
+    /// Absent where nothing is swapped.
+    pub swaps: Option<SwapCounts>,
+}
+
+/// Observes a run and makes its record.
+#[derive(Debug)]
+pub struct Ledger {
+    warm_up: Time,
+    at_warm_up: Option<(Vec<LaneUse>, Option<SwapCounts>)>,
+    record: RunRecord,
+    in_flight: u64,
+    in_flight_area: u128,
+    latest: Time,
+}
+
+impl Ledger {
+    /// `warm_up` is left out of the figures.
+    pub fn new(warm_up: Time) -> Ledger {
+        Ledger {
+            warm_up,
+            at_warm_up: None,
+            in_flight: 0,
+            in_flight_area: 0,
+            latest: Time::ZERO,
+            record: RunRecord::default(),
+        }
+    }
+
+    /// End of the warm-up.
+    pub fn warm_up(&self) -> Time {
+        self.warm_up
+    }
+
+    /// Whether the warm-up is over.
+    pub fn is_warm(&self) -> bool {
+        self.at_warm_up.is_some()
+    }
+
+    /// The warm-up is over: what was busy and swapped until now is not counted.
+    pub fn warmed_up(&mut self, lanes: Vec<LaneUse>, swaps: Option<SwapCounts>) {
+        self.at_warm_up = Some((lanes, swaps));
+    }
+
+    /// # Errors
+    /// When time runs back.
+    pub(crate) fn event(&mut self, before: Time, now: Time, event: &Event<'_>) -> Result<(), BrokenLaw> {
+        if now < before {
+            return Err(BrokenLaw(format!(
+                "time runs forward, but {event:?} at {now} follows {before}"
+            )));
+        }
+        self.in_flight_area += u128::from(self.in_flight) * u128::from(now.since(self.latest).0);
+        self.latest = now;
+        if let Event::Arrived(request) = event {
+            if now < request.arrival {
+                return Err(BrokenLaw(format!(
+                    "ticket {} is handled before it arrives",
+                    request.ticket
+                )));
+            }
+            self.record.counts.offered += 1;
+            self.in_flight += 1;
+            self.record.series.at(now).arrived += 1;
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// When more leave than came.
+    pub(crate) fn command(&mut self, now: Time, command: &Command, commands: &Commands) -> Result<(), BrokenLaw> {
+        match command {
+            Command::Submit(submission) => {
+                let window = self.record.series.at(now);
+                window.batches += 1;
+                window.batch_requests += u64::from(submission.shape.requests);
+                if now >= self.warm_up {
+                    self.record.batches += 1;
+                    self.record.batch_requests += u64::from(submission.shape.requests);
+                    let tokens = commands.members(submission).iter().map(|m| u64::from(m.input_tokens));
+                    self.record.input_tokens += tokens.sum::<u64>();
+                    self.record.padded_tokens +=
+                        u64::from(submission.shape.requests) * u64::from(submission.shape.tokens);
+                }
+            }
+            Command::Finish(finish) => self.finish(now, finish)?,
+            Command::SetTimer { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, now: Time, finish: &Finish) -> Result<(), BrokenLaw> {
+        self.in_flight = self
+            .in_flight
+            .checked_sub(1)
+            .ok_or_else(|| BrokenLaw(format!("ticket {} leaves, but nobody is inside", finish.ticket)))?;
+        let record = &mut self.record;
+        match finish.verdict {
+            Verdict::Served => record.counts.served += 1,
+            Verdict::Cancelled => record.counts.cancelled += 1,
+            Verdict::Rejected(reason) => {
+                record.counts.rejected += 1;
+                *record.rejected.entry(reason).or_default() += 1;
+            }
+            Verdict::Failed(reason) => {
+                record.counts.failed += 1;
+                *record.failed.entry(reason).or_default() += 1;
+            }
+        }
+        if finish.verdict != Verdict::Served {
+            return Ok(());
+        }
+        let latency = now.since(finish.arrival);
+        let waits = finish.waits;
+        let parts = waits.queue + waits.lane + waits.stall + waits.compute + waits.tell;
+        if parts != latency {
+            return Err(BrokenLaw(format!(
+                "ticket {} took {latency}, but its parts {waits:?} are {parts} in all",
+                finish.ticket
+            )));
+        }
+        let window = record.series.at(now);
+        window.served += 1;
+        window.latency_sum_ns += u128::from(latency.0);
+        if now >= self.warm_up {
+            record.served += 1;
+        }
+        if finish.arrival >= self.warm_up {
+            record.latency.record(latency);
+            record.queue.record(waits.queue);
+            record.lane.record(waits.lane);
+            record.stall.record(waits.stall);
+            record.compute.record(waits.compute);
+            record.tell.record(waits.tell);
+        }
+        Ok(())
+    }
+
+    /// The record of the run that has ended.
+    ///
+    /// # Errors
+    /// When a request was lost or a lane was busier than there was time.
+    pub fn close(mut self, end: RunEnd, server: &Server, lanes: Vec<LaneUse>) -> Result<RunRecord, BrokenLaw> {
+        let counts = &mut self.record.counts;
+        counts.unfinished = server.in_flight();
+        let accounted = counts.served + counts.rejected + counts.failed + counts.cancelled + counts.unfinished;
+        if accounted != counts.offered {
+            return Err(BrokenLaw(format!(
+                "{} requests arrived and {accounted} are accounted for",
+                counts.offered
+            )));
+        }
+        let record = &mut self.record;
+        record.interrupted = end.interrupted;
+        record.duration = end.at.since(self.warm_up.min(end.at));
+        record.in_flight_mean = self.in_flight_area as f64 / (end.at.0.max(1)) as f64;
+        record.memory = server.memory();
+        if record.memory.total_bytes() > record.memory.capacity_bytes {
+            return Err(BrokenLaw(format!(
+                "more lies in memory than there is: {:?}",
+                record.memory
+            )));
+        }
+        record.swaps = server.swaps();
+        record.lanes = lanes;
+        if let Some((lanes, swaps)) = self.at_warm_up {
+            for (lane, before) in record.lanes.iter_mut().zip(lanes) {
+                lane.busy = lane.busy - before.busy;
+            }
+            if let (Some(now), Some(before)) = (&mut record.swaps, swaps) {
+                now.hits -= before.hits;
+                now.misses -= before.misses;
+                now.evictions -= before.evictions;
+                now.bytes_in -= before.bytes_in;
+            }
+        }
+        if let Some(lane) = record.lanes.iter().find(|lane| lane.busy > record.duration) {
+            return Err(BrokenLaw(format!(
+                "{} was busy {} of {}",
+                lane.name, lane.busy, record.duration
+            )));
+        }
+        Ok(self.record)
+    }
+}

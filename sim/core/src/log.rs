@@ -1,0 +1,144 @@
+//! A run written down: for replaying it into a fresh server, and for comparing two machines command by command.
+
+use tenantry_traces::{Request, Ticket, Time};
+
+use crate::command::{Command, Commands};
+use crate::event::{BatchTiming, Done, Event, MemberFailure};
+use crate::ids::{BatchId, InstanceId};
+use crate::op::{Load, Member, Op};
+use crate::run::Observer;
+use crate::server::Server;
+
+/// An event that owns what the machine lent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoggedEvent {
+    /// See [`Event::Done`].
+    Done {
+        /// Whose op.
+        batch: BatchId,
+        /// Its index.
+        op: u32,
+        /// How the batch fared.
+        timing: BatchTiming,
+        /// Members that failed.
+        failures: Vec<MemberFailure>,
+    },
+    /// See [`Event::Timer`].
+    Timer(InstanceId),
+    /// See [`Event::Arrived`].
+    Arrived(Request),
+    /// See [`Event::Cancelled`].
+    Cancelled(Ticket),
+}
+
+impl LoggedEvent {
+    fn own(event: &Event<'_>) -> LoggedEvent {
+        match *event {
+            Event::Done(Done {
+                batch,
+                op,
+                timing,
+                failures,
+            }) => LoggedEvent::Done {
+                batch,
+                op,
+                timing,
+                failures: failures.to_vec(),
+            },
+            Event::Timer(instance) => LoggedEvent::Timer(instance),
+            Event::Arrived(request) => LoggedEvent::Arrived(request),
+            Event::Cancelled(ticket) => LoggedEvent::Cancelled(ticket),
+        }
+    }
+
+    fn lend(&self) -> Event<'_> {
+        match self {
+            LoggedEvent::Done {
+                batch,
+                op,
+                timing,
+                failures,
+            } => Event::Done(Done {
+                batch: *batch,
+                op: *op,
+                timing: *timing,
+                failures,
+            }),
+            LoggedEvent::Timer(instance) => Event::Timer(*instance),
+            LoggedEvent::Arrived(request) => Event::Arrived(*request),
+            LoggedEvent::Cancelled(ticket) => Event::Cancelled(*ticket),
+        }
+    }
+}
+
+/// A command with what it refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedCommand {
+    /// When.
+    pub at: Time,
+    /// The command.
+    pub command: Command,
+    /// Of a submission.
+    pub members: Vec<Member>,
+    /// Of a submission.
+    pub loads: Vec<Load>,
+    /// Of a submission.
+    pub ops: Vec<Op>,
+}
+
+impl LoggedCommand {
+    fn own(at: Time, command: &Command, commands: &Commands) -> LoggedCommand {
+        let mut command = command.clone();
+        let (mut members, mut loads, mut ops) = (Vec::new(), Vec::new(), Vec::new());
+        if let Command::Submit(submission) = &mut command {
+            members = commands.members(submission).to_vec();
+            loads = commands.loads(submission).to_vec();
+            ops = commands.ops(submission).to_vec();
+            // Where in the buffer it lay is of no interest.
+            (submission.members, submission.loads, submission.ops) = (0..members.len(), 0..loads.len(), 0..ops.len());
+        }
+        LoggedCommand {
+            at,
+            command,
+            members,
+            loads,
+            ops,
+        }
+    }
+}
+
+/// All events and commands of a run, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// What the server heard.
+    pub events: Vec<(Time, LoggedEvent)>,
+    /// What it wanted.
+    pub commands: Vec<LoggedCommand>,
+}
+
+impl Observer for Log {
+    fn event(&mut self, now: Time, event: &Event<'_>) {
+        self.events.push((now, LoggedEvent::own(event)));
+    }
+
+    fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
+        self.commands.push(LoggedCommand::own(now, command, commands));
+    }
+}
+
+/// Tells a fresh server all that another has heard. Its commands are those of the log if and only if it decides alike.
+pub fn replay(server: &mut Server, events: &[(Time, LoggedEvent)]) -> Vec<LoggedCommand> {
+    let mut commands = Commands::default();
+    let mut all = Vec::new();
+    for (at, event) in events {
+        server.handle(*at, event.lend(), &mut commands);
+        all.extend(
+            commands
+                .list
+                .iter()
+                .map(|command| LoggedCommand::own(*at, command, &commands)),
+        );
+        commands.clear();
+    }
+    all
+}

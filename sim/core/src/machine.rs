@@ -1,0 +1,61 @@
+//! Where commands happen.
+
+use tenantry_traces::{Duration, Time};
+
+use crate::command::{Command, Commands};
+use crate::event::Event;
+
+/// What a machine says next.
+#[derive(Debug)]
+pub enum Next<'a> {
+    /// Something happened, at that time.
+    Event(Time, Event<'a>),
+    /// The deadline has come; the time is not before it.
+    Due(Time),
+    /// Nothing is pending and there is no deadline: nothing will happen any more.
+    Idle,
+}
+
+/// A machine that cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// The user asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// The device or a lane's thread is lost.
+    #[error("{0}")]
+    Device(String),
+    /// A command that no correct server gives.
+    #[error("broken invariant: {0}")]
+    Invariant(String),
+}
+
+/// How long a lane was busy since the start of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneUse {
+    /// As in the topology.
+    pub name: String,
+    /// Ops ran on it.
+    pub busy: Duration,
+}
+
+/// Lanes on which ops run in order, each after the ops that it depends on: virtual or real.
+///
+/// Events at the same instant come in this order, so that a run does not depend on chance: ends of ops (capacity is known before
+/// it is asked for), then timers, then the deadline (arrivals see the state that all else at that instant has left).
+pub trait Machine {
+    /// The next event up to `deadline`, which is the next arrival. What an event borrows is valid until the next call.
+    ///
+    /// # Errors
+    /// When the machine cannot go on.
+    fn next(&mut self, deadline: Option<Time>) -> Result<Next<'_>, MachineError>;
+
+    /// Takes a command. `commands` holds what it refers to.
+    ///
+    /// # Errors
+    /// When the machine cannot go on.
+    fn perform(&mut self, now: Time, command: &Command, commands: &Commands) -> Result<(), MachineError>;
+
+    /// Busy time of every lane up to `now`.
+    fn lanes(&self, now: Time) -> Vec<LaneUse>;
+}

@@ -1,0 +1,155 @@
+//! What a machine does, in model terms and never in seconds: the virtual machine prices it, the real one does it.
+
+use std::ops::Range;
+
+use crate::ids::{BatchId, InstanceId, LaneId, RequestId};
+
+/// A run of a model's layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layers {
+    /// The first.
+    pub first: u16,
+    /// How many.
+    pub count: u16,
+}
+
+impl Layers {
+    /// The first `count` layers.
+    pub fn all(count: u32) -> Layers {
+        Layers {
+            first: 0,
+            count: u16::try_from(count).expect("fewer than 65,536 layers"),
+        }
+    }
+
+    /// As a range of indices.
+    pub fn range(self) -> Range<usize> {
+        usize::from(self.first)..usize::from(self.first) + usize::from(self.count)
+    }
+}
+
+/// Copies tenants' parameters from host memory into their slots on the card: those in the submission's `loads`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyIn {
+    /// Which layers' parameters.
+    pub layers: Layers,
+    /// Separate copies that this takes.
+    pub chunks: u32,
+    /// Size of each, in bytes.
+    pub chunk_bytes: u64,
+}
+
+/// A part of an encoder's forward pass over the batch, with each tenant's own parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encode {
+    /// Whether it begins with the embedding.
+    pub embed: bool,
+    /// Which layers.
+    pub layers: Layers,
+    /// Whether it ends with the tenants' heads.
+    pub heads: bool,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpKind {
+    /// Parameters into the card's memory.
+    CopyIn(CopyIn),
+    /// Part of a forward pass.
+    Encode(Encode),
+}
+
+/// Ops of the same batch that must have ended before this one starts, by index; those on the same lane are implied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct After([u8; 2]);
+
+impl After {
+    const NOTHING: u8 = u8::MAX;
+    /// May start at once.
+    pub const NONE: After = After([After::NOTHING; 2]);
+
+    /// Waits for one op.
+    pub fn op(index: usize) -> After {
+        After([After::index(index), After::NOTHING])
+    }
+
+    /// The indices waited for.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        self.0.into_iter().filter(|&i| i != After::NOTHING).map(usize::from)
+    }
+
+    fn index(index: usize) -> u8 {
+        u8::try_from(index)
+            .ok()
+            .filter(|&i| i != After::NOTHING)
+            .expect("a batch has fewer than 255 ops")
+    }
+}
+
+/// One op on one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// What is done.
+    pub kind: OpKind,
+    /// Where; a lane's ops run in the order of their submission.
+    pub lane: LaneId,
+    /// What must have ended before.
+    pub after: After,
+    /// Whether the server hears of its end.
+    pub told: bool,
+}
+
+/// The sizes that determine what a batch costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BatchShape {
+    /// Requests in the batch.
+    pub requests: u32,
+    /// Tokens that each is padded to.
+    pub tokens: u32,
+    /// Different tenants among them.
+    pub tenants: u32,
+}
+
+/// A request in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The server's handle.
+    pub request: RequestId,
+    /// Key of its draws and of its recorded input.
+    pub ticket: u64,
+    /// Whose parameters.
+    pub tenant: u32,
+    /// Tokens before padding.
+    pub input_tokens: u32,
+    /// Slot of the tenant's parameters on the card; `NO_SLOT` where all is resident.
+    pub slot: u32,
+}
+
+/// A member without parameters of its own to be swapped.
+pub const NO_SLOT: u32 = u32::MAX;
+
+/// Parameters of a tenant that come into a slot, over whatever was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Whose.
+    pub tenant: u32,
+    /// Where to.
+    pub slot: u32,
+}
+
+/// A batch handed to a machine. The ranges point into the [`crate::command::Commands`] that carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submission {
+    /// The server's handle.
+    pub batch: BatchId,
+    /// Who runs it.
+    pub instance: InstanceId,
+    /// Its sizes.
+    pub shape: BatchShape,
+    /// Its requests.
+    pub members: Range<usize>,
+    /// What must be copied in.
+    pub loads: Range<usize>,
+    /// What is to be done, in order.
+    pub ops: Range<usize>,
+}

@@ -1,0 +1,115 @@
+//! The one loop: next event, the server handles it, the machine performs the commands, the ledger observes.
+
+use tenantry_traces::{Entry, Time, TraceError, Workload};
+
+use crate::command::{Command, Commands};
+use crate::event::Event;
+use crate::ledger::{BrokenLaw, Ledger};
+use crate::machine::{Machine, MachineError, Next};
+use crate::server::Server;
+
+/// Hears all that passes between server and machine. What it does must not change the run.
+pub trait Observer {
+    /// An event, before the server handles it.
+    fn event(&mut self, now: Time, event: &Event<'_>) {
+        let _ = (now, event);
+    }
+
+    /// A command, before the machine performs it.
+    fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
+        let _ = (now, command, commands);
+    }
+}
+
+/// Nobody watches.
+impl Observer for () {}
+
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn event(&mut self, now: Time, event: &Event<'_>) {
+        self.0.event(now, event);
+        self.1.event(now, event);
+    }
+
+    fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
+        self.0.command(now, command, commands);
+        self.1.command(now, command, commands);
+    }
+}
+
+impl<O: Observer> Observer for &mut O {
+    fn event(&mut self, now: Time, event: &Event<'_>) {
+        (**self).event(now, event);
+    }
+
+    fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
+        (**self).command(now, command, commands);
+    }
+}
+
+/// How a run came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunEnd {
+    /// Time of the last event.
+    pub at: Time,
+    /// The user stopped it; what had finished by then is in the ledger.
+    pub interrupted: bool,
+}
+
+/// A run that could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The workload.
+    #[error(transparent)]
+    Workload(#[from] TraceError),
+    /// The machine.
+    #[error(transparent)]
+    Machine(MachineError),
+    /// A law of the simulation: a mistake in Tenantry.
+    #[error(transparent)]
+    Law(#[from] BrokenLaw),
+}
+
+/// Serves `workload` until it is exhausted and nothing more will happen.
+///
+/// # Errors
+/// When the workload cannot be read, the machine is lost, or a law is broken.
+pub fn run(
+    server: &mut Server,
+    workload: &mut dyn Workload,
+    machine: &mut impl Machine,
+    ledger: &mut Ledger,
+    mut watch: impl Observer,
+) -> Result<RunEnd, RunError> {
+    let mut commands = Commands::default();
+    let mut at = Time::ZERO;
+    loop {
+        if !ledger.is_warm() && at >= ledger.warm_up() {
+            ledger.warmed_up(machine.lanes(at), server.swaps());
+        }
+        let due = workload.peek()?;
+        let (now, event) = match machine.next(due) {
+            Ok(Next::Event(now, event)) => (now, event),
+            Ok(Next::Due(now)) => match workload.next()? {
+                Some(Entry::Request(request)) => (now, Event::Arrived(request)),
+                Some(Entry::Cancel { ticket, .. }) => (now, Event::Cancelled(ticket)),
+                None => return Err(BrokenLaw("a workload that announced an entry has one".into()).into()),
+            },
+            Ok(Next::Idle) => return Ok(RunEnd { at, interrupted: false }),
+            Err(MachineError::Interrupted) => return Ok(RunEnd { at, interrupted: true }),
+            Err(error) => return Err(RunError::Machine(error)),
+        };
+        ledger.event(at, now, &event)?;
+        at = now;
+        watch.event(now, &event);
+        server.handle(now, event, &mut commands);
+        for command in &commands.list {
+            ledger.command(now, command, &commands)?;
+            watch.command(now, command, &commands);
+            if let Command::Finish(finish) = command {
+                workload.finished(now, finish.ticket);
+            }
+            machine.perform(now, command, &commands).map_err(RunError::Machine)?;
+        }
+        commands.clear();
+    }
+}

@@ -1,0 +1,125 @@
+//! What lies in the cards' memory. Logical bytes: an allocator's own rounding is the executor's to report.
+
+use crate::spec::{ClusterSpec, PoolSpec, TenantState};
+
+/// A system that cannot be built.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ServerError {
+    /// The shared part does not fit.
+    #[error(
+        "{model} needs {needed_bytes} bytes on each card for its shared weights, heads and instances, and the card has \
+         {available_bytes}"
+    )]
+    BackboneDoesNotFit {
+        /// The backbone.
+        model: String,
+        /// What is needed before any tenant's parameters.
+        needed_bytes: u64,
+        /// What there is.
+        available_bytes: u64,
+    },
+    /// No tenant's parameters fit beside the shared part.
+    #[error(
+        "one tenant's parameters of {model} are {tenant_bytes} bytes, and each instance has {free_bytes} bytes for them"
+    )]
+    TenantDoesNotFit {
+        /// The backbone.
+        model: String,
+        /// Of one tenant.
+        tenant_bytes: u64,
+        /// What is left for an instance's slots.
+        free_bytes: u64,
+    },
+}
+
+/// Bytes on all cards together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// What the cards have.
+    pub capacity_bytes: u64,
+    /// Backbones, one a card, and all tenants' heads.
+    pub shared_bytes: u64,
+    /// Swapped parameters of one tenant.
+    pub per_tenant_bytes: u64,
+    /// Swapped parameters that lie on the cards. Slots are filled before any is reused, so this is also their peak.
+    pub tenant_bytes: u64,
+}
+
+impl MemoryUse {
+    /// All together.
+    pub fn total_bytes(&self) -> u64 {
+        self.shared_bytes + self.tenant_bytes
+    }
+}
+
+/// The plan of one card, the same on each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    gpus: u64,
+    card_bytes: u64,
+    shared_bytes: u64,
+    tenant_bytes: u64,
+    slots: Option<u32>,
+}
+
+impl Memory {
+    pub fn plan(cluster: &ClusterSpec, pool: &PoolSpec, tenants: u32) -> Result<Memory, ServerError> {
+        let model = &pool.model;
+        let dtype_bytes = pool.dtype.bytes();
+        let heads = u64::from(tenants) * model.head_parameters(pool.classes) * dtype_bytes;
+        let backbone = model.parameters() * dtype_bytes;
+        let (shared_bytes, tenant_bytes) = match pool.tenant_state {
+            TenantState::Model => (heads, backbone),
+            TenantState::Adapters { bottleneck, .. } => {
+                let per_layer = model.adapter_parameters_per_layer(bottleneck) * dtype_bytes;
+                (heads + backbone, u64::from(model.layers) * per_layer)
+            }
+            TenantState::Head => (heads + backbone, 0),
+        };
+        let available_bytes = cluster.gpu_memory_bytes;
+        let free = available_bytes
+            .checked_sub(shared_bytes)
+            .ok_or_else(|| ServerError::BackboneDoesNotFit {
+                model: model.name.clone(),
+                needed_bytes: shared_bytes,
+                available_bytes,
+            })?;
+        let free_bytes = free / u64::from(pool.instances_per_gpu);
+        let slots = free_bytes
+            .checked_div(tenant_bytes)
+            .map(|slots| u32::try_from(slots).unwrap_or(u32::MAX - 1));
+        if slots == Some(0) {
+            return Err(ServerError::TenantDoesNotFit {
+                model: model.name.clone(),
+                tenant_bytes,
+                free_bytes,
+            });
+        }
+        Ok(Memory {
+            gpus: u64::from(cluster.gpus),
+            card_bytes: available_bytes,
+            shared_bytes,
+            tenant_bytes,
+            slots,
+        })
+    }
+
+    /// Of one tenant's swapped parameters.
+    pub fn tenant_bytes(&self) -> u64 {
+        self.tenant_bytes
+    }
+
+    /// `None` where nothing is swapped.
+    pub fn slots_per_instance(&self) -> Option<u32> {
+        self.slots
+    }
+
+    pub fn used(&self, slots: u32) -> MemoryUse {
+        MemoryUse {
+            capacity_bytes: self.gpus * self.card_bytes,
+            shared_bytes: self.gpus * self.shared_bytes,
+            per_tenant_bytes: self.tenant_bytes,
+            tenant_bytes: u64::from(slots) * self.tenant_bytes,
+        }
+    }
+}

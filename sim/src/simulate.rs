@@ -1,0 +1,83 @@
+//! One run on the virtual machine, from specs to a record.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tenantry_core::ledger::{BrokenLaw, Ledger, RunRecord};
+use tenantry_core::machine::Machine;
+use tenantry_core::run::{Observer, RunError, run};
+use tenantry_core::server::{Server, ServerError};
+use tenantry_core::{ClusterSpec, SystemSpec};
+use tenantry_profiles::{Card, Family};
+use tenantry_traces::{Time, Workload};
+
+use crate::prices::{Jitter, PriceError, Prices};
+use crate::virtual_machine::VirtualMachine;
+
+/// What is to be simulated.
+#[derive(Clone, Debug)]
+pub struct Run<'a> {
+    /// Prices the ops.
+    pub card: &'a Card,
+    /// How many such cards, with how much memory.
+    pub cluster: ClusterSpec,
+    /// The policies.
+    pub system: &'a SystemSpec,
+    /// Tenants `0..tenants`.
+    pub tenants: u32,
+    /// Left out of the figures.
+    pub warm_up: Time,
+    /// Of the ops' durations.
+    pub jitter: Jitter,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Simulated {
+    /// The run's figures.
+    pub record: RunRecord,
+    /// Families of which a cost was extrapolated.
+    pub extrapolated: Vec<Family>,
+    /// Events of the virtual machine.
+    pub events: u64,
+}
+
+/// A run that cannot be simulated.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulateError {
+    /// The system does not fit its cards.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The card lacks a table.
+    #[error(transparent)]
+    Price(#[from] PriceError),
+    /// The run broke off.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The record does not add up.
+    #[error(transparent)]
+    Law(#[from] BrokenLaw),
+}
+
+/// Serves `workload` on the virtual machine.
+///
+/// # Errors
+/// When the system does not fit, the card lacks a table, or the workload cannot be read.
+pub fn simulate(
+    spec: &Run<'_>,
+    workload: &mut dyn Workload,
+    interrupt: Arc<AtomicBool>,
+    watch: impl Observer,
+) -> Result<Simulated, SimulateError> {
+    let mut server = Server::new(&spec.cluster, spec.system, spec.tenants)?;
+    let prices = Prices::new(spec.card, &spec.system.pool, spec.jitter)?;
+    let mut machine = VirtualMachine::new(server.topology(), prices, &spec.card.contention, interrupt);
+    let mut ledger = Ledger::new(spec.warm_up);
+    let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;
+    let record = ledger.close(end, &server, machine.lanes(end.at))?;
+    Ok(Simulated {
+        record,
+        extrapolated: machine.prices().extrapolated().collect(),
+        events: machine.events(),
+    })
+}

@@ -1,0 +1,127 @@
+//! Small systems and workloads for tests, and a loop that asks the server for its laws after every event.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tenantry_core::spec::{AdmitSpec, BatchSpec, PipelineSpec, PlaceSpec, PoolSpec, SwapSpec, SystemSpec, TenantState};
+use tenantry_core::{ClusterSpec, Commands, Event, Machine, Next, Server};
+use tenantry_profiles::testing::synthetic_card;
+use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape};
+use tenantry_sim::{Jitter, Prices, Run, Simulated, VirtualMachine, simulate};
+use tenantry_traces::{Duration, Entry, Listed, Request, Time, Workload};
+
+pub const ADAPTERS: TenantState = TenantState::Adapters {
+    bottleneck: 16,
+    implementation: AdapterImplementation::GatherBmm,
+};
+
+/// A system of adapters on the tiny model, to be changed by each test.
+pub fn system() -> SystemSpec {
+    SystemSpec {
+        name: "test".into(),
+        admit: AdmitSpec::Open,
+        pool: PoolSpec {
+            name: "pool".into(),
+            model: ModelShape::builtin("tiny").expect("tiny is built in"),
+            dtype: DType::F32,
+            classes: 2,
+            tenant_state: ADAPTERS,
+            padding: tenantry_core::spec::Padding::Longest,
+            instances_per_gpu: 1,
+            place: PlaceSpec::LeastLoaded,
+            batch: BatchSpec::SizeOrTimeout {
+                max_size: 8,
+                max_wait: Duration::ZERO,
+            },
+            swap: SwapSpec::LeastRecentlyUsed,
+            pipeline: PipelineSpec::Prefetch,
+        },
+    }
+}
+
+/// A card's memory for the shared part and this many tenants' swapped parameters.
+pub fn memory_for(system: &SystemSpec, tenants: u32, slots: u32) -> u64 {
+    let pool = &system.pool;
+    let dtype_bytes = pool.dtype.bytes();
+    let heads = u64::from(tenants) * pool.model.head_parameters(pool.classes) * dtype_bytes;
+    let backbone = pool.model.parameters() * dtype_bytes;
+    let slot = match pool.tenant_state {
+        TenantState::Model => backbone,
+        TenantState::Adapters { bottleneck, .. } => {
+            u64::from(pool.model.layers) * pool.model.adapter_parameters_per_layer(bottleneck) * dtype_bytes
+        }
+        TenantState::Head => 0,
+    };
+    let shared = if pool.tenant_state == TenantState::Model {
+        heads
+    } else {
+        heads + backbone
+    };
+    shared + u64::from(pool.instances_per_gpu) * u64::from(slots) * slot
+}
+
+pub fn cluster(gpus: u32, gpu_memory_bytes: u64) -> ClusterSpec {
+    ClusterSpec { gpus, gpu_memory_bytes }
+}
+
+pub fn request(ticket: u64, at_us: u64, tenant: u32, input_tokens: u32) -> Entry {
+    let arrival = Time(at_us * 1_000);
+    Entry::Request(Request {
+        ticket,
+        tenant,
+        arrival,
+        input_tokens,
+        output_tokens: 0,
+        class: 0,
+    })
+}
+
+pub fn run_listed(
+    card: &Card,
+    cluster: ClusterSpec,
+    system: &SystemSpec,
+    tenants: u32,
+    jitter: Jitter,
+    entries: Vec<Entry>,
+) -> Simulated {
+    let spec = Run {
+        card,
+        cluster,
+        system,
+        tenants,
+        warm_up: Time::ZERO,
+        jitter,
+    };
+    simulate(&spec, &mut Listed::new(entries), Arc::new(AtomicBool::new(false)), ()).expect("the run is sound")
+}
+
+/// Runs with [`Server::check_laws`] after every event. Returns the number of events.
+pub fn run_checked(cluster: &ClusterSpec, system: &SystemSpec, tenants: u32, entries: Vec<Entry>) -> u64 {
+    let card = synthetic_card();
+    let mut server = Server::new(cluster, system, tenants).expect("it fits");
+    let prices = Prices::new(&card, &system.pool, Jitter::Measured { seed: 3 }).expect("the card has all tables");
+    let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Arc::default());
+    let mut workload = Listed::new(entries);
+    let mut commands = Commands::default();
+    let mut events = 0;
+    loop {
+        let due = workload.peek().expect("a list is readable");
+        let (now, event) = match machine.next(due).expect("the machine goes on") {
+            Next::Event(now, event) => (now, event),
+            Next::Due(now) => match workload.next().expect("readable").expect("announced") {
+                Entry::Request(request) => (now, Event::Arrived(request)),
+                Entry::Cancel { ticket, .. } => (now, Event::Cancelled(ticket)),
+            },
+            Next::Idle => return events,
+        };
+        events += 1;
+        server.handle(now, event, &mut commands);
+        for command in &commands.list {
+            machine.perform(now, command, &commands).expect("performed");
+        }
+        commands.clear();
+        server.check_laws(now).expect("the laws hold");
+    }
+}

@@ -1,0 +1,218 @@
+//! Runs whose figures can be computed by hand, and queues whose theory is known.
+
+mod common;
+
+use common::{ADAPTERS, cluster, memory_for, request, run_listed, system};
+use tenantry_core::spec::{BatchSpec, PipelineSpec, TenantState};
+use tenantry_profiles::testing::synthetic_card;
+use tenantry_profiles::{Card, Direction, DispatchOperation};
+use tenantry_sim::Jitter;
+use tenantry_traces::draw::{Draws, Purpose};
+use tenantry_traces::{Duration, Entry};
+
+fn median_ns(card: &Card, operation: DispatchOperation) -> u64 {
+    card.dispatch(operation).unwrap().median_ns
+}
+
+/// What a forward pass of the tiny model takes on the synthetic card, and the copy of one tenant's adapters.
+fn encode_and_copy_ns(card: &Card, requests: u32, tokens: u32, tenants: u32) -> (u64, u64) {
+    let pool = system().pool;
+    let layers = u64::from(pool.model.layers);
+    let TenantState::Adapters {
+        bottleneck,
+        implementation,
+    } = ADAPTERS
+    else {
+        unreachable!()
+    };
+    let adapter = card
+        .adapter(&pool.model, pool.dtype, implementation, bottleneck)
+        .unwrap();
+    let encode = card
+        .embedding(&pool.model, pool.dtype)
+        .unwrap()
+        .cost(requests, tokens)
+        .median_ns
+        + layers
+            * card
+                .encoder_layer(&pool.model, pool.dtype)
+                .unwrap()
+                .cost(requests, tokens)
+                .median_ns
+        + layers * adapter.cost(tenants, requests, tokens).median_ns
+        + card
+            .head(&pool.model, pool.dtype, pool.classes)
+            .unwrap()
+            .cost(requests.into())
+            .median_ns;
+    let chunk_bytes = pool.model.adapter_parameters_per_layer(bottleneck) * pool.dtype.bytes();
+    let copy = layers
+        * card
+            .copy(Direction::HostToDevice, false)
+            .unwrap()
+            .cost(chunk_bytes)
+            .median_ns;
+    (encode, copy)
+}
+
+#[test]
+fn one_request_takes_what_its_ops_take() {
+    let card = synthetic_card();
+    let mut system = system();
+    system.pool.pipeline = PipelineSpec::Synchronous;
+    let memory = memory_for(&system, 4, 4);
+    let entries = vec![request(0, 100, 1, 32)];
+    let record = run_listed(&card, cluster(1, memory), &system, 4, Jitter::None, entries).record;
+    let (encode, copy) = encode_and_copy_ns(&card, 1, 32, 1);
+    let (wake, tell) = (
+        median_ns(&card, DispatchOperation::Wake),
+        median_ns(&card, DispatchOperation::Tell),
+    );
+    // The copy is handed over and heard of, then the same for the forward pass.
+    assert_eq!(
+        record.latency.mean_ns(),
+        (wake + copy + tell + wake + encode + tell) as f64
+    );
+    assert_eq!(record.stall.mean_ns(), (wake + copy + tell + wake) as f64);
+    assert_eq!(record.compute.mean_ns(), encode as f64);
+    assert_eq!(record.tell.mean_ns(), tell as f64);
+    assert_eq!(record.queue.mean_ns(), 0.0);
+    let swaps = record.swaps.expect("adapters are swapped");
+    assert_eq!((swaps.hits, swaps.misses, swaps.evictions), (0, 1, 0));
+}
+
+#[test]
+fn prefetching_hides_the_copy_of_the_next_batch() {
+    let mut card = synthetic_card();
+    card.contention.compute_beside_copy = 1.0;
+    card.contention.copy_beside_compute = 1.0;
+    let throughput = |pipeline| {
+        let mut system = system();
+        system.pool.pipeline = pipeline;
+        system.pool.batch = BatchSpec::FixedSize { size: 4 };
+        // Every request is of another tenant, and few fit: all must be copied in.
+        let memory = memory_for(&system, 400, 12);
+        let entries = (0..400).map(|i| request(i, 0, i as u32, 128)).collect();
+        let record = run_listed(&card, cluster(1, memory), &system, 400, Jitter::None, entries).record;
+        assert_eq!(record.counts.served, 400);
+        assert_eq!(record.swaps.unwrap().misses, 400);
+        record.duration.0
+    };
+    let (encode, copy) = encode_and_copy_ns(&card, 4, 128, 4);
+    let hand_over = median_ns(&card, DispatchOperation::Wake) + median_ns(&card, DispatchOperation::Tell);
+    let synchronous = throughput(PipelineSpec::Synchronous);
+    assert_eq!(synchronous, 100 * (4 * copy + encode + 2 * hand_over));
+    let prefetch = throughput(PipelineSpec::Prefetch);
+    // What is not hidden is at most the hand-over, since a batch's copies (4 × 2 × 22 µs) take less than its compute.
+    assert!(
+        4 * copy + hand_over < encode + hand_over,
+        "the card makes copies shorter than compute"
+    );
+    assert!(prefetch < 100 * (encode + 2 * hand_over) + 4 * copy, "{prefetch} ns");
+    assert!(throughput(PipelineSpec::Layerwise) < synchronous);
+}
+
+#[test]
+fn layers_start_as_soon_as_their_own_adapters_are_there() {
+    let card = synthetic_card();
+    let latency = |pipeline| {
+        let mut system = system();
+        system.pool.pipeline = pipeline;
+        let memory = memory_for(&system, 8, 8);
+        let entries = (0..8).map(|i| request(i, 10, i as u32, 128)).collect();
+        run_listed(&card, cluster(1, memory), &system, 8, Jitter::None, entries)
+            .record
+            .stall
+            .max_ns()
+    };
+    assert!(latency(PipelineSpec::Layerwise) < latency(PipelineSpec::Prefetch));
+}
+
+#[test]
+fn lanes_of_a_card_slow_each_other_down_by_the_measured_factors() {
+    let run = |beside: f64| {
+        let mut card = synthetic_card();
+        card.contention.compute_beside_copy = beside;
+        card.contention.copy_beside_compute = beside;
+        let system = system();
+        let memory = memory_for(&system, 400, 20);
+        let entries = (0..400).map(|i| request(i, 0, i as u32, 128)).collect();
+        run_listed(&card, cluster(1, memory), &system, 400, Jitter::None, entries).record
+    };
+    let (alone, beside) = (run(1.0), run(1.5));
+    let busy = |record: &tenantry_core::RunRecord, name: &str| {
+        record
+            .lanes
+            .iter()
+            .find(|lane| lane.name == name)
+            .expect("the lane")
+            .busy
+            .0 as f64
+    };
+    // Nearly every copy runs beside a forward pass; forward passes are longer, so that only a part of each is slowed.
+    let copies = busy(&beside, "gpu0/copy") / busy(&alone, "gpu0/copy");
+    assert!((1.4..=1.5).contains(&copies), "{copies}");
+    let compute = busy(&beside, "gpu0/compute0") / busy(&alone, "gpu0/compute0");
+    assert!(compute > 1.02 && compute < 1.5, "{compute}");
+}
+
+/// Poisson arrivals of one length served one by one are an M/D/1 queue: the mean wait is ρ / (2 (1 − ρ)) services.
+#[test]
+fn single_service_is_an_m_d_1_queue() {
+    let card = synthetic_card();
+    let mut system = system();
+    system.pool.tenant_state = TenantState::Head;
+    system.pool.pipeline = PipelineSpec::Synchronous;
+    system.pool.batch = BatchSpec::SizeOrTimeout {
+        max_size: 1,
+        max_wait: Duration::ZERO,
+    };
+    let memory = memory_for(&system, 1, 0);
+    let alone = run_listed(
+        &card,
+        cluster(1, memory),
+        &system,
+        1,
+        Jitter::None,
+        vec![request(0, 0, 0, 32)],
+    )
+    .record;
+    let service_ns = alone.latency.mean_ns();
+    for load in [0.3, 0.6, 0.85] {
+        let mut arrivals = Draws::new(11, Purpose::Arrival).about(0);
+        let mut at_ns = 0.0;
+        let entries: Vec<Entry> = (0..200_000)
+            .map(|ticket| {
+                at_ns += arrivals.exponential() * service_ns / load;
+                request(ticket, (at_ns / 1e3) as u64, 0, 32)
+            })
+            .collect();
+        let record = run_listed(&card, cluster(1, memory), &system, 1, Jitter::None, entries).record;
+        let expected = load / (2.0 * (1.0 - load));
+        let wait = record.queue.mean_ns() / service_ns;
+        assert!(
+            (wait / expected - 1.0).abs() < 0.03,
+            "at load {load}: {wait} services, theory says {expected}"
+        );
+    }
+}
+
+/// Uniform draws over N tenants with C slots hit C/N of the time under LRU (HMI, Fig. 3: 35 of 1,000).
+#[test]
+fn uniform_tenants_hit_in_proportion_to_the_slots() {
+    let card = synthetic_card();
+    let mut system = system();
+    system.pool.tenant_state = TenantState::Model;
+    system.pool.batch = BatchSpec::PerTenant { max_size: 1 };
+    system.pool.pipeline = PipelineSpec::Synchronous;
+    let memory = memory_for(&system, 1000, 35);
+    let tenants = Draws::new(5, Purpose::Tenant);
+    let entries: Vec<Entry> = (0..50_000)
+        .map(|t| request(t, t * 10_000, tenants.about(t).below(1000) as u32, 32))
+        .collect();
+    let record = run_listed(&card, cluster(1, memory), &system, 1000, Jitter::None, entries).record;
+    let swaps = record.swaps.unwrap();
+    let hit_rate = swaps.hits as f64 / (swaps.hits + swaps.misses) as f64;
+    assert!((hit_rate - 0.035).abs() < 0.004, "{hit_rate}");
+    assert_eq!(record.memory.tenant_bytes, 35 * record.memory.per_tenant_bytes);
+}

@@ -1,0 +1,174 @@
+//! Laws that hold in every run, whatever the policies, the workload and the memory.
+
+mod common;
+
+use common::{cluster, memory_for, request, run_checked, run_listed, system};
+use proptest::prelude::*;
+use tenantry_core::log::{Log, replay};
+use tenantry_core::spec::{AdmitSpec, BatchSpec, Padding, PipelineSpec, PlaceSpec, SystemSpec, TenantState};
+use tenantry_core::{Ledger, Server, run};
+use tenantry_profiles::testing::synthetic_card;
+use tenantry_sim::{Jitter, Prices, VirtualMachine};
+use tenantry_traces::{Duration, Entry, Listed, Time};
+
+const TENANTS: u32 = 12;
+
+fn systems() -> impl Strategy<Value = SystemSpec> {
+    let batch = prop_oneof![
+        (1u32..6).prop_map(|max_size| BatchSpec::PerTenant { max_size }),
+        (1u32..6).prop_map(|size| BatchSpec::FixedSize { size }),
+        (1u32..9, 0u64..20).prop_map(|(max_size, ms)| BatchSpec::SizeOrTimeout {
+            max_size,
+            max_wait: Duration::from_millis(ms)
+        }),
+    ];
+    let state = prop_oneof![
+        Just(TenantState::Model),
+        Just(common::ADAPTERS),
+        Just(TenantState::Head)
+    ];
+    let pipeline = prop_oneof![
+        Just(PipelineSpec::Synchronous),
+        Just(PipelineSpec::Prefetch),
+        Just(PipelineSpec::Layerwise)
+    ];
+    let place = prop_oneof![Just(PlaceSpec::LeastLoaded), Just(PlaceSpec::RoundRobin)];
+    let admit = prop_oneof![
+        3 => Just(AdmitSpec::Open),
+        1 => (1u32..20).prop_map(|max_waiting| AdmitSpec::BoundedQueue { max_waiting }),
+    ];
+    let padding = prop_oneof![Just(Padding::Longest), Just(Padding::To(48))];
+    (batch, state, pipeline, place, admit, padding, 1u32..3).prop_map(
+        |(batch, tenant_state, pipeline, place, admit, padding, instances_per_gpu)| {
+            let mut system = system();
+            system.admit = admit;
+            system.pool.batch = batch;
+            system.pool.tenant_state = tenant_state;
+            // A whole model comes in one piece.
+            system.pool.pipeline = match (tenant_state, pipeline) {
+                (TenantState::Model, PipelineSpec::Layerwise) => PipelineSpec::Prefetch,
+                _ => pipeline,
+            };
+            system.pool.place = place;
+            system.pool.padding = padding;
+            system.pool.instances_per_gpu = instances_per_gpu;
+            system
+        },
+    )
+}
+
+/// Requests of known and unknown tenants, too long ones, and cancellations before, during and after service.
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    let one = (
+        0u64..4_000,
+        0..TENANTS + 1,
+        1u32..64,
+        proptest::option::weighted(0.2, 0u64..30_000),
+    );
+    proptest::collection::vec(one, 1..120).prop_map(|requests| {
+        let mut at_us = 0;
+        let mut entries = Vec::new();
+        for (ticket, (gap_us, tenant, tokens, cancel_after_us)) in requests.into_iter().enumerate() {
+            at_us += gap_us;
+            entries.push(request(ticket as u64, at_us, tenant, tokens));
+            if let Some(after_us) = cancel_after_us {
+                entries.push(Entry::Cancel {
+                    at: Time((at_us + after_us) * 1_000),
+                    ticket: ticket as u64,
+                });
+            }
+        }
+        entries
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// The server's own laws after every event: nobody is lost, nobody idles while the policy has work, memory suffices.
+    #[test]
+    fn the_servers_laws_hold_after_every_event(
+        system in systems(), entries in entries(), gpus in 1u32..3, slots in 1u32..14
+    ) {
+        let memory = memory_for(&system, TENANTS, slots);
+        prop_assert!(run_checked(&cluster(gpus, memory), &system, TENANTS, entries) > 0);
+    }
+
+    /// The ledger's laws (each latency is the sum of its parts, arrivals are accounted for, lanes are busy at most all the time) are
+    /// errors of the run; here also Little's law, exactly: the integral of the number inside is the sum of the times inside.
+    #[test]
+    fn littles_law_is_exact(system in systems(), entries in entries(), slots in 1u32..14) {
+        let memory = memory_for(&system, TENANTS, slots);
+        let mut watch = TimesInside::default();
+        let card = synthetic_card();
+        let mut server = Server::new(&cluster(1, memory), &system, TENANTS).unwrap();
+        let prices = Prices::new(&card, &system.pool, Jitter::Measured { seed: 1 }).unwrap();
+        let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
+        let mut ledger = Ledger::new(Time::ZERO);
+        let end = run(&mut server, &mut Listed::new(entries), &mut machine, &mut ledger, &mut watch).unwrap();
+        let lanes = tenantry_core::Machine::lanes(&machine, end.at);
+        let record = ledger.close(end, &server, lanes).unwrap();
+        let inside_ns: u64 = watch.inside(end.at);
+        let integral_ns = record.in_flight_mean * end.at.0.max(1) as f64;
+        prop_assert!((integral_ns - inside_ns as f64).abs() <= 1e-9 * integral_ns.max(1.0) + 1.0);
+    }
+
+    /// The same seed gives the same log of events and commands; another machine told the same events gives the same commands.
+    #[test]
+    fn runs_repeat_and_replay(system in systems(), entries in entries(), slots in 1u32..14) {
+        let memory = memory_for(&system, TENANTS, slots);
+        let log = |seed| {
+            let card = synthetic_card();
+            let mut server = Server::new(&cluster(1, memory), &system, TENANTS).unwrap();
+            let prices = Prices::new(&card, &system.pool, Jitter::Measured { seed }).unwrap();
+            let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
+            let mut log = Log::default();
+            let mut workload = Listed::new(entries.clone());
+            run(&mut server, &mut workload, &mut machine, &mut Ledger::new(Time::ZERO), &mut log).unwrap();
+            log
+        };
+        let first = log(5);
+        prop_assert_eq!(&first, &log(5));
+        let mut fresh = Server::new(&cluster(1, memory), &system, TENANTS).unwrap();
+        prop_assert_eq!(replay(&mut fresh, &first.events), first.commands);
+    }
+
+    /// A policy never changes the workload: every system is offered the same requests and all of them are accounted for.
+    #[test]
+    fn nothing_is_lost(system in systems(), entries in entries(), slots in 1u32..14) {
+        let offered = entries.iter().filter(|e| matches!(e, Entry::Request(_))).count() as u64;
+        let memory = memory_for(&system, TENANTS, slots);
+        let record = run_listed(&synthetic_card(), cluster(1, memory), &system, TENANTS, Jitter::None, entries).record;
+        prop_assert_eq!(record.counts.offered, offered);
+        if !matches!(system.pool.batch, BatchSpec::FixedSize { .. }) {
+            prop_assert_eq!(record.counts.unfinished, 0, "only a fixed size leaves a remainder waiting");
+        }
+    }
+}
+
+/// Times between arrival and departure, those of requests still inside cut at the end.
+#[derive(Default)]
+struct TimesInside {
+    arrivals: std::collections::BTreeMap<u64, Time>,
+    left_ns: u64,
+}
+
+impl TimesInside {
+    fn inside(&self, end: Time) -> u64 {
+        self.left_ns + self.arrivals.values().map(|&arrival| end.since(arrival).0).sum::<u64>()
+    }
+}
+
+impl tenantry_core::Observer for TimesInside {
+    fn event(&mut self, now: Time, event: &tenantry_core::Event<'_>) {
+        if let tenantry_core::Event::Arrived(request) = event {
+            self.arrivals.insert(request.ticket, now);
+        }
+    }
+
+    fn command(&mut self, now: Time, command: &tenantry_core::Command, _: &tenantry_core::Commands) {
+        if let tenantry_core::Command::Finish(finish) = command {
+            self.left_ns += now.since(self.arrivals.remove(&finish.ticket).expect("it had come")).0;
+        }
+    }
+}
