@@ -1,1 +1,51 @@
-//! What each operation costs on a card: schema, interpolation, importers.
+//! What each operation costs on a card: the shapes of models, the schema of profiles, and interpolation.
+//!
+//! This crate measures nothing, runs nothing and has no clock; it knows neither requests nor policies. It says what an op
+//! of a given shape takes on a given card, and how sure that is.
+//!
+//! - [`Card`] is a device with its measured [`Tables`]: [`Card::find`] loads one by name, a profiler fills one row by row
+//!   and saves it with [`Card::save`].
+//! - [`Surface`], [`Curve`] and [`AdapterSurface`] give the [`Cost`] of any shape, in tens of nanoseconds.
+//! - [`ModelShape`] is a transformer's shape, from which its bytes follow.
+//!
+//! ```
+//! use tenantry_profiles::{DType, ModelShape, testing::synthetic_card};
+//!
+//! let tiny = ModelShape::builtin("tiny").expect("it is built-in");
+//! let layer = synthetic_card().encoder_layer(&tiny, DType::F32)?;
+//! assert_eq!(layer.cost(8, 100).median_ns, 100_000);
+//! assert!(layer.covers(8, 100) && !layer.covers(64, 100));
+//! # Ok::<(), tenantry_profiles::MissingTable>(())
+//! ```
+//!
+//! Read `card.rs` for what a card is, `rows.rs` for what is measured, `grid.rs` for how a cost between (and beyond) the
+//! measured points comes about.
+
+mod bind;
+mod card;
+mod cells;
+mod check;
+mod cost;
+mod error;
+mod find;
+mod grid;
+mod model;
+mod names;
+mod rows;
+mod slice;
+mod store;
+mod summary;
+mod tables;
+pub mod testing;
+mod yaml;
+
+pub use card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+pub use cost::{AdapterSurface, Cost, Curve, Spread, Surface};
+pub use error::{Invalid, MissingTable, ProfileError};
+pub use model::{DType, ModelError, ModelKind, ModelShape};
+pub use rows::{
+    AdapterImplementation, AdapterRow, CopyRow, Direction, DispatchOperation, DispatchRow, EmbeddingRow,
+    EncoderLayerRow, Family, HeadRow, LoadSource, ModelLoadRow, Stats,
+};
+pub use summary::{AxisSummary, TableError, TableSummary, describe, leave_out_errors};
+pub use tables::Tables;

@@ -1,0 +1,147 @@
+//! Binds a card's tables to surfaces, once per run.
+
+use crate::card::{Card, DeviceKind};
+use crate::cost::{AdapterSurface, Cost, Curve, Surface};
+use crate::error::MissingTable;
+use crate::grid::Grid;
+use crate::model::{DType, ModelShape};
+use crate::rows::{AdapterImplementation, Direction, DispatchOperation, Family, LoadSource, Row};
+use crate::slice::{Slice, slices};
+
+impl Card {
+    /// One encoder layer's forward pass by batch and padded tokens.
+    ///
+    /// # Errors
+    /// The card has no such table, or one of another model of that name.
+    pub fn encoder_layer(&self, model: &ModelShape, dtype: DType) -> Result<Surface, MissingTable> {
+        let asked = format!("model={} dtype={dtype}", model.name);
+        self.check_shape(Family::EncoderLayer, model, &asked)?;
+        self.grid(&self.tables.encoder_layer, &asked).map(Surface)
+    }
+
+    /// From token ids to the first hidden state, by batch and padded tokens.
+    ///
+    /// # Errors
+    /// The card has no such table, or one of another model of that name.
+    pub fn embedding(&self, model: &ModelShape, dtype: DType) -> Result<Surface, MissingTable> {
+        let asked = format!("model={} dtype={dtype}", model.name);
+        self.check_shape(Family::Embedding, model, &asked)?;
+        self.grid(&self.tables.embedding, &asked).map(Surface)
+    }
+
+    /// Classification heads gathered per request, by sequences in the batch.
+    ///
+    /// # Errors
+    /// The card has no such table, or one of another model of that name.
+    pub fn head(&self, model: &ModelShape, dtype: DType, classes: u32) -> Result<Curve, MissingTable> {
+        let asked = format!("model={} dtype={dtype}", model.name);
+        self.check_shape(Family::Head, model, &asked)?;
+        let by_batch_and_classes: Grid<2> = self.grid(&self.tables.head, &asked)?;
+        Ok(Curve(by_batch_and_classes.along_first(classes.into())))
+    }
+
+    /// One layer's adapters by tenants, batch and padded tokens.
+    ///
+    /// # Errors
+    /// The card has no such table, or one of another model of that name.
+    pub fn adapter(
+        &self,
+        model: &ModelShape,
+        dtype: DType,
+        implementation: AdapterImplementation,
+        bottleneck: u32,
+    ) -> Result<AdapterSurface, MissingTable> {
+        let asked = format!(
+            "model={} dtype={dtype} implementation={implementation} bottleneck={bottleneck}",
+            model.name
+        );
+        self.check_shape(Family::Adapter, model, &asked)?;
+        self.grid(&self.tables.adapter, &asked).map(AdapterSurface)
+    }
+
+    /// Copies by bytes; `pinned` is whether the host's memory is page-locked.
+    ///
+    /// # Errors
+    /// The card has no such table.
+    pub fn copy(&self, direction: Direction, pinned: bool) -> Result<Curve, MissingTable> {
+        self.grid(&self.tables.copy, &format!("direction={direction} pinned={pinned}"))
+            .map(Curve)
+    }
+
+    /// Loads of whole models by bytes.
+    ///
+    /// # Errors
+    /// The card has no such table.
+    pub fn model_load(&self, source: LoadSource) -> Result<Curve, MissingTable> {
+        self.grid(&self.tables.model_load, &format!("source={source}"))
+            .map(Curve)
+    }
+
+    /// Work beside the model's own, for each op or batch.
+    ///
+    /// # Errors
+    /// The card has no such row.
+    pub fn dispatch(&self, operation: DispatchOperation) -> Result<Cost, MissingTable> {
+        let grid: Grid<0> = self.grid(&self.tables.dispatch, &format!("operation={operation}"))?;
+        Ok(grid.cost([]))
+    }
+
+    /// The grid of the table whose label is `asked`.
+    fn grid<R: Row, const N: usize>(&self, rows: &[R], asked: &str) -> Result<Grid<N>, MissingTable> {
+        let slices = slices(rows);
+        let Some(slice) = slices.iter().find(|slice| slice.label == asked) else {
+            return Err(self.missing(R::FAMILY, asked, found(&slices)));
+        };
+        Grid::new(slice).map_err(|missing| {
+            let found = format!(
+                "no row for {} ({} missing in all)",
+                slice.describe(&missing[0]),
+                missing.len()
+            );
+            self.missing(R::FAMILY, asked, found)
+        })
+    }
+
+    /// A model's tables are no use to another of the same name. The number of layers may differ: costs are per layer.
+    fn check_shape(&self, family: Family, model: &ModelShape, asked: &str) -> Result<(), MissingTable> {
+        match self.model(&model.name) {
+            Some(measured)
+                if ModelShape {
+                    layers: model.layers,
+                    ..measured.clone()
+                } != *model =>
+            {
+                let found = format!("those of another model of that name ({})", measured.differences(model));
+                Err(self.missing(family, asked, found))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn missing(&self, family: Family, asked: &str, found: String) -> MissingTable {
+        let device = match self.device.kind {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Cuda => "cuda:0",
+        };
+        let model = asked.strip_prefix("model=").and_then(|rest| rest.split(' ').next());
+        let models = model.map(|name| format!(" --models {name}")).unwrap_or_default();
+        MissingTable {
+            card: self.name.clone(),
+            family: family.name(),
+            asked: asked.to_string(),
+            found,
+            command: format!("tenantry profile --device {device}{models}"),
+        }
+    }
+}
+
+fn found(slices: &[Slice]) -> String {
+    match slices {
+        [] => "no table".to_string(),
+        _ => slices
+            .iter()
+            .map(|slice| slice.label.as_str())
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}

@@ -1,0 +1,199 @@
+//! A card: a device, how its lanes disturb each other, where the numbers come from, and the measured tables.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Invalid;
+use crate::model::ModelShape;
+use crate::names::named;
+use crate::tables::Tables;
+
+/// What each op costs on one device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Card {
+    /// The name that scenarios use, which is also its folder's.
+    pub name: String,
+    /// The device.
+    pub device: Device,
+    /// What runs side by side on the host.
+    pub lanes: Lanes,
+    /// How much lanes slow each other down.
+    pub contention: Contention,
+    /// Where the numbers come from.
+    pub provenance: Provenance,
+    /// The shapes of measured models that are not built-in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelShape>,
+    /// The measured points.
+    #[serde(skip)]
+    pub tables: Tables,
+}
+
+/// Which kind of processor computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceKind {
+    /// The host's own cores.
+    Cpu,
+    /// An NVIDIA GPU.
+    Cuda,
+}
+named!(DeviceKind { Cpu => "cpu", Cuda => "cuda" });
+
+/// The device, and what it was measured with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// The product's name.
+    pub name: String,
+    /// CPU or GPU.
+    pub kind: DeviceKind,
+    /// Memory in bytes; for a CPU, the part of the host's that serving may use.
+    pub memory_bytes: u64,
+    /// What of it stays free for activations and the runtime, in bytes.
+    pub reserve_bytes: u64,
+    /// The driver's version, where the device has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// libtorch's version, where it ran the ops.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub libtorch: Option<String>,
+    /// The machine around it.
+    pub host: Host,
+}
+
+/// The machine around a device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// The processor's name.
+    pub cpu: String,
+    /// Its cores, as the operating system counts them.
+    pub cores: u32,
+}
+
+/// What runs side by side.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lanes {
+    /// Threads of the host: with 1, copies and lookups share a lane; from 2 on, each has its own.
+    pub host: u32,
+}
+
+/// Factors by which an op's time grows while another lane works, at least 1 (none).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contention {
+    /// Compute while a copy runs.
+    pub compute_beside_copy: f64,
+    /// A copy while compute runs.
+    pub copy_beside_compute: f64,
+}
+
+/// How the numbers were come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// Measured by `tenantry profile`.
+    Measured,
+    /// Taken from a public simulator's or vendor's tables.
+    Imported,
+    /// Fitted to a paper's numbers.
+    Fitted,
+    /// Computed, from a datasheet or a formula.
+    Derived,
+}
+named!(Source { Measured => "measured", Imported => "imported", Fitted => "fitted", Derived => "derived" });
+
+/// Where the numbers come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provenance {
+    /// How they were come by.
+    pub source: Source,
+    /// The day, as `2025-01-31`.
+    pub date: String,
+    /// The command that makes them again.
+    pub command: String,
+    /// The seed of the measured models' weights.
+    pub seed: u64,
+    /// The version of Tenantry that wrote the profile.
+    pub version: String,
+    /// Whatever a reader of the numbers must know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl Card {
+    /// A hash of everything in the card: the same for the same content, however its files are formatted or ordered.
+    pub fn digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for (name, text) in self.to_files() {
+            // Lengths keep a name and its text, and one file and the next, apart.
+            hasher
+                .update(&(name.len() as u64).to_le_bytes())
+                .update(name.as_bytes());
+            hasher
+                .update(&(text.len() as u64).to_le_bytes())
+                .update(text.as_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
+    /// The shape of a model of the tables: listed by the card, or built-in.
+    pub(crate) fn model(&self, name: &str) -> Option<ModelShape> {
+        let listed = self.models.iter().find(|model| model.name == name).cloned();
+        listed.or_else(|| ModelShape::builtin(name))
+    }
+
+    /// Checks `card.yaml`'s values; `file` is what errors call it.
+    pub(crate) fn check_fields(&self, file: &str) -> Result<(), Invalid> {
+        let fail = |field: &str, must: String, got: String| Err(Invalid::new(file, field, must, got));
+        for (field, text) in [("name", &self.name), ("device.name", &self.device.name)] {
+            if text.trim().is_empty() {
+                return fail(field, "a name".into(), "nothing".into());
+            }
+        }
+        let Device {
+            memory_bytes,
+            reserve_bytes,
+            ..
+        } = self.device;
+        if memory_bytes == 0 {
+            return fail("device.memory_bytes", "at least 1".into(), "0".into());
+        }
+        if reserve_bytes >= memory_bytes {
+            let must = format!("less than device.memory_bytes ({memory_bytes})");
+            return fail("device.reserve_bytes", must, reserve_bytes.to_string());
+        }
+        for (field, number) in [
+            ("device.host.cores", self.device.host.cores),
+            ("lanes.host", self.lanes.host),
+        ] {
+            if number == 0 {
+                return fail(field, "at least 1".into(), "0".into());
+            }
+        }
+        for (field, factor) in [
+            ("contention.compute_beside_copy", self.contention.compute_beside_copy),
+            ("contention.copy_beside_compute", self.contention.copy_beside_compute),
+        ] {
+            if !(factor.is_finite() && factor >= 1.0) {
+                return fail(field, "a factor of at least 1".into(), factor.to_string());
+            }
+        }
+        for (index, model) in self.models.iter().enumerate() {
+            if let Err(error) = model.validate() {
+                return fail(&format!("models[{index}].{}", error.field), error.must, error.got);
+            }
+            if self.models[..index].iter().any(|earlier| earlier.name == model.name) {
+                return fail(
+                    &format!("models[{index}].name"),
+                    "listed once".into(),
+                    format!("{:?} again", model.name),
+                );
+            }
+        }
+        Ok(())
+    }
+}

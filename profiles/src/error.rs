@@ -1,0 +1,108 @@
+//! What can be wrong with a profile, in the form `file:LINE: field: must be …, got …; did you mean …?`.
+
+use std::io;
+
+/// A profile that could not be found, read, understood or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// A file or folder could not be read or written.
+    #[error("{path}: must be {must}, got: {source}")]
+    Io {
+        /// The file or folder.
+        path: String,
+        /// What it had to be: readable, writable.
+        must: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Something in a profile is wrong.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// No card has the name asked for.
+    #[error(
+        "card: must be a folder with a card.yaml or one of {}, got {name}{}",
+        list(available),
+        suggestion(suggested)
+    )]
+    UnknownCard {
+        /// The name asked for.
+        name: String,
+        /// The cards that there are.
+        available: Vec<String>,
+        /// The card probably meant.
+        suggested: Option<String>,
+    },
+}
+
+/// One wrong value in a profile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {field}: must be {must}, got {got}{}", suggestion(suggested))]
+pub struct Invalid {
+    /// The file, as the user can open it, with the line where one is at fault: `cards/cpu/copy.csv:7`.
+    pub place: String,
+    /// The column of a table or the dotted path of a field.
+    pub field: String,
+    /// What the value must be.
+    pub must: String,
+    /// What it is.
+    pub got: String,
+    /// The value probably meant.
+    pub suggested: Option<String>,
+}
+
+impl Invalid {
+    pub(crate) fn new(file: &str, field: &str, must: impl Into<String>, got: impl Into<String>) -> Invalid {
+        let (must, got) = (must.into(), got.into());
+        Invalid {
+            place: file.to_string(),
+            field: field.to_string(),
+            must,
+            got,
+            suggested: None,
+        }
+    }
+
+    /// The same, in a line of the file.
+    pub(crate) fn in_line(self, line: u64) -> Invalid {
+        Invalid {
+            place: format!("{}:{line}", self.place),
+            ..self
+        }
+    }
+
+    /// The same, with the value probably meant.
+    pub(crate) fn suggest(self, suggested: Option<String>) -> Invalid {
+        Invalid { suggested, ..self }
+    }
+}
+
+fn suggestion(suggested: &Option<String>) -> String {
+    suggested
+        .as_ref()
+        .map(|name| format!("; did you mean {name}?"))
+        .unwrap_or_default()
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() {
+        "the built-in cards (there are none)".to_string()
+    } else {
+        names.join(", ")
+    }
+}
+
+/// A cost that the card has no table for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("card {card}: {family}: must hold {asked}, got {found}; measure it with `{command}`")]
+pub struct MissingTable {
+    /// The card's name.
+    pub card: String,
+    /// The op family, as its file is called.
+    pub family: &'static str,
+    /// What was asked for.
+    pub asked: String,
+    /// What the card has instead.
+    pub found: String,
+    /// The command that measures it.
+    pub command: String,
+}

@@ -1,0 +1,266 @@
+//! Multilinear interpolation over a dense grid, monotone in every dimension, inside the measured range and beyond.
+//!
+//! All the care is taken when the grid is built, so that a lookup is one formula without cases:
+//!
+//! 1. Measured medians are made monotone ([`monotone`]); spreads are kept as measured.
+//! 2. Each axis gets a knot at zero and one beyond the largest measured value ([`Grid::extend`]). Their values continue
+//!    the nearest segments, so that the outermost cells extrapolate by the same formula that interpolates.
+
+use crate::cost::{Cost, Spread};
+use crate::rows::Family;
+use crate::slice::Slice;
+
+/// A median in nanoseconds, and p05, p95 and p99 as parts of a million of it.
+type Node = [f64; 4];
+
+/// Costs on an `N`-dimensional grid of points.
+#[derive(Clone, Debug)]
+pub(crate) struct Grid<const N: usize> {
+    axes: [Axis; N],
+    /// The last axis runs fastest.
+    nodes: Vec<Node>,
+}
+
+#[derive(Clone, Debug)]
+struct Axis {
+    /// Ascending, from zero to beyond the measured range.
+    knots: Vec<u64>,
+    /// One over the width of the cell above each knot but the last.
+    inverse_width: Vec<f64>,
+    smallest_measured: u64,
+    largest_measured: u64,
+}
+
+impl Axis {
+    fn new(knots: Vec<u64>) -> Axis {
+        let inverse_width = knots.windows(2).map(|pair| 1.0 / (pair[1] - pair[0]) as f64).collect();
+        let (smallest_measured, largest_measured) = (knots[1], knots[knots.len() - 2]);
+        Axis {
+            knots,
+            inverse_width,
+            smallest_measured,
+            largest_measured,
+        }
+    }
+
+    /// The cell that holds `value`, and how far into it the value lies: from 0 to 1, or more in the last cell.
+    fn locate(&self, value: u64) -> (usize, f64) {
+        let inner = &self.knots[1..self.knots.len() - 1];
+        let cell = inner.partition_point(|knot| *knot <= value);
+        (cell, (value - self.knots[cell]) as f64 * self.inverse_width[cell])
+    }
+}
+
+impl<const N: usize> Grid<N> {
+    /// Builds the grid of a table; the error is the points that nobody measured.
+    pub fn new(slice: &Slice) -> Result<Grid<N>, Vec<Vec<u64>>> {
+        let missing = slice.missing();
+        if !missing.is_empty() {
+            return Err(missing);
+        }
+        let knots: [Vec<u64>; N] = slice
+            .knots()
+            .try_into()
+            .expect("a table has as many axes as its surface");
+        let shape = knots.each_ref().map(Vec::len);
+        let mut nodes = vec![[f64::NAN; 4]; shape.iter().product()];
+        for point in &slice.points {
+            let median_ns = point.stats.median_us * 1e3;
+            let ppm = |quantile_us: f64| quantile_us / point.stats.median_us * 1e6;
+            nodes[Slice::dense_index(&knots, &point.at)] = [
+                median_ns,
+                ppm(point.stats.p05_us),
+                ppm(point.stats.p95_us),
+                ppm(point.stats.p99_us),
+            ];
+        }
+        if slice.family == Family::Adapter {
+            complete_triangle(&mut nodes, &knots);
+        }
+        let mut medians: Vec<f64> = nodes.iter().map(|node| node[0]).collect();
+        monotone(&mut medians, shape);
+        for (node, median) in nodes.iter_mut().zip(medians) {
+            node[0] = median;
+        }
+        let least_ns = nodes[0][0];
+        let mut extended = (knots, nodes);
+        for axis in 0..N {
+            extended = extend(extended, axis, least_ns);
+        }
+        let (knots, nodes) = extended;
+        Ok(Grid {
+            axes: knots.map(Axis::new),
+            nodes,
+        })
+    }
+
+    /// The cost at a point.
+    pub fn cost(&self, at: [u64; N]) -> Cost {
+        let mut index = 0;
+        let mut strides = [1; N];
+        let mut fractions = [0.0; N];
+        for axis in 0..N {
+            let (cell, fraction) = self.axes[axis].locate(at[axis]);
+            index = index * self.axes[axis].knots.len() + cell;
+            fractions[axis] = fraction;
+        }
+        for axis in (1..N).rev() {
+            strides[axis - 1] = strides[axis] * self.axes[axis].knots.len();
+        }
+        let mut sum = [0.0; 4];
+        for corner in 0..1_usize << N {
+            let (mut node, mut weight) = (index, 1.0);
+            for axis in 0..N {
+                let far = corner >> axis & 1;
+                node += far * strides[axis];
+                weight *= if far == 1 {
+                    fractions[axis]
+                } else {
+                    1.0 - fractions[axis]
+                };
+            }
+            for (sum, value) in sum.iter_mut().zip(self.nodes[node]) {
+                *sum += weight * value;
+            }
+        }
+        let round = |value: f64| (value + 0.5) as u64;
+        let spread = Spread {
+            p05_ppm: round(sum[1]) as u32,
+            p95_ppm: round(sum[2]) as u32,
+            p99_ppm: round(sum[3]) as u32,
+        };
+        Cost {
+            median_ns: round(sum[0]),
+            spread,
+        }
+    }
+
+    /// Whether a point lies within the measured range of every axis.
+    pub fn covers(&self, at: [u64; N]) -> bool {
+        self.axes
+            .iter()
+            .zip(at)
+            .all(|(axis, value)| (axis.smallest_measured..=axis.largest_measured).contains(&value))
+    }
+}
+
+impl Grid<2> {
+    /// The costs along the first axis where the second has this value.
+    pub fn along_first(&self, second: u64) -> Grid<1> {
+        let [first_axis, second_axis] = &self.axes;
+        let (cell, fraction) = second_axis.locate(second);
+        let line = |line: &[Node]| {
+            let (near, far) = (line[cell], line[cell + 1]);
+            std::array::from_fn(|part| (1.0 - fraction) * near[part] + fraction * far[part])
+        };
+        let mut axis = first_axis.clone();
+        if !(second_axis.smallest_measured..=second_axis.largest_measured).contains(&second) {
+            // An empty range: nothing on this line was measured.
+            (axis.smallest_measured, axis.largest_measured) = (u64::MAX, 0);
+        }
+        Grid {
+            axes: [axis],
+            nodes: self.nodes.chunks(second_axis.knots.len()).map(line).collect(),
+        }
+    }
+}
+
+/// Gives values to batches with more tenants than requests, which cannot exist but are corners of cells that do: the
+/// plane through the cell's other three corners, which makes interpolation within the cell's possible half linear.
+fn complete_triangle<const N: usize>(nodes: &mut [Node], knots: &[Vec<u64>; N]) {
+    let (tenants, batches, tokens) = (&knots[0], &knots[1], knots[2].len());
+    let index = |tenant: usize, batch: usize, token: usize| (tenant * batches.len() + batch) * tokens + token;
+    for batch in (0..batches.len()).rev() {
+        for tenant in (0..tenants.len()).filter(|tenant| tenants[*tenant] > batches[batch]) {
+            for token in 0..tokens {
+                let fewer_tenants = nodes[index(tenant - 1, batch, token)];
+                let larger_batch = nodes[index(tenant, batch + 1, token)];
+                let both = nodes[index(tenant - 1, batch + 1, token)];
+                let more_ns = (larger_batch[0] - both[0]).max(0.0);
+                let [median_ns, spread @ ..] = fewer_tenants;
+                let [p05, p95, p99] = spread;
+                nodes[index(tenant, batch, token)] = [median_ns + more_ns, p05, p95, p99];
+            }
+        }
+    }
+}
+
+/// Makes values rise along every axis by moving each half-way between the largest value before it and the smallest
+/// after it. Values that already rise stay as they are; noise moves by at most the size of its dip.
+fn monotone<const N: usize>(values: &mut [f64], shape: [usize; N]) {
+    let mut least_after = values.to_vec();
+    running_max(values, shape);
+    // The running minimum from the far end is the running maximum of the negated values in reverse order, and reversing
+    // a row-major array reverses all its axes.
+    least_after.reverse();
+    least_after.iter_mut().for_each(|value| *value = -*value);
+    running_max(&mut least_after, shape);
+    for (value, least) in values.iter_mut().zip(least_after.iter().rev()) {
+        *value = (*value - least) / 2.0;
+    }
+}
+
+/// Replaces each value of a row-major array by the largest of those no later than it along every axis.
+fn running_max<const N: usize>(values: &mut [f64], shape: [usize; N]) {
+    let mut stride = 1;
+    for length in shape.into_iter().rev() {
+        for index in 0..values.len() {
+            if index / stride % length > 0 {
+                values[index] = values[index].max(values[index - stride]);
+            }
+        }
+        stride *= length;
+    }
+}
+
+/// Adds a knot at zero and one at twice the largest to an axis.
+///
+/// Upward, the last segment's slope goes on; along the other axes it never falls, else two extrapolated costs could
+/// cross. A single measured point grows in proportion, as a kernel bound by work does. Downward, the first segment's
+/// slope goes on, but never below `least_ns`, the smallest measured cost.
+fn extend<const N: usize>(
+    (mut knots, nodes): ([Vec<u64>; N], Vec<Node>),
+    axis: usize,
+    least_ns: f64,
+) -> ([Vec<u64>; N], Vec<Node>) {
+    let shape = knots.each_ref().map(Vec::len);
+    let inner: usize = shape[axis + 1..].iter().product();
+    let (length, lines) = (shape[axis], nodes.len() / shape[axis]);
+    let along = &knots[axis];
+    let (first, last) = (along[0], along[length - 1]);
+    // The `line`-th line along the axis has its `place`-th node here, in an array where lines have `length` nodes.
+    let index = |line: usize, place: usize, length: usize| (line / inner * length + place) * inner + line % inner;
+    let median = |line: usize, place: usize| nodes[index(line, place, length)][0];
+    let slope = |line: usize, from: usize, to: usize| {
+        (median(line, to) - median(line, from)) / (along[to] - along[from]) as f64
+    };
+
+    let mut across = shape;
+    across[axis] = 1;
+    let (mut beyond_slopes, mut zeros) = (vec![0.0; lines], vec![0.0; lines]);
+    for line in 0..lines {
+        if length == 1 {
+            beyond_slopes[line] = median(line, 0) / last as f64;
+            zeros[line] = median(line, 0);
+        } else {
+            beyond_slopes[line] = slope(line, length - 2, length - 1);
+            zeros[line] = (median(line, 0) - slope(line, 0, 1) * first as f64).max(least_ns);
+        }
+    }
+    running_max(&mut beyond_slopes, across);
+    running_max(&mut zeros, across);
+
+    let mut extended = vec![[0.0; 4]; lines * (length + 2)];
+    for line in 0..lines {
+        for place in 0..length {
+            extended[index(line, place + 1, length + 2)] = nodes[index(line, place, length)];
+        }
+        let [_, spread @ ..] = nodes[index(line, 0, length)];
+        extended[index(line, 0, length + 2)] = [zeros[line], spread[0], spread[1], spread[2]];
+        let [last_ns, spread @ ..] = nodes[index(line, length - 1, length)];
+        let beyond_ns = last_ns + beyond_slopes[line] * last as f64;
+        extended[index(line, length + 1, length + 2)] = [beyond_ns, spread[0], spread[1], spread[2]];
+    }
+    knots[axis] = [&[0], along.as_slice(), &[2 * last]].concat();
+    (knots, extended)
+}

@@ -1,0 +1,368 @@
+//! The shape of a transformer: what its costs and its size in memory follow from.
+//!
+//! Shapes hold no weights. Two architectures are counted: BERT's block (biases, layer norms, learned positions) and,
+//! with `gated`, Llama's (a gated feed-forward, RMS norms, rotary positions, no biases, an output matrix of its own).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::named;
+
+/// What a model does with its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ModelKind {
+    /// Reads the whole input at once and classifies it (BERT).
+    Encoder,
+    /// Generates token by token (OPT, Llama).
+    Decoder,
+}
+named!(ModelKind { Encoder => "encoder", Decoder => "decoder" });
+
+/// The number format of weights and activations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DType {
+    /// IEEE single precision.
+    F32,
+    /// bfloat16: single precision's range in two bytes.
+    Bf16,
+    /// IEEE half precision.
+    F16,
+}
+named!(DType { F32 => "f32", Bf16 => "bf16", F16 => "f16" });
+
+impl DType {
+    /// Bytes of one number.
+    pub fn bytes(self) -> u64 {
+        match self {
+            DType::F32 => 4,
+            DType::Bf16 | DType::F16 => 2,
+        }
+    }
+}
+
+/// The shape of one transformer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelShape {
+    /// The name that profiles list its costs under.
+    pub name: String,
+    /// Encoder or decoder.
+    pub kind: ModelKind,
+    /// Transformer layers.
+    pub layers: u32,
+    /// Width of the hidden state.
+    pub hidden: u32,
+    /// Attention heads; they share `hidden` evenly.
+    pub heads: u32,
+    /// Key and value heads: `heads`, or fewer where queries share them (grouped-query attention).
+    pub kv_heads: u32,
+    /// Width inside the feed-forward block.
+    pub intermediate: u32,
+    /// Whether the block is Llama's: a third feed-forward matrix as gate, RMS norms, rotary positions, no biases.
+    pub gated: bool,
+    /// Tokens in the vocabulary.
+    pub vocabulary: u32,
+    /// Longest input in tokens.
+    pub positions: u32,
+}
+
+/// No dimension of a shape may exceed this, so that no count of parameters overflows 64 bits.
+const DIMENSION_MAX: u32 = 1 << 20;
+
+/// Token types in an encoder's segment embedding (sentence A and B).
+const SEGMENTS: u64 = 2;
+
+/// A shape that no transformer can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: must be {must}, got {got}")]
+pub struct ModelError {
+    /// The field of [`ModelShape`].
+    pub field: &'static str,
+    /// What the field must be.
+    pub must: String,
+    /// What it is.
+    pub got: String,
+}
+
+impl ModelShape {
+    /// The built-in shape called `name`.
+    pub fn builtin(name: &str) -> Option<ModelShape> {
+        let row = BUILTINS.iter().find(|row| row.0 == name)?;
+        let &(name, kind, layers, hidden, heads, kv_heads, intermediate, gated, vocabulary, positions) = row;
+        Some(ModelShape {
+            name: name.to_string(),
+            kind,
+            layers,
+            hidden,
+            heads,
+            kv_heads,
+            intermediate,
+            gated,
+            vocabulary,
+            positions,
+        })
+    }
+
+    /// The names of all built-in shapes, smallest family first.
+    pub fn builtin_names() -> &'static [&'static str] {
+        &BUILTIN_NAMES
+    }
+
+    /// Parameters of one transformer layer: attention, feed-forward and their norms, with biases where the block has them.
+    pub fn layer_parameters(&self) -> u64 {
+        let (hidden, intermediate) = (u64::from(self.hidden), u64::from(self.intermediate));
+        let kv_width = hidden / u64::from(self.heads) * u64::from(self.kv_heads);
+        let attention = 2 * hidden * hidden + 2 * hidden * kv_width;
+        if self.gated {
+            let norms = 2 * hidden;
+            attention + 3 * hidden * intermediate + norms
+        } else {
+            let attention_biases = 2 * hidden + 2 * kv_width;
+            let feed_forward = 2 * hidden * intermediate + intermediate + hidden;
+            let norms = 2 * 2 * hidden;
+            attention + attention_biases + feed_forward + norms
+        }
+    }
+
+    /// Parameters before and after the layers: token embeddings and, by architecture, positions, two segments and a
+    /// norm (encoder); positions and the final norm (decoder, whose output shares the token matrix); the final norm and
+    /// an output matrix of its own (gated decoder).
+    pub fn embedding_parameters(&self) -> u64 {
+        let (hidden, vocabulary, positions) = (
+            u64::from(self.hidden),
+            u64::from(self.vocabulary),
+            u64::from(self.positions),
+        );
+        match (self.gated, self.kind) {
+            (false, ModelKind::Encoder) => (vocabulary + positions + SEGMENTS) * hidden + 2 * hidden,
+            (false, ModelKind::Decoder) => (vocabulary + positions) * hidden + 2 * hidden,
+            (true, ModelKind::Encoder) => vocabulary * hidden + hidden,
+            (true, ModelKind::Decoder) => 2 * vocabulary * hidden + hidden,
+        }
+    }
+
+    /// All parameters of the shared model. An encoder's pooler is not among them: classification heads are counted by
+    /// [`head_parameters`](Self::head_parameters), since each tenant has its own.
+    pub fn parameters(&self) -> u64 {
+        u64::from(self.layers) * self.layer_parameters() + self.embedding_parameters()
+    }
+
+    /// Parameters of one layer's Houlsby adapter after attention: down- and up-projection with their biases (HMI, Eq. 1).
+    pub fn adapter_parameters_per_layer(&self, bottleneck: u32) -> u64 {
+        let (hidden, bottleneck) = (u64::from(self.hidden), u64::from(bottleneck));
+        2 * hidden * bottleneck + bottleneck + hidden
+    }
+
+    /// Parameters of a tenant's classification head: one linear layer with bias.
+    pub fn head_parameters(&self, classes: u32) -> u64 {
+        (u64::from(self.hidden) + 1) * u64::from(classes)
+    }
+
+    /// Refuses shapes that no transformer can have.
+    ///
+    /// # Errors
+    /// Names the first field at fault.
+    pub fn validate(&self) -> Result<(), ModelError> {
+        let fail = |field, must: String, got: &dyn fmt::Display| {
+            Err(ModelError {
+                field,
+                must,
+                got: got.to_string(),
+            })
+        };
+        if self.name.trim().is_empty() {
+            return fail("name", "a name".into(), &"nothing");
+        }
+        for (field, value) in self.dimensions() {
+            if !(1..=DIMENSION_MAX).contains(&value) {
+                return fail(field, format!("from 1 to {DIMENSION_MAX}"), &value);
+            }
+        }
+        if !self.hidden.is_multiple_of(self.heads) {
+            return fail("heads", format!("a divisor of hidden ({})", self.hidden), &self.heads);
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return fail(
+                "kv_heads",
+                format!("a divisor of heads ({})", self.heads),
+                &self.kv_heads,
+            );
+        }
+        Ok(())
+    }
+
+    fn dimensions(&self) -> [(&'static str, u32); 7] {
+        [
+            ("layers", self.layers),
+            ("hidden", self.hidden),
+            ("heads", self.heads),
+            ("kv_heads", self.kv_heads),
+            ("intermediate", self.intermediate),
+            ("vocabulary", self.vocabulary),
+            ("positions", self.positions),
+        ]
+    }
+
+    /// Where two shapes differ, names apart: `hidden 768, not 512`.
+    pub(crate) fn differences(&self, other: &ModelShape) -> String {
+        let dimensions = self.dimensions().into_iter().zip(other.dimensions());
+        let dimensions = dimensions.map(|((field, ours), (_, theirs))| (field, ours.to_string(), theirs.to_string()));
+        let rest = [
+            ("kind", self.kind.to_string(), other.kind.to_string()),
+            ("gated", self.gated.to_string(), other.gated.to_string()),
+        ];
+        let differing = dimensions.chain(rest).filter(|(_, ours, theirs)| ours != theirs);
+        differing
+            .map(|(field, ours, theirs)| format!("{field} {ours}, not {theirs}"))
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+}
+
+type Builtin = (&'static str, ModelKind, u32, u32, u32, u32, u32, bool, u32, u32);
+
+/// Name, kind, layers, hidden, heads, kv_heads, intermediate, gated, vocabulary, positions.
+#[rustfmt::skip]
+const BUILTINS: [Builtin; 13] = [
+    ("tiny",       ModelKind::Encoder,  2,  128,  2,  2,   512, false,  1024,  128),
+    ("bert-tiny",  ModelKind::Encoder,  2,  128,  2,  2,   512, false, 30522,  512),
+    ("bert-mini",  ModelKind::Encoder,  4,  256,  4,  4,  1024, false, 30522,  512),
+    ("bert-small", ModelKind::Encoder,  4,  512,  8,  8,  2048, false, 30522,  512),
+    ("bert-base",  ModelKind::Encoder, 12,  768, 12, 12,  3072, false, 30522,  512),
+    ("bert-large", ModelKind::Encoder, 24, 1024, 16, 16,  4096, false, 30522,  512),
+    ("distilbert", ModelKind::Encoder,  6,  768, 12, 12,  3072, false, 30522,  512),
+    ("tinybert-4", ModelKind::Encoder,  4,  312, 12, 12,  1200, false, 30522,  512),
+    ("tinybert-6", ModelKind::Encoder,  6,  768, 12, 12,  3072, false, 30522,  512),
+    ("opt-125m",   ModelKind::Decoder, 12,  768, 12, 12,  3072, false, 50272, 2048),
+    ("llama-7b",   ModelKind::Decoder, 32, 4096, 32, 32, 11008, true,  32000, 4096),
+    ("llama-13b",  ModelKind::Decoder, 40, 5120, 40, 40, 13824, true,  32000, 4096),
+    ("llama-70b",  ModelKind::Decoder, 80, 8192, 64,  8, 28672, true,  32000, 4096),
+];
+
+const BUILTIN_NAMES: [&str; BUILTINS.len()] = {
+    let mut names = [""; BUILTINS.len()];
+    let mut index = 0;
+    while index < BUILTINS.len() {
+        names[index] = BUILTINS[index].0;
+        index += 1;
+    }
+    names
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(name: &str) -> ModelShape {
+        ModelShape::builtin(name).unwrap()
+    }
+
+    /// Hugging Face's encoders count a pooler (one hidden × hidden layer with bias), ours do not.
+    fn with_pooler(name: &str) -> u64 {
+        let shape = shape(name);
+        shape.parameters() + u64::from(shape.hidden) * (u64::from(shape.hidden) + 1)
+    }
+
+    #[test]
+    fn counts_are_the_published_ones() {
+        assert_eq!(with_pooler("bert-tiny"), 4_385_920);
+        assert_eq!(with_pooler("bert-mini"), 11_170_560);
+        assert_eq!(with_pooler("bert-small"), 28_763_648);
+        assert_eq!(with_pooler("bert-base"), 109_482_240);
+        assert_eq!(with_pooler("bert-large"), 335_141_888);
+        assert_eq!(with_pooler("tinybert-4"), 14_350_248);
+        // DistilBERT drops the segment embeddings, which our encoders keep.
+        assert_eq!(shape("distilbert").parameters() - 2 * 768, 66_362_880);
+        // OPT's position table has two rows that no position uses.
+        assert_eq!(shape("opt-125m").parameters() + 2 * 768, 125_239_296);
+        assert_eq!(shape("llama-7b").parameters(), 6_738_415_616);
+        assert_eq!(shape("llama-13b").parameters(), 13_015_864_320);
+        assert_eq!(shape("llama-70b").parameters(), 68_976_648_192);
+    }
+
+    #[test]
+    fn tenants_parameters() {
+        // HMI, section 2: an adapter of bottleneck 64 in BERT-base is 2 × 768 × 64 weights and the biases.
+        assert_eq!(shape("bert-base").adapter_parameters_per_layer(64), 98_304 + 64 + 768);
+        assert_eq!(shape("bert-base").head_parameters(2), 1_538);
+    }
+
+    #[test]
+    fn every_builtin_is_valid_and_found_by_its_name() {
+        for &name in ModelShape::builtin_names() {
+            let shape = shape(name);
+            assert_eq!(shape.name, name);
+            assert_eq!(shape.validate(), Ok(()));
+        }
+        assert_eq!(ModelShape::builtin("bert-huge"), None);
+    }
+
+    #[test]
+    fn impossible_shapes_are_refused() {
+        let tiny = shape("tiny");
+        for (broken, message) in [
+            (
+                ModelShape {
+                    name: " ".into(),
+                    ..tiny.clone()
+                },
+                "name: must be a name, got nothing",
+            ),
+            (
+                ModelShape {
+                    layers: 0,
+                    ..tiny.clone()
+                },
+                "layers: must be from 1 to 1048576, got 0",
+            ),
+            (
+                ModelShape {
+                    vocabulary: u32::MAX,
+                    ..tiny.clone()
+                },
+                "vocabulary: must be from 1 to 1048576, got 4294967295",
+            ),
+            (
+                ModelShape {
+                    heads: 3,
+                    ..tiny.clone()
+                },
+                "heads: must be a divisor of hidden (128), got 3",
+            ),
+            (
+                ModelShape {
+                    kv_heads: 4,
+                    ..tiny.clone()
+                },
+                "kv_heads: must be a divisor of heads (2), got 4",
+            ),
+        ] {
+            assert_eq!(broken.validate().unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
+    fn the_largest_shape_does_not_overflow() {
+        let most = DIMENSION_MAX;
+        for gated in [false, true] {
+            let kind = ModelKind::Decoder;
+            let largest = ModelShape {
+                name: "largest".into(),
+                kind,
+                layers: most,
+                hidden: most,
+                heads: most,
+                kv_heads: most,
+                intermediate: most,
+                gated,
+                vocabulary: most,
+                positions: most,
+            };
+            assert_eq!(largest.validate(), Ok(()));
+            assert!(largest.parameters() > 1 << 61);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! One measured point of each op family: a row of its CSV file, and how rows are read and written.
+//!
+//! A family's columns are the names that pick one table of it (model, dtype …), then the dimensions that a lookup
+//! interpolates over (batch, tokens …), then [`Stats`]. Each family is declared once, at the end of the file.
+
+use std::cmp::Ordering;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cells::{Cells, Field, Refused};
+use crate::model::DType;
+use crate::names::named;
+
+/// How often a point was measured and what came out, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stats {
+    /// Measurements, at least 1.
+    pub count: u64,
+    /// Half of the measurements took no longer.
+    pub median_us: f64,
+    /// 5 % took no longer.
+    pub p05_us: f64,
+    /// 95 % took no longer.
+    pub p95_us: f64,
+    /// 99 % took no longer.
+    pub p99_us: f64,
+}
+
+/// The columns of [`Stats`], last in every table.
+pub(crate) const STATS_COLUMNS: [&str; 5] = ["count", "median_us", "p05_us", "p95_us", "p99_us"];
+
+/// How a batch of several tenants' adapters is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AdapterImplementation {
+    /// One tenant after the other.
+    Loop,
+    /// Weights gathered for each request, then one batched matrix product.
+    GatherBmm,
+    /// Requests sorted by tenant, then one product over segments.
+    Grouped,
+}
+named!(AdapterImplementation { Loop => "loop", GatherBmm => "gather-bmm", Grouped => "grouped" });
+
+/// Which way a copy goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// From the host's memory to the card's.
+    HostToDevice,
+}
+named!(Direction { HostToDevice => "host-to-device" });
+
+/// Where a whole model is loaded from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadSource {
+    /// A file.
+    Disk,
+    /// The host's memory.
+    Host,
+}
+named!(LoadSource { Disk => "disk", Host => "host" });
+
+/// What it takes to hand work over, beside the work itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DispatchOperation {
+    /// From handing an op to an idle lane until it starts.
+    Wake,
+    /// From the end of an op until another lane or the server hears of it.
+    Tell,
+}
+named!(DispatchOperation { Wake => "wake", Tell => "tell" });
+
+/// The op families, each a CSV file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// [`EncoderLayerRow`].
+    EncoderLayer,
+    /// [`EmbeddingRow`].
+    Embedding,
+    /// [`HeadRow`].
+    Head,
+    /// [`AdapterRow`].
+    Adapter,
+    /// [`CopyRow`].
+    Copy,
+    /// [`ModelLoadRow`].
+    ModelLoad,
+    /// [`DispatchRow`].
+    Dispatch,
+}
+named!(Family {
+    EncoderLayer => "encoder_layer",
+    Embedding => "embedding",
+    Head => "head",
+    Adapter => "adapter",
+    Copy => "copy",
+    ModelLoad => "model_load",
+    Dispatch => "dispatch",
+});
+
+impl Family {
+    /// The family's file in a profile's folder.
+    pub fn file(self) -> String {
+        format!("{self}.csv")
+    }
+
+    /// Whether a point can exist: a batch never has more tenants than requests.
+    pub(crate) fn possible(self, at: &[u64]) -> bool {
+        self != Family::Adapter || at[0] <= at[1]
+    }
+}
+
+impl Stats {
+    pub(crate) fn read(cells: &impl Cells) -> Result<Stats, (&'static str, Refused)> {
+        Ok(Stats {
+            count: cells.cell("count")?,
+            median_us: cells.cell("median_us")?,
+            p05_us: cells.cell("p05_us")?,
+            p95_us: cells.cell("p95_us")?,
+            p99_us: cells.cell("p99_us")?,
+        })
+    }
+
+    pub(crate) fn write(&self) -> [String; 5] {
+        let Stats {
+            count,
+            median_us,
+            p05_us,
+            p95_us,
+            p99_us,
+        } = *self;
+        [
+            count.write(),
+            median_us.write(),
+            p05_us.write(),
+            p95_us.write(),
+            p99_us.write(),
+        ]
+    }
+}
+
+/// A row of one family's table.
+pub(crate) trait Row: Clone {
+    const FAMILY: Family;
+    /// The columns that pick one table of the family.
+    const NAMES: &'static [&'static str];
+    /// The dimensions that a lookup interpolates over.
+    const AXES: &'static [&'static str];
+
+    fn read(cells: &impl Cells) -> Result<Self, (&'static str, Refused)>;
+    /// The cells of [`NAMES`](Self::NAMES), in order.
+    fn names(&self) -> Vec<String>;
+    /// The point on [`AXES`](Self::AXES), in order.
+    fn at(&self) -> Vec<u64>;
+    fn stats(&self) -> &Stats;
+    /// The order of rows in a saved file: by name, then by each dimension.
+    fn compare(&self, other: &Self) -> Ordering;
+
+    /// The cell of the `model` column, where the family has one.
+    fn model(&self) -> Option<String> {
+        let model = Self::NAMES.iter().position(|column| *column == "model")?;
+        Some(self.names().swap_remove(model))
+    }
+
+    /// All columns, in order.
+    fn columns() -> Vec<&'static str> {
+        [Self::NAMES, Self::AXES, &STATS_COLUMNS].concat()
+    }
+}
+
+macro_rules! family {
+    (
+        $(#[$doc:meta])* $row:ident: $family:ident,
+        names { $($(#[$name_doc:meta])* $name:ident: $name_type:ty),* $(,)? },
+        axes { $($(#[$axis_doc:meta])* $axis:ident: $axis_type:ty),* $(,)? }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $row {
+            $($(#[$name_doc])* pub $name: $name_type,)*
+            $($(#[$axis_doc])* pub $axis: $axis_type,)*
+            /// What was measured there.
+            pub stats: Stats,
+        }
+
+        impl Row for $row {
+            const FAMILY: Family = Family::$family;
+            const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+            const AXES: &'static [&'static str] = &[$(stringify!($axis)),*];
+
+            fn read(cells: &impl Cells) -> Result<Self, (&'static str, Refused)> {
+                Ok($row {
+                    $($name: cells.cell(stringify!($name))?,)*
+                    $($axis: cells.cell(stringify!($axis))?,)*
+                    stats: Stats::read(cells)?,
+                })
+            }
+
+            fn names(&self) -> Vec<String> {
+                vec![$(self.$name.write()),*]
+            }
+
+            fn at(&self) -> Vec<u64> {
+                vec![$(u64::from(self.$axis)),*]
+            }
+
+            fn stats(&self) -> &Stats {
+                &self.stats
+            }
+
+            fn compare(&self, other: &Self) -> Ordering {
+                Ordering::Equal
+                    $(.then_with(|| self.$name.cmp(&other.$name)))*
+                    $(.then_with(|| self.$axis.cmp(&other.$axis)))*
+            }
+        }
+    };
+}
+
+family! {
+    /// One encoder layer's forward pass.
+    EncoderLayerRow: EncoderLayer,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+    },
+    axes {
+        /// Sequences in the batch.
+        batch: u32,
+        /// Tokens of each, padding included.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// From token ids to the first hidden state.
+    EmbeddingRow: Embedding,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+    },
+    axes {
+        /// Sequences in the batch.
+        batch: u32,
+        /// Tokens of each, padding included.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// From the last hidden state to logits, with a head for each request gathered from its tenant's.
+    HeadRow: Head,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+    },
+    axes {
+        /// Sequences in the batch.
+        batch: u32,
+        /// Classes of each head.
+        classes: u32,
+    }
+}
+
+family! {
+    /// One layer's Houlsby adapters over a batch of several tenants.
+    AdapterRow: Adapter,
+    names {
+        /// The backbone's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+        /// How the batch is computed.
+        implementation: AdapterImplementation,
+        /// Rows of the down-projection.
+        bottleneck: u32,
+    },
+    axes {
+        /// Different tenants in the batch, at most `batch`.
+        tenants: u32,
+        /// Sequences in the batch.
+        batch: u32,
+        /// Tokens of each, padding included.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// One copy over the host's link.
+    CopyRow: Copy,
+    names {
+        /// Which way.
+        direction: Direction,
+        /// Whether the host's memory is page-locked.
+        pinned: bool,
+    },
+    axes {
+        /// Size.
+        bytes: u64,
+    }
+}
+
+family! {
+    /// A whole model brought onto the card.
+    ModelLoadRow: ModelLoad,
+    names {
+        /// From where.
+        source: LoadSource,
+    },
+    axes {
+        /// Size of its weights.
+        bytes: u64,
+    }
+}
+
+family! {
+    /// Work beside the model's own.
+    DispatchRow: Dispatch,
+    names {
+        /// Which.
+        operation: DispatchOperation,
+    },
+    axes {}
+}

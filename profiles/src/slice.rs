@@ -1,0 +1,98 @@
+//! One table of a family, whatever the family: its points, their grid, and what is missing from it.
+
+use crate::rows::{Family, Row, Stats};
+
+/// The points of one table: the rows of a family that share their names.
+pub(crate) struct Slice {
+    pub family: Family,
+    /// As messages call it: `model=tiny dtype=f32`.
+    pub label: String,
+    pub axes: &'static [&'static str],
+    pub points: Vec<Point>,
+}
+
+/// One measured point of a [`Slice`].
+pub(crate) struct Point {
+    /// The row's index in its family.
+    pub row: usize,
+    pub at: Vec<u64>,
+    pub stats: Stats,
+}
+
+impl Slice {
+    /// The distinct values of each axis, ascending.
+    pub fn knots(&self) -> Vec<Vec<u64>> {
+        let of_axis = |axis: usize| {
+            let mut knots: Vec<u64> = self.points.iter().map(|point| point.at[axis]).collect();
+            knots.sort_unstable();
+            knots.dedup();
+            knots
+        };
+        (0..self.axes.len()).map(of_axis).collect()
+    }
+
+    /// The index of `at` in a dense array over `knots`, the last axis running fastest.
+    pub fn dense_index(knots: &[Vec<u64>], at: &[u64]) -> usize {
+        let place = |(knots, value): (&Vec<u64>, &u64)| knots.partition_point(|knot| knot < value);
+        let places = knots.iter().zip(at).map(|pair| (place(pair), pair.0.len()));
+        places.fold(0, |index, (place, length)| index * length + place)
+    }
+
+    /// The points that the grid needs and nobody measured.
+    pub fn missing(&self) -> Vec<Vec<u64>> {
+        let knots = self.knots();
+        let mut every = vec![Vec::new()];
+        for axis in &knots {
+            every = every
+                .iter()
+                .flat_map(|at| axis.iter().map(|knot| [at.as_slice(), &[*knot]].concat()))
+                .collect();
+        }
+        let mut measured = vec![false; every.len()];
+        for point in &self.points {
+            measured[Self::dense_index(&knots, &point.at)] = true;
+        }
+        let missing = every
+            .into_iter()
+            .zip(measured)
+            .filter(|(at, measured)| !measured && self.family.possible(at));
+        missing.map(|(at, _)| at).collect()
+    }
+
+    /// `batch=4 tokens=64`.
+    pub fn describe(&self, at: &[u64]) -> String {
+        label(self.axes, &at.iter().map(u64::to_string).collect::<Vec<_>>())
+    }
+}
+
+fn label(columns: &[&str], cells: &[String]) -> String {
+    columns
+        .iter()
+        .zip(cells)
+        .map(|(column, cell)| format!("{column}={cell}"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The tables among `rows`, in the order in which they first appear.
+pub(crate) fn slices<R: Row>(rows: &[R]) -> Vec<Slice> {
+    let mut slices: Vec<Slice> = Vec::new();
+    for (index, row) in rows.iter().enumerate() {
+        let label = label(R::NAMES, &row.names());
+        let point = Point {
+            row: index,
+            at: row.at(),
+            stats: *row.stats(),
+        };
+        match slices.iter_mut().find(|slice| slice.label == label) {
+            Some(slice) => slice.points.push(point),
+            None => slices.push(Slice {
+                family: R::FAMILY,
+                label,
+                axes: R::AXES,
+                points: vec![point],
+            }),
+        }
+    }
+    slices
+}

@@ -1,0 +1,172 @@
+//! A card as a folder: reading it, and writing it whole or not at all.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::{fs, process};
+
+use crate::card::Card;
+use crate::cells::one_of;
+use crate::error::{Invalid, ProfileError};
+use crate::model::ModelShape;
+use crate::names::near_miss;
+use crate::rows::Family;
+use crate::yaml;
+
+/// The file that makes a folder a profile.
+pub(crate) const CARD_FILE: &str = "card.yaml";
+
+impl Card {
+    /// Reads and checks the profile in a folder.
+    ///
+    /// # Errors
+    /// The first file that cannot be read, or value that cannot be right, with its line.
+    pub fn load(folder: &Path) -> Result<Card, ProfileError> {
+        let mut files = vec![(CARD_FILE.to_string(), read(&folder.join(CARD_FILE))?)];
+        let entries = fs::read_dir(folder).map_err(|source| unreadable(folder, source))?;
+        for entry in entries {
+            let path = entry.map_err(|source| unreadable(folder, source))?.path();
+            if path.extension().is_some_and(|extension| extension == "csv") {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                files.push((name, read(&path)?));
+            }
+        }
+        files[1..].sort();
+        Card::from_files(&folder.display().to_string(), &files)
+    }
+
+    /// Writes the profile to a folder, whole or not at all: it is written beside the folder and then put in its place.
+    /// A profile that is there is replaced; other files beside it stay.
+    ///
+    /// # Errors
+    /// A card that [`load`](Self::load) would refuse is not written, nor is a folder replaced that holds something else
+    /// than a profile.
+    pub fn save(&self, folder: &Path) -> Result<(), ProfileError> {
+        let files = self.to_files();
+        Card::from_files(&folder.display().to_string(), &files)?;
+
+        let unwritable = |source| ProfileError::Io {
+            path: folder.display().to_string(),
+            must: "writable",
+            source,
+        };
+        let replaces = folder.exists();
+        if replaces && !folder.join(CARD_FILE).exists() && !is_empty(folder).map_err(unwritable)? {
+            return Err(unwritable(io::Error::other("it holds something else than a profile")));
+        }
+        let (new, old) = (beside(folder, "new"), beside(folder, "old"));
+        write_files(&new, &files).map_err(unwritable)?;
+        if !replaces {
+            return fs::rename(&new, folder).map_err(unwritable);
+        }
+        fs::rename(folder, &old).map_err(unwritable)?;
+        if let Err(source) = fs::rename(&new, folder) {
+            // The first error is the one to report; should this fail too, the old profile still lies beside.
+            let _ = fs::rename(&old, folder);
+            return Err(unwritable(source));
+        }
+        move_other_files(&old, folder)
+            .and_then(|()| fs::remove_dir_all(&old))
+            .map_err(unwritable)
+    }
+
+    /// Whether [`load`](Self::load) would accept the card once saved: what a profiler asks before it ends.
+    ///
+    /// # Errors
+    /// The first value that cannot be right, with the line that it would have in a saved file.
+    pub fn validate(&self) -> Result<(), ProfileError> {
+        Card::from_files(&self.name, &self.to_files())?;
+        Ok(())
+    }
+
+    /// Reads a profile from the texts of its files; errors call its folder `folder`.
+    pub(crate) fn from_files(folder: &str, files: &[(impl AsRef<str>, impl AsRef<str>)]) -> Result<Card, ProfileError> {
+        let path = |file: &str| format!("{folder}/{file}");
+        let yaml = files.iter().find(|(name, _)| name.as_ref() == CARD_FILE);
+        let (_, yaml) = yaml.ok_or_else(|| Invalid::new(folder, CARD_FILE, "a file", "no such file"))?;
+        let mut card = yaml::read_card(&path(CARD_FILE), yaml.as_ref())?;
+        card.check_fields(&path(CARD_FILE))?;
+
+        let mut models = ModelShape::builtin_names().to_vec();
+        models.extend(card.models.iter().map(|model| model.name.as_str()));
+        for (name, text) in files.iter().filter(|(name, _)| name.as_ref() != CARD_FILE) {
+            let name = name.as_ref();
+            let Some(&family) = Family::ALL.iter().find(|family| family.file() == name) else {
+                let known: Vec<String> = Family::ALL.iter().map(|family| family.file()).collect();
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                let suggested = near_miss(name, known.iter().copied());
+                return Err(Invalid::new(folder, name, one_of(&known), "an unknown table")
+                    .suggest(suggested)
+                    .into());
+            };
+            card.tables.read_csv(family, &path(name), text.as_ref(), &models)?;
+        }
+        Ok(card)
+    }
+
+    /// The names and texts of the card's files: the same for the same content.
+    pub(crate) fn to_files(&self) -> Vec<(String, String)> {
+        let yaml = serde_yaml::to_string(self).expect("a card has only names, numbers and lists");
+        let mut files = vec![(CARD_FILE.to_string(), yaml)];
+        files.extend(
+            self.tables
+                .to_csv()
+                .into_iter()
+                .map(|(family, text)| (family.file(), text)),
+        );
+        files
+    }
+}
+
+fn read(path: &Path) -> Result<String, ProfileError> {
+    fs::read_to_string(path).map_err(|source| unreadable(path, source))
+}
+
+fn unreadable(path: &Path, source: io::Error) -> ProfileError {
+    ProfileError::Io {
+        path: path.display().to_string(),
+        must: "readable",
+        source,
+    }
+}
+
+fn is_empty(folder: &Path) -> io::Result<bool> {
+    Ok(fs::read_dir(folder)?.next().is_none())
+}
+
+/// `cpu` becomes `.cpu.new-1234`: hidden, on the same file system, and this process's own.
+fn beside(folder: &Path, role: &str) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(folder.file_name().unwrap_or_default());
+    name.push(format!(".{role}-{}", process::id()));
+    folder.with_file_name(name)
+}
+
+/// Writes a new folder of files, or leaves none.
+fn write_files(folder: &Path, files: &[(String, String)]) -> io::Result<()> {
+    let write = || {
+        fs::create_dir_all(folder)?;
+        for (name, text) in files {
+            let mut file = fs::File::create(folder.join(name))?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+        }
+        Ok(())
+    };
+    write().inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = fs::remove_dir_all(folder);
+    })
+}
+
+/// Moves what a user keeps beside a profile's own files.
+fn move_other_files(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let name = entry?.file_name();
+        let is_table = Family::ALL.iter().any(|family| name == family.file().as_str());
+        if name != CARD_FILE && !is_table {
+            fs::rename(from.join(&name), to.join(&name))?;
+        }
+    }
+    Ok(())
+}

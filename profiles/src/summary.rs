@@ -1,0 +1,97 @@
+//! What a card holds and how well its tables interpolate, as data for `tenantry profile show`.
+
+use crate::card::Card;
+use crate::rows::Family;
+use crate::slice::{Point, Slice};
+
+/// One table of a card.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableSummary {
+    /// The op family.
+    pub family: Family,
+    /// Which of the family's tables: `model=tiny dtype=f32`.
+    pub table: String,
+    /// Measured points.
+    pub points: usize,
+    /// Measurements of all points together.
+    pub measurements: u64,
+    /// What the points span.
+    pub axes: Vec<AxisSummary>,
+    /// The error of interpolation; none if no point lies between two others.
+    pub error: Option<TableError>,
+}
+
+/// One dimension of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AxisSummary {
+    /// The column's name.
+    pub name: &'static str,
+    /// The measured values, ascending.
+    pub values: Vec<u64>,
+}
+
+/// How far interpolation misses measured points that are left out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableError {
+    /// The op family.
+    pub family: Family,
+    /// Which of the family's tables: `model=tiny dtype=f32`.
+    pub table: String,
+    /// Predictions: one for each point and each axis along which it lies between two others.
+    pub predictions: usize,
+    /// Median of |predicted − measured| / measured.
+    pub median: f64,
+    /// 95th percentile of the same.
+    pub p95: f64,
+}
+
+/// Summaries of all tables, by family and name.
+pub fn describe(card: &Card) -> Vec<TableSummary> {
+    let summary = |slice: &Slice| TableSummary {
+        family: slice.family,
+        table: slice.label.clone(),
+        points: slice.points.len(),
+        measurements: slice.points.iter().map(|point| point.stats.count).sum(),
+        axes: slice
+            .axes
+            .iter()
+            .zip(slice.knots())
+            .map(|(name, values)| AxisSummary { name, values })
+            .collect(),
+        error: leave_out_error(slice),
+    };
+    card.tables.slices().iter().map(summary).collect()
+}
+
+/// The error of each table's interpolation: every measured median that lies between two others along an axis is
+/// predicted from these. Their gap is about twice that of two neighbours, so lookups do better.
+pub fn leave_out_errors(card: &Card) -> Vec<TableError> {
+    card.tables.slices().iter().filter_map(leave_out_error).collect()
+}
+
+fn leave_out_error(slice: &Slice) -> Option<TableError> {
+    let mut errors = Vec::new();
+    for axis in 0..slice.axes.len() {
+        let mut sorted: Vec<&Point> = slice.points.iter().collect();
+        let others = |point: &Point| [&point.at[..axis], &point.at[axis + 1..]].concat();
+        sorted.sort_by_cached_key(|point| (others(point), point.at[axis]));
+        for window in sorted.windows(3) {
+            let [before, point, after] = [window[0], window[1], window[2]];
+            if others(before) == others(after) {
+                let share = (point.at[axis] - before.at[axis]) as f64 / (after.at[axis] - before.at[axis]) as f64;
+                let predicted = before.stats.median_us + share * (after.stats.median_us - before.stats.median_us);
+                errors.push((predicted - point.stats.median_us).abs() / point.stats.median_us);
+            }
+        }
+    }
+    errors.sort_by(f64::total_cmp);
+    // The nearest rank: the smallest error that this share of the predictions does not exceed.
+    let quantile = |percent: usize| errors[(errors.len() * percent).div_ceil(100) - 1];
+    (!errors.is_empty()).then(|| TableError {
+        family: slice.family,
+        table: slice.label.clone(),
+        predictions: errors.len(),
+        median: quantile(50),
+        p95: quantile(95),
+    })
+}

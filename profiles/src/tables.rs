@@ -1,0 +1,170 @@
+//! All measured points of a card, by op family, and their CSV form.
+
+use csv::StringRecord;
+
+use crate::cells::{Cells, Field, Refused, one_of};
+use crate::check::check_rows;
+use crate::error::Invalid;
+use crate::names::near_miss;
+use crate::rows::{
+    AdapterRow, CopyRow, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow, ModelLoadRow, Row,
+};
+use crate::slice::{Slice, slices};
+
+/// The measured points of a card, in any order. A profiler pushes rows; [`Card::save`](crate::Card::save) checks and
+/// sorts them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tables {
+    /// Encoder layers.
+    pub encoder_layer: Vec<EncoderLayerRow>,
+    /// Embeddings.
+    pub embedding: Vec<EmbeddingRow>,
+    /// Classification heads.
+    pub head: Vec<HeadRow>,
+    /// Adapters of one layer.
+    pub adapter: Vec<AdapterRow>,
+    /// Copies.
+    pub copy: Vec<CopyRow>,
+    /// Loads of whole models.
+    pub model_load: Vec<ModelLoadRow>,
+    /// Dispatch overheads.
+    pub dispatch: Vec<DispatchRow>,
+}
+
+/// Runs an expression for each family's rows, whatever their type.
+macro_rules! for_each_family {
+    ($tables:expr, $rows:ident => $body:expr) => {{
+        let tables = $tables;
+        for_each_family!(@one tables, $rows, $body;
+            encoder_layer embedding head adapter copy model_load dispatch);
+    }};
+    (@one $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
+        $({ let $rows = &mut $tables.$family; $body; })+
+    };
+}
+
+impl Tables {
+    /// The tables of all families, sorted.
+    pub(crate) fn slices(&self) -> Vec<Slice> {
+        let mut all = Vec::new();
+        for_each_family!(&mut self.sorted(), rows => all.extend(slices(rows)));
+        all
+    }
+
+    /// The same rows in the order of a saved profile.
+    pub(crate) fn sorted(&self) -> Tables {
+        let mut sorted = self.clone();
+        for_each_family!(&mut sorted, rows => rows.sort_by(Row::compare));
+        sorted
+    }
+
+    /// The text of each family's file, sorted; families without rows have none.
+    pub(crate) fn to_csv(&self) -> Vec<(Family, String)> {
+        let mut files = Vec::new();
+        for_each_family!(&mut self.sorted(), rows => files.extend(table_to_csv(rows)));
+        files
+    }
+
+    /// Reads one family's file into its rows and checks them. `models` are the model names that rows may use.
+    pub(crate) fn read_csv(&mut self, family: Family, file: &str, text: &str, models: &[&str]) -> Result<(), Invalid> {
+        match family {
+            Family::EncoderLayer => self.encoder_layer = read_table(file, text, models)?,
+            Family::Embedding => self.embedding = read_table(file, text, models)?,
+            Family::Head => self.head = read_table(file, text, models)?,
+            Family::Adapter => self.adapter = read_table(file, text, models)?,
+            Family::Copy => self.copy = read_table(file, text, models)?,
+            Family::ModelLoad => self.model_load = read_table(file, text, models)?,
+            Family::Dispatch => self.dispatch = read_table(file, text, models)?,
+        }
+        Ok(())
+    }
+}
+
+fn table_to_csv<R: Row>(rows: &[R]) -> Option<(Family, String)> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(R::columns()).expect("a buffer can be written");
+    for row in rows {
+        let at = row.at().iter().map(u64::to_string).collect();
+        let record = [row.names(), at, row.stats().write().to_vec()].concat();
+        writer
+            .write_record(record)
+            .expect("a buffer can be written, all records have the header's length");
+    }
+    let text = String::from_utf8(writer.into_inner().expect("a buffer can be flushed")).expect("all cells are UTF-8");
+    (!rows.is_empty()).then_some((R::FAMILY, text))
+}
+
+fn read_table<R: Row>(file: &str, text: &str, models: &[&str]) -> Result<Vec<R>, Invalid> {
+    let unreadable = |error: csv::Error| {
+        let line = error.position().map_or(1, |position| position.line());
+        Invalid::new(file, "line", "comma-separated values", error.to_string()).in_line(line)
+    };
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
+    let header = reader.headers().map_err(unreadable)?.clone();
+    check_header(file, &header, &R::columns()).map_err(|invalid| invalid.in_line(1))?;
+
+    let (mut rows, mut lines) = (Vec::new(), Vec::new());
+    for record in reader.records() {
+        let record = record.map_err(unreadable)?;
+        let line = record.position().map_or(1, |position| position.line());
+        if record.len() != header.len() {
+            let must = format!("{} values", header.len());
+            return Err(Invalid::new(file, "line", must, record.len().to_string()).in_line(line));
+        }
+        let cells = Record {
+            header: &header,
+            record: &record,
+        };
+        let row = R::read(&cells).map_err(|(column, refused)| {
+            let got = format!("{:?}", cells.text(column));
+            Invalid::new(file, column, refused.must, got)
+                .suggest(refused.suggested)
+                .in_line(line)
+        })?;
+        rows.push(row);
+        lines.push(line);
+    }
+    check_rows(file, &rows, &lines, models)?;
+    Ok(rows)
+}
+
+/// Columns may be in any order, but none may be missing, unknown or doubled.
+fn check_header(file: &str, header: &StringRecord, columns: &[&str]) -> Result<(), Invalid> {
+    for (index, column) in header.iter().enumerate() {
+        if !columns.contains(&column) {
+            let suggested = near_miss(column, columns.iter().copied());
+            return Err(Invalid::new(file, "header", one_of(columns), format!("{column:?}")).suggest(suggested));
+        }
+        if header.iter().take(index).any(|earlier| earlier == column) {
+            return Err(Invalid::new(
+                file,
+                "header",
+                "each column once",
+                format!("{column:?} again"),
+            ));
+        }
+    }
+    match columns.iter().find(|column| header.iter().all(|have| have != **column)) {
+        Some(column) => Err(Invalid::new(file, column, "a column", "no such column")),
+        None => Ok(()),
+    }
+}
+
+/// One line of a file whose header is known to have every column.
+struct Record<'a> {
+    header: &'a StringRecord,
+    record: &'a StringRecord,
+}
+
+impl Record<'_> {
+    fn text(&self, column: &str) -> &str {
+        let index = self.header.iter().position(|have| have == column);
+        self.record[index.expect("the header was checked")].trim()
+    }
+}
+
+impl Cells for Record<'_> {
+    fn cell<T: Field>(&self, column: &'static str) -> Result<T, (&'static str, Refused)> {
+        T::read(self.text(column)).map_err(|refused| (column, refused))
+    }
+}

@@ -1,0 +1,193 @@
+//! A card for the tests and examples of other crates: computed from simple formulas, measured nowhere.
+
+use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+use crate::model::{DType, ModelShape};
+use crate::rows::{
+    AdapterImplementation, AdapterRow, CopyRow, Direction, DispatchOperation, DispatchRow, EmbeddingRow,
+    EncoderLayerRow, HeadRow, LoadSource, ModelLoadRow, Stats,
+};
+use crate::tables::Tables;
+
+const BATCHES: [u32; 6] = [1, 2, 4, 8, 16, 32];
+const TOKENS: [u32; 4] = [16, 32, 64, 128];
+const BYTES: [u64; 5] = [1 << 10, 1 << 15, 1 << 20, 1 << 25, 1 << 30];
+
+/// A card whose costs are easy to compute by hand. It has `tiny` and `bert-base` in f32, adapters of bottleneck 16 and 64
+/// in all implementations, 1 GiB of memory of which 64 MiB are reserved, and:
+///
+/// | op | microseconds |
+/// | --- | --- |
+/// | encoder layer | `tiny`: 20 + 0.1 × batch × tokens; `bert-base`: 200 + 1 × batch × tokens |
+/// | embedding | 5 + 0.01 × batch × tokens |
+/// | head | 10 + 0.5 × batch |
+/// | adapter, loop | 10 × tenants + 0.0002 × bottleneck × batch × tokens |
+/// | adapter, gather-bmm | 15 + 1 × batch + 0.0002 × bottleneck × batch × tokens |
+/// | adapter, grouped | 20 + 1 × tenants + 0.0002 × bottleneck × batch × tokens |
+/// | copy | pinned: 10 + bytes at 10 GB/s; not: 20 + bytes at 10 GB/s |
+/// | model load | host: 100 + bytes at 10 GB/s; disk: 1000 + bytes at 1 GB/s |
+/// | dispatch | wake: 5; tell: 20 |
+///
+/// Quantiles are 0.95, 1.1 and 1.3 times the median at 5, 95 and 99 %.
+pub fn synthetic_card() -> Card {
+    Card {
+        name: "synthetic".into(),
+        device: Device {
+            name: "Synthetic accelerator".into(),
+            kind: DeviceKind::Cpu,
+            memory_bytes: 1 << 30,
+            reserve_bytes: 64 << 20,
+            driver: None,
+            libtorch: None,
+            host: Host {
+                cpu: "Synthetic host".into(),
+                cores: 4,
+            },
+        },
+        lanes: Lanes { host: 2 },
+        contention: Contention {
+            compute_beside_copy: 1.1,
+            copy_beside_compute: 1.2,
+        },
+        provenance: Provenance {
+            source: Source::Derived,
+            date: "1970-01-01".into(),
+            command: "none: tenantry_profiles::testing::synthetic_card".into(),
+            seed: 0,
+            version: env!("CARGO_PKG_VERSION").into(),
+            notes: vec!["SYNTHETIC: computed from formulas for tests, measured on no device.".into()],
+        },
+        models: Vec::new(),
+        tables: tables(),
+    }
+}
+
+fn tables() -> Tables {
+    let mut tables = Tables {
+        copy: copies(),
+        model_load: model_loads(),
+        dispatch: vec![
+            DispatchRow {
+                operation: DispatchOperation::Wake,
+                stats: stats(5.0),
+            },
+            DispatchRow {
+                operation: DispatchOperation::Tell,
+                stats: stats(20.0),
+            },
+        ],
+        ..Tables::default()
+    };
+    for name in ["tiny", "bert-base"] {
+        let model = ModelShape::builtin(name).expect("it is built-in");
+        add_model(&mut tables, &model);
+    }
+    tables
+}
+
+fn add_model(tables: &mut Tables, model: &ModelShape) {
+    let dtype = DType::F32;
+    let (layer_us, token_us) = if model.name == "tiny" {
+        (20.0, 0.1)
+    } else {
+        (200.0, 1.0)
+    };
+    for batch in BATCHES {
+        for tokens in TOKENS {
+            let work = f64::from(batch * tokens);
+            let model = || model.name.clone();
+            let layer = stats(layer_us + token_us * work);
+            tables.encoder_layer.push(EncoderLayerRow {
+                model: model(),
+                dtype,
+                batch,
+                tokens,
+                stats: layer,
+            });
+            let embedding = stats(5.0 + 0.01 * work);
+            tables.embedding.push(EmbeddingRow {
+                model: model(),
+                dtype,
+                batch,
+                tokens,
+                stats: embedding,
+            });
+            add_adapters(tables, &model(), batch, tokens);
+        }
+        for classes in [2, 16] {
+            let stats = stats(10.0 + 0.5 * f64::from(batch));
+            tables.head.push(HeadRow {
+                model: model.name.clone(),
+                dtype,
+                batch,
+                classes,
+                stats,
+            });
+        }
+    }
+}
+
+fn add_adapters(tables: &mut Tables, model: &str, batch: u32, tokens: u32) {
+    for bottleneck in [16, 64] {
+        let products_us = 0.0002 * f64::from(bottleneck) * f64::from(batch * tokens);
+        for tenants in BATCHES.into_iter().filter(|tenants| *tenants <= batch) {
+            for &implementation in AdapterImplementation::ALL {
+                let overhead_us = match implementation {
+                    AdapterImplementation::Loop => 10.0 * f64::from(tenants),
+                    AdapterImplementation::GatherBmm => 15.0 + f64::from(batch),
+                    AdapterImplementation::Grouped => 20.0 + f64::from(tenants),
+                };
+                tables.adapter.push(AdapterRow {
+                    model: model.to_string(),
+                    dtype: DType::F32,
+                    implementation,
+                    bottleneck,
+                    tenants,
+                    batch,
+                    tokens,
+                    stats: stats(overhead_us + products_us),
+                });
+            }
+        }
+    }
+}
+
+fn copies() -> Vec<CopyRow> {
+    let row = |bytes: u64, pinned: bool| CopyRow {
+        direction: Direction::HostToDevice,
+        pinned,
+        bytes,
+        stats: stats(if pinned { 10.0 } else { 20.0 } + bytes as f64 / 10e3),
+    };
+    BYTES
+        .into_iter()
+        .flat_map(|bytes| [row(bytes, true), row(bytes, false)])
+        .collect()
+}
+
+fn model_loads() -> Vec<ModelLoadRow> {
+    let row = |bytes: u64, source: LoadSource| {
+        let (open_us, bytes_per_us) = match source {
+            LoadSource::Host => (100.0, 10e3),
+            LoadSource::Disk => (1000.0, 1e3),
+        };
+        ModelLoadRow {
+            source,
+            bytes,
+            stats: stats(open_us + bytes as f64 / bytes_per_us),
+        }
+    };
+    BYTES
+        .into_iter()
+        .flat_map(|bytes| LoadSource::ALL.iter().map(move |source| row(bytes, *source)))
+        .collect()
+}
+
+fn stats(median_us: f64) -> Stats {
+    Stats {
+        count: 100,
+        median_us,
+        p05_us: 0.95 * median_us,
+        p95_us: 1.1 * median_us,
+        p99_us: 1.3 * median_us,
+    }
+}

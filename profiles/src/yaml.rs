@@ -1,0 +1,80 @@
+//! Reads `card.yaml`, and turns serde's messages into the project's form.
+
+use crate::card::Card;
+use crate::cells::one_of;
+use crate::error::Invalid;
+use crate::names::near_miss;
+
+/// Reads a card without its tables; `file` is what errors call it.
+pub(crate) fn read_card(file: &str, text: &str) -> Result<Card, Invalid> {
+    serde_yaml::from_str(text).map_err(|error| {
+        let message = error.to_string();
+        // The error's text ends with the position.
+        let invalid = explain(
+            file,
+            message
+                .rsplit_once(" at line ")
+                .map_or(message.as_str(), |(message, _)| message),
+        );
+        match error.location() {
+            Some(location) => invalid.in_line(location.line() as u64),
+            None => invalid,
+        }
+    })
+}
+
+/// serde writes `path.to.field: what is wrong`, with a handful of fixed wordings for the latter. Anything else (syntax)
+/// is passed on as it is.
+fn explain(file: &str, message: &str) -> Invalid {
+    let is_path = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "_.[]".contains(c));
+    let (path, problem) = match message.split_once(": ") {
+        Some((path, problem)) if is_path(path) => (path, problem),
+        _ => ("", message),
+    };
+    let invalid = |key: &str, must: String, got: &str| {
+        let field = match (path, key) {
+            ("", "") => "card".to_string(),
+            ("", only) | (only, "") => only.to_string(),
+            (path, key) => format!("{path}.{key}"),
+        };
+        Invalid::new(file, &field, must, got)
+    };
+    if let Some((key, known)) = unknown_name(problem, "unknown field `") {
+        invalid(key, one_of(&known), "an unknown key").suggest(near_miss(key, known))
+    } else if let Some((name, known)) = unknown_name(problem, "unknown variant `") {
+        invalid("", one_of(&known), name).suggest(near_miss(name, known))
+    } else if let Some(key) = problem.strip_prefix("missing field `") {
+        invalid(key.trim_end_matches('`'), "given".into(), "nothing")
+    } else if let Some((got, expected)) = wrong_value(problem) {
+        invalid("", plain(expected).into(), got)
+    } else {
+        invalid("", "valid YAML".into(), problem)
+    }
+}
+
+/// ``unknown field `a`, expected one of `b`, `c` ``: the name, and those that are known.
+fn unknown_name<'a>(problem: &'a str, wording: &str) -> Option<(&'a str, Vec<&'a str>)> {
+    let (name, expected) = problem.strip_prefix(wording)?.split_once("`, expected ")?;
+    Some((name, expected.split('`').skip(1).step_by(2).collect()))
+}
+
+/// ``invalid type: string "two", expected u32``: what was got, and what was expected.
+fn wrong_value(problem: &str) -> Option<(&str, &str)> {
+    let rest = problem
+        .strip_prefix("invalid type: ")
+        .or_else(|| problem.strip_prefix("invalid value: "))?;
+    let (got, expected) = rest.rsplit_once(", expected ")?;
+    let value = got.find(['`', '"']).map_or(got, |start| got[start..].trim_matches('`'));
+    Some((value, expected))
+}
+
+/// A user's word for a type of Rust.
+fn plain(expected: &str) -> &str {
+    match expected {
+        "u32" | "u64" => "a whole number",
+        "f64" => "a number",
+        "a string" => "text",
+        "a sequence" => "a list",
+        other => other,
+    }
+}

@@ -1,0 +1,381 @@
+//! The laws of interpolation: exact at measured points and on planes, monotone everywhere, never below the smallest
+//! measured cost, quantiles in order.
+
+use proptest::prelude::*;
+use tenantry_profiles::testing::synthetic_card;
+use tenantry_profiles::{
+    AdapterImplementation, AdapterRow, Card, CopyRow, Cost, DType, Direction, DispatchOperation, EncoderLayerRow,
+    LoadSource, ModelShape, Spread, Stats, describe, leave_out_errors,
+};
+
+const BATCHES: [u32; 4] = [1, 4, 8, 32];
+const TOKENS: [u32; 3] = [16, 64, 128];
+
+fn tiny() -> ModelShape {
+    ModelShape::builtin("tiny").unwrap()
+}
+
+fn stats(median_us: f64) -> Stats {
+    Stats {
+        count: 10,
+        median_us,
+        p05_us: 0.9 * median_us,
+        p95_us: 1.2 * median_us,
+        p99_us: 2.0 * median_us,
+    }
+}
+
+/// A card whose layers cost what `median_us` says.
+fn layers(median_us: impl Fn(u32, u32) -> f64) -> Card {
+    let mut card = synthetic_card();
+    let row = |batch: u32, tokens: u32| {
+        let stats = stats(median_us(batch, tokens));
+        EncoderLayerRow {
+            model: "tiny".into(),
+            dtype: DType::F32,
+            batch,
+            tokens,
+            stats,
+        }
+    };
+    card.tables.encoder_layer = BATCHES
+        .into_iter()
+        .flat_map(|batch| TOKENS.map(|tokens| row(batch, tokens)))
+        .collect();
+    card
+}
+
+/// A card whose adapters cost what `median_us` says.
+fn adapters(median_us: impl Fn(u32, u32, u32) -> f64) -> Card {
+    let mut card = synthetic_card();
+    card.tables.adapter.clear();
+    for batch in BATCHES {
+        for tenants in BATCHES.into_iter().filter(|tenants| *tenants <= batch) {
+            for tokens in TOKENS {
+                card.tables.adapter.push(AdapterRow {
+                    model: "tiny".into(),
+                    dtype: DType::F32,
+                    implementation: AdapterImplementation::Loop,
+                    bottleneck: 16,
+                    tenants,
+                    batch,
+                    tokens,
+                    stats: stats(median_us(tenants, batch, tokens)),
+                });
+            }
+        }
+    }
+    card
+}
+
+/// Within a nanosecond, the rounding of a cost.
+fn near(cost: Cost, us: f64) -> bool {
+    (cost.median_ns as f64 - us * 1e3).abs() <= 1.0
+}
+
+fn in_order(cost: Cost) -> bool {
+    let Spread {
+        p05_ppm,
+        p95_ppm,
+        p99_ppm,
+    } = cost.spread;
+    p05_ppm <= 1_000_000 && 1_000_000 <= p95_ppm && p95_ppm <= p99_ppm
+}
+
+proptest! {
+    /// Bilinear costs are met exactly, between points and beyond the largest.
+    #[test]
+    fn layers_affine_in_batch_and_tokens_are_exact(
+        [fixed, per_batch, per_token, per_both] in prop::array::uniform4(0.1..100.0_f64),
+        batch in 1..200_u32,
+        tokens in 16..600_u32,
+    ) {
+        let us = |batch: u32, tokens: u32| {
+            let (batch, tokens) = (f64::from(batch), f64::from(tokens));
+            fixed + per_batch * batch + per_token * tokens + per_both * batch * tokens
+        };
+        let surface = layers(us).encoder_layer(&tiny(), DType::F32).unwrap();
+        let cost = surface.cost(batch, tokens);
+        prop_assert!(near(cost, us(batch, tokens)), "{cost:?} instead of {} us", us(batch, tokens));
+        prop_assert_eq!(cost.spread, Spread { p05_ppm: 900_000, p95_ppm: 1_200_000, p99_ppm: 2_000_000 });
+    }
+
+    /// So are adapters', although batches with more tenants than requests cannot be measured.
+    #[test]
+    fn adapters_affine_in_tenants_and_batch_are_exact(
+        [fixed, per_tenant, per_batch, per_both] in prop::array::uniform4(0.1..100.0_f64),
+        batch in 1..64_u32,
+        share in 0.0..1.0_f64,
+        tokens in 16..300_u32,
+    ) {
+        let tenants = 1 + (share * f64::from(batch - 1)) as u32;
+        let us = |tenants: u32, batch: u32, tokens: u32| {
+            let (tenants, batch, tokens) = (f64::from(tenants), f64::from(batch), f64::from(tokens));
+            fixed + per_tenant * tenants + per_batch * batch + per_both * batch * tokens
+        };
+        let card = adapters(us);
+        let surface = card.adapter(&tiny(), DType::F32, AdapterImplementation::Loop, 16).unwrap();
+        let cost = surface.cost(tenants, batch, tokens);
+        prop_assert!(near(cost, us(tenants, batch, tokens)), "{cost:?}, not {} us", us(tenants, batch, tokens));
+    }
+
+    /// Whatever was measured, more work never costs less, and nothing costs less than the least.
+    #[test]
+    fn more_work_never_costs_less(
+        medians_us in prop::collection::vec(1.0..1000.0_f64, BATCHES.len() * TOKENS.len()),
+        [batch, more_batch] in prop::array::uniform2(1..100_u32),
+        [tokens, more_tokens] in prop::array::uniform2(1..1000_u32),
+    ) {
+        let index = |batch: u32, tokens: u32| {
+            let place = |axis: &[u32], value: u32| axis.iter().position(|knot| *knot == value).unwrap();
+            place(&BATCHES, batch) * TOKENS.len() + place(&TOKENS, tokens)
+        };
+        let card = layers(|batch, tokens| medians_us[index(batch, tokens)]);
+        let surface = card.encoder_layer(&tiny(), DType::F32).unwrap();
+        let cost = surface.cost(batch, tokens);
+        let more = surface.cost(batch + more_batch, tokens + more_tokens);
+        let least_us = medians_us.iter().copied().fold(f64::INFINITY, f64::min);
+        prop_assert!(more.median_ns >= cost.median_ns);
+        prop_assert!(surface.cost(batch + more_batch, tokens).median_ns >= cost.median_ns);
+        prop_assert!(surface.cost(batch, tokens + more_tokens).median_ns >= cost.median_ns);
+        prop_assert!(cost.median_ns as f64 >= least_us * 1e3 - 1.0);
+        prop_assert!(in_order(cost) && in_order(more));
+    }
+
+    /// The same for adapters, with the corner that cannot be measured.
+    #[test]
+    fn more_adapters_never_cost_less(
+        medians_us in prop::collection::vec(1.0..1000.0_f64, 7),
+        [tenants, more_tenants] in prop::array::uniform2(0..40_u32),
+        [batch, more_batch] in prop::array::uniform2(1..40_u32),
+        [tokens, more_tokens] in prop::array::uniform2(1..300_u32),
+    ) {
+        let card = adapters(|tenants, batch, tokens| medians_us[(tenants * 31 + batch * 7 + tokens) as usize % 7]);
+        let surface = card.adapter(&tiny(), DType::F32, AdapterImplementation::Loop, 16).unwrap();
+        let tenants = tenants.clamp(1, batch);
+        let cost = surface.cost(tenants, batch, tokens);
+        let larger = batch + more_batch + more_tenants;
+        for more in [
+            surface.cost(tenants, larger, tokens),
+            surface.cost(tenants, batch, tokens + more_tokens),
+            surface.cost((tenants + more_tenants).min(batch), batch, tokens),
+            surface.cost(tenants + more_tenants, larger, tokens + more_tokens),
+        ] {
+            prop_assert!(more.median_ns >= cost.median_ns, "{more:?} after {cost:?}");
+        }
+        prop_assert!(in_order(cost));
+    }
+
+    /// Where measured costs already rise, the surface goes through them.
+    #[test]
+    fn measured_points_are_kept(steps_us in prop::collection::vec(0.0..100.0_f64, BATCHES.len() + TOKENS.len())) {
+        let us = |batch: u32, tokens: u32| {
+            let below = |axis: &[u32], value: u32| axis.iter().filter(|knot| **knot <= value).count();
+            let by_batch: f64 = steps_us[..below(&BATCHES, batch)].iter().sum();
+            let by_tokens: f64 = steps_us[BATCHES.len()..][..below(&TOKENS, tokens)].iter().sum();
+            1.0 + by_batch + by_tokens
+        };
+        let surface = layers(us).encoder_layer(&tiny(), DType::F32).unwrap();
+        for batch in BATCHES {
+            for tokens in TOKENS {
+                prop_assert!(near(surface.cost(batch, tokens), us(batch, tokens)));
+                prop_assert!(surface.covers(batch, tokens));
+            }
+        }
+    }
+
+    #[test]
+    fn quantiles_rise_and_stay_within_the_measured(
+        [p05, p95, p99] in [0.1..1.0_f64, 1.0..3.0_f64, 0.0..5.0_f64],
+        [u, v] in prop::array::uniform2(0.0..=1.0_f64),
+    ) {
+        let ppm = |ratio: f64| (ratio * 1e6) as u32;
+        let spread = Spread { p05_ppm: ppm(p05), p95_ppm: ppm(p95), p99_ppm: ppm(p95 + p99) };
+        let cost = Cost { median_ns: 1_000_000, spread };
+        let (low, high) = (cost.at_quantile(u.min(v)), cost.at_quantile(u.max(v)));
+        prop_assert!(low <= high);
+        prop_assert!(u64::from(spread.p05_ppm) <= low && high <= u64::from(spread.p99_ppm));
+    }
+}
+
+#[test]
+fn quantiles_are_met_and_their_mean_is_near_the_measured() {
+    let spread = Spread {
+        p05_ppm: 950_000,
+        p95_ppm: 1_100_000,
+        p99_ppm: 1_300_000,
+    };
+    let cost = Cost {
+        median_ns: 2_000_000,
+        spread,
+    };
+    let known = [
+        (0.0, 1_900_000),
+        (0.05, 1_900_000),
+        (0.5, 2_000_000),
+        (0.95, 2_200_000),
+        (0.99, 2_600_000),
+        (1.0, 2_600_000),
+    ];
+    for (u, ns) in known {
+        assert_eq!(cost.at_quantile(u), ns, "at {u}");
+    }
+    assert_eq!(
+        Cost {
+            spread: Spread::NONE,
+            ..cost
+        }
+        .at_quantile(0.3),
+        2_000_000
+    );
+
+    // Durations with a floor and an exponential tail of 5 %: 1 ms and 50 us on average.
+    let measured_ns = |u: f64| 1e6 - 5e4 * (1.0 - u).ln();
+    let ppm = |u: f64| (measured_ns(u) / measured_ns(0.5) * 1e6) as u32;
+    let spread = Spread {
+        p05_ppm: ppm(0.05),
+        p95_ppm: ppm(0.95),
+        p99_ppm: ppm(0.99),
+    };
+    let cost = Cost {
+        median_ns: measured_ns(0.5) as u64,
+        spread,
+    };
+    let mean_ns = (0..10_000)
+        .map(|i| cost.at_quantile((f64::from(i) + 0.5) / 1e4) as f64)
+        .sum::<f64>()
+        / 1e4;
+    assert!((mean_ns / 1.05e6 - 1.0).abs() < 0.01, "{mean_ns}");
+}
+
+#[test]
+fn the_synthetic_card_costs_what_its_table_says() {
+    let card = synthetic_card();
+    card.validate().unwrap();
+    let (tiny, base) = (tiny(), ModelShape::builtin("bert-base").unwrap());
+    let f32 = DType::F32;
+    assert!(near(card.encoder_layer(&tiny, f32).unwrap().cost(3, 100), 20.0 + 30.0));
+    assert!(near(
+        card.encoder_layer(&base, f32).unwrap().cost(32, 128),
+        200.0 + 4096.0
+    ));
+    assert!(near(card.embedding(&tiny, f32).unwrap().cost(64, 256), 5.0 + 163.84));
+    assert!(near(card.head(&tiny, f32, 3).unwrap().cost(10), 15.0));
+    let adapter = |implementation| card.adapter(&base, f32, implementation, 64).unwrap().cost(3, 3, 100);
+    assert!(near(adapter(AdapterImplementation::Loop), 30.0 + 3.84));
+    assert!(near(adapter(AdapterImplementation::GatherBmm), 18.0 + 3.84));
+    assert!(near(adapter(AdapterImplementation::Grouped), 23.0 + 3.84));
+    assert!(near(
+        card.copy(Direction::HostToDevice, true).unwrap().cost(100_000_000),
+        10_010.0
+    ));
+    assert!(near(
+        card.copy(Direction::HostToDevice, false).unwrap().cost(1 << 10),
+        20.1024
+    ));
+    assert!(near(
+        card.model_load(LoadSource::Disk).unwrap().cost(1 << 32),
+        1e3 + 4_294_967.296
+    ));
+    assert!(near(card.dispatch(DispatchOperation::Wake).unwrap(), 5.0));
+    assert!(leave_out_errors(&card).iter().all(|error| error.p95 < 1e-9));
+}
+
+#[test]
+fn covered_is_what_was_measured() {
+    let card = synthetic_card();
+    let surface = card.encoder_layer(&tiny(), DType::F32).unwrap();
+    assert!(surface.covers(1, 16) && surface.covers(32, 128) && surface.covers(5, 77));
+    assert!(!surface.covers(33, 128) && !surface.covers(1, 15) && !surface.covers(1, 129));
+    assert!(card.head(&tiny(), DType::F32, 2).unwrap().covers(1));
+    assert!(
+        !card.head(&tiny(), DType::F32, 17).unwrap().covers(1),
+        "no head of 17 classes was measured"
+    );
+}
+
+#[test]
+fn below_the_smallest_point_costs_do_not_fall_below_it() {
+    let surface = layers(|batch, tokens| f64::from(batch * tokens))
+        .encoder_layer(&tiny(), DType::F32)
+        .unwrap();
+    assert_eq!(surface.cost(1, 1).median_ns, 16_000);
+    // Elsewhere the slope goes on: 8 × 4 tokens cost less than the 8 × 16 that were measured, and more than 1 × 16.
+    let cost = surface.cost(8, 4).median_ns;
+    assert!((16_000..128_000).contains(&cost), "{cost}");
+}
+
+#[test]
+fn a_single_point_grows_in_proportion() {
+    let mut card = synthetic_card();
+    let row = CopyRow {
+        direction: Direction::HostToDevice,
+        pinned: true,
+        bytes: 1_000_000,
+        stats: stats(100.0),
+    };
+    card.tables.copy = vec![row];
+    let curve = card.copy(Direction::HostToDevice, true).unwrap();
+    for (bytes, us) in [(1, 100.0), (1_000_000, 100.0), (5_000_000, 500.0)] {
+        assert!(near(curve.cost(bytes), us), "{bytes}: {:?}", curve.cost(bytes));
+    }
+}
+
+#[test]
+fn missing_tables_name_the_command_that_measures_them() {
+    let card = synthetic_card();
+    let large = ModelShape::builtin("bert-large").unwrap();
+    assert_eq!(
+        card.encoder_layer(&large, DType::F32).unwrap_err().to_string(),
+        "card synthetic: encoder_layer: must hold model=bert-large dtype=f32, got model=tiny dtype=f32, \
+         model=bert-base dtype=f32; measure it with `tenantry profile --device cpu --models bert-large`"
+    );
+    assert_eq!(
+        card.head(&ModelShape { hidden: 256, ..tiny() }, DType::F32, 2)
+            .unwrap_err()
+            .to_string(),
+        "card synthetic: head: must hold model=tiny dtype=f32, got those of another model of that name \
+         (hidden 128, not 256); measure it with `tenantry profile --device cpu --models tiny`"
+    );
+    assert!(
+        card.encoder_layer(&ModelShape { layers: 24, ..tiny() }, DType::F32)
+            .is_ok(),
+        "costs are per layer"
+    );
+
+    let mut without = card.clone();
+    without.tables.copy.clear();
+    assert_eq!(
+        without.copy(Direction::HostToDevice, true).unwrap_err().to_string(),
+        "card synthetic: copy: must hold direction=host-to-device pinned=true, got no table; \
+         measure it with `tenantry profile --device cpu`"
+    );
+    let mut with_a_hole = card.clone();
+    with_a_hole
+        .tables
+        .encoder_layer
+        .retain(|row| (row.batch, row.tokens) != (4, 64));
+    let message = with_a_hole.encoder_layer(&tiny(), DType::F32).unwrap_err().to_string();
+    assert!(
+        message.contains("got no row for batch=4 tokens=64 (1 missing in all)"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_left_out_point_is_predicted_from_its_neighbours() {
+    // Along tokens, 64 lies 48/112 of the way from 16 to 128; 80 is 10 % less than what is measured there.
+    let card = layers(|_, tokens| match tokens {
+        16 => 50.0,
+        64 => 72.0,
+        _ => 120.0,
+    });
+    let summary = describe(&card).into_iter().next().unwrap();
+    assert_eq!((summary.points, summary.measurements), (12, 120));
+    assert_eq!(summary.axes[0].values, [1, 4, 8, 32]);
+    let error = summary.error.unwrap();
+    // Four along tokens (each batch), six along batch (each inner batch and length), the latter without error.
+    assert_eq!(error.predictions, 10);
+    assert_eq!(error.median, 0.0);
+    assert!((error.p95 - 8.0 / 72.0).abs() < 1e-12);
+}
