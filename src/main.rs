@@ -1,2 +1,38 @@
-//! The command line.
-fn main() {}
+//! The command line: one short file for each subcommand in `commands/`, and nothing that a library crate could do.
+
+mod cli;
+mod commands;
+mod failure;
+mod interrupt;
+mod output;
+mod progress;
+mod runs;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+fn main() -> std::process::ExitCode {
+    let Cli { output, command } = Cli::parse();
+    let result = match command {
+        Command::Simulate(args) => commands::simulate::run(&args, &output),
+        #[cfg(feature = "libtorch")]
+        Command::Execute(args) => commands::execute::run(&args, &output),
+        #[cfg(feature = "libtorch")]
+        Command::Validate(args) => commands::validate::run(&args, &output),
+        Command::Profile(args) => commands::profile::run(&args, &output),
+        Command::Check(args) => commands::check::run(&args, &output),
+        Command::Schema => commands::schema::run(),
+        Command::Presets(args) => commands::presets::run(&args, &output),
+        Command::Doctor => commands::doctor::run(&output),
+        #[cfg(not(feature = "libtorch"))]
+        Command::Execute(_) | Command::Validate(_) => Err(failure::Failure::without_libtorch()),
+    };
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit_code()
+        }
+    }
+}

@@ -1,11 +1,64 @@
 //! The real machine: models, adapters and the profiler, on libtorch.
+//!
+//! This crate decides nothing: which batch runs when, with whose parameters, is the server's business. It reads no YAML and
+//! writes no reports. Everything takes its [`tch::Device`] at run time; nothing assumes a CPU.
+//!
+//! One batch of a shared backbone with adapters, as a machine's lanes do it:
+//!
+//! ```
+//! use tch::Device;
+//! use tenantry_executor::{AdapterCache, AdapterShape, AdapterStore, Adapters, Encoder, Heads, prepare_lane_thread};
+//! use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
+//!
+//! # fn main() -> Result<(), tenantry_executor::ExecutorError> {
+//! let (shape, dtype, device) = (ModelShape::builtin("tiny").unwrap(), DType::F32, Device::Cpu);
+//! let adapter = AdapterShape::new(&shape, 16)?;
+//! let backbone = Encoder::random(&shape, 7, dtype, device)?;
+//! let heads = Heads::random(&shape, 100, 2, 7, dtype, device)?;
+//! let store = AdapterStore::random(adapter, 100, 7, dtype, device, 1 << 30)?;
+//! let cache = AdapterCache::new(adapter, 8, dtype, device)?;
+//!
+//! // The copy lane: tenants 42 and 7 into slots 0 and 1, through its own handle on the cache's memory.
+//! let copy_lane_cache = cache.share();
+//! copy_lane_cache.load(&store, 42, 0, 0..2)?;
+//! copy_lane_cache.load(&store, 7, 1, 0..2)?;
+//!
+//! // The compute lane: three requests, those of one tenant next to each other, padded to 8 tokens.
+//! prepare_lane_thread();
+//! let input = backbone.input(&[vec![5, 6, 7], vec![8; 8], vec![9, 10]], 8)?;
+//! let plan = cache.plan(&[0, 0, 1], input.tokens(), AdapterImplementation::GatherBmm)?;
+//! let adapters = Adapters::new(&cache, &plan);
+//! let mut hidden = backbone.embed(&input)?;
+//! for layer in 0..2 {
+//!     // One op each, or several layers in one: the same functions.
+//!     hidden = backbone.layers(hidden, layer..layer + 1, &input, Some(&adapters))?;
+//! }
+//! let logits = heads.forward(&hidden, &[42, 42, 7])?;
+//! assert_eq!(logits.size(), [3, 2]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Whole models per tenant are [`ModelStore`] and [`ModelSlots`], used likewise: `slots.load(&store, tenant, slot)`, then
+//! `slots.encoder(slot)`.
+//!
+//! **Threads.** Tensors may move to another thread but not be shared, so each lane holds handles of its own, made by
+//! `share()`: they refer to the same memory. Nothing here locks: the server sees to it that a slot is not loaded while a
+//! forward pass uses it.
+//!
+//! Read `model/encoder.rs` for the forward pass, `adapters/apply.rs` for batched adapters, `profiler/mod.rs` for what is
+//! measured.
 
-#[cfg(test)]
-mod tests {
-    /// LibTorch is found, loaded and computes.
-    #[test]
-    fn libtorch_works() {
-        let ones = tch::Tensor::ones([3, 4], (tch::Kind::Float, tch::Device::Cpu));
-        assert_eq!(ones.sum(tch::Kind::Float).double_value(&[]), 12.0);
-    }
-}
+mod adapters;
+mod device;
+mod error;
+pub mod machine;
+mod model;
+mod parameter_sets;
+mod random;
+
+pub use adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
+pub use device::{kind, prepare_lane_thread, synchronize};
+pub use error::ExecutorError;
+pub use model::{Encoder, Heads, Input, ModelSlots, ModelStore, read_checkpoint, write_checkpoint};
+pub use parameter_sets::ParameterSets;

@@ -9,6 +9,6 @@ pub mod prices;
 pub mod simulate;
 pub mod virtual_machine;
 
-pub use prices::{Jitter, PriceError, Prices};
+pub use prices::{Jitter, OpSpread, PriceError, Prices};
 pub use simulate::{Run, SimulateError, Simulated, simulate};
 pub use virtual_machine::VirtualMachine;

@@ -73,12 +73,12 @@ impl Prices {
     }
 
     /// The draws for the `count`-th op of a lane, so that one lane's ops never change another's.
-    pub(crate) fn spread(&self, lane: u32, count: u64) -> OpSpread {
+    pub fn spread(&self, lane: u32, count: u64) -> OpSpread {
         OpSpread(self.draws.map(|draws| draws.about(u64::from(lane) << 48 | count)))
     }
 
     /// What the op takes on a lane of its own, in nanoseconds.
-    pub(crate) fn work_ns(&mut self, kind: &OpKind, shape: BatchShape, spread: &mut OpSpread) -> u64 {
+    pub fn work_ns(&mut self, kind: &OpKind, shape: BatchShape, spread: &mut OpSpread) -> u64 {
         match kind {
             OpKind::CopyIn(copy) => {
                 if !self.copy.covers(copy.chunk_bytes) {
@@ -125,12 +125,12 @@ impl Prices {
     }
 
     /// From handing an op to an idle lane until it starts, in nanoseconds.
-    pub(crate) fn wake_ns(&self, spread: &mut OpSpread) -> u64 {
+    pub fn wake_ns(&self, spread: &mut OpSpread) -> u64 {
         spread.of(self.wake)
     }
 
     /// From the end of an op until the server or another lane hears of it, in nanoseconds.
-    pub(crate) fn tell_ns(&self, spread: &mut OpSpread) -> u64 {
+    pub fn tell_ns(&self, spread: &mut OpSpread) -> u64 {
         spread.of(self.tell)
     }
 
@@ -142,7 +142,7 @@ impl Prices {
 
 /// The draws of one op.
 #[derive(Debug)]
-pub(crate) struct OpSpread(Option<Stream>);
+pub struct OpSpread(Option<Stream>);
 
 /// A place in the measured distribution.
 #[derive(Clone, Copy)]

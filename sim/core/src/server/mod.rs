@@ -139,6 +139,11 @@ impl Server {
         &self.topology
     }
 
+    /// Slots for tenants' parameters on each instance; nothing where nothing is swapped.
+    pub fn slots_per_instance(&self) -> Option<u32> {
+        self.memory.slots_per_instance().map(|slots| slots.min(self.tenants))
+    }
+
     /// What lies in the cards' memory, and what lay there at most.
     pub fn memory(&self) -> MemoryUse {
         self.memory.used(

@@ -1,0 +1,187 @@
+//! Some tenants' adapters, on the device.
+
+use std::ops::Range;
+
+use tch::{Device, Kind, Tensor};
+use tenantry_profiles::{AdapterImplementation, DType};
+
+use super::apply::Adapters;
+use super::plan::AdapterPlan;
+use super::shape::AdapterShape;
+use super::store::AdapterStore;
+use crate::device::{copy_block, element_bytes, kind};
+use crate::error::{ExecutorError, first_line};
+
+/// Slots on the device, each with room for one tenant's adapters in all layers.
+///
+/// For each layer the slots' parameters are one tensor, so that a batch of several tenants is computed on it without first
+/// putting their parameters together.
+#[derive(Debug)]
+pub struct AdapterCache {
+    shape: AdapterShape,
+    /// `[slots, parameters_per_layer]` for each layer.
+    layers: Vec<Tensor>,
+    /// Why libtorch's grouped product cannot be used here, if it cannot.
+    grouped_fails: Option<String>,
+}
+
+impl AdapterCache {
+    /// `slots` empty slots. Tries out once whether libtorch's grouped product works here, for these shapes.
+    ///
+    /// # Errors
+    /// No slots, or no memory on the device.
+    pub fn new(shape: AdapterShape, slots: u32, dtype: DType, device: Device) -> Result<AdapterCache, ExecutorError> {
+        if slots == 0 {
+            return Err(ExecutorError::input("slots for adapters", "at least 1", 0));
+        }
+        let size = [i64::from(slots), shape.parameters_per_layer() as i64];
+        // Zeros and not garbage: an adapter of zeros passes on what it is given.
+        let zeros = |_| Tensor::f_zeros(size, (kind(dtype), device));
+        let layers = (0..shape.layers).map(zeros).collect::<Result<_, _>>()?;
+        let mut cache = AdapterCache {
+            shape,
+            layers,
+            grouped_fails: None,
+        };
+        cache.grouped_fails = cache.try_grouped().err().map(|error| match error {
+            ExecutorError::Torch(error) => first_line(&error),
+            other => other.to_string(),
+        });
+        Ok(cache)
+    }
+
+    fn try_grouped(&self) -> Result<(), ExecutorError> {
+        let plan = AdapterPlan::new(&[0, 0], 8, AdapterImplementation::Grouped, self.device())?;
+        let ones = Tensor::f_ones([2, 8, self.shape.hidden.into()], (self.kind(), self.device()))?;
+        let adapters = Adapters::new(self, &plan);
+        let adapted = adapters.apply(0, ones)?;
+        let difference = adapted.f_sub_scalar(1.0)?.f_abs()?.f_max()?.f_double_value(&[])?;
+        if difference != 0.0 {
+            let must = "its input where the adapter is zero";
+            return Err(ExecutorError::input(
+                "libtorch's grouped product",
+                must,
+                format!("off by {difference}"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Copies the adapters of `layers` of a tenant into a slot, over whatever was there: one copy a layer. No forward pass
+    /// may use that slot's adapters of these layers meanwhile; of other layers and slots it may.
+    ///
+    /// # Errors
+    /// A store of another shape.
+    ///
+    /// # Panics
+    /// If there is no such tenant or layer.
+    pub fn load(
+        &self,
+        store: &AdapterStore,
+        tenant: u32,
+        slot: u32,
+        layers: Range<usize>,
+    ) -> Result<(), ExecutorError> {
+        if store.shape() != self.shape {
+            let must = format!("{:?}", self.shape);
+            return Err(ExecutorError::input(
+                "adapters to load",
+                must,
+                format!("{:?}", store.shape()),
+            ));
+        }
+        for layer in layers {
+            let mut to = self.layers[layer].f_select(0, slot.into())?;
+            copy_block(&mut to, &store.layer(tenant, layer)?)?;
+        }
+        Ok(())
+    }
+
+    /// Plans a batch of padded sequences of `tokens` tokens, where sequence `i` uses slot `slots[i]`.
+    ///
+    /// Sequences of one slot should stand next to each other: each stretch of equal slots is one group, and the fewer
+    /// groups, the less work for `Loop` and `Grouped`.
+    ///
+    /// # Errors
+    /// An implementation that this device does not have, an empty batch, or a slot that there is not.
+    pub fn plan(
+        &self,
+        slots: &[u32],
+        tokens: usize,
+        implementation: AdapterImplementation,
+    ) -> Result<AdapterPlan, ExecutorError> {
+        if let Some(reason) = self
+            .grouped_fails
+            .as_ref()
+            .filter(|_| implementation == AdapterImplementation::Grouped)
+        {
+            return Err(ExecutorError::Unavailable {
+                implementation,
+                reason: reason.clone(),
+            });
+        }
+        if let Some(slot) = slots.iter().find(|slot| **slot >= self.slots()) {
+            return Err(ExecutorError::input(
+                "slot of a sequence",
+                format!("below {}", self.slots()),
+                slot,
+            ));
+        }
+        AdapterPlan::new(slots, tokens, implementation, self.device())
+    }
+
+    /// Implementations that work on this device, for adapters of this shape.
+    pub fn implementations(&self) -> Vec<AdapterImplementation> {
+        let works = |implementation: &AdapterImplementation| {
+            *implementation != AdapterImplementation::Grouped || self.grouped_fails.is_none()
+        };
+        AdapterImplementation::ALL.iter().copied().filter(works).collect()
+    }
+
+    /// Why [`AdapterImplementation::Grouped`] does not work here, if it does not.
+    pub fn grouped_fails(&self) -> Option<&str> {
+        self.grouped_fails.as_deref()
+    }
+
+    /// The shape of each tenant's adapters.
+    pub fn shape(&self) -> AdapterShape {
+        self.shape
+    }
+
+    /// How many tenants' adapters have room.
+    pub fn slots(&self) -> u32 {
+        self.layers[0].size()[0] as u32
+    }
+
+    /// Bytes that one slot takes on the device.
+    pub fn bytes_per_slot(&self) -> u64 {
+        self.shape.parameters() * element_bytes(self.kind())
+    }
+
+    /// Bytes that all slots take on the device.
+    pub fn device_bytes(&self) -> u64 {
+        u64::from(self.slots()) * self.bytes_per_slot()
+    }
+
+    /// Another handle on the same memory, for another thread.
+    pub fn share(&self) -> AdapterCache {
+        AdapterCache {
+            shape: self.shape,
+            layers: self.layers.iter().map(Tensor::shallow_clone).collect(),
+            grouped_fails: self.grouped_fails.clone(),
+        }
+    }
+
+    /// One layer's slots, `[slots, parameters_per_layer]`.
+    pub(crate) fn layer(&self, layer: usize) -> &Tensor {
+        &self.layers[layer]
+    }
+
+    fn device(&self) -> Device {
+        self.layers[0].device()
+    }
+
+    fn kind(&self) -> Kind {
+        self.layers[0].kind()
+    }
+}

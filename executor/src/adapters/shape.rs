@@ -1,0 +1,83 @@
+//! Sizes of an adapter, and which of its parameters lies where.
+
+use std::ops::Range;
+
+use tch::Tensor;
+use tenantry_profiles::ModelShape;
+
+use crate::error::ExecutorError;
+
+/// The shape of a tenant's adapters: one after each layer's attention (HMI, Eq. 1),
+/// `A(a) = W_up · relu(W_down · a + b_down) + b_up + a`.
+///
+/// One layer's parameters are one block: `W_down [hidden, bottleneck]`, `b_down`, `W_up [bottleneck, hidden]`, `b_up`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdapterShape {
+    /// Layers of the backbone, each with an adapter.
+    pub layers: u32,
+    /// Width of the backbone's hidden state.
+    pub hidden: u32,
+    /// Width between the two projections.
+    pub bottleneck: u32,
+}
+
+impl AdapterShape {
+    /// The adapters of a backbone.
+    ///
+    /// # Errors
+    /// A bottleneck of 0.
+    pub fn new(model: &ModelShape, bottleneck: u32) -> Result<AdapterShape, ExecutorError> {
+        if bottleneck == 0 {
+            return Err(ExecutorError::input("bottleneck of the adapters", "at least 1", 0));
+        }
+        Ok(AdapterShape {
+            layers: model.layers,
+            hidden: model.hidden,
+            bottleneck,
+        })
+    }
+
+    /// Parameters of one layer's adapter.
+    pub fn parameters_per_layer(&self) -> u64 {
+        let (hidden, bottleneck) = (u64::from(self.hidden), u64::from(self.bottleneck));
+        2 * hidden * bottleneck + bottleneck + hidden
+    }
+
+    /// Parameters of a tenant's adapters.
+    pub fn parameters(&self) -> u64 {
+        u64::from(self.layers) * self.parameters_per_layer()
+    }
+
+    /// Where one layer's parameters lie in a tenant's block.
+    pub(crate) fn layer_block(&self, layer: usize) -> Range<usize> {
+        let length = self.parameters_per_layer() as usize;
+        layer * length..(layer + 1) * length
+    }
+
+    /// Views of `blocks` `[k, parameters_per_layer]` as `k` adapters; nothing is copied.
+    pub(crate) fn views(&self, blocks: &Tensor) -> Result<AdapterViews, ExecutorError> {
+        let (hidden, bottleneck) = (i64::from(self.hidden), i64::from(self.bottleneck));
+        let matrix = |offset: i64, rows: i64, columns: i64| {
+            blocks.f_narrow(1, offset, rows * columns)?.f_view([-1, rows, columns])
+        };
+        let weights = hidden * bottleneck;
+        Ok(AdapterViews {
+            down: matrix(0, hidden, bottleneck)?,
+            down_bias: matrix(weights, 1, bottleneck)?,
+            up: matrix(weights + bottleneck, bottleneck, hidden)?,
+            up_bias: matrix(2 * weights + bottleneck, 1, hidden)?,
+        })
+    }
+}
+
+/// `k` adapters of one layer, as views.
+pub(crate) struct AdapterViews {
+    /// `[k, hidden, bottleneck]`.
+    pub down: Tensor,
+    /// `[k, 1, bottleneck]`.
+    pub down_bias: Tensor,
+    /// `[k, bottleneck, hidden]`.
+    pub up: Tensor,
+    /// `[k, 1, hidden]`.
+    pub up_bias: Tensor,
+}

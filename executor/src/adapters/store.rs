@@ -1,0 +1,61 @@
+//! Every tenant's adapters, in host memory.
+
+use tch::{Device, Tensor};
+use tenantry_profiles::DType;
+
+use super::shape::AdapterShape;
+use crate::error::ExecutorError;
+use crate::parameter_sets::ParameterSets;
+use crate::random::{INITIAL_STD, Part, fill, weights};
+
+/// Every tenant's adapters in host memory: one block a tenant, its layers one after the other.
+#[derive(Debug)]
+pub struct AdapterStore {
+    shape: AdapterShape,
+    /// The blocks, each `[shape.parameters()]`.
+    pub sets: ParameterSets,
+}
+
+impl AdapterStore {
+    /// Random adapters for `tenants` tenants, in at most `max_bytes` of host memory; `device` is where they will be copied
+    /// to.
+    ///
+    /// # Errors
+    /// Memory for less than one tenant's adapters.
+    pub fn random(
+        shape: AdapterShape,
+        tenants: u32,
+        seed: u64,
+        dtype: DType,
+        device: Device,
+        max_bytes: u64,
+    ) -> Result<AdapterStore, ExecutorError> {
+        let fill_block = |tenant: u32, block: &mut [f32]| {
+            fill(&mut weights(seed, Part::Adapter, tenant.into()), INITIAL_STD, block);
+        };
+        let sets = ParameterSets::new(tenants, shape.parameters(), dtype, device, max_bytes, fill_block)?;
+        Ok(AdapterStore { shape, sets })
+    }
+
+    /// The shape of each tenant's adapters.
+    pub fn shape(&self) -> AdapterShape {
+        self.shape
+    }
+
+    /// One layer's parameters of a tenant, `[parameters_per_layer]`.
+    pub(crate) fn layer(&self, tenant: u32, layer: usize) -> Result<Tensor, ExecutorError> {
+        let block = self.shape.layer_block(layer);
+        Ok(self
+            .sets
+            .of(tenant)
+            .f_narrow(0, block.start as i64, block.len() as i64)?)
+    }
+
+    /// Another handle on the same memory, for another thread.
+    pub fn share(&self) -> AdapterStore {
+        AdapterStore {
+            shape: self.shape,
+            sets: self.sets.share(),
+        }
+    }
+}

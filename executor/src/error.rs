@@ -1,0 +1,79 @@
+//! What can go wrong, in the form `what: must be …, got …` where an input is at fault.
+
+use std::path::PathBuf;
+
+use tch::TchError;
+use tenantry_profiles::{AdapterImplementation, ModelError};
+
+/// Why something was not computed, loaded or measured.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecutorError {
+    /// libtorch refused or failed: no memory left on the device, a shape that does not fit.
+    #[error("libtorch: {}", first_line(.0))]
+    Torch(#[from] TchError),
+    /// A shape that no transformer can have.
+    #[error("model {model}: {error}")]
+    Shape {
+        /// The model's name.
+        model: String,
+        /// What is wrong with it.
+        error: ModelError,
+    },
+    /// An argument that does not fit what it is used with.
+    #[error("{what}: must be {must}, got {got}")]
+    Input {
+        /// The argument.
+        what: String,
+        /// What it must be.
+        must: String,
+        /// What it is.
+        got: String,
+    },
+    /// An adapter implementation that this device's libtorch cannot run.
+    #[error("adapter implementation {implementation}: must be one that this device runs, got: {reason}")]
+    Unavailable {
+        /// Which.
+        implementation: AdapterImplementation,
+        /// What the probe said.
+        reason: String,
+    },
+    /// A file that could not be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A checkpoint whose content is not what the model needs.
+    #[error("{}: {tensor}: must be {must}, got {got}", path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// The tensor at fault, by its name in Hugging Face's layout, or the file's header.
+        tensor: String,
+        /// What it must be.
+        must: String,
+        /// What it is.
+        got: String,
+    },
+}
+
+impl ExecutorError {
+    pub(crate) fn input(what: impl Into<String>, must: impl Into<String>, got: impl ToString) -> ExecutorError {
+        ExecutorError::Input {
+            what: what.into(),
+            must: must.into(),
+            got: got.to_string(),
+        }
+    }
+}
+
+/// libtorch's messages carry a C++ stack trace from the second line on.
+pub(crate) fn first_line(error: &TchError) -> String {
+    let text = match error {
+        TchError::Torch(text) => text.clone(),
+        other => other.to_string(),
+    };
+    text.lines().next().unwrap_or_default().to_string()
+}

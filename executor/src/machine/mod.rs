@@ -1,0 +1,230 @@
+//! The real machine: the same lanes and ops as the virtual one, done rather than priced.
+//!
+//! A coordinator (the thread that runs the loop) keeps the [`Board`] and issues each op to its lane's worker as soon as what it
+//! waits for on other lanes has ended; workers keep the order of their own lane, so an op is issued while the one before it still
+//! runs. Workers stamp when each op started and ended. [`Workers`] hides whether they are threads or a script.
+
+pub mod execute;
+pub mod serving;
+pub mod threads;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Mutex};
+
+use tenantry_core::board::{Board, OpRef};
+use tenantry_core::event::{Done, Event, MemberFailure};
+use tenantry_core::ids::{InstanceId, LaneId};
+use tenantry_core::machine::{LaneUse, Machine, MachineError, Next};
+use tenantry_core::op::{BatchShape, Load, Member, OpKind};
+use tenantry_core::{Command, Commands, Topology};
+use tenantry_traces::{Duration, Time};
+
+/// A batch as the ops on it see it.
+#[derive(Debug)]
+pub struct Batch {
+    /// Who runs it.
+    pub instance: InstanceId,
+    /// Its sizes.
+    pub shape: BatchShape,
+    /// Its requests.
+    pub members: Vec<Member>,
+    /// What its copies bring in.
+    pub loads: Vec<Load>,
+    /// Members that failed in an op so far.
+    pub failures: Mutex<Vec<MemberFailure>>,
+}
+
+/// An op handed to a worker.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Where it runs.
+    pub lane: LaneId,
+    /// Which op it is.
+    pub op: OpRef,
+    /// What is done.
+    pub kind: OpKind,
+    /// To which requests.
+    pub batch: Arc<Batch>,
+}
+
+/// An op that ran.
+#[derive(Clone, Copy, Debug)]
+pub struct Ran {
+    /// Where it ran.
+    pub lane: LaneId,
+    /// When it started.
+    pub started: Time,
+    /// When it ended.
+    pub ended: Time,
+}
+
+/// Those who do the ops: each lane's in the order of their issue.
+pub trait Workers {
+    /// Time since the start of the run.
+    fn now(&self) -> Time;
+
+    /// Queues an op on its lane.
+    ///
+    /// # Errors
+    /// When the lane's worker is lost.
+    fn issue(&mut self, job: Job) -> Result<(), MachineError>;
+
+    /// Waits for the next op to end, until `deadline`; without one, for as long as ops are in hand. `None` means that the time has
+    /// come, or that nothing is in hand.
+    ///
+    /// # Errors
+    /// When a worker is lost or the user asked to stop.
+    fn wait(&mut self, deadline: Option<Time>) -> Result<Option<Ran>, MachineError>;
+}
+
+/// A machine over real workers.
+#[derive(Debug)]
+pub struct RealMachine<W> {
+    workers: W,
+    topology: Topology,
+    board: Board,
+    /// By batch slot.
+    batches: Vec<Option<Arc<Batch>>>,
+    timers: BinaryHeap<Reverse<(Time, u64, InstanceId)>>,
+    timers_set: u64,
+    busy: Vec<Duration>,
+    /// Lent to the server with the event.
+    failures: Vec<MemberFailure>,
+}
+
+impl<W: Workers> RealMachine<W> {
+    /// A machine whose time starts with that of its workers.
+    pub fn new(topology: &Topology, workers: W) -> RealMachine<W> {
+        RealMachine {
+            workers,
+            board: Board::new(topology.lanes.len()),
+            busy: vec![Duration::ZERO; topology.lanes.len()],
+            topology: topology.clone(),
+            batches: Vec::new(),
+            timers: BinaryHeap::new(),
+            timers_set: 0,
+            failures: Vec::new(),
+        }
+    }
+
+    /// The workers, when the run is over.
+    pub fn into_workers(self) -> W {
+        self.workers
+    }
+
+    /// Issues what has become ready on a lane.
+    fn issue(&mut self, lane: LaneId) -> Result<(), MachineError> {
+        while let Some(op) = self.board.ready(lane) {
+            self.board.issue(lane);
+            let batch = self.batches[op.batch.slot as usize]
+                .clone()
+                .expect("a batch on the board is kept");
+            self.workers.issue(Job {
+                lane,
+                op,
+                kind: self.board.op(op).kind,
+                batch,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Books an op that ran. The server's event, if it asked to be told.
+    fn ran(&mut self, ran: Ran) -> Result<Option<(Time, OpRef, tenantry_core::event::BatchTiming)>, MachineError> {
+        self.busy[ran.lane.index()] += ran.ended.since(ran.started);
+        let op = self.board.ran(ran.lane, ran.started, ran.ended);
+        let mut woken = Vec::new();
+        let noticed = self.board.notice(op, |lane| woken.push(lane));
+        for lane in woken {
+            self.issue(lane)?;
+        }
+        let slot = op.batch.slot as usize;
+        if noticed.told.is_some() {
+            let batch = self.batches[slot].as_ref().expect("a batch on the board is kept");
+            let mut failures = batch.failures.lock().expect("no worker panics with the list");
+            self.failures.clear();
+            self.failures.append(&mut failures);
+            self.failures.sort_by_key(|failure| failure.member);
+            self.failures.dedup_by_key(|failure| failure.member);
+        }
+        if noticed.batch_ended {
+            self.batches[slot] = None;
+        }
+        Ok(noticed.told.map(|timing| (self.workers.now(), op, timing)))
+    }
+}
+
+impl<W: Workers> Machine for RealMachine<W> {
+    fn next(&mut self, deadline: Option<Time>) -> Result<Next<'_>, MachineError> {
+        loop {
+            let timer = self.timers.peek().map(|&Reverse((at, _, instance))| (at, instance));
+            let until = match (deadline, timer) {
+                (Some(due), Some((at, _))) => Some(due.min(at)),
+                (due, timer) => due.or(timer.map(|(at, _)| at)),
+            };
+            if let Some(ran) = self.workers.wait(until)? {
+                if let Some((now, op, timing)) = self.ran(ran)? {
+                    let done = Done {
+                        batch: op.batch,
+                        op: op.index,
+                        timing,
+                        failures: &self.failures,
+                    };
+                    return Ok(Next::Event(now, Event::Done(done)));
+                }
+                continue;
+            }
+            let now = self.workers.now();
+            return Ok(match (timer, deadline) {
+                (Some((at, instance)), _) if at <= now => {
+                    self.timers.pop();
+                    Next::Event(now, Event::Timer(instance))
+                }
+                (_, Some(due)) if due <= now => Next::Due(now),
+                (None, None) => Next::Idle,
+                _ => continue,
+            });
+        }
+    }
+
+    fn perform(&mut self, now: Time, command: &Command, commands: &Commands) -> Result<(), MachineError> {
+        match command {
+            Command::Submit(submission) => {
+                let ops = commands.ops(submission);
+                let slot = submission.batch.slot as usize;
+                if slot >= self.batches.len() {
+                    self.batches.resize_with(slot + 1, || None);
+                }
+                self.batches[slot] = Some(Arc::new(Batch {
+                    instance: submission.instance,
+                    shape: submission.shape,
+                    members: commands.members(submission).to_vec(),
+                    loads: commands.loads(submission).to_vec(),
+                    failures: Mutex::default(),
+                }));
+                self.board
+                    .submit(now, submission.batch, submission.instance, submission.shape, ops);
+                for op in ops {
+                    self.issue(op.lane)?;
+                }
+            }
+            Command::SetTimer { instance, at } => {
+                self.timers.push(Reverse((*at, self.timers_set, *instance)));
+                self.timers_set += 1;
+            }
+            Command::Finish(_) => {}
+        }
+        Ok(())
+    }
+
+    fn lanes(&self, _: Time) -> Vec<LaneUse> {
+        let lanes = self.topology.lanes.iter().zip(&self.busy);
+        lanes
+            .map(|(lane, &busy)| LaneUse {
+                name: lane.name.clone(),
+                busy,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,620 @@
+//! What the lanes do: copies on one, forward passes on the other, with handles of their own on the same memory.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use tch::{Device, Tensor};
+use tenantry_core::command::FailureReason;
+use tenantry_core::event::MemberFailure;
+use tenantry_core::ids::InstanceId;
+use tenantry_core::op::{Encode, Layers, OpKind};
+use tenantry_core::spec::{PoolSpec, TenantState};
+use tenantry_core::topology::{Lane, LaneKind, Topology};
+use tenantry_profiles::AdapterImplementation;
+use tenantry_traces::draw::{Draws, Purpose};
+
+use super::Batch;
+use super::threads::Perform;
+use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
+use crate::device::prepare_lane_thread;
+use crate::error::ExecutorError;
+use crate::model::{Encoder, Heads, Input, ModelSlots, ModelStore};
+
+/// The class that a tenant's head found the likeliest for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Answer {
+    /// Whose request.
+    pub ticket: u64,
+    /// Which class.
+    pub class: u32,
+}
+
+/// Slots whose last load failed. Whoever finds his tenant there fails too.
+type BadSlots = Arc<Mutex<BTreeSet<(InstanceId, u32)>>>;
+
+/// What each tenant has of its own, in host memory.
+enum Store {
+    Models(ModelStore),
+    Adapters(AdapterStore),
+    None,
+}
+
+impl Store {
+    fn share(&self) -> Store {
+        match self {
+            Store::Models(store) => Store::Models(store.share()),
+            Store::Adapters(store) => Store::Adapters(store.share()),
+            Store::None => Store::None,
+        }
+    }
+
+    fn sets(&self) -> Option<&crate::ParameterSets> {
+        match self {
+            Store::Models(store) => Some(&store.sets),
+            Store::Adapters(store) => Some(&store.sets),
+            Store::None => None,
+        }
+    }
+}
+
+/// Where an instance's tenants lie on the device.
+enum Slots {
+    Models(ModelSlots),
+    Adapters(AdapterCache, AdapterImplementation),
+    None,
+}
+
+impl Slots {
+    fn share(&self) -> Slots {
+        match self {
+            Slots::Models(slots) => Slots::Models(slots.share()),
+            Slots::Adapters(cache, implementation) => Slots::Adapters(cache.share(), *implementation),
+            Slots::None => Slots::None,
+        }
+    }
+}
+
+/// The parameters of a pool and its tenants: all that must exist before the first request.
+pub struct Serving {
+    pool: PoolSpec,
+    device: Device,
+    seed: u64,
+    backbone: Option<Encoder>,
+    heads: Heads,
+    store: Store,
+    /// By instance.
+    slots: Vec<Slots>,
+}
+
+impl Serving {
+    /// Random weights for a pool and `tenants` tenants, with `slots` slots for each instance. Tenants' parameters take at most
+    /// `max_host_bytes` of host memory.
+    ///
+    /// # Errors
+    /// A shape that cannot be built, or no memory.
+    pub fn new(
+        pool: &PoolSpec,
+        topology: &Topology,
+        tenants: u32,
+        slots: Option<u32>,
+        seed: u64,
+        device: Device,
+        max_host_bytes: u64,
+    ) -> Result<Serving, ExecutorError> {
+        let PoolSpec {
+            model, dtype, classes, ..
+        } = pool;
+        let shared = || Encoder::random(model, seed, *dtype, device);
+        let (backbone, store) = match pool.tenant_state {
+            TenantState::Model => {
+                let store = ModelStore::random(model, tenants, seed, *dtype, device, max_host_bytes)?;
+                (None, Store::Models(store))
+            }
+            TenantState::Adapters { bottleneck, .. } => {
+                let adapter = AdapterShape::new(model, bottleneck)?;
+                let store = AdapterStore::random(adapter, tenants, seed, *dtype, device, max_host_bytes)?;
+                (Some(shared()?), Store::Adapters(store))
+            }
+            TenantState::Head => (Some(shared()?), Store::None),
+        };
+        let instance_slots = |_| -> Result<Slots, ExecutorError> {
+            Ok(match (pool.tenant_state, slots) {
+                (TenantState::Model, Some(slots)) => Slots::Models(ModelSlots::new(model, slots, *dtype, device)?),
+                (
+                    TenantState::Adapters {
+                        bottleneck,
+                        implementation,
+                    },
+                    Some(slots),
+                ) => {
+                    let cache = AdapterCache::new(AdapterShape::new(model, bottleneck)?, slots, *dtype, device)?;
+                    // An implementation that this device lacks is refused here and not in the middle of a run.
+                    cache.plan(&[0], 1, implementation)?;
+                    Slots::Adapters(cache, implementation)
+                }
+                _ => Slots::None,
+            })
+        };
+        Ok(Serving {
+            heads: Heads::random(model, tenants, *classes, seed, *dtype, device)?,
+            backbone,
+            store,
+            slots: topology
+                .instances
+                .iter()
+                .map(instance_slots)
+                .collect::<Result<_, _>>()?,
+            pool: pool.clone(),
+            device,
+            seed,
+        })
+    }
+
+    /// Parameter sets in host memory that differ, where tenants must share some; nothing where each has its own.
+    pub fn shared_sets(&self) -> Option<u32> {
+        let sets = self.store.sets()?;
+        (sets.distinct() < sets.tenants()).then(|| sets.distinct())
+    }
+
+    /// Bytes of tenants' parameters in host memory.
+    pub fn host_bytes(&self) -> u64 {
+        self.store.sets().map_or(0, crate::ParameterSets::host_bytes)
+    }
+
+    /// Who does each lane's ops. `answers` receives what comes of them.
+    pub fn lanes(&self, topology: &Topology, answers: &Arc<Mutex<Vec<Answer>>>) -> Vec<(Lane, Box<dyn Perform>)> {
+        let bad_slots = BadSlots::default();
+        let lane = |(index, lane): (usize, &Lane)| {
+            let perform: Box<dyn Perform> = match lane.kind {
+                LaneKind::Copy => Box::new(CopyLane {
+                    store: self.store.share(),
+                    slots: self.slots.iter().map(Slots::share).collect(),
+                    bad_slots: Arc::clone(&bad_slots),
+                }),
+                LaneKind::Compute => {
+                    let instance = topology
+                        .instances
+                        .iter()
+                        .position(|instance| instance.compute.index() == index);
+                    let slots = &self.slots[instance.expect("a compute lane belongs to an instance")];
+                    Box::new(ComputeLane {
+                        backbone: self.backbone.as_ref().map(Encoder::share),
+                        heads: self.heads.share(),
+                        slots: slots.share(),
+                        vocabulary: u64::from(self.pool.model.vocabulary),
+                        positions: self.pool.model.positions,
+                        tokens: Draws::new(self.seed, Purpose::Tokens),
+                        device: self.device,
+                        bad_slots: Arc::clone(&bad_slots),
+                        answers: Arc::clone(answers),
+                        under_way: None,
+                    })
+                }
+            };
+            (lane.clone(), perform)
+        };
+        topology.lanes.iter().enumerate().map(lane).collect()
+    }
+}
+
+/// Copies tenants' parameters to the device.
+struct CopyLane {
+    store: Store,
+    /// By instance.
+    slots: Vec<Slots>,
+    bad_slots: BadSlots,
+}
+
+impl CopyLane {
+    fn load(&self, instance: InstanceId, tenant: u32, slot: u32, layers: Layers) -> Result<(), FailureReason> {
+        if self.store.sets().is_some_and(|sets| tenant >= sets.tenants()) {
+            return Err(FailureReason::LoadFailed);
+        }
+        let loaded = match (&self.store, &self.slots[instance.index()]) {
+            (Store::Models(store), Slots::Models(slots)) => slots.load(store, tenant, slot),
+            (Store::Adapters(store), Slots::Adapters(cache, _)) => cache.load(store, tenant, slot, layers.range()),
+            _ => return Err(FailureReason::LoadFailed),
+        };
+        loaded.map_err(|error| reason(&error, FailureReason::LoadFailed))
+    }
+}
+
+impl Perform for CopyLane {
+    fn prepare(&mut self) {
+        prepare_lane_thread();
+    }
+
+    fn perform(&mut self, kind: &OpKind, batch: &Batch) {
+        let OpKind::CopyIn(copy) = kind else {
+            unreachable!("a copy lane copies")
+        };
+        for load in &batch.loads {
+            let result = self.load(batch.instance, load.tenant, load.slot, copy.layers);
+            let mut bad = self.bad_slots.lock().expect("no lane panics with the list");
+            let Err(reason) = result else {
+                // The first layer's copy makes a slot good again; a later layer's does not mend an earlier one's failure.
+                if copy.layers.first == 0 {
+                    bad.remove(&(batch.instance, load.slot));
+                }
+                continue;
+            };
+            bad.insert((batch.instance, load.slot));
+            let of_tenant = batch
+                .members
+                .iter()
+                .enumerate()
+                .filter(|(_, member)| member.tenant == load.tenant);
+            let failures = of_tenant.map(|(member, _)| MemberFailure {
+                member: member as u32,
+                reason,
+            });
+            batch
+                .failures
+                .lock()
+                .expect("no lane panics with the list")
+                .extend(failures);
+        }
+    }
+}
+
+/// A batch between the ops of its forward pass.
+struct UnderWay {
+    input: Input,
+    plan: Option<AdapterPlan>,
+    /// Members in the order of their rows: those of one tenant next to each other.
+    rows: Vec<usize>,
+    hidden: Tensor,
+}
+
+/// Runs forward passes of one instance.
+struct ComputeLane {
+    /// Absent where each tenant has its own.
+    backbone: Option<Encoder>,
+    heads: Heads,
+    slots: Slots,
+    vocabulary: u64,
+    positions: u32,
+    tokens: Draws,
+    device: Device,
+    bad_slots: BadSlots,
+    answers: Arc<Mutex<Vec<Answer>>>,
+    under_way: Option<UnderWay>,
+}
+
+impl ComputeLane {
+    fn encoder(&self, batch: &Batch) -> &Encoder {
+        match (&self.backbone, &self.slots) {
+            (Some(backbone), _) => backbone,
+            // A batch on whole models is of one tenant.
+            (None, Slots::Models(slots)) => slots.encoder(batch.members[0].slot),
+            (None, _) => unreachable!("without a backbone each tenant has its own model"),
+        }
+    }
+
+    fn begin(&self, batch: &Batch) -> Result<UnderWay, ExecutorError> {
+        let mut rows: Vec<usize> = (0..batch.members.len()).collect();
+        rows.sort_by_key(|&row| batch.members[row].slot);
+        let sequences: Vec<Vec<i64>> = rows
+            .iter()
+            .map(|&row| {
+                let mut draws = self.tokens.about(batch.members[row].ticket);
+                (0..batch.members[row].input_tokens)
+                    .map(|_| draws.below(self.vocabulary) as i64)
+                    .collect()
+            })
+            .collect();
+        let encoder = self.encoder(batch);
+        let input = encoder.input(&sequences, batch.shape.tokens as usize)?;
+        let plan = match &self.slots {
+            Slots::Adapters(cache, implementation) => {
+                let slots: Vec<u32> = rows.iter().map(|&row| batch.members[row].slot).collect();
+                Some(cache.plan(&slots, input.tokens(), *implementation)?)
+            }
+            Slots::Models(_) | Slots::None => None,
+        };
+        let hidden = encoder.embed(&input)?;
+        Ok(UnderWay {
+            input,
+            plan,
+            rows,
+            hidden,
+        })
+    }
+
+    fn encode(&mut self, encode: &Encode, batch: &Batch) -> Result<(), ExecutorError> {
+        let mut under_way = if encode.embed {
+            self.begin(batch)?
+        } else {
+            self.under_way.take().ok_or_else(|| {
+                // The op before it failed, and its members have been told.
+                ExecutorError::input("forward pass", "begun by the batch's first op", "nothing under way")
+            })?
+        };
+        let adapters = match (&self.slots, &under_way.plan) {
+            (Slots::Adapters(cache, _), Some(plan)) => Some(Adapters::new(cache, plan)),
+            _ => None,
+        };
+        let encoder = self.encoder(batch);
+        let hidden = encoder.layers(
+            under_way.hidden,
+            encode.layers.range(),
+            &under_way.input,
+            adapters.as_ref(),
+        )?;
+        if !encode.heads {
+            under_way.hidden = hidden;
+            self.under_way = Some(under_way);
+            return Ok(());
+        }
+        let tenants: Vec<u32> = under_way.rows.iter().map(|&row| batch.members[row].tenant).collect();
+        let classes = self.heads.forward(&hidden, &tenants)?.f_argmax(1, false)?;
+        // Reading the answer waits for the device.
+        let classes = Vec::<i64>::try_from(&classes)?;
+        let answer = |(&row, class): (&usize, i64)| Answer {
+            ticket: batch.members[row].ticket,
+            class: class as u32,
+        };
+        let answers = under_way.rows.iter().zip(classes).map(answer);
+        self.answers
+            .lock()
+            .expect("no lane panics with the list")
+            .extend(answers);
+        Ok(())
+    }
+
+    /// Members that found their tenant in a slot whose load had failed in an earlier batch.
+    fn fail_bad_slots(&self, batch: &Batch) {
+        let bad = self.bad_slots.lock().expect("no lane panics with the list");
+        if bad.is_empty() {
+            return;
+        }
+        let in_bad = batch
+            .members
+            .iter()
+            .enumerate()
+            .filter(|(_, m)| bad.contains(&(batch.instance, m.slot)));
+        let failure = |(member, _)| MemberFailure {
+            member: member as u32,
+            reason: FailureReason::LoadFailed,
+        };
+        batch
+            .failures
+            .lock()
+            .expect("no lane panics with the list")
+            .extend(in_bad.map(failure));
+    }
+}
+
+impl Perform for ComputeLane {
+    /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
+    fn prepare(&mut self) {
+        prepare_lane_thread();
+        let encoder = match (&self.backbone, &self.slots) {
+            (Some(backbone), _) => backbone,
+            (None, Slots::Models(slots)) => slots.encoder(0),
+            (None, _) => return,
+        };
+        for batch in [1, 8] {
+            let sequences = vec![vec![0_i64; self.positions as usize]; batch];
+            for _ in 0..3 {
+                let warm_up = || -> Result<(), ExecutorError> {
+                    let input = encoder.input(&sequences, self.positions as usize)?;
+                    let hidden =
+                        encoder.layers(encoder.embed(&input)?, 0..encoder.shape().layers as usize, &input, None)?;
+                    self.heads.forward(&hidden, &vec![0; batch]).map(drop)
+                };
+                // What cannot run will say so when a request asks for it.
+                if warm_up().is_err() {
+                    return;
+                }
+            }
+        }
+        crate::device::synchronize(self.device);
+    }
+
+    fn perform(&mut self, kind: &OpKind, batch: &Batch) {
+        let OpKind::Encode(encode) = kind else {
+            unreachable!("a compute lane encodes")
+        };
+        self.fail_bad_slots(batch);
+        if let Err(error) = self.encode(encode, batch) {
+            self.under_way = None;
+            let reason = reason(&error, FailureReason::ComputeFailed);
+            let failures = (0..batch.members.len() as u32).map(|member| MemberFailure { member, reason });
+            batch
+                .failures
+                .lock()
+                .expect("no lane panics with the list")
+                .extend(failures);
+        }
+    }
+}
+
+fn reason(error: &ExecutorError, otherwise: FailureReason) -> FailureReason {
+    match error {
+        ExecutorError::Torch(error) if error.to_string().contains("out of memory") => FailureReason::OutOfMemory,
+        _ => otherwise,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_core::spec::{AdmitSpec, BatchSpec, Padding, PipelineSpec, PlaceSpec, SwapSpec, SystemSpec};
+    use tenantry_core::{ClusterSpec, Ledger, Machine, RunRecord, Server, run};
+    use tenantry_profiles::{DType, ModelShape};
+    use tenantry_traces::{Duration, Entry, Listed, Request, Time};
+
+    use super::*;
+    use crate::machine::{RealMachine, threads::Threads};
+
+    const TENANTS: u32 = 12;
+    const REQUESTS: u64 = 60;
+
+    fn system(tenant_state: TenantState, batch: BatchSpec, pipeline: PipelineSpec) -> SystemSpec {
+        SystemSpec {
+            name: "test".into(),
+            admit: AdmitSpec::Open,
+            pool: PoolSpec {
+                name: "pool".into(),
+                model: ModelShape::builtin("tiny").unwrap(),
+                dtype: DType::F32,
+                classes: 5,
+                tenant_state,
+                padding: Padding::Longest,
+                instances_per_gpu: 1,
+                place: PlaceSpec::LeastLoaded,
+                batch,
+                swap: SwapSpec::LeastRecentlyUsed,
+                pipeline,
+            },
+        }
+    }
+
+    /// Runs a burst of requests; `change` may spoil the parameters before it starts.
+    fn serve(system: &SystemSpec, slots: u64, change: impl FnOnce(&mut Serving)) -> (RunRecord, Vec<Answer>) {
+        let pool = &system.pool;
+        let heads = u64::from(TENANTS) * pool.model.head_parameters(pool.classes) * 4;
+        let model = pool.model.parameters() * 4;
+        let memory = heads
+            + match pool.tenant_state {
+                TenantState::Model => slots * model,
+                TenantState::Adapters { bottleneck, .. } => {
+                    model + slots * 2 * pool.model.adapter_parameters_per_layer(bottleneck) * 4
+                }
+                TenantState::Head => model,
+            };
+        let cluster = ClusterSpec {
+            gpus: 1,
+            gpu_memory_bytes: memory,
+        };
+        let mut server = Server::new(&cluster, system, TENANTS).unwrap();
+        let topology = server.topology().clone();
+        let mut serving = Serving::new(
+            pool,
+            &topology,
+            TENANTS,
+            server.slots_per_instance(),
+            3,
+            Device::Cpu,
+            1 << 30,
+        )
+        .unwrap();
+        change(&mut serving);
+        let answers = Arc::default();
+        let threads = Threads::start(serving.lanes(&topology, &answers), Arc::default());
+        let mut machine = RealMachine::new(&topology, threads);
+        let entries = (0..REQUESTS).map(|ticket| {
+            Entry::Request(Request {
+                ticket,
+                tenant: (ticket * 7 % u64::from(TENANTS)) as u32,
+                arrival: Time(ticket * 100_000),
+                input_tokens: 3 + (ticket % 20) as u32,
+                output_tokens: 0,
+                class: 0,
+            })
+        });
+        let mut ledger = Ledger::new(Time::ZERO);
+        let end = run(
+            &mut server,
+            &mut Listed::new(entries.collect()),
+            &mut machine,
+            &mut ledger,
+            (),
+        )
+        .unwrap();
+        let record = ledger.close(end, &server, machine.lanes(end.at)).unwrap();
+        machine.into_workers().stop();
+        let mut answers = std::mem::take(&mut *answers.lock().unwrap());
+        answers.sort_unstable();
+        (record, answers)
+    }
+
+    const BATCHED: BatchSpec = BatchSpec::SizeOrTimeout {
+        max_size: 8,
+        max_wait: Duration::from_millis(1),
+    };
+    const ONE_BY_ONE: BatchSpec = BatchSpec::SizeOrTimeout {
+        max_size: 1,
+        max_wait: Duration::ZERO,
+    };
+
+    fn adapters(implementation: AdapterImplementation) -> TenantState {
+        TenantState::Adapters {
+            bottleneck: 16,
+            implementation,
+        }
+    }
+
+    /// The answer depends on the tenant and the input, never on the batch, the pipeline, the swapping or the implementation.
+    #[test]
+    fn batching_and_swapping_do_not_change_an_answer() {
+        let alone = system(
+            adapters(AdapterImplementation::Loop),
+            ONE_BY_ONE,
+            PipelineSpec::Synchronous,
+        );
+        let (record, expected) = serve(&alone, u64::from(TENANTS), |_| {});
+        assert_eq!((record.counts.served, expected.len() as u64), (REQUESTS, REQUESTS));
+        let classes: BTreeSet<u32> = expected.iter().map(|answer| answer.class).collect();
+        assert!(classes.len() > 1, "the heads tell inputs apart");
+        for implementation in [AdapterImplementation::Loop, AdapterImplementation::GatherBmm] {
+            for pipeline in [
+                PipelineSpec::Synchronous,
+                PipelineSpec::Prefetch,
+                PipelineSpec::Layerwise,
+            ] {
+                let batched = system(adapters(implementation), BATCHED, pipeline);
+                let (record, answers) = serve(&batched, 9, |_| {});
+                assert_eq!(record.counts.served, REQUESTS);
+                assert!(record.batches < REQUESTS, "requests are batched");
+                assert!(
+                    record.swaps.unwrap().evictions > 0,
+                    "9 slots are too few for 12 tenants"
+                );
+                assert_eq!(answers, expected, "{implementation} {pipeline:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn whole_models_are_swapped_and_answer_for_their_own_tenant() {
+        let synchronous = system(
+            TenantState::Model,
+            BatchSpec::PerTenant { max_size: 4 },
+            PipelineSpec::Synchronous,
+        );
+        let (record, expected) = serve(&synchronous, u64::from(TENANTS), |_| {});
+        assert_eq!(record.counts.served, REQUESTS);
+        let prefetch = system(
+            TenantState::Model,
+            BatchSpec::PerTenant { max_size: 2 },
+            PipelineSpec::Prefetch,
+        );
+        let (record, answers) = serve(&prefetch, 3, |_| {});
+        assert!(record.swaps.unwrap().evictions > 0);
+        assert_eq!(answers, expected);
+    }
+
+    /// One tenant's parameters are missing: its requests fail with the reason, in every batch, and all others are served.
+    #[test]
+    fn only_the_requests_of_a_tenant_that_cannot_be_loaded_fail() {
+        for pipeline in [
+            PipelineSpec::Synchronous,
+            PipelineSpec::Prefetch,
+            PipelineSpec::Layerwise,
+        ] {
+            let system = system(adapters(AdapterImplementation::GatherBmm), BATCHED, pipeline);
+            let (record, _) = serve(&system, 9, |serving| {
+                let shape = AdapterShape::new(&system.pool.model, 16).unwrap();
+                let store = AdapterStore::random(shape, TENANTS - 1, 3, DType::F32, Device::Cpu, 1 << 30);
+                serving.store = Store::Adapters(store.unwrap());
+            });
+            let of_last = (0..REQUESTS)
+                .filter(|ticket| ticket * 7 % u64::from(TENANTS) == 11)
+                .count() as u64;
+            assert_eq!(record.counts.failed, of_last, "{pipeline:?}");
+            assert_eq!(record.failed.get(&FailureReason::LoadFailed), Some(&of_last));
+            assert_eq!(record.counts.served, REQUESTS - of_last);
+        }
+    }
+}

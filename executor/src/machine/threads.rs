@@ -1,0 +1,212 @@
+//! Workers that are threads: one for each lane.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use tenantry_core::ids::LaneId;
+use tenantry_core::machine::MachineError;
+use tenantry_core::topology::Lane;
+use tenantry_traces::{Duration, Time};
+
+use super::{Batch, Job, Ran, Workers};
+use tenantry_core::op::OpKind;
+
+/// Does one lane's ops, one after the other.
+pub trait Perform: Send {
+    /// Called once on the lane's own thread, before the run's time begins.
+    fn prepare(&mut self) {}
+
+    /// Does one op. Members that fail are put into the batch's list, and the others go on.
+    fn perform(&mut self, kind: &OpKind, batch: &Batch);
+}
+
+/// The longest wait without a look at the interrupt flag.
+const INTERRUPT_CHECK: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// A thread for each lane, and the clock of the run.
+#[derive(Debug)]
+pub struct Threads {
+    origin: Instant,
+    lanes: Vec<Sender<Job>>,
+    ran: Receiver<Ran>,
+    in_hand: usize,
+    interrupt: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    /// Starts a thread for each lane and who does its ops; the run's time begins when they are all prepared.
+    pub fn start(lanes: Vec<(Lane, Box<dyn Perform>)>, interrupt: Arc<AtomicBool>) -> Threads {
+        let (report, ran) = mpsc::channel();
+        let (ready, all_ready) = mpsc::channel::<()>();
+        let (begin, origins): (Vec<Sender<Instant>>, Vec<Receiver<Instant>>) =
+            lanes.iter().map(|_| mpsc::channel()).unzip();
+        let mut senders = Vec::new();
+        let mut threads = Vec::new();
+        for (index, ((lane, mut perform), origin)) in lanes.into_iter().zip(origins).enumerate() {
+            let (sender, jobs) = mpsc::channel::<Job>();
+            let (report, ready) = (report.clone(), ready.clone());
+            let worker = move || {
+                perform.prepare();
+                drop(ready);
+                let Ok(origin) = origin.recv() else { return };
+                work(LaneId(index as u32), origin, &jobs, &mut *perform, &report);
+            };
+            let thread = std::thread::Builder::new().name(lane.name).spawn(worker);
+            threads.push(thread.expect("the system has a thread for each lane"));
+            senders.push(sender);
+        }
+        drop(ready);
+        // Returns once every worker has dropped its end, that is, once all are prepared.
+        let _ = all_ready.recv();
+        let origin = Instant::now();
+        for begin in begin {
+            begin.send(origin).expect("the worker waits for the start");
+        }
+        Threads {
+            origin,
+            lanes: senders,
+            ran,
+            in_hand: 0,
+            interrupt,
+            threads,
+        }
+    }
+
+    /// Ends the threads and waits for them.
+    pub fn stop(mut self) {
+        self.lanes.clear();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(lane: LaneId, origin: Instant, jobs: &Receiver<Job>, perform: &mut dyn Perform, report: &Sender<Ran>) {
+    // The loop ends when the machine is dropped.
+    while let Ok(job) = jobs.recv() {
+        let started = since(origin);
+        perform.perform(&job.kind, &job.batch);
+        // The batch is let go before the coordinator hears, so that it is the last to hold it.
+        drop(job);
+        let ended = since(origin);
+        if report.send(Ran { lane, started, ended }).is_err() {
+            return;
+        }
+    }
+}
+
+fn since(origin: Instant) -> Time {
+    Time(u64::try_from(origin.elapsed().as_nanos()).expect("a run is shorter than 584 years"))
+}
+
+impl Workers for Threads {
+    fn now(&self) -> Time {
+        since(self.origin)
+    }
+
+    fn issue(&mut self, job: Job) -> Result<(), MachineError> {
+        self.in_hand += 1;
+        let lane = job.lane;
+        self.lanes[lane.index()]
+            .send(job)
+            .map_err(|_| MachineError::Device(format!("the worker of {lane} is lost")))
+    }
+
+    fn wait(&mut self, deadline: Option<Time>) -> Result<Option<Ran>, MachineError> {
+        loop {
+            if self.interrupt.load(Ordering::Relaxed) {
+                return Err(MachineError::Interrupted);
+            }
+            let now = self.now();
+            let left = match deadline {
+                Some(deadline) if deadline <= now => std::time::Duration::ZERO,
+                Some(deadline) => std::time::Duration::from_nanos(deadline.since(now).0),
+                None if self.in_hand == 0 => return Ok(None),
+                None => INTERRUPT_CHECK,
+            };
+            match self.ran.recv_timeout(left.min(INTERRUPT_CHECK)) {
+                Ok(ran) => {
+                    self.in_hand -= 1;
+                    return Ok(Some(ran));
+                }
+                Err(RecvTimeoutError::Timeout) if deadline.is_some_and(|d| d <= self.now()) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => self.check_workers()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(MachineError::Device("all workers are lost".into()));
+                }
+            }
+        }
+    }
+}
+
+impl Threads {
+    /// A worker that panicked will never report its op.
+    fn check_workers(&self) -> Result<(), MachineError> {
+        match self.threads.iter().find(|thread| thread.is_finished()) {
+            None => Ok(()),
+            Some(thread) => {
+                let lane = thread.thread().name().unwrap_or("a lane");
+                Err(MachineError::Device(format!("the worker of {lane} is lost")))
+            }
+        }
+    }
+}
+
+/// How long ops wait and how long their ends stay unheard on this machine, measured with ops that do nothing.
+pub fn dispatch_latencies(rounds: u32) -> Vec<(Duration, Duration)> {
+    struct Nothing;
+    impl Perform for Nothing {
+        fn perform(&mut self, _: &OpKind, _: &Batch) {}
+    }
+    let lane = Lane {
+        name: "probe".into(),
+        kind: tenantry_core::topology::LaneKind::Compute,
+        gpu: tenantry_core::ids::GpuId(0),
+    };
+    let mut threads = Threads::start(vec![(lane, Box::new(Nothing))], Arc::default());
+    let batch = Arc::new(Batch {
+        instance: tenantry_core::ids::InstanceId(0),
+        shape: tenantry_core::op::BatchShape {
+            requests: 0,
+            tokens: 0,
+            tenants: 0,
+        },
+        members: Vec::new(),
+        loads: Vec::new(),
+        failures: std::sync::Mutex::default(),
+    });
+    let kind = OpKind::CopyIn(tenantry_core::op::CopyIn {
+        layers: tenantry_core::op::Layers::all(0),
+        chunks: 0,
+        chunk_bytes: 0,
+    });
+    let op = tenantry_core::board::OpRef {
+        batch: tenantry_core::ids::BatchId { slot: 0, generation: 0 },
+        index: 0,
+    };
+    let mut latencies = Vec::new();
+    for _ in 0..rounds {
+        // The worker is asleep by then, as it is between batches at low load.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let issued = threads.now();
+        threads
+            .issue(Job {
+                lane: LaneId(0),
+                op,
+                kind,
+                batch: Arc::clone(&batch),
+            })
+            .expect("the probe's worker lives");
+        let ran = threads
+            .wait(None)
+            .expect("the probe's worker lives")
+            .expect("an op is in hand");
+        latencies.push((ran.started.since(issued), threads.now().since(ran.ended)));
+    }
+    threads.stop();
+    latencies
+}

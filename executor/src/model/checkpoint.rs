@@ -1,0 +1,181 @@
+//! Weights in files: safetensors in Hugging Face's layout of BERT.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+
+use memmap2::Mmap;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
+use tch::{Device, Kind, Tensor};
+use tenantry_profiles::{DType, ModelShape};
+
+use super::layout::{Place, check, places};
+use crate::device::kind;
+use crate::error::ExecutorError;
+
+/// Some checkpoints hold a task's whole model, with the encoder below this name.
+const PREFIX: &str = "bert.";
+
+/// Reads a checkpoint into a flat block in host memory, `[shape.parameters()]`, for
+/// [`Encoder::load`](crate::Encoder::load). Other tensors in the file (a pooler, a classifier) are left alone.
+///
+/// # Errors
+/// A file that cannot be read or is no safetensors file, a tensor that is missing or has another shape than `shape` asks for.
+pub fn read_checkpoint(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Tensor, ExecutorError> {
+    check(shape)?;
+    let unreadable = |source| ExecutorError::File { path: path.to_path_buf(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    // SAFETY: the map is read before this function returns; a file that someone truncates meanwhile is beyond repair.
+    let bytes = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
+    let wrong = |tensor: &str, must: String, got: String| ExecutorError::Checkpoint {
+        path: path.to_path_buf(),
+        tensor: tensor.to_string(),
+        must,
+        got,
+    };
+    let tensors = SafeTensors::deserialize(&bytes)
+        .map_err(|error| wrong("header", "that of a safetensors file".into(), error.to_string()))?;
+
+    let block = Tensor::f_empty([shape.parameters() as i64], (kind(dtype), Device::Cpu))?;
+    for place in places(shape) {
+        let Some((name, found)) = find(&tensors, &place.name) else {
+            return Err(wrong(&place.name, format!("a tensor {:?}", place.shape), "no such tensor".into()));
+        };
+        if found.shape() != place.shape {
+            return Err(wrong(&name, format!("of shape {:?}", place.shape), format!("{:?}", found.shape())));
+        }
+        let stored = match found.dtype() {
+            Dtype::F32 => Kind::Float,
+            Dtype::F16 => Kind::Half,
+            Dtype::BF16 => Kind::BFloat16,
+            other => return Err(wrong(&name, "of F32, F16 or BF16".into(), format!("{other:?}"))),
+        };
+        let numbers = Tensor::f_from_data_size(found.data(), &[place.length() as i64], stored)?;
+        let _ = block.f_narrow(0, place.offset as i64, place.length() as i64)?.f_copy_(&numbers)?;
+    }
+    Ok(block)
+}
+
+/// The tensor of that name, with or without prefix, or by the names that the first checkpoints gave to norms; with the name
+/// that it has in the file.
+fn find<'a>(tensors: &SafeTensors<'a>, name: &str) -> Option<(String, TensorView<'a>)> {
+    let legacy = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
+    let candidates = [name.to_string(), format!("{PREFIX}{name}"), legacy.clone(), format!("{PREFIX}{legacy}")];
+    candidates.into_iter().find_map(|name| tensors.tensor(&name).ok().map(|found| (name, found)))
+}
+
+/// Writes a flat block of 32-bit parameters as a checkpoint that [`read_checkpoint`] reads.
+///
+/// # Errors
+/// A shape that is no BERT-like encoder's, a block of another length, or a file that cannot be written.
+pub fn write_checkpoint(path: &Path, shape: &ModelShape, block: &Tensor) -> Result<(), ExecutorError> {
+    check(shape)?;
+    let block = block.f_to(Device::Cpu)?;
+    if block.size() != [shape.parameters() as i64] || block.kind() != Kind::Float {
+        let got = format!("{:?} of {:?}", block.size(), block.kind());
+        return Err(ExecutorError::input("parameters to write", format!("{} of Float", shape.parameters()), got));
+    }
+    let mut bytes = vec![0; 4 * shape.parameters() as usize];
+    block.f_copy_data_u8(&mut bytes, shape.parameters() as usize)?;
+    let view = |Place { name, shape, offset }: Place| {
+        let length: usize = shape.iter().product();
+        let data = &bytes[4 * offset..4 * (offset + length)];
+        (name, TensorView::new(Dtype::F32, shape, data).expect("the slice is as long as the shape says"))
+    };
+    let tensors: HashMap<String, TensorView<'_>> = places(shape).into_iter().map(view).collect();
+    safetensors::serialize_to_file(tensors, None, path).map_err(|error| ExecutorError::File {
+        path: path.to_path_buf(),
+        source: match error {
+            SafeTensorError::IoError(source) => source,
+            other => std::io::Error::other(other.to_string()),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use safetensors::serialize_to_file;
+
+    use super::*;
+    use crate::model::Encoder;
+
+    fn shape() -> ModelShape {
+        ModelShape { hidden: 16, intermediate: 32, vocabulary: 20, positions: 8, ..ModelShape::builtin("tiny").unwrap() }
+    }
+
+    fn random() -> Encoder {
+        Encoder::random(&shape(), 5, DType::F32, Device::Cpu).unwrap()
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let encoder = random();
+        write_checkpoint(&path, &shape(), encoder.parameters()).unwrap();
+        assert!(read_checkpoint(&path, &shape(), DType::F32).unwrap().equal(encoder.parameters()));
+
+        let half = read_checkpoint(&path, &shape(), DType::F16).unwrap();
+        assert!(half.equal(&encoder.parameters().to_kind(Kind::Half)));
+    }
+
+    /// Writes a checkpoint whose names and shapes `change` may alter, and reads it.
+    fn reread(change: impl Fn(&mut String, &mut Vec<usize>) -> bool) -> Result<Tensor, ExecutorError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let encoder = random();
+        let numbers: Vec<f32> = encoder.parameters().try_into().unwrap();
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let mut tensors = Vec::new();
+        for Place { mut name, mut shape, offset } in places(&shape()) {
+            if change(&mut name, &mut shape) {
+                let length: usize = shape.iter().product();
+                let data = &bytes[4 * offset..4 * (offset + length)];
+                tensors.push((name, TensorView::new(Dtype::F32, shape, data).unwrap()));
+            }
+        }
+        serialize_to_file(tensors, None, &path).unwrap();
+        let block = read_checkpoint(&path, &shape(), DType::F32)?;
+        assert!(block.equal(encoder.parameters()));
+        Ok(block)
+    }
+
+    #[test]
+    fn prefixed_and_legacy_names_are_known() {
+        let _ = reread(|name, _| {
+            *name = format!("bert.{}", name.replace("LayerNorm.weight", "LayerNorm.gamma"));
+            true
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn errors_name_file_tensor_and_shapes() {
+        let missing = reread(|name, _| !name.ends_with("1.intermediate.dense.bias")).unwrap_err().to_string();
+        assert!(missing.contains("model.safetensors: encoder.layer.1.intermediate.dense.bias: must be"), "{missing}");
+        assert!(missing.ends_with("a tensor [32], got no such tensor"), "{missing}");
+
+        let misshapen = |name: &mut String, shape: &mut Vec<usize>| {
+            if name.ends_with("word_embeddings.weight") {
+                shape[0] = 19;
+            }
+            true
+        };
+        let misshapen = reread(misshapen).unwrap_err().to_string();
+        assert!(
+            misshapen.ends_with("embeddings.word_embeddings.weight: must be of shape [20, 16], got [19, 16]"),
+            "{misshapen}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_checkpoint_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let read = || read_checkpoint(&path, &shape(), DType::F32).unwrap_err().to_string();
+        assert!(read().ends_with("model.safetensors: No such file or directory (os error 2)"), "{}", read());
+        std::fs::write(&path, b"not tensors, only words").unwrap();
+        assert!(read().contains("header: must be that of a safetensors file, got "), "{}", read());
+    }
+}

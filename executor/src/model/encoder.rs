@@ -1,0 +1,322 @@
+//! The encoder: views into one flat block of parameters, and the forward pass in pieces.
+
+use std::ops::Range;
+
+use tch::{Device, Kind, Tensor};
+use tenantry_profiles::{DType, ModelShape};
+
+use super::input::Input;
+use super::layout;
+use crate::adapters::Adapters;
+use crate::device::{copy_block, element_bytes, kind};
+use crate::error::ExecutorError;
+
+/// BERT's, in all published checkpoints.
+const LAYER_NORM_EPSILON: f64 = 1e-12;
+
+/// A BERT-like encoder on a device (Devlin et al., 2019): layers that normalise after each sub-layer, exact GELU, no pooler.
+///
+/// All parameters lie in one block and the layers are views into it, so that a whole model is swapped by one copy:
+/// [`load`](Self::load).
+#[derive(Debug)]
+pub struct Encoder {
+    shape: ModelShape,
+    parameters: Tensor,
+    embedding: Embedding,
+    layers: Vec<Layer>,
+}
+
+#[derive(Debug)]
+struct Embedding {
+    words: Tensor,
+    positions: Tensor,
+    segments: Tensor,
+    norm: Norm,
+}
+
+#[derive(Debug)]
+struct Layer {
+    query_key_value: Linear,
+    attention_output: Linear,
+    attention_norm: Norm,
+    intermediate: Linear,
+    output: Linear,
+    output_norm: Norm,
+}
+
+impl Encoder {
+    /// An encoder with random weights, the same for the same seed on every device.
+    ///
+    /// # Errors
+    /// A shape that is no BERT-like encoder's, or no memory on the device.
+    pub fn random(shape: &ModelShape, seed: u64, dtype: DType, device: Device) -> Result<Encoder, ExecutorError> {
+        layout::check(shape)?;
+        let mut numbers = vec![0.0; shape.parameters() as usize];
+        layout::initialise(shape, seed, 0, &mut numbers);
+        let parameters = Tensor::f_from_slice(&numbers)?.f_to_kind(kind(dtype))?.f_to(device)?;
+        Encoder::from_parameters(shape, parameters)
+    }
+
+    /// An encoder whose parameters are to be [loaded](Self::load); until then they are whatever the memory held.
+    ///
+    /// # Errors
+    /// A shape that is no BERT-like encoder's, or no memory on the device.
+    pub fn unloaded(shape: &ModelShape, dtype: DType, device: Device) -> Result<Encoder, ExecutorError> {
+        layout::check(shape)?;
+        let parameters = Tensor::f_empty([shape.parameters() as i64], (kind(dtype), device))?;
+        Encoder::from_parameters(shape, parameters)
+    }
+
+    /// An encoder over a flat block of parameters, `[shape.parameters()]`, which it shares and does not copy.
+    ///
+    /// # Errors
+    /// A shape that is no BERT-like encoder's, or a block of another length.
+    pub fn from_parameters(shape: &ModelShape, parameters: Tensor) -> Result<Encoder, ExecutorError> {
+        layout::check(shape)?;
+        let (found, must) = (parameters.size(), [shape.parameters() as i64]);
+        if found != must || !parameters.is_contiguous() {
+            let what = format!("parameters of {}", shape.name);
+            return Err(ExecutorError::input(
+                what,
+                format!("a contiguous block of {must:?}"),
+                format!("{found:?}"),
+            ));
+        }
+        let (hidden, intermediate) = (i64::from(shape.hidden), i64::from(shape.intermediate));
+        let mut views = Views {
+            block: &parameters,
+            offset: 0,
+        };
+        let embedding = Embedding {
+            words: views.matrix(shape.vocabulary.into(), hidden)?,
+            positions: views.matrix(shape.positions.into(), hidden)?,
+            segments: views.matrix(2, hidden)?,
+            norm: views.norm(hidden)?,
+        };
+        let mut layer = || -> Result<Layer, ExecutorError> {
+            Ok(Layer {
+                query_key_value: views.linear(3 * hidden, hidden)?,
+                attention_output: views.linear(hidden, hidden)?,
+                attention_norm: views.norm(hidden)?,
+                intermediate: views.linear(intermediate, hidden)?,
+                output: views.linear(hidden, intermediate)?,
+                output_norm: views.norm(hidden)?,
+            })
+        };
+        let layers = (0..shape.layers).map(|_| layer()).collect::<Result<_, _>>()?;
+        Ok(Encoder {
+            shape: shape.clone(),
+            parameters,
+            embedding,
+            layers,
+        })
+    }
+
+    /// Swaps the whole model: copies a flat block of parameters, such as a tenant's in a
+    /// [`ModelStore`](crate::ModelStore), over this encoder's. No forward pass may run on it meanwhile.
+    ///
+    /// # Errors
+    /// A block of another length.
+    pub fn load(&self, parameters: &Tensor) -> Result<(), ExecutorError> {
+        if parameters.size() != self.parameters.size() {
+            let must = format!("{:?} numbers", self.parameters.size());
+            let what = format!("parameters of {}", self.shape.name);
+            return Err(ExecutorError::input(what, must, format!("{:?}", parameters.size())));
+        }
+        copy_block(&mut self.parameters.shallow_clone(), parameters)
+    }
+
+    /// Another handle on the same memory, for another thread.
+    ///
+    /// # Panics
+    /// Never: the shape and the block were checked when this one was made.
+    pub fn share(&self) -> Encoder {
+        Encoder::from_parameters(&self.shape, self.parameters.shallow_clone()).expect("the same block fits again")
+    }
+
+    /// A padded batch of token ids, ready for [`embed`](Self::embed): each of `sequences` is padded to `tokens`.
+    ///
+    /// # Errors
+    /// More tokens than the model has positions, an empty batch or sequence, or an id outside the vocabulary.
+    pub fn input(&self, sequences: &[impl AsRef<[i64]>], tokens: usize) -> Result<Input, ExecutorError> {
+        if tokens > self.shape.positions as usize {
+            let must = format!(
+                "at most {} tokens, the positions of {}",
+                self.shape.positions, self.shape.name
+            );
+            return Err(ExecutorError::input("padded length of the batch", must, tokens));
+        }
+        Input::pad(
+            sequences,
+            tokens,
+            self.shape.vocabulary.into(),
+            self.kind(),
+            self.device(),
+        )
+    }
+
+    /// The sum of token, position and (first) segment embeddings, normalised: `[n, l, hidden]`.
+    ///
+    /// # Errors
+    /// No memory on the device.
+    pub fn embed(&self, input: &Input) -> Result<Tensor, ExecutorError> {
+        tch::no_grad(|| {
+            let Embedding {
+                words,
+                positions,
+                segments,
+                norm,
+            } = &self.embedding;
+            let position = positions
+                .f_narrow(0, 0, input.tokens() as i64)?
+                .f_add(&segments.f_select(0, 0)?)?;
+            let mut sum = Tensor::f_embedding(words, &input.ids, -1, false, false)?;
+            norm.forward(&sum.f_add_(&position)?)
+        })
+    }
+
+    /// Layers `range` over `hidden`, `[n, l, hidden]` both in and out, where `input` is the batch that `hidden` came from.
+    /// With `adapters`, each layer adapts what its attention yields.
+    ///
+    /// # Errors
+    /// Adapters of another width, or no memory on the device.
+    ///
+    /// # Panics
+    /// If the model has no such layers.
+    pub fn layers(
+        &self,
+        mut hidden: Tensor,
+        range: Range<usize>,
+        input: &Input,
+        adapters: Option<&Adapters<'_>>,
+    ) -> Result<Tensor, ExecutorError> {
+        tch::no_grad(|| {
+            for index in range {
+                hidden = self.layer(index, &hidden, input, adapters)?;
+            }
+            Ok(hidden)
+        })
+    }
+
+    fn layer(
+        &self,
+        index: usize,
+        hidden: &Tensor,
+        input: &Input,
+        adapters: Option<&Adapters<'_>>,
+    ) -> Result<Tensor, ExecutorError> {
+        let layer = &self.layers[index];
+        let mut attention = layer.attention_output.forward(&self.attend(layer, hidden, input)?)?;
+        if let Some(adapters) = adapters {
+            attention = adapters.apply(index, attention)?;
+        }
+        let hidden = layer.attention_norm.forward(&attention.f_add_(hidden)?)?;
+        let mut output = layer
+            .output
+            .forward(&layer.intermediate.forward(&hidden)?.f_gelu_("none")?)?;
+        layer.output_norm.forward(&output.f_add_(&hidden)?)
+    }
+
+    /// Multi-head self-attention up to, and without, its output projection: `[n, l, hidden]`.
+    fn attend(&self, layer: &Layer, hidden: &Tensor, input: &Input) -> Result<Tensor, ExecutorError> {
+        let (n, l) = (input.batch() as i64, input.tokens() as i64);
+        let (heads, width) = (
+            i64::from(self.shape.heads),
+            i64::from(self.shape.hidden / self.shape.heads),
+        );
+        let projected = layer.query_key_value.forward(hidden)?;
+        let by_head = projected.f_view([n, l, 3, heads, width])?.f_permute([2, 0, 3, 1, 4])?;
+        let (query, key, value) = (
+            by_head.f_select(0, 0)?,
+            by_head.f_select(0, 1)?,
+            by_head.f_select(0, 2)?,
+        );
+        let mask = input.mask.as_ref();
+        let attended = Tensor::f_scaled_dot_product_attention(&query, &key, &value, mask, 0.0, false, None, false)?;
+        Ok(attended.f_transpose(1, 2)?.f_reshape([n, l, heads * width])?)
+    }
+
+    /// The model's shape.
+    pub fn shape(&self) -> &ModelShape {
+        &self.shape
+    }
+
+    /// The flat block, `[shape.parameters()]`.
+    pub fn parameters(&self) -> &Tensor {
+        &self.parameters
+    }
+
+    /// Where it computes.
+    pub fn device(&self) -> Device {
+        self.parameters.device()
+    }
+
+    /// Its number format.
+    pub fn kind(&self) -> Kind {
+        self.parameters.kind()
+    }
+
+    /// Bytes that the parameters take on the device.
+    pub fn device_bytes(&self) -> u64 {
+        self.shape.parameters() * element_bytes(self.kind())
+    }
+}
+
+#[derive(Debug)]
+struct Linear {
+    /// `[out, in]`.
+    weight: Tensor,
+    /// `[out]`.
+    bias: Tensor,
+}
+
+impl Linear {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, ExecutorError> {
+        Ok(x.f_linear(&self.weight, Some(&self.bias))?)
+    }
+}
+
+#[derive(Debug)]
+struct Norm {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+impl Norm {
+    fn forward(&self, x: &Tensor) -> Result<Tensor, ExecutorError> {
+        let width = self.weight.size();
+        Ok(x.f_layer_norm(width, Some(&self.weight), Some(&self.bias), LAYER_NORM_EPSILON, true)?)
+    }
+}
+
+/// Cuts views off the front of a flat block, in the order of [`layout::places`].
+struct Views<'a> {
+    block: &'a Tensor,
+    offset: i64,
+}
+
+impl Views<'_> {
+    fn vector(&mut self, length: i64) -> Result<Tensor, ExecutorError> {
+        let view = self.block.f_narrow(0, self.offset, length)?;
+        self.offset += length;
+        Ok(view)
+    }
+
+    fn matrix(&mut self, rows: i64, columns: i64) -> Result<Tensor, ExecutorError> {
+        Ok(self.vector(rows * columns)?.f_view([rows, columns])?)
+    }
+
+    fn linear(&mut self, outputs: i64, inputs: i64) -> Result<Linear, ExecutorError> {
+        Ok(Linear {
+            weight: self.matrix(outputs, inputs)?,
+            bias: self.vector(outputs)?,
+        })
+    }
+
+    fn norm(&mut self, width: i64) -> Result<Norm, ExecutorError> {
+        Ok(Norm {
+            weight: self.vector(width)?,
+            bias: self.vector(width)?,
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! The tenants' classification heads, all resident on the device and gathered per request.
+
+use tch::{Device, Tensor};
+use tenantry_profiles::{DType, ModelShape};
+
+use crate::device::{element_bytes, kind};
+use crate::error::ExecutorError;
+use crate::random::{INITIAL_STD, Part, fill, weights};
+
+/// One linear classifier for each tenant, over the hidden state of the first token (`[CLS]`).
+#[derive(Debug)]
+pub struct Heads {
+    /// `[tenants, (hidden + 1) × classes]`: weight `[hidden, classes]`, then bias `[classes]`.
+    parameters: Tensor,
+    hidden: i64,
+    classes: i64,
+}
+
+impl Heads {
+    /// Random heads for `tenants` tenants.
+    ///
+    /// # Errors
+    /// No tenants or classes, or no memory on the device.
+    pub fn random(
+        shape: &ModelShape,
+        tenants: u32,
+        classes: u32,
+        seed: u64,
+        dtype: DType,
+        device: Device,
+    ) -> Result<Heads, ExecutorError> {
+        for (what, count) in [("tenants", tenants), ("classes", classes)] {
+            if count == 0 {
+                return Err(ExecutorError::input(what, "at least 1", 0));
+            }
+        }
+        let length = shape.head_parameters(classes) as usize;
+        let biases = classes as usize;
+        let mut numbers = vec![0.0; tenants as usize * length];
+        for (tenant, head) in numbers.chunks_mut(length).enumerate() {
+            fill(
+                &mut weights(seed, Part::Head, tenant as u64),
+                INITIAL_STD,
+                &mut head[..length - biases],
+            );
+        }
+        let size = [i64::from(tenants), length as i64];
+        let parameters = Tensor::f_from_slice(&numbers)?
+            .f_view(size)?
+            .f_to_kind(kind(dtype))?
+            .f_to(device)?;
+        Ok(Heads {
+            parameters,
+            hidden: shape.hidden.into(),
+            classes: classes.into(),
+        })
+    }
+
+    /// Logits `[n, classes]` of the last layer's `hidden`, `[n, l, hidden]`, each by its tenant's head.
+    ///
+    /// # Errors
+    /// A number of tenants other than `n`, or no memory on the device.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    pub fn forward(&self, hidden: &Tensor, tenants: &[u32]) -> Result<Tensor, ExecutorError> {
+        let count = self.tenants();
+        let index: Vec<i64> = tenants.iter().map(|&tenant| tenant.into()).collect();
+        assert!(
+            tenants.iter().all(|&tenant| tenant < count),
+            "a tenant beyond the {count} that have heads"
+        );
+        tch::no_grad(|| {
+            let n = tenants.len() as i64;
+            let index = Tensor::f_from_slice(&index)?.f_to(self.parameters.device())?;
+            let own = self.parameters.f_index_select(0, &index)?;
+            let weights = self.hidden * self.classes;
+            let weight = own.f_narrow(1, 0, weights)?.f_view([n, self.hidden, self.classes])?;
+            let bias = own.f_narrow(1, weights, self.classes)?.f_unsqueeze(1)?;
+            let first = hidden.f_narrow(1, 0, 1)?;
+            Ok(bias.f_baddbmm(&first, &weight, 1.0, 1.0)?.f_squeeze_dim(1)?)
+        })
+    }
+
+    /// Tenants that have a head.
+    pub fn tenants(&self) -> u32 {
+        self.parameters.size()[0] as u32
+    }
+
+    /// Bytes of one tenant's head.
+    pub fn bytes_per_tenant(&self) -> u64 {
+        ((self.hidden + 1) * self.classes) as u64 * element_bytes(self.parameters.kind())
+    }
+
+    /// Bytes that all heads take on the device.
+    pub fn device_bytes(&self) -> u64 {
+        u64::from(self.tenants()) * self.bytes_per_tenant()
+    }
+
+    /// Another handle on the same memory, for another thread.
+    pub fn share(&self) -> Heads {
+        Heads {
+            parameters: self.parameters.shallow_clone(),
+            ..*self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tch::Kind;
+
+    use super::*;
+
+    #[test]
+    fn each_request_meets_its_own_tenants_head() {
+        let shape = ModelShape::builtin("tiny").unwrap();
+        let heads = Heads::random(&shape, 5, 3, 1, DType::F32, Device::Cpu).unwrap();
+        assert_eq!(
+            (heads.bytes_per_tenant(), heads.device_bytes()),
+            (129 * 3 * 4, 5 * 129 * 3 * 4)
+        );
+        let mut parameters = heads.parameters.shallow_clone();
+        let _ = parameters.copy_(&Tensor::randn([5, 129 * 3], (Kind::Float, Device::Cpu)));
+
+        let hidden = Tensor::randn([4, 7, 128], (Kind::Float, Device::Cpu));
+        let tenants = [3, 0, 3, 4];
+        let logits = heads.forward(&hidden, &tenants).unwrap();
+        assert_eq!(logits.size(), [4, 3]);
+        for (row, tenant) in tenants.into_iter().enumerate() {
+            let head = heads.parameters.get(tenant.into());
+            let weight = head.narrow(0, 0, 128 * 3).view([128, 3]);
+            let expected = hidden.get(row as i64).get(0).unsqueeze(0).matmul(&weight) + head.narrow(0, 128 * 3, 3);
+            let difference = (logits.get(row as i64) - expected).abs().max().double_value(&[]);
+            assert!(difference < 1e-5, "request {row}: {difference}");
+        }
+    }
+}

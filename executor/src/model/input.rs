@@ -1,0 +1,79 @@
+//! A batch's token ids, padded to one length, and the mask that hides the padding.
+
+use tch::{Device, Kind, Tensor};
+
+use crate::error::ExecutorError;
+
+/// A padded batch on the device. Made by [`Encoder::input`](crate::Encoder::input).
+#[derive(Debug)]
+pub struct Input {
+    /// Token ids `[n, l]`, 64-bit; padding is id 0.
+    pub(crate) ids: Tensor,
+    /// What is added to attention scores, `[n, 1, 1, l]`: 0 for tokens, minus infinity for padding. None where nothing is
+    /// padded.
+    pub(crate) mask: Option<Tensor>,
+}
+
+impl Input {
+    /// Pads `sequences` to `tokens` ids each.
+    ///
+    /// # Errors
+    /// No sequences, an empty one, one longer than `tokens`, or an id that is not below `vocabulary`: on a GPU, such an id
+    /// would only be noticed later and take the process with it.
+    pub(crate) fn pad(
+        sequences: &[impl AsRef<[i64]>],
+        tokens: usize,
+        vocabulary: i64,
+        kind: Kind,
+        device: Device,
+    ) -> Result<Input, ExecutorError> {
+        if sequences.is_empty() {
+            return Err(ExecutorError::input("batch", "at least one sequence", "none"));
+        }
+        let mut ids = vec![0; sequences.len() * tokens];
+        let mut padded = false;
+        for (index, (sequence, row)) in sequences.iter().zip(ids.chunks_mut(tokens.max(1))).enumerate() {
+            let sequence = sequence.as_ref();
+            if !(1..=tokens).contains(&sequence.len()) {
+                let must = format!("from 1 to {tokens} tokens");
+                return Err(ExecutorError::input(
+                    format!("sequence {index} of the batch"),
+                    must,
+                    sequence.len(),
+                ));
+            }
+            if let Some(id) = sequence.iter().find(|id| !(0..vocabulary).contains(*id)) {
+                let must = format!("token ids from 0 to {}", vocabulary - 1);
+                return Err(ExecutorError::input(format!("sequence {index} of the batch"), must, id));
+            }
+            row[..sequence.len()].copy_from_slice(sequence);
+            padded |= sequence.len() < tokens;
+        }
+        let (n, l) = (sequences.len() as i64, tokens as i64);
+        let ids = Tensor::f_from_slice(&ids)?.f_view([n, l])?.f_to(device)?;
+        let mask = padded.then(|| mask(sequences, tokens, kind, device)).transpose()?;
+        Ok(Input { ids, mask })
+    }
+
+    /// Sequences in the batch.
+    pub fn batch(&self) -> usize {
+        self.ids.size()[0] as usize
+    }
+
+    /// Tokens of each, padding included.
+    pub fn tokens(&self) -> usize {
+        self.ids.size()[1] as usize
+    }
+}
+
+fn mask(sequences: &[impl AsRef<[i64]>], tokens: usize, kind: Kind, device: Device) -> Result<Tensor, ExecutorError> {
+    let mut scores = vec![0f32; sequences.len() * tokens];
+    for (sequence, row) in sequences.iter().zip(scores.chunks_mut(tokens)) {
+        row[sequence.as_ref().len()..].fill(f32::NEG_INFINITY);
+    }
+    let shape = [sequences.len() as i64, 1, 1, tokens as i64];
+    Ok(Tensor::f_from_slice(&scores)?
+        .f_view(shape)?
+        .f_to_kind(kind)?
+        .f_to(device)?)
+}

@@ -1,0 +1,159 @@
+//! Which parameter lies where in an encoder's flat block: Hugging Face's tensors, in the order of the forward pass.
+//!
+//! Query, key and value lie next to each other, so that one view over the three is one matrix product. Every offset is a
+//! multiple of the hidden width, which keeps the alignment that fast kernels ask for.
+
+use tenantry_profiles::{ModelKind, ModelShape};
+
+use crate::error::ExecutorError;
+use crate::random::{INITIAL_STD, Part, fill, weights};
+
+/// Token types of the segment embedding (sentence A and B).
+const SEGMENTS: u32 = 2;
+
+/// One tensor of a checkpoint and its place in the flat block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its name in Hugging Face's layout, without the `bert.` prefix that some checkpoints have.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// Index of its first number in the block.
+    pub offset: usize,
+}
+
+impl Place {
+    /// How many numbers it has.
+    pub fn length(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// Refuses what is not a BERT-like encoder.
+pub(crate) fn check(shape: &ModelShape) -> Result<(), ExecutorError> {
+    shape.validate().map_err(|error| ExecutorError::Shape {
+        model: shape.name.clone(),
+        error,
+    })?;
+    let refuse = |field: &str, must: &str, got: &dyn std::fmt::Display| {
+        Err(ExecutorError::input(
+            format!("model {}: {field}", shape.name),
+            must,
+            got,
+        ))
+    };
+    if shape.kind != ModelKind::Encoder {
+        return refuse("kind", "encoder", &shape.kind);
+    }
+    if shape.gated {
+        return refuse("gated", "false for an encoder", &shape.gated);
+    }
+    if shape.kv_heads != shape.heads {
+        return refuse(
+            "kv_heads",
+            &format!("heads ({}) for an encoder", shape.heads),
+            &shape.kv_heads,
+        );
+    }
+    Ok(())
+}
+
+/// All tensors of an encoder, in the order of its flat block and without gaps.
+pub(crate) fn places(shape: &ModelShape) -> Vec<Place> {
+    let (hidden, intermediate) = (shape.hidden, shape.intermediate);
+    let mut tensors = vec![
+        (
+            "embeddings.word_embeddings.weight".to_string(),
+            vec![shape.vocabulary, hidden],
+        ),
+        (
+            "embeddings.position_embeddings.weight".to_string(),
+            vec![shape.positions, hidden],
+        ),
+        (
+            "embeddings.token_type_embeddings.weight".to_string(),
+            vec![SEGMENTS, hidden],
+        ),
+        ("embeddings.LayerNorm.weight".to_string(), vec![hidden]),
+        ("embeddings.LayerNorm.bias".to_string(), vec![hidden]),
+    ];
+    let of_layer = [
+        ("attention.self.query.weight", vec![hidden, hidden]),
+        ("attention.self.key.weight", vec![hidden, hidden]),
+        ("attention.self.value.weight", vec![hidden, hidden]),
+        ("attention.self.query.bias", vec![hidden]),
+        ("attention.self.key.bias", vec![hidden]),
+        ("attention.self.value.bias", vec![hidden]),
+        ("attention.output.dense.weight", vec![hidden, hidden]),
+        ("attention.output.dense.bias", vec![hidden]),
+        ("attention.output.LayerNorm.weight", vec![hidden]),
+        ("attention.output.LayerNorm.bias", vec![hidden]),
+        ("intermediate.dense.weight", vec![intermediate, hidden]),
+        ("intermediate.dense.bias", vec![intermediate]),
+        ("output.dense.weight", vec![hidden, intermediate]),
+        ("output.dense.bias", vec![hidden]),
+        ("output.LayerNorm.weight", vec![hidden]),
+        ("output.LayerNorm.bias", vec![hidden]),
+    ];
+    for layer in 0..shape.layers {
+        let named = |(name, shape): &(&str, Vec<u32>)| (format!("encoder.layer.{layer}.{name}"), shape.clone());
+        tensors.extend(of_layer.iter().map(named));
+    }
+    let mut offset = 0;
+    let place = |(name, shape): (String, Vec<u32>)| {
+        let place = Place {
+            name,
+            shape: shape.into_iter().map(|n| n as usize).collect(),
+            offset,
+        };
+        offset += place.length();
+        place
+    };
+    tensors.into_iter().map(place).collect()
+}
+
+/// Fills a flat block as BERT is initialised: small weights, no biases, norms that change nothing.
+pub(crate) fn initialise(shape: &ModelShape, seed: u64, owner: u64, block: &mut [f32]) {
+    let mut stream = weights(seed, Part::Model, owner);
+    for place in places(shape) {
+        let numbers = &mut block[place.offset..place.offset + place.length()];
+        match place.name.as_str() {
+            name if name.ends_with("LayerNorm.weight") => numbers.fill(1.0),
+            name if name.ends_with("bias") => numbers.fill(0.0),
+            _ => fill(&mut stream, INITIAL_STD, numbers),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_as_long_as_the_shape_has_parameters() {
+        for name in ["tiny", "bert-base", "tinybert-4"] {
+            let shape = ModelShape::builtin(name).unwrap();
+            let last = places(&shape).pop().unwrap();
+            assert_eq!((last.offset + last.length()) as u64, shape.parameters(), "{name}");
+        }
+    }
+
+    #[test]
+    fn offsets_keep_the_alignment_of_rows() {
+        let shape = ModelShape::builtin("bert-base").unwrap();
+        assert!(
+            places(&shape)
+                .iter()
+                .all(|place| place.offset.is_multiple_of(shape.hidden as usize))
+        );
+    }
+
+    #[test]
+    fn decoders_are_refused() {
+        let decoder = ModelShape::builtin("opt-125m").unwrap();
+        assert_eq!(
+            check(&decoder).unwrap_err().to_string(),
+            "model opt-125m: kind: must be encoder, got decoder"
+        );
+    }
+}

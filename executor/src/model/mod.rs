@@ -1,0 +1,17 @@
+//! BERT-like encoders: one flat block of parameters each, forward passes in pieces, classification heads per tenant.
+//!
+//! [`Encoder`] computes; [`Input`] is a padded batch of token ids; [`Heads`] are the tenants' classifiers; [`ModelStore`] and
+//! [`ModelSlots`] are whole models per tenant, in host memory and on the device.
+
+mod checkpoint;
+mod encoder;
+mod heads;
+mod input;
+mod layout;
+mod store;
+
+pub use checkpoint::{read_checkpoint, write_checkpoint};
+pub use encoder::Encoder;
+pub use heads::Heads;
+pub use input::Input;
+pub use store::{ModelSlots, ModelStore};

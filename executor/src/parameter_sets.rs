@@ -1,0 +1,138 @@
+//! Tenants' parameters in host memory: one contiguous block each, or shared round-robin where there is no room for all.
+
+use tch::{Device, Kind, Tensor};
+use tenantry_profiles::DType;
+
+use crate::device::{element_bytes, host_memory_for, kind};
+use crate::error::ExecutorError;
+
+/// Equally long blocks of parameters for a number of tenants, page-locked where they are copied to a GPU.
+///
+/// Where the host's memory does not hold a block for each tenant, tenant `t` uses block `t % distinct`. What is copied and
+/// computed per request is the same; only fewer different bytes are read. Reports must say so: [`distinct`](Self::distinct).
+#[derive(Debug)]
+pub struct ParameterSets {
+    blocks: Vec<Tensor>,
+    tenants: u32,
+    length: u64,
+    kind: Kind,
+}
+
+impl ParameterSets {
+    /// Makes blocks of `length` parameters for `tenants` tenants in at most `max_bytes` of host memory. `fill` writes tenant
+    /// `t`'s block; `device` is where the blocks will be copied to.
+    ///
+    /// # Errors
+    /// No tenants, or `max_bytes` that do not hold a single block.
+    pub(crate) fn new(
+        tenants: u32,
+        length: u64,
+        dtype: DType,
+        device: Device,
+        max_bytes: u64,
+        mut fill: impl FnMut(u32, &mut [f32]),
+    ) -> Result<ParameterSets, ExecutorError> {
+        let kind = kind(dtype);
+        if tenants == 0 {
+            return Err(ExecutorError::input("tenants", "at least 1", 0));
+        }
+        let block_bytes = length * element_bytes(kind);
+        let distinct = (max_bytes / block_bytes).min(u64::from(tenants)) as u32;
+        if distinct == 0 {
+            let must = format!("at least one tenant's parameters ({block_bytes} bytes)");
+            return Err(ExecutorError::input(
+                "host memory for tenants' parameters",
+                must,
+                format!("{max_bytes} bytes"),
+            ));
+        }
+        let mut numbers = vec![0.0; usize::try_from(length).expect("blocks fit the address space")];
+        let mut block = |tenant| {
+            fill(tenant, &mut numbers);
+            host_memory_for(device, Tensor::f_from_slice(&numbers)?.f_to_kind(kind)?)
+        };
+        let blocks = (0..distinct).map(&mut block).collect::<Result<_, ExecutorError>>()?;
+        Ok(ParameterSets {
+            blocks,
+            tenants,
+            length,
+            kind,
+        })
+    }
+
+    /// A tenant's block, of shape `[length]`.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    pub fn of(&self, tenant: u32) -> &Tensor {
+        assert!(tenant < self.tenants, "tenant {tenant} of {}", self.tenants);
+        &self.blocks[tenant as usize % self.blocks.len()]
+    }
+
+    /// Tenants served.
+    pub fn tenants(&self) -> u32 {
+        self.tenants
+    }
+
+    /// Blocks that differ; `tenants` where each has its own.
+    pub fn distinct(&self) -> u32 {
+        self.blocks.len() as u32
+    }
+
+    /// Bytes of one tenant's parameters.
+    pub fn bytes_per_tenant(&self) -> u64 {
+        self.length * element_bytes(self.kind)
+    }
+
+    /// Bytes of host memory that all blocks take.
+    pub fn host_bytes(&self) -> u64 {
+        u64::from(self.distinct()) * self.bytes_per_tenant()
+    }
+
+    /// Another handle on the same memory, for another thread.
+    pub fn share(&self) -> ParameterSets {
+        ParameterSets {
+            blocks: self.blocks.iter().map(Tensor::shallow_clone).collect(),
+            ..*self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sets(tenants: u32, max_bytes: u64) -> Result<ParameterSets, ExecutorError> {
+        let tenant_everywhere = |tenant: u32, out: &mut [f32]| out.fill(tenant as f32);
+        ParameterSets::new(tenants, 10, DType::F32, Device::Cpu, max_bytes, tenant_everywhere)
+    }
+
+    #[test]
+    fn tenants_share_round_robin_where_memory_is_short() {
+        let sets = sets(5, 3 * 40 + 39).unwrap();
+        assert_eq!(
+            (
+                sets.distinct(),
+                sets.tenants(),
+                sets.bytes_per_tenant(),
+                sets.host_bytes()
+            ),
+            (3, 5, 40, 120)
+        );
+        let first: Vec<f64> = (0..5).map(|tenant| sets.of(tenant).double_value(&[9])).collect();
+        assert_eq!(first, [0.0, 1.0, 2.0, 0.0, 1.0]);
+        assert_eq!(sets.share().of(4).data_ptr(), sets.of(4).data_ptr());
+    }
+
+    #[test]
+    fn memory_for_less_than_one_block_is_refused() {
+        assert_eq!(
+            sets(5, 39).unwrap_err().to_string(),
+            "host memory for tenants' parameters: must be at least one tenant's parameters (40 bytes), got 39 bytes"
+        );
+        assert_eq!(
+            sets(0, 400).unwrap_err().to_string(),
+            "tenants: must be at least 1, got 0"
+        );
+    }
+}

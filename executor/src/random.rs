@@ -1,0 +1,54 @@
+//! Random weights, each a function of `(seed, part, owner)` alone: not of the device, of libtorch, or of how many there are.
+
+use tenantry_traces::draw::{Draws, Purpose, Stream};
+
+/// The standard deviation that BERT initialises its weights with.
+pub(crate) const INITIAL_STD: f32 = 0.02;
+
+/// Which kind of weights: parts never share draws.
+#[derive(Clone, Copy, Debug)]
+#[repr(u64)]
+pub(crate) enum Part {
+    Model = 0,
+    Adapter = 1,
+    Head = 2,
+}
+
+/// The draws for one owner's weights.
+pub(crate) fn weights(seed: u64, part: Part, owner: u64) -> Stream {
+    Draws::new(seed, Purpose::Weights).part(part as u64).about(owner)
+}
+
+/// Fills with uniform numbers of mean 0 and the given standard deviation. Uniform and not normal, since nothing depends on
+/// the tails and thousands of tenants' weights are to be there in seconds.
+pub(crate) fn fill(stream: &mut Stream, std: f32, out: &mut [f32]) {
+    let scale = std * 3f32.sqrt() / (1u32 << 31) as f32;
+    for pair in out.chunks_mut(2) {
+        let bits = stream.bits();
+        for (number, half) in pair.iter_mut().zip([(bits >> 32) as u32, bits as u32]) {
+            *number = half as i32 as f32 * scale;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_and_independence() {
+        let mut numbers = vec![0.0; 100_001];
+        fill(&mut weights(7, Part::Model, 3), 0.02, &mut numbers);
+        let count = numbers.len() as f32;
+        let mean = numbers.iter().sum::<f32>() / count;
+        let std = (numbers.iter().map(|x| x * x).sum::<f32>() / count).sqrt();
+        assert!(mean.abs() < 3e-4, "mean {mean}");
+        assert!((std - 0.02).abs() < 2e-4, "standard deviation {std}");
+
+        let mut again = vec![0.0; 10];
+        fill(&mut weights(7, Part::Model, 3), 0.02, &mut again);
+        assert_eq!(again, numbers[..10]);
+        fill(&mut weights(7, Part::Adapter, 3), 0.02, &mut again);
+        assert_ne!(again, numbers[..10]);
+    }
+}

@@ -1,0 +1,194 @@
+//! The real machine's coordinator under a script with the virtual machine's durations gives the virtual machine's log: the same
+//! events at the same times, and so the same commands.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use proptest::prelude::*;
+use tenantry_core::log::Log;
+use tenantry_core::machine::MachineError;
+use tenantry_core::spec::{
+    AdmitSpec, BatchSpec, Padding, PipelineSpec, PlaceSpec, PoolSpec, SwapSpec, SystemSpec, TenantState,
+};
+use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
+use tenantry_executor::machine::{Job, Ran, RealMachine, Workers};
+use tenantry_profiles::testing::synthetic_card;
+use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape};
+use tenantry_sim::{Jitter, Prices, VirtualMachine};
+use tenantry_traces::{Duration, Entry, Listed, Request, Time};
+
+const TENANTS: u32 = 10;
+
+#[derive(Clone, Copy, Default)]
+struct Lane {
+    ops: u64,
+    free_since: Time,
+}
+
+/// Workers that take what the profile says, on a clock that jumps.
+struct Script {
+    now: Time,
+    prices: Prices,
+    lanes: Vec<Lane>,
+    /// When each op's end is heard.
+    heard: BinaryHeap<Reverse<(Time, u64, u32, Time, Time)>>,
+    issued: u64,
+}
+
+impl Workers for Script {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn issue(&mut self, job: Job) -> Result<(), MachineError> {
+        let lane = &mut self.lanes[job.lane.index()];
+        let mut spread = self.prices.spread(job.lane.0, lane.ops);
+        let started = if lane.ops > 0 && lane.free_since >= self.now {
+            lane.free_since
+        } else {
+            self.now + Duration(self.prices.wake_ns(&mut spread))
+        };
+        let ended = started + Duration(self.prices.work_ns(&job.kind, job.batch.shape, &mut spread));
+        let heard = ended + Duration(self.prices.tell_ns(&mut spread));
+        *lane = Lane {
+            ops: lane.ops + 1,
+            free_since: ended,
+        };
+        self.heard
+            .push(Reverse((heard, self.issued, job.lane.0, started, ended)));
+        self.issued += 1;
+        Ok(())
+    }
+
+    fn wait(&mut self, deadline: Option<Time>) -> Result<Option<Ran>, MachineError> {
+        match (self.heard.peek(), deadline) {
+            (Some(&Reverse((heard, ..))), deadline) if deadline.is_none_or(|deadline| heard <= deadline) => {
+                let Reverse((heard, _, lane, started, ended)) = self.heard.pop().expect("peeked");
+                self.now = heard;
+                Ok(Some(Ran {
+                    lane: tenantry_core::ids::LaneId(lane),
+                    started,
+                    ended,
+                }))
+            }
+            (_, Some(deadline)) => {
+                self.now = self.now.max(deadline);
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Without contention: a script cannot re-price an op that it has already timed.
+fn card() -> Card {
+    let mut card = synthetic_card();
+    card.contention.compute_beside_copy = 1.0;
+    card.contention.copy_beside_compute = 1.0;
+    card
+}
+
+fn systems() -> impl Strategy<Value = SystemSpec> {
+    let batch = prop_oneof![
+        (1u32..5).prop_map(|max_size| BatchSpec::PerTenant { max_size }),
+        (1u32..7, 0u64..5).prop_map(|(max_size, ms)| BatchSpec::SizeOrTimeout {
+            max_size,
+            max_wait: Duration::from_millis(ms)
+        }),
+    ];
+    let adapters = TenantState::Adapters {
+        bottleneck: 16,
+        implementation: AdapterImplementation::Loop,
+    };
+    let state_and_pipeline = prop_oneof![
+        Just((TenantState::Model, PipelineSpec::Prefetch)),
+        Just((TenantState::Model, PipelineSpec::Synchronous)),
+        Just((adapters, PipelineSpec::Synchronous)),
+        Just((adapters, PipelineSpec::Prefetch)),
+        Just((adapters, PipelineSpec::Layerwise)),
+        Just((TenantState::Head, PipelineSpec::Prefetch)),
+    ];
+    (batch, state_and_pipeline, 1u32..3).prop_map(|(batch, (tenant_state, pipeline), instances_per_gpu)| SystemSpec {
+        name: "same".into(),
+        admit: AdmitSpec::Open,
+        pool: PoolSpec {
+            name: "pool".into(),
+            model: ModelShape::builtin("tiny").expect("tiny is built in"),
+            dtype: DType::F32,
+            classes: 2,
+            tenant_state,
+            padding: Padding::Longest,
+            instances_per_gpu,
+            place: PlaceSpec::LeastLoaded,
+            batch,
+            swap: SwapSpec::LeastRecentlyUsed,
+            pipeline,
+        },
+    })
+}
+
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    proptest::collection::vec((0u64..900_000, 0..TENANTS, 1u32..128), 1..100).prop_map(|requests| {
+        let mut at = 0;
+        let request = |(ticket, (gap_ns, tenant, input_tokens))| {
+            at += gap_ns;
+            let arrival = Time(at);
+            Entry::Request(Request {
+                ticket: ticket as u64,
+                tenant,
+                arrival,
+                input_tokens,
+                output_tokens: 0,
+                class: 0,
+            })
+        };
+        requests.into_iter().enumerate().map(request).collect()
+    })
+}
+
+fn log_of(server: &mut Server, machine: &mut impl Machine, entries: Vec<Entry>) -> Log {
+    let mut log = Log::default();
+    run(
+        server,
+        &mut Listed::new(entries),
+        machine,
+        &mut Ledger::new(Time::ZERO),
+        &mut log,
+    )
+    .expect("the run is sound");
+    log
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn the_real_machine_on_a_script_equals_the_virtual_one(
+        system in systems(), entries in entries(), seed in 0u64..1000, memory_mib in 24u64..40
+    ) {
+        let card = card();
+        let cluster = ClusterSpec { gpus: 1, gpu_memory_bytes: memory_mib << 20 };
+        let jitter = Jitter::Measured { seed };
+        let server = || Server::new(&cluster, &system, TENANTS).expect("it fits");
+        let prices = || Prices::new(&card, &system.pool, jitter).expect("the card has all tables");
+
+        let mut simulated = server();
+        let mut machine =
+            VirtualMachine::new(simulated.topology(), prices(), &card.contention, Default::default());
+        let virtual_log = log_of(&mut simulated, &mut machine, entries.clone());
+
+        let mut executed = server();
+        let lanes = executed.topology().lanes.len();
+        let script = Script {
+            now: Time::ZERO,
+            prices: prices(),
+            lanes: vec![Lane::default(); lanes],
+            heard: BinaryHeap::new(),
+            issued: 0,
+        };
+        let mut machine = RealMachine::new(executed.topology(), script);
+        let real_log = log_of(&mut executed, &mut machine, entries);
+
+        prop_assert_eq!(virtual_log, real_log);
+    }
+}

@@ -1,0 +1,57 @@
+//! Why a command did not do what it was asked, and the exit code that scripts rely on.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// Failed while running: exit code 1.
+    Running(String),
+    /// The input is wrong: exit code 2.
+    BadInput(String),
+    /// A declared limit was not met: exit code 3.
+    LimitNotMet(String),
+    /// The user stopped it; what was finished is saved: exit code 130.
+    Interrupted(String),
+}
+
+impl Failure {
+    /// For commands that need the executor.
+    #[cfg(not(feature = "libtorch"))]
+    pub fn without_libtorch() -> Failure {
+        Failure::Running(
+            "this binary was built without libtorch and cannot execute or measure; build it with `make build`".into(),
+        )
+    }
+
+    /// The contract's exit code.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::Running(_) => 1,
+            Failure::BadInput(_) => 2,
+            Failure::LimitNotMet(_) => 3,
+            Failure::Interrupted(_) => 130,
+        })
+    }
+
+    /// Failed while running.
+    pub fn running(error: impl fmt::Display) -> Failure {
+        Failure::Running(error.to_string())
+    }
+
+    /// The input is wrong.
+    pub fn bad_input(error: impl fmt::Display) -> Failure {
+        Failure::BadInput(error.to_string())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Running(message) | Failure::BadInput(message) => write!(f, "error: {message}"),
+            Failure::LimitNotMet(message) => write!(f, "limit not met: {message}"),
+            Failure::Interrupted(message) => write!(f, "interrupted: {message}"),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What is said on the terminal, and where a result's provenance comes from.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use tenantry_profiles::{Card, Source};
+use tenantry_reports::folder::json;
+use tenantry_reports::manifest::{Host, Manifest, ProfileSource};
+use tenantry_reports::terminal::Style;
+
+use crate::cli::OutputArgs;
+use crate::failure::Failure;
+
+/// The style of tables on standard output.
+pub fn style() -> Style {
+    if !std::io::stdout().is_terminal() {
+        return Style::of(None);
+    }
+    Style::of(comfy_table::Table::new().width())
+}
+
+/// Prints a result: as JSON where that was asked for, else as `text`, else nothing.
+pub fn print(output: &OutputArgs, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+    if output.json {
+        let bytes = json(value).map_err(Failure::running)?;
+        print!("{}", String::from_utf8(bytes).expect("JSON is UTF-8"));
+    } else if !output.quiet {
+        println!("{}", text());
+    }
+    Ok(())
+}
+
+/// Says something by the way, on standard error.
+pub fn say(output: &OutputArgs, text: &str) {
+    if !output.quiet {
+        eprintln!("{text}");
+    }
+}
+
+/// The start of a command, for its manifest.
+pub struct Started {
+    clock: Instant,
+    date: SystemTime,
+}
+
+impl Started {
+    /// Now.
+    pub fn now() -> Started {
+        Started { clock: Instant::now(), date: SystemTime::now() }
+    }
+
+    /// Seconds since.
+    pub fn wall_s(&self) -> f64 {
+        self.clock.elapsed().as_secs_f64()
+    }
+
+    /// The manifest of a command that ends now.
+    pub fn manifest(&self, card: Option<&Card>, device: Option<&str>, events: u64, caveats: Vec<String>) -> Manifest {
+        let wall_s = self.wall_s();
+        Manifest {
+            version: env!("CARGO_PKG_VERSION").into(),
+            command_line: std::env::args().collect(),
+            started: Some(rfc3339(self.date)),
+            wall_s,
+            events_per_s: (events > 0).then(|| events as f64 / wall_s),
+            profile: card.map(|card| ProfileSource {
+                name: card.name.clone(),
+                digest: card.digest(),
+                provenance: Some(provenance(card)),
+            }),
+            host: Host {
+                name: read_trimmed("/proc/sys/kernel/hostname").unwrap_or_else(|| "unknown".into()),
+                processor: processor(),
+                cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+                device: device.map(str::to_owned),
+            },
+            caveats,
+        }
+    }
+}
+
+/// Where a card's numbers come from, in a sentence.
+pub fn provenance(card: &Card) -> String {
+    let how = match card.provenance.source {
+        Source::Measured => "measured",
+        Source::Imported => "imported",
+        Source::Fitted => "fitted from a paper",
+        Source::Derived => "derived, measured on no device",
+    };
+    format!("{how} on {} ({})", card.provenance.date, card.provenance.command)
+}
+
+/// The processor's model, as the kernel names it.
+pub fn processor() -> Option<String> {
+    let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = info.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(':').map(|(_, name)| name.trim().to_owned())
+}
+
+/// Free bytes of the file system under `path`, by `df`, which every system with a shell has.
+pub fn free_bytes(path: &Path) -> Option<u64> {
+    let df = std::process::Command::new("df").args(["-B1", "--output=avail"]).arg(path).output().ok()?;
+    String::from_utf8(df.stdout).ok()?.lines().nth(1)?.trim().parse().ok()
+}
+
+fn read_trimmed(path: &str) -> Option<String> {
+    Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// A date and time in UTC, as RFC 3339 has it.
+fn rfc3339(at: SystemTime) -> String {
+    let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64);
+    jiff::Timestamp::from_second(seconds).map_or_else(|_| "unknown".into(), |t| t.to_string())
+}
+
+/// Today's date in UTC.
+#[cfg(feature = "libtorch")]
+pub fn today() -> String {
+    rfc3339(SystemTime::now()).split('T').next().expect("a date comes first").to_owned()
+}
