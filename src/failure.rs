@@ -11,6 +11,7 @@ pub enum Failure {
     /// The input is wrong: exit code 2.
     BadInput(String),
     /// A declared limit was not met: exit code 3.
+    #[cfg(feature = "libtorch")]
     LimitNotMet(String),
     /// The user stopped it; what was finished is saved: exit code 130.
     Interrupted(String),
@@ -30,6 +31,7 @@ impl Failure {
         ExitCode::from(match self {
             Failure::Running(_) => 1,
             Failure::BadInput(_) => 2,
+            #[cfg(feature = "libtorch")]
             Failure::LimitNotMet(_) => 3,
             Failure::Interrupted(_) => 130,
         })
@@ -50,6 +52,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Running(message) | Failure::BadInput(message) => write!(f, "error: {message}"),
+            #[cfg(feature = "libtorch")]
             Failure::LimitNotMet(message) => write!(f, "limit not met: {message}"),
             Failure::Interrupted(message) => write!(f, "interrupted: {message}"),
         }

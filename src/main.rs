@@ -2,6 +2,8 @@
 
 mod cli;
 mod commands;
+#[cfg(feature = "libtorch")]
+mod device;
 mod failure;
 mod interrupt;
 mod output;

@@ -1,1 +1,35 @@
 //! The question: YAML in, resolved and validated specifications out.
+//!
+//! This crate runs nothing, and knows neither machines nor reports. It opens no file but the scenario, save that recorded
+//! traces are opened once to see that they are there.
+//!
+//! - [`Scenario::load`] reads a file (or a shipped scenario) with `--set` overrides; [`Scenario::runs`] lists what is to be run,
+//!   a [`RunSpec`] each.
+//! - [`ScenarioErrors`] is all that is wrong with a file, as `file:LINE: field.path: must be …, got …; did you mean …?`.
+//! - [`raw`] mirrors the YAML, with units and defaults; [`schema`] is its JSON Schema.
+//! - [`presets`] are systems by name.
+//!
+//! Read `raw/mod.rs` for what can be written, `load.rs` for what becomes of it, `decode.rs` for where messages come from.
+
+mod decode;
+mod error;
+mod lines;
+mod load;
+mod path;
+pub mod presets;
+pub mod raw;
+mod resolve;
+pub mod scalar;
+mod scenario;
+mod shipped;
+mod workload;
+
+pub use error::{ScenarioError, ScenarioErrors};
+pub use raw::Jitter;
+pub use scenario::{Limits, RunSpec, Scenario, Slo};
+pub use shipped::shipped_names;
+
+/// The JSON Schema of a scenario file, for editors.
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(raw::RawScenario).to_value()
+}

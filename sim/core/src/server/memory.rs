@@ -1,6 +1,9 @@
 //! What lies in the cards' memory. Logical bytes: an allocator's own rounding is the executor's to report.
 
-use crate::spec::{ClusterSpec, PoolSpec, TenantState};
+use crate::spec::{ClusterSpec, PipelineSpec, PoolSpec, TenantState};
+
+/// Of a batch laid out layer by layer: a copy and a forward pass each, within [`crate::op::After`]'s indices.
+const MAX_LAYERS: u32 = 127;
 
 /// A system that cannot be built.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +20,14 @@ pub enum ServerError {
         needed_bytes: u64,
         /// What there is.
         available_bytes: u64,
+    },
+    /// More ops than a batch may have.
+    #[error("{model} has {layers} layers, and a batch that is laid out layer by layer may have {MAX_LAYERS}")]
+    TooManyLayers {
+        /// The backbone.
+        model: String,
+        /// Its layers.
+        layers: u32,
     },
     /// No tenant's parameters fit beside the shared part.
     #[error(
@@ -65,6 +76,9 @@ pub(crate) struct Memory {
 impl Memory {
     pub fn plan(cluster: &ClusterSpec, pool: &PoolSpec, tenants: u32) -> Result<Memory, ServerError> {
         let model = &pool.model;
+        if pool.pipeline == PipelineSpec::Layerwise && model.layers > MAX_LAYERS {
+            return Err(ServerError::TooManyLayers { model: model.name.clone(), layers: model.layers });
+        }
         let dtype_bytes = pool.dtype.bytes();
         let heads = u64::from(tenants) * model.head_parameters(pool.classes) * dtype_bytes;
         let backbone = model.parameters() * dtype_bytes;

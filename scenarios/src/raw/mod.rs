@@ -1,0 +1,265 @@
+//! A scenario as its YAML says it. Every type here mirrors one mapping or choice of the file, with its defaults; ranges of single
+//! values are checked by their types, what concerns several values is checked when specifications are made of them.
+
+mod system;
+mod workload;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_yaml::Value;
+use tenantry_profiles::ModelShape;
+
+pub use system::*;
+pub use workload::*;
+
+use crate::scalar::{AtQuantile, Count, Memory, Name, Percent, Period};
+
+/// A question: which systems, under which load, on which hardware.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Tenantry scenario")]
+pub struct RawScenario {
+    /// As reports call it.
+    pub name: Name,
+    /// Every draw is a function of it. Repeats use this seed, the next one, and so on.
+    #[serde(default)]
+    pub seed: u64,
+    /// The card's profile: a folder of profiles/cards by name, or a path.
+    #[serde(default = "cpu")]
+    pub card: Name,
+    /// How many cards.
+    #[serde(default)]
+    pub cluster: RawCluster,
+    /// The models that systems name.
+    pub models: BTreeMap<String, RawModel>,
+    /// Who asks.
+    pub tenants: RawTenants,
+    /// What they ask, and when.
+    pub workload: RawWorkload,
+    /// What is compared. All see the same requests.
+    pub systems: Vec<RawSystem>,
+    /// The service-level objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<RawSlo>,
+    /// Keys of this file, by dotted path, each with a list of values. Every combination of them is run, the last key changing
+    /// fastest.
+    #[serde(default, skip_serializing_if = "RawSweep::is_empty")]
+    pub sweep: RawSweep,
+    /// How often each run is repeated, with other seeds.
+    #[serde(default = "once")]
+    pub repeats: Count,
+    /// How far simulated and executed figures may differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validate: Option<RawLimits>,
+    /// Whether durations are drawn from the measured spread.
+    #[serde(default)]
+    pub jitter: Jitter,
+}
+
+fn cpu() -> Name {
+    Name("cpu".to_string())
+}
+
+fn once() -> Count {
+    Count(1)
+}
+
+/// The hardware.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawCluster {
+    /// Number of cards.
+    #[serde(default = "once")]
+    pub gpus: Count,
+    /// What the server may fill of each card's memory. Default: all of it, less what the runtime keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_memory: Option<Memory>,
+}
+
+impl Default for RawCluster {
+    fn default() -> RawCluster {
+        RawCluster {
+            gpus: once(),
+            gpu_memory: None,
+        }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawTenants {
+    /// How many there are.
+    pub count: Count,
+    /// Which of them asks.
+    #[serde(default)]
+    pub popularity: RawPopularity,
+}
+
+/// The service-level objective.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawSlo {
+    /// The latency that is to be kept.
+    pub latency: Period,
+    /// By which share of the requests: p98 is 98 %.
+    pub at: AtQuantile,
+}
+
+/// How far simulated and executed figures may differ, relative to the executed ones. What is left out has no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawLimits {
+    /// Of the mean latency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean: Option<Percent>,
+    /// Of the latency at p98.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p98: Option<Percent>,
+    /// Of the throughput.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput: Option<Percent>,
+}
+
+/// Whether simulated durations vary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Jitter {
+    /// Drawn from the measured spread.
+    #[default]
+    Measured,
+    /// Always the measured median.
+    None,
+}
+
+/// A model: a built-in by name, or an encoder's shape.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RawModel {
+    /// By name.
+    Builtin(String),
+    /// By shape.
+    Shape(RawShape),
+}
+
+/// The shape of a BERT-like encoder. Profiles list its costs under its key in `models`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawShape {
+    /// Transformer layers.
+    pub layers: Count,
+    /// Width of the hidden state.
+    pub hidden: Count,
+    /// Attention heads; they share `hidden` evenly.
+    pub heads: Count,
+    /// Width inside the feed-forward block.
+    pub intermediate: Count,
+    /// Tokens in the vocabulary.
+    pub vocabulary: Count,
+    /// Longest input in tokens.
+    pub positions: Count,
+}
+
+impl Serialize for RawModel {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            RawModel::Builtin(name) => serializer.serialize_str(name),
+            RawModel::Shape(shape) => shape.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RawModel {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawModel, D::Error> {
+        struct ModelVisitor;
+
+        impl<'de> Visitor<'de> for ModelVisitor {
+            type Value = RawModel;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a built-in model, or a mapping with its layers, hidden, heads, …")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<RawModel, E> {
+                Ok(RawModel::Builtin(name.to_string()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, shape: A) -> Result<RawModel, A::Error> {
+                RawShape::deserialize(MapAccessDeserializer::new(shape)).map(RawModel::Shape)
+            }
+        }
+
+        deserializer.deserialize_any(ModelVisitor)
+    }
+}
+
+impl JsonSchema for RawModel {
+    fn schema_name() -> Cow<'static, str> {
+        "RawModel".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let shape = generator.subschema_for::<RawShape>();
+        json_schema!({"anyOf": [{"type": "string", "enum": ModelShape::builtin_names()}, shape]})
+    }
+}
+
+/// Dotted paths and the values that they take, in the file's order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RawSweep(pub Vec<(String, Vec<Value>)>);
+
+impl RawSweep {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for RawSweep {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut entries = serializer.serialize_map(Some(self.0.len()))?;
+        for (path, values) in &self.0 {
+            entries.serialize_entry(path, values)?;
+        }
+        entries.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for RawSweep {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawSweep, D::Error> {
+        struct SweepVisitor;
+
+        impl<'de> Visitor<'de> for SweepVisitor {
+            type Value = RawSweep;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a mapping of dotted paths to lists of values")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RawSweep, A::Error> {
+                let mut sweep = Vec::new();
+                while let Some(entry) = entries.next_entry()? {
+                    sweep.push(entry);
+                }
+                Ok(RawSweep(sweep))
+            }
+        }
+
+        deserializer.deserialize_map(SweepVisitor)
+    }
+}
+
+impl JsonSchema for RawSweep {
+    fn schema_name() -> Cow<'static, str> {
+        "RawSweep".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object", "additionalProperties": {"type": "array", "minItems": 1}})
+    }
+}

@@ -1,0 +1,304 @@
+//! `workload:` and `tenants.popularity:` — what is asked, by whom and when.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::scalar::{AboveOne, Count, LongCount, NotNegative, Period, Positive, Rate, RateOrZero, Share, Span};
+
+/// What is asked, and when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawWorkload {
+    /// When requests arrive.
+    pub arrivals: RawArrivals,
+    /// How long they are.
+    pub lengths: RawLengths,
+    /// When it is over. Arrivals that never end need it.
+    #[serde(default)]
+    pub stop: RawStop,
+    /// Requests that arrive in this time are served but left out of the figures.
+    #[serde(default)]
+    pub warm_up: Span,
+}
+
+/// When a workload is over: at the earlier of the two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawStop {
+    /// After this many requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<LongCount>,
+    /// Nothing arrives at this time or later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Period>,
+}
+
+/// How long requests are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawLengths {
+    /// Tokens of input.
+    pub input: RawLength,
+}
+
+/// When requests arrive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RawArrivals {
+    /// Exponential gaps.
+    Poisson {
+        /// Mean requests per second.
+        rate: Rate,
+    },
+    /// Equal gaps.
+    Constant {
+        /// Requests per second.
+        rate: Rate,
+    },
+    /// Gaps from a gamma distribution.
+    Gamma {
+        /// Mean requests per second.
+        rate: Rate,
+        /// Coefficient of variation of the gaps: 1 is Poisson, above it bursty, below it regular.
+        cv: Positive,
+    },
+    /// Markov-modulated Poisson: bursts. The rate is that of the current state.
+    Mmpp {
+        /// From each, any of the others follows with equal chance.
+        states: Vec<RawMmppState>,
+    },
+    /// A rate that runs linearly from point to point and ends at the last.
+    Ramp {
+        /// At least two, in order of time.
+        points: Vec<RawRampPoint>,
+    },
+    /// Every tenant asks once a period, from a random phase on. `tenants.popularity` must be `of-arrivals`.
+    PeriodicPerTenant {
+        /// Between two requests of one tenant.
+        period: Period,
+    },
+    /// Threads that start one after another and ask at a steady pace.
+    Burst {
+        /// How many.
+        threads: Count,
+        /// Between the starts of two threads.
+        stagger: Span,
+        /// Between two requests of one thread.
+        period: Period,
+        /// Requests of one thread.
+        repeats: Count,
+    },
+    /// Clients that wait for their answer, think, and ask again.
+    ClosedLoop {
+        /// How many.
+        clients: Count,
+        /// From an answer to the client's next request.
+        think_time: Span,
+    },
+    /// Per-second counts of a recording, with the instants inside a second drawn.
+    Counts(RawCounts),
+    /// The instants of a recording.
+    Trace(RawTrace),
+    /// The rate of the Twitter sample stream over time, from a generator that was fitted to it.
+    Twitter {
+        /// Mean requests per second; the pattern is scaled to it.
+        rate: Rate,
+    },
+    /// Several at once.
+    Superpose(Vec<RawArrivals>),
+    /// More or fewer of the same: rates are multiplied; where there are instants rather than rates, time is compressed.
+    Scaled {
+        /// What rates are multiplied by.
+        factor: Positive,
+        /// Of what.
+        arrivals: Box<RawArrivals>,
+    },
+}
+
+/// One state of a Markov-modulated Poisson process.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawMmppState {
+    /// Mean requests per second in this state.
+    pub rate: RateOrZero,
+    /// Mean time in this state; the time itself is exponential.
+    pub mean_dwell: Period,
+}
+
+/// A corner of a ramp.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawRampPoint {
+    /// When.
+    pub at: Span,
+    /// Requests per second at that instant.
+    pub rate: RateOrZero,
+}
+
+/// Arrivals from per-second counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawCounts {
+    /// A CSV with a `requests` column, or `second,requests`; plain or gzip. Relative to the working directory.
+    pub path: PathBuf,
+    /// Where in its second a request falls.
+    #[serde(default)]
+    pub placement: RawPlacement,
+    /// What the counts are multiplied by.
+    #[serde(default = "unscaled")]
+    pub scale: Positive,
+    /// Runs of zero seconds of at least this length are left out, as holes of the recording.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drop_zeros_from: Option<Period>,
+    /// Where it begins; this instant becomes the start of the run.
+    #[serde(default)]
+    pub from: Span,
+    /// How long it is. Default: to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<Period>,
+    /// Whether it begins again at its end.
+    #[serde(default)]
+    pub repeat: bool,
+}
+
+fn unscaled() -> Positive {
+    Positive(1.0)
+}
+
+/// Where in its second a request falls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RawPlacement {
+    /// The second's count is the rate of a Poisson process.
+    #[default]
+    Poisson,
+    /// The second's count is the mean rate of a process with bursts.
+    Bursty {
+        /// Rate in a burst over the mean rate.
+        peak: AboveOne,
+        /// Share of the time in bursts; times `peak` at most 1.
+        share: Share,
+        /// Mean length of a burst.
+        mean_burst: Period,
+    },
+    /// Equal gaps: exactly the count.
+    Even,
+}
+
+/// Arrivals at the instants of a recording.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawTrace {
+    /// A file of a known format with arrival times. Relative to the working directory.
+    pub path: PathBuf,
+    /// What time is divided by: 2 is twice the rate.
+    #[serde(default = "unscaled")]
+    pub speed: Positive,
+    /// Leave broken lines out rather than stop at the first.
+    #[serde(default)]
+    pub skip_bad_lines: bool,
+    /// Where it begins, in the recording's own time; this instant becomes the start of the run.
+    #[serde(default)]
+    pub from: Span,
+    /// How long it is, in the recording's own time. Default: to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<Period>,
+    /// Whether it begins again at its end.
+    #[serde(default)]
+    pub repeat: bool,
+}
+
+/// One length in tokens. Bounds are inclusive; a distribution is cut at them, not piled up on them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RawLength {
+    /// Always the same.
+    Fixed(Count),
+    /// A normal distribution.
+    Normal {
+        /// Before the cut.
+        mean: Positive,
+        /// Before the cut.
+        sd: Positive,
+        /// Shortest.
+        min: Count,
+        /// Longest.
+        max: Count,
+    },
+    /// A lognormal distribution.
+    Lognormal {
+        /// Before the cut.
+        median: Positive,
+        /// Standard deviation of the logarithm.
+        sigma: Positive,
+        /// Shortest.
+        min: Count,
+        /// Longest.
+        max: Count,
+    },
+    /// Each length as likely as it is frequent in the list.
+    Empirical(Vec<Count>),
+    /// Tweets, from a generator that was fitted to them.
+    Twitter {
+        /// Whose tweets.
+        #[serde(default)]
+        tweets: RawTweets,
+        /// Lengths are multiplied by this over 125: 125 leaves them as they are.
+        #[serde(default = "unstretched")]
+        span: Count,
+    },
+    /// Drawn from the lengths of a recording.
+    Trace {
+        /// A file of a known format with lengths. Relative to the working directory.
+        path: PathBuf,
+        /// Leave broken lines out rather than stop at the first.
+        #[serde(default)]
+        skip_bad_lines: bool,
+    },
+    /// As the recorded arrivals say.
+    OfArrivals,
+}
+
+fn unstretched() -> Count {
+    Count(125)
+}
+
+/// Whose tweets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RawTweets {
+    /// The sample stream of 2018-04-25 under BERT's tokenizer: p50 33, p98 74.
+    #[default]
+    Measured,
+    /// What the Arlo paper reports of its clips: p50 21, p98 72, at most 125.
+    Arlo,
+}
+
+/// Which tenant asks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RawPopularity {
+    /// Each request another tenant, in turns.
+    Distinct,
+    /// All tenants alike.
+    #[default]
+    Uniform,
+    /// As many as the square root of their number alike, the rest silent.
+    UniformSqrt,
+    /// All requests are for one tenant.
+    Identical,
+    /// Tenant i in proportion to i to the minus this power.
+    Zipf(NotNegative),
+    /// Each tenant asked so many times as often as the next.
+    Skewed(AboveOne),
+    /// In proportion to these weights, one for each tenant.
+    Weights(Vec<NotNegative>),
+    /// A day of Azure Functions, from a generator that was fitted to it.
+    AzureFunctions,
+    /// In proportion to the totals of a recording of tenants' activity. The path is relative to the working directory.
+    File(PathBuf),
+    /// As the arrivals say: periodic tenants, recorded ones.
+    OfArrivals,
+}

@@ -1,0 +1,109 @@
+//! Names, counts, and numbers without a unit.
+
+use schemars::{Schema, json_schema};
+
+use super::{Plain, Scalar};
+
+/// What something is called in reports and in other keys.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name(pub String);
+
+impl Scalar for Name {
+    const MUST: &'static str = "a name";
+
+    fn read(plain: Plain<'_>) -> Option<Name> {
+        plain
+            .text()
+            .filter(|text| !text.trim().is_empty())
+            .map(|text| Name(text.to_string()))
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Plain::Text(self.0.clone().into())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"type": "string", "pattern": r"\S"})
+    }
+}
+
+/// A number of things.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count(pub u32);
+
+impl Scalar for Count {
+    const MUST: &'static str = "a whole number from 1 to 4294967295";
+
+    fn read(plain: Plain<'_>) -> Option<Count> {
+        plain
+            .whole()
+            .and_then(|whole| u32::try_from(whole).ok())
+            .filter(|&whole| whole > 0)
+            .map(Count)
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Plain::Whole(self.0.into())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"type": "integer", "minimum": 1, "maximum": u32::MAX})
+    }
+}
+
+/// A number of things of which there may be very many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongCount(pub u64);
+
+impl Scalar for LongCount {
+    const MUST: &'static str = "a whole number, at least 1";
+
+    fn read(plain: Plain<'_>) -> Option<LongCount> {
+        plain.whole().filter(|&whole| whole > 0).map(LongCount)
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Plain::Whole(self.0)
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"type": "integer", "minimum": 1})
+    }
+}
+
+/// Numbers without a unit that differ in their range alone.
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $type:ident($within:expr, $must:literal, $schema:tt);)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub struct $type(pub f64);
+
+        impl Scalar for $type {
+            const MUST: &'static str = $must;
+
+            fn read(plain: Plain<'_>) -> Option<$type> {
+                let within: fn(f64) -> bool = $within;
+                plain.float().filter(|&float| within(float)).map($type)
+            }
+
+            fn write(&self) -> Plain<'static> {
+                Plain::Float(self.0)
+            }
+
+            fn schema() -> Schema {
+                json_schema!($schema)
+            }
+        }
+    )+};
+}
+
+numbers! {
+    /// A factor or a size.
+    Positive(|x| x > 0.0, "a number above 0", {"type": "number", "exclusiveMinimum": 0});
+    /// A factor or an exponent that may be 0.
+    NotNegative(|x| x >= 0.0, "a number, 0 or above", {"type": "number", "minimum": 0});
+    /// How many times as much.
+    AboveOne(|x| x > 1.0, "a number above 1", {"type": "number", "exclusiveMinimum": 1});
+    /// A part of a whole.
+    Share(|x| x > 0.0 && x < 1.0, "a number between 0 and 1", {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1});
+}

@@ -1,0 +1,317 @@
+//! Numbers with a unit.
+
+use schemars::{Schema, json_schema};
+use tenantry_traces::Duration;
+
+use super::{Plain, Scalar};
+
+/// A decimal number and the unit behind it; spaces between them don't matter.
+fn number_and_unit(text: &str) -> Option<(f64, &str)> {
+    let is_number = |c: char| c.is_ascii_digit() || ".+-eE".contains(c);
+    let text = text.trim();
+    // An `e` belongs to the number only as an exponent, and no unit begins with `e`.
+    let end = text.find(|c| !is_number(c)).unwrap_or(text.len());
+    let number: f64 = text[..end].parse().ok()?;
+    number.is_finite().then(|| (number, text[end..].trim()))
+}
+
+/// `number` in the largest of `units` in which it is whole; the last unit must be 1.
+fn in_largest_unit(number: u64, units: &[(&str, u64)]) -> String {
+    let (unit, size) = units
+        .iter()
+        .find(|(_, size)| number.is_multiple_of(*size))
+        .expect("the last unit is 1");
+    format!("{}{unit}", number / size)
+}
+
+/// `amount` of `unit_size`, rounded to a whole number; nothing where that is negative or beyond 64 bits.
+fn whole_amount(amount: f64, unit_size: u64) -> Option<u64> {
+    let whole = (amount * unit_size as f64).round();
+    (amount >= 0.0 && whole < u64::MAX as f64).then_some(whole as u64)
+}
+
+const TIME_UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+
+const TIME_PATTERN: &str = r"^\s*[0-9.]+([eE][+-]?[0-9]+)?\s*(ns|us|µs|ms|s|min|h)\s*$";
+
+fn read_time(text: &str) -> Option<Duration> {
+    let (amount, unit) = number_and_unit(text)?;
+    let unit_ns = match unit {
+        "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "µs" => 1_000,
+        unit => TIME_UNITS.iter().find(|(name, _)| *name == unit)?.1,
+    };
+    whole_amount(amount, unit_ns).map(Duration)
+}
+
+/// A length of time, maybe none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+impl Scalar for Span {
+    const MUST: &'static str = "a time with its unit (us, ms, s, min, h), such as 20ms, or 0";
+
+    fn read(plain: Plain<'_>) -> Option<Span> {
+        match plain {
+            Plain::Text(text) => read_time(&text).map(Span),
+            number => (number.float() == Some(0.0)).then_some(Span(Duration::ZERO)),
+        }
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Plain::Text(in_largest_unit(self.0.0, &TIME_UNITS).into())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"anyOf": [{"type": "string", "pattern": TIME_PATTERN}, {"const": 0}]})
+    }
+}
+
+/// A length of time that is not 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period(pub Duration);
+
+impl Scalar for Period {
+    const MUST: &'static str = "a time above 0 with its unit (us, ms, s, min, h), such as 20ms";
+
+    fn read(plain: Plain<'_>) -> Option<Period> {
+        plain
+            .text()
+            .and_then(read_time)
+            .filter(|&time| time > Duration::ZERO)
+            .map(Period)
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Plain::Text(in_largest_unit(self.0.0, &TIME_UNITS).into())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"type": "string", "pattern": TIME_PATTERN})
+    }
+}
+
+const RATE_PATTERN: &str = r"^\s*[0-9.]+([eE][+-]?[0-9]+)?\s*/\s*(s|min|h)\s*$";
+
+fn read_rate(plain: &Plain<'_>) -> Option<f64> {
+    let (number, unit) = number_and_unit(plain.text()?)?;
+    let per_s = match unit.strip_prefix('/')?.trim() {
+        "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Some(number / per_s)
+}
+
+/// Requests per second, above 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate(pub f64);
+
+impl Scalar for Rate {
+    const MUST: &'static str = "a rate above 0 with its unit (/s, /min, /h), such as 500/s";
+
+    fn read(plain: Plain<'_>) -> Option<Rate> {
+        read_rate(&plain).filter(|&per_s| per_s > 0.0).map(Rate)
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Plain::Text(format!("{}/s", self.0).into())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"type": "string", "pattern": RATE_PATTERN})
+    }
+}
+
+/// Requests per second, maybe none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateOrZero(pub f64);
+
+impl Scalar for RateOrZero {
+    const MUST: &'static str = "a rate, 0 or above, with its unit (/s, /min, /h), such as 500/s";
+
+    fn read(plain: Plain<'_>) -> Option<RateOrZero> {
+        read_rate(&plain).filter(|&per_s| per_s >= 0.0).map(RateOrZero)
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Plain::Text(format!("{}/s", self.0).into())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"type": "string", "pattern": RATE_PATTERN})
+    }
+}
+
+const MEMORY_UNITS: [(&str, u64); 7] = [
+    (" GiB", 1 << 30),
+    (" MiB", 1 << 20),
+    (" KiB", 1 << 10),
+    (" GB", 1_000_000_000),
+    (" MB", 1_000_000),
+    (" KB", 1_000),
+    (" B", 1),
+];
+
+/// An amount of memory in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory(pub u64);
+
+impl Scalar for Memory {
+    const MUST: &'static str =
+        "an amount of memory above 0 with its unit (B, KiB, MiB, GiB, KB, MB, GB), such as 16 GiB";
+
+    fn read(plain: Plain<'_>) -> Option<Memory> {
+        let (amount, unit) = number_and_unit(plain.text()?)?;
+        let (_, bytes) = MEMORY_UNITS.iter().find(|(name, _)| name.trim_start() == unit)?;
+        whole_amount(amount, *bytes).filter(|&bytes| bytes > 0).map(Memory)
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Plain::Text(in_largest_unit(self.0, &MEMORY_UNITS).into())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"type": "string", "pattern": r"^\s*[0-9.]+([eE][+-]?[0-9]+)?\s*([KMG]i?)?B\s*$"})
+    }
+}
+
+/// A hundredth, as if the decimal point were moved: a division would make 0.9990000000000001 of 99.9.
+fn hundredth(number: f64) -> f64 {
+    format!("{number}e-2").parse().expect("a number with an exponent")
+}
+
+/// A limit in percent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Percent(f64);
+
+impl Percent {
+    /// 5 % as 0.05.
+    pub fn fraction(self) -> f64 {
+        hundredth(self.0)
+    }
+}
+
+impl Scalar for Percent {
+    const MUST: &'static str = "a percentage above 0, such as 5%";
+
+    fn read(plain: Plain<'_>) -> Option<Percent> {
+        let (number, unit) = number_and_unit(plain.text()?)?;
+        (unit == "%" && number > 0.0).then_some(Percent(number))
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Plain::Text(format!("{}%", self.0).into())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"type": "string", "pattern": r"^\s*[0-9.]+([eE][+-]?[0-9]+)?\s*%\s*$"})
+    }
+}
+
+/// A quantile, written as `p98` or `p99.9`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AtQuantile(f64);
+
+impl AtQuantile {
+    /// p98 as 0.98.
+    pub fn fraction(self) -> f64 {
+        hundredth(self.0)
+    }
+}
+
+impl Scalar for AtQuantile {
+    const MUST: &'static str = "a quantile between p0 and p100, such as p98";
+
+    fn read(plain: Plain<'_>) -> Option<AtQuantile> {
+        let percentile: f64 = plain.text()?.strip_prefix('p')?.parse().ok()?;
+        (percentile > 0.0 && percentile < 100.0).then_some(AtQuantile(percentile))
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Plain::Text(format!("p{}", self.0).into())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"type": "string", "pattern": r"^p[0-9]+(\.[0-9]+)?$"})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: Scalar>(text: &str) -> Option<T> {
+        T::read(Plain::Text(text.into()))
+    }
+
+    fn written(scalar: &impl Scalar) -> String {
+        match scalar.write() {
+            Plain::Text(text) => text.into_owned(),
+            other => panic!("{other:?} is not text"),
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        for (text, ns) in [
+            ("150ms", 150_000_000),
+            (" 1.5 s ", 1_500_000_000),
+            ("0.1us", 100),
+            ("7µs", 7_000),
+            ("20ns", 20),
+            ("2min", 120_000_000_000),
+            ("1e-1h", 360_000_000_000),
+        ] {
+            let span = read::<Span>(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(span.0, Duration(ns), "{text}");
+            assert_eq!(read::<Span>(&written(&span)), Some(span));
+        }
+        for text in ["150", "-1s", "1 sec", "ms", "1ms2", "", "infs", "1e30h"] {
+            assert_eq!(read::<Span>(text), None, "{text}");
+        }
+        assert_eq!(read::<Period>("0s"), None);
+        assert_eq!(Span::read(Plain::Whole(0)), Some(Span(Duration::ZERO)));
+        assert_eq!(Span::read(Plain::Whole(5)), None);
+    }
+
+    #[test]
+    fn rates_are_per_time() {
+        assert_eq!(read::<Rate>("500/s"), Some(Rate(500.0)));
+        assert_eq!(read::<Rate>("30 / min"), Some(Rate(0.5)));
+        assert_eq!(read::<RateOrZero>("0/s"), Some(RateOrZero(0.0)));
+        for text in ["0/s", "-5/s", "500", "500/ms", "/s", "500 s"] {
+            assert_eq!(read::<Rate>(text), None, "{text}");
+        }
+        let seldom = read::<Rate>("7/min").unwrap();
+        assert_eq!(read::<Rate>(&written(&seldom)), Some(seldom));
+    }
+
+    #[test]
+    fn memory_is_binary_or_decimal() {
+        for (text, bytes, canonical) in [
+            ("256 MiB", 256 << 20, "256 MiB"),
+            ("1.5GiB", 1536 << 20, "1536 MiB"),
+            ("2 GB", 2_000_000_000, "1953125 KiB"),
+            ("3B", 3, "3 B"),
+        ] {
+            let memory = read::<Memory>(text).unwrap();
+            assert_eq!((memory.0, written(&memory).as_str()), (bytes, canonical));
+        }
+        for text in ["256", "256 mib", "0 GiB", "-1 GiB", "1 Gib"] {
+            assert_eq!(read::<Memory>(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn percentages_and_quantiles() {
+        assert_eq!(read::<Percent>("5%").unwrap().fraction(), 0.05);
+        assert_eq!(read::<Percent>("5"), None);
+        assert_eq!(read::<AtQuantile>("p99.9").unwrap().fraction(), 0.999);
+        for text in ["p0", "p100", "98", "q98", "pNaN"] {
+            assert_eq!(read::<AtQuantile>(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! A resolved scenario, and the runs that it asks for.
+
+use tenantry_core::spec::{ClusterSpec, SystemSpec};
+use tenantry_traces::Duration;
+use tenantry_traces::spec::WorkloadSpec;
+
+use crate::error::ScenarioErrors;
+use crate::load;
+use crate::raw::{Jitter, RawLimits, RawScenario};
+use crate::resolve::Resolved;
+
+/// A question that has been read, checked and understood.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// As reports call it.
+    pub name: String,
+    /// Of the first repeat.
+    pub seed: u64,
+    /// The card's profile: a name or a path. A sweep may give single runs another one.
+    pub card: String,
+    /// The service-level objective, if there is one. A sweep may give single runs another one.
+    pub slo: Option<Slo>,
+    /// How often each run is repeated with another seed.
+    pub repeats: u32,
+    /// How far simulated and executed figures may differ.
+    pub validate: Option<Limits>,
+    pub(crate) raw: RawScenario,
+    pub(crate) points: Vec<Point>,
+}
+
+/// One combination of the sweep's values.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Point {
+    pub parameters: Vec<(String, serde_json::Value)>,
+    pub resolved: Resolved,
+}
+
+/// A latency that a share of the requests must keep.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slo {
+    /// The latency.
+    pub latency: Duration,
+    /// The share, between 0 and 1.
+    pub quantile: f64,
+}
+
+/// How far simulated and executed figures may differ: fractions of the executed ones. `None` is no limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Of the mean latency.
+    pub mean: Option<f64>,
+    /// Of the latency at p98.
+    pub p98: Option<f64>,
+    /// Of the throughput.
+    pub throughput: Option<f64>,
+}
+
+impl From<RawLimits> for Limits {
+    fn from(raw: RawLimits) -> Limits {
+        Limits {
+            mean: raw.mean.map(|percent| percent.fraction()),
+            p98: raw.p98.map(|percent| percent.fraction()),
+            throughput: raw.throughput.map(|percent| percent.fraction()),
+        }
+    }
+}
+
+/// One system under one load on one cluster: all that a machine needs to be told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSpec {
+    /// What serves.
+    pub system: SystemSpec,
+    /// The sweep point: each swept path with its value, in the file's order.
+    pub parameters: Vec<(String, serde_json::Value)>,
+    /// From 0.
+    pub repeat: u32,
+    /// The scenario's seed and `repeat` together. Systems share it, and so see the same requests.
+    pub seed: u64,
+    /// What is asked, by whom and when, under this seed.
+    pub workload: WorkloadSpec,
+    /// How many tenants there are.
+    pub tenants: u32,
+    /// How many cards.
+    pub gpus: u32,
+    /// What the server may fill of each card's memory, where the scenario says so.
+    pub gpu_memory_bytes: Option<u64>,
+    /// The card's profile: a name or a path.
+    pub card: String,
+    /// Requests that arrive in this time are left out of the figures.
+    pub warm_up: Duration,
+    /// The service-level objective.
+    pub slo: Option<Slo>,
+    /// Whether simulated durations vary.
+    pub jitter: Jitter,
+}
+
+impl RunSpec {
+    /// The hardware, given how many bytes of the card's memory a server may fill where the scenario doesn't say.
+    pub fn cluster(&self, card_usable_bytes: u64) -> ClusterSpec {
+        ClusterSpec {
+            gpus: self.gpus,
+            gpu_memory_bytes: self.gpu_memory_bytes.unwrap_or(card_usable_bytes),
+        }
+    }
+}
+
+impl Scenario {
+    /// The scenario in a file, or the shipped one of that name where there is no such file. `overrides` are `path=value`, with
+    /// values in YAML, and apply in order before anything is checked.
+    ///
+    /// # Errors
+    /// All that is wrong with the file and the overrides.
+    pub fn load(path_or_name: &str, overrides: &[String]) -> Result<Scenario, ScenarioErrors> {
+        load::load(path_or_name, overrides)
+    }
+
+    /// The scenario that `text` writes; `file` is what errors call it.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn from_yaml(file: &str, text: &str, overrides: &[String]) -> Result<Scenario, ScenarioErrors> {
+        load::from_yaml(file, text, overrides)
+    }
+
+    /// All runs: for each sweep point, for each repeat, each system.
+    pub fn runs(&self) -> Vec<RunSpec> {
+        let mut runs = Vec::new();
+        for point in &self.points {
+            for repeat in 0..self.repeats {
+                runs.extend(point.resolved.systems.iter().map(|system| point.run(system, repeat)));
+            }
+        }
+        runs
+    }
+
+    /// The scenario with every preset and every default written out. It loads again to the same runs.
+    pub fn resolved_yaml(&self) -> String {
+        let mut yaml = Vec::new();
+        let mut serializer = serde_yaml::Serializer::new(&mut yaml);
+        serde_yaml::with::singleton_map_recursive::serialize(&self.raw, &mut serializer)
+            .expect("raw types are plain YAML");
+        String::from_utf8(yaml).expect("YAML is written in UTF-8")
+    }
+}
+
+impl Point {
+    fn run(&self, system: &SystemSpec, repeat: u32) -> RunSpec {
+        let Resolved {
+            workload,
+            warm_up,
+            gpus,
+            gpu_memory_bytes,
+            card,
+            slo,
+            jitter,
+            systems: _,
+        } = &self.resolved;
+        // Every draw hashes its seed, so that neighbouring seeds have nothing in common; and each repeat can be run
+        // alone by giving its seed.
+        let seed = workload.seed.wrapping_add(u64::from(repeat));
+        RunSpec {
+            system: system.clone(),
+            parameters: self.parameters.clone(),
+            repeat,
+            seed,
+            workload: WorkloadSpec {
+                seed,
+                ..workload.clone()
+            },
+            tenants: workload.tenants,
+            gpus: *gpus,
+            gpu_memory_bytes: *gpu_memory_bytes,
+            card: card.clone(),
+            warm_up: *warm_up,
+            slo: *slo,
+            jitter: *jitter,
+        }
+    }
+}

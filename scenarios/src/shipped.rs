@@ -1,0 +1,63 @@
+//! The scenarios that come with the binary.
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::{ScenarioError, ScenarioErrors, near_miss};
+
+const SHIPPED: [(&str, &str); 2] = [
+    ("quickstart", include_str!("../quickstart.yaml")),
+    ("ten-thousand-tenants", include_str!("../ten-thousand-tenants.yaml")),
+];
+
+/// Where scenarios lie in a checkout.
+const FOLDER: &str = "scenarios";
+
+/// The names of the scenarios in the binary.
+pub fn shipped_names() -> Vec<&'static str> {
+    SHIPPED.iter().map(|(name, _)| *name).collect()
+}
+
+/// The scenario's file, as errors are to call it, and its text. In this order: the file at this path; the file of this name
+/// in `scenarios/`; the embedded one, by name or by the path that it has in a checkout.
+pub(crate) fn find(path_or_name: &str) -> Result<(String, String), ScenarioErrors> {
+    let in_checkout = format!("{FOLDER}/{path_or_name}.yaml");
+    for path in [path_or_name, &in_checkout] {
+        if Path::new(path).is_file() {
+            return match fs::read_to_string(path) {
+                Ok(text) => Ok((path.to_string(), text)),
+                Err(error) => Err(unreadable(path, error.to_string()).into()),
+            };
+        }
+    }
+    let name = path_or_name
+        .strip_prefix(FOLDER)
+        .and_then(|name| name.strip_prefix('/')?.strip_suffix(".yaml"));
+    let name = name.unwrap_or(path_or_name);
+    match SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
+        Some((_, text)) => Ok((format!("(embedded) {FOLDER}/{name}.yaml"), text.to_string())),
+        None => Err(unknown(path_or_name).into()),
+    }
+}
+
+fn unreadable(path: &str, got: String) -> ScenarioError {
+    ScenarioError {
+        file: path.to_string(),
+        line: None,
+        path: String::new(),
+        must: "a readable text file".to_string(),
+        got,
+        suggestion: None,
+    }
+}
+
+fn unknown(path_or_name: &str) -> ScenarioError {
+    ScenarioError {
+        file: "scenario".to_string(),
+        line: None,
+        path: String::new(),
+        must: format!("a file or one of {}", shipped_names().join(", ")),
+        got: path_or_name.to_string(),
+        suggestion: near_miss(path_or_name, shipped_names()),
+    }
+}

@@ -1,0 +1,281 @@
+//! Every way to get a scenario wrong, with the message that it gives.
+
+use tenantry_scenarios::Scenario;
+
+/// A small scenario that is right, to be broken in one place.
+const GOOD: &str = "\
+name: good
+seed: 1
+card: cpu
+cluster: { gpus: 1, gpu_memory: 1 GiB }
+models:
+  backbone: tiny
+tenants: { count: 10, popularity: uniform }
+workload:
+  arrivals: { poisson: { rate: 50/s } }
+  lengths: { input: { fixed: 32 } }
+  stop: { requests: 100 }
+systems:
+  - preset: hbert-adapter
+  - { preset: bert-shared, name: shared }
+slo: { latency: 100ms, at: p98 }
+validate: { mean: 5% }
+";
+
+fn errors(text: &str, overrides: &[&str]) -> String {
+    let overrides: Vec<String> = overrides.iter().map(|text| text.to_string()).collect();
+    match Scenario::from_yaml("s.yaml", text, &overrides) {
+        Ok(_) => "nothing wrong".to_string(),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+#[test]
+fn the_good_one_is_good() {
+    assert_eq!(errors(GOOD, &[]), "nothing wrong");
+}
+
+/// What is replaced, by what, and all that is then said.
+#[rustfmt::skip]
+const BROKEN: &[(&str, &str, &str)] = &[
+    // Keys.
+    ("tenants: { count: 10,", "tenants: { cuont: 10,",
+     "s.yaml:7: tenants.cuont: must be one of count, popularity, got an unknown key; did you mean count?\n\
+      s.yaml:7: tenants.count: must be given, got nothing"),
+    ("card: cpu", "crad: cpu",
+     "s.yaml:3: crad: must be one of name, seed, card, cluster, models, tenants, workload, systems, slo, sweep, repeats, validate, jitter, got an unknown key; did you mean card?"),
+    ("  stop: {", "  warmup: 1s\n  stop: {",
+     "s.yaml:11: workload.warmup: must be one of arrivals, lengths, stop, warm_up, got an unknown key; did you mean warm_up?"),
+    ("name: good\n", "",
+     "s.yaml: name: must be given, got nothing"),
+    ("{ fixed: 32 }", "{ fixed: 32 }, output: { fixed: 8 }",
+     "s.yaml:10: workload.lengths.output: must be input, got an unknown key"),
+    ("{ preset: bert-shared, name: shared }", "{ prest: bert-shared, name: shared }",
+     "s.yaml:14: systems[1].prest: must be one of preset, name, admit, model, dtype, classes, tenant_state, padding, instances_per_gpu, place, batch, swap, pipeline, got an unknown key; did you mean preset?\n\
+      s.yaml:14: systems[1].tenant_state: must be given, got nothing"),
+    // Types.
+    ("count: 10,", "count: many,",
+     "s.yaml:7: tenants.count: must be a whole number from 1 to 4294967295, got many"),
+    ("count: 10,", "count: 0,",
+     "s.yaml:7: tenants.count: must be a whole number from 1 to 4294967295, got 0"),
+    ("count: 10,", "count: -3,",
+     "s.yaml:7: tenants.count: must be a whole number from 1 to 4294967295, got -3"),
+    ("count: 10,", "count: 1.5,",
+     "s.yaml:7: tenants.count: must be a whole number from 1 to 4294967295, got 1.5"),
+    ("seed: 1", "seed: -1",
+     "s.yaml:2: seed: must be a whole number, 0 or above, got -1"),
+    ("name: good", "name: 7",
+     "s.yaml:1: name: must be a name, got 7"),
+    ("models:\n  backbone: tiny", "models: tiny",
+     "s.yaml:5: models: must be a mapping, got tiny"),
+    ("{ count: 10, popularity: uniform }", "10",
+     "s.yaml:7: tenants: must be a mapping with keys out of count, popularity, got 10"),
+    ("systems:\n  - preset: hbert-adapter\n  - { preset: bert-shared, name: shared }", "systems: hbert-adapter",
+     "s.yaml:12: systems: must be a list, got hbert-adapter"),
+    ("  - preset: hbert-adapter\n  - { preset: bert-shared, name: shared }\n", "  []\n",
+     "s.yaml:12: systems: must be a list of at least one system, got an empty list"),
+    // Units and ranges.
+    ("rate: 50/s", "rate: 50",
+     "s.yaml:9: workload.arrivals.poisson.rate: must be a rate above 0 with its unit (/s, /min, /h), such as 500/s, got 50"),
+    ("rate: 50/s", "rate: -50/s",
+     "s.yaml:9: workload.arrivals.poisson.rate: must be a rate above 0 with its unit (/s, /min, /h), such as 500/s, got -50/s"),
+    ("rate: 50/s", "rate: 0/s",
+     "s.yaml:9: workload.arrivals.poisson.rate: must be a rate above 0 with its unit (/s, /min, /h), such as 500/s, got 0/s"),
+    ("rate: 50/s", "rate: 50ms",
+     "s.yaml:9: workload.arrivals.poisson.rate: must be a rate above 0 with its unit (/s, /min, /h), such as 500/s, got 50ms"),
+    ("latency: 100ms", "latency: 100",
+     "s.yaml:15: slo.latency: must be a time above 0 with its unit (us, ms, s, min, h), such as 20ms, got 100"),
+    ("latency: 100ms", "latency: 100 sec",
+     "s.yaml:15: slo.latency: must be a time above 0 with its unit (us, ms, s, min, h), such as 20ms, got 100 sec"),
+    ("at: p98", "at: 98",
+     "s.yaml:15: slo.at: must be a quantile between p0 and p100, such as p98, got 98"),
+    ("at: p98", "at: p200",
+     "s.yaml:15: slo.at: must be a quantile between p0 and p100, such as p98, got p200"),
+    ("gpu_memory: 1 GiB", "gpu_memory: 1",
+     "s.yaml:4: cluster.gpu_memory: must be an amount of memory above 0 with its unit (B, KiB, MiB, GiB, KB, MB, GB), such as 16 GiB, got 1"),
+    ("gpu_memory: 1 GiB", "gpu_memory: 1 Gib",
+     "s.yaml:4: cluster.gpu_memory: must be an amount of memory above 0 with its unit (B, KiB, MiB, GiB, KB, MB, GB), such as 16 GiB, got 1 Gib"),
+    ("mean: 5%", "mean: 5",
+     "s.yaml:16: validate.mean: must be a percentage above 0, such as 5%, got 5"),
+    ("popularity: uniform", "popularity: { zipf: -1 }",
+     "s.yaml:7: tenants.popularity.zipf: must be a number, 0 or above, got -1"),
+    ("popularity: uniform", "popularity: { skewed: 1 }",
+     "s.yaml:7: tenants.popularity.skewed: must be a number above 1, got 1"),
+    // Choices.
+    ("popularity: uniform", "popularity: unifrom",
+     "s.yaml:7: tenants.popularity: must be one of distinct, uniform, uniform-sqrt, identical, zipf, skewed, weights, azure-functions, file, of-arrivals, got unifrom; did you mean uniform?"),
+    ("popularity: uniform", "popularity: zipf",
+     "s.yaml:7: tenants.popularity: must be a mapping {zipf: …}, got zipf"),
+    ("popularity: uniform", "popularity: { uniform: 3 }",
+     "s.yaml:7: tenants.popularity: must be uniform alone, got a mapping with the keys uniform"),
+    ("{ poisson: { rate: 50/s } }", "poisson",
+     "s.yaml:9: workload.arrivals.poisson.rate: must be given, got nothing"),
+    ("{ poisson: { rate: 50/s } }", "{ poisson: { rate: 50/s }, constant: { rate: 50/s } }",
+     "s.yaml:9: workload.arrivals: must be only one of poisson, constant, gamma, mmpp, ramp, periodic-per-tenant, burst, closed-loop, counts, trace, twitter, superpose, scaled, got a mapping with the keys poisson, constant"),
+    ("{ poisson: { rate: 50/s } }", "{ poison: { rate: 50/s } }",
+     "s.yaml:9: workload.arrivals: must be one of poisson, constant, gamma, mmpp, ramp, periodic-per-tenant, burst, closed-loop, counts, trace, twitter, superpose, scaled, got poison; did you mean poisson?"),
+    ("preset: hbert-adapter", "preset: hbert-adaptor",
+     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, hbert-adapter, bert-shared, got hbert-adaptor; did you mean hbert-adapter?"),
+    ("preset: hbert-adapter\n  - { preset: bert-shared, name: shared }", "preset: hmi\n  - { preset: bert-shared, classes: 0 }",
+     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, hbert-adapter, bert-shared, got hmi\n\
+      s.yaml:14: systems[1].classes: must be a whole number from 1 to 4294967295, got 0"),
+    ("name: shared }", "name: shared, dtype: fp16 }",
+     "s.yaml:14: systems[1].dtype: must be one of f32, bf16, f16, got fp16; did you mean f16?"),
+    ("name: shared }", "name: shared, pipeline: sync }",
+     "s.yaml:14: systems[1].pipeline: must be one of synchronous, prefetch, layerwise, got sync"),
+    ("name: shared }", "name: shared, batch: { size-or-timeout: { max_size: 0 } } }",
+     "s.yaml:14: systems[1].batch.size-or-timeout.max_size: must be a whole number from 1 to 4294967295, got 0"),
+    // Models.
+    ("backbone: tiny", "backbone: tinny",
+     "s.yaml:6: models.backbone: must be one of tiny, bert-tiny, bert-mini, bert-small, bert-base, bert-large, distilbert, tinybert-4, tinybert-6, opt-125m, llama-7b, llama-13b, llama-70b, got tinny; did you mean tiny?"),
+    ("backbone: tiny", "backbone: opt-125m",
+     "s.yaml:6: models.backbone: must be an encoder, since generation is not served yet, got opt-125m (a decoder)"),
+    ("backbone: tiny", "backbone: 12",
+     "s.yaml:6: models.backbone: must be the name of a built-in model, or a mapping with its layers, hidden, heads, …, got 12"),
+    ("backbone: tiny", "backbone: { layers: 2, hidden: 128, heads: 3, intermediate: 512, vocabulary: 1024, positions: 128 }",
+     "s.yaml:6: models.backbone.heads: must be a divisor of hidden (128), got 3"),
+    ("backbone: tiny", "backbone: { layers: 2, hidden: 128, heads: 2, intermediate: 512, vocab: 1024, positions: 128 }",
+     "s.yaml:6: models.backbone.vocab: must be one of layers, hidden, heads, intermediate, vocabulary, positions, got an unknown key\n\
+      s.yaml:6: models.backbone.vocabulary: must be given, got nothing"),
+    ("name: shared }", "name: shared, model: back-bone }",
+     "s.yaml:14: systems[1].model: must be backbone, got back-bone; did you mean backbone?"),
+    // Values that don't go together.
+    ("name: shared }", "name: hbert-adapter }",
+     "s.yaml:14: systems[1].name: must be a name that no system before it has, got hbert-adapter"),
+    ("name: shared }", "name: shared, tenant_state: model }",
+     "s.yaml:14: systems[1].batch: must be per-tenant where tenant_state is model, since a tenant's model serves nobody else, got a batch of several tenants"),
+    ("name: shared }", "name: shared, padding: { to: 500 } }",
+     "s.yaml:14: systems[1].padding.to: must be at most 128, the longest input of model backbone, got 500"),
+    ("fixed: 32", "fixed: 200",
+     "s.yaml:10: workload.lengths.input.fixed: must be at most 128, the longest input of system hbert-adapter, got 200\n\
+      s.yaml:10: workload.lengths.input.fixed: must be at most 128, the longest input of system shared, got 200"),
+    ("popularity: uniform", "popularity: of-arrivals",
+     "s.yaml:7: tenants.popularity: must be a distribution, since these arrivals don't say which tenant asks, got of-arrivals"),
+    ("{ poisson: { rate: 50/s } }", "{ periodic-per-tenant: { period: 20s } }",
+     "s.yaml:7: tenants.popularity: must be of-arrivals, since periodic-per-tenant arrivals say which tenant asks, got a distribution"),
+    ("{ fixed: 32 }", "of-arrivals",
+     "s.yaml:10: workload.lengths.input: must be a distribution, since these arrivals don't say how long requests are, got of-arrivals"),
+    ("  stop: { requests: 100 }\n", "",
+     "s.yaml:8: workload.stop: must be given, since these arrivals never end, got nothing"),
+    ("  stop: { requests: 100 }", "  stop: { after: 10s }\n  warm_up: 20s",
+     "s.yaml:12: workload.warm_up: must be shorter than workload.stop.after, 10.000 s, so that something is left to measure, got 20.000 s"),
+    ("{ poisson: { rate: 50/s } }", "{ mmpp: { states: [] } }",
+     "s.yaml:9: workload.arrivals.mmpp.states: must be a list of at least one state, got an empty list"),
+    ("{ poisson: { rate: 50/s } }", "{ ramp: { points: [{at: 5s, rate: 1/s}, {at: 2s, rate: 2/s}] } }",
+     "s.yaml:9: workload.arrivals.ramp.points[1].at: must be later than the point before, 5.000000 s, got 2.000000 s"),
+    ("{ poisson: { rate: 50/s } }", "{ counts: { path: no/such.csv } }",
+     "no/such.csv: must be readable, got No such file or directory (os error 2)"),
+    // Sweeps.
+    ("seed: 1", "seed: 1\nsweep: { tenants.cuont: [1, 2] }",
+     "s.yaml:3: sweep.tenants.cuont[0]: must be one of count, popularity, got an unknown key; did you mean count?\n\
+      s.yaml:3: sweep.tenants.cuont[1]: must be one of count, popularity, got an unknown key; did you mean count?"),
+    ("seed: 1", "seed: 1\nsweep: { tenants.count: [1, 0] }",
+     "s.yaml:3: sweep.tenants.count[1]: must be a whole number from 1 to 4294967295, got 0"),
+    ("seed: 1", "seed: 1\nsweep: { tenants.count: 5 }",
+     "s.yaml:3: sweep.tenants.count: must be a list, got 5"),
+    ("seed: 1", "seed: 1\nsweep: { tenants.count: [] }",
+     "s.yaml:3: sweep.tenants.count: must be a list of at least one value, got an empty list"),
+    ("seed: 1", "seed: 1\nsweep: { tenant.count: [1] }",
+     "s.yaml:3: sweep.tenant.count: must be the path of a key in one of seed, card, cluster, models, tenants, workload, systems, slo, jitter, got tenant; did you mean tenants?"),
+    ("seed: 1", "seed: 1\nsweep: { 'systems[2].classes': [1] }",
+     "s.yaml:3: sweep.systems[2].classes[0]: must be a list with an entry [2], got 2 entries"),
+    ("seed: 1", "seed: 1\nsweep: { 'systems[0].preset': [bert-shared] }",
+     "s.yaml:3: sweep.systems[0].preset[0]: must be left out here: presets are filled in before a sweep, so list one system for each instead, got a preset"),
+    ("seed: 1", "seed: 1\nsweep: { 'systems[1].tenant_state': [head, model] }",
+     "s.yaml:15: systems[1].batch: must be per-tenant where tenant_state is model, since a tenant's model serves nobody else, got a batch of several tenants where systems[1].tenant_state is \"model\""),
+    // YAML itself.
+    ("seed: 1", "seed: 1\nseed: 2",
+     "s.yaml:1: must be YAML, got an error: duplicate entry with key \"seed\""),
+    ("seed: 1", "seed: [1",
+     "s.yaml:3: must be YAML, got an error: did not find expected ',' or ']'"),
+    ("seed: 1", "seed: !big 1",
+     "s.yaml:2: seed: must be a whole number, 0 or above, got a value tagged !big"),
+];
+
+#[test]
+fn broken_files_say_what_is_wrong() {
+    let mut different = String::new();
+    for (good, broken, message) in BROKEN {
+        assert!(GOOD.contains(good), "{good}");
+        let said = errors(&GOOD.replacen(good, broken, 1), &[]);
+        if said != *message {
+            different += &format!("{broken}\n  says {said}\n  not  {message}\n");
+        }
+    }
+    assert!(different.is_empty(), "{different}");
+}
+
+#[test]
+fn overrides_say_what_is_wrong_with_them() {
+    #[rustfmt::skip]
+    let cases = [
+        ("tenants.count", "--set: must be path=value, got tenants.count"),
+        ("tenants..count=1", "--set: must be path=value with a path such as tenants.count, got tenants..count=1"),
+        ("tenants.count=[", "--set: must be path=value with a value in YAML, got tenants.count=["),
+        ("tenants.count=0", "--set: tenants.count: must be a whole number from 1 to 4294967295, got 0"),
+        ("tenants.cuont=5", "--set: tenants.cuont: must be one of count, popularity, got an unknown key; did you mean count?"),
+        ("seed.x=5", "--set: seed: must be a mapping, to have a key x, got 1"),
+        ("systems[5].classes=3", "--set: systems: must be a list with an entry [5], got 2 entries"),
+        ("systems[0].preset=hmi", "--set: systems[0].preset: must be one of bert-dedicated, hbert-adapter, bert-shared, got hmi"),
+        ("workload.arrivals.poisson.rate=50", "--set: workload.arrivals.poisson.rate: must be a rate above 0 with its unit (/s, /min, /h), such as 500/s, got 50"),
+    ];
+    for (set, message) in cases {
+        assert_eq!(errors(GOOD, &[set]), message);
+    }
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let text = GOOD
+        .replace("count: 10", "count: 0")
+        .replace("rate: 50/s", "rate: 50")
+        .replace("at: p98", "at: 98");
+    let said = errors(&text, &[]);
+    let paths: Vec<&str> = said.lines().map(|line| line.split(": ").nth(1).unwrap()).collect();
+    assert_eq!(paths, ["tenants.count", "workload.arrivals.poisson.rate", "slo.at"]);
+}
+
+#[test]
+fn an_empty_file_is_no_scenario() {
+    let keys = "name, seed, card, cluster, models, tenants, workload, systems, slo, sweep, repeats, validate, jitter";
+    assert_eq!(
+        errors("", &[]),
+        format!("s.yaml: must be a mapping with keys out of {keys}, got nothing")
+    );
+}
+
+#[test]
+fn what_is_no_trace_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("poem.csv");
+    std::fs::write(&file, "roses are red\n").unwrap();
+    let file = file.to_str().unwrap();
+    let text = GOOD.replace(
+        "{ poisson: { rate: 50/s } }",
+        &format!("{{ trace: {{ path: {file} }} }}"),
+    );
+    let said = errors(&text, &[]);
+    assert!(
+        said.starts_with(&format!(
+            "{file}: must be usable as a trace, got an error: must begin as"
+        )),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_can_not_be_found_is_looked_for_among_the_shipped() {
+    let said = |name| Scenario::load(name, &[]).unwrap_err().to_string();
+    assert_eq!(
+        said("quickstrat"),
+        "scenario: must be a file or one of quickstart, ten-thousand-tenants, got quickstrat; did you mean quickstart?"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("binary.yaml");
+    std::fs::write(&file, [0xff, 0xfe]).unwrap();
+    let file = file.to_str().unwrap();
+    assert_eq!(
+        said(file),
+        format!("{file}: must be a readable text file, got stream did not contain valid UTF-8")
+    );
+}

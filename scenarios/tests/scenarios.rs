@@ -1,0 +1,377 @@
+//! What scenarios mean: shipped ones, presets, overrides, sweeps, and the resolved file.
+
+use proptest::prelude::*;
+use serde_json::json;
+use tenantry_core::spec::{AdmitSpec, BatchSpec, PipelineSpec, SwapSpec, TenantState};
+use tenantry_profiles::AdapterImplementation;
+use tenantry_scenarios::{Jitter, Scenario, presets, schema, shipped_names};
+use tenantry_traces::{Duration, Time};
+
+/// A scenario with `systems` and `more` lines at its end.
+fn scenario(systems: &str, more: &str, overrides: &[&str]) -> Scenario {
+    let text = format!(
+        "name: test\nseed: 5\nmodels: {{ backbone: tiny }}\ntenants: {{ count: 10 }}\n\
+         workload:\n  arrivals: {{ poisson: {{ rate: 30/min }} }}\n  lengths: {{ input: {{ fixed: 32 }} }}\n  \
+         stop: {{ requests: 100, after: 1.5s }}\nsystems: {systems}\n{more}"
+    );
+    let overrides: Vec<String> = overrides.iter().map(|text| text.to_string()).collect();
+    Scenario::from_yaml("test.yaml", &text, &overrides).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+const ONE: &str = "[{preset: bert-shared}]";
+
+fn assert_round_trip(scenario: &Scenario) {
+    let yaml = scenario.resolved_yaml();
+    let again = Scenario::from_yaml("resolved.yaml", &yaml, &[]).unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
+    assert_eq!(again, *scenario, "{yaml}");
+    assert_eq!(again.runs(), scenario.runs());
+    assert_eq!(again.resolved_yaml(), yaml);
+}
+
+#[test]
+fn shipped_scenarios_are_right() {
+    for name in shipped_names() {
+        let scenario = Scenario::load(name, &[]).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(scenario.name, name);
+        assert_eq!(
+            scenario,
+            Scenario::load(&format!("scenarios/{name}.yaml"), &[]).unwrap()
+        );
+        assert!(scenario.slo.is_some() && scenario.validate.is_some());
+        assert_round_trip(&scenario);
+    }
+}
+
+#[test]
+fn quickstart_compares_three_systems_on_the_processor() {
+    let runs = Scenario::load("quickstart", &[]).unwrap().runs();
+    let names: Vec<&str> = runs.iter().map(|run| run.system.name.as_str()).collect();
+    assert_eq!(names, ["bert-dedicated", "hbert-adapter", "bert-shared"]);
+    for run in &runs {
+        assert_eq!((run.card.as_str(), run.tenants, run.gpus), ("cpu", 1000, 1));
+        assert_eq!(run.workload, runs[0].workload);
+        assert_eq!(run.cluster(1 << 40).gpu_memory_bytes, 256 << 20);
+    }
+    let models = 1000 * runs[0].system.pool.model.parameters() * 4;
+    assert!(
+        models > 4 * runs[0].gpu_memory_bytes.unwrap(),
+        "bert-dedicated must swap"
+    );
+}
+
+#[test]
+fn a_preset_is_its_decisions() {
+    let run = &scenario("[{preset: hbert-adapter}]", "", &[]).runs()[0];
+    assert_eq!(run.system.name, "hbert-adapter");
+    assert_eq!(run.system.admit, AdmitSpec::Open);
+    let pool = &run.system.pool;
+    assert_eq!(
+        pool.tenant_state,
+        TenantState::Adapters {
+            bottleneck: 64,
+            implementation: AdapterImplementation::GatherBmm
+        }
+    );
+    assert_eq!(
+        pool.batch,
+        BatchSpec::SizeOrTimeout {
+            max_size: 8,
+            max_wait: Duration::from_millis(20)
+        }
+    );
+    assert_eq!(
+        (pool.swap, pool.pipeline),
+        (SwapSpec::LeastRecentlyUsed, PipelineSpec::Prefetch)
+    );
+    assert_eq!(pool.model.name, "tiny");
+}
+
+#[test]
+fn presets_say_the_same_written_out() {
+    for name in presets::names() {
+        let by_name = scenario(&format!("[{{preset: {name}}}]"), "", &[]);
+        let copied = format!(
+            "\n  -\n{}",
+            presets::yaml(name)
+                .unwrap()
+                .lines()
+                .map(|l| format!("    {l}\n"))
+                .collect::<String>()
+        );
+        assert_eq!(scenario(&copied, "", &[]), by_name);
+        assert_round_trip(&by_name);
+    }
+}
+
+#[test]
+fn defaults() {
+    let scenario = scenario(ONE, "", &[]);
+    assert_eq!(
+        (
+            scenario.card.as_str(),
+            scenario.repeats,
+            scenario.slo,
+            scenario.validate
+        ),
+        ("cpu", 1, None, None)
+    );
+    let run = &scenario.runs()[0];
+    assert_eq!(
+        (run.gpus, run.gpu_memory_bytes, run.jitter),
+        (1, None, Jitter::Measured)
+    );
+    assert_eq!((run.warm_up, run.repeat, run.seed), (Duration::ZERO, 0, 5));
+    assert_eq!(run.cluster(77).gpu_memory_bytes, 77);
+    assert_eq!(run.workload.stop.requests, Some(100));
+    assert_eq!(run.workload.stop.after, Some(Time(1_500_000_000)));
+}
+
+#[test]
+fn limits_and_slo_are_fractions() {
+    let more = "slo: {latency: 1min, at: p99.9}\nvalidate: {mean: 7%}\njitter: none\n";
+    let scenario = scenario(ONE, more, &[]);
+    let slo = scenario.slo.unwrap();
+    assert_eq!((slo.latency, slo.quantile), (Duration::from_secs(60), 0.999));
+    let limits = scenario.validate.unwrap();
+    assert_eq!((limits.mean, limits.p98, limits.throughput), (Some(0.07), None, None));
+    assert_eq!(scenario.runs()[0].jitter, Jitter::None);
+}
+
+#[test]
+fn overrides_reach_every_key_and_apply_in_order() {
+    let scenario = scenario(
+        "[{preset: hbert-adapter}, {preset: bert-shared}]",
+        "",
+        &[
+            "tenants.count=20",
+            "tenants.count=30",
+            "workload.arrivals={constant: {rate: 5/s}}",
+            "systems[0].batch.size-or-timeout.max_size=4",
+            "systems[1].name=other",
+            "cluster.gpu_memory=2 GiB",
+            "sweep={seed: [1, 2]}",
+            "slo.latency=20ms",
+            "slo.at=p50",
+        ],
+    );
+    let runs = scenario.runs();
+    assert_eq!(runs.len(), 4);
+    assert_eq!((runs[0].tenants, runs[0].gpu_memory_bytes), (30, Some(2 << 30)));
+    assert_eq!(
+        runs[0].system.pool.batch,
+        BatchSpec::SizeOrTimeout {
+            max_size: 4,
+            max_wait: Duration::from_millis(20)
+        }
+    );
+    assert_eq!(runs[1].system.name, "other");
+    assert_eq!(runs[2].seed, 2);
+    assert_round_trip(&scenario);
+}
+
+#[test]
+fn runs_are_ordered_by_point_repeat_and_system() {
+    let scenario = scenario(
+        "[{preset: bert-shared}, {preset: bert-shared, name: b}]",
+        "repeats: 2\nsweep: {tenants.count: [3, 1], workload.arrivals.poisson.rate: [10/s, 20/s]}\n",
+        &[],
+    );
+    let runs = scenario.runs();
+    let order: Vec<(u32, f64, u32, u64, &str)> = runs
+        .iter()
+        .map(|run| {
+            let rate = match run.workload.arrivals {
+                tenantry_traces::spec::ArrivalsSpec::Poisson { rate_per_s } => rate_per_s,
+                _ => panic!("not Poisson"),
+            };
+            (run.tenants, rate, run.repeat, run.seed, run.system.name.as_str())
+        })
+        .collect();
+    let mut expected = Vec::new();
+    for tenants in [3, 1] {
+        for rate in [10.0, 20.0] {
+            for repeat in 0..2 {
+                for name in ["bert-shared", "b"] {
+                    expected.push((tenants, rate, repeat, 5 + u64::from(repeat), name));
+                }
+            }
+        }
+    }
+    assert_eq!(order, expected);
+    let parameters = [
+        ("tenants.count", json!(3)),
+        ("workload.arrivals.poisson.rate", json!("20/s")),
+    ];
+    assert_eq!(
+        runs[4].parameters,
+        parameters.map(|(path, value)| (path.to_string(), value))
+    );
+    assert!(runs.iter().all(|run| run.workload.seed == run.seed));
+    assert_round_trip(&scenario);
+}
+
+#[test]
+fn a_sweep_reaches_into_presets() {
+    let more = "sweep: {'systems[0].tenant_state.adapters.bottleneck': [8, 16]}\n";
+    let scenario = scenario("[{preset: hbert-adapter}]", more, &[]);
+    let bottlenecks: Vec<TenantState> = scenario.runs().iter().map(|run| run.system.pool.tenant_state).collect();
+    let implementation = AdapterImplementation::GatherBmm;
+    assert_eq!(
+        bottlenecks,
+        [8, 16].map(|bottleneck| TenantState::Adapters {
+            bottleneck,
+            implementation
+        })
+    );
+    assert_round_trip(&scenario);
+}
+
+#[test]
+fn models_have_shapes_of_their_own() {
+    let shape = "{layers: 3, hidden: 64, heads: 4, intermediate: 256, vocabulary: 500, positions: 40}";
+    let scenario = scenario(
+        "[{preset: bert-shared, model: mine}]",
+        "",
+        &[&format!("models.mine={shape}")],
+    );
+    let model = &scenario.runs()[0].system.pool.model;
+    assert_eq!(
+        (model.name.as_str(), model.layers, model.kv_heads, model.positions),
+        ("mine", 3, 4, 40)
+    );
+    assert_round_trip(&scenario);
+}
+
+#[test]
+fn the_schema_describes_every_key() {
+    let schema = schema();
+    let described = |object: &serde_json::Value| {
+        object["properties"]
+            .as_object()
+            .unwrap()
+            .values()
+            .all(|property| property.get("description").is_some() || property.get("$ref").is_some())
+    };
+    assert!(described(&schema));
+    assert_eq!(
+        schema["required"],
+        json!(["name", "models", "tenants", "workload", "systems"])
+    );
+    let system = &schema["$defs"]["RawSystem"];
+    assert!(described(system));
+    assert_eq!(system["additionalProperties"], json!(false));
+    let written_out = json!({"required": ["name", "tenant_state", "batch", "pipeline"]});
+    assert_eq!(system["anyOf"], json!([{"required": ["preset"]}, written_out]));
+}
+
+/// One of several texts.
+fn any_of(texts: &'static [&'static str]) -> impl Strategy<Value = String> {
+    proptest::sample::select(texts).prop_map(str::to_string)
+}
+
+fn time() -> impl Strategy<Value = String> {
+    (1u64..5_000_000, any_of(&["us", "µs", "ms", "s"]))
+        .prop_map(|(amount, unit)| format!("{}{unit}", amount as f64 / 100.0))
+}
+
+fn rate() -> impl Strategy<Value = String> {
+    (1u32..1_000_000, any_of(&["/s", " / min", "/h"]))
+        .prop_map(|(amount, unit)| format!("{}{unit}", f64::from(amount) / 7.0))
+}
+
+fn arrivals() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        rate().prop_map(|rate| format!("{{poisson: {{rate: {rate}}}}}")),
+        rate().prop_map(|rate| format!("{{constant: {{rate: {rate}}}}}")),
+        rate().prop_map(|rate| format!("{{twitter: {{rate: {rate}}}}}")),
+        (rate(), 0.1f64..9.0).prop_map(|(rate, cv)| format!("{{gamma: {{rate: {rate}, cv: {cv}}}}}")),
+        proptest::collection::vec((rate(), time()), 1..4).prop_map(|states| {
+            let states: Vec<String> = states
+                .iter()
+                .map(|(rate, dwell)| format!("{{rate: {rate}, mean_dwell: {dwell}}}"))
+                .collect();
+            format!("{{mmpp: {{states: [{}]}}}}", states.join(", "))
+        }),
+        (rate(), time())
+            .prop_map(|(rate, at)| format!("{{ramp: {{points: [{{at: 0, rate: 0/s}}, {{at: {at}, rate: {rate}}}]}}}}")),
+        (1u32..9, time(), time()).prop_map(|(threads, stagger, period)| {
+            format!("{{burst: {{threads: {threads}, stagger: {stagger}, period: {period}, repeats: 4}}}}")
+        }),
+    ];
+    let nested = leaf.prop_recursive(2, 6, 3, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 1..3)
+                .prop_map(|parts| format!("{{superpose: [{}]}}", parts.join(", "))),
+            (0.5f64..4.0, inner)
+                .prop_map(|(factor, part)| format!("{{scaled: {{factor: {factor}, arrivals: {part}}}}}")),
+        ]
+    });
+    prop_oneof![
+        4 => nested,
+        1 => time().prop_map(|think| format!("{{closed-loop: {{clients: 3, think_time: {think}}}}}")),
+    ]
+}
+
+fn system() -> impl Strategy<Value = String> {
+    let decisions = (
+        any_of(&["open", "{bounded-queue: {max_waiting: 7}}"]),
+        any_of(&["f32", "bf16", "f16"]),
+        any_of(&["head", "{adapters: {bottleneck: 4, implementation: loop}}"]),
+        any_of(&["longest", "{to: 64}"]),
+        any_of(&["least-loaded", "round-robin"]),
+        prop_oneof![
+            Just("{fixed-size: {size: 4}}".to_string()),
+            Just("{per-tenant: {max_size: 2}}".to_string()),
+            time().prop_map(|wait| format!("{{size-or-timeout: {{max_size: 9, max_wait: {wait}}}}}")),
+        ],
+        any_of(&["synchronous", "prefetch", "layerwise"]),
+    );
+    let written_out = decisions.prop_map(|(admit, dtype, state, padding, place, batch, pipeline)| {
+        format!(
+            "admit: {admit}, dtype: {dtype}, tenant_state: {state}, padding: {padding}, place: {place}, \
+             batch: {batch}, pipeline: {pipeline}"
+        )
+    });
+    prop_oneof![
+        written_out,
+        any_of(&["bert-dedicated", "hbert-adapter", "bert-shared"]).prop_map(|preset| format!("preset: {preset}")),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_resolved_resolves_to_itself(
+        seed: u64,
+        gpu_memory in proptest::option::of((1u32..99_999, any_of(&["B", "KiB", " MiB", "GiB", "KB", " MB", "GB"]))),
+        arrivals in arrivals(),
+        input in any_of(&[
+            "{fixed: 9}", "{normal: {mean: 30.5, sd: 10, min: 1, max: 99}}", "twitter", "{twitter: {tweets: arlo, span: 100}}",
+            "{lognormal: {median: 20, sigma: 0.5, min: 2, max: 128}}", "{empirical: [3, 4, 4, 5]}",
+        ]),
+        popularity in any_of(&["distinct", "uniform", "uniform-sqrt", "identical", "{zipf: 1.1}", "{skewed: 1.5}", "azure-functions"]),
+        (after, warm_up) in (time(), any_of(&["0", "0.005us", "0s"])),
+        systems in proptest::collection::vec(system(), 1..4),
+        slo in proptest::option::of(time()),
+        mean in proptest::option::of(1u32..1000),
+        sweep in any_of(&["{}", "{tenants.count: [1, 5]}", "{seed: [3, 4], jitter: [none, measured]}", "{slo: [{latency: 5ms, at: p90}]}"]),
+    ) {
+        let mut cluster = String::from("{}");
+        if let Some((amount, unit)) = gpu_memory {
+            cluster = format!("{{gpu_memory: {amount}{unit}}}");
+        }
+        let systems: String =
+            systems.iter().enumerate().map(|(index, keys)| format!("  - {{name: system {index}, {keys}}}\n")).collect();
+        let slo = slo.map(|latency| format!("slo: {{latency: {latency}, at: p99.5}}\n")).unwrap_or_default();
+        let validate = mean.map(|mean| format!("validate: {{p98: {}%}}\n", f64::from(mean) / 10.0)).unwrap_or_default();
+        let text = format!(
+            "name: any\nseed: {seed}\ncluster: {cluster}\nmodels: {{backbone: tiny}}\n\
+             tenants: {{count: 12, popularity: {popularity}}}\n\
+             workload:\n  arrivals: {arrivals}\n  lengths: {{input: {input}}}\n  \
+             stop: {{after: {after}}}\n  warm_up: {warm_up}\nsystems:\n{systems}sweep: {sweep}\n{slo}{validate}"
+        );
+        match Scenario::from_yaml("any.yaml", &text, &[]) {
+            Ok(scenario) => assert_round_trip(&scenario),
+            Err(errors) => panic!("{errors}\n{text}"),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `tenantry doctor`: what this machine has, and what to do about what is missing.
+
+use std::path::Path;
+
+use serde::Serialize;
+use tenantry_profiles::Card;
+
+use crate::cli::OutputArgs;
+use crate::failure::Failure;
+use crate::output::{free_bytes, print, processor, provenance};
+use crate::runs::card_folders;
+
+/// One thing that was looked at.
+#[derive(Serialize)]
+struct Finding {
+    what: &'static str,
+    ok: bool,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn good(what: &'static str, found: impl Into<String>) -> Finding {
+        Finding { what, ok: true, found: found.into(), remedy: None }
+    }
+
+    fn bad(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        Finding { what, ok: false, found: found.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+pub fn run(output: &OutputArgs) -> Result<(), Failure> {
+    let findings = [host(), libtorch(), gpu(), cpu_profile(), disk()];
+    print(output, &findings, || {
+        let lines = findings.iter().map(|finding| {
+            let mark = if finding.ok { "ok     " } else { "missing" };
+            let remedy = finding.remedy.as_ref().map_or_else(String::new, |remedy| format!("\n          → {remedy}"));
+            format!("{mark} {}: {}{remedy}", finding.what, finding.found)
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    })
+}
+
+fn host() -> Finding {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let found = format!("{}, {cores} cores", processor().unwrap_or_else(|| "unknown processor".into()));
+    if cores < 2 {
+        let remedy = "real runs want a core for computing and one for arrivals and copies; simulation needs only one";
+        return Finding::bad("processor", found, remedy);
+    }
+    Finding::good("processor", found)
+}
+
+#[cfg(feature = "libtorch")]
+fn libtorch() -> Finding {
+    Finding::good("libtorch", tenantry_executor::LIBTORCH_VERSION)
+}
+
+#[cfg(not(feature = "libtorch"))]
+fn libtorch() -> Finding {
+    Finding::bad("libtorch", "not in this build: it simulates but cannot execute or measure", "build it with `make build`")
+}
+
+#[cfg(feature = "libtorch")]
+fn gpu() -> Finding {
+    match tenantry_executor::find_device("cuda:0") {
+        Ok(_) => Finding::good("GPU", "libtorch sees cuda:0"),
+        Err(_) => Finding::good("GPU", "none that libtorch sees; real runs use the CPU"),
+    }
+}
+
+#[cfg(not(feature = "libtorch"))]
+fn gpu() -> Finding {
+    Finding::good("GPU", "not looked for without libtorch")
+}
+
+fn cpu_profile() -> Finding {
+    let remedy = "measure this machine with `tenantry profile --device cpu --suite quick`";
+    let card = match Card::find("cpu", &card_folders()) {
+        Ok(card) => card,
+        Err(error) => return Finding::bad("profile of the CPU", error.to_string(), remedy),
+    };
+    let found = format!("{} on {}, {}", card.name, card.device.host.cpu, provenance(&card));
+    match processor() {
+        Some(here) if here != card.device.host.cpu => Finding::bad("profile of the CPU", found, remedy),
+        _ => Finding::good("profile of the CPU", found),
+    }
+}
+
+fn disk() -> Finding {
+    const WANTED_BYTES: u64 = 2 << 30;
+    match free_bytes(Path::new(".")) {
+        Some(free) if free < WANTED_BYTES => {
+            let found = format!("{} MiB free here", free >> 20);
+            Finding::bad("disk", found, "a build and its downloads want 2 GiB: make room or work elsewhere")
+        }
+        Some(free) => Finding::good("disk", format!("{} GiB free here", free >> 30)),
+        None => Finding::good("disk", "free space unknown"),
+    }
+}

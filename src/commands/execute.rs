@@ -1,0 +1,45 @@
+//! `tenantry execute`: all runs of a scenario for real, one after the other.
+
+use tenantry_reports::{Run, Summary, terminal};
+
+use crate::cli::{ExecuteArgs, OutputArgs};
+use crate::device::Device;
+use crate::failure::Failure;
+use crate::output::{Started, print, say, style};
+use crate::runs::Loaded;
+use crate::{interrupt, progress};
+
+pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let started = Started::now();
+    let device = Device::find(&args.device)?;
+    let loaded = Loaded::load(&args.scenario, None)?;
+    let interrupt = interrupt::flag();
+    let bar = progress::bar(loaded.runs.len() as u64, "executing", output.quiet);
+    let mut runs: Vec<Run> = Vec::new();
+    let mut caveats = Vec::new();
+    let mut interrupted = false;
+    for spec in &loaded.runs {
+        let executed = device.execute(spec, loaded.card(spec), spec.repeat, &interrupt)?;
+        bar.inc(1);
+        caveats.extend(executed.caveats);
+        interrupted = executed.interrupted;
+        runs.push(executed.run);
+        if interrupted {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    caveats.sort();
+    caveats.dedup();
+    let manifest = started.manifest(None, Some(device.name()), 0, caveats);
+    let page = loaded.write(&args.out, &runs, None, &manifest)?;
+    print(output, &Summary::new(&loaded.scenario.name, loaded.scenario.seed, &runs), || terminal::systems(&runs, style()))?;
+    for caveat in &manifest.caveats {
+        say(output, &format!("note: {caveat}"));
+    }
+    say(output, &format!("report: {}", page.display()));
+    if interrupted {
+        return Err(Failure::Interrupted(format!("what was executed until then is in {}", args.out.display())));
+    }
+    Ok(())
+}

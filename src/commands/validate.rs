@@ -1,0 +1,70 @@
+//! `tenantry validate`: the same requests on both machines, and how far they differ.
+
+use tenantry_reports::{Run, Validation, Verdict, terminal};
+
+use crate::cli::{OutputArgs, ValidateArgs};
+use crate::device::Device;
+use crate::failure::Failure;
+use crate::output::{Started, print, say, style};
+use crate::runs::{Loaded, SimulatedRun, extrapolation_caveat, simulate};
+use crate::{interrupt, progress};
+
+pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let started = Started::now();
+    let device = Device::find(&args.device)?;
+    let loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
+    let interrupt = interrupt::flag();
+    let repeats = args.repeats.get();
+    let total = loaded.runs.len() as u64 * u64::from(1 + repeats);
+    let bar = progress::bar(total, "validating", output.quiet);
+    let mut simulated: Vec<SimulatedRun> = Vec::new();
+    let mut runs: Vec<Run> = Vec::new();
+    let mut caveats = loaded.card_caveats();
+    let mut interrupted = false;
+    for spec in &loaded.runs {
+        let Some(run) = simulate(spec, loaded.card(spec), spec.repeat, &interrupt)? else {
+            interrupted = true;
+            break;
+        };
+        bar.inc(1);
+        runs.push(run.run.clone());
+        interrupted = run.interrupted;
+        simulated.push(run);
+    }
+    // Round by round, so that a machine that drifts does not favour the system that came first.
+    'rounds: for round in 0..repeats {
+        for spec in &loaded.runs {
+            if interrupted {
+                break 'rounds;
+            }
+            let executed = device.execute(spec, loaded.card(spec), spec.repeat * repeats + round, &interrupt)?;
+            bar.inc(1);
+            caveats.extend(executed.caveats);
+            interrupted = executed.interrupted;
+            runs.push(executed.run);
+        }
+    }
+    bar.finish_and_clear();
+    caveats.extend(extrapolation_caveat(&simulated));
+    caveats.sort();
+    caveats.dedup();
+
+    let validation = Validation::new(&loaded.scenario.name, loaded.limits(), &runs);
+    let events = simulated.iter().map(|run| run.events).sum();
+    let manifest = started.manifest(loaded.first_card(), Some(device.name()), events, caveats);
+    let page = loaded.write(&args.out, &runs, Some(&validation), &manifest)?;
+    print(output, &validation, || terminal::validation(&validation, style()))?;
+    for caveat in &manifest.caveats {
+        say(output, &format!("note: {caveat}"));
+    }
+    say(output, &format!("report: {}", page.display()));
+    if interrupted {
+        return Err(Failure::Interrupted(format!("what was run until then is in {}", args.out.display())));
+    }
+    match validation.verdict {
+        Some(Verdict::Outside) => Err(Failure::LimitNotMet(
+            "simulated and executed figures differ by more than the scenario's `validate:` allows".into(),
+        )),
+        Some(Verdict::Within) | None => Ok(()),
+    }
+}

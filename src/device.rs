@@ -1,0 +1,90 @@
+//! The device of `execute` and `validate`.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tenantry_executor::machine::execute::{self, ExecuteError};
+use tenantry_profiles::Card;
+use tenantry_reports::Run;
+use tenantry_scenarios::RunSpec;
+use tenantry_traces::Time;
+
+use crate::failure::Failure;
+use crate::runs::{cluster, run_failure, summarized};
+
+/// A device of this machine.
+pub struct Device {
+    name: String,
+    torch: tenantry_executor::Device,
+}
+
+/// A run that was executed.
+pub struct ExecutedRun {
+    pub run: Run,
+    pub interrupted: bool,
+    pub caveats: Vec<String>,
+}
+
+impl Device {
+    /// `cpu` or `cuda:N`.
+    pub fn find(name: &str) -> Result<Device, Failure> {
+        let torch = tenantry_executor::find_device(name).map_err(Failure::bad_input)?;
+        Ok(Device { name: name.to_owned(), torch })
+    }
+
+    /// As the user calls it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// libtorch's handle.
+    pub fn torch(&self) -> tenantry_executor::Device {
+        self.torch
+    }
+
+    /// Serves a run's requests for real.
+    pub fn execute(
+        &self,
+        run: &RunSpec,
+        card: &Card,
+        repeat: u32,
+        interrupt: &Arc<AtomicBool>,
+    ) -> Result<ExecutedRun, Failure> {
+        let spec = execute::Run {
+            device: self.torch,
+            cluster: cluster(run, card),
+            system: &run.system,
+            tenants: run.tenants,
+            warm_up: Time::ZERO + run.warm_up,
+            seed: run.seed,
+            max_host_bytes: tenantry_executor::available_host_bytes() / 2,
+        };
+        let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+        let done = execute::execute(&spec, &mut *workload, Arc::clone(interrupt), ());
+        let done = done.map_err(|error| {
+            let message = format!("system {} on {}: {error}", run.system.name, self.name);
+            match &error {
+                ExecuteError::Server(_) => Failure::BadInput(message),
+                ExecuteError::Run(error) => run_failure(message, error),
+                ExecuteError::Executor(_) | ExecuteError::Law(_) => Failure::Running(message),
+            }
+        })?;
+        let mut caveats = Vec::new();
+        if let Some(sets) = done.shared_sets {
+            caveats.push(format!(
+                "Host memory holds {sets} different parameter sets of {}; its {} tenants share them in turn.",
+                run.system.name, run.tenants
+            ));
+        }
+        let lanes = run.gpus * (1 + run.system.pool.instances_per_gpu);
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        if lanes > cores {
+            caveats.push(format!("{lanes} lanes share {cores} cores, so that they slow each other down."));
+        }
+        Ok(ExecutedRun {
+            interrupted: done.record.interrupted,
+            run: summarized(run, &self.name, repeat, &done.record),
+            caveats,
+        })
+    }
+}

@@ -1,0 +1,204 @@
+//! From a scenario to its runs: what `simulate`, `execute` and `validate` share.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tenantry_core::machine::MachineError;
+use tenantry_core::run::RunError;
+use tenantry_core::{ClusterSpec, RunRecord};
+use tenantry_profiles::{Card, ProfileError, Source};
+use tenantry_reports::manifest::Manifest;
+use tenantry_reports::{Run, RunFolder, RunLabels, Slo, Validation};
+use tenantry_scenarios::{Jitter, RunSpec, Scenario};
+use tenantry_sim::SimulateError;
+use tenantry_traces::{Time, TraceError};
+
+use crate::cli::ScenarioArgs;
+use crate::failure::Failure;
+
+/// A scenario with the cards that its runs name.
+pub struct Loaded {
+    pub scenario: Scenario,
+    pub runs: Vec<RunSpec>,
+    cards: BTreeMap<String, Card>,
+}
+
+impl Loaded {
+    /// Reads the scenario. `profile` replaces the card of every run.
+    pub fn load(args: &ScenarioArgs, profile: Option<&str>) -> Result<Loaded, Failure> {
+        let scenario = scenario(args)?;
+        let mut runs = scenario.runs();
+        let mut cards = BTreeMap::new();
+        for run in &mut runs {
+            if let Some(profile) = profile {
+                run.card = profile.to_owned();
+            }
+            if !cards.contains_key(&run.card) {
+                cards.insert(run.card.clone(), find_card(&run.card)?);
+            }
+        }
+        Ok(Loaded { scenario, runs, cards })
+    }
+
+    /// The card of one of the runs.
+    pub fn card(&self, run: &RunSpec) -> &Card {
+        &self.cards[&run.card]
+    }
+
+    /// The card of the first run, for the manifest.
+    pub fn first_card(&self) -> Option<&Card> {
+        self.runs.first().map(|run| self.card(run))
+    }
+
+    /// What a reader must know of the cards before trusting figures that they priced.
+    pub fn card_caveats(&self) -> Vec<String> {
+        let derived = self.cards.values().filter(|card| card.provenance.source != Source::Measured);
+        derived.map(|card| format!("Card {} was not measured: {}.", card.name, crate::output::provenance(card))).collect()
+    }
+
+    /// Writes the folder of results and says where the page lies.
+    pub fn write(
+        &self,
+        folder: &Path,
+        runs: &[Run],
+        validation: Option<&Validation>,
+        manifest: &Manifest,
+    ) -> Result<PathBuf, Failure> {
+        let resolved = self.scenario.resolved_yaml();
+        let results = RunFolder {
+            scenario: &self.scenario.name,
+            seed: self.scenario.seed,
+            resolved_scenario: &resolved,
+            runs,
+            validation,
+            manifest,
+        };
+        results.write(folder).map_err(Failure::running)
+    }
+
+    /// The scenario's limits on the difference between the machines.
+    #[cfg(feature = "libtorch")]
+    pub fn limits(&self) -> tenantry_reports::Limits {
+        match &self.scenario.validate {
+            None => tenantry_reports::Limits::default(),
+            Some(limits) => tenantry_reports::Limits { mean: limits.mean, p98: limits.p98, throughput: limits.throughput },
+        }
+    }
+}
+
+/// Reads a scenario with the overrides of the command line.
+pub fn scenario(args: &ScenarioArgs) -> Result<Scenario, Failure> {
+    let mut overrides = args.set.clone();
+    overrides.extend(args.seed.map(|seed| format!("seed={seed}")));
+    Scenario::load(&args.scenario, &overrides).map_err(Failure::bad_input)
+}
+
+/// Folders whose `profiles/cards` are searched before the embedded cards.
+pub fn card_folders() -> Vec<PathBuf> {
+    vec![PathBuf::from(".")]
+}
+
+/// A card by name or path.
+pub fn find_card(name: &str) -> Result<Card, Failure> {
+    let found = Card::find(name, &card_folders());
+    found.map_err(|error| match &error {
+        ProfileError::UnknownCard { .. } | ProfileError::Invalid(_) | ProfileError::Io { .. } => {
+            let hint = "measure this machine's with `tenantry profile --device cpu --suite quick`";
+            Failure::BadInput(match &error {
+                ProfileError::UnknownCard { .. } => format!("{error} ({hint})"),
+                _ => error.to_string(),
+            })
+        }
+    })
+}
+
+/// What a run's folder calls it.
+pub fn labels(run: &RunSpec, machine: &str, repeat: u32) -> RunLabels {
+    RunLabels {
+        system: run.system.name.clone(),
+        parameters: run.parameters.iter().cloned().collect(),
+        repeat,
+        machine: machine.to_owned(),
+        seed: run.seed,
+        slo: run.slo.map(|slo| Slo { latency: slo.latency, quantile: slo.quantile }),
+    }
+}
+
+/// The cluster of a run on its card.
+pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
+    run.cluster(card.device.memory_bytes - card.device.reserve_bytes)
+}
+
+/// A simulated run.
+pub struct SimulatedRun {
+    pub run: Run,
+    pub interrupted: bool,
+    pub events: u64,
+    /// Op families priced beyond what was measured.
+    pub extrapolated: Vec<String>,
+}
+
+/// Simulates one run. Nothing where the user had stopped before it began.
+pub fn simulate(
+    run: &RunSpec,
+    card: &Card,
+    repeat: u32,
+    interrupt: &Arc<AtomicBool>,
+) -> Result<Option<SimulatedRun>, Failure> {
+    if interrupt.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let spec = tenantry_sim::Run {
+        card,
+        cluster: cluster(run, card),
+        system: &run.system,
+        tenants: run.tenants,
+        warm_up: Time::ZERO + run.warm_up,
+        jitter: match run.jitter {
+            Jitter::None => tenantry_sim::Jitter::None,
+            Jitter::Measured => tenantry_sim::Jitter::Measured { seed: run.seed },
+        },
+    };
+    let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+    let done = tenantry_sim::simulate(&spec, &mut *workload, Arc::clone(interrupt), ());
+    let done = done.map_err(|error| failure_of(run, error))?;
+    Ok(Some(SimulatedRun {
+        interrupted: done.record.interrupted,
+        events: done.events,
+        extrapolated: done.extrapolated.iter().map(ToString::to_string).collect(),
+        run: summarized(run, tenantry_reports::summary::VIRTUAL, repeat, &done.record),
+    }))
+}
+
+/// What is kept of a run's record.
+pub fn summarized(run: &RunSpec, machine: &str, repeat: u32, record: &RunRecord) -> Run {
+    Run::new(labels(run, machine, repeat), record)
+}
+
+fn failure_of(run: &RunSpec, error: SimulateError) -> Failure {
+    let message = format!("system {}: {error}", run.system.name);
+    match error {
+        SimulateError::Server(_) | SimulateError::Price(_) => Failure::BadInput(message),
+        SimulateError::Run(error) => run_failure(message, &error),
+        SimulateError::Law(_) => Failure::Running(message),
+    }
+}
+
+/// A trace that cannot be read is the input's fault, whatever else breaks a run off is not.
+pub fn run_failure(message: String, error: &RunError) -> Failure {
+    match error {
+        RunError::Workload(TraceError::Io { .. }) | RunError::Machine(MachineError::Device(_)) => Failure::Running(message),
+        RunError::Workload(_) => Failure::BadInput(message),
+        RunError::Machine(_) | RunError::Law(_) => Failure::Running(message),
+    }
+}
+
+/// A sentence on what was extrapolated, if anything.
+pub fn extrapolation_caveat(runs: &[SimulatedRun]) -> Option<String> {
+    let families: std::collections::BTreeSet<&str> =
+        runs.iter().flat_map(|run| run.extrapolated.iter().map(String::as_str)).collect();
+    let list = families.into_iter().collect::<Vec<_>>().join(", ");
+    (!list.is_empty()).then(|| format!("Costs beyond the measured range were extrapolated: {list}."))
+}
