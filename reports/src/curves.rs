@@ -1,0 +1,117 @@
+//! What is drawn of a run: its latencies as quantiles, and its series over time.
+
+use tenantry_core::RunRecord;
+use tenantry_core::ledger::Series;
+
+use crate::summary::{RunLabels, RunSummary};
+
+/// What is kept of a run's record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The figures.
+    pub summary: RunSummary,
+    /// The pictures.
+    pub curves: Curves,
+}
+
+impl Run {
+    /// Of a run that has ended. The record, whose histograms are large, can be dropped.
+    pub fn new(labels: RunLabels, record: &RunRecord) -> Run {
+        Run {
+            summary: RunSummary::new(labels, record),
+            curves: Curves::of(record),
+        }
+    }
+}
+
+/// What is drawn of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curves {
+    /// Latency in milliseconds at each of [`shares`]; empty where nothing finished.
+    pub latency_ms: Vec<f64>,
+    /// Windows from the start of the run, the warm-up included.
+    pub series: Series,
+}
+
+impl Curves {
+    /// Of a run that has ended.
+    pub fn of(record: &RunRecord) -> Curves {
+        let latency = &record.latency;
+        let quantiles = shares().map(|share| latency.quantile_ns(share) as f64 / 1e6);
+        Curves {
+            latency_ms: if latency.count() > 0 {
+                quantiles.collect()
+            } else {
+                Vec::new()
+            },
+            series: record.series.clone(),
+        }
+    }
+}
+
+/// The shares of requests at which latencies are kept, from 0 to 1: every half percent, and closer in the tail.
+pub fn shares() -> impl Iterator<Item = f64> {
+    let body = (0..9_900).step_by(50);
+    let tail = (9_900..9_990).step_by(10).chain([9_990, 9_995, 9_999, 10_000]);
+    body.chain(tail)
+        .map(|per_ten_thousand| f64::from(per_ten_thousand) / 10_000.0)
+}
+
+/// The share of requests that took at most `x_ms`, from latencies at each of [`shares`], linear between them.
+pub fn share_within(latency_ms: &[f64], x_ms: f64) -> f64 {
+    let shares: Vec<f64> = shares().collect();
+    debug_assert_eq!(latency_ms.len(), shares.len());
+    let above = latency_ms.partition_point(|&latency| latency <= x_ms);
+    if above == 0 {
+        return 0.0;
+    }
+    if above == latency_ms.len() {
+        return 1.0;
+    }
+    let (low, high) = (latency_ms[above - 1], latency_ms[above]);
+    let part = (x_ms - low) / (high - low);
+    shares[above - 1] + part * (shares[above] - shares[above - 1])
+}
+
+/// `points` values from `low` to `high` at equal ratios. Both must be positive.
+pub fn log_grid(low: f64, high: f64, points: usize) -> impl Iterator<Item = f64> {
+    (0..points).map(move |i| low * (high / low).powf(i as f64 / (points - 1) as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_traces::Duration;
+
+    use super::*;
+    use crate::testing::record;
+
+    #[test]
+    fn a_distribution_is_found_again_from_its_quantiles() {
+        let record = record(10_000, Duration::from_millis(100));
+        let curves = Curves::of(&record);
+        for ms in [0.5, 1.0, 10.0, 33.0, 99.0, 100.0, 200.0] {
+            let exact = record.latency.share_within(Duration::from_secs_f64(ms / 1e3).unwrap());
+            let found = share_within(&curves.latency_ms, ms);
+            assert!((found - exact).abs() <= 0.011, "{ms} ms: {found} against {exact}");
+        }
+    }
+
+    #[test]
+    fn equal_latencies_are_one_step() {
+        let same = vec![5.0; shares().count()];
+        assert_eq!([4.9, 5.0, 5.1].map(|ms| share_within(&same, ms)), [0.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn grids_reach_both_ends_at_equal_ratios() {
+        let grid: Vec<f64> = log_grid(0.1, 1000.0, 5).collect();
+        for (found, expected) in grid.iter().zip([0.1, 1.0, 10.0, 100.0, 1000.0]) {
+            assert!((found / expected - 1.0).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn nothing_finished_draws_nothing() {
+        assert!(Curves::of(&RunRecord::default()).latency_ms.is_empty());
+    }
+}

@@ -1,0 +1,57 @@
+//! Where a result comes from: `manifest.json`. All that may differ between two runs of the same input is here and not in
+//! `summary.json`.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a result comes from. The caller knows; this crate reads no clock and asks no host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Of Tenantry.
+    pub version: String,
+    /// As it was typed.
+    pub command_line: Vec<String>,
+    /// When it began, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<String>,
+    /// How long it took, in seconds of wall time.
+    pub wall_s: f64,
+    /// Simulated events a second of wall time; absent where nothing was simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events_per_s: Option<f64>,
+    /// What prices the ops; absent where nothing was simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileSource>,
+    /// Where it ran.
+    pub host: Host,
+    /// What a reader must know before trusting the figures, a sentence each: extrapolated costs, a derived profile, a
+    /// machine that was not quiet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caveats: Vec<String>,
+}
+
+/// A profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileSource {
+    /// Of its folder.
+    pub name: String,
+    /// Of its contents.
+    pub digest: String,
+    /// Measured, fitted, imported or derived, and when, in the profile's own words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<String>,
+}
+
+/// A host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// The processor's model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor: Option<String>,
+    /// Processors that the program may use.
+    pub cores: u32,
+    /// The device on which requests were executed; absent where nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}

@@ -1,0 +1,125 @@
+//! The figures that tables show, in their order.
+
+use crate::human;
+use crate::summary::{Distribution, RunSummary};
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A plain number, its unit in the title.
+    Number,
+    /// Shown in percent.
+    Share,
+    /// Shown in the unit that fits.
+    Bytes,
+}
+
+impl Unit {
+    /// For people.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Unit::Number => human::number(value),
+            Unit::Share => human::percent(value),
+            Unit::Bytes => human::bytes(value),
+        }
+    }
+}
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Short, with the unit.
+    pub title: &'static str,
+    /// What it is, in a sentence.
+    pub help: &'static str,
+    /// How it is shown.
+    pub unit: Unit,
+    /// Of a run.
+    pub read: fn(&RunSummary) -> Option<f64>,
+}
+
+/// The figures that tables show.
+pub const METRICS: [Metric; 10] = [
+    Metric {
+        title: "Requests/s",
+        help: "Requests answered a second.",
+        unit: Unit::Number,
+        read: |run| run.throughput_rps,
+    },
+    latency("Mean ms", "Mean latency, from arrival to answer.", |run| {
+        Some(run.latency_ms?.mean)
+    }),
+    latency("p50 ms", "Half of all requests took at most this long.", |run| {
+        Some(run.latency_ms?.p50)
+    }),
+    latency("p98 ms", "98 % of all requests took at most this long.", |run| {
+        Some(run.latency_ms?.p98)
+    }),
+    latency("p99 ms", "99 % of all requests took at most this long.", |run| {
+        Some(run.latency_ms?.p99)
+    }),
+    Metric {
+        title: "In SLO",
+        help: "Share of requests answered within the target; rejected and failed ones count as missed.",
+        unit: Unit::Share,
+        read: |run| run.slo_attainment,
+    },
+    Metric {
+        title: "Batch",
+        help: "Requests a batch, mean.",
+        unit: Unit::Number,
+        read: |run| run.batch_size_mean,
+    },
+    Metric {
+        title: "Busy",
+        help: "Share of the time in which the busiest lane ran an op.",
+        unit: Unit::Share,
+        read: |run| run.lanes.values().map(|lane| lane.busy_share).reduce(f64::max),
+    },
+    Metric {
+        title: "Memory",
+        help: "Most that ever lay in the cards' memory.",
+        unit: Unit::Bytes,
+        read: |run| Some(run.gpu_memory_bytes?.peak as f64),
+    },
+    Metric {
+        title: "Swap hits",
+        help: "Share of uses that found a tenant's parameters on the card.",
+        unit: Unit::Share,
+        read: |run| run.swap?.hit_share(),
+    },
+];
+
+const fn latency(title: &'static str, help: &'static str, read: fn(&RunSummary) -> Option<f64>) -> Metric {
+    Metric {
+        title,
+        help,
+        unit: Unit::Number,
+        read,
+    }
+}
+
+/// A quantile of a run's latency in milliseconds by its name, such as `p98`; `None` for names that summaries do not hold.
+pub fn latency_at(run: &RunSummary, name: &str) -> Option<f64> {
+    let Distribution {
+        mean,
+        p50,
+        p90,
+        p95,
+        p98,
+        p99,
+        p999,
+        max,
+    } = run.latency_ms?;
+    match name {
+        "mean" => Some(mean),
+        "p50" => Some(p50),
+        "p90" => Some(p90),
+        "p95" => Some(p95),
+        "p98" => Some(p98),
+        "p99" => Some(p99),
+        "p99.9" => Some(p999),
+        "p100" => Some(max),
+        _ => None,
+    }
+}

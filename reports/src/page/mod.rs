@@ -1,0 +1,235 @@
+//! `report.html`: one page that needs nothing but itself.
+//!
+//! `view` is what the template says in words and bars, `charts` what its script draws. Everything a user named passes
+//! through the template's escaping; the charts' data is JSON whose `<`, `>` and `&` are escaped, so that no name can end its
+//! script element. The page's own content policy forbids it any request.
+
+mod charts;
+mod validation;
+mod view;
+
+use minijinja::Environment;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use serde::Serialize;
+
+use crate::curves::Run;
+use crate::error::ReportError;
+use crate::group::Group;
+use crate::manifest::Manifest;
+use crate::validation::{Pair, Validation};
+
+const TEMPLATES: [(&str, &str); 3] = [
+    ("report.html", include_str!("../../templates/report.html")),
+    ("bars.html", include_str!("../../templates/bars.html")),
+    ("validation.html", include_str!("../../templates/validation.html")),
+];
+
+/// All that the template refers to.
+#[derive(Serialize)]
+struct Content<'a> {
+    scenario: &'a str,
+    answers: Vec<view::Answer>,
+    verdict: Option<(&'static str, &'static str)>,
+    columns: Vec<view::Column>,
+    rows: Vec<view::Row>,
+    chart_limit: Option<String>,
+    charts: &'a [charts::Chart],
+    stage_names: [(&'static str, &'static str); 5],
+    stages: Vec<view::Bar>,
+    lanes: Vec<view::Lanes>,
+    memory: Vec<view::Bar>,
+    validations: &'a [validation::View],
+    manifest: &'a Manifest,
+    /// Of all parts of the page, for its script.
+    chart_data: Vec<&'a charts::Chart>,
+    style: &'static str,
+    script: &'static str,
+    uplot_style: &'static str,
+    uplot_script: &'static str,
+}
+
+/// A report on a scenario's runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// The scenario's name.
+    pub scenario: &'a str,
+    /// Simulated, executed or both.
+    pub runs: &'a [Run],
+    /// Where both machines ran.
+    pub validation: Option<&'a Validation>,
+    /// Where it comes from.
+    pub manifest: &'a Manifest,
+}
+
+impl Page<'_> {
+    /// The whole page.
+    ///
+    /// # Errors
+    /// Only when the template is broken.
+    pub fn render(&self) -> Result<String, ReportError> {
+        let groups = Group::all(self.runs);
+        let pairs = self.validation.map_or(Vec::new(), |_| Pair::all(self.runs));
+        let main_charts = charts::main(&groups);
+        let validations: Vec<_> = self
+            .validation
+            .map_or(&[][..], |validation| &validation.comparisons)
+            .iter()
+            .zip(&pairs)
+            .enumerate()
+            .map(|(index, (comparison, pair))| validation::View::new(index, comparison, pair))
+            .collect();
+        let content = Content {
+            scenario: self.scenario,
+            answers: view::answers(&groups),
+            verdict: self
+                .validation
+                .and_then(|validation| validation.verdict)
+                .map(validation::sentence),
+            columns: view::columns(),
+            rows: groups.iter().map(view::Row::new).collect(),
+            chart_limit: charts::limit_note(groups.len()),
+            chart_data: main_charts
+                .iter()
+                .chain(validations.iter().flat_map(|view| &view.charts))
+                .collect(),
+            charts: &main_charts,
+            stage_names: view::STAGES,
+            stages: view::stages(&groups),
+            lanes: view::lanes(&groups),
+            memory: view::memory(&groups),
+            validations: &validations,
+            manifest: self.manifest,
+            style: include_str!("../../templates/report.css"),
+            script: include_str!("../../templates/report.js"),
+            uplot_style: include_str!("../../assets/uplot/uPlot.min.css"),
+            uplot_script: include_str!("../../assets/uplot/uPlot.iife.min.js"),
+        };
+        let mut environment = Environment::new();
+        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+        for (name, source) in TEMPLATES {
+            environment.add_template(name, source)?;
+        }
+        Ok(environment.get_template("report.html")?.render(Serde(content))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_core::RunRecord;
+    use tenantry_traces::Duration;
+
+    use super::*;
+    use crate::testing;
+    use crate::validation::Limits;
+
+    fn render(runs: &[Run], scenario: &str, manifest: &Manifest) -> String {
+        let limits = Limits {
+            mean: Some(0.05),
+            p98: Some(0.08),
+            throughput: Some(0.03),
+        };
+        let validation = Validation::new(scenario, limits, runs);
+        Page {
+            scenario,
+            runs,
+            validation: Some(&validation),
+            manifest,
+        }
+        .render()
+        .unwrap()
+    }
+
+    /// What the page's script reads.
+    fn chart_data(page: &str) -> serde_json::Value {
+        let (_, rest) = page.split_once(r#"id="chart-data">"#).unwrap();
+        serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+    }
+
+    #[test]
+    fn every_chart_has_its_place_and_lines_of_one_length() {
+        let page = render(&testing::runs(), "quickstart", &testing::manifest());
+        let charts = chart_data(&page);
+        let charts = charts.as_array().unwrap();
+        assert_eq!(charts.len(), 3 + 2 * 2);
+        for chart in charts {
+            let id = chart["id"].as_str().unwrap();
+            assert_eq!(page.matches(&format!(r#"id="chart-{id}""#)).count(), 1, "{id}");
+            let xs: Vec<f64> = chart["xs"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|x| x.as_f64().unwrap())
+                .collect();
+            assert!(xs.is_sorted(), "{id}");
+            for line in chart["lines"].as_array().unwrap() {
+                assert_eq!(line["ys"].as_array().unwrap().len(), xs.len(), "{id}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_answer_comes_first() {
+        let page = render(&testing::runs(), "quickstart", &testing::manifest());
+        let answer = page.find("meets its target of 150\u{a0}ms at p98").unwrap();
+        assert!(answer < page.find("<table").unwrap());
+        assert!(page.contains("misses its target of 150\u{a0}ms at p98"));
+    }
+
+    #[test]
+    fn nothing_is_fetched() {
+        let page = render(&testing::runs(), "quickstart", &testing::manifest());
+        for attribute in ["src=", "url(", "@import", "href=\"http"] {
+            assert!(!page.contains(attribute), "{attribute}");
+        }
+    }
+
+    #[test]
+    fn hostile_names_stay_names() {
+        let hostile = r#"</script><script>alert('1')</script><img src=x onerror="alert(2)">"#;
+        let mut runs = vec![
+            Run::new(
+                testing::labels(hostile, "virtual"),
+                &testing::record(100, Duration::from_millis(5)),
+            ),
+            Run::new(
+                testing::labels(hostile, hostile),
+                &testing::record(100, Duration::from_millis(5)),
+            ),
+        ];
+        for run in &mut runs {
+            run.summary.parameters.insert(hostile.into(), hostile.into());
+        }
+        let manifest = Manifest {
+            caveats: vec![hostile.into()],
+            command_line: vec![hostile.into()],
+            ..testing::manifest()
+        };
+        let page = render(&runs, hostile, &manifest);
+        let harmless = render(&testing::runs(), "quickstart", &testing::manifest());
+        assert_eq!(page.matches("<script").count(), harmless.matches("<script").count());
+        assert_eq!(page.matches("</script").count(), harmless.matches("</script").count());
+        assert!(!page.contains("<img"));
+        assert!(
+            chart_data(&page)[0]["lines"][0]["name"]
+                .as_str()
+                .unwrap()
+                .starts_with(hostile),
+            "unharmed in the data"
+        );
+    }
+
+    #[test]
+    fn a_run_that_finished_nothing_has_a_page() {
+        let runs = [Run::new(testing::labels("idle", "virtual"), &RunRecord::default())];
+        let page = Page {
+            scenario: "idle",
+            runs: &runs,
+            validation: None,
+            manifest: &Manifest::default(),
+        };
+        let page = page.render().unwrap();
+        assert!(page.contains("it finished no request"));
+        assert_eq!(chart_data(&page), serde_json::json!([]));
+    }
+}

@@ -1,0 +1,464 @@
+//! What is said of a run: `summary.json`.
+//!
+//! What does not apply is absent, never zero: a system that finished nothing has no `latency_ms`, one that swaps nothing has no
+//! `swap`. Counts of requests are always there. All times are milliseconds but `duration_s`; shares lie between 0 and 1.
+//!
+//! Floats are rounded to six significant digits, which is more than any measurement here has and keeps the file readable and
+//! identical for the same input. Nothing in it comes from a clock, a host or a path.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tenantry_core::RunRecord;
+use tenantry_core::command::{FailureReason, RejectReason};
+use tenantry_core::ledger::{ByReason, Durations};
+use tenantry_traces::Duration;
+
+use crate::curves::Run;
+
+/// The machine on which simulated runs ran; any other is a device: `cpu`, `cuda:0`.
+pub const VIRTUAL: &str = "virtual";
+
+/// The sweep point: a scenario's path and the value it had.
+pub type Parameters = BTreeMap<String, serde_json::Value>;
+
+/// A latency target.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slo {
+    /// To be answered within.
+    pub latency: Duration,
+    /// The share of requests for which that must hold: 0.98 for `p98`.
+    pub quantile: f64,
+}
+
+/// What a record does not know about its run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunLabels {
+    /// The system's name.
+    pub system: String,
+    /// The sweep point.
+    pub parameters: Parameters,
+    /// Counted from 0.
+    pub repeat: u32,
+    /// [`VIRTUAL`] or a device.
+    pub machine: String,
+    /// Of this repeat.
+    pub seed: u64,
+    /// The scenario's target.
+    pub slo: Option<Slo>,
+}
+
+/// A whole `summary.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Of the file's form: 1.
+    pub schema: u32,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The scenario's seed.
+    pub seed: u64,
+    /// In the order in which they were asked for.
+    pub runs: Vec<RunSummary>,
+}
+
+impl Summary {
+    /// Of all runs of a scenario.
+    pub fn new(scenario: &str, seed: u64, runs: &[Run]) -> Summary {
+        let runs = runs.iter().map(|run| run.summary.clone()).collect();
+        Summary {
+            schema: 1,
+            scenario: scenario.to_owned(),
+            seed,
+            runs,
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// The system's name.
+    pub system: String,
+    /// The sweep point; empty without a sweep.
+    pub parameters: Parameters,
+    /// Counted from 0.
+    pub repeat: u32,
+    /// [`VIRTUAL`] or a device.
+    pub machine: String,
+    /// Of this repeat.
+    pub seed: u64,
+    /// The user stopped it; only then is it there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
+    /// All requests, those of the warm-up included.
+    pub requests: RequestCounts,
+    /// Rejected requests by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rejected_by: BTreeMap<String, u64>,
+    /// Failed requests by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failed_by: BTreeMap<String, u64>,
+    /// From the end of the warm-up to the last event, in seconds.
+    pub duration_s: f64,
+    /// Requests answered after the warm-up, by `duration_s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throughput_rps: Option<f64>,
+    /// From arrival to answer. The five parts below add up to it, request by request and so in the mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<Distribution>,
+    /// From arrival to the submission of the batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_ms: Option<Distribution>,
+    /// From submission until the compute lane was free.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lane_ms: Option<Distribution>,
+    /// The lane was free, and the batch's parameters were not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall_ms: Option<Distribution>,
+    /// The batch computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compute_ms: Option<Distribution>,
+    /// From the end of the batch until the server had handled it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tell_ms: Option<Distribution>,
+    /// The target, and whether it was met.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slo: Option<SloSummary>,
+    /// Share of requests answered within the target. Rejected and failed requests count as missed; cancelled and unfinished
+    /// ones do not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slo_attainment: Option<f64>,
+    /// Requests inside, averaged over the whole run.
+    pub in_flight_mean: f64,
+    /// Requests a batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_size_mean: Option<f64>,
+    /// Share of the computed tokens that were padding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub padding_share: Option<f64>,
+    /// By name.
+    pub lanes: BTreeMap<String, LaneSummary>,
+    /// Logical bytes on all cards together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_memory_bytes: Option<MemorySummary>,
+    /// Tenants' parameters that came and went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap: Option<SwapSummary>,
+}
+
+/// Requests by how they ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestCounts {
+    /// Arrived: the sum of all below.
+    pub offered: u64,
+    /// Answered.
+    pub finished: u64,
+    /// Turned away.
+    pub rejected: u64,
+    /// Let in, not answered.
+    pub failed: u64,
+    /// Given up by their clients.
+    pub cancelled: u64,
+    /// Still inside at the end.
+    pub unfinished: u64,
+}
+
+/// A distribution of times in milliseconds: exact mean and maximum, quantiles within 0.1 %.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are the field's own")]
+pub struct Distribution {
+    pub mean: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p95: f64,
+    pub p98: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
+}
+
+/// A target, and whether it was met.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SloSummary {
+    /// The target in milliseconds.
+    pub latency_ms: f64,
+    /// For which share of requests: `p98`.
+    pub at: String,
+    /// Whether `slo_attainment` is at least that; absent where no request was judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub met: Option<bool>,
+}
+
+/// A lane.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaneSummary {
+    /// Share of `duration_s` in which an op ran.
+    pub busy_share: f64,
+}
+
+/// Memory of all cards together, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemorySummary {
+    /// What the system may fill.
+    pub capacity: u64,
+    /// Backbones and tenants' heads.
+    pub shared: u64,
+    /// Swapped parameters of one tenant; absent where nothing is swapped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_tenant: Option<u64>,
+    /// Most that ever lay there, `shared` included.
+    pub peak: u64,
+}
+
+/// Tenants' parameters that came and went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwapSummary {
+    /// Was on the card.
+    pub hits: u64,
+    /// Had to come in.
+    pub misses: u64,
+    /// Left for another.
+    pub evictions: u64,
+    /// Bytes that came in.
+    pub bytes_in: u64,
+}
+
+impl SwapSummary {
+    /// Share of uses that found the parameters on the card; absent where there was no use.
+    pub fn hit_share(&self) -> Option<f64> {
+        ratio(self.hits as f64, (self.hits + self.misses) as f64)
+    }
+}
+
+impl RunSummary {
+    /// Of a run that has ended.
+    pub fn new(labels: RunLabels, record: &RunRecord) -> RunSummary {
+        let counts = record.counts;
+        let duration_s = record.duration.as_secs_f64();
+        let lanes = record.lanes.iter().filter_map(|lane| {
+            let busy_share = ratio(lane.busy.as_secs_f64(), duration_s)?;
+            Some((lane.name.clone(), LaneSummary { busy_share }))
+        });
+        let memory = record.memory;
+        let attainment = labels.slo.and_then(|slo| attainment(record, slo));
+        RunSummary {
+            system: labels.system,
+            parameters: labels.parameters,
+            repeat: labels.repeat,
+            machine: labels.machine,
+            seed: labels.seed,
+            interrupted: record.interrupted,
+            requests: RequestCounts {
+                offered: counts.offered,
+                finished: counts.served,
+                rejected: counts.rejected,
+                failed: counts.failed,
+                cancelled: counts.cancelled,
+                unfinished: counts.unfinished,
+            },
+            rejected_by: named(&record.rejected, reject_name),
+            failed_by: named(&record.failed, failure_name),
+            duration_s: rounded(duration_s),
+            throughput_rps: ratio(record.served as f64, duration_s),
+            latency_ms: Distribution::of(&record.latency),
+            queue_ms: Distribution::of(&record.queue),
+            lane_ms: Distribution::of(&record.lane),
+            stall_ms: Distribution::of(&record.stall),
+            compute_ms: Distribution::of(&record.compute),
+            tell_ms: Distribution::of(&record.tell),
+            slo: labels.slo.map(|slo| SloSummary {
+                latency_ms: rounded(slo.latency.as_millis_f64()),
+                at: format!("p{}", rounded(slo.quantile * 100.0)),
+                met: attainment.map(|share| share >= slo.quantile),
+            }),
+            slo_attainment: attainment.map(rounded),
+            in_flight_mean: rounded(record.in_flight_mean),
+            batch_size_mean: ratio(record.batch_requests as f64, record.batches as f64),
+            padding_share: ratio(
+                record.padded_tokens as f64 - record.input_tokens as f64,
+                record.padded_tokens as f64,
+            ),
+            lanes: lanes.collect(),
+            gpu_memory_bytes: (memory.capacity_bytes > 0).then(|| MemorySummary {
+                capacity: memory.capacity_bytes,
+                shared: memory.shared_bytes,
+                per_tenant: (memory.per_tenant_bytes > 0).then_some(memory.per_tenant_bytes),
+                peak: memory.total_bytes(),
+            }),
+            swap: record.swaps.map(|swaps| SwapSummary {
+                hits: swaps.hits,
+                misses: swaps.misses,
+                evictions: swaps.evictions,
+                bytes_in: swaps.bytes_in,
+            }),
+        }
+    }
+
+    /// The parts of the mean latency in the order in which a request meets them, in milliseconds; `None` where nothing finished.
+    pub fn stages_ms(&self) -> [(&'static str, Option<f64>); 5] {
+        let mean = |part: &Option<Distribution>| part.map(|part| part.mean);
+        [
+            ("queue", mean(&self.queue_ms)),
+            ("lane", mean(&self.lane_ms)),
+            ("stall", mean(&self.stall_ms)),
+            ("compute", mean(&self.compute_ms)),
+            ("tell", mean(&self.tell_ms)),
+        ]
+    }
+}
+
+impl Distribution {
+    /// `None` where nothing was recorded.
+    pub fn of(durations: &Durations) -> Option<Distribution> {
+        let ms = |q: f64| rounded(durations.quantile_ns(q) as f64 / 1e6);
+        (durations.count() > 0).then(|| Distribution {
+            mean: rounded(durations.mean_ns() / 1e6),
+            p50: ms(0.5),
+            p90: ms(0.9),
+            p95: ms(0.95),
+            p98: ms(0.98),
+            p99: ms(0.99),
+            p999: ms(0.999),
+            max: rounded(durations.max_ns() as f64 / 1e6),
+        })
+    }
+}
+
+/// To six significant digits.
+pub fn rounded(value: f64) -> f64 {
+    format!("{value:.5e}").parse().expect("a formatted float is a float")
+}
+
+/// `None` where there is nothing to divide by.
+fn ratio(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| rounded(part / whole))
+}
+
+fn attainment(record: &RunRecord, slo: Slo) -> Option<f64> {
+    let answered = record.latency.count();
+    let within = (record.latency.share_within(slo.latency) * answered as f64).round();
+    let judged = answered + record.counts.rejected + record.counts.failed;
+    (judged > 0).then(|| within / judged as f64)
+}
+
+fn named<R: Copy>(counts: &ByReason<R>, name: fn(R) -> &'static str) -> BTreeMap<String, u64> {
+    counts
+        .iter()
+        .map(|(reason, count)| (name(*reason).to_owned(), *count))
+        .collect()
+}
+
+fn reject_name(reason: RejectReason) -> &'static str {
+    match reason {
+        RejectReason::QueueFull => "queue_full",
+        RejectReason::TooLong => "too_long",
+        RejectReason::UnknownTenant => "unknown_tenant",
+    }
+}
+
+fn failure_name(reason: FailureReason) -> &'static str {
+    match reason {
+        FailureReason::LoadFailed => "load_failed",
+        FailureReason::OutOfMemory => "out_of_memory",
+        FailureReason::ComputeFailed => "compute_failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::folder::json;
+    use crate::testing::{labels, record};
+
+    /// The file's form, as scripts rely on it. Whoever changes it says so in the change log.
+    #[test]
+    fn golden() {
+        let run = Run::new(labels("hmi", VIRTUAL), &record(1_000, Duration::from_millis(160)));
+        let text = String::from_utf8(json(&Summary::new("golden", 7, &[run])).unwrap()).unwrap();
+        assert_eq!(text, include_str!("../tests/summary.golden.json"));
+    }
+
+    #[test]
+    fn what_does_not_apply_is_absent() {
+        let summary = RunSummary::new(labels("idle", VIRTUAL), &RunRecord::default());
+        let value = serde_json::to_value(&summary).unwrap();
+        let keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+        let labels = ["machine", "parameters", "repeat", "seed", "slo", "system"];
+        let counts = ["duration_s", "in_flight_mean", "lanes", "requests"];
+        let mut expected = [&labels[..], &counts[..]].concat();
+        expected.sort_unstable();
+        assert_eq!(keys, expected);
+        assert_eq!(value["slo"].get("met"), None);
+    }
+
+    #[test]
+    fn rejected_and_failed_requests_miss_the_target() {
+        let mut record = record(98, Duration::from_millis(100));
+        let summary = RunSummary::new(labels("full", VIRTUAL), &record);
+        assert_eq!(summary.slo_attainment, Some(0.98), "98 of 100, two rejected");
+        assert_eq!(summary.slo.unwrap().met, Some(true));
+        record.counts.failed = 1;
+        let summary = RunSummary::new(labels("full", VIRTUAL), &record);
+        assert_eq!(summary.slo.unwrap().met, Some(false));
+    }
+
+    #[test]
+    fn a_target_keeps_its_name() {
+        for (quantile, name) in [(0.5, "p50"), (0.98, "p98"), (0.999, "p99.9")] {
+            let slo = Some(Slo {
+                latency: Duration::from_millis(1),
+                quantile,
+            });
+            let labels = RunLabels {
+                slo,
+                ..labels("any", VIRTUAL)
+            };
+            assert_eq!(RunSummary::new(labels, &RunRecord::default()).slo.unwrap().at, name);
+        }
+    }
+
+    /// Every float of a value.
+    fn floats(value: &Value) -> Vec<f64> {
+        match value {
+            Value::Number(number) if number.is_f64() => vec![number.as_f64().unwrap()],
+            Value::Array(items) => items.iter().flat_map(floats).collect(),
+            Value::Object(fields) => fields.values().flat_map(floats).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn summaries_keep_their_laws(requests in 1_u64..500, slowest_ns in 100_u64..10_000_000_000) {
+            let record = record(requests, Duration(slowest_ns));
+            let summary = RunSummary::new(labels("any", "cpu"), &record);
+            let latency = summary.latency_ms.unwrap();
+
+            let parts: f64 = summary.stages_ms().iter().map(|(_, ms)| ms.unwrap()).sum();
+            prop_assert!((parts - latency.mean).abs() <= latency.mean * 1e-5, "{parts} against {latency:?}");
+
+            let ordered = [latency.p50, latency.p90, latency.p95, latency.p98, latency.p99, latency.p999, latency.max];
+            prop_assert!(ordered.is_sorted(), "{latency:?}");
+
+            let RequestCounts { offered, finished, rejected, failed, cancelled, unfinished } = summary.requests;
+            prop_assert_eq!(offered, finished + rejected + failed + cancelled + unfinished);
+
+            let bytes = json(&summary).unwrap();
+            prop_assert_eq!(&bytes, &json(&RunSummary::new(labels("any", "cpu"), &record)).unwrap());
+            prop_assert_eq!(&serde_json::from_slice::<RunSummary>(&bytes).unwrap(), &summary);
+            for float in floats(&serde_json::from_slice(&bytes).unwrap()) {
+                prop_assert_eq!(float, rounded(float));
+            }
+        }
+
+        #[test]
+        fn rounding_is_close_and_final(value in -1e15_f64..1e15) {
+            let once = rounded(value);
+            prop_assert!((once - value).abs() <= value.abs() * 5e-6);
+            prop_assert_eq!(rounded(once), once);
+        }
+    }
+}

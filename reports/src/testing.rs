@@ -1,0 +1,149 @@
+//! Runs to test with.
+
+use tenantry_core::RunRecord;
+use tenantry_core::command::RejectReason;
+use tenantry_core::ledger::{Counts, Series, Window};
+use tenantry_core::machine::LaneUse;
+use tenantry_core::server::{MemoryUse, SwapCounts};
+use tenantry_traces::Duration;
+
+use crate::curves::Run;
+use crate::manifest::{Host, Manifest, ProfileSource};
+use crate::summary::{RunLabels, Slo, VIRTUAL};
+
+/// The labels of a first run with a target of 150 ms at p98.
+pub fn labels(system: &str, machine: &str) -> RunLabels {
+    RunLabels {
+        system: system.to_owned(),
+        parameters: Default::default(),
+        repeat: 0,
+        machine: machine.to_owned(),
+        seed: 7,
+        slo: Some(Slo {
+            latency: Duration::from_millis(150),
+            quantile: 0.98,
+        }),
+    }
+}
+
+/// A run whose latencies are spread evenly from 1 % to 100 % of `slowest`, all parts in fixed proportion.
+pub fn record(requests: u64, slowest: Duration) -> RunRecord {
+    let mut record = RunRecord {
+        counts: Counts {
+            offered: requests + 2,
+            served: requests,
+            rejected: 2,
+            ..Counts::default()
+        },
+        rejected: [(RejectReason::QueueFull, 2)].into(),
+        duration: Duration::from_secs(10),
+        served: requests,
+        batches: requests.div_ceil(4),
+        batch_requests: requests,
+        input_tokens: 96 * requests,
+        padded_tokens: 128 * requests,
+        in_flight_mean: 3.25,
+        series: series(requests),
+        lanes: vec![
+            LaneUse {
+                name: "gpu0/copy".into(),
+                busy: Duration::from_millis(1_234),
+            },
+            LaneUse {
+                name: "gpu0/compute0".into(),
+                busy: Duration::from_millis(8_765),
+            },
+        ],
+        memory: MemoryUse {
+            capacity_bytes: 16 << 30,
+            shared_bytes: 440 << 20,
+            per_tenant_bytes: 7 << 20,
+            tenant_bytes: 700 << 20,
+        },
+        swaps: Some(SwapCounts {
+            hits: 900,
+            misses: 100,
+            evictions: 40,
+            bytes_in: 700 << 20,
+        }),
+        ..RunRecord::default()
+    };
+    for i in 0..requests {
+        let latency = slowest.0 * (i % 100 + 1) / 100;
+        let parts = [latency / 2, latency / 8, latency / 16, latency / 4];
+        let tell = latency - parts.iter().sum::<u64>();
+        let [queue, lane, stall, compute] = parts.map(Duration);
+        record.latency.record(Duration(latency));
+        record.queue.record(queue);
+        record.lane.record(lane);
+        record.stall.record(stall);
+        record.compute.record(compute);
+        record.tell.record(Duration(tell));
+    }
+    record
+}
+
+/// A hundred windows of 100 ms with a wave in them.
+fn series(requests: u64) -> Series {
+    let window = |i: u64| {
+        let served = requests / 100 + i % 7;
+        Window {
+            arrived: served,
+            served,
+            latency_sum_ns: 0,
+            batches: served.div_ceil(4),
+            batch_requests: served,
+        }
+    };
+    Series {
+        width: Duration::from_millis(100),
+        windows: (0..100).map(window).collect(),
+    }
+}
+
+/// Two systems, simulated once and executed three times.
+pub fn runs() -> Vec<Run> {
+    let mut runs = Vec::new();
+    for (system, slowest_ms) in [("hmi", 120), ("bert-dedicated", 900)] {
+        runs.push(Run::new(
+            labels(system, VIRTUAL),
+            &record(1_000, Duration::from_millis(slowest_ms)),
+        ));
+        for repeat in 0..3 {
+            let slowest = Duration::from_millis(slowest_ms + 1 + u64::from(repeat));
+            runs.push(Run::new(
+                RunLabels {
+                    repeat,
+                    ..labels(system, "cpu")
+                },
+                &record(1_000, slowest),
+            ));
+        }
+    }
+    runs
+}
+
+/// With everything in it.
+pub fn manifest() -> Manifest {
+    Manifest {
+        version: "0.1.0".into(),
+        command_line: ["tenantry", "validate", "scenarios/quickstart.yaml", "--device", "cpu"]
+            .map(String::from)
+            .into(),
+        started: Some("2025-01-02T03:04:05Z".into()),
+        wall_s: 12.345,
+        events_per_s: Some(4_567_890.0),
+        profile: Some(ProfileSource {
+            name: "cpu".into(),
+            digest: "b3:0123456789abcdef".into(),
+            provenance: Some("measured 2025-01-01".into()),
+        }),
+        host: Host {
+            name: "desk".into(),
+            processor: Some("A processor".into()),
+            cores: 2,
+            device: Some("cpu".into()),
+        },
+        caveats: vec!["Layer forward is extrapolated beyond 128 tokens.".into()],
+    }
+}

@@ -1,0 +1,406 @@
+//! How far simulated and executed runs of the same systems differ: `validation.json`.
+//!
+//! What was executed is the reference: an error is what the simulation says too much, in percent of what was measured. Where
+//! there are repeats, means over them are compared and their spread stands beside.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::curves::Run;
+use crate::group::{Group, Spread};
+use crate::summary::{Parameters, RunSummary, rounded};
+
+/// The scenario's `validate:` limits: the largest error, either way, as a share of what was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// Of the mean latency.
+    pub mean: Option<f64>,
+    /// Of the latency's 98th percentile.
+    pub p98: Option<f64>,
+    /// Of the throughput.
+    pub throughput: Option<f64>,
+}
+
+/// Whether limits were kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Every limit was kept.
+    Within,
+    /// A limit was not kept, or there was nothing to judge it by.
+    Outside,
+}
+
+impl Verdict {
+    fn of(kept: bool) -> Verdict {
+        if kept { Verdict::Within } else { Verdict::Outside }
+    }
+
+    /// `None` where nothing was judged.
+    fn all(verdicts: impl Iterator<Item = Verdict>) -> Option<Verdict> {
+        verdicts.reduce(|all, next| Verdict::of(all == Verdict::Within && next == Verdict::Within))
+    }
+}
+
+/// A whole `validation.json`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Validation {
+    /// Of the file's form: 1.
+    pub schema: u32,
+    /// The scenario's name.
+    pub scenario: String,
+    /// Over all systems; absent where there are no limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Each system at each sweep point on each device.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// Simulated against executed runs of one system at one sweep point.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The system's name.
+    pub system: String,
+    /// The sweep point.
+    pub parameters: Parameters,
+    /// Where it was executed; absent where it was only simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Number of runs.
+    pub simulated_repeats: usize,
+    /// Number of runs.
+    pub executed_repeats: usize,
+    /// Absent where there are no limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Throughput, latency and batch size.
+    pub figures: Vec<FigureError>,
+    /// Where the difference of the mean latency comes from.
+    pub stages: Vec<StageError>,
+    /// Where the lanes' work differs.
+    pub lanes: Vec<LaneError>,
+}
+
+/// A figure on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FigureError {
+    /// Its path in `summary.json`.
+    pub figure: &'static str,
+    /// Absent where no simulated run has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<Spread>,
+    /// Absent where no executed run has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executed: Option<Spread>,
+    /// Positive where the simulation says more than was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_percent: Option<f64>,
+    /// Either way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_percent: Option<f64>,
+    /// Absent where there is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+}
+
+/// A part of the mean latency on both sides, in milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageError {
+    /// `queue`, `lane`, `stall`, `compute` or `tell`.
+    pub stage: &'static str,
+    /// Mean over the repeats.
+    pub simulated_ms: f64,
+    /// Mean over the repeats.
+    pub executed_ms: f64,
+    /// Simulated less executed. The stages' differences add up to the mean latency's.
+    pub difference_ms: f64,
+    /// The same in percent of the executed mean latency: these add up to the mean's error.
+    pub points_of_mean_error: f64,
+    /// The same as a share of the mean latency's difference: these add up to 1, and are large where stages cancel out. Absent
+    /// where the means are equal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share_of_difference: Option<f64>,
+}
+
+/// A lane's busy share on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LaneError {
+    /// Its name.
+    pub lane: String,
+    /// Mean over the repeats; absent where the simulation has no such lane.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<f64>,
+    /// Mean over the repeats; absent where the device has no such lane.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executed: Option<f64>,
+}
+
+/// The two sides of a comparison; at least one is there.
+#[derive(Clone, Debug)]
+pub struct Pair<'a> {
+    /// On the virtual machine.
+    pub simulated: Option<Group<'a>>,
+    /// On a device.
+    pub executed: Option<Group<'a>>,
+}
+
+impl<'a> Pair<'a> {
+    /// Every executed group with its simulated one, and every simulated group that was not executed. Nothing is left out, so
+    /// that a system which only one machine could run is seen.
+    pub fn all(runs: &'a [Run]) -> Vec<Pair<'a>> {
+        let (simulated, executed): (Vec<_>, Vec<_>) = Group::all(runs).into_iter().partition(Group::is_virtual);
+        let same = |a: &Group, b: &Group| a.system() == b.system() && a.parameters() == b.parameters();
+        let mut pairs = Vec::new();
+        for simulated in &simulated {
+            let mut devices = executed.iter().filter(|group| same(group, simulated)).peekable();
+            if devices.peek().is_none() {
+                pairs.push(Pair {
+                    simulated: Some(simulated.clone()),
+                    executed: None,
+                });
+            }
+            pairs.extend(devices.map(|executed| Pair {
+                simulated: Some(simulated.clone()),
+                executed: Some(executed.clone()),
+            }));
+        }
+        let alone = executed
+            .iter()
+            .filter(|group| !simulated.iter().any(|other| same(group, other)));
+        pairs.extend(alone.map(|executed| Pair {
+            simulated: None,
+            executed: Some(executed.clone()),
+        }));
+        pairs
+    }
+
+    /// Either side: what they have in common can be asked of it.
+    pub fn any(&self) -> &Group<'a> {
+        self.simulated
+            .as_ref()
+            .or(self.executed.as_ref())
+            .expect("a pair has a side")
+    }
+}
+
+impl Validation {
+    /// Compares all simulated with all executed runs of a scenario.
+    pub fn new(scenario: &str, limits: Limits, runs: &[Run]) -> Validation {
+        let comparisons: Vec<Comparison> = Pair::all(runs)
+            .iter()
+            .map(|pair| Comparison::new(pair, limits))
+            .collect();
+        let verdict = Verdict::all(comparisons.iter().filter_map(|comparison| comparison.verdict));
+        Validation {
+            schema: 1,
+            scenario: scenario.to_owned(),
+            verdict,
+            comparisons,
+        }
+    }
+}
+
+impl Comparison {
+    fn new(pair: &Pair<'_>, limits: Limits) -> Comparison {
+        let figure = |figure, limit: Option<f64>, read: fn(&RunSummary) -> Option<f64>| {
+            let (simulated, executed) = both(pair, |group| group.spread(read));
+            FigureError::new(figure, simulated, executed, limit)
+        };
+        let figures = vec![
+            figure("throughput_rps", limits.throughput, |run| run.throughput_rps),
+            figure("latency_ms.mean", limits.mean, |run| Some(run.latency_ms?.mean)),
+            figure("latency_ms.p50", None, |run| Some(run.latency_ms?.p50)),
+            figure("latency_ms.p98", limits.p98, |run| Some(run.latency_ms?.p98)),
+            figure("latency_ms.p99", None, |run| Some(run.latency_ms?.p99)),
+            figure("batch_size_mean", None, |run| run.batch_size_mean),
+        ];
+        Comparison {
+            system: pair.any().system().to_owned(),
+            parameters: pair.any().parameters().clone(),
+            device: pair.executed.as_ref().map(|group| group.machine().to_owned()),
+            simulated_repeats: pair.simulated.as_ref().map_or(0, |group| group.runs.len()),
+            executed_repeats: pair.executed.as_ref().map_or(0, |group| group.runs.len()),
+            verdict: Verdict::all(figures.iter().filter_map(|figure| figure.verdict)),
+            figures,
+            stages: stages(pair).unwrap_or_default(),
+            lanes: lanes(pair),
+        }
+    }
+}
+
+impl FigureError {
+    fn new(
+        figure: &'static str,
+        simulated: Option<Spread>,
+        executed: Option<Spread>,
+        limit: Option<f64>,
+    ) -> FigureError {
+        let error = match (simulated, executed) {
+            (Some(simulated), Some(executed)) if executed.mean != 0.0 => Some(simulated.mean / executed.mean - 1.0),
+            _ => None,
+        };
+        FigureError {
+            figure,
+            simulated,
+            executed,
+            error_percent: error.map(|share| rounded(share * 100.0)),
+            limit_percent: limit.map(|share| rounded(share * 100.0)),
+            verdict: limit.map(|limit| Verdict::of(error.is_some_and(|error| error.abs() <= limit))),
+        }
+    }
+}
+
+/// `None` unless both sides finished requests.
+fn stages(pair: &Pair<'_>) -> Option<Vec<StageError>> {
+    let (simulated, executed) = (pair.simulated.as_ref()?, pair.executed.as_ref()?);
+    let mean = |group: &Group| group.mean(|run| Some(run.latency_ms?.mean));
+    let (simulated_mean, executed_mean) = (mean(simulated)?, mean(executed)?);
+    let stage = |index: usize, name: &'static str| {
+        let part = |group: &Group| group.mean(|run| run.stages_ms()[index].1);
+        let (simulated_ms, executed_ms) = (part(simulated)?, part(executed)?);
+        let difference = simulated_ms - executed_ms;
+        let whole = simulated_mean - executed_mean;
+        Some(StageError {
+            stage: name,
+            simulated_ms,
+            executed_ms,
+            difference_ms: rounded(difference),
+            points_of_mean_error: rounded(difference / executed_mean * 100.0),
+            share_of_difference: (whole != 0.0).then(|| rounded(difference / whole)),
+        })
+    };
+    let names = simulated.runs[0].summary.stages_ms().map(|(name, _)| name);
+    names
+        .into_iter()
+        .enumerate()
+        .map(|(index, name)| stage(index, name))
+        .collect()
+}
+
+fn lanes(pair: &Pair<'_>) -> Vec<LaneError> {
+    let groups = [&pair.simulated, &pair.executed].into_iter().flatten();
+    let names: BTreeSet<&String> = groups
+        .flat_map(|group| &group.runs)
+        .flat_map(|run| run.summary.lanes.keys())
+        .collect();
+    let lane = |name: &String| {
+        let (simulated, executed) = both(pair, |group| group.mean(|run| Some(run.lanes.get(name)?.busy_share)));
+        LaneError {
+            lane: name.clone(),
+            simulated,
+            executed,
+        }
+    };
+    names.into_iter().map(lane).collect()
+}
+
+fn both<T>(pair: &Pair<'_>, read: impl Fn(&Group<'_>) -> Option<T>) -> (Option<T>, Option<T>) {
+    (
+        pair.simulated.as_ref().and_then(&read),
+        pair.executed.as_ref().and_then(&read),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tenantry_core::RunRecord;
+    use tenantry_traces::Duration;
+
+    use super::*;
+    use crate::summary::{RunLabels, VIRTUAL};
+    use crate::testing::{labels, record, runs};
+
+    const LIMITS: Limits = Limits {
+        mean: Some(0.05),
+        p98: Some(0.08),
+        throughput: Some(0.03),
+    };
+
+    fn one(simulated_us: u64, executed_us: &[u64]) -> Vec<Run> {
+        let run = |labels, us| Run::new(labels, &record(1_000, Duration::from_micros(us)));
+        let executed = executed_us.iter().zip(0..);
+        let executed = executed.map(|(us, repeat)| {
+            run(
+                RunLabels {
+                    repeat,
+                    ..labels("hmi", "cpu")
+                },
+                *us,
+            )
+        });
+        std::iter::once(run(labels("hmi", VIRTUAL), simulated_us))
+            .chain(executed)
+            .collect()
+    }
+
+    #[test]
+    fn equal_runs_have_no_error() {
+        let validation = Validation::new("same", LIMITS, &one(100_000, &[100_000]));
+        assert_eq!(validation.verdict, Some(Verdict::Within));
+        let comparison = &validation.comparisons[0];
+        assert!(
+            comparison
+                .figures
+                .iter()
+                .all(|figure| figure.error_percent == Some(0.0)),
+            "{comparison:?}"
+        );
+        assert!(
+            comparison
+                .stages
+                .iter()
+                .all(|stage| stage.share_of_difference.is_none()),
+            "nothing to share"
+        );
+    }
+
+    #[test]
+    fn errors_are_relative_to_the_mean_of_what_was_executed() {
+        let validation = Validation::new("apart", LIMITS, &one(110_000, &[99_000, 100_000, 101_000]));
+        let mean = &validation.comparisons[0].figures[1];
+        assert_eq!(mean.figure, "latency_ms.mean");
+        assert!((mean.error_percent.unwrap() - 10.0).abs() < 0.01, "{mean:?}");
+        let executed = mean.executed.unwrap();
+        assert!(executed.min < executed.mean && executed.mean < executed.max);
+        assert_eq!((mean.limit_percent, mean.verdict), (Some(5.0), Some(Verdict::Outside)));
+        assert_eq!(validation.verdict, Some(Verdict::Outside));
+    }
+
+    #[test]
+    fn without_limits_there_is_no_verdict() {
+        let validation = Validation::new("free", Limits::default(), &runs());
+        assert_eq!(validation.verdict, None);
+        assert_eq!(validation.comparisons.len(), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_judged_is_outside() {
+        let idle = Run::new(labels("hmi", "cpu"), &RunRecord::default());
+        let simulated = one(100_000, &[]);
+        let runs = [simulated[0].clone(), idle];
+        assert_eq!(
+            Validation::new("idle", LIMITS, &runs).verdict,
+            Some(Verdict::Outside),
+            "nothing finished"
+        );
+        let alone = Validation::new("alone", LIMITS, &simulated);
+        assert_eq!(alone.verdict, Some(Verdict::Outside), "nothing was executed");
+        assert_eq!(alone.comparisons[0].device, None);
+    }
+
+    proptest! {
+        #[test]
+        fn stages_add_up_to_the_difference(simulated in 1_000_u64..1_000_000, executed in 1_000_u64..1_000_000) {
+            let validation = Validation::new("law", LIMITS, &one(simulated, &[executed]));
+            let comparison = &validation.comparisons[0];
+            let mean = &comparison.figures[1];
+            let (simulated, executed) = (mean.simulated.unwrap().mean, mean.executed.unwrap().mean);
+            let differences: f64 = comparison.stages.iter().map(|stage| stage.difference_ms).sum();
+            prop_assert!((differences - (simulated - executed)).abs() <= 2e-5 * (simulated + executed));
+            let points: f64 = comparison.stages.iter().map(|stage| stage.points_of_mean_error).sum();
+            prop_assert!((points - mean.error_percent.unwrap()).abs() <= 4e-3 * (1.0 + simulated / executed));
+        }
+    }
+}
