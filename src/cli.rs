@@ -35,8 +35,10 @@ pub enum Command {
     #[command(after_help = "Example: tenantry execute scenarios/quickstart.yaml --device cpu")]
     Execute(ExecuteArgs),
     /// Simulate and execute the same requests, and compare.
-    #[command(after_help = "Example: tenantry validate scenarios/quickstart.yaml --device cpu --repeats 3\n\n\
-                            Exits with 3 when the differences exceed the scenario's `validate:` limits.")]
+    #[command(
+        after_help = "Example: tenantry validate scenarios/quickstart.yaml --device cpu --repeats 3\n\n\
+                            Exits with 3 when the differences exceed the scenario's `validate:` limits."
+    )]
     Validate(ValidateArgs),
     /// Measure a card, or look at a profile.
     #[command(

@@ -29,7 +29,10 @@ impl Device {
     /// `cpu` or `cuda:N`.
     pub fn find(name: &str) -> Result<Device, Failure> {
         let torch = tenantry_executor::find_device(name).map_err(Failure::bad_input)?;
-        Ok(Device { name: name.to_owned(), torch })
+        Ok(Device {
+            name: name.to_owned(),
+            torch,
+        })
     }
 
     /// As the user calls it.
@@ -79,7 +82,9 @@ impl Device {
         let lanes = run.gpus * (1 + run.system.pool.instances_per_gpu);
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         if lanes > cores {
-            caveats.push(format!("{lanes} lanes share {cores} cores, so that they slow each other down."));
+            caveats.push(format!(
+                "{lanes} lanes share {cores} cores, so that they slow each other down."
+            ));
         }
         Ok(ExecutedRun {
             interrupted: done.record.interrupted,

@@ -48,7 +48,10 @@ pub struct Started {
 impl Started {
     /// Now.
     pub fn now() -> Started {
-        Started { clock: Instant::now(), date: SystemTime::now() }
+        Started {
+            clock: Instant::now(),
+            date: SystemTime::now(),
+        }
     }
 
     /// Seconds since.
@@ -101,7 +104,11 @@ pub fn processor() -> Option<String> {
 
 /// Free bytes of the file system under `path`, by `df`, which every system with a shell has.
 pub fn free_bytes(path: &Path) -> Option<u64> {
-    let df = std::process::Command::new("df").args(["-B1", "--output=avail"]).arg(path).output().ok()?;
+    let df = std::process::Command::new("df")
+        .args(["-B1", "--output=avail"])
+        .arg(path)
+        .output()
+        .ok()?;
     String::from_utf8(df.stdout).ok()?.lines().nth(1)?.trim().parse().ok()
 }
 
@@ -118,5 +125,9 @@ fn rfc3339(at: SystemTime) -> String {
 /// Today's date in UTC.
 #[cfg(feature = "libtorch")]
 pub fn today() -> String {
-    rfc3339(SystemTime::now()).split('T').next().expect("a date comes first").to_owned()
+    rfc3339(SystemTime::now())
+        .split('T')
+        .next()
+        .expect("a date comes first")
+        .to_owned()
 }

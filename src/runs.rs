@@ -54,8 +54,19 @@ impl Loaded {
 
     /// What a reader must know of the cards before trusting figures that they priced.
     pub fn card_caveats(&self) -> Vec<String> {
-        let derived = self.cards.values().filter(|card| card.provenance.source != Source::Measured);
-        derived.map(|card| format!("Card {} was not measured: {}.", card.name, crate::output::provenance(card))).collect()
+        let derived = self
+            .cards
+            .values()
+            .filter(|card| card.provenance.source != Source::Measured);
+        derived
+            .map(|card| {
+                format!(
+                    "Card {} was not measured: {}.",
+                    card.name,
+                    crate::output::provenance(card)
+                )
+            })
+            .collect()
     }
 
     /// Writes the folder of results and says where the page lies.
@@ -83,7 +94,11 @@ impl Loaded {
     pub fn limits(&self) -> tenantry_reports::Limits {
         match &self.scenario.validate {
             None => tenantry_reports::Limits::default(),
-            Some(limits) => tenantry_reports::Limits { mean: limits.mean, p98: limits.p98, throughput: limits.throughput },
+            Some(limits) => tenantry_reports::Limits {
+                mean: limits.mean,
+                p98: limits.p98,
+                throughput: limits.throughput,
+            },
         }
     }
 }
@@ -122,7 +137,10 @@ pub fn labels(run: &RunSpec, machine: &str, repeat: u32) -> RunLabels {
         repeat,
         machine: machine.to_owned(),
         seed: run.seed,
-        slo: run.slo.map(|slo| Slo { latency: slo.latency, quantile: slo.quantile }),
+        slo: run.slo.map(|slo| Slo {
+            latency: slo.latency,
+            quantile: slo.quantile,
+        }),
     }
 }
 
@@ -189,7 +207,9 @@ fn failure_of(run: &RunSpec, error: SimulateError) -> Failure {
 /// A trace that cannot be read is the input's fault, whatever else breaks a run off is not.
 pub fn run_failure(message: String, error: &RunError) -> Failure {
     match error {
-        RunError::Workload(TraceError::Io { .. }) | RunError::Machine(MachineError::Device(_)) => Failure::Running(message),
+        RunError::Workload(TraceError::Io { .. }) | RunError::Machine(MachineError::Device(_)) => {
+            Failure::Running(message)
+        }
         RunError::Workload(_) => Failure::BadInput(message),
         RunError::Machine(_) | RunError::Law(_) => Failure::Running(message),
     }
@@ -197,8 +217,10 @@ pub fn run_failure(message: String, error: &RunError) -> Failure {
 
 /// A sentence on what was extrapolated, if anything.
 pub fn extrapolation_caveat(runs: &[SimulatedRun]) -> Option<String> {
-    let families: std::collections::BTreeSet<&str> =
-        runs.iter().flat_map(|run| run.extrapolated.iter().map(String::as_str)).collect();
+    let families: std::collections::BTreeSet<&str> = runs
+        .iter()
+        .flat_map(|run| run.extrapolated.iter().map(String::as_str))
+        .collect();
     let list = families.into_iter().collect::<Vec<_>>().join(", ");
     (!list.is_empty()).then(|| format!("Costs beyond the measured range were extrapolated: {list}."))
 }

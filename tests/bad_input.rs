@@ -30,8 +30,11 @@ fn folder() -> TempDir {
     let path = folder.path();
     synthetic_card().save(&path.join("card")).expect("the card is saved");
     fs::write(path.join("s.yaml"), SCENARIO).unwrap();
-    fs::write(path.join("broken.csv"), "ticket,tenant,arrival_ns,input_tokens,output_tokens,class\n0,0,0,5,0,0\n1,0,x,5,0,0\n")
-        .unwrap();
+    fs::write(
+        path.join("broken.csv"),
+        "ticket,tenant,arrival_ns,input_tokens,output_tokens,class\n0,0,0,5,0,0\n1,0,x,5,0,0\n",
+    )
+    .unwrap();
     fs::write(path.join("unknown.csv"), "who,what,when\n1,2,3\n").unwrap();
     fs::write(path.join("file"), "not a folder").unwrap();
     fs::write(path.join("not.yaml"), "name: [1, 2\n").unwrap();
@@ -41,7 +44,11 @@ fn folder() -> TempDir {
 
 fn tenantry(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenantry"));
-    command.current_dir(folder).args(args).output().expect("the program starts")
+    command
+        .current_dir(folder)
+        .args(args)
+        .output()
+        .expect("the program starts")
 }
 
 /// Arguments, the exit code, and what the message must contain.
@@ -53,7 +60,14 @@ const CASES: &[Case] = &[
     (&["simulat", "s.yaml"], 2, &["simulat", "simulate"]),
     (&["simulate", "s.yaml", "--jobs", "0"], 2, &["--jobs"]),
     (&["profile", "show", "h200"], 2, &["card: must be", "got h200"]),
-    (&["presets", "hbert-adaptor"], 2, &["preset: must be one of", "got hbert-adaptor; did you mean hbert-adapter?"]),
+    (
+        &["presets", "hbert-adaptor"],
+        2,
+        &[
+            "preset: must be one of",
+            "got hbert-adaptor; did you mean hbert-adapter?",
+        ],
+    ),
     // Files.
     (&["simulate", "missing.yaml"], 2, &["missing.yaml"]),
     (&["simulate", "."], 2, &["."]),
@@ -61,34 +75,135 @@ const CASES: &[Case] = &[
     (&["simulate", "latin1.yaml"], 2, &["latin1.yaml", "UTF-8"]),
     (&["simulate", "quickstrat"], 2, &["did you mean quickstart?"]),
     // Keys and values.
-    (&["simulate", "s.yaml", "--set", "tenants.cuont=5"], 2, &["tenants.cuont: must be one of", "did you mean count?"]),
-    (&["simulate", "s.yaml", "--set", "workload.arrivals.poisson.rate=100"], 2, &["workload.arrivals.poisson.rate: must be"]),
-    (&["simulate", "s.yaml", "--set", "workload.arrivals.poisson.rate=-5/s"], 2, &["workload.arrivals.poisson.rate: must be", "-5/s"]),
-    (&["simulate", "s.yaml", "--set", "workload.arrivals.poison={rate: 5/s}"], 2, &["workload.arrivals"]),
-    (&["simulate", "s.yaml", "--set", "cluster.gpu_memory=64 MB/s"], 2, &["cluster.gpu_memory: must be", "64 MB/s"]),
-    (&["simulate", "s.yaml", "--set", "cluster.gpus=0"], 2, &["cluster.gpus: must be", "got 0"]),
-    (&["simulate", "s.yaml", "--set", "tenants.count=many"], 2, &["tenants.count: must be", "got"]),
-    (&["simulate", "s.yaml", "--set", "models.backbone=bert-bse"], 2, &["models.backbone: must be", "did you mean bert-base?"]),
-    (&["simulate", "s.yaml", "--set", "systems=[{preset: hbert}]"], 2, &["systems[0].preset: must be one of", "got hbert"]),
-    (&["simulate", "s.yaml", "--set", "workload.lengths.input={fixed: 4096}"], 2, &["workload.lengths.input", "at most 128"]),
-    (&["simulate", "s.yaml", "--set", "workload.stop={}"], 2, &["workload.stop: must be"]),
-    (&["simulate", "s.yaml", "--set", "slo={latency: 100 parsecs, at: p98}"], 2, &["slo.latency: must be", "parsecs"]),
-    (&["simulate", "s.yaml", "--set", "sweep={tenants.cuont: [1, 2]}"], 2, &["tenants.cuont", "did you mean"]),
-    (&["simulate", "s.yaml", "--set", "nonsense"], 2, &["--set: must be path=value, got nonsense"]),
-    (&["simulate", "s.yaml", "--set", "systems=[{preset: bert-dedicated, pipeline: layerwise}]"], 2, &["systems[0].pipeline: must be", "layerwise"]),
+    (
+        &["simulate", "s.yaml", "--set", "tenants.cuont=5"],
+        2,
+        &["tenants.cuont: must be one of", "did you mean count?"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "workload.arrivals.poisson.rate=100"],
+        2,
+        &["workload.arrivals.poisson.rate: must be"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "workload.arrivals.poisson.rate=-5/s"],
+        2,
+        &["workload.arrivals.poisson.rate: must be", "-5/s"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "workload.arrivals.poison={rate: 5/s}"],
+        2,
+        &["workload.arrivals"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "cluster.gpu_memory=64 MB/s"],
+        2,
+        &["cluster.gpu_memory: must be", "64 MB/s"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "cluster.gpus=0"],
+        2,
+        &["cluster.gpus: must be", "got 0"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "tenants.count=many"],
+        2,
+        &["tenants.count: must be", "got"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "models.backbone=bert-bse"],
+        2,
+        &["models.backbone: must be", "did you mean bert-base?"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "systems=[{preset: hbert}]"],
+        2,
+        &["systems[0].preset: must be one of", "got hbert"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "workload.lengths.input={fixed: 4096}"],
+        2,
+        &["workload.lengths.input", "at most 128"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "workload.stop={}"],
+        2,
+        &["workload.stop: must be"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "slo={latency: 100 parsecs, at: p98}"],
+        2,
+        &["slo.latency: must be", "parsecs"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "sweep={tenants.cuont: [1, 2]}"],
+        2,
+        &["tenants.cuont", "did you mean"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "nonsense"],
+        2,
+        &["--set: must be path=value, got nonsense"],
+    ),
+    (
+        &[
+            "simulate",
+            "s.yaml",
+            "--set",
+            "systems=[{preset: bert-dedicated, pipeline: layerwise}]",
+        ],
+        2,
+        &["systems[0].pipeline: must be", "layerwise"],
+    ),
     // Cards.
-    (&["simulate", "s.yaml", "--profile", "card/missing"], 2, &["card/missing"]),
-    (&["simulate", "s.yaml", "--set", "card=h2o0"], 2, &["card: must be", "got h2o0", "tenantry profile"]),
-    (&["simulate", "s.yaml", "--set", "models.backbone=bert-large", "--set", "cluster.gpu_memory=4 GiB"], 2, &["bert-large", "measure it with `tenantry profile --device cpu --models bert-large`"]),
-    (&["simulate", "s.yaml", "--set", "cluster.gpu_memory=1 MiB"], 2, &["tiny needs", "and the card has"]),
+    (
+        &["simulate", "s.yaml", "--profile", "card/missing"],
+        2,
+        &["card/missing"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "card=h2o0"],
+        2,
+        &["card: must be", "got h2o0", "tenantry profile"],
+    ),
+    (
+        &[
+            "simulate",
+            "s.yaml",
+            "--set",
+            "models.backbone=bert-large",
+            "--set",
+            "cluster.gpu_memory=4 GiB",
+        ],
+        2,
+        &[
+            "bert-large",
+            "measure it with `tenantry profile --device cpu --models bert-large`",
+        ],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "cluster.gpu_memory=1 MiB"],
+        2,
+        &["tiny needs", "and the card has"],
+    ),
     // Traces.
     (
-        &["simulate", "s.yaml", "--set", "workload.arrivals={trace: {path: missing.csv}}"],
+        &[
+            "simulate",
+            "s.yaml",
+            "--set",
+            "workload.arrivals={trace: {path: missing.csv}}",
+        ],
         2,
         &["missing.csv"],
     ),
     (
-        &["simulate", "s.yaml", "--set", "workload.arrivals={trace: {path: unknown.csv}}"],
+        &[
+            "simulate",
+            "s.yaml",
+            "--set",
+            "workload.arrivals={trace: {path: unknown.csv}}",
+        ],
         2,
         &["unknown.csv"],
     ),
@@ -101,14 +216,24 @@ const CASES: &[Case] = &[
 fn bad_input_gives_the_contracts_message_and_exit_code() {
     let folder = folder();
     let good = tenantry(folder.path(), &["simulate", "s.yaml", "--out", "good"]);
-    assert!(good.status.success(), "the unbroken scenario works: {}", String::from_utf8_lossy(&good.stderr));
+    assert!(
+        good.status.success(),
+        "the unbroken scenario works: {}",
+        String::from_utf8_lossy(&good.stderr)
+    );
     let mut wrong = Vec::new();
     for (args, code, fragments) in CASES {
         let output = tenantry(folder.path(), args);
         let message = String::from_utf8_lossy(&output.stderr);
-        let missing: Vec<_> = fragments.iter().filter(|fragment| !message.contains(**fragment)).collect();
+        let missing: Vec<_> = fragments
+            .iter()
+            .filter(|fragment| !message.contains(**fragment))
+            .collect();
         if output.status.code() != Some(*code) || !missing.is_empty() || message.contains("panicked") {
-            wrong.push(format!("{args:?}: exit {:?}, not in the message: {missing:?}\n  {message}", output.status.code()));
+            wrong.push(format!(
+                "{args:?}: exit {:?}, not in the message: {missing:?}\n  {message}",
+                output.status.code()
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -119,7 +244,17 @@ fn bad_input_gives_the_contracts_message_and_exit_code() {
 fn a_broken_line_of_a_trace_is_named() {
     let folder = folder();
     let set = "workload.arrivals={trace: {path: broken.csv}}";
-    let output = tenantry(folder.path(), &["simulate", "s.yaml", "--set", set, "--set", "workload.lengths={input: of-arrivals}"]);
+    let output = tenantry(
+        folder.path(),
+        &[
+            "simulate",
+            "s.yaml",
+            "--set",
+            set,
+            "--set",
+            "workload.lengths={input: of-arrivals}",
+        ],
+    );
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("broken.csv:3"), "{message}");
@@ -129,20 +264,32 @@ fn a_broken_line_of_a_trace_is_named() {
 #[test]
 fn a_full_disk_leaves_no_half_files() {
     let folder = folder();
-    assert!(tenantry(folder.path(), &["simulate", "s.yaml", "--out", "out"]).status.success());
+    assert!(
+        tenantry(folder.path(), &["simulate", "s.yaml", "--out", "out"])
+            .status
+            .success()
+    );
     let before = fs::read(folder.path().join("out/summary.json")).unwrap();
     // A limit on file sizes is the full disk that needs no privileges.
     let script = format!(
         "trap '' XFSZ; ulimit -f 1; exec '{}' simulate s.yaml --seed 2 --out out",
         env!("CARGO_BIN_EXE_tenantry")
     );
-    let output = Command::new("bash").current_dir(folder.path()).args(["-c", &script]).output().unwrap();
+    let output = Command::new("bash")
+        .current_dir(folder.path())
+        .args(["-c", &script])
+        .output()
+        .unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("out/"), "the file is named: {message}");
     assert_eq!(fs::read(folder.path().join("out/summary.json")).unwrap(), before);
-    let names = fs::read_dir(folder.path().join("out")).unwrap().map(|entry| entry.unwrap().file_name());
-    let left: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with(".tenantry")).collect();
+    let names = fs::read_dir(folder.path().join("out"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = names
+        .filter(|name| name.to_string_lossy().starts_with(".tenantry"))
+        .collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -152,13 +299,25 @@ fn an_interrupt_saves_what_was_finished() {
     let folder = folder();
     let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
         .current_dir(folder.path())
-        .args(["simulate", "s.yaml", "--jobs", "1", "--out", "out", "--set", "workload.stop={requests: 1000000000}"])
+        .args([
+            "simulate",
+            "s.yaml",
+            "--jobs",
+            "1",
+            "--out",
+            "out",
+            "--set",
+            "workload.stop={requests: 1000000000}",
+        ])
         .stderr(std::process::Stdio::piped())
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
     std::thread::sleep(std::time::Duration::from_millis(700));
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let killed = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
     assert!(killed.success());
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130));

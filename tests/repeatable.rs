@@ -12,13 +12,28 @@ fn summaries_are_byte_identical_across_runs_and_jobs() {
     let summary = |out: &str, jobs: &str, seed: &str| {
         let run = Command::new(env!("CARGO_BIN_EXE_tenantry"))
             .current_dir(folder.path())
-            .args(["simulate", "quickstart", "--profile", "./card", "--jobs", jobs, "--seed", seed, "--out", out])
+            .args([
+                "simulate",
+                "quickstart",
+                "--profile",
+                "./card",
+                "--jobs",
+                jobs,
+                "--seed",
+                seed,
+                "--out",
+                out,
+            ])
             .args(["--set", "repeats=2", "--set", "sweep={tenants.count: [10, 100, 1000]}"])
             .output()
             .unwrap();
         assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
         let file = |name| fs::read(folder.path().join(out).join(name)).unwrap();
-        (file("summary.json"), file("summary.csv"), file("scenario.resolved.yaml"))
+        (
+            file("summary.json"),
+            file("summary.csv"),
+            file("scenario.resolved.yaml"),
+        )
     };
     let first = summary("a", "1", "7");
     assert_eq!(first, summary("b", "2", "7"));

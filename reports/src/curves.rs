@@ -2,6 +2,7 @@
 
 use tenantry_core::RunRecord;
 use tenantry_core::ledger::Series;
+use tenantry_traces::Time;
 
 use crate::summary::{RunLabels, RunSummary};
 
@@ -31,6 +32,8 @@ pub struct Curves {
     pub latency_ms: Vec<f64>,
     /// Windows from the start of the run, the warm-up included.
     pub series: Series,
+    /// The last event: where the last window ends, whatever its width.
+    pub end: Time,
 }
 
 impl Curves {
@@ -45,6 +48,7 @@ impl Curves {
                 Vec::new()
             },
             series: record.series.clone(),
+            end: record.end,
         }
     }
 }

@@ -124,8 +124,8 @@ pub struct RunSummary {
     /// The target, and whether it was met.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slo: Option<SloSummary>,
-    /// Share of requests answered within the target. Rejected and failed requests count as missed; cancelled and unfinished
-    /// ones do not count.
+    /// Share of requests answered within the target, of those that arrived after the warm-up. Rejected and failed requests count
+    /// as missed; cancelled and unfinished ones do not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slo_attainment: Option<f64>,
     /// Requests inside, averaged over the whole run.
@@ -256,8 +256,8 @@ impl RunSummary {
                 cancelled: counts.cancelled,
                 unfinished: counts.unfinished,
             },
-            rejected_by: named(&record.rejected, reject_name),
-            failed_by: named(&record.failed, failure_name),
+            rejected_by: named(&record.rejected, RejectReason::name),
+            failed_by: named(&record.failed, FailureReason::name),
             duration_s: rounded(duration_s),
             throughput_rps: ratio(record.served as f64, duration_s),
             latency_ms: Distribution::of(&record.latency),
@@ -337,7 +337,7 @@ fn ratio(part: f64, whole: f64) -> Option<f64> {
 fn attainment(record: &RunRecord, slo: Slo) -> Option<f64> {
     let answered = record.latency.count();
     let within = (record.latency.share_within(slo.latency) * answered as f64).round();
-    let judged = answered + record.counts.rejected + record.counts.failed;
+    let judged = answered + record.refused;
     (judged > 0).then(|| within / judged as f64)
 }
 
@@ -346,22 +346,6 @@ fn named<R: Copy>(counts: &ByReason<R>, name: fn(R) -> &'static str) -> BTreeMap
         .iter()
         .map(|(reason, count)| (name(*reason).to_owned(), *count))
         .collect()
-}
-
-fn reject_name(reason: RejectReason) -> &'static str {
-    match reason {
-        RejectReason::QueueFull => "queue_full",
-        RejectReason::TooLong => "too_long",
-        RejectReason::UnknownTenant => "unknown_tenant",
-    }
-}
-
-fn failure_name(reason: FailureReason) -> &'static str {
-    match reason {
-        FailureReason::LoadFailed => "load_failed",
-        FailureReason::OutOfMemory => "out_of_memory",
-        FailureReason::ComputeFailed => "compute_failed",
-    }
 }
 
 #[cfg(test)]
@@ -400,7 +384,7 @@ mod tests {
         let summary = RunSummary::new(labels("full", VIRTUAL), &record);
         assert_eq!(summary.slo_attainment, Some(0.98), "98 of 100, two rejected");
         assert_eq!(summary.slo.unwrap().met, Some(true));
-        record.counts.failed = 1;
+        record.refused += 1;
         let summary = RunSummary::new(labels("full", VIRTUAL), &record);
         assert_eq!(summary.slo.unwrap().met, Some(false));
     }

@@ -5,7 +5,7 @@ use tenantry_core::command::RejectReason;
 use tenantry_core::ledger::{Counts, Series, Window};
 use tenantry_core::machine::LaneUse;
 use tenantry_core::server::{MemoryUse, SwapCounts};
-use tenantry_traces::Duration;
+use tenantry_traces::{Duration, Time};
 
 use crate::curves::Run;
 use crate::manifest::{Host, Manifest, ProfileSource};
@@ -36,6 +36,8 @@ pub fn record(requests: u64, slowest: Duration) -> RunRecord {
             ..Counts::default()
         },
         rejected: [(RejectReason::QueueFull, 2)].into(),
+        refused: 2,
+        end: Time(10_000_000_000),
         duration: Duration::from_secs(10),
         served: requests,
         batches: requests.div_ceil(4),

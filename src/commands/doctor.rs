@@ -22,11 +22,21 @@ struct Finding {
 
 impl Finding {
     fn good(what: &'static str, found: impl Into<String>) -> Finding {
-        Finding { what, ok: true, found: found.into(), remedy: None }
+        Finding {
+            what,
+            ok: true,
+            found: found.into(),
+            remedy: None,
+        }
     }
 
     fn bad(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding { what, ok: false, found: found.into(), remedy: Some(remedy.into()) }
+        Finding {
+            what,
+            ok: false,
+            found: found.into(),
+            remedy: Some(remedy.into()),
+        }
     }
 }
 
@@ -35,7 +45,10 @@ pub fn run(output: &OutputArgs) -> Result<(), Failure> {
     print(output, &findings, || {
         let lines = findings.iter().map(|finding| {
             let mark = if finding.ok { "ok     " } else { "missing" };
-            let remedy = finding.remedy.as_ref().map_or_else(String::new, |remedy| format!("\n          → {remedy}"));
+            let remedy = finding
+                .remedy
+                .as_ref()
+                .map_or_else(String::new, |remedy| format!("\n          → {remedy}"));
             format!("{mark} {}: {}{remedy}", finding.what, finding.found)
         });
         lines.collect::<Vec<_>>().join("\n")
@@ -44,7 +57,10 @@ pub fn run(output: &OutputArgs) -> Result<(), Failure> {
 
 fn host() -> Finding {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    let found = format!("{}, {cores} cores", processor().unwrap_or_else(|| "unknown processor".into()));
+    let found = format!(
+        "{}, {cores} cores",
+        processor().unwrap_or_else(|| "unknown processor".into())
+    );
     if cores < 2 {
         let remedy = "real runs want a core for computing and one for arrivals and copies; simulation needs only one";
         return Finding::bad("processor", found, remedy);
@@ -59,7 +75,11 @@ fn libtorch() -> Finding {
 
 #[cfg(not(feature = "libtorch"))]
 fn libtorch() -> Finding {
-    Finding::bad("libtorch", "not in this build: it simulates but cannot execute or measure", "build it with `make build`")
+    Finding::bad(
+        "libtorch",
+        "not in this build: it simulates but cannot execute or measure",
+        "build it with `make build`",
+    )
 }
 
 #[cfg(feature = "libtorch")]
@@ -93,7 +113,11 @@ fn disk() -> Finding {
     match free_bytes(Path::new(".")) {
         Some(free) if free < WANTED_BYTES => {
             let found = format!("{} MiB free here", free >> 20);
-            Finding::bad("disk", found, "a build and its downloads want 2 GiB: make room or work elsewhere")
+            Finding::bad(
+                "disk",
+                found,
+                "a build and its downloads want 2 GiB: make room or work elsewhere",
+            )
         }
         Some(free) => Finding::good("disk", format!("{} GiB free here", free >> 30)),
         None => Finding::good("disk", "free space unknown"),

@@ -33,13 +33,20 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.dedup();
     let manifest = started.manifest(None, Some(device.name()), 0, caveats);
     let page = loaded.write(&args.out, &runs, None, &manifest)?;
-    print(output, &Summary::new(&loaded.scenario.name, loaded.scenario.seed, &runs), || terminal::systems(&runs, style()))?;
+    print(
+        output,
+        &Summary::new(&loaded.scenario.name, loaded.scenario.seed, &runs),
+        || terminal::systems(&runs, style()),
+    )?;
     for caveat in &manifest.caveats {
         say(output, &format!("note: {caveat}"));
     }
     say(output, &format!("report: {}", page.display()));
     if interrupted {
-        return Err(Failure::Interrupted(format!("what was executed until then is in {}", args.out.display())));
+        return Err(Failure::Interrupted(format!(
+            "what was executed until then is in {}",
+            args.out.display()
+        )));
     }
     Ok(())
 }

@@ -11,11 +11,14 @@ pub fn run(args: &PresetsArgs, output: &OutputArgs) -> Result<(), Failure> {
         return print(output, &presets::names(), || presets::names().join("\n"));
     };
     let Some(yaml) = presets::yaml(name) else {
-        let near = presets::names().iter().max_by(|a, b| {
-            strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name))
-        });
+        let near = presets::names()
+            .iter()
+            .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
         let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-        return Err(Failure::BadInput(format!("preset: must be one of {}, got {name}{hint}", presets::names().join(", "))));
+        return Err(Failure::BadInput(format!(
+            "preset: must be one of {}, got {name}{hint}",
+            presets::names().join(", ")
+        )));
     };
     print!("{yaml}");
     Ok(())

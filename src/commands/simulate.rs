@@ -15,7 +15,10 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let interrupt = interrupt::flag();
     let bar = progress::bar(loaded.runs.len() as u64, "simulating", output.quiet);
     let jobs = args.jobs.map_or(0, std::num::NonZeroUsize::get);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs).build().map_err(Failure::running)?;
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(jobs)
+        .build()
+        .map_err(Failure::running)?;
     // Parallelism is across runs, and the results keep the order of the runs: their number does not change a byte.
     let results: Vec<Result<Option<SimulatedRun>, Failure>> = pool.install(|| {
         let one = |spec| {
@@ -26,7 +29,10 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
         loaded.runs.par_iter().map(one).collect()
     });
     bar.finish_and_clear();
-    let finished: Vec<SimulatedRun> = results.into_iter().filter_map(Result::transpose).collect::<Result<_, _>>()?;
+    let finished: Vec<SimulatedRun> = results
+        .into_iter()
+        .filter_map(Result::transpose)
+        .collect::<Result<_, _>>()?;
     let interrupted = finished.len() < loaded.runs.len() || finished.iter().any(|run| run.interrupted);
 
     let mut caveats = loaded.card_caveats();
@@ -35,13 +41,20 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let runs: Vec<Run> = finished.into_iter().map(|run| run.run).collect();
     let manifest = started.manifest(loaded.first_card(), None, events, caveats);
     let page = loaded.write(&args.out, &runs, None, &manifest)?;
-    print(output, &Summary::new(&loaded.scenario.name, loaded.scenario.seed, &runs), || terminal::systems(&runs, style()))?;
+    print(
+        output,
+        &Summary::new(&loaded.scenario.name, loaded.scenario.seed, &runs),
+        || terminal::systems(&runs, style()),
+    )?;
     for caveat in &manifest.caveats {
         say(output, &format!("note: {caveat}"));
     }
     say(output, &format!("report: {}", page.display()));
     if interrupted {
-        return Err(Failure::Interrupted(format!("what was simulated until then is in {}", args.out.display())));
+        return Err(Failure::Interrupted(format!(
+            "what was simulated until then is in {}",
+            args.out.display()
+        )));
     }
     Ok(())
 }

@@ -59,7 +59,10 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     say(output, &format!("report: {}", page.display()));
     if interrupted {
-        return Err(Failure::Interrupted(format!("what was run until then is in {}", args.out.display())));
+        return Err(Failure::Interrupted(format!(
+            "what was run until then is in {}",
+            args.out.display()
+        )));
     }
     match validation.verdict {
         Some(Verdict::Outside) => Err(Failure::LimitNotMet(

@@ -307,10 +307,12 @@ fn over_time(
         .map(|s| {
             let series = &s.group.runs[0].curves.series;
             let merge = (width_ns / series.width.0) as usize;
-            let totals = series.windows.chunks(merge).map(|windows| {
+            let end_s = s.group.runs[0].curves.end.as_secs_f64();
+            let totals = series.windows.chunks(merge).enumerate().map(|(i, windows)| {
                 windows.iter().fold(
                     Totals {
-                        width_s,
+                        // The run may end within its last window.
+                        width_s: width_s.min(end_s - i as f64 * width_s),
                         ..Totals::default()
                     },
                     |sum, window| Totals {

@@ -16,6 +16,17 @@ pub enum RejectReason {
     UnknownTenant,
 }
 
+impl RejectReason {
+    /// As results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RejectReason::QueueFull => "queue_full",
+            RejectReason::TooLong => "too_long",
+            RejectReason::UnknownTenant => "unknown_tenant",
+        }
+    }
+}
+
 /// Why a request that was let in got no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureReason {
@@ -25,6 +36,17 @@ pub enum FailureReason {
     OutOfMemory,
     /// The op itself failed.
     ComputeFailed,
+}
+
+impl FailureReason {
+    /// As results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FailureReason::LoadFailed => "load_failed",
+            FailureReason::OutOfMemory => "out_of_memory",
+            FailureReason::ComputeFailed => "compute_failed",
+        }
+    }
 }
 
 /// How a request ended.

@@ -36,13 +36,18 @@ pub struct Counts {
 pub struct Durations {
     histogram: Histogram<u64>,
     sum_ns: u128,
+    max_ns: u64,
 }
 
 impl Default for Durations {
     fn default() -> Self {
         let mut histogram = Histogram::new(3).expect("three digits are allowed");
         histogram.auto(true);
-        Durations { histogram, sum_ns: 0 }
+        Durations {
+            histogram,
+            sum_ns: 0,
+            max_ns: 0,
+        }
     }
 }
 
@@ -51,6 +56,7 @@ impl Durations {
     pub fn record(&mut self, duration: Duration) {
         self.histogram.record(duration.0).expect("the histogram resizes itself");
         self.sum_ns += u128::from(duration.0);
+        self.max_ns = self.max_ns.max(duration.0);
     }
 
     /// How many.
@@ -74,7 +80,7 @@ impl Durations {
 
     /// The largest, in nanoseconds.
     pub fn max_ns(&self) -> u64 {
-        self.histogram.max()
+        self.max_ns
     }
 
     /// The share that is at most `duration`; 1 where there is none.
@@ -164,12 +170,16 @@ pub struct RunRecord {
     pub rejected: ByReason<RejectReason>,
     /// Failed, by reason.
     pub failed: ByReason<FailureReason>,
+    /// The last event.
+    pub end: Time,
     /// From the end of the warm-up to the last event.
     pub duration: Duration,
     /// Whether the user stopped it.
     pub interrupted: bool,
     /// Answered after the warm-up.
     pub served: u64,
+    /// Of those that arrived after the warm-up: turned away or failed.
+    pub refused: u64,
     /// From arrival to answer.
     pub latency: Durations,
     /// Parts of the latency: see [`crate::command::Waits`].
@@ -306,6 +316,9 @@ impl Ledger {
                 *record.failed.entry(reason).or_default() += 1;
             }
         }
+        if matches!(finish.verdict, Verdict::Rejected(_) | Verdict::Failed(_)) && finish.arrival >= self.warm_up {
+            record.refused += 1;
+        }
         if finish.verdict != Verdict::Served {
             return Ok(());
         }
@@ -351,6 +364,7 @@ impl Ledger {
         }
         let record = &mut self.record;
         record.interrupted = end.interrupted;
+        record.end = end.at;
         record.duration = end.at.since(self.warm_up.min(end.at));
         record.in_flight_mean = self.in_flight_area as f64 / (end.at.0.max(1)) as f64;
         record.memory = server.memory();

@@ -36,23 +36,42 @@ fn table_json(table: &TableSummary) -> serde_json::Value {
     })
 }
 
-fn text(card: &Card, tables: &[TableSummary]) -> String {
+pub fn text(card: &Card, tables: &[TableSummary]) -> String {
     let device = &card.device;
     let mut lines = vec![
         format!("{}: {} ({})", card.name, device.name, device.kind),
         format!("  host       {}, {} cores", device.host.cpu, device.host.cores),
-        format!("  memory     {} MiB, of which {} MiB stay free", device.memory_bytes >> 20, device.reserve_bytes >> 20),
+        format!(
+            "  memory     {} MiB, of which {} MiB stay free",
+            device.memory_bytes >> 20,
+            device.reserve_bytes >> 20
+        ),
         format!("  source     {}", provenance(card)),
-        format!("  contention compute beside a copy × {:.3}, a copy beside compute × {:.3}",
-            card.contention.compute_beside_copy, card.contention.copy_beside_compute),
+        format!(
+            "  contention compute beside a copy × {:.3}, a copy beside compute × {:.3}",
+            card.contention.compute_beside_copy, card.contention.copy_beside_compute
+        ),
     ];
     lines.extend(card.provenance.notes.iter().map(|note| format!("  note       {note}")));
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["Family", "Table", "Points", "Measurements", "Range", "Left-out error: median", "p95"]);
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header([
+        "Family",
+        "Table",
+        "Points",
+        "Measurements",
+        "Range",
+        "Left-out error: median",
+        "p95",
+    ]);
     for summary in tables {
         let error = |read: fn(&tenantry_profiles::TableError) -> f64| {
-            summary.error.as_ref().map_or_else(|| "–".to_owned(), |error| format!("{:.1} %", 100.0 * read(error)))
+            summary
+                .error
+                .as_ref()
+                .map_or_else(|| "–".to_owned(), |error| format!("{:.1} %", 100.0 * read(error)))
         };
         table.add_row([
             summary.family.to_string(),
@@ -65,7 +84,10 @@ fn text(card: &Card, tables: &[TableSummary]) -> String {
         ]);
     }
     for column in [2, 3, 5, 6] {
-        table.column_mut(column).expect("the header has it").set_cell_alignment(CellAlignment::Right);
+        table
+            .column_mut(column)
+            .expect("the header has it")
+            .set_cell_alignment(CellAlignment::Right);
     }
     lines.push(String::new());
     lines.push(table.trim_fmt());

@@ -77,7 +77,10 @@ impl Memory {
     pub fn plan(cluster: &ClusterSpec, pool: &PoolSpec, tenants: u32) -> Result<Memory, ServerError> {
         let model = &pool.model;
         if pool.pipeline == PipelineSpec::Layerwise && model.layers > MAX_LAYERS {
-            return Err(ServerError::TooManyLayers { model: model.name.clone(), layers: model.layers });
+            return Err(ServerError::TooManyLayers {
+                model: model.name.clone(),
+                layers: model.layers,
+            });
         }
         let dtype_bytes = pool.dtype.bytes();
         let heads = u64::from(tenants) * model.head_parameters(pool.classes) * dtype_bytes;
