@@ -33,10 +33,13 @@ pub enum Purpose {
     Cancellation = 9,
     /// Per-tenant properties: phase, domain, kind, activity.
     TenantProperty = 10,
+    /// How the rate of arrivals changes: dwell times and states.
+    Rate = 11,
 }
 
 const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
+#[inline]
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -57,7 +60,15 @@ impl Draws {
         }
     }
 
+    /// The draws of one of several parts that have the purpose in common, such as superposed arrivals.
+    pub fn part(self, part: u64) -> Draws {
+        Draws {
+            key: mix(self.key ^ part.wrapping_add(1).wrapping_mul(GOLDEN_GAMMA)),
+        }
+    }
+
     /// A stream of draws about `ticket`.
+    #[inline]
     pub fn about(self, ticket: u64) -> Stream {
         Stream {
             state: mix(self.key ^ mix(ticket.wrapping_add(GOLDEN_GAMMA))),
@@ -106,6 +117,25 @@ impl Stream {
     pub fn normal(&mut self) -> f64 {
         let radius = libm::sqrt(2.0 * self.exponential());
         radius * libm::cos(std::f64::consts::TAU * self.unit())
+    }
+
+    /// Gamma of the given shape and scale 1, by rejection (Marsaglia and Tsang, "A simple method for generating gamma
+    /// variables", ACM TOMS 26(3), 2000). It takes as many draws of the stream as it needs.
+    pub fn gamma(&mut self, shape: f64) -> f64 {
+        if shape < 1.0 {
+            // Section 6 of the paper: gamma(a) is gamma(a + 1) times U^(1/a).
+            return self.gamma(shape + 1.0) * libm::pow(1.0 - self.unit(), 1.0 / shape);
+        }
+        let d = shape - 1.0 / 3.0;
+        let c = 1.0 / libm::sqrt(9.0 * d);
+        loop {
+            let z = self.normal();
+            let base = 1.0 + c * z;
+            let v = base * base * base;
+            if v > 0.0 && -self.exponential() < 0.5 * z * z + d - d * v + d * libm::log(v) {
+                return d * v;
+            }
+        }
     }
 }
 

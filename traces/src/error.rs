@@ -1,6 +1,6 @@
-//! What can be wrong with a trace.
+//! What can be wrong with a trace or with the specification of a workload.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a workload could not be read or generated.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum TraceError {
         path: PathBuf,
         /// 1-based.
         line: u64,
-        /// What it must be, and what it is.
+        /// Which column, what it must be, and what it is.
         message: String,
     },
     /// The whole is not usable: empty, of an unknown format, …
@@ -31,4 +31,54 @@ pub enum TraceError {
         /// What is wrong.
         message: String,
     },
+    /// A workload's specification cannot be met.
+    #[error("{field}: {message}")]
+    Spec {
+        /// The path of the field in the scenario, as in `workload.arrivals.poisson.rate_per_s`.
+        field: String,
+        /// What it must be, and what it is.
+        message: String,
+    },
+}
+
+impl TraceError {
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> TraceError {
+        TraceError::Io {
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+
+    pub(crate) fn file(path: &Path, message: impl Into<String>) -> TraceError {
+        TraceError::File {
+            path: path.to_path_buf(),
+            message: message.into(),
+        }
+    }
+
+    /// `field` must be `must_be`, but is `got`.
+    pub(crate) fn spec(field: &str, must_be: &str, got: impl std::fmt::Display) -> TraceError {
+        TraceError::Spec {
+            field: field.to_string(),
+            message: format!("must be {must_be}, got {got}"),
+        }
+    }
+}
+
+/// A number that a specification must have above 0 and finite.
+pub(crate) fn positive(field: &str, value: f64) -> Result<f64, TraceError> {
+    if value.is_finite() && value > 0.0 {
+        Ok(value)
+    } else {
+        Err(TraceError::spec(field, "a finite number above 0", value))
+    }
+}
+
+/// A number that a specification must have at 0 or above, and finite.
+pub(crate) fn not_negative(field: &str, value: f64) -> Result<f64, TraceError> {
+    if value.is_finite() && value >= 0.0 {
+        Ok(value)
+    } else {
+        Err(TraceError::spec(field, "a finite number, 0 or above", value))
+    }
 }

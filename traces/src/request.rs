@@ -22,6 +22,15 @@ pub struct Request {
     pub class: u16,
 }
 
+/// How long a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// Tokens of input, at least 1.
+    pub input: u32,
+    /// Tokens to generate; 0 for encoders.
+    pub output: u32,
+}
+
 /// What a workload brings at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {

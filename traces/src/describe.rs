@@ -1,0 +1,296 @@
+//! What a trace looks like: rate over time, dispersion, lengths, tenant concentration, and how far two samples are apart.
+//!
+//! [`Describer`] takes requests one by one; its memory grows with the trace's duration, its tenants and its distinct lengths, not
+//! with the number of requests.
+
+use std::collections::BTreeMap;
+
+use crate::error::TraceError;
+use crate::request::Request;
+
+/// Windows at which dispersion is reported, in seconds.
+pub const DISPERSION_WINDOWS_S: [usize; 3] = [1, 10, 60];
+
+/// Collects requests and describes them.
+#[derive(Clone, Debug, Default)]
+pub struct Describer {
+    requests_per_s: Vec<u32>,
+    input: Histogram,
+    output: Histogram,
+    by_tenant: BTreeMap<u32, u64>,
+}
+
+/// Two years: longer than any recording, and 256 MiB of counts.
+const MAX_SECONDS: u64 = 1 << 26;
+
+impl Describer {
+    /// Takes a request, in any order.
+    ///
+    /// # Errors
+    /// [`TraceError::Spec`] where it arrives more than two years after the start: counts are kept second by second.
+    pub fn add(&mut self, request: &Request) -> Result<(), TraceError> {
+        let second = request.arrival.0 / 1_000_000_000;
+        if second >= MAX_SECONDS {
+            return Err(TraceError::spec(
+                "arrival",
+                "within two years of the start",
+                request.arrival,
+            ));
+        }
+        increment(&mut self.requests_per_s, second as usize);
+        self.input.add(request.input_tokens);
+        self.output.add(request.output_tokens);
+        *self.by_tenant.entry(request.tenant).or_default() += 1;
+        Ok(())
+    }
+
+    /// Requests in each second so far.
+    pub fn requests_per_s(&self) -> &[u32] {
+        &self.requests_per_s
+    }
+
+    /// Input lengths so far.
+    pub fn input(&self) -> &Histogram {
+        &self.input
+    }
+
+    /// Output lengths so far.
+    pub fn output(&self) -> &Histogram {
+        &self.output
+    }
+
+    /// The description of what was taken; `None` where that is nothing.
+    pub fn describe(&self) -> Option<Description> {
+        let by_tenant: Vec<f64> = self.by_tenant.values().map(|&requests| requests as f64).collect();
+        Some(Description {
+            requests: self.input.count,
+            seconds: self.requests_per_s.len() as u64,
+            requests_per_s_mean: mean(&self.requests_per_s)?,
+            requests_per_s_max: *self.requests_per_s.iter().max()?,
+            dispersion: DISPERSION_WINDOWS_S.map(|window_s| dispersion(&self.requests_per_s, window_s)),
+            input_tokens: self.input.figures()?,
+            output_tokens: self.output.figures()?,
+            tenants: by_tenant.len() as u64,
+            top_1_percent_share: concentration(&by_tenant, 0.01)?,
+            top_10_percent_share: concentration(&by_tenant, 0.1)?,
+        })
+    }
+}
+
+fn increment<T: Copy + Default + std::ops::AddAssign + From<u8>>(counts: &mut Vec<T>, index: usize) {
+    if counts.len() <= index {
+        counts.resize(index + 1, T::default());
+    }
+    counts[index] += T::from(1);
+}
+
+/// What a trace looks like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description {
+    /// How many there are.
+    pub requests: u64,
+    /// From the start of the run to the end of the last request's second.
+    pub seconds: u64,
+    /// Over all seconds.
+    pub requests_per_s_mean: f64,
+    /// In the busiest second.
+    pub requests_per_s_max: u32,
+    /// Index of dispersion at [`DISPERSION_WINDOWS_S`]; absent where there are fewer than two windows.
+    pub dispersion: [Option<f64>; 3],
+    /// Of the inputs.
+    pub input_tokens: LengthFigures,
+    /// Of the outputs.
+    pub output_tokens: LengthFigures,
+    /// How many tenants asked at all.
+    pub tenants: u64,
+    /// Share of the requests that the most active 1 % of the tenants sent (of those that asked at all; at least one).
+    pub top_1_percent_share: f64,
+    /// As above, of the most active 10 %.
+    pub top_10_percent_share: f64,
+}
+
+/// A distribution of lengths, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LengthFigures {
+    /// The mean.
+    pub mean: f64,
+    /// The smallest length that half of them do not exceed.
+    pub p50: u32,
+    /// As above, for 90 %.
+    pub p90: u32,
+    /// As above, for 98 %.
+    pub p98: u32,
+    /// As above, for 99 %.
+    pub p99: u32,
+    /// The longest.
+    pub max: u32,
+}
+
+/// How often each length occurs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Lengths below [`Histogram::DENSE`], by length; the others are rare and kept aside.
+    dense: Vec<u64>,
+    sparse: BTreeMap<u32, u64>,
+    count: u64,
+}
+
+impl Histogram {
+    const DENSE: u32 = 1 << 16;
+
+    /// Takes one length.
+    pub fn add(&mut self, tokens: u32) {
+        if tokens < Histogram::DENSE {
+            increment(&mut self.dense, tokens as usize);
+        } else {
+            *self.sparse.entry(tokens).or_default() += 1;
+        }
+        self.count += 1;
+    }
+
+    /// Lengths and how often they occur, by rising length.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
+        let dense = (0u32..).zip(self.dense.iter().copied()).filter(|(_, count)| *count > 0);
+        dense.chain(self.sparse.iter().map(|(&tokens, &count)| (tokens, count)))
+    }
+
+    /// The smallest length that a share of `probability` does not exceed; `None` where there is none at all.
+    pub fn quantile(&self, probability: f64) -> Option<u32> {
+        let rank = ((probability * self.count as f64).ceil() as u64).max(1);
+        let mut seen = 0;
+        self.iter()
+            .find(|(_, count)| {
+                seen += count;
+                seen >= rank
+            })
+            .map(|(tokens, _)| tokens)
+    }
+
+    /// The usual figures; `None` where there is no length.
+    pub fn figures(&self) -> Option<LengthFigures> {
+        let sum: f64 = self
+            .iter()
+            .map(|(tokens, count)| f64::from(tokens) * count as f64)
+            .sum();
+        Some(LengthFigures {
+            mean: sum / self.count as f64,
+            p50: self.quantile(0.5)?,
+            p90: self.quantile(0.9)?,
+            p98: self.quantile(0.98)?,
+            p99: self.quantile(0.99)?,
+            max: self.quantile(1.0)?,
+        })
+    }
+
+    /// The Kolmogorov-Smirnov distance: the largest difference between the two distribution functions, from 0 to 1. `None` where
+    /// either is empty.
+    pub fn distance(&self, other: &Histogram) -> Option<f64> {
+        if self.count == 0 || other.count == 0 {
+            return None;
+        }
+        let share = |histogram: &Histogram, count: u64| count as f64 / histogram.count as f64;
+        let mut steps: BTreeMap<u32, f64> = self
+            .iter()
+            .map(|(tokens, count)| (tokens, share(self, count)))
+            .collect();
+        for (tokens, count) in other.iter() {
+            *steps.entry(tokens).or_default() -= share(other, count);
+        }
+        let mut difference = 0.0f64;
+        let at_each = steps.values().map(|step| {
+            difference += step;
+            difference.abs()
+        });
+        Some(at_each.fold(0.0, f64::max))
+    }
+}
+
+impl FromIterator<u32> for Histogram {
+    fn from_iter<I: IntoIterator<Item = u32>>(lengths: I) -> Histogram {
+        let mut histogram = Histogram::default();
+        lengths.into_iter().for_each(|tokens| histogram.add(tokens));
+        histogram
+    }
+}
+
+/// The index of dispersion: variance over mean of the requests in windows of `window_s` seconds, 1 for a Poisson process. An
+/// incomplete last window is left out; `None` where there are fewer than two windows or no requests.
+pub fn dispersion(requests_per_s: &[u32], window_s: usize) -> Option<f64> {
+    let windows = || {
+        requests_per_s
+            .chunks_exact(window_s)
+            .map(|window| window.iter().map(|&n| f64::from(n)).sum::<f64>())
+    };
+    let count = windows().len() as f64;
+    if count < 2.0 {
+        return None;
+    }
+    let mean = windows().sum::<f64>() / count;
+    let variance = windows().map(|n| (n - mean) * (n - mean)).sum::<f64>() / count;
+    (mean > 0.0).then(|| variance / mean)
+}
+
+/// The share of the requests that the most active `share` of the tenants sent: of the tenants with any, rounded to the
+/// nearest number of them and at least one. `None` where there are no requests.
+pub fn concentration(requests_by_tenant: &[f64], share: f64) -> Option<f64> {
+    let mut sorted: Vec<f64> = requests_by_tenant
+        .iter()
+        .copied()
+        .filter(|&requests| requests > 0.0)
+        .collect();
+    sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+    let top = ((sorted.len() as f64 * share).round() as usize).max(1);
+    let total: f64 = sorted.iter().sum();
+    (total > 0.0).then(|| sorted.iter().take(top).sum::<f64>() / total)
+}
+
+fn mean(counts: &[u32]) -> Option<f64> {
+    (!counts.is_empty()).then(|| counts.iter().map(|&n| f64::from(n)).sum::<f64>() / counts.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn equal_counts_do_not_disperse() {
+        assert_eq!(dispersion(&[5; 100], 10), Some(0.0));
+        assert_eq!(dispersion(&[0, 2, 0, 2], 1), Some(1.0));
+        assert_eq!(dispersion(&[0, 2, 0, 2], 2), Some(0.0));
+        assert_eq!(dispersion(&[7], 1), None);
+        assert_eq!(dispersion(&[0, 0], 1), None);
+    }
+
+    #[test]
+    fn concentration_counts_tenants_that_asked() {
+        let requests = [0.0, 1.0, 3.0, 0.0, 6.0];
+        assert_eq!(concentration(&requests, 0.01), Some(0.6));
+        assert_eq!(concentration(&requests, 2.0 / 3.0), Some(0.9));
+        assert_eq!(concentration(&[0.0], 0.01), None);
+    }
+
+    proptest! {
+        #[test]
+        fn distance_is_a_metric(
+            a in proptest::collection::vec(1u32..100_000, 1..60),
+            b in proptest::collection::vec(1u32..100_000, 1..60),
+            c in proptest::collection::vec(1u32..100_000, 1..60),
+        ) {
+            let [a, b, c] = [a, b, c].map(Histogram::from_iter);
+            let distance = |x: &Histogram, y: &Histogram| x.distance(y).unwrap();
+            prop_assert!(distance(&a, &a) < 1e-12);
+            prop_assert!((distance(&a, &b) - distance(&b, &a)).abs() < 1e-12);
+            prop_assert!(distance(&a, &c) <= distance(&a, &b) + distance(&b, &c) + 1e-12);
+            prop_assert!(distance(&a, &b) <= 1.0 + 1e-12);
+        }
+
+        #[test]
+        fn quantiles_are_of_the_sorted_list(mut lengths in proptest::collection::vec(0u32..100_000, 1..200), p in 0.0f64..=1.0) {
+            let histogram = Histogram::from_iter(lengths.iter().copied());
+            lengths.sort_unstable();
+            let rank = ((p * lengths.len() as f64).ceil() as usize).max(1);
+            prop_assert_eq!(histogram.quantile(p), Some(lengths[rank - 1]));
+        }
+    }
+}

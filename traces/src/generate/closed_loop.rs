@@ -1,0 +1,60 @@
+//! Clients that wait for their answers.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::requests::Requests;
+use crate::error::TraceError;
+use crate::request::{Entry, Ticket};
+use crate::spec::Stop;
+use crate::time::{Duration, Time};
+use crate::workload::Workload;
+
+/// A fixed number of clients, each with one request in flight or being thought about. Clients are alike, so that it is enough
+/// to know when the idle ones ask next.
+pub struct ClosedLoop {
+    idle_until: BinaryHeap<Reverse<Time>>,
+    think_time: Duration,
+    issued: u64,
+    stop: Stop,
+    requests: Requests,
+}
+
+impl ClosedLoop {
+    pub fn new(clients: u32, think_time: Duration, stop: Stop, requests: Requests) -> ClosedLoop {
+        ClosedLoop {
+            idle_until: (0..clients).map(|_| Reverse(Time::ZERO)).collect(),
+            think_time,
+            issued: 0,
+            stop,
+            requests,
+        }
+    }
+
+    fn due(&self) -> Option<Time> {
+        let Reverse(at) = *self.idle_until.peek()?;
+        let over = self.stop.requests.is_some_and(|limit| self.issued >= limit)
+            || self.stop.after.is_some_and(|end| at >= end);
+        (!over).then_some(at)
+    }
+}
+
+impl Workload for ClosedLoop {
+    fn peek(&mut self) -> Result<Option<Time>, TraceError> {
+        Ok(self.due())
+    }
+
+    fn next(&mut self) -> Result<Option<Entry>, TraceError> {
+        let Some(at) = self.due() else {
+            return Ok(None);
+        };
+        self.idle_until.pop();
+        let ticket = self.issued;
+        self.issued += 1;
+        Ok(Some(Entry::Request(self.requests.drawn(ticket, at))))
+    }
+
+    fn finished(&mut self, now: Time, _ticket: Ticket) {
+        self.idle_until.push(Reverse(now + self.think_time));
+    }
+}

@@ -1,0 +1,283 @@
+//! Lengths of requests, as functions of the ticket.
+
+use super::alias::Alias;
+use crate::draw::{Draws, Purpose};
+use crate::error::{TraceError, positive};
+use crate::fit::quantiles::points;
+use crate::fit::{sharegpt, twitter};
+use crate::read;
+use crate::request::{Lengths, Ticket};
+use crate::spec::{LengthSpec, LengthsSpec, QuantilePoint, Tweets};
+
+/// The longest length a table is made for: far above any model's context, and 8 MiB of table.
+const MAX_TOKENS: u32 = 1 << 20;
+
+/// Lengths by ticket.
+pub enum LengthsByTicket {
+    /// Input and output drawn on their own.
+    Independent {
+        input: (Draws, Length),
+        output: (Draws, Length),
+    },
+    /// An input, then an output given the input's bin.
+    Joint {
+        input: (Draws, Length),
+        output: Draws,
+        bins: Vec<(u32, Length)>,
+    },
+    /// Pairs, all alike.
+    Pairs { draws: Draws, pairs: Vec<Lengths> },
+    /// What the arrivals bring.
+    OfArrivals,
+}
+
+impl LengthsByTicket {
+    pub fn new(seed: u64, spec: &LengthsSpec) -> Result<LengthsByTicket, TraceError> {
+        let input_draws = Draws::new(seed, Purpose::InputLength);
+        let output_draws = Draws::new(seed, Purpose::OutputLength);
+        Ok(match spec {
+            LengthsSpec::Independent { input, output } => {
+                let input = Length::new("workload.lengths.input", input)?;
+                if input.min() == 0 {
+                    return Err(TraceError::spec("workload.lengths.input", "at least 1 token", 0));
+                }
+                LengthsByTicket::Independent {
+                    input: (input_draws, input),
+                    output: (output_draws, Length::new("workload.lengths.output", output)?),
+                }
+            }
+            LengthsSpec::ShareGpt => {
+                let bins = sharegpt::OUTPUT_BY_INPUT.iter();
+                LengthsByTicket::Joint {
+                    input: (input_draws, Length::of_quantiles(&points(sharegpt::INPUT))),
+                    output: output_draws,
+                    bins: bins.map(|bin| (bin.0, Length::of_quantiles(&points(bin.1)))).collect(),
+                }
+            }
+            LengthsSpec::Resampled { path, skip_bad_lines } => LengthsByTicket::Pairs {
+                draws: input_draws,
+                pairs: read::lengths(path, *skip_bad_lines)?,
+            },
+            LengthsSpec::OfArrivals => LengthsByTicket::OfArrivals,
+        })
+    }
+
+    /// The lengths of `ticket`; `None` where only its arrival can tell.
+    #[inline]
+    pub fn of(&self, ticket: Ticket) -> Option<Lengths> {
+        Some(match self {
+            LengthsByTicket::Independent { input, output } => Lengths {
+                input: input.1.of(input.0, ticket),
+                output: output.1.of(output.0, ticket),
+            },
+            LengthsByTicket::Joint { input, output, bins } => {
+                let tokens = input.1.of(input.0, ticket);
+                let bin = bins.partition_point(|(longest_input, _)| *longest_input < tokens);
+                Lengths {
+                    input: tokens,
+                    output: bins[bin].1.of(*output, ticket),
+                }
+            }
+            LengthsByTicket::Pairs { draws, pairs } => pairs[draws.about(ticket).below(pairs.len() as u64) as usize],
+            LengthsByTicket::OfArrivals => return None,
+        })
+    }
+}
+
+/// A distribution over whole tokens. Every kind but the fixed one becomes a table, so that a draw costs no logarithm.
+pub enum Length {
+    Fixed(u32),
+    /// `values[i]` in proportion to the table's weight i.
+    Table {
+        values: Vec<u32>,
+        alias: Alias,
+    },
+}
+
+impl Length {
+    fn new(field: &str, spec: &LengthSpec) -> Result<Length, TraceError> {
+        match spec {
+            LengthSpec::Fixed(tokens) => Ok(Length::Fixed(*tokens)),
+            LengthSpec::Normal { mean, sd, min, max } => {
+                let field = format!("{field}.normal");
+                positive(&format!("{field}.mean"), *mean)?;
+                positive(&format!("{field}.sd"), *sd)?;
+                Length::of_distribution(&field, *min, *max, |tokens| normal_cdf((tokens - mean) / sd))
+            }
+            LengthSpec::Lognormal {
+                median,
+                sigma,
+                min,
+                max,
+            } => {
+                let field = format!("{field}.lognormal");
+                positive(&format!("{field}.median"), *median)?;
+                positive(&format!("{field}.sigma"), *sigma)?;
+                Length::of_distribution(&field, *min, *max, |tokens| lognormal_cdf(tokens, *median, *sigma))
+            }
+            LengthSpec::Empirical(values) => {
+                if values.is_empty() {
+                    return Err(TraceError::spec(
+                        &format!("{field}.empirical"),
+                        "a list of lengths",
+                        "an empty list",
+                    ));
+                }
+                Ok(Length::of_frequencies(values))
+            }
+            LengthSpec::Quantiles(points) => {
+                check_quantiles(&format!("{field}.quantiles"), points)?;
+                Ok(Length::of_quantiles(points))
+            }
+            LengthSpec::Twitter { tweets, span } => {
+                let field = format!("{field}.twitter.span");
+                if *span == 0 || *span > MAX_TOKENS {
+                    return Err(TraceError::spec(&field, &format!("1 to {MAX_TOKENS} tokens"), span));
+                }
+                let scale = f64::from(*span) / twitter::ARLO_LONGEST_TWEET_TOKENS;
+                match tweets {
+                    Tweets::Measured => {
+                        let mut points = points(twitter::LENGTHS);
+                        points.iter_mut().for_each(|point| point.tokens *= scale);
+                        Ok(Length::of_quantiles(&points))
+                    }
+                    Tweets::Arlo => {
+                        let median = twitter::ARLO_MEDIAN_TOKENS * scale;
+                        Length::of_distribution(&field, 1, *span, |t| lognormal_cdf(t, median, twitter::ARLO_SIGMA))
+                    }
+                }
+            }
+        }
+    }
+
+    /// The whole numbers from `min` to `max`, each with the distribution function's rise over the token it rounds from.
+    fn of_distribution(field: &str, min: u32, max: u32, cdf: impl Fn(f64) -> f64) -> Result<Length, TraceError> {
+        if max < min || max > MAX_TOKENS {
+            return Err(TraceError::spec(
+                &format!("{field}.max"),
+                &format!("{min} (`min`) to {MAX_TOKENS}"),
+                max,
+            ));
+        }
+        let values: Vec<u32> = (min..=max).collect();
+        let edge = |tokens: u32| cdf(f64::from(tokens) - 0.5);
+        let weights: Vec<f64> = values
+            .iter()
+            .map(|&tokens| (edge(tokens + 1) - edge(tokens)).max(0.0))
+            .collect();
+        if weights.iter().sum::<f64>() <= 0.0 {
+            let must_be = "bounds between which the distribution has any weight";
+            return Err(TraceError::spec(field, must_be, format!("{min} to {max}")));
+        }
+        Ok(Length::Table {
+            values,
+            alias: Alias::new(&weights),
+        })
+    }
+
+    /// The points must be in order, as [`check_quantiles`] demands. Nothing is shorter than one token.
+    pub fn of_quantiles(points: &[QuantilePoint]) -> Length {
+        let (first, last) = (points[0].tokens, points[points.len() - 1].tokens);
+        let min = libm::round(first).max(1.0) as u32;
+        let max = libm::round(last).max(f64::from(min)) as u32;
+        let values: Vec<u32> = (min..=max).collect();
+        let edges: Vec<f64> = (min..=max + 1)
+            .map(|tokens| probability(points, f64::from(tokens) - 0.5))
+            .collect();
+        let mut weights: Vec<f64> = edges.windows(2).map(|edge| edge[1] - edge[0]).collect();
+        // The ends stand for all beyond them.
+        weights[0] += edges[0];
+        *weights.last_mut().expect("min is at most max") += 1.0 - edges[edges.len() - 1];
+        Length::Table {
+            values,
+            alias: Alias::new(&weights),
+        }
+    }
+
+    fn of_frequencies(values: &[u32]) -> Length {
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable();
+        let (values, weights) = sorted
+            .chunk_by(|a, b| a == b)
+            .map(|equal| (equal[0], equal.len() as f64))
+            .collect::<(Vec<u32>, Vec<f64>)>();
+        Length::Table {
+            values,
+            alias: Alias::new(&weights),
+        }
+    }
+
+    fn min(&self) -> u32 {
+        match self {
+            Length::Fixed(tokens) => *tokens,
+            Length::Table { values, .. } => values[0],
+        }
+    }
+
+    #[inline]
+    fn of(&self, draws: Draws, ticket: Ticket) -> u32 {
+        match self {
+            Length::Fixed(tokens) => *tokens,
+            Length::Table { values, alias } => values[alias.pick(draws.about(ticket).bits()) as usize],
+        }
+    }
+}
+
+fn normal_cdf(z: f64) -> f64 {
+    0.5 * libm::erfc(-z / std::f64::consts::SQRT_2)
+}
+
+fn lognormal_cdf(tokens: f64, median: f64, sigma: f64) -> f64 {
+    if tokens <= 0.0 {
+        0.0
+    } else {
+        normal_cdf(libm::log(tokens / median) / sigma)
+    }
+}
+
+/// The distribution function at `tokens`, linear between the points.
+fn probability(points: &[QuantilePoint], tokens: f64) -> f64 {
+    let above = points.partition_point(|point| point.tokens <= tokens);
+    match (above.checked_sub(1).map(|i| points[i]), points.get(above)) {
+        (None, _) => 0.0,
+        (_, None) => 1.0,
+        (Some(a), Some(b)) => {
+            a.probability + (b.probability - a.probability) * (tokens - a.tokens) / (b.tokens - a.tokens)
+        }
+    }
+}
+
+fn check_quantiles(field: &str, points: &[QuantilePoint]) -> Result<(), TraceError> {
+    let ends = (
+        points.first().map(|point| point.probability),
+        points.last().map(|point| point.probability),
+    );
+    if ends != (Some(0.0), Some(1.0)) {
+        let got = format!("{} points from {:?} to {:?}", points.len(), ends.0, ends.1);
+        return Err(TraceError::spec(field, "points from probability 0 to 1", got));
+    }
+    for (i, point) in points.iter().enumerate() {
+        let tokens_field = format!("{field}[{i}].tokens");
+        if !(point.tokens >= 0.0 && point.tokens <= f64::from(MAX_TOKENS)) {
+            return Err(TraceError::spec(
+                &tokens_field,
+                &format!("0 to {MAX_TOKENS}"),
+                point.tokens,
+            ));
+        }
+        if i > 0 && point.tokens <= points[i - 1].tokens {
+            let must_be = format!("above the point before, {}", points[i - 1].tokens);
+            return Err(TraceError::spec(&tokens_field, &must_be, point.tokens));
+        }
+        let least = if i > 0 { points[i - 1].probability } else { 0.0 };
+        if !(least..=1.0).contains(&point.probability) {
+            let must_be = format!("from the point before, {least}, to 1");
+            return Err(TraceError::spec(
+                &format!("{field}[{i}].probability"),
+                &must_be,
+                point.probability,
+            ));
+        }
+    }
+    Ok(())
+}

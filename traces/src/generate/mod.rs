@@ -1,0 +1,25 @@
+//! Generators: a [`WorkloadSpec`] becomes a [`Workload`].
+//!
+//! Tenants and lengths are functions of `(seed, purpose, ticket)`; gaps between arrivals of `(seed, purpose, index)`. Nothing is
+//! kept per request, so that any number of them streams in constant memory.
+//!
+//! Read `process` first (nearly all arrivals are one process), then `requests`.
+
+mod activity;
+mod alias;
+mod arrival;
+mod build;
+mod closed_loop;
+mod counts;
+mod lengths;
+mod merge;
+mod periodic;
+mod popularity;
+mod process;
+mod rates;
+mod recorded;
+mod regimes;
+mod requests;
+
+pub use build::build;
+pub use popularity::Shares;

@@ -1,0 +1,178 @@
+//! Which tenant asks, as a function of the ticket; and properties of tenants, as functions of the tenant.
+
+use super::alias::Alias;
+use crate::draw::{Draws, Purpose};
+use crate::error::{TraceError, not_negative};
+use crate::fit::azure_functions;
+use crate::read::activity;
+use crate::request::Ticket;
+use crate::spec::PopularitySpec;
+
+/// Tenants by ticket.
+pub enum TenantsByTicket {
+    /// In turns.
+    RoundRobin { tenants: u32 },
+    /// The first `tenants` alike.
+    Uniform { draws: Draws, tenants: u32 },
+    /// In proportion to a table.
+    Table { draws: Draws, alias: Alias },
+    /// What the arrivals bring.
+    OfArrivals,
+}
+
+impl TenantsByTicket {
+    pub fn new(seed: u64, tenants: u32, spec: &PopularitySpec) -> Result<TenantsByTicket, TraceError> {
+        let draws = Draws::new(seed, Purpose::Tenant);
+        let field = "tenants.popularity";
+        let weights: Vec<f64> = match spec {
+            PopularitySpec::Distinct => return Ok(TenantsByTicket::RoundRobin { tenants }),
+            PopularitySpec::Uniform => return Ok(TenantsByTicket::Uniform { draws, tenants }),
+            PopularitySpec::Identical => return Ok(TenantsByTicket::Uniform { draws, tenants: 1 }),
+            PopularitySpec::OfArrivals => return Ok(TenantsByTicket::OfArrivals),
+            PopularitySpec::UniformSqrt => {
+                let floor = tenants.isqrt();
+                let tenants = if floor * floor == tenants { floor } else { floor + 1 };
+                return Ok(TenantsByTicket::Uniform { draws, tenants });
+            }
+            PopularitySpec::Skewed { alpha } => {
+                if !(alpha.is_finite() && *alpha > 1.0) {
+                    return Err(TraceError::spec(
+                        &format!("{field}.skewed"),
+                        "a finite number above 1",
+                        alpha,
+                    ));
+                }
+                std::iter::successors(Some(1.0), |weight| Some(weight / alpha))
+                    .take(tenants as usize)
+                    .collect()
+            }
+            PopularitySpec::Zipf { exponent } => {
+                not_negative(&format!("{field}.zipf"), *exponent)?;
+                (1..=tenants)
+                    .map(|rank| libm::pow(f64::from(rank), -exponent))
+                    .collect()
+            }
+            PopularitySpec::Weights(weights) => {
+                let field = format!("{field}.weights");
+                if weights.len() != tenants as usize {
+                    return Err(TraceError::spec(
+                        &field,
+                        &format!("one for each of {tenants} tenants"),
+                        weights.len(),
+                    ));
+                }
+                for (i, &weight) in weights.iter().enumerate() {
+                    not_negative(&format!("{field}[{i}]"), weight)?;
+                }
+                if weights.iter().sum::<f64>() <= 0.0 {
+                    return Err(TraceError::spec(
+                        &field,
+                        "weights of which one is above 0",
+                        "only zeros",
+                    ));
+                }
+                weights.clone()
+            }
+            PopularitySpec::AzureFunctions => azure_functions::weights(tenants),
+            PopularitySpec::File(path) => {
+                let totals = activity::totals(path)?;
+                let rows = Rows::new(seed, totals.len(), tenants);
+                (0..tenants).map(|tenant| totals[rows.of(tenant)]).collect()
+            }
+        };
+        Ok(TenantsByTicket::Table {
+            draws,
+            alias: Alias::new(&weights),
+        })
+    }
+
+    /// The tenant of `ticket`; `None` where only its arrival can tell.
+    #[inline]
+    pub fn of(&self, ticket: Ticket) -> Option<u32> {
+        match self {
+            TenantsByTicket::RoundRobin { tenants } => Some((ticket % u64::from(*tenants)) as u32),
+            TenantsByTicket::Uniform { draws, tenants } => Some(draws.about(ticket).below(u64::from(*tenants)) as u32),
+            TenantsByTicket::Table { draws, alias } => Some(alias.pick(draws.about(ticket).bits())),
+            TenantsByTicket::OfArrivals => None,
+        }
+    }
+}
+
+// The parts of `Purpose::TenantProperty`: two properties never share draws.
+pub(super) const PART_PHASE: u64 = 1;
+const PART_ROW: u64 = 2;
+const PART_SHIFT: u64 = 3;
+const PART_SHARES: u64 = 1 << 32;
+
+/// Which row of a recording each tenant is: its own where there are as many, else one drawn with replacement.
+pub struct Rows {
+    draws: Draws,
+    rows: usize,
+    drawn: bool,
+}
+
+impl Rows {
+    pub fn new(seed: u64, rows: usize, tenants: u32) -> Rows {
+        Rows {
+            draws: Draws::new(seed, Purpose::TenantProperty).part(PART_ROW),
+            rows,
+            drawn: rows != tenants as usize,
+        }
+    }
+
+    pub fn of(&self, tenant: u32) -> usize {
+        if self.drawn {
+            self.draws.about(u64::from(tenant)).below(self.rows as u64) as usize
+        } else {
+            tenant as usize
+        }
+    }
+
+    /// By how many of `periods` the tenant's copy of its row is shifted; 0 where it is the row's only one.
+    pub fn shift(&self, tenant: u32, periods: u32) -> u32 {
+        if self.drawn {
+            self.draws
+                .part(PART_SHIFT)
+                .about(u64::from(tenant))
+                .below(u64::from(periods)) as u32
+        } else {
+            0
+        }
+    }
+}
+
+/// Tenants put into groups by share: kinds, domains, service classes. A tenant's group is a function of the seed, of which
+/// grouping it is and of the tenant.
+pub struct Shares {
+    draws: Draws,
+    alias: Alias,
+}
+
+impl Shares {
+    /// Grouping number `grouping` by `shares` in any unit; `field` names them in errors.
+    ///
+    /// # Errors
+    /// [`TraceError::Spec`] where there is no share, one is negative or not finite, or all are 0.
+    pub fn new(field: &str, seed: u64, grouping: u32, shares: &[f64]) -> Result<Shares, TraceError> {
+        for (i, &share) in shares.iter().enumerate() {
+            not_negative(&format!("{field}[{i}]"), share)?;
+        }
+        if shares.iter().sum::<f64>() <= 0.0 {
+            return Err(TraceError::spec(
+                field,
+                "shares of which one is above 0",
+                format!("{shares:?}"),
+            ));
+        }
+        Ok(Shares {
+            draws: Draws::new(seed, Purpose::TenantProperty).part(PART_SHARES + u64::from(grouping)),
+            alias: Alias::new(shares),
+        })
+    }
+
+    /// The group of `tenant`, from 0.
+    #[inline]
+    pub fn of(&self, tenant: u32) -> u32 {
+        self.alias.pick(self.draws.about(u64::from(tenant)).bits())
+    }
+}

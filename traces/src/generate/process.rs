@@ -1,0 +1,136 @@
+//! Arrivals as a renewal process run on a clock that the rate drives.
+//!
+//! Poisson, constant, gamma, Markov-modulated, ramped, counted and fitted arrivals are all one thing: gaps of mean 1, drawn
+//! alike, laid end to end in *operational time*, whose speed is the current rate (time-rescaling: Daley and Vere-Jones, "An
+//! Introduction to the Theory of Point Processes", vol. I, section 7.4). With exponential gaps that is exactly the Poisson process of
+//! that rate. So a kind of arrivals is a choice of [`Gaps`] and of [`Rates`].
+
+use super::arrival::Arrival;
+use crate::draw::Draws;
+use crate::error::TraceError;
+use crate::time::Time;
+
+/// A stretch of time over which the rate is linear. It begins where the one before ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    /// Where it ends.
+    pub until: Time,
+    /// At its beginning, in requests per nanosecond.
+    pub rate_per_ns: f64,
+    /// By how much the rate grows in a nanosecond.
+    pub slope: f64,
+}
+
+/// A rate over time, segment by segment.
+pub trait Rates: Send {
+    /// The next segment; `None` where there are no more arrivals.
+    fn next(&mut self) -> Result<Option<Segment>, TraceError>;
+}
+
+/// Gaps of mean 1 in operational time, each a pure function of its index.
+#[derive(Clone, Copy, Debug)]
+pub enum Gaps {
+    Even,
+    Exponential(Draws),
+    Gamma { draws: Draws, shape: f64 },
+}
+
+impl Gaps {
+    #[inline]
+    fn of(&self, index: u64) -> f64 {
+        match self {
+            // Half a gap before the first: so that counts per second come out exactly, none on the border of two seconds.
+            Gaps::Even => {
+                if index == 0 {
+                    0.5
+                } else {
+                    1.0
+                }
+            }
+            Gaps::Exponential(draws) => draws.about(index).exponential(),
+            Gaps::Gamma { draws, shape } => draws.about(index).gamma(*shape) / shape,
+        }
+    }
+}
+
+/// The arrivals of `gaps` under `rates`.
+pub struct Process<R> {
+    rates: R,
+    gaps: Gaps,
+    index: u64,
+    segment: Segment,
+    /// At the beginning of the segment: a product is quicker than a quotient.
+    ns_per_request: f64,
+    segment_start: Time,
+    /// The last arrival is at `now` plus `fraction` nanoseconds: the fraction is kept, so that rounding does not add up.
+    now: Time,
+    fraction: f64,
+}
+
+impl<R: Rates> Process<R> {
+    pub fn new(rates: R, gaps: Gaps) -> Process<R> {
+        Process {
+            rates,
+            gaps,
+            index: 0,
+            // Before the first segment: an empty one.
+            segment: Segment {
+                until: Time::ZERO,
+                rate_per_ns: 0.0,
+                slope: 0.0,
+            },
+            ns_per_request: f64::INFINITY,
+            segment_start: Time::ZERO,
+            now: Time::ZERO,
+            fraction: 0.0,
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<Option<Time>, TraceError> {
+        let mut gap = self.gaps.of(self.index);
+        self.index += 1;
+        loop {
+            let Segment { until, slope, .. } = self.segment;
+            let left_ns = (until.0 - self.now.0) as f64 - self.fraction;
+            let (rate, step_ns) = if slope == 0.0 {
+                (self.segment.rate_per_ns, gap * self.ns_per_request)
+            } else {
+                let elapsed_ns = (self.now.0 - self.segment_start.0) as f64 + self.fraction;
+                let rate = (self.segment.rate_per_ns + slope * elapsed_ns).max(0.0);
+                // The root of rate·t + slope·t²/2 = gap that is stable for small slopes; NaN where the rate falls to 0 first.
+                (rate, 2.0 * gap / (rate + (rate * rate + 2.0 * slope * gap).sqrt()))
+            };
+            // False for NaN and for infinity, that is, where the segment does not hold the gap.
+            if step_ns < left_ns {
+                let ns = self.fraction + step_ns;
+                let whole = ns as u64;
+                self.fraction = ns - whole as f64;
+                self.now = Time(self.now.0 + whole);
+                return Ok(Some(Time(self.now.0 + u64::from(self.fraction >= 0.5))));
+            }
+            gap = (gap - (rate + 0.5 * slope * left_ns) * left_ns).max(0.0);
+            if until == Time::MAX {
+                return Ok(None);
+            }
+            self.now = until;
+            self.fraction = 0.0;
+            self.segment_start = until;
+            match self.rates.next()? {
+                Some(segment) => {
+                    self.segment = segment;
+                    self.ns_per_request = segment.rate_per_ns.recip();
+                }
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+impl<R: Rates> Iterator for Process<R> {
+    type Item = Result<Arrival, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.advance().map(|at| at.map(Arrival::at)).transpose()
+    }
+}

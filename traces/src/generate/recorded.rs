@@ -1,0 +1,124 @@
+//! Arrivals at the instants of a recorded trace.
+
+use std::path::PathBuf;
+
+use super::arrival::Arrival;
+use crate::error::{TraceError, positive};
+use crate::read::{Record, Records};
+use crate::request::Lengths;
+use crate::spec::TraceSpec;
+use crate::time::{Duration, Time};
+
+/// The records of a cut, in order of time, from its beginning again where it repeats.
+pub struct Recorded {
+    records: Records,
+    path: PathBuf,
+    skip_bad_lines: bool,
+    speed: f64,
+    from: Time,
+    end: Option<Time>,
+    /// The length of the cut where it repeats.
+    period: Option<Duration>,
+    rounds_before: Duration,
+    last: Time,
+    any: bool,
+}
+
+impl Recorded {
+    pub fn open(field: &str, spec: &TraceSpec, factor: f64) -> Result<Recorded, TraceError> {
+        let records = Records::open(&spec.path, spec.skip_bad_lines)?;
+        if spec.cut.repeat && spec.cut.length.is_none_or(|length| length == Duration::ZERO) {
+            let must_be = "given and above 0 where a trace repeats, since its last record does not say when it ends";
+            return Err(TraceError::spec(&format!("{field}.for"), must_be, "nothing"));
+        }
+        let from = Time(spec.cut.from.0);
+        Ok(Recorded {
+            records,
+            path: spec.path.clone(),
+            skip_bad_lines: spec.skip_bad_lines,
+            speed: positive(&format!("{field}.speed"), spec.speed)? * factor,
+            from,
+            end: spec.cut.length.map(|length| from + length),
+            period: spec.cut.length.filter(|_| spec.cut.repeat),
+            rounds_before: Duration::ZERO,
+            last: Time::ZERO,
+            any: false,
+        })
+    }
+
+    fn advance(&mut self) -> Result<Option<Arrival>, TraceError> {
+        loop {
+            let Some(record) = self.records.next().transpose()? else {
+                if !self.start_again()? {
+                    return Ok(None);
+                }
+                continue;
+            };
+            let at = record.arrival.ok_or_else(|| {
+                TraceError::file(
+                    &self.path,
+                    "must have arrival times to be replayed, got a format without",
+                )
+            })?;
+            if at < self.last {
+                let message = format!("must be in order of time, got {at} after {}", self.last);
+                return Err(self.records.error(message));
+            }
+            self.last = at;
+            if at < self.from {
+                continue;
+            }
+            if self.end.is_some_and(|end| at >= end) {
+                if !self.start_again()? {
+                    return Ok(None);
+                }
+                continue;
+            }
+            self.any = true;
+            return Ok(Some(self.arrival(record, at)));
+        }
+    }
+
+    /// False where the cut does not repeat.
+    fn start_again(&mut self) -> Result<bool, TraceError> {
+        if !self.any {
+            return Err(TraceError::file(
+                &self.path,
+                "must have requests in the part that is replayed, got none",
+            ));
+        }
+        let Some(period) = self.period else {
+            return Ok(false);
+        };
+        self.rounds_before += period;
+        self.records = Records::open(&self.path, self.skip_bad_lines)?;
+        self.last = Time::ZERO;
+        Ok(true)
+    }
+
+    fn arrival(&self, record: Record, at: Time) -> Arrival {
+        let since_start = self.rounds_before + at.since(self.from);
+        let at = if self.speed == 1.0 {
+            since_start.0
+        } else {
+            (since_start.0 as f64 / self.speed) as u64
+        };
+        Arrival {
+            at: Time(at),
+            tenant: record.tenant,
+            lengths: record
+                .input_tokens
+                .zip(record.output_tokens)
+                .map(|(input, output)| Lengths { input, output }),
+            class: record.class,
+        }
+    }
+}
+
+impl Iterator for Recorded {
+    type Item = Result<Arrival, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.advance().transpose()
+    }
+}

@@ -1,0 +1,102 @@
+//! The rate of a stream with calms and plateaus, as [`Regimes`] describe it.
+
+use super::process::{Rates, Segment};
+use crate::draw::Draws;
+use crate::error::TraceError;
+use crate::fit::quantiles::{self, Knot};
+use crate::fit::twitter::{Regimes, STEP_S};
+use crate::time::Time;
+
+/// The generator: a segment for each step of the level.
+pub struct RegimeRates<K> {
+    regimes: Regimes<K>,
+    scale: f64,
+    durations: Draws,
+    levels: Draws,
+    runs: u64,
+    steps: u64,
+    on_plateau: bool,
+    run_until: Time,
+    /// The levels of calms and of plateaus as standard normal variables. That of calms goes on after a plateau.
+    calm_level: f64,
+    plateau_level: f64,
+    now: Time,
+}
+
+impl<K: AsRef<[Knot]>> RegimeRates<K> {
+    /// The pattern of `regimes` at a mean of `rate_per_s`.
+    pub fn new(regimes: Regimes<K>, rate_per_s: f64, draws: Draws) -> RegimeRates<K> {
+        let (calm_s, plateau_s) = (
+            quantiles::mean(regimes.calm_s.as_ref()),
+            quantiles::mean(regimes.plateau_s.as_ref()),
+        );
+        let (durations, levels) = (draws.part(0), draws.part(1));
+        RegimeRates {
+            scale: rate_per_s / regimes.mean_rate_per_s() / 1e9,
+            // Flipped when the first run begins.
+            on_plateau: durations.about(0).unit() * (calm_s + plateau_s) < calm_s,
+            regimes,
+            durations,
+            levels,
+            runs: 0,
+            steps: 0,
+            run_until: Time::ZERO,
+            calm_level: levels.about(u64::MAX).normal(),
+            plateau_level: 0.0,
+            now: Time::ZERO,
+        }
+    }
+
+    fn begin_run(&mut self) {
+        self.on_plateau = !self.on_plateau;
+        let mut stream = self.durations.about(self.runs + 1);
+        let duration_s = if self.on_plateau {
+            &self.regimes.plateau_s
+        } else {
+            &self.regimes.calm_s
+        };
+        let mut ns = quantiles::value_at(duration_s.as_ref(), stream.unit()) * 1e9;
+        if self.runs == 0 {
+            // A run that was under way when the recording began.
+            ns *= stream.unit();
+        }
+        self.runs += 1;
+        self.run_until = Time(self.now.0.saturating_add(ns.max(1.0) as u64));
+    }
+}
+
+impl<K: AsRef<[Knot]> + Send> Rates for RegimeRates<K> {
+    fn next(&mut self) -> Result<Option<Segment>, TraceError> {
+        let mut stream = self.levels.about(self.steps);
+        self.steps += 1;
+        if self.now >= self.run_until {
+            self.begin_run();
+            if self.on_plateau {
+                self.plateau_level = stream.normal();
+            }
+        }
+        let (rate, memory_s, level) = if self.on_plateau {
+            (
+                &self.regimes.plateau_rate,
+                self.regimes.plateau_memory_s,
+                &mut self.plateau_level,
+            )
+        } else {
+            (
+                &self.regimes.calm_rate,
+                self.regimes.calm_memory_s,
+                &mut self.calm_level,
+            )
+        };
+        let kept = libm::exp(-(STEP_S as f64) / memory_s);
+        *level = kept * *level + libm::sqrt(1.0 - kept * kept) * stream.normal();
+        let probability = 0.5 * libm::erfc(-*level / std::f64::consts::SQRT_2);
+        let step_end = Time(self.now.0.saturating_add(STEP_S as u64 * 1_000_000_000));
+        self.now = step_end.min(self.run_until);
+        Ok(Some(Segment {
+            until: self.now,
+            rate_per_ns: quantiles::value_at(rate.as_ref(), probability) * self.scale,
+            slope: 0.0,
+        }))
+    }
+}

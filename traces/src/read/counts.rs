@@ -1,0 +1,80 @@
+//! Requests in each second.
+
+use std::path::Path;
+
+use super::field::{fields, whole_u32};
+use super::format::Format;
+use super::lines::Lines;
+use crate::error::TraceError;
+
+/// The counts of a file, second by second.
+pub struct Counts {
+    lines: Lines,
+    has_second: bool,
+    second: Option<u32>,
+}
+
+impl Counts {
+    /// Opens a CSV with the column `requests`, or `second,requests`.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`], and [`TraceError::File`] where it is not such a CSV.
+    pub fn open(path: &Path) -> Result<Counts, TraceError> {
+        let format = Format::of(path)?;
+        if format != Format::Counts {
+            let message = format!(
+                "must be per-second counts (`requests` or `second,requests`), got {}",
+                format.name()
+            );
+            return Err(TraceError::file(path, message));
+        }
+        let mut lines = Lines::open(path)?;
+        lines.advance()?;
+        Ok(Counts {
+            has_second: lines.line().contains(&b','),
+            lines,
+            second: None,
+        })
+    }
+
+    fn parse(&mut self) -> Result<u32, String> {
+        let mut fields = fields(self.lines.line());
+        if self.has_second {
+            let second = fields
+                .next()
+                .map_or(Err("must have a value".into()), whole_u32)
+                .map_err(|m| format!("second: {m}"))?;
+            if let Some(must_be) = self
+                .second
+                .map(|before| before + 1)
+                .filter(|&must_be| must_be != second)
+            {
+                return Err(format!(
+                    "second: must be {must_be}, after the line before, got {second}"
+                ));
+            }
+            self.second = Some(second);
+        }
+        let count = fields.next().map_or(Err("must have a value".into()), whole_u32);
+        let count = count.map_err(|message| format!("requests: {message}"))?;
+        if fields.next().is_some() {
+            return Err(format!(
+                "must have {} columns, got more",
+                1 + u32::from(self.has_second)
+            ));
+        }
+        Ok(count)
+    }
+}
+
+impl Iterator for Counts {
+    type Item = Result<u32, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.lines.advance() {
+            Err(error) => Some(Err(error)),
+            Ok(false) => None,
+            Ok(true) => Some(self.parse().map_err(|message| self.lines.error(message))),
+        }
+    }
+}

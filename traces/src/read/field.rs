@@ -1,0 +1,158 @@
+//! The values in a line's fields. Errors say what a field must be; the caller adds the column, the line and the file.
+
+use crate::time::{Duration, Time};
+
+/// The fields of a comma-separated line, without the quotes around them. None of the formats has a comma inside a field.
+pub fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&byte| byte == b',').map(|field| {
+        let field = field.trim_ascii();
+        field
+            .strip_prefix(b"\"")
+            .and_then(|rest| rest.strip_suffix(b"\""))
+            .unwrap_or(field)
+    })
+}
+
+/// For messages: what stands there, cut where it is long.
+pub fn shown(field: &[u8]) -> String {
+    const MOST: usize = 40;
+    let text = String::from_utf8_lossy(&field[..field.len().min(MOST)]).into_owned();
+    if field.len() > MOST {
+        format!("`{text}…`")
+    } else {
+        format!("`{text}`")
+    }
+}
+
+/// A whole number.
+pub fn whole(field: &[u8]) -> Result<u64, String> {
+    let value = field.iter().try_fold(0u64, |value, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit < 10)
+            .then(|| value.checked_mul(10)?.checked_add(u64::from(digit)))
+            .flatten()
+    });
+    value
+        .filter(|_| !field.is_empty())
+        .ok_or_else(|| format!("must be a whole number, got {}", shown(field)))
+}
+
+/// A whole number below 2^32.
+pub fn whole_u32(field: &[u8]) -> Result<u32, String> {
+    u32::try_from(whole(field)?).map_err(|_| format!("must be below 2^32, got {}", shown(field)))
+}
+
+/// How a format writes instants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Whole nanoseconds.
+    Nanoseconds,
+    /// Whole milliseconds.
+    Milliseconds,
+    /// Seconds with any number of decimals.
+    Seconds,
+    /// Date and time of day with decimals, as in `2023-11-16 18:15:46.6805900`.
+    DateTime,
+}
+
+impl Clock {
+    /// The instant in nanoseconds since the clock's own zero.
+    pub fn parse(self, field: &[u8]) -> Result<Time, String> {
+        match self {
+            Clock::Nanoseconds => whole(field).map(Time),
+            Clock::Milliseconds => {
+                let ns = whole(field)?.checked_mul(1_000_000);
+                ns.map(Time)
+                    .ok_or_else(|| format!("must be within 584 years, got {}", shown(field)))
+            }
+            Clock::Seconds => {
+                seconds(field).ok_or_else(|| format!("must be seconds, 0 or above, got {}", shown(field)))
+            }
+            Clock::DateTime => {
+                let must_be = || format!("must be a time as in `2023-11-16 18:15:46.680`, got {}", shown(field));
+                date_time(field).ok_or_else(must_be)
+            }
+        }
+    }
+}
+
+fn seconds(field: &[u8]) -> Option<Time> {
+    let seconds: f64 = std::str::from_utf8(field).ok()?.parse().ok()?;
+    Some(Time(Duration::from_secs_f64(seconds)?.0))
+}
+
+fn date_time(field: &[u8]) -> Option<Time> {
+    let number = |range: std::ops::Range<usize>| whole(field.get(range)?).ok();
+    let separators = [(4, b'-'), (7, b'-'), (13, b':'), (16, b':')];
+    if separators.iter().any(|&(at, byte)| field.get(at) != Some(&byte)) || !matches!(field.get(10), Some(b' ' | b'T'))
+    {
+        return None;
+    }
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    let in_range = year >= 1970 && (1..=12).contains(&month) && (1..=31).contains(&day);
+    if !in_range || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let fraction_ns = match field.get(19..)? {
+        [] | [b'Z'] => 0,
+        [b'.', digits @ ..] => {
+            let digits = digits.strip_suffix(b"Z").unwrap_or(digits);
+            let kept = &digits[..digits.len().min(9)];
+            whole(digits.get(9..).filter(|rest| !rest.is_empty()).unwrap_or(b"0")).ok()?;
+            whole(kept).ok()? * 10u64.pow(9 - kept.len() as u32)
+        }
+        _ => return None,
+    };
+    let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
+    Some(Time(seconds.checked_mul(1_000_000_000)?.checked_add(fraction_ns)?))
+}
+
+/// Days of the civil calendar, from 1970 on (H. Hinnant, "chrono-compatible low-level date algorithms", `days_from_civil`).
+fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    year * 365 + year / 4 - year / 100 + year / 400 + day_of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_digits_only() {
+        assert_eq!(whole(b"18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(
+            whole(b"18446744073709551616"),
+            Err("must be a whole number, got `18446744073709551616`".into())
+        );
+        for bad in [&b""[..], b"-1", b"1.5", b"1e3", b" 1", b"x"] {
+            assert!(whole(bad).is_err(), "{}", shown(bad));
+        }
+    }
+
+    #[test]
+    fn clocks_agree_with_known_instants() {
+        assert_eq!(Clock::DateTime.parse(b"1970-01-01 00:00:00"), Ok(Time(0)));
+        // `date -u -d '2023-11-16 18:15:46' +%s` prints 1700158546.
+        assert_eq!(
+            Clock::DateTime.parse(b"2023-11-16 18:15:46.6805900"),
+            Ok(Time(1_700_158_546_680_590_000))
+        );
+        assert_eq!(
+            Clock::DateTime.parse(b"2000-02-29T12:00:00.1234567891Z"),
+            Ok(Time(951_825_600_123_456_789))
+        );
+        assert_eq!(Clock::Seconds.parse(b"1.5"), Ok(Time(1_500_000_000)));
+        for bad in [
+            &b"2023-11-16"[..],
+            b"2023-13-16 18:15:46",
+            b"2023-11-16 18:15:46.",
+            b"2023-11-16 18:15:46.1x",
+            b"-1",
+        ] {
+            assert!(Clock::DateTime.parse(bad).is_err(), "{}", shown(bad));
+        }
+        assert!(Clock::Seconds.parse(b"-1").is_err() && Clock::Seconds.parse(b"inf").is_err());
+    }
+}

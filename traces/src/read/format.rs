@@ -1,0 +1,236 @@
+//! The known formats, and which one a file is in.
+
+use std::path::Path;
+
+use super::field::{Clock, fields, shown};
+use super::lines::Lines;
+use crate::error::TraceError;
+
+/// A known format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Tenantry's own CSV ([`crate::read::own`]).
+    Tenantry,
+    /// Arrivals and token lengths as Vidur writes them (microsoft/vidur, `data/processed_traces`).
+    Vidur,
+    /// Token lengths without arrivals, as Sarathi-Serve writes them (microsoft/sarathi-serve, `data/processed_traces`).
+    Sarathi,
+    /// Token lengths of ShareGPT's first pairs.
+    PromptResponse,
+    /// Azure's LLM inference traces (Patel et al., "Splitwise", ISCA 2024).
+    AzureLlm,
+    /// Tweets with their arrival and lengths.
+    Tweets,
+    /// BurstGPT (Wang et al., 2024), the columns as published.
+    BurstGpt,
+    /// LLMServingSim's request lists (casys-kaist/LLMServingSim), without token ids.
+    LlmServingSim,
+    /// Mooncake's JSON lines with prefix hashes (Qin et al., FAST 2025).
+    Mooncake,
+    /// ShareGPT conversations.
+    ShareGpt,
+    /// Requests in each second.
+    Counts,
+    /// Azure Functions 2019 (Shahrad et al., USENIX ATC 2020) as `tenant,minute,invocations`.
+    ActivitySparse,
+    /// Azure Functions 2019 as released: a row per function and a column per minute.
+    ActivityWide,
+}
+
+/// A CSV format with a row per request: the columns that it is known by and read from.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    pub arrival: Option<(&'static str, Clock)>,
+    /// Whether instants count from the first row on, rather than from a zero of their own.
+    pub from_first: bool,
+    pub tenant: Option<&'static str>,
+    pub input: &'static str,
+    pub output: Option<&'static str>,
+    pub class: Option<&'static str>,
+}
+
+const BARE: Layout = Layout {
+    arrival: None,
+    from_first: false,
+    tenant: None,
+    input: "",
+    output: None,
+    class: None,
+};
+
+impl Format {
+    /// All of them; of two that a header fits, the earlier one is meant.
+    pub const ALL: [Format; 13] = [
+        Format::Tenantry,
+        Format::Vidur,
+        Format::Sarathi,
+        Format::PromptResponse,
+        Format::AzureLlm,
+        Format::Tweets,
+        Format::BurstGpt,
+        Format::LlmServingSim,
+        Format::Mooncake,
+        Format::ShareGpt,
+        Format::ActivitySparse,
+        Format::ActivityWide,
+        Format::Counts,
+    ];
+
+    /// For messages and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Tenantry => "tenantry",
+            Format::Vidur => "vidur",
+            Format::Sarathi => "sarathi",
+            Format::PromptResponse => "prompt-response",
+            Format::AzureLlm => "azure-llm",
+            Format::Tweets => "tweets",
+            Format::BurstGpt => "burstgpt",
+            Format::LlmServingSim => "llmservingsim",
+            Format::Mooncake => "mooncake",
+            Format::ShareGpt => "sharegpt",
+            Format::Counts => "counts",
+            Format::ActivitySparse => "azure-functions-sparse",
+            Format::ActivityWide => "azure-functions",
+        }
+    }
+
+    /// How its rows are read, where it is a CSV with a row per request.
+    pub fn layout(self) -> Option<Layout> {
+        Some(match self {
+            Format::Tenantry => Layout {
+                arrival: Some(("arrival_ns", Clock::Nanoseconds)),
+                tenant: Some("tenant"),
+                input: "input_tokens",
+                output: Some("output_tokens"),
+                class: Some("class"),
+                ..BARE
+            },
+            Format::Vidur => Layout {
+                arrival: Some(("arrived_at", Clock::Seconds)),
+                input: "num_prefill_tokens",
+                output: Some("num_decode_tokens"),
+                ..BARE
+            },
+            Format::Sarathi => Layout {
+                input: "num_prefill_tokens",
+                output: Some("num_decode_tokens"),
+                ..BARE
+            },
+            Format::PromptResponse => Layout {
+                input: "prompt_tokens",
+                output: Some("response_tokens"),
+                ..BARE
+            },
+            Format::AzureLlm => Layout {
+                arrival: Some(("TIMESTAMP", Clock::DateTime)),
+                from_first: true,
+                input: "ContextTokens",
+                output: Some("GeneratedTokens"),
+                ..BARE
+            },
+            Format::Tweets => Layout {
+                arrival: Some(("timestamp_ms", Clock::Milliseconds)),
+                from_first: true,
+                input: "text_bert_tokens",
+                ..BARE
+            },
+            Format::BurstGpt => Layout {
+                arrival: Some(("Timestamp", Clock::Seconds)),
+                input: "Request tokens",
+                output: Some("Response tokens"),
+                ..BARE
+            },
+            Format::LlmServingSim => Layout {
+                arrival: Some(("arrival_time_ns", Clock::Nanoseconds)),
+                input: "input_toks",
+                output: Some("output_toks"),
+                ..BARE
+            },
+            Format::Mooncake | Format::ShareGpt | Format::Counts | Format::ActivitySparse | Format::ActivityWide => {
+                return None;
+            }
+        })
+    }
+
+    /// The columns, or the beginning, that it is known by.
+    fn marks(self) -> Vec<&'static str> {
+        match self {
+            Format::Mooncake => vec!["{\"timestamp\": …"],
+            Format::ShareGpt => vec!["[{\"conversations\": …"],
+            Format::Counts => vec!["requests"],
+            Format::ActivitySparse => vec!["tenant", "minute", "invocations"],
+            Format::ActivityWide => vec!["HashFunction", "1_minute"],
+            _ => self.layout().map_or(vec![], |layout| layout.columns().collect()),
+        }
+    }
+
+    /// The format of `path`, by its first line.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`], and [`TraceError::File`] with the known formats where it is none of them.
+    pub fn of(path: &Path) -> Result<Format, TraceError> {
+        let mut lines = Lines::open(path)?;
+        if !lines.advance()? {
+            return Err(TraceError::file(path, "must have a first line, got an empty file"));
+        }
+        Format::of_first_line(lines.line()).map_err(|message| TraceError::file(path, message))
+    }
+
+    fn of_first_line(line: &[u8]) -> Result<Format, String> {
+        match line.trim_ascii_start().first() {
+            Some(b'[') => return Ok(Format::ShareGpt),
+            Some(b'{') => return Ok(Format::Mooncake),
+            _ => {}
+        }
+        let header: Vec<&[u8]> = fields(line).collect();
+        let has = |mark: &&str| header.contains(&mark.as_bytes());
+        let fits = |format: &Format| match format {
+            Format::Mooncake | Format::ShareGpt => false,
+            // Other tables of aggregates have a `requests` column too.
+            Format::Counts => matches!(header[..], [b"requests"] | [b"second", b"requests"]),
+            _ => format.marks().iter().all(has),
+        };
+        Format::ALL.into_iter().find(fits).ok_or_else(|| unknown(line, &header))
+    }
+}
+
+impl Layout {
+    fn columns(self) -> impl Iterator<Item = &'static str> {
+        let arrival = self.arrival.map(|(column, _)| column);
+        [arrival, self.tenant, Some(self.input), self.output, self.class]
+            .into_iter()
+            .flatten()
+    }
+}
+
+/// Says what would have been known, and which format came closest.
+fn unknown(line: &[u8], header: &[&[u8]]) -> String {
+    let missing = |format: &Format| -> Vec<&str> {
+        format
+            .marks()
+            .into_iter()
+            .filter(|mark| !header.contains(&mark.as_bytes()))
+            .collect()
+    };
+    let nearest = Format::ALL
+        .iter()
+        .filter(|format| missing(format).len() < format.marks().len())
+        .min_by_key(|format| missing(format).len());
+    let hint = nearest.map_or(String::new(), |format| {
+        format!(
+            "; the nearest is {}, which lacks `{}`",
+            format.name(),
+            missing(format).join("`, `")
+        )
+    });
+    let known: Vec<String> = Format::ALL
+        .iter()
+        .map(|format| format!("{} ({})", format.name(), format.marks().join(",")))
+        .collect();
+    format!(
+        "must begin as one of the known formats, got {}{hint}; known: {}",
+        shown(line),
+        known.join("; ")
+    )
+}

@@ -1,0 +1,242 @@
+//! Recorded requests, whatever format they are in.
+
+use std::path::Path;
+
+use super::field::{Clock, fields, whole_u32};
+use super::format::{Format, Layout};
+use super::lines::Lines;
+use super::mooncake::MooncakeLine;
+use super::sharegpt::{Conversations, Tokenize};
+use crate::error::TraceError;
+use crate::time::Time;
+
+/// A recorded request. What a format does not say is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Since the start of the recording.
+    pub arrival: Option<Time>,
+    /// Dense, from 0.
+    pub tenant: Option<u32>,
+    /// At least 1.
+    pub input_tokens: Option<u32>,
+    /// 0 for encoders; absent for a turn that was never answered.
+    pub output_tokens: Option<u32>,
+    /// Service class.
+    pub class: Option<u16>,
+}
+
+/// The records of a file, one after another, in constant memory.
+pub struct Records {
+    format: Format,
+    source: Source,
+    skip_bad_lines: bool,
+    skipped: u64,
+}
+
+enum Source {
+    Csv(Table),
+    Mooncake(MooncakeLines),
+    ShareGpt(Box<Conversations>),
+}
+
+impl Records {
+    /// Opens a file of any of the formats that hold requests. With `skip_bad_lines`, broken lines are left out and counted.
+    /// ShareGPT's texts are counted as four characters a token.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`], and [`TraceError::File`] where the file is in none of these formats.
+    pub fn open(path: &Path, skip_bad_lines: bool) -> Result<Records, TraceError> {
+        Records::open_with(path, skip_bad_lines, Box::new(super::sharegpt::FOUR_CHARS_A_TOKEN))
+    }
+
+    /// As [`Records::open`], with ShareGPT's texts counted by `tokenize`.
+    ///
+    /// # Errors
+    /// As [`Records::open`].
+    pub fn open_with(path: &Path, skip_bad_lines: bool, tokenize: Box<dyn Tokenize>) -> Result<Records, TraceError> {
+        let format = Format::of(path)?;
+        let source = match format {
+            Format::ShareGpt => Source::ShareGpt(Box::new(Conversations::open(path, tokenize)?)),
+            Format::Mooncake => Source::Mooncake(MooncakeLines {
+                lines: Lines::open(path)?,
+                line: MooncakeLine::default(),
+            }),
+            Format::Counts | Format::ActivitySparse | Format::ActivityWide => {
+                let message = format!("must hold requests one by one, got {}", format.name());
+                return Err(TraceError::file(path, message));
+            }
+            _ => Source::Csv(Table::open(
+                path,
+                format.layout().expect("the other formats are tables"),
+            )?),
+        };
+        Ok(Records {
+            format,
+            source,
+            skip_bad_lines,
+            skipped: 0,
+        })
+    }
+
+    /// What the file turned out to be.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// How many broken lines were left out so far.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Mooncake's prefix hashes of the last record, one per 512 tokens of input; empty in other formats.
+    pub fn prefix_hashes(&self) -> &[u64] {
+        match &self.source {
+            Source::Mooncake(mooncake) => &mooncake.line.hash_ids,
+            Source::Csv(_) | Source::ShareGpt(_) => &[],
+        }
+    }
+
+    /// An error at the last record.
+    pub(crate) fn error(&self, message: String) -> TraceError {
+        match &self.source {
+            Source::Csv(table) => table.lines.error(message),
+            Source::Mooncake(mooncake) => mooncake.lines.error(message),
+            Source::ShareGpt(conversations) => conversations.error(message),
+        }
+    }
+
+    /// The next record; the inner error is a broken line's, which may be skipped.
+    fn advance(&mut self) -> Result<Option<Result<Record, TraceError>>, TraceError> {
+        match &mut self.source {
+            Source::Csv(table) => Ok(table
+                .lines
+                .advance()?
+                .then(|| table.parse().map_err(|message| table.lines.error(message)))),
+            Source::Mooncake(MooncakeLines { lines, line }) => Ok(lines.advance()?.then(|| {
+                *line = serde_json::from_slice(lines.line())
+                    .map_err(|error| lines.error(super::mooncake::explain(&error)))?;
+                line.record().map_err(|message| lines.error(message))
+            })),
+            Source::ShareGpt(conversations) => conversations.advance(),
+        }
+    }
+}
+
+impl Iterator for Records {
+    type Item = Result<Record, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.advance().transpose()? {
+                Ok(Err(_)) if self.skip_bad_lines => self.skipped += 1,
+                Ok(record) => return Some(record),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+struct MooncakeLines {
+    lines: Lines,
+    line: MooncakeLine,
+}
+
+/// A CSV with a row per request.
+struct Table {
+    lines: Lines,
+    layout: Layout,
+    columns: Vec<Option<Column>>,
+    /// The first row's instant, where instants count from it.
+    zero: Option<Time>,
+}
+
+#[derive(Clone, Copy)]
+enum Column {
+    Arrival(Clock),
+    Tenant,
+    Input,
+    Output,
+    Class,
+}
+
+impl Table {
+    fn open(path: &Path, layout: Layout) -> Result<Table, TraceError> {
+        let mut lines = Lines::open(path)?;
+        lines.advance()?;
+        let role = |name: &[u8]| {
+            let is = |column: Option<&str>| column.is_some_and(|column| column.as_bytes() == name);
+            match layout.arrival {
+                Some((column, clock)) if is(Some(column)) => Some(Column::Arrival(clock)),
+                _ if is(layout.tenant) => Some(Column::Tenant),
+                _ if is(Some(layout.input)) => Some(Column::Input),
+                _ if is(layout.output) => Some(Column::Output),
+                _ if is(layout.class) => Some(Column::Class),
+                _ => None,
+            }
+        };
+        let columns = fields(lines.line()).map(role).collect();
+        Ok(Table {
+            lines,
+            layout,
+            columns,
+            zero: None,
+        })
+    }
+
+    /// The current line's record; in errors, the column and what it must be.
+    fn parse(&mut self) -> Result<Record, String> {
+        let layout = self.layout;
+        // A format without outputs is an encoder's.
+        let mut record = Record {
+            output_tokens: layout.output.is_none().then_some(0),
+            ..Record::default()
+        };
+        let mut count = 0;
+        for field in fields(self.lines.line()) {
+            let named = |name: Option<&str>, message: String| format!("{}: {message}", name.unwrap_or_default());
+            match self.columns.get(count) {
+                Some(Some(Column::Arrival(clock))) => {
+                    let name = layout.arrival.map(|(name, _)| name);
+                    record.arrival = Some(clock.parse(field).map_err(|message| named(name, message))?);
+                }
+                Some(Some(Column::Tenant)) => {
+                    record.tenant = Some(whole_u32(field).map_err(|message| named(layout.tenant, message))?);
+                }
+                Some(Some(Column::Input)) => {
+                    let tokens = whole_u32(field).map_err(|message| named(Some(layout.input), message))?;
+                    if tokens == 0 {
+                        return Err(named(Some(layout.input), "must be at least 1, got `0`".into()));
+                    }
+                    record.input_tokens = Some(tokens);
+                }
+                Some(Some(Column::Output)) => {
+                    record.output_tokens = Some(whole_u32(field).map_err(|message| named(layout.output, message))?);
+                }
+                Some(Some(Column::Class)) => {
+                    let class = whole_u32(field).map_err(|message| named(layout.class, message))?;
+                    let below = || named(layout.class, format!("must be below 2^16, got `{class}`"));
+                    record.class = Some(u16::try_from(class).map_err(|_| below())?);
+                }
+                Some(None) | None => {}
+            }
+            count += 1;
+        }
+        if count != self.columns.len() {
+            return Err(format!(
+                "must have {} columns as the first line has, got {count}",
+                self.columns.len()
+            ));
+        }
+        if let (true, Some(arrival)) = (layout.from_first, record.arrival) {
+            let zero = *self.zero.get_or_insert(arrival);
+            let since = arrival.0.checked_sub(zero.0);
+            let before = || named_arrival(layout, "must not be before the first line's");
+            record.arrival = Some(Time(since.ok_or_else(before)?));
+        }
+        Ok(record)
+    }
+}
+
+fn named_arrival(layout: Layout, message: &str) -> String {
+    format!("{}: {message}", layout.arrival.map_or("arrival", |(name, _)| name))
+}

@@ -1,0 +1,249 @@
+//! ShareGPT conversations: a JSON array, read element by element.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::lines::open_bytes;
+use super::records::Record;
+use crate::error::TraceError;
+
+/// Counts a text's tokens.
+pub trait Tokenize: Send {
+    /// How many tokens `text` has.
+    fn count(&mut self, text: &str) -> u32;
+}
+
+/// An approximation: so many characters (Unicode code points) make a token, the last one perhaps fewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CharsPerToken(pub u32);
+
+/// OpenAI's rule of thumb for English ("What are tokens and how to count them", help.openai.com): four characters a token.
+/// Code and other languages take more tokens than it says.
+pub const FOUR_CHARS_A_TOKEN: CharsPerToken = CharsPerToken(4);
+
+impl Tokenize for CharsPerToken {
+    fn count(&mut self, text: &str) -> u32 {
+        u32::try_from(text.chars().count().div_ceil(self.0 as usize)).unwrap_or(u32::MAX)
+    }
+}
+
+/// One element, in the original schema or one of its variants: `messages`, `role` and `content`, no `id`.
+#[derive(Deserialize)]
+struct Conversation {
+    #[serde(alias = "messages")]
+    conversations: Vec<Turn>,
+}
+
+#[derive(Deserialize)]
+struct Turn {
+    #[serde(alias = "role")]
+    from: Speaker,
+    #[serde(alias = "content")]
+    value: String,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Speaker {
+    #[serde(alias = "user")]
+    Human,
+    #[serde(
+        alias = "chatgpt",
+        alias = "bing",
+        alias = "bard",
+        alias = "assistant",
+        alias = "model"
+    )]
+    Gpt,
+    System,
+    #[serde(alias = "function")]
+    Tool,
+}
+
+/// Requests from conversations: each human turn is one, whose input is the conversation so far and whose output is the answer.
+pub(super) struct Conversations {
+    path: PathBuf,
+    reader: CountingLines<Box<dyn BufRead + Send>>,
+    tokenize: Box<dyn Tokenize>,
+    at: Position,
+    /// The current conversation's.
+    requests: VecDeque<Record>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Position {
+    BeforeArray,
+    FirstElement,
+    LaterElement,
+    End,
+}
+
+impl Conversations {
+    pub fn open(path: &Path, tokenize: Box<dyn Tokenize>) -> Result<Conversations, TraceError> {
+        Ok(Conversations {
+            path: path.to_path_buf(),
+            reader: CountingLines {
+                inner: open_bytes(path)?,
+                lines: 1,
+            },
+            tokenize,
+            at: Position::BeforeArray,
+            requests: VecDeque::new(),
+        })
+    }
+
+    /// An error at the line that was read last.
+    pub fn error(&self, message: String) -> TraceError {
+        TraceError::Line {
+            path: self.path.clone(),
+            line: self.reader.lines,
+            message,
+        }
+    }
+
+    /// The next request. A conversation that is JSON but not of the schema is the inner error; broken JSON the outer one, since
+    /// nothing after it can be told apart.
+    pub fn advance(&mut self) -> Result<Option<Result<Record, TraceError>>, TraceError> {
+        loop {
+            if let Some(request) = self.requests.pop_front() {
+                return Ok(Some(Ok(request)));
+            }
+            let element = match self.element() {
+                Ok(Some(element)) => element,
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    self.at = Position::End;
+                    return Err(error);
+                }
+            };
+            match serde_json::from_value::<Conversation>(element) {
+                Ok(conversation) => self.take(&conversation),
+                Err(error) => {
+                    let must_be = "must be {\"conversations\": [{\"from\": \"human\"|\"gpt\", \"value\": text}]}";
+                    return Ok(Some(Err(self.error(format!("{must_be}, got {error}")))));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, conversation: &Conversation) {
+        let mut context_tokens: u32 = 0;
+        // The input of a human turn that has no answer yet.
+        let mut asked: Option<u32> = None;
+        let request = |input: u32, output_tokens| Record {
+            input_tokens: Some(input.max(1)),
+            output_tokens,
+            ..Record::default()
+        };
+        for turn in &conversation.conversations {
+            let tokens = self.tokenize.count(&turn.value);
+            if turn.from == Speaker::Gpt
+                && let Some(input) = asked.take()
+            {
+                self.requests.push_back(request(input, Some(tokens)));
+            }
+            context_tokens = context_tokens.saturating_add(tokens);
+            if turn.from == Speaker::Human {
+                // Two human turns in a row are one question.
+                asked = Some(context_tokens);
+            }
+        }
+        self.requests.extend(asked.map(|input| request(input, None)));
+    }
+
+    /// The next element of the array.
+    fn element(&mut self) -> Result<Option<serde_json::Value>, TraceError> {
+        if self.at == Position::BeforeArray {
+            self.expect(b'[', "`[` at the start of the conversations")?;
+            self.at = Position::FirstElement;
+        }
+        if self.at == Position::End {
+            return Ok(None);
+        }
+        match (self.peek()?, self.at) {
+            (Some(b']'), _) => {
+                self.at = Position::End;
+                return Ok(None);
+            }
+            (_, Position::LaterElement) => self.expect(b',', "`,` or `]` after a conversation")?,
+            _ => {}
+        }
+        self.at = Position::LaterElement;
+        if self.peek()?.is_none() {
+            return Err(self.error("must be a conversation or `]`, got the end of the file".into()));
+        }
+        // A deserializer of its own for each element: it stops right behind the object's closing brace.
+        let mut deserializer = serde_json::Deserializer::from_reader(&mut self.reader);
+        match serde_json::Value::deserialize(&mut deserializer) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_io() => Err(TraceError::io(&self.path, error.into())),
+            Err(error) => {
+                let text = error.to_string();
+                let what = text.split(" at line ").next().unwrap_or(&text);
+                Err(self.error(format!("must be JSON, got {what}")))
+            }
+        }
+    }
+
+    fn expect(&mut self, byte: u8, must_be: &str) -> Result<(), TraceError> {
+        match self.peek()? {
+            Some(got) if got == byte => {
+                self.reader.consume(1);
+                Ok(())
+            }
+            Some(got) => Err(self.error(format!("must be {must_be}, got `{}`", got.escape_ascii()))),
+            None => Err(self.error(format!("must be {must_be}, got the end of the file"))),
+        }
+    }
+
+    /// The next byte that is not white space.
+    fn peek(&mut self) -> Result<Option<u8>, TraceError> {
+        loop {
+            let buffer = self
+                .reader
+                .fill_buf()
+                .map_err(|source| TraceError::io(&self.path, source))?;
+            let Some(&byte) = buffer.first() else {
+                return Ok(None);
+            };
+            if !byte.is_ascii_whitespace() {
+                return Ok(Some(byte));
+            }
+            self.reader.consume(1);
+        }
+    }
+}
+
+/// Knows how many lines have gone by.
+struct CountingLines<R> {
+    inner: R,
+    /// The current line, 1-based.
+    lines: u64,
+}
+
+impl<R: BufRead> Read for CountingLines<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(out)?;
+        self.lines += out[..read].iter().filter(|&&byte| byte == b'\n').count() as u64;
+        Ok(read)
+    }
+}
+
+impl<R: BufRead> BufRead for CountingLines<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        if let Ok(buffer) = self.inner.fill_buf() {
+            self.lines += buffer[..amount.min(buffer.len())]
+                .iter()
+                .filter(|&&byte| byte == b'\n')
+                .count() as u64;
+        }
+        self.inner.consume(amount);
+    }
+}

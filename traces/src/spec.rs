@@ -1,0 +1,360 @@
+//! What a workload is to be: plain data, checked when it is built by [`crate::generate::build`].
+//!
+//! The names are those of the scenario's `workload:` section; how they are written in YAML is the scenarios' affair.
+
+use std::path::PathBuf;
+
+use crate::fit;
+use crate::time::{Duration, Time};
+
+/// A whole workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadSpec {
+    /// The one seed; every draw is a function of it, of a purpose and of a ticket.
+    pub seed: u64,
+    /// How many tenants there are, at least 1.
+    pub tenants: u32,
+    /// Which tenant asks.
+    pub popularity: PopularitySpec,
+    /// When requests arrive.
+    pub arrivals: ArrivalsSpec,
+    /// How long they are.
+    pub lengths: LengthsSpec,
+    /// Shares of the tenants in service class 0, 1, …, in any unit; empty where there is one class.
+    pub class_shares: Vec<f64>,
+    /// When it is over.
+    pub stop: Stop,
+}
+
+/// When a workload is over: at the earlier of the two. Endless arrivals need one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stop {
+    /// After this many requests.
+    pub requests: Option<u64>,
+    /// Nothing arrives at this time or later.
+    pub after: Option<Time>,
+}
+
+/// When requests arrive.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ArrivalsSpec {
+    /// Exponential gaps.
+    Poisson {
+        /// Mean requests per second.
+        rate_per_s: f64,
+    },
+    /// Equal gaps, half of one before the first request.
+    Constant {
+        /// Requests per second.
+        rate_per_s: f64,
+    },
+    /// Gaps from a gamma distribution: a renewal process of given burstiness (`cv` 1 is Poisson, above 1 bursty, below regular).
+    Gamma {
+        /// Mean requests per second.
+        rate_per_s: f64,
+        /// Coefficient of variation of the gaps.
+        cv: f64,
+    },
+    /// Markov-modulated Poisson: a Poisson process whose rate is that of the current state. Dwell times are exponential, the
+    /// next state is any of the others with equal chance, and the first state is drawn from the stationary distribution.
+    Mmpp {
+        /// At least one state.
+        states: Vec<MmppState>,
+    },
+    /// Poisson at a rate that runs linearly from point to point and ends at the last one (Punica, section 7.3: an hour's ramp).
+    Ramp {
+        /// Times rise, and the first is where arrivals begin.
+        points: Vec<RampPoint>,
+    },
+    /// Every tenant asks once a period, from a random phase on (HMI, section 7.4: one request every 20 s). It says which
+    /// tenant asks: popularity must be [`PopularitySpec::OfArrivals`].
+    PeriodicPerTenant {
+        /// Between two requests of one tenant.
+        period: Duration,
+    },
+    /// Threads that start one after another and ask at a steady pace (HMI, section 7.4: 250 threads 50 ms apart, each
+    /// 50 requests, one every 1.2 s).
+    ThreadBursts {
+        /// How many.
+        threads: u32,
+        /// Between the starts of two threads.
+        stagger: Duration,
+        /// Between two requests of one thread.
+        period: Duration,
+        /// Requests of one thread.
+        repeats: u32,
+    },
+    /// Clients that wait for their answer, think, and ask again. All ask at the start.
+    ClosedLoop {
+        /// Requests in flight or being thought about.
+        clients: u32,
+        /// From an answer to the client's next request.
+        think_time: Duration,
+    },
+    /// Per-second counts of a recorded trace, with the instants inside a second drawn.
+    Counts(CountsSpec),
+    /// The instants of a recorded trace.
+    Trace(TraceSpec),
+    /// Every tenant as active as in a recording, minute by minute, with the instants inside a minute drawn. It says which tenant
+    /// asks: popularity must be [`PopularitySpec::OfArrivals`].
+    Activity(ActivitySpec),
+    /// The second-by-second rate of the Twitter sample stream as a fitted generator ([`crate::fit::twitter`]).
+    Twitter {
+        /// Mean requests per second; the pattern is scaled to it.
+        rate_per_s: f64,
+    },
+    /// Several at once.
+    Superpose(Vec<ArrivalsSpec>),
+    /// More or fewer of the same: rates are multiplied, and where there are instants rather than rates, time is compressed.
+    Scaled {
+        /// What rates are multiplied by.
+        factor: f64,
+        /// Of what.
+        arrivals: Box<ArrivalsSpec>,
+    },
+}
+
+/// One state of a Markov-modulated Poisson process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MmppState {
+    /// Requests per second in this state; may be 0.
+    pub rate_per_s: f64,
+    /// Mean time in this state.
+    pub mean_dwell: Duration,
+}
+
+/// A corner of a [`ArrivalsSpec::Ramp`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RampPoint {
+    /// When.
+    pub at: Time,
+    /// Requests per second at that instant; may be 0.
+    pub rate_per_s: f64,
+}
+
+/// Arrivals from per-second counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CountsSpec {
+    /// A CSV with a `requests` column, or `second,requests`; plain or gzip.
+    pub path: PathBuf,
+    /// Where in its second a request falls.
+    pub placement: Placement,
+    /// What the counts are multiplied by.
+    pub scale: f64,
+    /// Runs of at least this many zero seconds are left out, as holes of the recording (the Twitter archive lacks 29 minutes
+    /// every day).
+    pub drop_zeros_from: Option<Duration>,
+    /// Which part.
+    pub cut: Cut,
+}
+
+/// Where in its second a request falls.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Placement {
+    /// The second's count is the rate of a Poisson process (Arlo, section 5: "Twitter-Stable").
+    Poisson,
+    /// The second's count is the rate of a Markov-modulated Poisson process (Arlo, section 5: "Twitter-Bursty", whose
+    /// parameters the paper does not give): two states whose mean over time is the second's count.
+    Bursty {
+        /// Rate in a burst over the mean rate, above 1.
+        peak: f64,
+        /// Share of time in bursts; `peak * share` is at most 1.
+        share: f64,
+        /// Mean length of a burst.
+        mean_burst: Duration,
+    },
+    /// Equal gaps within a second: exactly the count, with fractions of scaled counts carried on.
+    Even,
+}
+
+/// A part of a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// Where it begins; this instant becomes the start of the run.
+    pub from: Duration,
+    /// How long it is; to the end where it is absent.
+    pub length: Option<Duration>,
+    /// Whether it begins again at its end.
+    pub repeat: bool,
+}
+
+/// Arrivals from tenants' activity. It is kept in memory, 12 bytes for each minute of each tenant that has requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ActivitySpec {
+    /// Azure Functions' invocations a minute, as released or sparse ([`crate::read::activity`]). Where its number of tenants is not
+    /// the workload's, its rows are drawn with replacement, and each copy is shifted by a random number of minutes.
+    pub path: PathBuf,
+    /// What the counts are multiplied by; a fraction of a request is one with that chance.
+    pub scale: f64,
+    /// Whether the recording begins again at its end.
+    pub repeat: bool,
+}
+
+/// Arrivals at the instants of a recorded trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceSpec {
+    /// A file of a known format with arrival times ([`crate::read`]).
+    pub path: PathBuf,
+    /// What time is divided by: 2 is twice the rate.
+    pub speed: f64,
+    /// Leave broken lines out rather than stop at the first.
+    pub skip_bad_lines: bool,
+    /// Which part, in the recording's own time.
+    pub cut: Cut,
+}
+
+/// Lengths of input and output.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LengthsSpec {
+    /// Drawn independently of each other.
+    Independent {
+        /// Input tokens, at least 1.
+        input: LengthSpec,
+        /// Output tokens; fixed at 0 for encoders.
+        output: LengthSpec,
+    },
+    /// Both at once, as in ShareGPT conversations under the Llama-2 tokenizer ([`crate::fit::sharegpt`]).
+    ShareGpt,
+    /// Pairs drawn from the lengths of a recorded trace; its rows are kept in memory.
+    Resampled {
+        /// A file of a known format with lengths ([`crate::read`]).
+        path: PathBuf,
+        /// Leave broken lines out rather than stop at the first.
+        skip_bad_lines: bool,
+    },
+    /// As the recorded arrivals say.
+    OfArrivals,
+}
+
+/// One length, in tokens. Bounds are inclusive; a distribution is cut at them, not piled up on them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LengthSpec {
+    /// Always the same.
+    Fixed(u32),
+    /// Rounded to whole tokens.
+    Normal {
+        /// Before the cut.
+        mean: f64,
+        /// Before the cut.
+        sd: f64,
+        /// Shortest.
+        min: u32,
+        /// Longest.
+        max: u32,
+    },
+    /// Rounded to whole tokens.
+    Lognormal {
+        /// Before the cut.
+        median: f64,
+        /// Standard deviation of the logarithm.
+        sigma: f64,
+        /// Shortest.
+        min: u32,
+        /// Longest.
+        max: u32,
+    },
+    /// Each as likely as it is frequent here.
+    Empirical(Vec<u32>),
+    /// Points of the distribution function, linear between them.
+    Quantiles(Vec<QuantilePoint>),
+    /// Tweets, as a fitted generator ([`crate::fit::twitter`]).
+    Twitter {
+        /// Whose tweets.
+        tweets: Tweets,
+        /// Lengths are multiplied by `span` / 125: 125 leaves them as they were, 512 is Arlo's recalibration (section 5).
+        span: u32,
+    },
+}
+
+/// A point of a distribution function.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QuantilePoint {
+    /// Probability of at most `tokens`: rises from 0 to 1.
+    pub probability: f64,
+    /// Tokens; rises with the probability.
+    pub tokens: f64,
+}
+
+/// Whose tweets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tweets {
+    /// The sample stream of 2018-04-25 under bert-base-uncased: p50 33, p98 74.
+    Measured,
+    /// What Arlo reports of its own clips (section 2): p50 21, p98 72, cut at 125.
+    Arlo,
+}
+
+/// Which tenant asks, out of n.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PopularitySpec {
+    /// Each request another tenant, in turns (Punica, section 7: "Distinct").
+    Distinct,
+    /// All tenants alike.
+    Uniform,
+    /// ⌈√n⌉ tenants alike and the rest silent (Punica, section 7: "Uniform", for n requests).
+    UniformSqrt,
+    /// Each tenant asked `alpha` times as often as the next (Punica, section 7: "Skewed", with 1.5).
+    Skewed {
+        /// Above 1.
+        alpha: f64,
+    },
+    /// All requests are for tenant 0 (Punica, section 7: "Identical").
+    Identical,
+    /// Tenant i in proportion to (i + 1)^-`exponent`.
+    Zipf {
+        /// At least 0.
+        exponent: f64,
+    },
+    /// In proportion to these weights, one for each tenant.
+    Weights(Vec<f64>),
+    /// Azure Functions' day, as a fitted generator ([`crate::fit::azure_functions`]).
+    AzureFunctions,
+    /// In proportion to the totals of a recording of tenants' activity ([`crate::read::activity`]). Where its number of
+    /// tenants is not n, n of its rows are drawn with replacement.
+    File(PathBuf),
+    /// As the arrivals say: periodic tenants, recorded ones.
+    OfArrivals,
+}
+
+impl WorkloadSpec {
+    /// Where the numbers of the fitted generators in it come from, for reports.
+    pub fn sources(&self) -> Vec<&'static str> {
+        let mut sources = Vec::new();
+        self.arrivals.add_sources(&mut sources);
+        match &self.lengths {
+            LengthsSpec::Independent { input, output } => {
+                let twitter = |length: &LengthSpec| {
+                    matches!(
+                        length,
+                        LengthSpec::Twitter {
+                            tweets: Tweets::Measured,
+                            ..
+                        }
+                    )
+                };
+                if twitter(input) || twitter(output) {
+                    sources.push(fit::twitter::LENGTHS_SOURCE);
+                }
+            }
+            LengthsSpec::ShareGpt => sources.push(fit::sharegpt::SOURCE),
+            LengthsSpec::Resampled { .. } | LengthsSpec::OfArrivals => {}
+        }
+        if self.popularity == PopularitySpec::AzureFunctions {
+            sources.push(fit::azure_functions::SOURCE);
+        }
+        sources
+    }
+}
+
+impl ArrivalsSpec {
+    fn add_sources(&self, sources: &mut Vec<&'static str>) {
+        match self {
+            ArrivalsSpec::Twitter { .. } if !sources.contains(&fit::twitter::RATES_SOURCE) => {
+                sources.push(fit::twitter::RATES_SOURCE);
+            }
+            ArrivalsSpec::Superpose(parts) => parts.iter().for_each(|part| part.add_sources(sources)),
+            ArrivalsSpec::Scaled { arrivals, .. } => arrivals.add_sources(sources),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Readers on small files: variants, broken lines, and bytes that are nothing at all.
+
+use std::io::Write;
+use std::path::Path;
+
+use proptest::prelude::*;
+use tenantry_traces::read::{Counts, Format, Record, Records, activity, own};
+use tenantry_traces::{Request, Time};
+
+fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    file
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<Record>, String> {
+    let file = file(bytes);
+    let strip = |error: tenantry_traces::TraceError| error.to_string().replace(&*file.path().to_string_lossy(), "FILE");
+    Records::open(file.path(), false)
+        .map_err(strip)?
+        .collect::<Result<_, _>>()
+        .map_err(strip)
+}
+
+#[test]
+fn line_ends_marks_and_gzip_do_not_matter() {
+    let expected = read(b"num_prefill_tokens,num_decode_tokens\n1,2\n3,4\n").unwrap();
+    assert_eq!(
+        (expected.len(), expected[1].input_tokens, expected[1].output_tokens),
+        (2, Some(3), Some(4))
+    );
+    assert_eq!(
+        read(b"\xef\xbb\xbfnum_prefill_tokens,num_decode_tokens\r\n\r\n1,2\r\n3,4").unwrap(),
+        expected
+    );
+    assert_eq!(
+        read(b"more,\"num_decode_tokens\",num_prefill_tokens\nx,2,1\ny,\"4\", 3 \n").unwrap(),
+        expected
+    );
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed
+        .write_all(b"num_prefill_tokens,num_decode_tokens\n1,2\n3,4\n")
+        .unwrap();
+    assert_eq!(read(&packed.finish().unwrap()).unwrap(), expected);
+}
+
+#[test]
+fn burstgpt_and_vidur_have_arrivals_in_seconds() {
+    let burst = b"Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n45.5,GPT-4,1087,0,1087,API log\n";
+    let rows = read(burst).unwrap();
+    assert_eq!(
+        (rows[1].arrival, rows[1].output_tokens),
+        (Some(Time(45_500_000_000)), Some(0))
+    );
+    let vidur = read(b"arrived_at,num_prefill_tokens,num_decode_tokens\n0.25,10,20\n").unwrap();
+    assert_eq!(vidur[0].arrival, Some(Time(250_000_000)));
+}
+
+#[test]
+fn a_broken_line_is_an_error_with_file_line_and_column() {
+    let header = "num_prefill_tokens,num_decode_tokens\n";
+    for (line, message) in [
+        ("7,x", "FILE:3: num_decode_tokens: must be a whole number, got `x`"),
+        ("7", "FILE:3: must have 2 columns as the first line has, got 1"),
+        ("0,7", "FILE:3: num_prefill_tokens: must be at least 1, got `0`"),
+        (
+            "7,4294967296",
+            "FILE:3: num_decode_tokens: must be below 2^32, got `4294967296`",
+        ),
+    ] {
+        assert_eq!(
+            read(format!("{header}1,2\n{line}\n3,4\n").as_bytes()).unwrap_err(),
+            message
+        );
+    }
+    let azure = b"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15,374,44\n";
+    assert_eq!(
+        read(azure).unwrap_err(),
+        "FILE:2: TIMESTAMP: must be a time as in `2023-11-16 18:15:46.680`, got `2023-11-16 18:15`"
+    );
+    let mooncake =
+        b"{\"timestamp\": 0, \"input_length\": 5, \"output_length\": 1, \"hash_ids\": []}\n{\"timestamp\": 0}\n";
+    assert!(
+        read(mooncake)
+            .unwrap_err()
+            .starts_with("FILE:2: column 16: must be {\"timestamp\": ms"),
+        "{:?}",
+        read(mooncake)
+    );
+    let talk = b"[\n{\"conversations\": [{\"from\": \"human\", \"value\": \"x\"}]},\n{\"conversations\": [{\"from\": \"alien\"}]}\n]";
+    assert!(
+        read(talk)
+            .unwrap_err()
+            .starts_with("FILE:3: must be {\"conversations\""),
+        "{:?}",
+        read(talk)
+    );
+    assert_eq!(
+        read(b"[{\"conversations\": []} oops").unwrap_err(),
+        "FILE:1: must be `,` or `]` after a conversation, got `o`"
+    );
+}
+
+#[test]
+fn an_unknown_format_names_the_nearest() {
+    let error = read(b"num_prefill_tokens,decode\n1,2\n").unwrap_err();
+    assert!(
+        error.contains("the nearest is sarathi, which lacks `num_decode_tokens`"),
+        "{error}"
+    );
+    assert!(
+        error.contains("azure-llm (TIMESTAMP,ContextTokens,GeneratedTokens)"),
+        "{error}"
+    );
+    assert_eq!(
+        read(b"").unwrap_err(),
+        "FILE: must have a first line, got an empty file"
+    );
+    assert_eq!(
+        read(b"requests\n5\n").unwrap_err(),
+        "FILE: must hold requests one by one, got counts"
+    );
+}
+
+#[test]
+fn broken_lines_can_be_skipped_and_are_counted() {
+    let file = file(b"num_prefill_tokens,num_decode_tokens\n1,2\nbroken\n3,4\n-1,4\n");
+    let mut records = Records::open(file.path(), true).unwrap();
+    assert_eq!(records.by_ref().collect::<Result<Vec<_>, _>>().unwrap().len(), 2);
+    assert_eq!(records.skipped(), 2);
+}
+
+#[test]
+fn counts_must_be_contiguous() {
+    let file = file(b"second,requests\n100,5\n101,6\n103,7\n");
+    let counts: Vec<_> = Counts::open(file.path()).unwrap().collect();
+    assert_eq!(counts[1].as_ref().unwrap(), &6);
+    let error = counts[2].as_ref().unwrap_err().to_string();
+    assert!(
+        error.ends_with(":4: second: must be 102, after the line before, got 103"),
+        "{error}"
+    );
+}
+
+#[test]
+fn activity_is_read_wide_and_sparse() {
+    let wide = file(b"HashOwner,HashApp,HashFunction,Trigger,1_minute,2_minute\na,b,c,http,0,3\nd,e,f,timer,1,0\n");
+    let sparse = file(b"tenant,minute,invocations\n0,1,3\n1,0,1\n");
+    let cells = |path: &Path| {
+        let mut cells = Vec::new();
+        activity::for_each(path, |cell| cells.push(cell)).unwrap();
+        cells
+    };
+    assert_eq!(cells(wide.path()), cells(sparse.path()));
+    assert_eq!(activity::totals(wide.path()).unwrap(), [3.0, 1.0]);
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    (any::<u32>(), any::<u64>(), 1u32.., any::<u32>(), any::<u16>()).prop_map(
+        |(tenant, arrival, input_tokens, output_tokens, class)| Request {
+            ticket: 0,
+            tenant,
+            arrival: Time(arrival),
+            input_tokens,
+            output_tokens,
+            class,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(requests in proptest::collection::vec(request(), 0..50)) {
+        let mut writer = own::Writer::new(Vec::new()).unwrap();
+        requests.iter().for_each(|request| writer.write(request).unwrap());
+        let file = file(&writer.finish().unwrap());
+        let records = Records::open(file.path(), false).unwrap();
+        prop_assert_eq!(records.format(), Format::Tenantry);
+        let records: Vec<Record> = records.collect::<Result<_, _>>().unwrap();
+        let expected: Vec<Record> = requests.iter().map(|request| Record {
+            arrival: Some(request.arrival),
+            tenant: Some(request.tenant),
+            input_tokens: Some(request.input_tokens),
+            output_tokens: Some(request.output_tokens),
+            class: Some(request.class),
+        }).collect();
+        prop_assert_eq!(records, expected);
+    }
+
+    #[test]
+    fn no_bytes_make_a_reader_panic(
+        header in prop_oneof![
+            Just("num_prefill_tokens,num_decode_tokens\n"),
+            Just("TIMESTAMP,ContextTokens,GeneratedTokens\n"),
+            Just("ticket,tenant,arrival_ns,input_tokens,output_tokens,class\n"),
+            Just("Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"),
+            Just("timestamp_ms,text_bert_tokens\n"), Just("{\"timestamp\": 1, \"input_length\": "), Just("[{\"conversations\": ["),
+            Just("requests\n"), Just("second,requests\n"), Just("tenant,minute,invocations\n"), Just("HashFunction,a,b,1_minute\n"),
+            Just(""), Just("\x1f\u{8b}"),
+        ],
+        body in proptest::collection::vec(prop_oneof![any::<u8>(), prop::sample::select(&b"0123456789,\n\"{}[]:-. T"[..])], 0..200),
+    ) {
+        let file = file(&[header.as_bytes(), &body].concat());
+        let most = body.len() + 2;
+        if let Ok(records) = Records::open(file.path(), true) {
+            records.take(most).for_each(drop);
+        }
+        if let Ok(counts) = Counts::open(file.path()) {
+            counts.take(most).for_each(drop);
+        }
+        let _ = activity::for_each(file.path(), drop);
+    }
+}

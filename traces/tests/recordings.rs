@@ -1,0 +1,414 @@
+//! Each public recording is read against the statistics in its `SOURCES.md`.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{counts_without_holes, data};
+use tenantry_traces::describe::{Histogram, concentration, dispersion};
+use tenantry_traces::outcome::{Outcome, OutcomeTable, Outcomes};
+use tenantry_traces::read::mooncake::Prefixes;
+use tenantry_traces::read::{Counts, Format, Record, Records, activity};
+use tenantry_traces::spec::{
+    ActivitySpec, ArrivalsSpec, CountsSpec, Cut, LengthsSpec, Placement, PopularitySpec, Stop, TraceSpec, WorkloadSpec,
+};
+use tenantry_traces::{Duration, Entry, Time, build};
+
+fn records(name: &str, format: Format) -> Option<Vec<Record>> {
+    let records = Records::open(&data(name)?, false).unwrap();
+    assert_eq!(records.format(), format);
+    Some(records.collect::<Result<_, _>>().unwrap())
+}
+
+fn inputs(records: &[Record]) -> Histogram {
+    records.iter().filter_map(|record| record.input_tokens).collect()
+}
+
+fn outputs(records: &[Record]) -> Histogram {
+    records.iter().filter_map(|record| record.output_tokens).collect()
+}
+
+/// Mean to the digit given; p50, p98 and the longest, where the source's convention for quantiles may be one token off.
+fn check(what: &str, lengths: &Histogram, mean: f64, p50: f64, p98: f64, max: u32) {
+    let got = lengths.figures().unwrap();
+    assert!((got.mean - mean).abs() < 0.1, "{what}: mean {mean}, got {}", got.mean);
+    assert!(
+        (f64::from(got.p50) - p50).abs() <= 1.0,
+        "{what}: p50 {p50}, got {}",
+        got.p50
+    );
+    assert!(
+        (f64::from(got.p98) / p98 - 1.0).abs() < 0.01,
+        "{what}: p98 {p98}, got {}",
+        got.p98
+    );
+    assert_eq!(got.max, max, "{what}");
+}
+
+fn seconds(records: &[Record]) -> f64 {
+    let at = |record: Option<&Record>| record.and_then(|record| record.arrival).unwrap();
+    at(records.last()).since(at(records.first())).as_secs_f64()
+}
+
+#[test]
+fn twitter_counts() {
+    if let Some(path) = data("twitter/twitter_2021_08_per_second.csv.gz") {
+        let counts: Vec<u32> = Counts::open(&path).unwrap().collect::<Result<_, _>>().unwrap();
+        assert_eq!(counts.len(), 1_899_061);
+        assert_eq!(counts.iter().map(|&n| u64::from(n)).sum::<u64>(), 120_774_326);
+        assert_eq!(counts.iter().filter(|&&n| n == 0).count(), 37_899);
+        assert!((dispersion(&counts, 1).unwrap() - 27.4).abs() < 0.1);
+        check(
+            "requests a second",
+            &counts.iter().copied().collect(),
+            63.6,
+            53.0,
+            230.0,
+            388,
+        );
+        assert!(counts_without_holes(&path).len() < 1_863_000);
+    }
+    if let Some(path) = data("twitter/twitter_2021_08_clip_6h.csv") {
+        let counts: Vec<u32> = Counts::open(&path).unwrap().collect::<Result<_, _>>().unwrap();
+        assert_eq!(counts.iter().sum::<u32>(), 1_071_141);
+        assert!((dispersion(&counts, 1).unwrap() - 26.9).abs() < 0.1);
+        check(
+            "requests a second, clip",
+            &counts.iter().copied().collect(),
+            49.59,
+            41.0,
+            212.0,
+            269,
+        );
+    }
+    if let Some(path) = data("twitter/twitter_2021_08_per_minute.csv") {
+        let error = Counts::open(&path).map(|_| ()).unwrap_err().to_string();
+        assert!(
+            error.contains("must begin as one of the known formats, got `minute,requests,zero_seconds`"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn tweets() {
+    let Some(tweets) = records("twitter/twitter_2018_04_25_lengths.csv", Format::Tweets) else {
+        return;
+    };
+    assert_eq!(tweets.len(), 6_259);
+    check("tweets", &inputs(&tweets), 33.9, 33.0, 74.0, 134);
+    assert_eq!(tweets[0].arrival, Some(Time::ZERO));
+    assert!((seconds(&tweets) - 1_739.009).abs() < 1e-9);
+}
+
+#[test]
+fn sharegpt_lengths() {
+    let csv = "sharegpt/sharegpt_8k_filtered_stats_llama2_tokenizer.csv";
+    if let Some(rows) = records(csv, Format::Sarathi) {
+        assert_eq!(rows.len(), 30_731);
+        check("prefill", &inputs(&rows), 2_340.0, 1_730.0, 7_164.0, 8_141);
+        check("decode", &outputs(&rows), 438.7, 415.0, 975.0, 1_024);
+    }
+    if let Some(rows) = records("sharegpt/sharegpt_sample_first_pair_tokens.csv", Format::PromptResponse) {
+        assert_eq!(rows.len(), 43);
+        let (prompts, responses) = (inputs(&rows).figures().unwrap(), outputs(&rows).figures().unwrap());
+        assert_eq!((prompts.p50, prompts.max), (1_005, 1_010));
+        assert!(responses.p50.abs_diff(286) <= 1, "{responses:?}");
+    }
+    if let Some(rows) = records(
+        "llmservingsim/sharegpt_llama31_8b_300_sps10_lengths.csv",
+        Format::LlmServingSim,
+    ) {
+        assert_eq!(rows.len(), 300);
+        assert!((inputs(&rows).figures().unwrap().mean - 857.5).abs() < 0.1);
+        assert!((outputs(&rows).figures().unwrap().mean - 652.5).abs() < 0.1);
+        assert!((seconds(&rows) - 29.1).abs() < 0.1);
+    }
+}
+
+#[test]
+fn sharegpt_conversations() {
+    let read = |name: &str| records(&format!("sharegpt/{name}"), Format::ShareGpt);
+    let answered = |rows: &[Record]| rows.iter().filter(|row| row.output_tokens.is_some()).count();
+    if let Some(rows) = read("sharegpt_sample_first_pair.json") {
+        assert_eq!((rows.len(), answered(&rows)), (43, 43));
+        // Four characters a token against the source's own count of prompts.
+        let mean = inputs(&rows).figures().unwrap().mean;
+        assert!((mean / 1_005.0 - 1.0).abs() < 0.25, "{mean}");
+    }
+    if let Some(rows) = read("sharegpt_multiturn_dialogstudio.json") {
+        assert_eq!((rows.len(), answered(&rows)), (14, 14), "10, 2, 2, 8 and 6 turns");
+        assert!(
+            rows[..5]
+                .windows(2)
+                .all(|pair| pair[0].input_tokens < pair[1].input_tokens),
+            "the context grows"
+        );
+    }
+    if let Some(rows) = read("sharegpt_v3_first_human_turn.json") {
+        assert_eq!((rows.len(), answered(&rows)), (497, 0));
+        let mean = inputs(&rows).figures().unwrap().mean;
+        assert!((mean - 349.0 / 4.0).abs() < 1.0, "{mean}");
+    }
+    if let Some(rows) = read("fastchat_dummy_conversation_100.json") {
+        assert_eq!(answered(&rows), rows.len());
+        assert_eq!(rows[0].input_tokens, Some(3), "`Who are you?` has 12 characters");
+    }
+    if let Some(rows) = read("iwc_sharegpt_sample.json") {
+        assert_eq!((rows.len(), answered(&rows)), (3, 1), "two that end on a human turn");
+    }
+    if let Some(rows) = read("iwc_sharegpt_multiturn.json") {
+        assert_eq!((rows.len(), answered(&rows)), (3, 3));
+    }
+}
+
+#[test]
+fn azure_llm() {
+    let Some(rows) = records("azure_llm/AzureLLMInferenceTrace_conv.csv", Format::AzureLlm) else {
+        return;
+    };
+    assert_eq!(rows.len(), 19_366);
+    assert!((seconds(&rows) - 3_501.7).abs() < 0.1);
+    check("context", &inputs(&rows), 1_154.7, 1_020.0, 4_098.0, 14_050);
+    check("generated", &outputs(&rows), 211.1, 129.0, 540.0, 1_000);
+    let gaps: Vec<f64> = rows
+        .windows(2)
+        .map(|pair| pair[1].arrival.unwrap().since(pair[0].arrival.unwrap()).as_secs_f64())
+        .collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let variance = gaps.iter().map(|gap| (gap - mean) * (gap - mean)).sum::<f64>() / gaps.len() as f64;
+    assert!((variance.sqrt() / mean - 1.09).abs() < 0.005);
+}
+
+#[test]
+fn mooncake() {
+    if let Some(rows) = records("mooncake/conversation_trace.jsonl.gz", Format::Mooncake) {
+        assert_eq!(rows.len(), 12_031);
+        assert!((seconds(&rows) - 3_537.0).abs() < 1.0);
+        let input = inputs(&rows).figures().unwrap();
+        assert!(
+            (input.mean - 12_035.0).abs() < 1.0 && input.p50 == 6_909 && input.max == 126_195,
+            "{input:?}"
+        );
+        check("output", &outputs(&rows), 342.6, 350.0, 892.0, 2_000);
+    }
+    if let Some(path) = data("mooncake/conversation_trace.jsonl.gz") {
+        let prefixes = Prefixes::read(&path, false).unwrap();
+        let blocks: usize = (0..prefixes.len() as u64).map(|ticket| prefixes.of(ticket).len()).sum();
+        assert!((blocks as f64 / prefixes.len() as f64 - 24.0).abs() < 0.1);
+        let mut seen = std::collections::BTreeSet::new();
+        let again = (0..prefixes.len() as u64)
+            .flat_map(|ticket| prefixes.of(ticket))
+            .filter(|&&hash| !seen.insert(hash));
+        assert!((again.count() as f64 / blocks as f64 - 0.366).abs() < 0.001);
+    }
+}
+
+#[test]
+fn azure_functions() {
+    if let Some(path) = data("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz") {
+        let mut cells = 0;
+        let mut most = 0;
+        activity::for_each(&path, |cell| {
+            cells += 1;
+            most = most.max(cell.requests);
+            assert!(cell.tenant < 1_350 && cell.minute < 1_440);
+        })
+        .unwrap();
+        assert_eq!((cells, most), (334_418, 697));
+        let totals = activity::totals(&path).unwrap();
+        assert_eq!((totals.len(), totals.iter().sum::<f64>()), (1_350, 996_503.0));
+        assert!((concentration(&totals, 0.01).unwrap() - 0.461).abs() < 0.01);
+        assert!((concentration(&totals, 0.1).unwrap() - 0.792).abs() < 0.001);
+    }
+    if let Some(path) = data("azure_functions/azure_functions_2019_original_format_head100.csv") {
+        assert_eq!(activity::totals(&path).unwrap().len(), 100);
+    }
+}
+
+#[test]
+fn cascade_outcomes() {
+    let Some(path) = data("cascade/uncertainty_bench_mmlu_10k_base_icl1.csv.gz") else {
+        return;
+    };
+    let models = ["qwen_1_8b", "qwen_7b", "qwen_14b", "llama_2_70b"];
+    let table = OutcomeTable::read(&path, &models, Some("qwen_72b")).unwrap();
+    assert_eq!(table.items(), 10_000);
+    let share = |of: &dyn Fn(&[Outcome]) -> bool| (0..10_000).filter(|&i| of(table.item(i))).count() as f64 / 10_000.0;
+    for (model, agreement) in [0.454, 0.618, 0.716, 0.756].into_iter().enumerate() {
+        assert!(
+            (share(&|item| item[model].correct) - agreement).abs() < 0.0006,
+            "{}",
+            models[model]
+        );
+    }
+    for (threshold, kept, agreement) in [(0.5, 0.487, 0.837), (0.7, 0.296, 0.927), (0.9, 0.137, 0.983)] {
+        let sure = share(&|item| item[1].confidence >= threshold);
+        let right = share(&|item| item[1].confidence >= threshold && item[1].correct);
+        assert!(
+            (sure - kept).abs() < 0.001 && (right / sure - agreement).abs() < 0.001,
+            "{threshold}"
+        );
+    }
+    let outcomes = Outcomes::new(7, table);
+    let right = (0..100_000).filter(|&ticket| outcomes.of(ticket)[0].correct).count();
+    assert!((right as f64 / 100_000.0 - 0.454).abs() < 0.006);
+    assert_eq!(outcomes.of(5), outcomes.of(5));
+    let error = OutcomeTable::read(&path, &["qwen"], Some("qwen_72b"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("must have the column `qwen_conf`, got `id,qwen_1_8b_pred"),
+        "{error}"
+    );
+}
+
+#[test]
+fn tenants_are_as_active_as_they_were() {
+    let Some(path) = data("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz") else {
+        return;
+    };
+    let spec = |tenants, scale| WorkloadSpec {
+        seed: 1,
+        tenants,
+        popularity: PopularitySpec::OfArrivals,
+        arrivals: ArrivalsSpec::Activity(ActivitySpec {
+            path: path.clone(),
+            scale,
+            repeat: false,
+        }),
+        lengths: LengthsSpec::ShareGpt,
+        class_shares: vec![],
+        stop: Stop::default(),
+    };
+    let whole = requests(&spec(1_350, 1.0));
+    let mut cells = BTreeMap::new();
+    for request in &whole {
+        *cells
+            .entry((request.tenant, (request.arrival.0 / 60_000_000_000) as u32))
+            .or_insert(0) += 1;
+    }
+    let mut recorded = BTreeMap::new();
+    activity::for_each(&path, |cell| {
+        _ = recorded.insert((cell.tenant, cell.minute), cell.requests)
+    })
+    .unwrap();
+    assert_eq!(cells, recorded);
+    assert!((requests(&spec(1_350, 0.1)).len() as f64 / 99_650.3 - 1.0).abs() < 0.01);
+    // Ten thousand tenants out of these: seven times the requests, give or take which of the large ones are drawn.
+    let many = requests(&spec(10_000, 1.0));
+    assert!(
+        (many.len() as f64 / (996_503.0 * 10_000.0 / 1_350.0) - 1.0).abs() < 0.2,
+        "{}",
+        many.len()
+    );
+}
+
+#[test]
+fn a_recorded_trace_is_replayed_as_it_was() {
+    let Some(path) = data("azure_llm/AzureLLMInferenceTrace_conv.csv") else {
+        return;
+    };
+    let trace = |speed, cut| WorkloadSpec {
+        seed: 1,
+        tenants: 10,
+        popularity: PopularitySpec::Uniform,
+        arrivals: ArrivalsSpec::Trace(TraceSpec {
+            path: path.clone(),
+            speed,
+            skip_bad_lines: false,
+            cut,
+        }),
+        lengths: LengthsSpec::OfArrivals,
+        class_shares: vec![],
+        stop: Stop {
+            requests: Some(40_000),
+            after: None,
+        },
+    };
+    let recorded: Vec<Record> = Records::open(&path, false).unwrap().collect::<Result<_, _>>().unwrap();
+    let whole = requests(&trace(1.0, Cut::default()));
+    assert_eq!(whole.len(), recorded.len());
+    for (request, record) in whole.iter().zip(&recorded) {
+        assert_eq!(Some(request.arrival), record.arrival);
+        assert_eq!(
+            (Some(request.input_tokens), Some(request.output_tokens)),
+            (record.input_tokens, record.output_tokens)
+        );
+    }
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let cut = Cut {
+        from: minutes(10),
+        length: Some(minutes(5)),
+        repeat: true,
+    };
+    let repeated = requests(&trace(2.0, cut));
+    assert_eq!(repeated.len(), 40_000);
+    let round = repeated
+        .iter()
+        .take_while(|request| request.arrival < Time::ZERO + Duration::from_secs(150))
+        .count();
+    for (first, again) in repeated.iter().zip(&repeated[round..]) {
+        assert_eq!(first.arrival + Duration::from_secs(150), again.arrival);
+        assert_eq!(first.input_tokens, again.input_tokens);
+    }
+}
+
+#[test]
+fn counts_are_replayed_second_by_second() {
+    let Some(path) = data("twitter/twitter_2021_08_clip_6h.csv") else {
+        return;
+    };
+    let real: Vec<u32> = Counts::open(&path).unwrap().collect::<Result<_, _>>().unwrap();
+    let replay = |placement, scale| {
+        let counts = CountsSpec {
+            path: path.clone(),
+            placement,
+            scale,
+            drop_zeros_from: Some(Duration::from_secs(60)),
+            cut: Cut::default(),
+        };
+        let spec = WorkloadSpec {
+            seed: 1,
+            tenants: 10,
+            popularity: PopularitySpec::Uniform,
+            arrivals: ArrivalsSpec::Counts(counts),
+            lengths: LengthsSpec::ShareGpt,
+            class_shares: vec![],
+            stop: Stop::default(),
+        };
+        let mut counts = vec![0u32; real.len()];
+        requests(&spec)
+            .iter()
+            .for_each(|request| counts[(request.arrival.0 / 1_000_000_000) as usize] += 1);
+        counts
+    };
+    assert_eq!(replay(Placement::Even, 1.0), real);
+    // A Poisson process whose rate is the count adds 1 to the dispersion.
+    let stable = replay(Placement::Poisson, 1.0);
+    assert!((dispersion(&stable, 1).unwrap() / (dispersion(&real, 1).unwrap() + 1.0) - 1.0).abs() < 0.02);
+    let bursty = Placement::Bursty {
+        peak: 3.0,
+        share: 0.1,
+        mean_burst: Duration::from_secs(2),
+    };
+    let bursty = replay(bursty, 1.0);
+    let total = |counts: &[u32]| counts.iter().map(|&n| f64::from(n)).sum::<f64>();
+    assert!((total(&bursty) / total(&real) - 1.0).abs() < 0.03);
+    assert!(dispersion(&bursty, 1).unwrap() > 1.3 * dispersion(&stable, 1).unwrap());
+    assert!(
+        (total(&replay(Placement::Even, 0.1)) - total(&real) * 0.1).abs() <= 1.0,
+        "fractions are carried on"
+    );
+}
+
+fn requests(spec: &WorkloadSpec) -> Vec<tenantry_traces::Request> {
+    let mut workload = build(spec).unwrap();
+    let entries = std::iter::from_fn(|| workload.next().unwrap());
+    entries
+        .filter_map(|entry| match entry {
+            Entry::Request(request) => Some(request),
+            Entry::Cancel { .. } => None,
+        })
+        .collect()
+}
