@@ -219,6 +219,18 @@ mod tests {
         );
     }
 
+    /// A system that shares all has no part for tenants in the memory of its cards, while another on the page has.
+    #[test]
+    fn a_system_without_one_of_the_parts_has_a_page() {
+        let mut record = testing::record(100, Duration::from_millis(50));
+        record.memory.tenant_bytes = 0;
+        record.memory.per_tenant_bytes = 0;
+        record.swaps = None;
+        let mut runs = testing::runs();
+        runs.push(Run::new(testing::labels("bert-shared", "virtual"), &record));
+        assert!(render(&runs, "three", &Manifest::default()).contains("bert-shared"));
+    }
+
     #[test]
     fn a_run_that_finished_nothing_has_a_page() {
         let runs = [Run::new(testing::labels("idle", "virtual"), &RunRecord::default())];
