@@ -1,5 +1,5 @@
-//! What the points of a table must satisfy together: ordered quantiles, known models, no point twice, a complete grid,
-//! and costs that rise with the work.
+//! What the points of a table must satisfy together: ordered quantiles and a mean that they allow, known models, no point
+//! twice, a complete grid, and costs that rise with the work.
 
 use crate::cells::one_of;
 use crate::error::Invalid;
@@ -31,6 +31,11 @@ fn check_row<R: Row>(file: &str, row: &R, models: &[&str]) -> Result<(), Invalid
             let must = format!("at least {least_column} ({least})");
             return Err(Invalid::new(file, column, must, value.to_string()));
         }
+    }
+    let least_us = stats.least_mean_us();
+    if stats.mean_us < least_us {
+        let must = format!("at least what its quantiles add up to ({least_us})");
+        return Err(Invalid::new(file, "mean_us", must, stats.mean_us.to_string()));
     }
     match row.model() {
         Some(model) if !models.contains(&model.as_str()) => {

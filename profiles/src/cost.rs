@@ -1,4 +1,4 @@
-//! What an op costs: a median, its measured spread, and the surfaces that give them for any shape.
+//! What an op costs: a median, its measured mean and spread, and the surfaces that give them for any shape.
 //!
 //! Bind a surface once per run ([`Card::encoder_layer`](crate::Card::encoder_layer) and its kind), then look costs up: some
 //! tens of nanoseconds, without allocation or hashing.
@@ -14,9 +14,11 @@ pub struct Cost {
     pub spread: Spread,
 }
 
-/// Quantiles as parts of a million of the median.
+/// Mean and quantiles as parts of a million of the median.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spread {
+    /// The mean, which a few slow ops move far from the median.
+    pub mean_ppm: u32,
     /// 5 % take no longer; at most 1,000,000.
     pub p05_ppm: u32,
     /// 95 % take no longer; at least 1,000,000.
@@ -25,34 +27,63 @@ pub struct Spread {
     pub p99_ppm: u32,
 }
 
+/// The median as parts of a million of itself.
+const MEDIAN_PPM: f64 = 1e6;
+
+/// How close to its ends the mean of a bent segment may lie, as a share of its height: its exponent is from 1/99 to 99.
+const LEAST_HEIGHT: f64 = 0.01;
+
 impl Spread {
     /// Every op takes the median.
     pub const NONE: Spread = Spread {
+        mean_ppm: 1_000_000,
         p05_ppm: 1_000_000,
         p95_ppm: 1_000_000,
         p99_ppm: 1_000_000,
     };
+
+    /// The `k` with which [`Cost::at_quantile`] has the measured mean. A segment that rises as `t^k` has its own mean at
+    /// `1 / (k + 1)` of its height, so that the mean of all is linear in that share.
+    fn exponent(self) -> f64 {
+        let [mean, p05, p95, p99] = [self.mean_ppm, self.p05_ppm, self.p95_ppm, self.p99_ppm].map(f64::from);
+        // The mean with both bent segments at their lower ends, and how much it rises until they are at their upper.
+        let least = 0.05 * p05 + 0.45 * (p05 + MEDIAN_PPM) / 2.0 + 0.45 * MEDIAN_PPM + 0.04 * p95 + 0.01 * p99;
+        let rise = 0.45 * (p95 - MEDIAN_PPM) + 0.04 * (p99 - p95);
+        // Where nothing rises, no exponent matters; the bound keeps it a number.
+        let share = (mean - least) / rise.max(f64::MIN_POSITIVE);
+        1.0 / share.clamp(LEAST_HEIGHT, 1.0 - LEAST_HEIGHT) - 1.0
+    }
 }
 
 impl Cost {
-    /// The duration in nanoseconds that a share `u` (from 0 to 1) of such ops does not exceed: straight lines through the
-    /// known quantiles, and no further than the outermost.
+    /// What such ops take on average, in nanoseconds.
+    pub fn mean_ns(&self) -> u64 {
+        (self.median_ns as f64 * f64::from(self.spread.mean_ppm) / 1e6 + 0.5) as u64
+    }
+
+    /// The duration in nanoseconds that a share `u` (from 0 to 1) of such ops does not exceed: through the known
+    /// quantiles, and no further than the outermost.
+    ///
+    /// Up to the median it is a straight line. Above, straight lines would overstate the mean, and with it the load,
+    /// where a few ops take much longer than the others. So it rises there as `t^k`, `t` from 0 to 1 between two
+    /// quantiles, and one `k` for both segments, from 1/99 to 99, makes the mean over all `u` the measured
+    /// [`mean_ns`](Self::mean_ns). Where none does, as when the slowest 1 % take so long that the mean is beyond what
+    /// these quantiles can have, it is the nearest.
     pub fn at_quantile(&self, u: f64) -> u64 {
-        let Spread {
-            p05_ppm,
-            p95_ppm,
-            p99_ppm,
-        } = self.spread;
-        let known = [(0.05, p05_ppm), (0.5, 1_000_000), (0.95, p95_ppm), (0.99, p99_ppm)];
-        let above = known.iter().position(|(share, _)| u < *share).unwrap_or(known.len());
-        let ppm = match above {
-            0 => f64::from(p05_ppm),
-            4 => f64::from(p99_ppm),
-            _ => {
-                let ((low, low_ppm), (high, high_ppm)) = (known[above - 1], known[above]);
-                let (low_ppm, high_ppm) = (f64::from(low_ppm), f64::from(high_ppm));
-                low_ppm + (high_ppm - low_ppm) * ((u - low) / (high - low))
-            }
+        let spread = self.spread;
+        let [p05, p95, p99] = [spread.p05_ppm, spread.p95_ppm, spread.p99_ppm].map(f64::from);
+        // libm's power is the same on every processor.
+        let bent = |t: f64| libm::pow(t, spread.exponent());
+        let ppm = if u < 0.05 {
+            p05
+        } else if u < 0.5 {
+            p05 + (MEDIAN_PPM - p05) * ((u - 0.05) / (0.5 - 0.05))
+        } else if u < 0.95 {
+            MEDIAN_PPM + (p95 - MEDIAN_PPM) * bent((u - 0.5) / (0.95 - 0.5))
+        } else if u < 0.99 {
+            p95 + (p99 - p95) * bent((u - 0.95) / (0.99 - 0.95))
+        } else {
+            p99
         };
         (self.median_ns as f64 * ppm / 1e6 + 0.5) as u64
     }

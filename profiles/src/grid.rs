@@ -10,8 +10,22 @@ use crate::cost::{Cost, Spread};
 use crate::rows::Family;
 use crate::slice::Slice;
 
-/// A median in nanoseconds, and p05, p95 and p99 as parts of a million of it.
-type Node = [f64; 4];
+/// A median in nanoseconds, and mean, p05, p95 and p99 as parts of a million of it.
+type Node = [f64; 5];
+
+/// The most dimensions that a grid has.
+const MOST_AXES: usize = 3;
+
+/// On the line from `near` to `far`, where `fraction` is 1. However far beyond it goes on, parts that are equal in both
+/// stay exactly what they are.
+fn on_line(near: Node, far: Node, fraction: f64) -> Node {
+    std::array::from_fn(|part| near[part] + fraction * (far[part] - near[part]))
+}
+
+fn with_median([_, spread @ ..]: Node, median_ns: f64) -> Node {
+    let [mean, p05, p95, p99] = spread;
+    [median_ns, mean, p05, p95, p99]
+}
 
 /// Costs on an `N`-dimensional grid of points.
 #[derive(Clone, Debug)]
@@ -63,12 +77,13 @@ impl<const N: usize> Grid<N> {
             .try_into()
             .expect("a table has as many axes as its surface");
         let shape = knots.each_ref().map(Vec::len);
-        let mut nodes = vec![[f64::NAN; 4]; shape.iter().product()];
+        let mut nodes = vec![[f64::NAN; 5]; shape.iter().product()];
         for point in &slice.points {
             let median_ns = point.stats.median_us * 1e3;
-            let ppm = |quantile_us: f64| quantile_us / point.stats.median_us * 1e6;
+            let ppm = |us: f64| us / point.stats.median_us * 1e6;
             nodes[Slice::dense_index(&knots, &point.at)] = [
                 median_ns,
+                ppm(point.stats.mean_us),
                 ppm(point.stats.p05_us),
                 ppm(point.stats.p95_us),
                 ppm(point.stats.p99_us),
@@ -107,32 +122,27 @@ impl<const N: usize> Grid<N> {
         for axis in (1..N).rev() {
             strides[axis - 1] = strides[axis] * self.axes[axis].knots.len();
         }
-        let mut sum = [0.0; 4];
-        for corner in 0..1_usize << N {
-            let (mut node, mut weight) = (index, 1.0);
-            for axis in 0..N {
-                let far = corner >> axis & 1;
-                node += far * strides[axis];
-                weight *= if far == 1 {
-                    fractions[axis]
-                } else {
-                    1.0 - fractions[axis]
-                };
-            }
-            for (sum, value) in sum.iter_mut().zip(self.nodes[node]) {
-                *sum += weight * value;
+        // The corners of the cell: those far along an axis have its bit set.
+        let mut corners = [[0.0; 5]; 1 << MOST_AXES];
+        for (corner, node) in corners[..1 << N].iter_mut().enumerate() {
+            let steps = (0..N).map(|axis| (corner >> axis & 1) * strides[axis]);
+            *node = self.nodes[index + steps.sum::<usize>()];
+        }
+        for axis in (0..N).rev() {
+            for near in 0..1 << axis {
+                corners[near] = on_line(corners[near], corners[near + (1 << axis)], fractions[axis]);
             }
         }
-        let round = |value: f64| (value + 0.5) as u64;
+        let [median_ns, spread @ ..] = corners[0].map(|value| (value + 0.5) as u64);
+        let [mean_ppm, p05_ppm, p95_ppm, p99_ppm] = spread.map(|ppm| ppm as u32);
         let spread = Spread {
-            p05_ppm: round(sum[1]) as u32,
-            p95_ppm: round(sum[2]) as u32,
-            p99_ppm: round(sum[3]) as u32,
+            mean_ppm,
+            p05_ppm,
+            p95_ppm,
+            // They could be one apart, the wrong way round, where they are almost the same.
+            p99_ppm: p99_ppm.max(p95_ppm),
         };
-        Cost {
-            median_ns: round(sum[0]),
-            spread,
-        }
+        Cost { median_ns, spread }
     }
 
     /// Whether a point lies within the measured range of every axis.
@@ -149,10 +159,7 @@ impl Grid<2> {
     pub fn along_first(&self, second: u64) -> Grid<1> {
         let [first_axis, second_axis] = &self.axes;
         let (cell, fraction) = second_axis.locate(second);
-        let line = |line: &[Node]| {
-            let (near, far) = (line[cell], line[cell + 1]);
-            std::array::from_fn(|part| (1.0 - fraction) * near[part] + fraction * far[part])
-        };
+        let line = |line: &[Node]| on_line(line[cell], line[cell + 1], fraction);
         let mut axis = first_axis.clone();
         if !(second_axis.smallest_measured..=second_axis.largest_measured).contains(&second) {
             // An empty range: nothing on this line was measured.
@@ -177,9 +184,7 @@ fn complete_triangle<const N: usize>(nodes: &mut [Node], knots: &[Vec<u64>; N]) 
                 let larger_batch = nodes[index(tenant, batch + 1, token)];
                 let both = nodes[index(tenant - 1, batch + 1, token)];
                 let more_ns = (larger_batch[0] - both[0]).max(0.0);
-                let [median_ns, spread @ ..] = fewer_tenants;
-                let [p05, p95, p99] = spread;
-                nodes[index(tenant, batch, token)] = [median_ns + more_ns, p05, p95, p99];
+                nodes[index(tenant, batch, token)] = with_median(fewer_tenants, fewer_tenants[0] + more_ns);
             }
         }
     }
@@ -217,7 +222,8 @@ fn running_max<const N: usize>(values: &mut [f64], shape: [usize; N]) {
 ///
 /// Upward, the last segment's slope goes on; along the other axes it never falls, else two extrapolated costs could
 /// cross. A single measured point grows in proportion, as a kernel bound by work does. Downward, the first segment's
-/// slope goes on, but never below `least_ns`, the smallest measured cost.
+/// slope goes on, but never below `least_ns`, the smallest measured cost. Mean and quantiles keep the ratio to the median
+/// that they have at the outermost measured point.
 fn extend<const N: usize>(
     (mut knots, nodes): ([Vec<u64>; N], Vec<Node>),
     axis: usize,
@@ -250,16 +256,15 @@ fn extend<const N: usize>(
     running_max(&mut beyond_slopes, across);
     running_max(&mut zeros, across);
 
-    let mut extended = vec![[0.0; 4]; lines * (length + 2)];
+    let mut extended = vec![[0.0; 5]; lines * (length + 2)];
     for line in 0..lines {
         for place in 0..length {
             extended[index(line, place + 1, length + 2)] = nodes[index(line, place, length)];
         }
-        let [_, spread @ ..] = nodes[index(line, 0, length)];
-        extended[index(line, 0, length + 2)] = [zeros[line], spread[0], spread[1], spread[2]];
-        let [last_ns, spread @ ..] = nodes[index(line, length - 1, length)];
-        let beyond_ns = last_ns + beyond_slopes[line] * last as f64;
-        extended[index(line, length + 1, length + 2)] = [beyond_ns, spread[0], spread[1], spread[2]];
+        let (smallest, largest) = (nodes[index(line, 0, length)], nodes[index(line, length - 1, length)]);
+        extended[index(line, 0, length + 2)] = with_median(smallest, zeros[line]);
+        let beyond_ns = largest[0] + beyond_slopes[line] * last as f64;
+        extended[index(line, length + 1, length + 2)] = with_median(largest, beyond_ns);
     }
     knots[axis] = [&[0], along.as_slice(), &[2 * last]].concat();
     (knots, extended)

@@ -16,6 +16,8 @@ use crate::names::named;
 pub struct Stats {
     /// Measurements, at least 1.
     pub count: u64,
+    /// Their mean: what throughput follows from, and far above the median where a few ops take much longer.
+    pub mean_us: f64,
     /// Half of the measurements took no longer.
     pub median_us: f64,
     /// 5 % took no longer.
@@ -27,7 +29,7 @@ pub struct Stats {
 }
 
 /// The columns of [`Stats`], last in every table.
-pub(crate) const STATS_COLUMNS: [&str; 5] = ["count", "median_us", "p05_us", "p95_us", "p99_us"];
+pub(crate) const STATS_COLUMNS: [&str; 6] = ["count", "mean_us", "median_us", "p05_us", "p95_us", "p99_us"];
 
 /// How a batch of several tenants' adapters is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -113,10 +115,39 @@ impl Family {
     }
 }
 
+/// The nearest rank: the smallest of the ascending values that `percent` % of them do not exceed.
+pub(crate) fn nearest_rank(ascending: &[f64], percent: usize) -> f64 {
+    ascending[(ascending.len() * percent).div_ceil(100) - 1]
+}
+
 impl Stats {
+    /// What came out of these measurements, in microseconds; sorts them.
+    ///
+    /// # Panics
+    /// Nothing was measured.
+    pub fn of(samples_us: &mut [f64]) -> Stats {
+        assert!(!samples_us.is_empty(), "statistics of no measurements");
+        samples_us.sort_unstable_by(f64::total_cmp);
+        Stats {
+            count: samples_us.len() as u64,
+            mean_us: samples_us.iter().sum::<f64>() / samples_us.len() as f64,
+            median_us: nearest_rank(samples_us, 50),
+            p05_us: nearest_rank(samples_us, 5),
+            p95_us: nearest_rank(samples_us, 95),
+            p99_us: nearest_rank(samples_us, 99),
+        }
+    }
+
+    /// The least mean that measurements with these quantiles can have: each as low as the quantile below it, the lowest
+    /// 5 % at zero.
+    pub(crate) fn least_mean_us(&self) -> f64 {
+        0.45 * self.p05_us + 0.45 * self.median_us + 0.04 * self.p95_us + 0.01 * self.p99_us
+    }
+
     pub(crate) fn read(cells: &impl Cells) -> Result<Stats, (&'static str, Refused)> {
         Ok(Stats {
             count: cells.cell("count")?,
+            mean_us: cells.cell("mean_us")?,
             median_us: cells.cell("median_us")?,
             p05_us: cells.cell("p05_us")?,
             p95_us: cells.cell("p95_us")?,
@@ -124,9 +155,10 @@ impl Stats {
         })
     }
 
-    pub(crate) fn write(&self) -> [String; 5] {
+    pub(crate) fn write(&self) -> [String; 6] {
         let Stats {
             count,
+            mean_us,
             median_us,
             p05_us,
             p95_us,
@@ -134,6 +166,7 @@ impl Stats {
         } = *self;
         [
             count.write(),
+            mean_us.write(),
             median_us.write(),
             p05_us.write(),
             p95_us.write(),

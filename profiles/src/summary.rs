@@ -1,7 +1,7 @@
 //! What a card holds and how well its tables interpolate, as data for `tenantry profile show`.
 
 use crate::card::Card;
-use crate::rows::Family;
+use crate::rows::{Family, nearest_rank};
 use crate::slice::{Point, Slice};
 
 /// One table of a card.
@@ -85,13 +85,11 @@ fn leave_out_error(slice: &Slice) -> Option<TableError> {
         }
     }
     errors.sort_by(f64::total_cmp);
-    // The nearest rank: the smallest error that this share of the predictions does not exceed.
-    let quantile = |percent: usize| errors[(errors.len() * percent).div_ceil(100) - 1];
     (!errors.is_empty()).then(|| TableError {
         family: slice.family,
         table: slice.label.clone(),
         predictions: errors.len(),
-        median: quantile(50),
-        p95: quantile(95),
+        median: nearest_rank(&errors, 50),
+        p95: nearest_rank(&errors, 95),
     })
 }

@@ -82,50 +82,50 @@ const BROKEN_CARDS: &[Broken] = &[
 const BROKEN_TABLES: &[Broken] = &[
     (
         "dispatch.csv",
-        "tell,100,20,",
-        "tell,0,20,",
+        "tell,100,20.4,",
+        "tell,0,20.4,",
         "dispatch.csv:3: count: must be a whole number from 1 to 281474976710656, got \"0\"",
     ),
     (
         "dispatch.csv",
-        "wake,100,5,",
-        "wake,100,NaN,",
+        "wake,100,5.1,5,",
+        "wake,100,5.1,NaN,",
         "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e12, got \"NaN\"",
     ),
     (
         "dispatch.csv",
-        "wake,100,5,",
-        "wake,100,inf,",
+        "wake,100,5.1,5,",
+        "wake,100,5.1,inf,",
         "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e12, got \"inf\"",
     ),
     (
         "dispatch.csv",
-        "wake,100,5,",
-        "wake,100,-5,",
+        "wake,100,5.1,5,",
+        "wake,100,5.1,-5,",
         "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e12, got \"-5\"",
     ),
     (
         "dispatch.csv",
-        "wake,100,5,",
-        "wake,100,0,",
+        "wake,100,5.1,5,",
+        "wake,100,5.1,0,",
         "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e12, got \"0\"",
     ),
     (
         "dispatch.csv",
-        "wake,100,5,",
-        "wake,100,,",
+        "wake,100,5.1,5,",
+        "wake,100,5.1,,",
         "dispatch.csv:2: median_us: must be microseconds above 0 and up to 1e12, got \"\"",
     ),
     (
         "dispatch.csv",
-        "wake,100,5,",
-        "wake,100,4,",
+        "wake,100,5.1,5,",
+        "wake,100,5.1,4,",
         "dispatch.csv:2: median_us: must be at least p05_us (4.75), got 4",
     ),
     (
         "dispatch.csv",
-        "wake,100,5,",
-        "wake,100,6,",
+        "wake,100,5.1,5,",
+        "wake,100,5.1,6,",
         "dispatch.csv:2: p95_us: must be at least median_us (6), got 5.5",
     ),
     (
@@ -133,6 +133,12 @@ const BROKEN_TABLES: &[Broken] = &[
         "5.5,6.5",
         "5.5,5.4",
         "dispatch.csv:2: p99_us: must be at least p95_us (5.5), got 5.4",
+    ),
+    (
+        "dispatch.csv",
+        "wake,100,5.1,",
+        "wake,100,4,",
+        "dispatch.csv:2: mean_us: must be at least what its quantiles add up to (4.6725), got 4",
     ),
     (
         "dispatch.csv",
@@ -150,13 +156,13 @@ const BROKEN_TABLES: &[Broken] = &[
         "dispatch.csv",
         "tell,100",
         "tell,7,100",
-        "dispatch.csv:3: line: must be 6 values, got 7",
+        "dispatch.csv:3: line: must be 7 values, got 8",
     ),
     (
         "dispatch.csv",
         "p05_us",
         "p5_us",
-        "dispatch.csv:1: header: must be operation, count, median_us, p05_us, p95_us or p99_us, got \"p5_us\"; \
+        "dispatch.csv:1: header: must be operation, count, mean_us, median_us, p05_us, p95_us or p99_us, got \"p5_us\"; \
          did you mean p05_us?",
     ),
     (
@@ -211,7 +217,7 @@ const BROKEN_TABLES: &[Broken] = &[
     ),
     (
         "head.csv",
-        "tiny,f32,1,2,100,10.5,9.975,11.55,13.65\n",
+        "tiny,f32,1,2,100,10.71,10.5,9.975,11.55,13.65\n",
         "",
         "head.csv: model=tiny dtype=f32: must be every combination of batch × classes, got no row for batch=1 classes=2 (1 missing in all)",
     ),
@@ -223,8 +229,8 @@ const BROKEN_TABLES: &[Broken] = &[
     ),
     (
         "head.csv",
-        "tiny,f32,32,2,100,26,24.7,28.6,33.800000000000004",
-        "tiny,f32,32,2,100,10,10,11,12",
+        "tiny,f32,32,2,100,26.52,26,24.7,28.6,33.800000000000004",
+        "tiny,f32,32,2,100,10.2,10,10,11,12",
         "head.csv:24: median_us: must be no less than batch=8 classes=2's 14 (line 20) beyond the measured spread; \
          measure both again, got 10 for model=tiny dtype=f32 batch=32 classes=2",
     ),
@@ -284,6 +290,7 @@ fn a_card_that_could_not_be_loaded_is_not_saved() {
     let mut card = synthetic_card();
     let stats = Stats {
         count: 1,
+        mean_us: 1.0,
         median_us: f64::NAN,
         p05_us: 1.0,
         p95_us: 1.0,

@@ -111,6 +111,7 @@ proptest! {
             bytes: 1 << index,
             stats: Stats {
                 count: 7,
+                mean_us: median_us * 1.05,
                 median_us: *median_us,
                 p05_us: median_us * 0.9,
                 p95_us: median_us * 1.1,

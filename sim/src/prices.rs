@@ -8,6 +8,10 @@ use tenantry_profiles::{
     AdapterSurface, Card, Cost, Curve, Direction, DispatchOperation, Family, MissingTable, Surface,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
+use tenantry_traces::{Duration, Time};
+
+/// Keeps the draws of alarms apart from those of lanes, whose keys begin with the lane.
+const ALARM: u64 = 1 << 63;
 
 /// Whether an op's duration varies as it did when it was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub struct Prices {
     copy: Curve,
     wake: Cost,
     tell: Cost,
+    alarm: Cost,
+    resume: Option<Surface>,
     draws: Option<Draws>,
     extrapolated: BTreeSet<Family>,
 }
@@ -64,6 +70,8 @@ impl Prices {
             copy: card.copy(Direction::HostToDevice, pinned)?,
             wake: card.dispatch(DispatchOperation::Wake)?,
             tell: card.dispatch(DispatchOperation::Tell)?,
+            alarm: card.dispatch(DispatchOperation::Alarm)?,
+            resume: card.resume(),
             draws: match jitter {
                 Jitter::None => None,
                 Jitter::Measured { seed } => Some(Draws::new(seed, Purpose::Jitter)),
@@ -132,6 +140,19 @@ impl Prices {
     /// From the end of an op until the server or another lane hears of it, in nanoseconds.
     pub fn tell_ns(&self, spread: &mut OpSpread) -> u64 {
         spread.of(self.tell)
+    }
+
+    /// From an instant that the loop sleeps until to its noticing that it has come, in nanoseconds. The same instant always gives
+    /// the same answer.
+    pub fn alarm_ns(&self, until: Time) -> u64 {
+        OpSpread(self.draws.map(|draws| draws.about(ALARM ^ until.0))).of(self.alarm)
+    }
+
+    /// What compute that takes `work_ns` on a busy lane takes longer after the lane was idle for `idle`, in nanoseconds: caches are
+    /// cold and clocks are low. Nothing on cards where this was not measured.
+    pub fn resume_ns(&self, idle: Duration, work_ns: u64, spread: &mut OpSpread) -> u64 {
+        let micros = |ns: u64| u32::try_from(ns / 1_000).unwrap_or(u32::MAX);
+        self.resume.as_ref().map_or(0, |resume| spread.of(resume.cost(micros(idle.0), micros(work_ns))))
     }
 
     /// Families of which a cost was asked beyond what was measured.

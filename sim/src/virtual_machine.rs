@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenantry_core::board::{Board, OpRef};
-use tenantry_core::event::{Done, Event};
+use tenantry_core::event::{BatchTiming, Done, Event};
 use tenantry_core::ids::{InstanceId, LaneId};
 use tenantry_core::machine::{LaneUse, Machine, MachineError, Next};
 use tenantry_core::topology::LaneKind;
@@ -21,15 +21,13 @@ use tenantry_traces::{Duration, Time};
 use crate::prices::Prices;
 
 /// What the heap holds. Events at one instant come in the order of the variants, then of their making: a lane that falls free is
-/// free before its batch's end is heard, and ends are heard before timers ask for more work.
+/// free before its batch's end is heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     /// The lane's running op ends, if its end has not been moved since: `version` tells.
     LaneEnds { lane: u32, version: u32 },
     /// The end of an op is heard.
     Heard { op: OpIndex },
-    /// An instant that the server asked for.
-    Timer { instance: InstanceId },
 }
 
 /// An [`OpRef`] with an order, so that the heap is total. The order is never used: `sequence` comes first.
@@ -111,7 +109,10 @@ pub struct VirtualMachine {
     lanes: Vec<Lane>,
     heap: BinaryHeap<Reverse<Pending>>,
     sequence: u64,
+    timers: BinaryHeap<Reverse<(Time, u64, InstanceId)>>,
     now: Time,
+    /// When the loop was last awake: it sleeps between the events that it hears.
+    awake: Time,
     /// Reused: lanes on which an op has become ready.
     woken: Vec<LaneId>,
     interrupt: Arc<AtomicBool>,
@@ -153,7 +154,9 @@ impl VirtualMachine {
             topology: topology.clone(),
             heap: BinaryHeap::new(),
             sequence: 0,
+            timers: BinaryHeap::new(),
             now: Time::ZERO,
+            awake: Time::ZERO,
             woken: Vec::new(),
             interrupt,
         }
@@ -173,7 +176,6 @@ impl VirtualMachine {
         let class = match what {
             What::LaneEnds { .. } => 0,
             What::Heard { .. } => 1,
-            What::Timer { .. } => 2,
         };
         self.heap.push(Reverse(Pending {
             at,
@@ -202,7 +204,11 @@ impl VirtualMachine {
             self.prices.wake_ns(&mut spread)
         };
         let shape = self.board.shape(op.batch);
-        let left_ns = self.prices.work_ns(&self.board.op(op).kind, shape, &mut spread);
+        let mut left_ns = self.prices.work_ns(&self.board.op(op).kind, shape, &mut spread);
+        if !just_freed && self.topology.lanes[lane.index()].kind == LaneKind::Compute {
+            let idle = self.now.since(self.board.free_since(lane));
+            left_ns += self.prices.resume_ns(idle, left_ns, &mut spread);
+        }
         let tell = Duration(self.prices.tell_ns(&mut spread));
         let started = self.now + Duration(wake);
         let stretch_ppm = self.stretch(lane);
@@ -270,53 +276,64 @@ impl VirtualMachine {
     }
 }
 
+impl VirtualMachine {
+    /// The end of an op has become known. The batch's timing, where the server asked to be told.
+    fn heard(&mut self, op: OpRef) -> Option<BatchTiming> {
+        let mut woken = std::mem::take(&mut self.woken);
+        let noticed = self.board.notice(op, |lane| woken.push(lane));
+        for lane in woken.drain(..) {
+            self.try_start(lane);
+        }
+        self.woken = woken;
+        noticed.told
+    }
+}
+
 impl Machine for VirtualMachine {
     fn next(&mut self, deadline: Option<Time>) -> Result<Next<'_>, MachineError> {
         loop {
-            let Some(&Reverse(pending)) = self.heap.peek() else {
-                let Some(due) = deadline else { return Ok(Next::Idle) };
-                self.now = due;
-                return Ok(Next::Due(due));
+            let timer = self.timers.peek().map(|&Reverse((at, _, instance))| (at, instance));
+            let until = match (deadline, timer) {
+                (Some(due), Some((at, _))) => Some(due.min(at)),
+                (due, timer) => due.or(timer.map(|(at, _)| at)),
             };
-            if let Some(due) = deadline
-                && pending.at > due
-            {
-                self.now = due;
-                return Ok(Next::Due(due));
-            }
-            if self.sequence % INTERRUPT_CHECK == 0 && self.interrupt.load(Ordering::Relaxed) {
-                return Err(MachineError::Interrupted);
-            }
-            self.heap.pop();
-            match pending.what {
-                What::LaneEnds { lane, version } => {
-                    if self.lanes[lane as usize].version == version {
-                        self.now = pending.at;
-                        self.lane_ends(LaneId(lane));
+            // A loop that is awake anyway sees at once that the time has come; a sleeping one is woken for it.
+            let noticed = until.map(|until| {
+                if until <= self.awake { self.awake } else { until + Duration(self.prices.alarm_ns(until)) }
+            });
+            match (self.heap.peek(), noticed) {
+                (Some(&Reverse(pending)), noticed) if noticed.is_none_or(|noticed| pending.at <= noticed) => {
+                    if self.sequence % INTERRUPT_CHECK == 0 && self.interrupt.load(Ordering::Relaxed) {
+                        return Err(MachineError::Interrupted);
+                    }
+                    self.heap.pop();
+                    match pending.what {
+                        What::LaneEnds { lane, version } if self.lanes[lane as usize].version == version => {
+                            self.now = pending.at;
+                            self.lane_ends(LaneId(lane));
+                        }
+                        // Its end has been moved.
+                        What::LaneEnds { .. } => {}
+                        What::Heard { op: OpIndex(op) } => {
+                            self.now = pending.at;
+                            self.awake = pending.at;
+                            if let Some(timing) = self.heard(op) {
+                                let done = Done { batch: op.batch, op: op.index, timing, failures: &[] };
+                                return Ok(Next::Event(self.now, Event::Done(done)));
+                            }
+                        }
                     }
                 }
-                What::Heard { op: OpIndex(op) } => {
-                    self.now = pending.at;
-                    let mut woken = std::mem::take(&mut self.woken);
-                    let noticed = self.board.notice(op, |lane| woken.push(lane));
-                    for lane in woken.drain(..) {
-                        self.try_start(lane);
+                (_, Some(noticed)) => {
+                    self.now = noticed;
+                    self.awake = noticed;
+                    if let Some((_, instance)) = timer.filter(|(at, _)| *at <= noticed) {
+                        self.timers.pop();
+                        return Ok(Next::Event(noticed, Event::Timer(instance)));
                     }
-                    self.woken = woken;
-                    if let Some(timing) = noticed.told {
-                        let done = Done {
-                            batch: op.batch,
-                            op: op.index,
-                            timing,
-                            failures: &[],
-                        };
-                        return Ok(Next::Event(self.now, Event::Done(done)));
-                    }
+                    return Ok(Next::Due(noticed));
                 }
-                What::Timer { instance } => {
-                    self.now = pending.at;
-                    return Ok(Next::Event(self.now, Event::Timer(instance)));
-                }
+                (_, None) => return Ok(Next::Idle),
             }
         }
     }
@@ -332,7 +349,10 @@ impl Machine for VirtualMachine {
                     self.try_start(op.lane);
                 }
             }
-            Command::SetTimer { instance, at } => self.push(*at, What::Timer { instance: *instance }),
+            Command::SetTimer { instance, at } => {
+                self.timers.push(Reverse((*at, self.sequence, *instance)));
+                self.sequence += 1;
+            }
             Command::Finish(_) => {}
         }
         Ok(())

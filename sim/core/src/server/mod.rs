@@ -437,7 +437,9 @@ impl Server {
             let state = &self.instances[instance.index()];
             let has_room = state.running < self.pipeline.depth();
             let nothing_pinned = state.running == 0;
-            if has_room && nothing_pinned && self.decide(now, instance) == Decision::Start {
+            // A timer of this very instant is still to come.
+            let asked_now = state.timer.is_some_and(|at| at <= now);
+            if has_room && nothing_pinned && !asked_now && self.decide(now, instance) == Decision::Start {
                 return Err(format!(
                     "{instance} is idle at {now} while its policy would start a batch"
                 ));
