@@ -52,13 +52,19 @@
 mod adapters;
 mod device;
 mod error;
+mod find;
+mod host;
 pub mod machine;
 mod model;
 mod parameter_sets;
+pub mod profiler;
 mod random;
 
 pub use adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
 pub use device::{kind, prepare_lane_thread, synchronize};
 pub use error::ExecutorError;
+pub use find::{available_host_bytes, find_device};
+pub use host::{LIBTORCH_VERSION, cores, describe_cpu};
 pub use model::{Encoder, Heads, Input, ModelSlots, ModelStore, read_checkpoint, write_checkpoint};
 pub use parameter_sets::ParameterSets;
+pub use tch::Device;

@@ -29,12 +29,17 @@ fn a_checkpoint_computes_what_the_reference_does() {
     let expected = SafeTensors::deserialize(&bytes).unwrap();
     let whole = |name: &str| -> Vec<i64> {
         let data = expected.tensor(name).unwrap().data();
-        data.chunks(8).map(|number| i64::from_le_bytes(number.try_into().unwrap())).collect()
+        data.chunks(8)
+            .map(|number| i64::from_le_bytes(number.try_into().unwrap()))
+            .collect()
     };
     let (ids, lengths) = (whole("ids"), whole("lengths"));
     let tokens = ids.len() / lengths.len();
-    let sequences: Vec<&[i64]> =
-        ids.chunks(tokens).zip(&lengths).map(|(sequence, length)| &sequence[..*length as usize]).collect();
+    let sequences: Vec<&[i64]> = ids
+        .chunks(tokens)
+        .zip(&lengths)
+        .map(|(sequence, length)| &sequence[..*length as usize])
+        .collect();
 
     let parameters = read_checkpoint(&fixture("tiny_bert.safetensors"), &shape, DType::F32).unwrap();
     let encoder = Encoder::from_parameters(&shape, parameters).unwrap();

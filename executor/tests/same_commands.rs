@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 use proptest::prelude::*;
 use tenantry_core::log::Log;
 use tenantry_core::machine::MachineError;
+use tenantry_core::op::OpKind;
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, Padding, PipelineSpec, PlaceSpec, PoolSpec, SwapSpec, SystemSpec, TenantState,
 };
@@ -25,13 +26,16 @@ struct Lane {
     free_since: Time,
 }
 
+/// When an op's end is heard, its place in the order of issue, its lane, its start and its end.
+type Heard = (Time, u64, u32, Time, Time);
+
 /// Workers that take what the profile says, on a clock that jumps.
 struct Script {
     now: Time,
     prices: Prices,
     lanes: Vec<Lane>,
     /// When each op's end is heard.
-    heard: BinaryHeap<Reverse<(Time, u64, u32, Time, Time)>>,
+    heard: BinaryHeap<Reverse<Heard>>,
     issued: u64,
 }
 
@@ -43,12 +47,18 @@ impl Workers for Script {
     fn issue(&mut self, job: Job) -> Result<(), MachineError> {
         let lane = &mut self.lanes[job.lane.index()];
         let mut spread = self.prices.spread(job.lane.0, lane.ops);
-        let started = if lane.ops > 0 && lane.free_since >= self.now {
-            lane.free_since
-        } else {
-            self.now + Duration(self.prices.wake_ns(&mut spread))
+        let follows = lane.ops > 0 && lane.free_since >= self.now;
+        let started = match follows {
+            true => lane.free_since,
+            false => self.now + Duration(self.prices.wake_ns(&mut spread)),
         };
-        let ended = started + Duration(self.prices.work_ns(&job.kind, job.batch.shape, &mut spread));
+        let mut work_ns = self.prices.work_ns(&job.kind, job.batch.shape, &mut spread);
+        if !follows && matches!(job.kind, OpKind::Encode(_)) {
+            work_ns += self
+                .prices
+                .resume_ns(self.now.since(lane.free_since), work_ns, &mut spread);
+        }
+        let ended = started + Duration(work_ns);
         let heard = ended + Duration(self.prices.tell_ns(&mut spread));
         *lane = Lane {
             ops: lane.ops + 1,
@@ -61,8 +71,12 @@ impl Workers for Script {
     }
 
     fn wait(&mut self, deadline: Option<Time>) -> Result<Option<Ran>, MachineError> {
-        match (self.heard.peek(), deadline) {
-            (Some(&Reverse((heard, ..))), deadline) if deadline.is_none_or(|deadline| heard <= deadline) => {
+        let noticed = deadline.map(|deadline| match deadline <= self.now {
+            true => self.now,
+            false => deadline + Duration(self.prices.alarm_ns(deadline)),
+        });
+        match (self.heard.peek(), noticed) {
+            (Some(&Reverse((heard, ..))), noticed) if noticed.is_none_or(|noticed| heard <= noticed) => {
                 let Reverse((heard, _, lane, started, ended)) = self.heard.pop().expect("peeked");
                 self.now = heard;
                 Ok(Some(Ran {
@@ -71,8 +85,8 @@ impl Workers for Script {
                     ended,
                 }))
             }
-            (_, Some(deadline)) => {
-                self.now = self.now.max(deadline);
+            (_, Some(noticed)) => {
+                self.now = noticed;
                 Ok(None)
             }
             _ => Ok(None),

@@ -1,7 +1,7 @@
 //! Binds a card's tables to surfaces, once per run.
 
 use crate::card::{Card, DeviceKind};
-use crate::cost::{AdapterSurface, Cost, Curve, Surface};
+use crate::cost::{AdapterSurface, Cost, Curve, Resume, Surface};
 use crate::error::MissingTable;
 use crate::grid::Grid;
 use crate::model::{DType, ModelShape};
@@ -84,6 +84,25 @@ impl Card {
     pub fn dispatch(&self, operation: DispatchOperation) -> Result<Cost, MissingTable> {
         let grid: Grid<0> = self.grid(&self.tables.dispatch, &format!("operation={operation}"))?;
         Ok(grid.cost([]))
+    }
+
+    /// What compute takes longer after its lane was idle; nothing where that was not measured.
+    ///
+    /// # Errors
+    /// A table with holes.
+    pub fn resume(&self) -> Result<Option<Resume>, MissingTable> {
+        let rows = &self.tables.resume;
+        let (Some(idle_us_max), Some(work_us_max)) = (
+            rows.iter().map(|row| row.idle_us).max(),
+            rows.iter().map(|row| row.work_us).max(),
+        ) else {
+            return Ok(None);
+        };
+        Ok(Some(Resume {
+            grid: self.grid(rows, "")?,
+            idle_us_max,
+            work_us_max,
+        }))
     }
 
     /// The grid of the table whose label is `asked`.

@@ -137,3 +137,22 @@ impl AdapterSurface {
         self.0.covers([tenants.into(), batch.into(), tokens.into()])
     }
 }
+
+/// What compute takes longer by how long its lane was idle and by what it takes without. It settles once caches are cold and
+/// clocks are low, so beyond the measured range it is that of the edge and never extrapolated.
+#[derive(Clone, Debug)]
+pub struct Resume {
+    pub(crate) grid: Grid<2>,
+    pub(crate) idle_us_max: u32,
+    pub(crate) work_us_max: u32,
+}
+
+impl Resume {
+    /// What `work_us` microseconds of compute take longer after `idle_us` microseconds without any.
+    pub fn cost(&self, idle_us: u32, work_us: u32) -> Cost {
+        self.grid.cost([
+            idle_us.min(self.idle_us_max).into(),
+            work_us.min(self.work_us_max).into(),
+        ])
+    }
+}

@@ -40,12 +40,12 @@ pub mod testing;
 mod yaml;
 
 pub use card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
-pub use cost::{AdapterSurface, Cost, Curve, Spread, Surface};
+pub use cost::{AdapterSurface, Cost, Curve, Resume, Spread, Surface};
 pub use error::{Invalid, MissingTable, ProfileError};
 pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use rows::{
     AdapterImplementation, AdapterRow, CopyRow, Direction, DispatchOperation, DispatchRow, EmbeddingRow,
-    EncoderLayerRow, Family, HeadRow, LoadSource, ModelLoadRow, Stats,
+    EncoderLayerRow, Family, HeadRow, LoadSource, ModelLoadRow, ResumeRow, Stats,
 };
 pub use summary::{AxisSummary, TableError, TableSummary, describe, leave_out_errors};
 pub use tables::Tables;

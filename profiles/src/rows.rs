@@ -72,8 +72,10 @@ pub enum DispatchOperation {
     Wake,
     /// From the end of an op until another lane or the server hears of it.
     Tell,
+    /// From an instant that the serving loop sleeps until to its noticing that it has come.
+    Alarm,
 }
-named!(DispatchOperation { Wake => "wake", Tell => "tell" });
+named!(DispatchOperation { Wake => "wake", Tell => "tell", Alarm => "alarm" });
 
 /// The op families, each a CSV file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,6 +94,8 @@ pub enum Family {
     ModelLoad,
     /// [`DispatchRow`].
     Dispatch,
+    /// [`ResumeRow`].
+    Resume,
 }
 named!(Family {
     EncoderLayer => "encoder_layer",
@@ -101,6 +105,7 @@ named!(Family {
     Copy => "copy",
     ModelLoad => "model_load",
     Dispatch => "dispatch",
+    Resume => "resume",
 });
 
 impl Family {
@@ -363,4 +368,16 @@ family! {
         operation: DispatchOperation,
     },
     axes {}
+}
+
+family! {
+    /// What compute takes longer after its lane was idle: caches are cold and clocks are low.
+    ResumeRow: Resume,
+    names {},
+    axes {
+        /// How long the lane was idle, in microseconds.
+        idle_us: u32,
+        /// What the compute takes on a lane that was busy before, in microseconds.
+        work_us: u32,
+    }
 }

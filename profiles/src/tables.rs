@@ -7,7 +7,7 @@ use crate::check::check_rows;
 use crate::error::Invalid;
 use crate::names::near_miss;
 use crate::rows::{
-    AdapterRow, CopyRow, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow, ModelLoadRow, Row,
+    AdapterRow, CopyRow, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow, ModelLoadRow, ResumeRow, Row,
 };
 use crate::slice::{Slice, slices};
 
@@ -29,6 +29,8 @@ pub struct Tables {
     pub model_load: Vec<ModelLoadRow>,
     /// Dispatch overheads.
     pub dispatch: Vec<DispatchRow>,
+    /// Compute after idleness.
+    pub resume: Vec<ResumeRow>,
 }
 
 /// Runs an expression for each family's rows, whatever their type.
@@ -36,7 +38,7 @@ macro_rules! for_each_family {
     ($tables:expr, $rows:ident => $body:expr) => {{
         let tables = $tables;
         for_each_family!(@one tables, $rows, $body;
-            encoder_layer embedding head adapter copy model_load dispatch);
+            encoder_layer embedding head adapter copy model_load dispatch resume);
     }};
     (@one $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
         $({ let $rows = &mut $tables.$family; $body; })+
@@ -75,6 +77,7 @@ impl Tables {
             Family::Copy => self.copy = read_table(file, text, models)?,
             Family::ModelLoad => self.model_load = read_table(file, text, models)?,
             Family::Dispatch => self.dispatch = read_table(file, text, models)?,
+            Family::Resume => self.resume = read_table(file, text, models)?,
         }
         Ok(())
     }

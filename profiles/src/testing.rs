@@ -25,7 +25,7 @@ const BYTES: [u64; 5] = [1 << 10, 1 << 15, 1 << 20, 1 << 25, 1 << 30];
 /// | adapter, grouped | 20 + 1 × tenants + 0.0002 × bottleneck × batch × tokens |
 /// | copy | pinned: 10 + bytes at 10 GB/s; not: 20 + bytes at 10 GB/s |
 /// | model load | host: 100 + bytes at 10 GB/s; disk: 1000 + bytes at 1 GB/s |
-/// | dispatch | wake: 5; tell: 20 |
+/// | dispatch | wake: 5; tell: 20; alarm: 8 |
 ///
 /// These are medians. Quantiles are 0.95, 1.1 and 1.3 times the median at 5, 95 and 99 %. The mean is 1.02 times the
 /// median, which almost straight lines through the quantiles have.
@@ -70,6 +70,10 @@ fn tables() -> Tables {
             DispatchRow {
                 operation: DispatchOperation::Wake,
                 stats: stats(5.0),
+            },
+            DispatchRow {
+                operation: DispatchOperation::Alarm,
+                stats: stats(8.0),
             },
             DispatchRow {
                 operation: DispatchOperation::Tell,

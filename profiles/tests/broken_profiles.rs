@@ -144,7 +144,7 @@ const BROKEN_TABLES: &[Broken] = &[
         "dispatch.csv",
         "tell,100",
         "tel,100",
-        "dispatch.csv:3: operation: must be wake or tell, got \"tel\"; did you mean tell?",
+        "dispatch.csv:3: operation: must be wake, tell or alarm, got \"tel\"; did you mean tell?",
     ),
     (
         "dispatch.csv",
@@ -275,7 +275,7 @@ fn broken_folders_are_refused() {
     fs::write(absent.join("encoder_layers.csv"), "").unwrap();
     assert!(message(&absent).ends_with(
         "absent: encoder_layers.csv: must be encoder_layer.csv, embedding.csv, head.csv, adapter.csv, copy.csv, \
-         model_load.csv or dispatch.csv, got an unknown table; did you mean encoder_layer.csv?"
+         model_load.csv, dispatch.csv or resume.csv, got an unknown table; did you mean encoder_layer.csv?"
     ));
 
     fs::remove_file(absent.join("encoder_layers.csv")).unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tenantry_core::op::{BatchShape, Encode, OpKind};
 use tenantry_core::spec::{PoolSpec, TenantState};
 use tenantry_profiles::{
-    AdapterSurface, Card, Cost, Curve, Direction, DispatchOperation, Family, MissingTable, Surface,
+    AdapterSurface, Card, Cost, Curve, Direction, DispatchOperation, Family, MissingTable, Resume, Surface,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::{Duration, Time};
@@ -41,7 +41,7 @@ pub struct Prices {
     wake: Cost,
     tell: Cost,
     alarm: Cost,
-    resume: Option<Surface>,
+    resume: Option<Resume>,
     draws: Option<Draws>,
     extrapolated: BTreeSet<Family>,
 }
@@ -71,7 +71,7 @@ impl Prices {
             wake: card.dispatch(DispatchOperation::Wake)?,
             tell: card.dispatch(DispatchOperation::Tell)?,
             alarm: card.dispatch(DispatchOperation::Alarm)?,
-            resume: card.resume(),
+            resume: card.resume()?,
             draws: match jitter {
                 Jitter::None => None,
                 Jitter::Measured { seed } => Some(Draws::new(seed, Purpose::Jitter)),
@@ -152,7 +152,9 @@ impl Prices {
     /// cold and clocks are low. Nothing on cards where this was not measured.
     pub fn resume_ns(&self, idle: Duration, work_ns: u64, spread: &mut OpSpread) -> u64 {
         let micros = |ns: u64| u32::try_from(ns / 1_000).unwrap_or(u32::MAX);
-        self.resume.as_ref().map_or(0, |resume| spread.of(resume.cost(micros(idle.0), micros(work_ns))))
+        self.resume
+            .as_ref()
+            .map_or(0, |resume| spread.of(resume.cost(micros(idle.0), micros(work_ns))))
     }
 
     /// Families of which a cost was asked beyond what was measured.

@@ -299,11 +299,15 @@ impl Machine for VirtualMachine {
             };
             // A loop that is awake anyway sees at once that the time has come; a sleeping one is woken for it.
             let noticed = until.map(|until| {
-                if until <= self.awake { self.awake } else { until + Duration(self.prices.alarm_ns(until)) }
+                if until <= self.awake {
+                    self.awake
+                } else {
+                    until + Duration(self.prices.alarm_ns(until))
+                }
             });
             match (self.heap.peek(), noticed) {
                 (Some(&Reverse(pending)), noticed) if noticed.is_none_or(|noticed| pending.at <= noticed) => {
-                    if self.sequence % INTERRUPT_CHECK == 0 && self.interrupt.load(Ordering::Relaxed) {
+                    if self.sequence.is_multiple_of(INTERRUPT_CHECK) && self.interrupt.load(Ordering::Relaxed) {
                         return Err(MachineError::Interrupted);
                     }
                     self.heap.pop();
@@ -318,7 +322,12 @@ impl Machine for VirtualMachine {
                             self.now = pending.at;
                             self.awake = pending.at;
                             if let Some(timing) = self.heard(op) {
-                                let done = Done { batch: op.batch, op: op.index, timing, failures: &[] };
+                                let done = Done {
+                                    batch: op.batch,
+                                    op: op.index,
+                                    timing,
+                                    failures: &[],
+                                };
                                 return Ok(Next::Event(self.now, Event::Done(done)));
                             }
                         }

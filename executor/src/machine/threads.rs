@@ -6,13 +6,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use tenantry_core::ids::LaneId;
+use tenantry_core::board::OpRef;
+use tenantry_core::ids::{BatchId, GpuId, InstanceId, LaneId};
 use tenantry_core::machine::MachineError;
-use tenantry_core::topology::Lane;
+use tenantry_core::op::{BatchShape, CopyIn, Layers, OpKind};
+use tenantry_core::topology::{Lane, LaneKind};
 use tenantry_traces::{Duration, Time};
 
 use super::{Batch, Job, Ran, Workers};
-use tenantry_core::op::OpKind;
 
 /// Does one lane's ops, one after the other.
 pub trait Perform: Send {
@@ -156,21 +157,45 @@ impl Threads {
     }
 }
 
-/// How long ops wait and how long their ends stay unheard on this machine, measured with ops that do nothing.
-pub fn dispatch_latencies(rounds: u32) -> Vec<(Duration, Duration)> {
-    struct Nothing;
-    impl Perform for Nothing {
-        fn perform(&mut self, _: &OpKind, _: &Batch) {}
+/// What it takes to hand work over, in one round of the probe.
+#[derive(Clone, Copy, Debug)]
+pub struct HandOver {
+    /// From the instant that the coordinator sleeps until to its noticing that it has come.
+    pub alarm: Duration,
+    /// From handing an op to an idle lane until it starts.
+    pub wake: Duration,
+    /// From the op's end until the coordinator hears of it.
+    pub tell: Duration,
+}
+
+/// Measures what handing work over takes on this machine, with an op that only lasts. All sleep in between, as they do between
+/// batches when requests are few: a thread that has just gone to sleep is woken much faster.
+pub fn hand_overs(rounds: u32) -> Vec<HandOver> {
+    /// How long the coordinator and the lane sleep before a round; the rounds take turns.
+    const SLEEPS: [Duration; 4] = [
+        Duration::from_millis(2),
+        Duration::from_millis(5),
+        Duration::from_millis(10),
+        Duration::from_millis(20),
+    ];
+    struct Lasting;
+    impl Perform for Lasting {
+        fn perform(&mut self, _: &OpKind, _: &Batch) {
+            let start = Instant::now();
+            while start.elapsed() < std::time::Duration::from_millis(2) {
+                std::hint::spin_loop();
+            }
+        }
     }
     let lane = Lane {
         name: "probe".into(),
-        kind: tenantry_core::topology::LaneKind::Compute,
-        gpu: tenantry_core::ids::GpuId(0),
+        kind: LaneKind::Compute,
+        gpu: GpuId(0),
     };
-    let mut threads = Threads::start(vec![(lane, Box::new(Nothing))], Arc::default());
+    let mut threads = Threads::start(vec![(lane, Box::new(Lasting))], Arc::default());
     let batch = Arc::new(Batch {
-        instance: tenantry_core::ids::InstanceId(0),
-        shape: tenantry_core::op::BatchShape {
+        instance: InstanceId(0),
+        shape: BatchShape {
             requests: 0,
             tokens: 0,
             tenants: 0,
@@ -179,34 +204,37 @@ pub fn dispatch_latencies(rounds: u32) -> Vec<(Duration, Duration)> {
         loads: Vec::new(),
         failures: std::sync::Mutex::default(),
     });
-    let kind = OpKind::CopyIn(tenantry_core::op::CopyIn {
-        layers: tenantry_core::op::Layers::all(0),
+    let kind = OpKind::CopyIn(CopyIn {
+        layers: Layers::all(0),
         chunks: 0,
         chunk_bytes: 0,
     });
-    let op = tenantry_core::board::OpRef {
-        batch: tenantry_core::ids::BatchId { slot: 0, generation: 0 },
+    let op = OpRef {
+        batch: BatchId { slot: 0, generation: 0 },
         index: 0,
     };
-    let mut latencies = Vec::new();
-    for _ in 0..rounds {
-        // The worker is asleep by then, as it is between batches at low load.
-        std::thread::sleep(std::time::Duration::from_millis(2));
+    let mut round = |sleep: Duration| -> Result<HandOver, MachineError> {
+        let until = threads.now() + sleep;
+        threads.wait(Some(until))?;
+        let alarm = threads.now().since(until);
         let issued = threads.now();
-        threads
-            .issue(Job {
-                lane: LaneId(0),
-                op,
-                kind,
-                batch: Arc::clone(&batch),
-            })
-            .expect("the probe's worker lives");
-        let ran = threads
-            .wait(None)
-            .expect("the probe's worker lives")
-            .expect("an op is in hand");
-        latencies.push((ran.started.since(issued), threads.now().since(ran.ended)));
-    }
+        threads.issue(Job {
+            lane: LaneId(0),
+            op,
+            kind,
+            batch: Arc::clone(&batch),
+        })?;
+        let ran = threads.wait(None)?.expect("an op is in hand");
+        Ok(HandOver {
+            alarm,
+            wake: ran.started.since(issued),
+            tell: threads.now().since(ran.ended),
+        })
+    };
+    let sleeps = SLEEPS.into_iter().cycle().take(rounds as usize);
+    let hand_overs = sleeps
+        .map(|sleep| round(sleep).expect("the probe's worker lives"))
+        .collect();
     threads.stop();
-    latencies
+    hand_overs
 }

@@ -24,7 +24,10 @@ const PREFIX: &str = "bert.";
 /// A file that cannot be read or is no safetensors file, a tensor that is missing or has another shape than `shape` asks for.
 pub fn read_checkpoint(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Tensor, ExecutorError> {
     check(shape)?;
-    let unreadable = |source| ExecutorError::File { path: path.to_path_buf(), source };
+    let unreadable = |source| ExecutorError::File {
+        path: path.to_path_buf(),
+        source,
+    };
     let file = File::open(path).map_err(unreadable)?;
     // SAFETY: the map is read before this function returns; a file that someone truncates meanwhile is beyond repair.
     let bytes = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
@@ -40,10 +43,18 @@ pub fn read_checkpoint(path: &Path, shape: &ModelShape, dtype: DType) -> Result<
     let block = Tensor::f_empty([shape.parameters() as i64], (kind(dtype), Device::Cpu))?;
     for place in places(shape) {
         let Some((name, found)) = find(&tensors, &place.name) else {
-            return Err(wrong(&place.name, format!("a tensor {:?}", place.shape), "no such tensor".into()));
+            return Err(wrong(
+                &place.name,
+                format!("a tensor {:?}", place.shape),
+                "no such tensor".into(),
+            ));
         };
         if found.shape() != place.shape {
-            return Err(wrong(&name, format!("of shape {:?}", place.shape), format!("{:?}", found.shape())));
+            return Err(wrong(
+                &name,
+                format!("of shape {:?}", place.shape),
+                format!("{:?}", found.shape()),
+            ));
         }
         let stored = match found.dtype() {
             Dtype::F32 => Kind::Float,
@@ -52,7 +63,9 @@ pub fn read_checkpoint(path: &Path, shape: &ModelShape, dtype: DType) -> Result<
             other => return Err(wrong(&name, "of F32, F16 or BF16".into(), format!("{other:?}"))),
         };
         let numbers = Tensor::f_from_data_size(found.data(), &[place.length() as i64], stored)?;
-        let _ = block.f_narrow(0, place.offset as i64, place.length() as i64)?.f_copy_(&numbers)?;
+        block
+            .f_narrow(0, place.offset as i64, place.length() as i64)?
+            .f_copy_(&numbers)?;
     }
     Ok(block)
 }
@@ -60,9 +73,18 @@ pub fn read_checkpoint(path: &Path, shape: &ModelShape, dtype: DType) -> Result<
 /// The tensor of that name, with or without prefix, or by the names that the first checkpoints gave to norms; with the name
 /// that it has in the file.
 fn find<'a>(tensors: &SafeTensors<'a>, name: &str) -> Option<(String, TensorView<'a>)> {
-    let legacy = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
-    let candidates = [name.to_string(), format!("{PREFIX}{name}"), legacy.clone(), format!("{PREFIX}{legacy}")];
-    candidates.into_iter().find_map(|name| tensors.tensor(&name).ok().map(|found| (name, found)))
+    let legacy = name
+        .replace("LayerNorm.weight", "LayerNorm.gamma")
+        .replace("LayerNorm.bias", "LayerNorm.beta");
+    let candidates = [
+        name.to_string(),
+        format!("{PREFIX}{name}"),
+        legacy.clone(),
+        format!("{PREFIX}{legacy}"),
+    ];
+    candidates
+        .into_iter()
+        .find_map(|name| tensors.tensor(&name).ok().map(|found| (name, found)))
 }
 
 /// Writes a flat block of 32-bit parameters as a checkpoint that [`read_checkpoint`] reads.
@@ -74,14 +96,21 @@ pub fn write_checkpoint(path: &Path, shape: &ModelShape, block: &Tensor) -> Resu
     let block = block.f_to(Device::Cpu)?;
     if block.size() != [shape.parameters() as i64] || block.kind() != Kind::Float {
         let got = format!("{:?} of {:?}", block.size(), block.kind());
-        return Err(ExecutorError::input("parameters to write", format!("{} of Float", shape.parameters()), got));
+        return Err(ExecutorError::input(
+            "parameters to write",
+            format!("{} of Float", shape.parameters()),
+            got,
+        ));
     }
     let mut bytes = vec![0; 4 * shape.parameters() as usize];
     block.f_copy_data_u8(&mut bytes, shape.parameters() as usize)?;
     let view = |Place { name, shape, offset }: Place| {
         let length: usize = shape.iter().product();
         let data = &bytes[4 * offset..4 * (offset + length)];
-        (name, TensorView::new(Dtype::F32, shape, data).expect("the slice is as long as the shape says"))
+        (
+            name,
+            TensorView::new(Dtype::F32, shape, data).expect("the slice is as long as the shape says"),
+        )
     };
     let tensors: HashMap<String, TensorView<'_>> = places(shape).into_iter().map(view).collect();
     safetensors::serialize_to_file(tensors, None, path).map_err(|error| ExecutorError::File {
@@ -101,7 +130,13 @@ mod tests {
     use crate::model::Encoder;
 
     fn shape() -> ModelShape {
-        ModelShape { hidden: 16, intermediate: 32, vocabulary: 20, positions: 8, ..ModelShape::builtin("tiny").unwrap() }
+        ModelShape {
+            hidden: 16,
+            intermediate: 32,
+            vocabulary: 20,
+            positions: 8,
+            ..ModelShape::builtin("tiny").unwrap()
+        }
     }
 
     fn random() -> Encoder {
@@ -114,7 +149,11 @@ mod tests {
         let path = folder.path().join("model.safetensors");
         let encoder = random();
         write_checkpoint(&path, &shape(), encoder.parameters()).unwrap();
-        assert!(read_checkpoint(&path, &shape(), DType::F32).unwrap().equal(encoder.parameters()));
+        assert!(
+            read_checkpoint(&path, &shape(), DType::F32)
+                .unwrap()
+                .equal(encoder.parameters())
+        );
 
         let half = read_checkpoint(&path, &shape(), DType::F16).unwrap();
         assert!(half.equal(&encoder.parameters().to_kind(Kind::Half)));
@@ -128,7 +167,12 @@ mod tests {
         let numbers: Vec<f32> = encoder.parameters().try_into().unwrap();
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         let mut tensors = Vec::new();
-        for Place { mut name, mut shape, offset } in places(&shape()) {
+        for Place {
+            mut name,
+            mut shape,
+            offset,
+        } in places(&shape())
+        {
             if change(&mut name, &mut shape) {
                 let length: usize = shape.iter().product();
                 let data = &bytes[4 * offset..4 * (offset + length)];
@@ -152,8 +196,13 @@ mod tests {
 
     #[test]
     fn errors_name_file_tensor_and_shapes() {
-        let missing = reread(|name, _| !name.ends_with("1.intermediate.dense.bias")).unwrap_err().to_string();
-        assert!(missing.contains("model.safetensors: encoder.layer.1.intermediate.dense.bias: must be"), "{missing}");
+        let missing = reread(|name, _| !name.ends_with("1.intermediate.dense.bias"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            missing.contains("model.safetensors: encoder.layer.1.intermediate.dense.bias: must be"),
+            "{missing}"
+        );
         assert!(missing.ends_with("a tensor [32], got no such tensor"), "{missing}");
 
         let misshapen = |name: &mut String, shape: &mut Vec<usize>| {
@@ -174,8 +223,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         let read = || read_checkpoint(&path, &shape(), DType::F32).unwrap_err().to_string();
-        assert!(read().ends_with("model.safetensors: No such file or directory (os error 2)"), "{}", read());
+        assert!(
+            read().ends_with("model.safetensors: No such file or directory (os error 2)"),
+            "{}",
+            read()
+        );
         std::fs::write(&path, b"not tensors, only words").unwrap();
-        assert!(read().contains("header: must be that of a safetensors file, got "), "{}", read());
+        assert!(
+            read().contains("header: must be that of a safetensors file, got "),
+            "{}",
+            read()
+        );
     }
 }

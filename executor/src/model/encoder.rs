@@ -127,9 +127,6 @@ impl Encoder {
     }
 
     /// Another handle on the same memory, for another thread.
-    ///
-    /// # Panics
-    /// Never: the shape and the block were checked when this one was made.
     pub fn share(&self) -> Encoder {
         Encoder::from_parameters(&self.shape, self.parameters.shallow_clone()).expect("the same block fits again")
     }
@@ -318,5 +315,96 @@ impl Views<'_> {
             weight: self.vector(width)?,
             bias: self.vector(width)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_profiles::AdapterImplementation;
+
+    use super::*;
+    use crate::adapters::{AdapterCache, AdapterShape, AdapterStore};
+
+    fn tiny() -> Encoder {
+        Encoder::random(&ModelShape::builtin("tiny").unwrap(), 7, DType::F32, Device::Cpu).unwrap()
+    }
+
+    /// The last hidden state of each sequence's first token, which is what heads read.
+    fn run(encoder: &Encoder, sequences: &[Vec<i64>], tokens: usize, adapters: Option<&Adapters<'_>>) -> Tensor {
+        let input = encoder.input(sequences, tokens).unwrap();
+        let hidden = encoder.embed(&input).unwrap();
+        encoder.layers(hidden, 0..2, &input, adapters).unwrap().select(1, 0)
+    }
+
+    fn assert_close(found: &Tensor, expected: &Tensor) {
+        let difference = (found - expected).abs().max().double_value(&[]);
+        assert!(difference < 1e-5, "off by {difference}");
+    }
+
+    #[test]
+    fn a_batch_of_tenants_equals_each_request_alone() {
+        let encoder = tiny();
+        let shape = AdapterShape::new(encoder.shape(), 16).unwrap();
+        let store = AdapterStore::random(shape, 4, 3, DType::F32, Device::Cpu, u64::MAX).unwrap();
+        let cache = AdapterCache::new(shape, 4, DType::F32, Device::Cpu).unwrap();
+        for slot in 0..4 {
+            cache.load(&store, slot, slot, 0..2).unwrap();
+        }
+        let sequences: Vec<Vec<i64>> = vec![vec![3; 9], vec![1, 2, 3], (0..16).collect(), vec![8]];
+        let slots = [1, 1, 3, 0];
+        for implementation in cache.implementations() {
+            let adapted = |sequences: &[Vec<i64>], slots: &[u32], tokens| {
+                let plan = cache.plan(slots, tokens, implementation).unwrap();
+                run(&encoder, sequences, tokens, Some(&Adapters::new(&cache, &plan)))
+            };
+            let together = adapted(&sequences, &slots, 24);
+            for (row, slot) in slots.into_iter().enumerate() {
+                let alone = adapted(&sequences[row..=row], &[slot], sequences[row].len());
+                assert_close(&together.get(row as i64), &alone.get(0));
+            }
+        }
+        let plan = cache.plan(&[2], 3, AdapterImplementation::Loop).unwrap();
+        let adapted = run(&encoder, &sequences[1..2], 3, Some(&Adapters::new(&cache, &plan)));
+        assert!(
+            !adapted.equal(&run(&encoder, &sequences[1..2], 3, None)),
+            "adapters make a difference"
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let encoder = tiny();
+        let refused = |sequences: &[Vec<i64>], tokens| encoder.input(sequences, tokens).unwrap_err().to_string();
+        for (sequences, tokens, message) in [
+            (
+                vec![vec![1]],
+                129,
+                "padded length of the batch: must be at most 128 tokens, the positions of tiny, got 129",
+            ),
+            (vec![], 8, "batch: must be at least one sequence, got none"),
+            (
+                vec![vec![1], vec![]],
+                8,
+                "sequence 1 of the batch: must be from 1 to 8 tokens, got 0",
+            ),
+            (
+                vec![vec![1; 9]],
+                8,
+                "sequence 0 of the batch: must be from 1 to 8 tokens, got 9",
+            ),
+            (
+                vec![vec![1024]],
+                8,
+                "sequence 0 of the batch: must be token ids from 0 to 1023, got 1024",
+            ),
+        ] {
+            assert_eq!(refused(&sequences, tokens), message);
+        }
+        let short = Tensor::zeros([5], (Kind::Float, Device::Cpu));
+        let message = format!(
+            "parameters of tiny: must be [{}] numbers, got [5]",
+            encoder.shape().parameters()
+        );
+        assert_eq!(encoder.load(&short).unwrap_err().to_string(), message);
     }
 }

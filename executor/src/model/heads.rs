@@ -121,7 +121,7 @@ mod tests {
             (129 * 3 * 4, 5 * 129 * 3 * 4)
         );
         let mut parameters = heads.parameters.shallow_clone();
-        let _ = parameters.copy_(&Tensor::randn([5, 129 * 3], (Kind::Float, Device::Cpu)));
+        parameters.copy_(&Tensor::randn([5, 129 * 3], (Kind::Float, Device::Cpu)));
 
         let hidden = Tensor::randn([4, 7, 128], (Kind::Float, Device::Cpu));
         let tenants = [3, 0, 3, 4];

@@ -1,0 +1,69 @@
+//! What machine this is, as Linux tells it.
+
+use std::path::PathBuf;
+
+use tenantry_profiles::{Device, DeviceKind, Host};
+
+use crate::error::ExecutorError;
+
+/// The libtorch that `tch` is pinned to.
+pub const LIBTORCH_VERSION: &str = "2.11.0";
+
+const GIB: u64 = 1 << 30;
+
+/// Describes this machine's CPU as a device that serves: half of its memory is the card's, the other half is left for
+/// tenants' parameters in host memory.
+///
+/// # Errors
+/// A machine without `/proc/cpuinfo` and `/proc/meminfo`.
+pub fn describe_cpu() -> Result<Device, ExecutorError> {
+    let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|_| "unknown CPU".to_string());
+    let memory_bytes = memory_bytes()? / 2;
+    Ok(Device {
+        name: cpu.clone(),
+        kind: DeviceKind::Cpu,
+        memory_bytes,
+        reserve_bytes: GIB.min(memory_bytes / 4),
+        driver: None,
+        libtorch: Some(LIBTORCH_VERSION.to_string()),
+        host: Host { cpu, cores: cores() },
+    })
+}
+
+/// Cores that this process may use.
+pub fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
+}
+
+fn memory_bytes() -> Result<u64, ExecutorError> {
+    let text = field("/proc/meminfo", "MemTotal")?;
+    let kib = text.strip_suffix(" kB").and_then(|number| number.parse::<u64>().ok());
+    let kib = kib.ok_or_else(|| ExecutorError::input("/proc/meminfo: MemTotal", "a number of kB", text))?;
+    Ok(kib * 1024)
+}
+
+/// The value of the first line `name: value`.
+fn field(path: &str, name: &str) -> Result<String, ExecutorError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ExecutorError::File {
+        path: PathBuf::from(path),
+        source,
+    })?;
+    let value = text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_string())
+    });
+    value.ok_or_else(|| ExecutorError::input(format!("{path}: {name}"), "a line", "no such line"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_a_processor_and_memory() {
+        let cpu = describe_cpu().unwrap();
+        assert!(cpu.host.cores >= 1 && !cpu.name.is_empty());
+        assert!(cpu.reserve_bytes < cpu.memory_bytes);
+        assert!(cpu.memory_bytes > 64 << 20);
+    }
+}

@@ -1,0 +1,89 @@
+//! Which batches and lengths are measured: the usual ones, as far as model and time allow.
+
+use std::time::Duration;
+
+/// Sequences in a batch, and tenants in it.
+const BATCH: [u32; 6] = [1, 2, 4, 8, 16, 32];
+/// Tokens of a padded sequence.
+const TOKENS: [u32; 5] = [8, 16, 32, 64, 128];
+
+/// The values of a grid's two dimensions, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Axes {
+    pub batch: Vec<u32>,
+    pub tokens: Vec<u32>,
+}
+
+impl Axes {
+    /// The grid for a model of so many positions. Where measuring every point once would take longer than `pass`, the
+    /// largest batches are left out, then the longest inputs; `per_token` is what one token takes in one measurement.
+    pub fn affordable(positions: u32, per_token: Duration, pass: Duration) -> Axes {
+        let mut tokens: Vec<u32> = TOKENS.into_iter().filter(|&tokens| tokens <= positions).collect();
+        if tokens.is_empty() {
+            tokens.push(positions);
+        }
+        let mut axes = Axes {
+            batch: BATCH.to_vec(),
+            tokens,
+        };
+        while axes.all_tokens() as f64 * per_token.as_secs_f64() > pass.as_secs_f64() {
+            if axes.batch.len() > 3 {
+                axes.batch.pop();
+            } else if axes.tokens.len() > 2 {
+                axes.tokens.pop();
+            } else {
+                break;
+            }
+        }
+        axes
+    }
+
+    /// First, middle and last length: costs are nearly straight lines in it.
+    pub fn few_tokens(&self) -> Vec<u32> {
+        let last = self.tokens.len() - 1;
+        let mut few = vec![self.tokens[0], self.tokens[last / 2], self.tokens[last]];
+        few.dedup();
+        few
+    }
+
+    /// All pairs.
+    pub fn points(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.batch
+            .iter()
+            .flat_map(|&batch| self.tokens.iter().map(move |&tokens| (batch, tokens)))
+    }
+
+    fn all_tokens(&self) -> u64 {
+        self.points()
+            .map(|(batch, tokens)| u64::from(batch) * u64::from(tokens))
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_and_time_limit_the_grid() {
+        let cheap = Duration::from_nanos(1);
+        let axes = Axes::affordable(512, cheap, Duration::from_secs(1));
+        assert_eq!(
+            (axes.batch.len(), axes.tokens.len(), axes.all_tokens()),
+            (6, 5, 63 * 248)
+        );
+        assert_eq!(axes.few_tokens(), [8, 32, 128]);
+        assert_eq!(
+            Axes::affordable(64, cheap, Duration::from_secs(1)).tokens,
+            [8, 16, 32, 64]
+        );
+        let short = Axes::affordable(4, cheap, Duration::from_secs(1));
+        assert_eq!((short.tokens.clone(), short.few_tokens()), (vec![4], vec![4]));
+
+        // A millisecond a token: 15 batch sizes' worth of 248 tokens are 3.7 s.
+        let slow = Duration::from_millis(1);
+        assert_eq!(Axes::affordable(512, slow, Duration::from_secs(4)).batch, [1, 2, 4, 8]);
+        let least = Axes::affordable(512, Duration::from_secs(1), Duration::from_secs(1));
+        assert_eq!((least.batch, least.tokens), (vec![1, 2, 4], vec![8, 16]));
+    }
+}

@@ -1,0 +1,231 @@
+//! Points of encoder layers, embeddings and heads: the forward pass, in the pieces in which it is served.
+
+use std::time::Duration;
+
+use tch::{Kind, Tensor};
+use tenantry_profiles::{DType, EmbeddingRow, EncoderLayerRow, HeadRow, ModelShape, Tables};
+use tenantry_traces::draw::{Draws, Purpose};
+
+use super::axes::Axes;
+use super::schedule::Point;
+use super::timed;
+use crate::error::ExecutorError;
+use crate::model::{Encoder, Heads, Input};
+
+/// Layers in one measurement: two, so that the caches at the second layer's start are as another layer left them.
+const LAYERS: usize = 2;
+/// Tenants among whose heads a batch's are found.
+const TENANTS: u32 = 1024;
+/// Measurements of every point that a suite's time must allow, warm-up included.
+const PASSES: f64 = 10.0;
+
+/// A model to be measured, and on which batches.
+pub(crate) struct Subject {
+    pub encoder: Encoder,
+    pub axes: Axes,
+    dtype: DType,
+    seed: u64,
+}
+
+impl Subject {
+    /// A random model; its grid is what `time` allows.
+    pub fn new(
+        shape: &ModelShape,
+        seed: u64,
+        dtype: DType,
+        device: tch::Device,
+        time: Duration,
+    ) -> Result<Subject, ExecutorError> {
+        let encoder = Encoder::random(shape, seed, dtype, device)?;
+        let (batch, tokens) = (4, shape.positions.min(32));
+        let mut subject = Subject {
+            encoder,
+            axes: Axes {
+                batch: vec![batch],
+                tokens: vec![tokens],
+            },
+            dtype,
+            seed,
+        };
+        let mut forward = subject.layers(batch, tokens)?;
+        forward()?;
+        let per_token = forward()? * subject.layers_at_once() as u32 / (batch * tokens);
+        drop(forward);
+        subject.axes = Axes::affordable(shape.positions, per_token, time.div_f64(PASSES));
+        Ok(subject)
+    }
+
+    fn layers_at_once(&self) -> usize {
+        LAYERS.min(self.encoder.shape().layers as usize)
+    }
+
+    /// A batch of random tokens with some padding, as most batches have.
+    pub fn input(&self, batch: u32, tokens: u32) -> Result<Input, ExecutorError> {
+        let mut sequences = self.sequences(batch, tokens, 0);
+        let last = sequences.last_mut().expect("a batch has a sequence");
+        last.truncate((tokens as usize).div_ceil(2));
+        self.encoder.input(&sequences, tokens as usize)
+    }
+
+    fn sequences(&self, batch: u32, tokens: u32, first_ticket: u64) -> Vec<Vec<i64>> {
+        let draws = Draws::new(self.seed, Purpose::Tokens);
+        let vocabulary = u64::from(self.encoder.shape().vocabulary);
+        let sequence = |row| {
+            let mut stream = draws.about(first_ticket + u64::from(row));
+            (0..tokens).map(|_| stream.below(vocabulary) as i64).collect()
+        };
+        (0..batch).map(sequence).collect()
+    }
+
+    /// Measures one layer of a batch, at each call beginning with another.
+    pub fn layers(
+        &self,
+        batch: u32,
+        tokens: u32,
+    ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
+        let input = self.input(batch, tokens)?;
+        let hidden = self.encoder.embed(&input)?;
+        let at_once = self.layers_at_once();
+        let starts = self.encoder.shape().layers as usize - at_once + 1;
+        let mut calls = 0;
+        Ok(move || {
+            let first = calls * at_once % starts;
+            calls += 1;
+            let forward = || {
+                self.encoder
+                    .layers(hidden.shallow_clone(), first..first + at_once, &input, None)
+            };
+            Ok(timed(self.encoder.device(), forward)? / at_once as u32)
+        })
+    }
+
+    /// Measures from drawing token ids, which stands for reading a request, to the first hidden state.
+    fn embedding(&self, batch: u32, tokens: u32) -> impl FnMut() -> Result<Duration, ExecutorError> + '_ {
+        let mut ticket = 0;
+        move || {
+            ticket += u64::from(batch);
+            timed(self.encoder.device(), || {
+                let input = self
+                    .encoder
+                    .input(&self.sequences(batch, tokens, ticket), tokens as usize)?;
+                self.encoder.embed(&input)
+            })
+        }
+    }
+
+    /// Measures from the last hidden state to the answers in host memory.
+    fn head<'a>(
+        &'a self,
+        heads: &'a Heads,
+        batch: u32,
+    ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + 'a, ExecutorError> {
+        let size = [
+            i64::from(batch),
+            self.longest().into(),
+            self.encoder.shape().hidden.into(),
+        ];
+        let hidden = Tensor::f_zeros(size, (self.encoder.kind(), self.encoder.device()))?;
+        let mut calls = 0;
+        Ok(move || {
+            calls += 1;
+            let tenants: Vec<u32> = (0..batch).map(|row| spread_out(calls * batch + row, TENANTS)).collect();
+            timed(self.encoder.device(), || {
+                let classes = heads
+                    .forward(&hidden, &tenants)?
+                    .f_argmax(1, false)?
+                    .f_to_kind(Kind::Int64)?;
+                Ok(Vec::<i64>::try_from(&classes)?)
+            })
+        })
+    }
+
+    fn longest(&self) -> u32 {
+        *self.axes.tokens.last().expect("a grid has lengths")
+    }
+
+    /// Heads of each of these numbers of classes.
+    pub fn heads(&self, classes: &[u32]) -> Result<Vec<(u32, Heads)>, ExecutorError> {
+        let (shape, device) = (self.encoder.shape(), self.encoder.device());
+        let heads = |&classes| {
+            Ok((
+                classes,
+                Heads::random(shape, TENANTS, classes, self.seed, self.dtype, device)?,
+            ))
+        };
+        classes.iter().map(heads).collect()
+    }
+
+    /// All points of the forward pass.
+    pub fn points<'a>(&'a self, heads: &'a [(u32, Heads)]) -> Result<Vec<Point<'a>>, ExecutorError> {
+        let (model, dtype) = (self.encoder.shape().name.clone(), self.dtype);
+        let mut points = Vec::new();
+        for (batch, tokens) in self.axes.points() {
+            let name = model.clone();
+            let row = move |tables: &mut Tables, stats| {
+                tables.encoder_layer.push(EncoderLayerRow {
+                    model: name.clone(),
+                    dtype,
+                    batch,
+                    tokens,
+                    stats,
+                });
+            };
+            points.push(Point::new(
+                format!("encoder_layer of {model}"),
+                self.layers(batch, tokens)?,
+                row,
+            ));
+            let name = model.clone();
+            let row = move |tables: &mut Tables, stats| {
+                tables.embedding.push(EmbeddingRow {
+                    model: name.clone(),
+                    dtype,
+                    batch,
+                    tokens,
+                    stats,
+                });
+            };
+            points.push(Point::new(
+                format!("embedding of {model}"),
+                self.embedding(batch, tokens),
+                row,
+            ));
+        }
+        for &batch in &self.axes.batch {
+            for (classes, heads) in heads {
+                let (name, classes) = (model.clone(), *classes);
+                let row = move |tables: &mut Tables, stats| {
+                    tables.head.push(HeadRow {
+                        model: name.clone(),
+                        dtype,
+                        batch,
+                        classes,
+                        stats,
+                    });
+                };
+                points.push(Point::new(format!("head of {model}"), self.head(heads, batch)?, row));
+            }
+        }
+        Ok(points)
+    }
+}
+
+/// The `index`-th of `count` (a power of two) things in an order that jumps about, so that caches do not foresee it. No
+/// thing comes again before all others have come.
+pub(crate) fn spread_out(index: u32, count: u32) -> u32 {
+    assert!(count.is_power_of_two(), "an odd stride visits all of a power of two");
+    // The odd number nearest to 2^32 divided by the golden ratio (Knuth's multiplicative hashing).
+    index.wrapping_mul(2_654_435_769) % count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_comes_once_before_anything_comes_again() {
+        let mut seen: Vec<u32> = (1000..1064).map(|index| spread_out(index, 64)).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..64).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,166 @@
+//! Points of copies to the device, and of whole models brought onto it.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tch::{Device, Kind, Tensor};
+use tenantry_profiles::{CopyRow, Direction, LoadSource, ModelLoadRow, Tables};
+
+use super::compute::spread_out;
+use super::schedule::Point;
+use super::timed;
+use crate::device::{copy_block, host_memory_for};
+use crate::error::ExecutorError;
+use crate::model::{Encoder, read_checkpoint, write_checkpoint};
+
+/// Bytes of host memory that copies are spread over at least: far more than processors' caches hold.
+const POOL_BYTES: u64 = 256 << 20;
+/// Bytes of the device's memory that they go to.
+const SLOTS_BYTES: u64 = 64 << 20;
+
+/// Host memory to copy from, and device memory to copy to.
+pub(crate) struct Copies {
+    pool: Tensor,
+    slots: Tensor,
+    device: Device,
+}
+
+impl Copies {
+    /// Memory for copies of up to `bytes_max`.
+    pub fn new(device: Device, bytes_max: u64) -> Result<Copies, ExecutorError> {
+        let block = |bytes: u64, device| Tensor::f_ones([bytes.max(2 * bytes_max) as i64], (Kind::Uint8, device));
+        let pool = host_memory_for(device, block(POOL_BYTES, Device::Cpu)?)?;
+        Ok(Copies {
+            pool,
+            slots: block(SLOTS_BYTES, device)?,
+            device,
+        })
+    }
+
+    /// Another handle on the same memory, for another thread.
+    pub fn share(&self) -> Copies {
+        Copies {
+            pool: self.pool.shallow_clone(),
+            slots: self.slots.shallow_clone(),
+            device: self.device,
+        }
+    }
+
+    /// Measures a copy of `bytes`, at each call from another place in the pool to another slot: as tenants' parameters come
+    /// in, which nobody has touched for a while.
+    pub fn measure(&self, bytes: u64) -> impl FnMut() -> Result<Duration, ExecutorError> + '_ {
+        let places = |tensor: &Tensor| 1 << (tensor.size()[0] as u64 / bytes).ilog2();
+        let (sources, targets) = (places(&self.pool), places(&self.slots));
+        let mut calls = 0;
+        move || {
+            let at = |count| i64::from(spread_out(calls, count)) * bytes as i64;
+            let (from, to) = (at(sources), at(targets));
+            calls = calls.wrapping_add(1);
+            timed(self.device, || {
+                let source = self.pool.f_narrow(0, from, bytes as i64)?;
+                copy_block(&mut self.slots.f_narrow(0, to, bytes as i64)?, &source)
+            })
+        }
+    }
+
+    /// Points of copies of these sizes.
+    pub fn points(&self, sizes: &[u64]) -> Vec<Point<'_>> {
+        let pinned = self.device.is_cuda();
+        let point = |&bytes: &u64| {
+            let row = move |stats| CopyRow {
+                direction: Direction::HostToDevice,
+                pinned,
+                bytes,
+                stats,
+            };
+            let record = move |tables: &mut Tables, stats| tables.copy.push(row(stats));
+            Point::new("copy".to_string(), self.measure(bytes), record)
+        };
+        sizes.iter().map(point).collect()
+    }
+
+    /// Points of whole models of these sizes brought in from host memory: one copy each.
+    pub fn model_points(&self, sizes: &[u64]) -> Vec<Point<'_>> {
+        let point = |&bytes: &u64| {
+            Point::new(
+                "model_load from host".to_string(),
+                self.measure(bytes),
+                record(LoadSource::Host, bytes),
+            )
+        };
+        sizes.iter().map(point).collect()
+    }
+}
+
+fn record(source: LoadSource, bytes: u64) -> impl Fn(&mut Tables, tenantry_profiles::Stats) {
+    move |tables, stats| tables.model_load.push(ModelLoadRow { source, bytes, stats })
+}
+
+/// A checkpoint on disk, removed when dropped.
+pub(crate) struct Checkpoint<'a> {
+    path: PathBuf,
+    encoder: &'a Encoder,
+}
+
+impl<'a> Checkpoint<'a> {
+    /// Writes a model into a folder.
+    pub fn write(encoder: &'a Encoder, folder: &Path) -> Result<Checkpoint<'a>, ExecutorError> {
+        // The model's name need not be a file's.
+        static WRITTEN: AtomicU32 = AtomicU32::new(0);
+        let (process, count) = (std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed));
+        let path = folder.join(format!("tenantry-profile-{process}-{count}.safetensors"));
+        let checkpoint = Checkpoint { path, encoder };
+        write_checkpoint(
+            &checkpoint.path,
+            encoder.shape(),
+            &encoder.parameters().f_to_kind(Kind::Float)?,
+        )?;
+        Ok(checkpoint)
+    }
+
+    /// The point of loading it: from the disk, not from the operating system's cache of it.
+    pub fn point(&self, dtype: tenantry_profiles::DType) -> Point<'_> {
+        let measure = move || {
+            forget_cached(&self.path)?;
+            timed(self.encoder.device(), || {
+                self.encoder
+                    .load(&read_checkpoint(&self.path, self.encoder.shape(), dtype)?)
+            })
+        };
+        Point::new(
+            "model_load from disk".to_string(),
+            measure,
+            record(LoadSource::Disk, self.encoder.device_bytes()),
+        )
+    }
+}
+
+impl Drop for Checkpoint<'_> {
+    fn drop(&mut self) {
+        // A file that cannot be removed lies in a folder for such files.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Asks the operating system to drop its copy of a file's content.
+fn forget_cached(path: &Path) -> Result<(), ExecutorError> {
+    unsafe extern "C" {
+        fn posix_fadvise(file: i32, offset: i64, length: i64, advice: i32) -> i32;
+    }
+    const DONTNEED: i32 = 4;
+    let failed = |source| ExecutorError::File {
+        path: path.to_path_buf(),
+        source,
+    };
+    let file = File::open(path).map_err(failed)?;
+    // Only what has reached the disk can be dropped.
+    file.sync_all().map_err(failed)?;
+    // SAFETY: the descriptor is open for the duration of the call, which takes no pointers.
+    match unsafe { posix_fadvise(file.as_raw_fd(), 0, 0, DONTNEED) } {
+        0 => Ok(()),
+        code => Err(failed(std::io::Error::from_raw_os_error(code))),
+    }
+}

@@ -1,0 +1,373 @@
+//! Measures what each op costs on a device, with the functions and thread settings that serve requests later.
+//!
+//! [`profile`] makes a [`Card`]. Each family's points are in a file of their own (`compute.rs`, `adapters.rs`, `copies.rs`);
+//! `schedule.rs` decides how often each is measured, and `stats.rs` what came out.
+
+mod adapters;
+mod axes;
+mod compute;
+mod contention;
+mod copies;
+mod resume;
+mod schedule;
+mod stats;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tenantry_profiles::{
+    Card, DType, Device, DispatchOperation, DispatchRow, Lanes, ModelShape, Provenance, Source, Tables,
+};
+
+use self::adapters::AdapterSubject;
+use self::compute::Subject;
+use self::copies::{Checkpoint, Copies};
+use self::schedule::Outcome;
+use self::stats::Samples;
+use crate::adapters::AdapterShape;
+use crate::device::{element_bytes, kind, prepare_lane_thread, synchronize};
+use crate::error::ExecutorError;
+use crate::machine::threads::{HandOver, hand_overs};
+
+/// How thorough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    /// Up to 40 seconds for the first model and 100 for each further one.
+    Quick,
+    /// Up to 10 minutes a model: adapters at every length, larger copies, and time for every point to settle.
+    Full,
+}
+
+impl Suite {
+    /// How long it takes at most; it ends earlier when every point's median is known to 2 %.
+    pub fn duration(self, models: usize) -> Duration {
+        let seconds = match self {
+            Suite::Quick => 40 + 100 * (models as u64).saturating_sub(1),
+            Suite::Full => 600 * models as u64,
+        };
+        Duration::from_secs(seconds)
+    }
+
+    /// Sizes of copies beside those that the models need, in bytes.
+    fn copy_bytes(self) -> Vec<u64> {
+        let largest_power = match self {
+            Suite::Quick => 24,
+            Suite::Full => 28,
+        };
+        (12..=largest_power).step_by(2).map(|power| 1 << power).collect()
+    }
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The card's name.
+    pub name: String,
+    /// Where.
+    pub device: tch::Device,
+    /// What that is: [`describe_cpu`](crate::describe_cpu).
+    pub description: Device,
+    /// The models; the first is the one whose ops are set beside copies to find how they disturb each other.
+    pub models: Vec<ModelShape>,
+    /// Of weights and activations.
+    pub dtype: DType,
+    /// Bottlenecks of adapters.
+    pub bottlenecks: Vec<u32>,
+    /// Numbers of classes of heads.
+    pub classes: Vec<u32>,
+    /// How thorough.
+    pub suite: Suite,
+    /// Of weights, and of the order of measurement.
+    pub seed: u64,
+    /// A folder on the disk that models are loaded from; a file of each model's size is written there for a while.
+    pub scratch: PathBuf,
+    /// The command that measures this card again.
+    pub command: String,
+    /// The day, as `2025-01-31`.
+    pub date: String,
+}
+
+/// How far a profile has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Points whose median is known as well as is asked for.
+    pub points_done: usize,
+    /// All.
+    pub points: usize,
+    /// At most; it ends earlier when all points are done.
+    pub time_left: Duration,
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Profiled {
+    /// The card. Its notes say what is missing or uncertain.
+    pub card: Card,
+    /// Whether it was interrupted; the card holds the tables that were complete.
+    pub interrupted: bool,
+}
+
+/// Ops that do nothing, to learn what it takes to hand one to an idle lane. At the start, and again at the end.
+const DISPATCH_ROUNDS: u32 = 150;
+/// What contention, idleness and the second half of the dispatches take, after the points.
+const AFTER_POINTS: Duration = Duration::from_secs(9);
+/// Share of a model's time that goes to its forward pass, when its grid is chosen.
+const FORWARD_SHARE: f64 = 0.6;
+
+/// Measures a card. `progress` is called some hundred times a second at most; once `interrupted` is set, what is complete
+/// is returned.
+///
+/// # Errors
+/// A model that this executor does not run, a scratch folder that cannot be written, or no memory.
+pub fn profile(
+    plan: &Plan,
+    progress: &mut dyn FnMut(Progress),
+    interrupted: &AtomicBool,
+) -> Result<Profiled, ExecutorError> {
+    if plan.models.is_empty() {
+        return Err(ExecutorError::input("models", "at least one", "none"));
+    }
+    prepare_lane_thread();
+    let until = Instant::now() + plan.suite.duration(plan.models.len()).saturating_sub(AFTER_POINTS);
+    let mut dispatches = hand_overs(DISPATCH_ROUNDS);
+
+    let mut notes = Vec::new();
+    let time_for_model = plan.suite.duration(plan.models.len()) / plan.models.len() as u32;
+    let subject = |shape| {
+        Subject::new(
+            shape,
+            plan.seed,
+            plan.dtype,
+            plan.device,
+            time_for_model.mul_f64(FORWARD_SHARE),
+        )
+    };
+    let subjects = plan.models.iter().map(subject).collect::<Result<Vec<_>, _>>()?;
+    let heads = subjects
+        .iter()
+        .map(|subject| subject.heads(&plan.classes))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut adapters = Vec::new();
+    for subject in &subjects {
+        for &bottleneck in &plan.bottlenecks {
+            let adapter = AdapterSubject::new(subject, bottleneck, plan.dtype, plan.seed)?;
+            if let Some(reason) = adapter.grouped_fails() {
+                let name = &subject.encoder.shape().name;
+                notes.push(format!(
+                    "grouped adapters of {name}, bottleneck {bottleneck}, do not run here: {reason}"
+                ));
+            }
+            adapters.push(adapter);
+        }
+    }
+    let (copy_sizes, model_sizes) = sizes(plan)?;
+    let copies = Copies::new(plan.device, *copy_sizes.last().expect("there are sizes"))?;
+    let encoders = subjects.iter().map(|subject| &subject.encoder);
+    let checkpoints = encoders
+        .map(|encoder| Checkpoint::write(encoder, &plan.scratch))
+        .collect::<Result<Vec<_>, _>>()?;
+
+    let mut points = Vec::new();
+    for (subject, heads) in subjects.iter().zip(&heads) {
+        points.extend(subject.points(heads)?);
+    }
+    for adapter in &adapters {
+        points.extend(adapter.points(plan.suite)?);
+    }
+    points.extend(copies.points(&copy_sizes));
+    points.extend(copies.model_points(&model_sizes));
+    points.extend(checkpoints.iter().map(|checkpoint| checkpoint.point(plan.dtype)));
+
+    let mut tables = Tables::default();
+    let outcome = schedule::measure(points, &mut tables, until, plan.seed, progress, interrupted)?;
+    notes.extend(outcome.notes());
+    let contention = contention::measure(&subjects[0], &copies, interrupted)?;
+    tables.resume = resume::measure(&subjects[0], interrupted)?;
+    dispatches.extend(hand_overs(DISPATCH_ROUNDS));
+    tables.dispatch = dispatch_rows(&dispatches);
+
+    let interrupted = interrupted.load(Ordering::Relaxed);
+    if interrupted {
+        notes.push("interrupted before all was measured".to_string());
+    }
+    let not_builtin = |shape: &&ModelShape| ModelShape::builtin(&shape.name).as_ref() != Some(*shape);
+    let card = Card {
+        name: plan.name.clone(),
+        lanes: Lanes {
+            host: plan.description.host.cores.saturating_sub(1).max(1),
+        },
+        device: plan.description.clone(),
+        contention,
+        provenance: Provenance {
+            source: Source::Measured,
+            date: plan.date.clone(),
+            command: plan.command.clone(),
+            seed: plan.seed,
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            notes,
+        },
+        models: plan.models.iter().filter(not_builtin).cloned().collect(),
+        tables,
+    };
+    Ok(Profiled { card, interrupted })
+}
+
+/// Sizes of copies and of whole models, ascending, in bytes: round ones, and those that serving the plan's models takes.
+fn sizes(plan: &Plan) -> Result<(Vec<u64>, Vec<u64>), ExecutorError> {
+    let element = element_bytes(kind(plan.dtype));
+    let mut models: Vec<u64> = plan.models.iter().map(|model| model.parameters() * element).collect();
+    let mut copies = plan.suite.copy_bytes();
+    copies.extend(&models);
+    for model in &plan.models {
+        for &bottleneck in &plan.bottlenecks {
+            copies.push(AdapterShape::new(model, bottleneck)?.parameters_per_layer() * element);
+        }
+    }
+    for sizes in [&mut models, &mut copies] {
+        sizes.sort_unstable();
+        sizes.dedup();
+    }
+    Ok((copies, models))
+}
+
+fn dispatch_rows(hand_overs: &[HandOver]) -> Vec<DispatchRow> {
+    let row = |operation, latency: fn(&HandOver) -> tenantry_traces::Duration| {
+        let mut samples = Samples::default();
+        for hand_over in hand_overs {
+            samples.push(latency(hand_over).0 as f64 / 1e3);
+        }
+        DispatchRow {
+            operation,
+            stats: samples.stats(),
+        }
+    };
+    vec![
+        row(DispatchOperation::Wake, |hand_over| hand_over.wake),
+        row(DispatchOperation::Tell, |hand_over| hand_over.tell),
+        row(DispatchOperation::Alarm, |hand_over| hand_over.alarm),
+    ]
+}
+
+impl Outcome {
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.finished < self.points && self.left_out.is_empty() {
+            let widest = if self.widest.is_finite() {
+                format!("the least certain to {:.0} %", self.widest * 100.0)
+            } else {
+                "some measured too rarely to tell".to_string()
+            };
+            notes.push(format!(
+                "medians of {} of {} points are known to 2 % (95 % confidence), {widest}",
+                self.finished, self.points
+            ));
+        }
+        if !self.left_out.is_empty() {
+            notes.push(format!("left out as incomplete: {}", self.left_out.join("; ")));
+        }
+        notes
+    }
+}
+
+/// Does something on a device and says how long it took until the device was done.
+fn timed<T>(device: tch::Device, work: impl FnOnce() -> Result<T, ExecutorError>) -> Result<Duration, ExecutorError> {
+    synchronize(device);
+    let start = Instant::now();
+    let result = work()?;
+    synchronize(device);
+    let took = start.elapsed();
+    drop(result);
+    Ok(took)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        let small = ModelShape {
+            name: "smallest".into(),
+            hidden: 16,
+            heads: 2,
+            kv_heads: 2,
+            intermediate: 32,
+            vocabulary: 50,
+            positions: 8,
+            ..ModelShape::builtin("tiny").unwrap()
+        };
+        Plan {
+            name: "here".into(),
+            device: tch::Device::Cpu,
+            description: crate::describe_cpu().unwrap(),
+            models: vec![small],
+            dtype: DType::F32,
+            bottlenecks: vec![4],
+            classes: vec![2],
+            suite: Suite::Quick,
+            seed: 1,
+            scratch: std::env::temp_dir(),
+            command: "tenantry profile --device cpu".into(),
+            date: "2025-01-31".into(),
+        }
+    }
+
+    /// Stops when every point has been visited a few times.
+    fn profile_briefly(plan: &Plan, calls_per_point: usize) -> Profiled {
+        let interrupted = AtomicBool::new(false);
+        let mut calls = 0;
+        let mut progress = |progress: Progress| {
+            calls += 1;
+            if calls >= calls_per_point * progress.points {
+                interrupted.store(true, Ordering::Relaxed);
+            }
+        };
+        profile(plan, &mut progress, &interrupted).unwrap()
+    }
+
+    #[test]
+    fn a_card_of_a_small_model_prices_all_its_ops() {
+        let plan = plan();
+        let card = profile_briefly(&plan, 3).card;
+        // Three visits a point, beside other tests, are too few for `card.validate()`, which asks for costs that rise.
+        let (model, dtype) = (&plan.models[0], plan.dtype);
+        assert!(card.encoder_layer(model, dtype).unwrap().covers(32, 8));
+        assert!(card.embedding(model, dtype).unwrap().covers(1, 8));
+        assert!(card.head(model, dtype, 2).unwrap().covers(32));
+        for &implementation in tenantry_profiles::AdapterImplementation::ALL {
+            let adapter = card.adapter(model, dtype, implementation, 4);
+            let runs = card.provenance.notes.iter().all(|note| !note.starts_with("grouped"));
+            if runs || implementation != tenantry_profiles::AdapterImplementation::Grouped {
+                assert!(adapter.unwrap().covers(32, 32, 8));
+            }
+        }
+        assert!(
+            card.copy(tenantry_profiles::Direction::HostToDevice, false)
+                .unwrap()
+                .covers(1 << 20)
+        );
+        for source in [tenantry_profiles::LoadSource::Disk, tenantry_profiles::LoadSource::Host] {
+            card.model_load(source).unwrap();
+        }
+        assert!(card.dispatch(DispatchOperation::Wake).unwrap().median_ns > 0);
+        assert_eq!(card.models, plan.models);
+    }
+
+    #[test]
+    fn an_interrupt_at_once_leaves_a_card_without_tables() {
+        let profiled = profile(&plan(), &mut |_| {}, &AtomicBool::new(true)).unwrap();
+        assert!(profiled.interrupted && profiled.card.tables.encoder_layer.is_empty());
+        profiled.card.validate().unwrap();
+        let notes = profiled.card.provenance.notes.join("\n");
+        assert!(
+            notes.contains("encoder_layer of smallest") && notes.contains("interrupted"),
+            "{notes}"
+        );
+    }
+
+    #[test]
+    fn the_quick_suite_keeps_its_promise_of_time() {
+        assert!(Suite::Quick.duration(1) < Duration::from_secs(45));
+        assert!(Suite::Quick.duration(2) < Duration::from_secs(180));
+    }
+}
