@@ -111,7 +111,7 @@ pub struct Profiled {
 /// Ops that do nothing, to learn what it takes to hand one to an idle lane. At the start, and again at the end.
 const DISPATCH_ROUNDS: u32 = 150;
 /// What contention, idleness and the second half of the dispatches take, after the points.
-const AFTER_POINTS: Duration = Duration::from_secs(9);
+const AFTER_POINTS: Duration = Duration::from_secs(10);
 /// Share of a model's time that goes to its forward pass, when its grid is chosen.
 const FORWARD_SHARE: f64 = 0.6;
 

@@ -14,11 +14,11 @@ use super::timed;
 use crate::error::ExecutorError;
 
 /// How long the lane is idle.
-const IDLE_US: [u32; 5] = [300, 1_500, 6_000, 20_000, 60_000];
-/// Sequences in the batches, so that there is little, more and much to compute.
-const BATCHES: [u32; 3] = [1, 4, 16];
+const IDLE_US: [u32; 4] = [500, 2_000, 8_000, 25_000];
+/// Sequences in the batches, so that there is little and much to compute.
+const BATCHES: [u32; 2] = [1, 8];
 /// How often each point is measured.
-const ROUNDS: usize = 16;
+const ROUNDS: usize = 60;
 /// A pass without idleness before it is measured for as many rounds.
 const WARM_UP: usize = 3;
 /// A pass slower than this is not worth the wait: idleness is lost in it.
