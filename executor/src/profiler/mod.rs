@@ -43,7 +43,7 @@ impl Suite {
     /// How long it takes at most; it ends earlier when every point's median is known to 2 %.
     pub fn duration(self, models: usize) -> Duration {
         let seconds = match self {
-            Suite::Quick => 40 + 100 * (models as u64).saturating_sub(1),
+            Suite::Quick => 40 + 80 * (models as u64).saturating_sub(1),
             Suite::Full => 600 * models as u64,
         };
         Duration::from_secs(seconds)
