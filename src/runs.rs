@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tenantry_core::machine::MachineError;
 use tenantry_core::run::RunError;
 use tenantry_core::{ClusterSpec, RunRecord};
-use tenantry_profiles::{Card, ProfileError, Source};
+use tenantry_profiles::{Card, DeviceKind, ProfileError, Source};
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::{Run, RunFolder, RunLabels, Slo, Validation};
 use tenantry_scenarios::{Jitter, RunSpec, Scenario};
@@ -146,7 +146,12 @@ pub fn labels(run: &RunSpec, machine: &str, repeat: u32) -> RunLabels {
 
 /// The cluster of a run on its card.
 pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
-    run.cluster(card.device.memory_bytes - card.device.reserve_bytes)
+    let copy_lanes = match card.device.kind {
+        // Each GPU has a copy engine of its own.
+        DeviceKind::Cuda => run.gpus,
+        DeviceKind::Cpu => card.lanes.host,
+    };
+    run.cluster(card.device.memory_bytes - card.device.reserve_bytes, copy_lanes)
 }
 
 /// A simulated run.

@@ -313,7 +313,7 @@ fn an_interrupt_saves_what_was_finished() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
     let killed = Command::new("kill")
         .args(["-INT", &child.id().to_string()])
         .status()

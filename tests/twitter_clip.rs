@@ -6,18 +6,34 @@ use std::process::Command;
 
 #[test]
 fn six_real_hours_go_through_all_systems() {
-    let data = std::env::var_os("TENANTRY_DATA")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"), PathBuf::from);
+    let data = std::env::var_os("TENANTRY_DATA").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
+        PathBuf::from,
+    );
     let clip = data.join("twitter/twitter_2021_08_clip_6h.csv");
     if !clip.exists() {
-        eprintln!("SKIPPED: {} is not here; set TENANTRY_DATA to the folder of public traces", clip.display());
+        eprintln!(
+            "SKIPPED: {} is not here; set TENANTRY_DATA to the folder of public traces",
+            clip.display()
+        );
         return;
     }
     let out = tempfile::tempdir().unwrap();
-    let arrivals = format!("workload.arrivals={{counts: {{path: {}, placement: even}}}}", clip.display());
+    let arrivals = format!(
+        "workload.arrivals={{counts: {{path: {}, placement: even}}}}",
+        clip.display()
+    );
     let run = Command::new(env!("CARGO_BIN_EXE_tenantry"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["simulate", "quickstart", "--set", &arrivals, "--set", "workload.stop={after: 6h}", "--out"])
+        .args([
+            "simulate",
+            "quickstart",
+            "--set",
+            &arrivals,
+            "--set",
+            "workload.stop={after: 6h}",
+            "--out",
+        ])
         .arg(out.path())
         .output()
         .unwrap();
@@ -32,7 +48,10 @@ fn six_real_hours_go_through_all_systems() {
         assert_eq!(requests["offered"], 1_071_141, "{run}");
         assert_eq!(requests["finished"], 1_071_141, "{run}");
         let throughput = run["throughput_rps"].as_f64().unwrap();
-        assert!((throughput - 49.6).abs() < 0.3, "the clip has 49.59 requests a second, served {throughput}");
+        assert!(
+            (throughput - 49.6).abs() < 0.3,
+            "the clip has 49.59 requests a second, served {throughput}"
+        );
     }
     // Shared backbones wait for companions; a model of one's own answers at once, as long as it is there.
     let mean_ms = |system: usize| runs[system]["latency_ms"]["mean"].as_f64().unwrap();

@@ -181,7 +181,7 @@ proptest! {
         system in systems(), entries in entries(), seed in 0u64..1000, memory_mib in 24u64..40
     ) {
         let card = card();
-        let cluster = ClusterSpec { gpus: 1, gpu_memory_bytes: memory_mib << 20 };
+        let cluster = ClusterSpec { gpus: 1, gpu_memory_bytes: memory_mib << 20, copy_lanes: 1 };
         let jitter = Jitter::Measured { seed };
         let server = || Server::new(&cluster, &system, TENANTS).expect("it fits");
         let prices = || Prices::new(&card, &system.pool, jitter).expect("the card has all tables");

@@ -76,7 +76,7 @@ pub struct Host {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lanes {
-    /// Threads of the host: with 1, copies and lookups share a lane; from 2 on, each has its own.
+    /// Cores beside the one that computes, at least 1: so many copies run side by side.
     pub host: u32,
 }
 

@@ -95,11 +95,13 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
-    /// The hardware, given how many bytes of the card's memory a server may fill where the scenario doesn't say.
-    pub fn cluster(&self, card_usable_bytes: u64) -> ClusterSpec {
+    /// The hardware, given how many bytes of the card's memory a server may fill where the scenario doesn't say, and how many copies
+    /// the machine makes at a time.
+    pub fn cluster(&self, card_usable_bytes: u64, copy_lanes: u32) -> ClusterSpec {
         ClusterSpec {
             gpus: self.gpus,
             gpu_memory_bytes: self.gpu_memory_bytes.unwrap_or(card_usable_bytes),
+            copy_lanes,
         }
     }
 }

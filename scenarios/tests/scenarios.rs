@@ -50,7 +50,7 @@ fn quickstart_compares_three_systems_on_the_processor() {
     for run in &runs {
         assert_eq!((run.card.as_str(), run.tenants, run.gpus), ("cpu", 1000, 1));
         assert_eq!(run.workload, runs[0].workload);
-        assert_eq!(run.cluster(1 << 40).gpu_memory_bytes, 256 << 20);
+        assert_eq!(run.cluster(1 << 40, 1).gpu_memory_bytes, 256 << 20);
     }
     let models = 1000 * runs[0].system.pool.model.parameters() * 4;
     assert!(
@@ -121,7 +121,7 @@ fn defaults() {
         (1, None, Jitter::Measured)
     );
     assert_eq!((run.warm_up, run.repeat, run.seed), (Duration::ZERO, 0, 5));
-    assert_eq!(run.cluster(77).gpu_memory_bytes, 77);
+    assert_eq!(run.cluster(77, 1).gpu_memory_bytes, 77);
     assert_eq!(run.workload.stop.requests, Some(100));
     assert_eq!(run.workload.stop.after, Some(Time(1_500_000_000)));
 }

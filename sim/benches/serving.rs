@@ -64,6 +64,7 @@ fn run(system: &SystemSpec, gpu_memory_bytes: u64, workload: &WorkloadSpec) -> R
         cluster: ClusterSpec {
             gpus: 1,
             gpu_memory_bytes,
+            copy_lanes: 1,
         },
         system,
         tenants: TENANTS,
@@ -144,6 +145,7 @@ fn serving(criterion: &mut Criterion) {
     let cluster = ClusterSpec {
         gpus: 1,
         gpu_memory_bytes: 64 << 20,
+        copy_lanes: 1,
     };
     criterion.bench_function("server-of-10k-tenants", |bencher| {
         bencher.iter(|| Server::new(black_box(&cluster), &system, TENANTS).expect("it fits"));

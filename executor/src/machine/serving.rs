@@ -439,6 +439,7 @@ fn reason(error: &ExecutorError, otherwise: FailureReason) -> FailureReason {
 
 #[cfg(test)]
 mod tests {
+    use tenantry_core::log::{Log, replay};
     use tenantry_core::spec::{AdmitSpec, BatchSpec, Padding, PipelineSpec, PlaceSpec, SwapSpec, SystemSpec};
     use tenantry_core::{ClusterSpec, Ledger, Machine, RunRecord, Server, run};
     use tenantry_profiles::{DType, ModelShape};
@@ -486,6 +487,7 @@ mod tests {
         let cluster = ClusterSpec {
             gpus: 1,
             gpu_memory_bytes: memory,
+            copy_lanes: 1,
         };
         let mut server = Server::new(&cluster, system, TENANTS).unwrap();
         let topology = server.topology().clone();
@@ -513,15 +515,12 @@ mod tests {
                 class: 0,
             })
         });
-        let mut ledger = Ledger::new(Time::ZERO);
-        let end = run(
-            &mut server,
-            &mut Listed::new(entries.collect()),
-            &mut machine,
-            &mut ledger,
-            (),
-        )
-        .unwrap();
+        let (mut ledger, mut log) = (Ledger::new(Time::ZERO), Log::default());
+        let mut workload = Listed::new(entries.collect());
+        let end = run(&mut server, &mut workload, &mut machine, &mut ledger, &mut log).unwrap();
+        // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing else.
+        let mut fresh = Server::new(&cluster, system, TENANTS).unwrap();
+        assert_eq!(replay(&mut fresh, &log.events), log.commands);
         let record = ledger.close(end, &server, machine.lanes(end.at)).unwrap();
         machine.into_workers().stop();
         let mut answers = std::mem::take(&mut *answers.lock().unwrap());

@@ -10,6 +10,8 @@ pub struct ClusterSpec {
     pub gpus: u32,
     /// Memory that the server may fill on each card, in bytes: the card's memory less what the runtime keeps.
     pub gpu_memory_bytes: u64,
+    /// Lanes that copy parameters in, at least 1: a GPU's copy engine each, or a CPU's spare cores, which several cards then share.
+    pub copy_lanes: u32,
 }
 
 /// One serving system: a list of decisions.

@@ -30,7 +30,7 @@ pub struct Instance {
     pub gpu: GpuId,
     /// Its own.
     pub compute: LaneId,
-    /// Shared with the card's other instances.
+    /// Shared with the card's other instances, and with other cards where there are fewer copy lanes than cards.
     pub copy: LaneId,
 }
 
@@ -44,14 +44,18 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A copy lane for each card and a compute lane for each instance.
+    /// A copy lane for each card, as far as there are copy lanes, and a compute lane for each instance.
     pub fn new(cluster: &ClusterSpec, pool: &PoolSpec) -> Topology {
         let mut topology = Topology {
             lanes: Vec::new(),
             instances: Vec::new(),
         };
+        let mut copy_lanes: Vec<LaneId> = Vec::new();
         for gpu in (0..cluster.gpus).map(GpuId) {
-            let copy = topology.add_lane(format!("{gpu}/copy"), LaneKind::Copy, gpu);
+            if gpu.0 < cluster.copy_lanes {
+                copy_lanes.push(topology.add_lane(format!("{gpu}/copy"), LaneKind::Copy, gpu));
+            }
+            let copy = copy_lanes[gpu.index() % copy_lanes.len()];
             for k in 0..pool.instances_per_gpu {
                 let compute = topology.add_lane(format!("{gpu}/compute{k}"), LaneKind::Compute, gpu);
                 topology.instances.push(Instance { gpu, compute, copy });
@@ -68,5 +72,68 @@ impl Topology {
     /// All instances.
     pub fn instance_ids(&self) -> impl Iterator<Item = InstanceId> + use<> {
         (0..self.instances.len() as u32).map(InstanceId)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_profiles::{DType, ModelShape};
+    use tenantry_traces::Duration;
+
+    use super::*;
+    use crate::spec::{BatchSpec, Padding, PipelineSpec, PlaceSpec, SwapSpec, TenantState};
+
+    fn pool(instances_per_gpu: u32) -> PoolSpec {
+        PoolSpec {
+            name: "pool".into(),
+            model: ModelShape::builtin("tiny").expect("tiny is built in"),
+            dtype: DType::F32,
+            classes: 2,
+            tenant_state: TenantState::Model,
+            padding: Padding::Longest,
+            instances_per_gpu,
+            place: PlaceSpec::RoundRobin,
+            batch: BatchSpec::SizeOrTimeout {
+                max_size: 1,
+                max_wait: Duration::ZERO,
+            },
+            swap: SwapSpec::LeastRecentlyUsed,
+            pipeline: PipelineSpec::Synchronous,
+        }
+    }
+
+    #[test]
+    fn instances_compute_alone_and_copy_together() {
+        let cluster = ClusterSpec {
+            gpus: 2,
+            gpu_memory_bytes: 1,
+            copy_lanes: 2,
+        };
+        let topology = Topology::new(&cluster, &pool(2));
+        let names: Vec<&str> = topology.lanes.iter().map(|lane| lane.name.as_str()).collect();
+        let expected = [
+            "gpu0/copy",
+            "gpu0/compute0",
+            "gpu0/compute1",
+            "gpu1/copy",
+            "gpu1/compute0",
+            "gpu1/compute1",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(topology.instances[1].copy, topology.instances[0].copy);
+        assert_ne!(topology.instances[2].copy, topology.instances[0].copy);
+    }
+
+    #[test]
+    fn cards_share_the_copy_lanes_that_there_are() {
+        let cluster = ClusterSpec {
+            gpus: 3,
+            gpu_memory_bytes: 1,
+            copy_lanes: 2,
+        };
+        let topology = Topology::new(&cluster, &pool(1));
+        let copy: Vec<LaneId> = topology.instances.iter().map(|instance| instance.copy).collect();
+        assert_eq!((copy[0], copy.len()), (copy[2], 3));
+        assert_ne!(copy[0], copy[1]);
     }
 }

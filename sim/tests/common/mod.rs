@@ -63,7 +63,11 @@ pub fn memory_for(system: &SystemSpec, tenants: u32, slots: u32) -> u64 {
 }
 
 pub fn cluster(gpus: u32, gpu_memory_bytes: u64) -> ClusterSpec {
-    ClusterSpec { gpus, gpu_memory_bytes }
+    ClusterSpec {
+        gpus,
+        gpu_memory_bytes,
+        copy_lanes: gpus,
+    }
 }
 
 pub fn request(ticket: u64, at_us: u64, tenant: u32, input_tokens: u32) -> Entry {
