@@ -30,7 +30,7 @@ lint: setup ## run clippy; a warning is an error
 	cargo clippy --release --workspace --all-targets --features libtorch -- -D warnings
 
 bench: setup ## run the simulator's benchmarks
-	cargo bench
+	cargo bench -p tenantry-profiles -p tenantry-traces -p tenantry-sim
 
 clean: cargo ## remove what was built; keep results in out/ and downloads in the cache
 	cargo clean

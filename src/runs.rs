@@ -58,15 +58,33 @@ impl Loaded {
             .cards
             .values()
             .filter(|card| card.provenance.source != Source::Measured);
-        derived
-            .map(|card| {
-                format!(
-                    "Card {} was not measured: {}.",
-                    card.name,
-                    crate::output::provenance(card)
-                )
-            })
-            .collect()
+        let unmeasured = |card: &Card| {
+            format!(
+                "Card {} was not measured: {}.",
+                card.name,
+                crate::output::provenance(card)
+            )
+        };
+        let mut caveats: Vec<String> = derived.map(unmeasured).collect();
+        for run in &self.runs {
+            let (card, name) = (self.card(run), &run.system.name);
+            let instances = run.system.pool.instances_per_gpu;
+            if instances > 1 {
+                caveats.push(format!(
+                    "{name}: {instances} instances compute side by side on each card as if each were alone; how much they slow \
+                     each other down is not measured yet, so the simulation promises too much."
+                ));
+            }
+            if card.device.kind == DeviceKind::Cpu && run.gpus > 1 {
+                caveats.push(format!(
+                    "{name}: {} cards of {} are simulated as so many machines; on one machine they would share its {} cores.",
+                    run.gpus, card.name, card.device.host.cores
+                ));
+            }
+        }
+        caveats.sort();
+        caveats.dedup();
+        caveats
     }
 
     /// Writes the folder of results and says where the page lies.
@@ -218,6 +236,21 @@ pub fn run_failure(message: String, error: &RunError) -> Failure {
         RunError::Workload(_) => Failure::BadInput(message),
         RunError::Machine(_) | RunError::Law(_) => Failure::Running(message),
     }
+}
+
+/// Sentences on requests that were still inside when nothing more happened.
+pub fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
+    let left = runs
+        .iter()
+        .filter(|run| run.summary.requests.unfinished > 0 && !run.summary.interrupted);
+    left.map(|run| {
+        let (system, left) = (&run.summary.system, run.summary.requests.unfinished);
+        format!(
+            "{system} on {}: {left} requests were still waiting at the end, for a batch that never filled.",
+            run.summary.machine
+        )
+    })
+    .collect()
 }
 
 /// A sentence on what was extrapolated, if anything.

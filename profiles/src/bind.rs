@@ -92,7 +92,8 @@ impl Card {
     /// A table with holes.
     pub fn resume(&self) -> Result<Option<Resume>, MissingTable> {
         let rows = &self.tables.resume;
-        let (Some(idle_us_max), Some(work_us_max)) = (
+        let (Some(idle_us_min), Some(idle_us_max), Some(work_us_max)) = (
+            rows.iter().map(|row| row.idle_us).min(),
             rows.iter().map(|row| row.idle_us).max(),
             rows.iter().map(|row| row.work_us).max(),
         ) else {
@@ -100,6 +101,7 @@ impl Card {
         };
         Ok(Some(Resume {
             grid: self.grid(rows, "")?,
+            idle_us_min,
             idle_us_max,
             work_us_max,
         }))

@@ -143,6 +143,7 @@ impl AdapterSurface {
 #[derive(Clone, Debug)]
 pub struct Resume {
     pub(crate) grid: Grid<2>,
+    pub(crate) idle_us_min: u32,
     pub(crate) idle_us_max: u32,
     pub(crate) work_us_max: u32,
 }
@@ -150,9 +151,14 @@ pub struct Resume {
 impl Resume {
     /// What `work_us` microseconds of compute take longer after `idle_us` microseconds without any.
     pub fn cost(&self, idle_us: u32, work_us: u32) -> Cost {
-        self.grid.cost([
-            idle_us.min(self.idle_us_max).into(),
-            work_us.min(self.work_us_max).into(),
-        ])
+        let measured_us = idle_us.clamp(self.idle_us_min, self.idle_us_max);
+        let mut cost = self
+            .grid
+            .cost([measured_us.into(), work_us.min(self.work_us_max).into()]);
+        if idle_us < self.idle_us_min {
+            // Back to back nothing is lost: in between, in proportion.
+            cost.median_ns = cost.median_ns * u64::from(idle_us) / u64::from(self.idle_us_min);
+        }
+        cost
     }
 }

@@ -13,6 +13,9 @@ use crate::raw::*;
 use crate::scenario::Slo;
 use crate::workload;
 
+/// Each tenant takes some tens of bytes in a server.
+const TENANTS_MAX: u32 = 100_000_000;
+
 /// What all runs of one sweep point have in common.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Resolved {
@@ -31,6 +34,14 @@ pub(crate) struct Resolved {
 pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
     let mut problems = Vec::new();
     let systems = systems(raw, &mut problems);
+    if raw.tenants.count.0 > TENANTS_MAX {
+        let path = Path::default().key("tenants").key("count");
+        problems.push(Problem::new(
+            path,
+            format!("at most {TENANTS_MAX}"),
+            raw.tenants.count.0,
+        ));
+    }
     let workload = workload::resolve(raw, &mut problems);
     if !problems.is_empty() {
         return Err(problems);

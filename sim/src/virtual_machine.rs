@@ -93,8 +93,12 @@ struct Lane {
     busy: Duration,
 }
 
-/// How many events pass between looks at the interrupt flag.
+/// How many calls pass between looks at the interrupt flag.
 const INTERRUPT_CHECK: u64 = 1 << 12;
+
+fn busy_between(start: Time, end: Time) -> Duration {
+    if end > start { end.since(start) } else { Duration::ZERO }
+}
 
 /// The virtual machine.
 #[derive(Debug)]
@@ -111,10 +115,13 @@ pub struct VirtualMachine {
     sequence: u64,
     timers: BinaryHeap<Reverse<(Time, u64, InstanceId)>>,
     now: Time,
+    /// Busy time before is not counted.
+    count_from: Time,
     /// When the loop was last awake: it sleeps between the events that it hears.
     awake: Time,
     /// Reused: lanes on which an op has become ready.
     woken: Vec<LaneId>,
+    calls: u64,
     interrupt: Arc<AtomicBool>,
 }
 
@@ -156,6 +163,8 @@ impl VirtualMachine {
             sequence: 0,
             timers: BinaryHeap::new(),
             now: Time::ZERO,
+            count_from: Time::ZERO,
+            calls: 0,
             awake: Time::ZERO,
             woken: Vec::new(),
             interrupt,
@@ -267,7 +276,7 @@ impl VirtualMachine {
     fn lane_ends(&mut self, lane: LaneId) {
         let state = &mut self.lanes[lane.index()];
         let Running { started, tell, .. } = state.running.take().expect("an op runs");
-        state.busy += self.now.since(started);
+        state.busy += busy_between(started.max(self.count_from), self.now);
         let op = self.board.ran(lane, started, self.now);
         // Whoever waits on this lane needs no telling; other lanes and the server do.
         self.try_start(lane);
@@ -291,6 +300,10 @@ impl VirtualMachine {
 
 impl Machine for VirtualMachine {
     fn next(&mut self, deadline: Option<Time>) -> Result<Next<'_>, MachineError> {
+        self.calls += 1;
+        if self.calls.is_multiple_of(INTERRUPT_CHECK) && self.interrupt.load(Ordering::Relaxed) {
+            return Err(MachineError::Interrupted);
+        }
         loop {
             let timer = self.timers.peek().map(|&Reverse((at, _, instance))| (at, instance));
             let until = match (deadline, timer) {
@@ -298,18 +311,14 @@ impl Machine for VirtualMachine {
                 (due, timer) => due.or(timer.map(|(at, _)| at)),
             };
             // A loop that is awake anyway sees at once that the time has come; a sleeping one is woken for it.
-            let noticed = until.map(|until| {
-                if until <= self.awake {
-                    self.awake
-                } else {
-                    until + Duration(self.prices.alarm_ns(until))
-                }
+            let noticed = until.map(|until| match self.heap.peek() {
+                _ if until <= self.awake => self.awake,
+                // What happens before needs no alarm to be drawn.
+                Some(Reverse(pending)) if pending.at <= until => until,
+                _ => until + Duration(self.prices.alarm_ns(until)),
             });
             match (self.heap.peek(), noticed) {
                 (Some(&Reverse(pending)), noticed) if noticed.is_none_or(|noticed| pending.at <= noticed) => {
-                    if self.sequence.is_multiple_of(INTERRUPT_CHECK) && self.interrupt.load(Ordering::Relaxed) {
-                        return Err(MachineError::Interrupted);
-                    }
                     self.heap.pop();
                     match pending.what {
                         What::LaneEnds { lane, version } if self.lanes[lane as usize].version == version => {
@@ -367,10 +376,14 @@ impl Machine for VirtualMachine {
         Ok(())
     }
 
+    fn count_busy_from(&mut self, start: Time) {
+        self.count_from = start;
+    }
+
     fn lanes(&self, now: Time) -> Vec<LaneUse> {
         let running = |lane: &Lane| match &lane.running {
-            Some(running) if now > running.started => now.since(running.started),
-            _ => Duration::ZERO,
+            Some(running) => busy_between(running.started.max(self.count_from), now),
+            None => Duration::ZERO,
         };
         let used = self.topology.lanes.iter().zip(&self.lanes);
         used.map(|(lane, state)| LaneUse {

@@ -110,6 +110,10 @@ fn a_lane_that_was_idle_takes_longer() {
         let record = run_listed(&card, cluster(1, memory), &system, 1, Jitter::None, entries).record;
         record.compute.mean_ns()
     };
+    // Back to back it costs nothing, and below the least measured idleness its part.
+    let resume = card.resume().unwrap().expect("it has rows");
+    assert_eq!(resume.cost(0, 100).median_ns, 0);
+    assert_eq!(resume.cost(50, 100).median_ns, 5_000);
     // Far beyond the measured idleness it costs no more than at its edge.
     let (short, long, longer) = (compute_ns(300), compute_ns(20_000), compute_ns(2_000_000));
     assert!(short + 30_000.0 < long, "{short} {long}");

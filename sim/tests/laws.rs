@@ -133,6 +133,24 @@ proptest! {
         prop_assert_eq!(replay(&mut fresh, &first.events), first.commands);
     }
 
+    /// A warm-up, even one longer than the run, leaves the laws as they are, and no lane is busier than there is time.
+    #[test]
+    fn warm_ups_break_nothing(system in systems(), entries in entries(), slots in 1u32..14, warm_up_us in 0u64..300_000) {
+        let card = synthetic_card();
+        let memory = memory_for(&system, TENANTS, slots);
+        let run = tenantry_sim::Run {
+            card: &card,
+            cluster: cluster(1, memory),
+            system: &system,
+            tenants: TENANTS,
+            warm_up: Time(warm_up_us * 1_000),
+            jitter: Jitter::Measured { seed: 2 },
+        };
+        let record = tenantry_sim::simulate(&run, &mut Listed::new(entries), Default::default(), ()).unwrap().record;
+        prop_assert!(record.lanes.iter().all(|lane| lane.busy <= record.duration));
+        prop_assert!(record.latency.count() <= record.counts.served);
+    }
+
     /// A policy never changes the workload: every system is offered the same requests and all of them are accounted for.
     #[test]
     fn nothing_is_lost(system in systems(), entries in entries(), slots in 1u32..14) {

@@ -6,7 +6,7 @@ use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::output::{Started, print, say, style};
-use crate::runs::Loaded;
+use crate::runs::{Loaded, unfinished_caveats};
 use crate::{interrupt, progress};
 
 pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -29,9 +29,10 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
+    caveats.extend(unfinished_caveats(&runs));
     caveats.sort();
     caveats.dedup();
-    let manifest = started.manifest(None, Some(device.name()), 0, caveats);
+    let manifest = started.manifest(loaded.first_card(), Some(device.name()), 0, caveats);
     let page = loaded.write(&args.out, &runs, None, &manifest)?;
     print(
         output,

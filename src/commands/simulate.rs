@@ -6,7 +6,7 @@ use tenantry_reports::{Run, Summary, terminal};
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
 use crate::output::{Started, print, say, style};
-use crate::runs::{Loaded, SimulatedRun, extrapolation_caveat, simulate};
+use crate::runs::{Loaded, SimulatedRun, extrapolation_caveat, simulate, unfinished_caveats};
 use crate::{interrupt, progress};
 
 pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -39,6 +39,7 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(extrapolation_caveat(&finished));
     let events = finished.iter().map(|run| run.events).sum();
     let runs: Vec<Run> = finished.into_iter().map(|run| run.run).collect();
+    caveats.extend(unfinished_caveats(&runs));
     let manifest = started.manifest(loaded.first_card(), None, events, caveats);
     let page = loaded.write(&args.out, &runs, None, &manifest)?;
     print(

@@ -87,7 +87,7 @@ pub fn execute(
         spec.max_host_bytes,
     )?;
     let answers = Arc::default();
-    let threads = Threads::start(serving.lanes(&topology, &answers), interrupt);
+    let threads = Threads::start(serving.lanes(&topology, &answers), interrupt).map_err(RunError::Machine)?;
     let mut machine = RealMachine::new(&topology, threads);
     let mut ledger = Ledger::new(spec.warm_up);
     let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;

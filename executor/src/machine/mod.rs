@@ -89,6 +89,8 @@ pub struct RealMachine<W> {
     timers: BinaryHeap<Reverse<(Time, u64, InstanceId)>>,
     timers_set: u64,
     busy: Vec<Duration>,
+    /// Busy time before is not counted.
+    count_from: Time,
     /// Lent to the server with the event.
     failures: Vec<MemberFailure>,
 }
@@ -100,6 +102,7 @@ impl<W: Workers> RealMachine<W> {
             workers,
             board: Board::new(topology.lanes.len()),
             busy: vec![Duration::ZERO; topology.lanes.len()],
+            count_from: Time::ZERO,
             topology: topology.clone(),
             batches: Vec::new(),
             timers: BinaryHeap::new(),
@@ -132,7 +135,10 @@ impl<W: Workers> RealMachine<W> {
 
     /// Books an op that ran. The server's event, if it asked to be told.
     fn ran(&mut self, ran: Ran) -> Result<Option<(Time, OpRef, tenantry_core::event::BatchTiming)>, MachineError> {
-        self.busy[ran.lane.index()] += ran.ended.since(ran.started);
+        let counted_from = ran.started.max(self.count_from);
+        if ran.ended > counted_from {
+            self.busy[ran.lane.index()] += ran.ended.since(counted_from);
+        }
         let op = self.board.ran(ran.lane, ran.started, ran.ended);
         let mut woken = Vec::new();
         let noticed = self.board.notice(op, |lane| woken.push(lane));
@@ -216,6 +222,10 @@ impl<W: Workers> Machine for RealMachine<W> {
             Command::Finish(_) => {}
         }
         Ok(())
+    }
+
+    fn count_busy_from(&mut self, start: Time) {
+        self.count_from = start;
     }
 
     fn lanes(&self, _: Time) -> Vec<LaneUse> {

@@ -503,7 +503,7 @@ mod tests {
         .unwrap();
         change(&mut serving);
         let answers = Arc::default();
-        let threads = Threads::start(serving.lanes(&topology, &answers), Arc::default());
+        let threads = Threads::start(serving.lanes(&topology, &answers), Arc::default()).unwrap();
         let mut machine = RealMachine::new(&topology, threads);
         let entries = (0..REQUESTS).map(|ticket| {
             Entry::Request(Request {

@@ -40,7 +40,10 @@ pub struct Threads {
 
 impl Threads {
     /// Starts a thread for each lane and who does its ops; the run's time begins when they are all prepared.
-    pub fn start(lanes: Vec<(Lane, Box<dyn Perform>)>, interrupt: Arc<AtomicBool>) -> Threads {
+    ///
+    /// # Errors
+    /// When the system has no more threads.
+    pub fn start(lanes: Vec<(Lane, Box<dyn Perform>)>, interrupt: Arc<AtomicBool>) -> Result<Threads, MachineError> {
         let (report, ran) = mpsc::channel();
         let (ready, all_ready) = mpsc::channel::<()>();
         let (begin, origins): (Vec<Sender<Instant>>, Vec<Receiver<Instant>>) =
@@ -56,8 +59,9 @@ impl Threads {
                 let Ok(origin) = origin.recv() else { return };
                 work(LaneId(index as u32), origin, &jobs, &mut *perform, &report);
             };
-            let thread = std::thread::Builder::new().name(lane.name).spawn(worker);
-            threads.push(thread.expect("the system has a thread for each lane"));
+            let thread = std::thread::Builder::new().name(lane.name.clone()).spawn(worker);
+            threads
+                .push(thread.map_err(|error| MachineError::Device(format!("no thread for {}: {error}", lane.name)))?);
             senders.push(sender);
         }
         drop(ready);
@@ -67,14 +71,14 @@ impl Threads {
         for begin in begin {
             begin.send(origin).expect("the worker waits for the start");
         }
-        Threads {
+        Ok(Threads {
             origin,
             lanes: senders,
             ran,
             in_hand: 0,
             interrupt,
             threads,
-        }
+        })
     }
 
     /// Ends the threads and waits for them.
@@ -192,7 +196,7 @@ pub fn hand_overs(rounds: u32) -> Vec<HandOver> {
         kind: LaneKind::Compute,
         gpu: GpuId(0),
     };
-    let mut threads = Threads::start(vec![(lane, Box::new(Lasting))], Arc::default());
+    let mut threads = Threads::start(vec![(lane, Box::new(Lasting))], Arc::default()).expect("one thread can be had");
     let batch = Arc::new(Batch {
         instance: InstanceId(0),
         shape: BatchShape {

@@ -6,7 +6,7 @@ use std::time::Duration;
 const BATCH: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Tokens of a padded sequence: powers of two, at which matrix products are at their best, and odd lengths between them, which most
 /// inputs have.
-const TOKENS: [u32; 8] = [4, 8, 16, 23, 32, 45, 64, 128];
+const TOKENS: [u32; 8] = [1, 8, 16, 23, 32, 45, 64, 128];
 
 /// The values of a grid's two dimensions, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,20 +71,20 @@ mod tests {
         let axes = Axes::affordable(512, cheap, Duration::from_secs(1));
         assert_eq!(
             (axes.batch.len(), axes.tokens.len(), axes.all_tokens()),
-            (6, 8, 63 * 320)
+            (6, 8, 63 * 317)
         );
-        assert_eq!(axes.few_tokens(), [4, 23, 128]);
+        assert_eq!(axes.few_tokens(), [1, 23, 128]);
         assert_eq!(
             Axes::affordable(64, cheap, Duration::from_secs(1)).tokens,
-            [4, 8, 16, 23, 32, 45, 64]
+            [1, 8, 16, 23, 32, 45, 64]
         );
         let short = Axes::affordable(4, cheap, Duration::from_secs(1));
-        assert_eq!((short.tokens.clone(), short.few_tokens()), (vec![4], vec![4]));
+        assert_eq!((short.tokens.clone(), short.few_tokens()), (vec![1], vec![1]));
 
-        // A millisecond a token: 15 batch sizes' worth of 320 tokens are 4.8 s.
+        // A millisecond a token: 15 batch sizes' worth of 317 tokens are 4.8 s.
         let slow = Duration::from_millis(1);
         assert_eq!(Axes::affordable(512, slow, Duration::from_secs(5)).batch, [1, 2, 4, 8]);
         let least = Axes::affordable(512, Duration::from_secs(1), Duration::from_secs(1));
-        assert_eq!((least.batch, least.tokens), (vec![1, 2, 4], vec![4, 8]));
+        assert_eq!((least.batch, least.tokens), (vec![1, 2, 4], vec![1, 8]));
     }
 }

@@ -14,7 +14,7 @@ use super::timed;
 use crate::error::ExecutorError;
 
 /// How long the lane is idle.
-const IDLE_US: [u32; 4] = [500, 2_000, 8_000, 25_000];
+const IDLE_US: [u32; 5] = [100, 500, 2_000, 8_000, 25_000];
 /// Sequences in the batches, so that there is little and much to compute.
 const BATCHES: [u32; 2] = [1, 8];
 /// How often each point is measured.

@@ -34,6 +34,9 @@ const TIME_UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), (
 
 const TIME_PATTERN: &str = r"^\s*[0-9.]+([eE][+-]?[0-9]+)?\s*(ns|us|µs|ms|s|min|h)\s*$";
 
+/// Ten years: longer than any run, and far from where sums of times overflow.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+
 fn read_time(text: &str) -> Option<Duration> {
     let (amount, unit) = number_and_unit(text)?;
     let unit_ns = match unit {
@@ -42,7 +45,9 @@ fn read_time(text: &str) -> Option<Duration> {
         "µs" => 1_000,
         unit => TIME_UNITS.iter().find(|(name, _)| *name == unit)?.1,
     };
-    whole_amount(amount, unit_ns).map(Duration)
+    whole_amount(amount, unit_ns)
+        .map(Duration)
+        .filter(|&time| time <= LONGEST)
 }
 
 /// A length of time, maybe none.
@@ -50,7 +55,7 @@ fn read_time(text: &str) -> Option<Duration> {
 pub struct Span(pub Duration);
 
 impl Scalar for Span {
-    const MUST: &'static str = "a time with its unit (us, ms, s, min, h), such as 20ms, or 0";
+    const MUST: &'static str = "a time with its unit (us, ms, s, min, h), at most ten years, such as 20ms, or 0";
 
     fn read(plain: Plain<'_>) -> Option<Span> {
         match plain {
@@ -73,7 +78,7 @@ impl Scalar for Span {
 pub struct Period(pub Duration);
 
 impl Scalar for Period {
-    const MUST: &'static str = "a time above 0 with its unit (us, ms, s, min, h), such as 20ms";
+    const MUST: &'static str = "a time above 0 with its unit (us, ms, s, min, h), at most ten years, such as 20ms";
 
     fn read(plain: Plain<'_>) -> Option<Period> {
         plain

@@ -216,7 +216,7 @@ pub struct RunRecord {
 #[derive(Debug)]
 pub struct Ledger {
     warm_up: Time,
-    at_warm_up: Option<(Vec<LaneUse>, Option<SwapCounts>)>,
+    at_warm_up: Option<Option<SwapCounts>>,
     record: RunRecord,
     in_flight: u64,
     in_flight_area: u128,
@@ -246,9 +246,9 @@ impl Ledger {
         self.at_warm_up.is_some()
     }
 
-    /// The warm-up is over: what was busy and swapped until now is not counted.
-    pub fn warmed_up(&mut self, lanes: Vec<LaneUse>, swaps: Option<SwapCounts>) {
-        self.at_warm_up = Some((lanes, swaps));
+    /// The warm-up is over: what was swapped until now is not counted.
+    pub fn warmed_up(&mut self, swaps: Option<SwapCounts>) {
+        self.at_warm_up = Some(swaps);
     }
 
     /// # Errors
@@ -376,16 +376,13 @@ impl Ledger {
         }
         record.swaps = server.swaps();
         record.lanes = lanes;
-        if let Some((lanes, swaps)) = self.at_warm_up {
-            for (lane, before) in record.lanes.iter_mut().zip(lanes) {
-                lane.busy = lane.busy - before.busy;
-            }
-            if let (Some(now), Some(before)) = (&mut record.swaps, swaps) {
-                now.hits -= before.hits;
-                now.misses -= before.misses;
-                now.evictions -= before.evictions;
-                now.bytes_in -= before.bytes_in;
-            }
+        // A run that ended within its warm-up has nothing to show.
+        let before = self.at_warm_up.unwrap_or(record.swaps);
+        if let (Some(now), Some(before)) = (&mut record.swaps, before) {
+            now.hits -= before.hits;
+            now.misses -= before.misses;
+            now.evictions -= before.evictions;
+            now.bytes_in -= before.bytes_in;
         }
         if let Some(lane) = record.lanes.iter().find(|lane| lane.busy > record.duration) {
             return Err(BrokenLaw(format!(

@@ -30,7 +30,7 @@ pub enum MachineError {
     Invariant(String),
 }
 
-/// How long a lane was busy since the start of the run.
+/// How long a lane was busy since the start that was given to [`Machine::count_busy_from`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneUse {
     /// As in the topology.
@@ -56,6 +56,9 @@ pub trait Machine {
     /// When the machine cannot go on.
     fn perform(&mut self, now: Time, command: &Command, commands: &Commands) -> Result<(), MachineError>;
 
-    /// Busy time of every lane up to `now`.
+    /// Called once, before anything else: busy time before `start` is not counted.
+    fn count_busy_from(&mut self, start: Time);
+
+    /// Busy time of every lane up to `now`. An op that a real machine has not yet heard of again is left out.
     fn lanes(&self, now: Time) -> Vec<LaneUse>;
 }

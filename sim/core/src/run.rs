@@ -82,9 +82,10 @@ pub fn run(
 ) -> Result<RunEnd, RunError> {
     let mut commands = Commands::default();
     let mut at = Time::ZERO;
+    machine.count_busy_from(ledger.warm_up());
     loop {
         if !ledger.is_warm() && at >= ledger.warm_up() {
-            ledger.warmed_up(machine.lanes(at), server.swaps());
+            ledger.warmed_up(server.swaps());
         }
         let due = workload.peek()?;
         let (now, event) = match machine.next(due) {

@@ -33,6 +33,10 @@ struct Needs {
 pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     let device_name = args.device.as_deref().expect("clap asks for it");
     let device = Device::find(device_name)?;
+    if device_name != "cpu" {
+        let message = format!("--device: must be cpu, since GPUs are not profiled yet, got {device_name}");
+        return Err(Failure::BadInput(message));
+    }
     let needs = needs(args)?;
     let default_out = || PathBuf::from("profiles/cards").join(device_name.replace(':', ""));
     let out = args.out.clone().unwrap_or_else(default_out);

@@ -10,12 +10,17 @@ use crate::spec::Stop;
 use crate::time::{Duration, Time};
 use crate::workload::Workload;
 
+/// No client asks twice within this time, however fast it is turned away.
+const RETRY_MIN: Duration = Duration::from_micros(100);
+
 /// A fixed number of clients, each with one request in flight or being thought about. Clients are alike, so that it is enough
 /// to know when the idle ones ask next.
 pub struct ClosedLoop {
     idle_until: BinaryHeap<Reverse<Time>>,
     think_time: Duration,
     issued: u64,
+    /// When the last request was issued.
+    issued_at: Time,
     stop: Stop,
     requests: Requests,
 }
@@ -26,6 +31,7 @@ impl ClosedLoop {
             idle_until: (0..clients).map(|_| Reverse(Time::ZERO)).collect(),
             think_time,
             issued: 0,
+            issued_at: Time::ZERO,
             stop,
             requests,
         }
@@ -51,10 +57,16 @@ impl Workload for ClosedLoop {
         self.idle_until.pop();
         let ticket = self.issued;
         self.issued += 1;
+        self.issued_at = at;
         Ok(Some(Entry::Request(self.requests.drawn(ticket, at))))
     }
 
-    fn finished(&mut self, now: Time, _ticket: Ticket) {
-        self.idle_until.push(Reverse(now + self.think_time));
+    fn finished(&mut self, now: Time, ticket: Ticket) {
+        let mut again = now + self.think_time;
+        // A client that is turned away on the spot would ask for ever at the same instant.
+        if ticket + 1 == self.issued {
+            again = again.max(self.issued_at + RETRY_MIN);
+        }
+        self.idle_until.push(Reverse(again));
     }
 }
