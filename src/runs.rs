@@ -15,8 +15,9 @@ use tenantry_scenarios::{Jitter, RunSpec, Scenario};
 use tenantry_sim::SimulateError;
 use tenantry_traces::{Time, TraceError};
 
-use crate::cli::ScenarioArgs;
+use crate::cli::{OutputArgs, ScenarioArgs};
 use crate::failure::Failure;
+use crate::output::{print, say};
 
 /// A scenario with the cards that its runs name.
 pub struct Loaded {
@@ -88,7 +89,7 @@ impl Loaded {
     }
 
     /// Writes the folder of results and says where the page lies.
-    pub fn write(
+    fn write(
         &self,
         folder: &Path,
         runs: &[Run],
@@ -118,6 +119,33 @@ impl Loaded {
                 throughput: limits.throughput,
             },
         }
+    }
+}
+
+/// What a command that ran a scenario leaves: the folder, and on the terminal the result, what must be known about it, and where the
+/// page lies.
+pub struct Outcome<'a, T> {
+    pub loaded: &'a Loaded,
+    pub folder: &'a Path,
+    pub runs: &'a [Run],
+    pub validation: Option<&'a Validation>,
+    pub manifest: &'a Manifest,
+    /// Printed where `--json` asks for it.
+    pub value: T,
+}
+
+impl<T: serde::Serialize> Outcome<'_, T> {
+    /// Writes and prints; `text` is the result for people.
+    pub fn publish(&self, output: &OutputArgs, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        let page = self
+            .loaded
+            .write(self.folder, self.runs, self.validation, self.manifest)?;
+        print(output, &self.value, text)?;
+        for caveat in &self.manifest.caveats {
+            say(output, &format!("note: {caveat}"));
+        }
+        say(output, &format!("report: {}", page.display()));
+        Ok(())
     }
 }
 

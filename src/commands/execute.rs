@@ -5,8 +5,8 @@ use tenantry_reports::{Run, Summary, terminal};
 use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::output::{Started, print, say, style};
-use crate::runs::{Loaded, unfinished_caveats};
+use crate::output::{Started, style};
+use crate::runs::{Loaded, Outcome, unfinished_caveats};
 use crate::{interrupt, progress};
 
 pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -33,16 +33,15 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.sort();
     caveats.dedup();
     let manifest = started.manifest(loaded.first_card(), Some(device.name()), 0, caveats);
-    let page = loaded.write(&args.out, &runs, None, &manifest)?;
-    print(
-        output,
-        &Summary::new(&loaded.scenario.name, loaded.scenario.seed, &runs),
-        || terminal::systems(&runs, style()),
-    )?;
-    for caveat in &manifest.caveats {
-        say(output, &format!("note: {caveat}"));
-    }
-    say(output, &format!("report: {}", page.display()));
+    let outcome = Outcome {
+        loaded: &loaded,
+        folder: &args.out,
+        runs: &runs,
+        validation: None,
+        manifest: &manifest,
+        value: Summary::new(&loaded.scenario.name, loaded.scenario.seed, &runs),
+    };
+    outcome.publish(output, || terminal::systems(&runs, style()))?;
     if interrupted {
         return Err(Failure::Interrupted(format!(
             "what was executed until then is in {}",

@@ -5,8 +5,8 @@ use tenantry_reports::{Run, Summary, terminal};
 
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
-use crate::output::{Started, print, say, style};
-use crate::runs::{Loaded, SimulatedRun, extrapolation_caveat, simulate, unfinished_caveats};
+use crate::output::{Started, style};
+use crate::runs::{Loaded, Outcome, SimulatedRun, extrapolation_caveat, simulate, unfinished_caveats};
 use crate::{interrupt, progress};
 
 pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -41,16 +41,15 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let runs: Vec<Run> = finished.into_iter().map(|run| run.run).collect();
     caveats.extend(unfinished_caveats(&runs));
     let manifest = started.manifest(loaded.first_card(), None, events, caveats);
-    let page = loaded.write(&args.out, &runs, None, &manifest)?;
-    print(
-        output,
-        &Summary::new(&loaded.scenario.name, loaded.scenario.seed, &runs),
-        || terminal::systems(&runs, style()),
-    )?;
-    for caveat in &manifest.caveats {
-        say(output, &format!("note: {caveat}"));
-    }
-    say(output, &format!("report: {}", page.display()));
+    let outcome = Outcome {
+        loaded: &loaded,
+        folder: &args.out,
+        runs: &runs,
+        validation: None,
+        manifest: &manifest,
+        value: Summary::new(&loaded.scenario.name, loaded.scenario.seed, &runs),
+    };
+    outcome.publish(output, || terminal::systems(&runs, style()))?;
     if interrupted {
         return Err(Failure::Interrupted(format!(
             "what was simulated until then is in {}",

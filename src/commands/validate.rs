@@ -5,8 +5,8 @@ use tenantry_reports::{Run, Validation, Verdict, terminal};
 use crate::cli::{OutputArgs, ValidateArgs};
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::output::{Started, print, say, style};
-use crate::runs::{Loaded, SimulatedRun, extrapolation_caveat, simulate};
+use crate::output::{Started, style};
+use crate::runs::{Loaded, Outcome, SimulatedRun, extrapolation_caveat, simulate};
 use crate::{interrupt, progress};
 
 pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -52,12 +52,15 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let validation = Validation::new(&loaded.scenario.name, loaded.limits(), &runs);
     let events = simulated.iter().map(|run| run.events).sum();
     let manifest = started.manifest(loaded.first_card(), Some(device.name()), events, caveats);
-    let page = loaded.write(&args.out, &runs, Some(&validation), &manifest)?;
-    print(output, &validation, || terminal::validation(&validation, style()))?;
-    for caveat in &manifest.caveats {
-        say(output, &format!("note: {caveat}"));
-    }
-    say(output, &format!("report: {}", page.display()));
+    let outcome = Outcome {
+        loaded: &loaded,
+        folder: &args.out,
+        runs: &runs,
+        validation: Some(&validation),
+        manifest: &manifest,
+        value: &validation,
+    };
+    outcome.publish(output, || terminal::validation(&validation, style()))?;
     if interrupted {
         return Err(Failure::Interrupted(format!(
             "what was run until then is in {}",
