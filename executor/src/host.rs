@@ -18,7 +18,7 @@ const GIB: u64 = 1 << 30;
 /// A machine without `/proc/cpuinfo` and `/proc/meminfo`.
 pub fn describe_cpu() -> Result<Device, ExecutorError> {
     let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|_| "unknown CPU".to_string());
-    let memory_bytes = memory_bytes()? / 2;
+    let memory_bytes = memory_bytes("MemTotal")? / 2;
     Ok(Device {
         name: cpu.clone(),
         kind: DeviceKind::Cpu,
@@ -35,10 +35,15 @@ pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
 }
 
-fn memory_bytes() -> Result<u64, ExecutorError> {
-    let text = field("/proc/meminfo", "MemTotal")?;
+/// Host memory that is free or can be freed, in bytes; 1 GiB where the system does not say.
+pub fn available_host_bytes() -> u64 {
+    memory_bytes("MemAvailable").unwrap_or(GIB)
+}
+
+fn memory_bytes(name: &str) -> Result<u64, ExecutorError> {
+    let text = field("/proc/meminfo", name)?;
     let kib = text.strip_suffix(" kB").and_then(|number| number.parse::<u64>().ok());
-    let kib = kib.ok_or_else(|| ExecutorError::input("/proc/meminfo: MemTotal", "a number of kB", text))?;
+    let kib = kib.ok_or_else(|| ExecutorError::input(format!("/proc/meminfo: {name}"), "a number of kB", text))?;
     Ok(kib * 1024)
 }
 
@@ -65,5 +70,10 @@ mod tests {
         assert!(cpu.host.cores >= 1 && !cpu.name.is_empty());
         assert!(cpu.reserve_bytes < cpu.memory_bytes);
         assert!(cpu.memory_bytes > 64 << 20);
+    }
+
+    #[test]
+    fn the_host_has_memory() {
+        assert!(available_host_bytes() > 64 << 20);
     }
 }

@@ -134,7 +134,8 @@ impl<const N: usize> Grid<N> {
             }
         }
         let [median_ns, spread @ ..] = corners[0].map(|value| (value + 0.5) as u64);
-        let [mean_ppm, p05_ppm, p95_ppm, p99_ppm] = spread.map(|ppm| ppm as u32);
+        // Saturates: a mean thousands of medians away is not one that wraps around.
+        let [mean_ppm, p05_ppm, p95_ppm, p99_ppm] = spread.map(|ppm| u32::try_from(ppm).unwrap_or(u32::MAX));
         let spread = Spread {
             mean_ppm,
             p05_ppm,

@@ -43,6 +43,7 @@ pub use card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, So
 pub use cost::{AdapterSurface, Cost, Curve, Resume, Spread, Surface};
 pub use error::{Invalid, MissingTable, ProfileError};
 pub use model::{DType, ModelError, ModelKind, ModelShape};
+pub use names::near_miss;
 pub use rows::{
     AdapterImplementation, AdapterRow, CopyRow, Direction, DispatchOperation, DispatchRow, EmbeddingRow,
     EncoderLayerRow, Family, HeadRow, LoadSource, ModelLoadRow, ResumeRow, Stats,

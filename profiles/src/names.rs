@@ -36,7 +36,7 @@ macro_rules! named {
 pub(crate) use named;
 
 /// The candidate that `got` is most likely a misspelling of, if any is near.
-pub(crate) fn near_miss<'a>(got: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn near_miss<'a>(got: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let tolerated_edits = (got.chars().count() / 3).max(1);
     candidates
         .into_iter()

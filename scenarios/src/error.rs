@@ -98,7 +98,7 @@ impl Problem {
     /// A name that is not among `known`.
     pub fn unknown_name<'a>(path: Path, got: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Problem {
         Problem {
-            suggestion: near_miss(got, known.clone()),
+            suggestion: tenantry_profiles::near_miss(got, known.clone()),
             ..Problem::new(path, one_of(known), got)
         }
     }
@@ -192,7 +192,7 @@ impl de::Error for Problem {
         Problem {
             key: Some(got.to_string()),
             got: Some("an unknown key".to_string()),
-            suggestion: near_miss(got, known.iter().copied()),
+            suggestion: tenantry_profiles::near_miss(got, known.iter().copied()),
             ..Problem::somewhere(one_of(known.iter().copied()))
         }
     }
@@ -232,15 +232,4 @@ pub(crate) fn describe(value: &Value) -> String {
         }
         Value::Tagged(tagged) => format!("a value tagged {}", tagged.tag),
     }
-}
-
-/// The candidate that `got` is most likely a misspelling of, if any is near.
-pub(crate) fn near_miss<'a>(got: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let tolerated_edits = (got.chars().count() / 3).max(1);
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(got, candidate), candidate))
-        .filter(|(edits, _)| *edits <= tolerated_edits)
-        .min()
-        .map(|(_, candidate)| candidate.to_string())
 }

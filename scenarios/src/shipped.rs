@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::error::{ScenarioError, ScenarioErrors, near_miss};
+use tenantry_profiles::near_miss;
+
+use crate::error::{ScenarioError, ScenarioErrors};
 
 const SHIPPED: [(&str, &str); 2] = [
     ("quickstart", include_str!("../quickstart.yaml")),
