@@ -2,11 +2,15 @@
 
 use crate::card::{Card, DeviceKind};
 use crate::cost::{AdapterSurface, Cost, Curve, Resume, Surface};
+use crate::decoder::{Decoder, MixedAttention};
 use crate::error::MissingTable;
 use crate::grid::Grid;
 use crate::model::{DType, ModelShape};
-use crate::rows::{AdapterImplementation, Direction, DispatchOperation, Family, LoadSource, Row};
+use crate::rows::{
+    AdapterImplementation, CollectiveOperation, Direction, DispatchOperation, Family, LoadSource, PetKind, Row, Tier,
+};
 use crate::slice::{Slice, slices};
+use crate::static_model::StaticModel;
 
 impl Card {
     /// One encoder layer's forward pass by batch and padded tokens.
@@ -77,6 +81,111 @@ impl Card {
             .map(Curve)
     }
 
+    /// A PLOT look-up with its aggregation, by threads and tokens of the batch.
+    ///
+    /// # Errors
+    /// The card has no such table, or one of another model of that name.
+    pub fn plot_lookup(&self, model: &ModelShape, tier: Tier) -> Result<Surface, MissingTable> {
+        let asked = format!("model={} tier={tier}", model.name);
+        self.check_shape(Family::PlotLookup, model, &asked)?;
+        self.grid(&self.tables.plot_lookup, &asked).map(Surface)
+    }
+
+    /// One encoder layer on each of several instances at once, by instances, batch and padded tokens.
+    ///
+    /// # Errors
+    /// The card has no such table, or one of another model of that name.
+    pub fn concurrent_layer(&self, model: &ModelShape, dtype: DType) -> Result<AdapterSurface, MissingTable> {
+        let asked = format!("model={} dtype={dtype}", model.name);
+        self.check_shape(Family::ConcurrentLayer, model, &asked)?;
+        self.grid(&self.tables.concurrent_layer, &asked).map(AdapterSurface)
+    }
+
+    /// One task's own operators of a layer, by batch and padded tokens.
+    ///
+    /// # Errors
+    /// The card has no such table, or one of another model of that name.
+    pub fn pet(&self, model: &ModelShape, dtype: DType, kind: PetKind) -> Result<Surface, MissingTable> {
+        let asked = format!("model={} dtype={dtype} kind={kind}", model.name);
+        self.check_shape(Family::Pet, model, &asked)?;
+        self.grid(&self.tables.pet, &asked).map(Surface)
+    }
+
+    /// A whole encoder compiled for a few lengths, by batch and tokens.
+    ///
+    /// # Errors
+    /// The card has no such table, or one of another model of that name.
+    pub fn static_model(&self, model: &ModelShape, dtype: DType) -> Result<StaticModel, MissingTable> {
+        let asked = format!("model={} dtype={dtype}", model.name);
+        self.check_static_shape(model, &asked)?;
+        let grid = self.grid(&self.tables.static_model, &asked)?;
+        let slices = slices(&self.tables.static_model);
+        let slice = slices.iter().find(|slice| slice.label == asked);
+        Ok(StaticModel::new(slice.expect("its grid was built"), &grid))
+    }
+
+    /// What a decoder's steps cost.
+    ///
+    /// # Errors
+    /// The card lacks one of the tables (that of mixed attention apart, which few cards have), or has those of another model of
+    /// that name.
+    pub fn decoder(&self, model: &ModelShape, dtype: DType, tensor_parallel: u32) -> Result<Decoder, MissingTable> {
+        let asked = format!("model={} dtype={dtype} tensor_parallel={tensor_parallel}", model.name);
+        self.check_shape(Family::DecoderDense, model, &asked)?;
+        Ok(Decoder {
+            dense: self.grid(&self.tables.decoder_dense, &asked).map(Curve)?,
+            prefill: self.grid(&self.tables.decoder_prefill, &asked).map(Surface)?,
+            decode: self.grid(&self.tables.decoder_decode, &asked).map(Surface)?,
+            mixed: if slices(&self.tables.decoder_mixed)
+                .iter()
+                .any(|slice| slice.label == asked)
+            {
+                self.grid(&self.tables.decoder_mixed, &asked)
+                    .map(MixedAttention)
+                    .map(Some)?
+            } else {
+                None
+            },
+            ends: self.grid(&self.tables.decoder_ends, &asked).map(Surface)?,
+        })
+    }
+
+    /// One decoder layer's LoRA products, by tenants and tokens of the step.
+    ///
+    /// # Errors
+    /// The card has no such table, or one of another model of that name.
+    pub fn lora(
+        &self,
+        model: &ModelShape,
+        dtype: DType,
+        implementation: AdapterImplementation,
+        rank: u32,
+    ) -> Result<Surface, MissingTable> {
+        let asked = format!(
+            "model={} dtype={dtype} implementation={implementation} rank={rank}",
+            model.name
+        );
+        self.check_shape(Family::Lora, model, &asked)?;
+        self.grid(&self.tables.lora, &asked).map(Surface)
+    }
+
+    /// What cards do together, by cards and bytes.
+    ///
+    /// # Errors
+    /// The card has no such table.
+    pub fn collective(&self, operation: CollectiveOperation) -> Result<Surface, MissingTable> {
+        self.grid(&self.tables.collective, &format!("operation={operation}"))
+            .map(Surface)
+    }
+
+    /// Allocation programs, by cards and runtimes.
+    ///
+    /// # Errors
+    /// The card has no such table.
+    pub fn solve(&self) -> Result<Surface, MissingTable> {
+        self.grid(&self.tables.solve, "").map(Surface)
+    }
+
     /// Work beside the model's own, for each op or batch.
     ///
     /// # Errors
@@ -113,6 +222,7 @@ impl Card {
         let Some(slice) = slices.iter().find(|slice| slice.label == asked) else {
             return Err(self.missing(R::FAMILY, asked, found(&slices)));
         };
+        self.origins.note(R::FAMILY, asked);
         Grid::new(slice).map_err(|missing| {
             let found = format!(
                 "no row for {} ({} missing in all)",
@@ -134,6 +244,17 @@ impl Card {
             {
                 let found = format!("those of another model of that name ({})", measured.differences(model));
                 Err(self.missing(family, asked, found))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The same for a whole model, of which the number of layers counts.
+    fn check_static_shape(&self, model: &ModelShape, asked: &str) -> Result<(), MissingTable> {
+        match self.model(&model.name) {
+            Some(measured) if measured != *model => {
+                let found = format!("those of another model of that name ({})", measured.differences(model));
+                Err(self.missing(Family::StaticModel, asked, found))
             }
             _ => Ok(()),
         }

@@ -1,14 +1,16 @@
 //! A card: a device, how its lanes disturb each other, where the numbers come from, and the measured tables.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Invalid;
 use crate::model::ModelShape;
 use crate::names::named;
+use crate::origin::Origins;
 use crate::tables::Tables;
 
 /// What each op costs on one device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Card {
     /// The name that scenarios use, which is also its folder's.
@@ -21,6 +23,9 @@ pub struct Card {
     pub contention: Contention,
     /// Where the numbers come from.
     pub provenance: Provenance,
+    /// Tables that were come by in another way.
+    #[serde(default, skip_serializing_if = "Origins::is_empty")]
+    pub origins: Origins,
     /// The shapes of measured models that are not built-in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelShape>,
@@ -30,7 +35,7 @@ pub struct Card {
 }
 
 /// Which kind of processor computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
     /// The host's own cores.
@@ -41,7 +46,7 @@ pub enum DeviceKind {
 named!(DeviceKind { Cpu => "cpu", Cuda => "cuda" });
 
 /// The device, and what it was measured with.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
     /// The product's name.
@@ -63,7 +68,7 @@ pub struct Device {
 }
 
 /// The machine around a device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
     /// The processor's name.
@@ -73,7 +78,7 @@ pub struct Host {
 }
 
 /// What runs side by side.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lanes {
     /// Cores beside the one that computes, at least 1: so many copies run side by side.
@@ -81,17 +86,28 @@ pub struct Lanes {
 }
 
 /// Factors by which an op's time grows while another lane works, at least 1 (none).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Contention {
     /// Compute while a copy runs.
     pub compute_beside_copy: f64,
     /// A copy while compute runs.
     pub copy_beside_compute: f64,
+    /// Compute while representations are looked up.
+    #[serde(default = "undisturbed")]
+    pub compute_beside_lookup: f64,
+    /// A look-up while compute runs.
+    #[serde(default = "undisturbed")]
+    pub lookup_beside_compute: f64,
+}
+
+/// The factor of what was not measured, or does not disturb.
+fn undisturbed() -> f64 {
+    1.0
 }
 
 /// How the numbers were come by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
     /// Measured by `tenantry profile`.
@@ -102,11 +118,19 @@ pub enum Source {
     Fitted,
     /// Computed, from a datasheet or a formula.
     Derived,
+    /// Chosen, since nobody published it.
+    Assumed,
 }
-named!(Source { Measured => "measured", Imported => "imported", Fitted => "fitted", Derived => "derived" });
+named!(Source {
+    Measured => "measured",
+    Imported => "imported",
+    Fitted => "fitted",
+    Derived => "derived",
+    Assumed => "assumed",
+});
 
 /// Where the numbers come from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
     /// How they were come by.
@@ -125,6 +149,11 @@ pub struct Provenance {
 }
 
 impl Card {
+    /// The JSON Schema of `card.yaml`, for editors.
+    pub fn schema() -> schemars::Schema {
+        schemars::schema_for!(Card)
+    }
+
     /// A hash of everything in the card: the same for the same content, however its files are formatted or ordered.
     pub fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
@@ -177,6 +206,14 @@ impl Card {
         for (field, factor) in [
             ("contention.compute_beside_copy", self.contention.compute_beside_copy),
             ("contention.copy_beside_compute", self.contention.copy_beside_compute),
+            (
+                "contention.compute_beside_lookup",
+                self.contention.compute_beside_lookup,
+            ),
+            (
+                "contention.lookup_beside_compute",
+                self.contention.lookup_beside_compute,
+            ),
         ] {
             if !(factor.is_finite() && factor >= 1.0) {
                 return fail(field, "a factor of at least 1".into(), factor.to_string());

@@ -55,8 +55,15 @@ fn check_slice(file: &str, slice: &Slice, lines: &[u64]) -> Result<(), Invalid> 
     };
     let line = |point: &Point| lines[point.row];
     if let Some(point) = slice.points.iter().find(|point| !slice.family.possible(&point.at)) {
-        let must = format!("at most batch ({})", point.at[1]);
-        return Err(Invalid::new(file, "tenants", must, point.at[0].to_string()).in_line(line(point)));
+        let must = format!("at most {} ({})", slice.axes[1], point.at[1]);
+        return Err(Invalid::new(file, slice.axes[0], must, point.at[0].to_string()).in_line(line(point)));
+    }
+    if let Some(point) = outside_the_triangle(slice) {
+        let (lesser, greater) = (slice.axes[0], slice.axes[1]);
+        let must = format!(
+            "such that the smallest {lesser} and {greater} are equal, and the largest {greater} no less than any {lesser}"
+        );
+        return Err(Invalid::new(file, &slice.label, must, slice.describe(&point.at)).in_line(line(point)));
     }
     if let Some((first, again)) = duplicate(slice) {
         let got = format!("{}, which line {} has", described(again), line(first));
@@ -84,6 +91,18 @@ fn check_slice(file: &str, slice: &Slice, lines: &[u64]) -> Result<(), Invalid> 
     Ok(())
 }
 
+/// Where one dimension is at most another, a point that the grid's corners beyond the diagonal cannot be completed from.
+fn outside_the_triangle(slice: &Slice) -> Option<&Point> {
+    if !slice.family.is_triangular() {
+        return None;
+    }
+    let knots = slice.knots();
+    let (lesser, greater) = (&knots[0], &knots[1]);
+    let too_small = slice.points.iter().find(|point| point.at[1] < lesser[0]);
+    let too_large = || slice.points.iter().find(|point| Some(&point.at[0]) > greater.last());
+    too_small.or_else(too_large)
+}
+
 fn duplicate(slice: &Slice) -> Option<(&Point, &Point)> {
     let mut sorted: Vec<&Point> = slice.points.iter().collect();
     sorted.sort_by(|a, b| a.at.cmp(&b.at).then(a.row.cmp(&b.row)));
@@ -94,16 +113,24 @@ fn duplicate(slice: &Slice) -> Option<(&Point, &Point)> {
 }
 
 /// A point and one that is larger along a single axis but, with both spreads and the tolerance granted, costs less.
-fn dip(slice: &Slice) -> Option<(&Point, &Point)> {
-    let larger_along_one_axis = |a: &Point, b: &Point| {
-        let mut axes = a.at.iter().zip(&b.at).filter(|(a, b)| a != b);
-        matches!((axes.next(), axes.next()), (Some((a, b)), None) if a < b)
-    };
-    let dips = |a: &Point, b: &Point| b.stats.p95_us < a.stats.p05_us * (1.0 - TOLERATED_DIP);
-    let pairs = slice
-        .points
-        .iter()
-        .flat_map(|a| slice.points.iter().map(move |b| (a, b)));
-    let mut dips = pairs.filter(|(a, b)| dips(a, b) && larger_along_one_axis(a, b));
-    dips.next()
+pub(crate) fn dip(slice: &Slice) -> Option<(&Point, &Point)> {
+    let dips = |smaller: &Point, larger: &Point| larger.stats.p95_us < smaller.stats.p05_us * (1.0 - TOLERATED_DIP);
+    (0..slice.axes.len())
+        .filter(|axis| slice.family.rises(*axis))
+        .find_map(|axis| {
+            slice.lines(axis).into_iter().find_map(|line| {
+                // The costliest so far, so that each line is walked once.
+                let mut costliest: &Point = line[0];
+                for point in &line[1..] {
+                    if dips(costliest, point) {
+                        let smaller = line.iter().find(|smaller| dips(smaller, point));
+                        return smaller.map(|smaller| (*smaller, *point));
+                    }
+                    if point.stats.p05_us > costliest.stats.p05_us {
+                        costliest = point;
+                    }
+                }
+                None
+            })
+        })
 }

@@ -56,6 +56,44 @@ impl Spread {
 }
 
 impl Cost {
+    /// Of what is not done.
+    pub const NOTHING: Cost = Cost {
+        median_ns: 0,
+        spread: Spread::NONE,
+    };
+
+    /// This and then `other`: whatever slows the one slows the other, so quantiles add up.
+    pub fn plus(self, other: Cost) -> Cost {
+        let (ours, theirs) = (self.median_ns as f64, other.median_ns as f64);
+        // Nothing and nothing is still nothing.
+        let both = (ours + theirs).max(1.0);
+        let part = |of: fn(Spread) -> u32, none: f64| {
+            let weighted = ours * f64::from(of(self.spread)) + theirs * f64::from(of(other.spread));
+            if ours + theirs > 0.0 {
+                (weighted / both + 0.5) as u32
+            } else {
+                none as u32
+            }
+        };
+        Cost {
+            median_ns: self.median_ns + other.median_ns,
+            spread: Spread {
+                mean_ppm: part(|spread| spread.mean_ppm, MEDIAN_PPM),
+                p05_ppm: part(|spread| spread.p05_ppm, MEDIAN_PPM),
+                p95_ppm: part(|spread| spread.p95_ppm, MEDIAN_PPM),
+                p99_ppm: part(|spread| spread.p99_ppm, MEDIAN_PPM),
+            },
+        }
+    }
+
+    /// So many of these, one after the other; what slows one slows all.
+    pub fn times(self, count: u32) -> Cost {
+        Cost {
+            median_ns: self.median_ns * u64::from(count),
+            spread: self.spread,
+        }
+    }
+
     /// What such ops take on average, in nanoseconds.
     pub fn mean_ns(&self) -> u64 {
         (self.median_ns as f64 * f64::from(self.spread.mean_ppm) / 1e6 + 0.5) as u64

@@ -7,14 +7,13 @@
 //!    the nearest segments, so that the outermost cells extrapolate by the same formula that interpolates.
 
 use crate::cost::{Cost, Spread};
-use crate::rows::Family;
 use crate::slice::Slice;
 
 /// A median in nanoseconds, and mean, p05, p95 and p99 as parts of a million of it.
 type Node = [f64; 5];
 
 /// The most dimensions that a grid has.
-const MOST_AXES: usize = 3;
+const MOST_AXES: usize = 4;
 
 /// On the line from `near` to `far`, where `fraction` is 1. However far beyond it goes on, parts that are equal in both
 /// stay exactly what they are.
@@ -89,18 +88,19 @@ impl<const N: usize> Grid<N> {
                 ppm(point.stats.p99_us),
             ];
         }
-        if slice.family == Family::Adapter {
+        if slice.family.is_triangular() {
             complete_triangle(&mut nodes, &knots);
         }
         let mut medians: Vec<f64> = nodes.iter().map(|node| node[0]).collect();
-        monotone(&mut medians, shape);
+        let rises: [bool; N] = std::array::from_fn(|axis| slice.family.rises(axis));
+        monotone(&mut medians, shape, rises);
         for (node, median) in nodes.iter_mut().zip(medians) {
             node[0] = median;
         }
-        let least_ns = nodes[0][0];
+        let least_ns = nodes.iter().map(|node| node[0]).fold(f64::INFINITY, f64::min);
         let mut extended = (knots, nodes);
         for axis in 0..N {
-            extended = extend(extended, axis, least_ns);
+            extended = extend(extended, axis, least_ns, rises);
         }
         let (knots, nodes) = extended;
         Ok(Grid {
@@ -176,7 +176,8 @@ impl Grid<2> {
 /// Gives values to batches with more tenants than requests, which cannot exist but are corners of cells that do: the
 /// plane through the cell's other three corners, which makes interpolation within the cell's possible half linear.
 fn complete_triangle<const N: usize>(nodes: &mut [Node], knots: &[Vec<u64>; N]) {
-    let (tenants, batches, tokens) = (&knots[0], &knots[1], knots[2].len());
+    let (tenants, batches) = (&knots[0], &knots[1]);
+    let tokens: usize = knots[2..].iter().map(Vec::len).product();
     let index = |tenant: usize, batch: usize, token: usize| (tenant * batches.len() + batch) * tokens + token;
     for batch in (0..batches.len()).rev() {
         for tenant in (0..tenants.len()).filter(|tenant| tenants[*tenant] > batches[batch]) {
@@ -191,27 +192,27 @@ fn complete_triangle<const N: usize>(nodes: &mut [Node], knots: &[Vec<u64>; N]) 
     }
 }
 
-/// Makes values rise along every axis by moving each half-way between the largest value before it and the smallest
+/// Makes values rise along every axis that they should rise along by moving each half-way between the largest value before it and the smallest
 /// after it. Values that already rise stay as they are; noise moves by at most the size of its dip.
-fn monotone<const N: usize>(values: &mut [f64], shape: [usize; N]) {
+fn monotone<const N: usize>(values: &mut [f64], shape: [usize; N], rises: [bool; N]) {
     let mut least_after = values.to_vec();
-    running_max(values, shape);
+    running_max(values, shape, rises);
     // The running minimum from the far end is the running maximum of the negated values in reverse order, and reversing
     // a row-major array reverses all its axes.
     least_after.reverse();
     least_after.iter_mut().for_each(|value| *value = -*value);
-    running_max(&mut least_after, shape);
+    running_max(&mut least_after, shape, rises);
     for (value, least) in values.iter_mut().zip(least_after.iter().rev()) {
         *value = (*value - least) / 2.0;
     }
 }
 
-/// Replaces each value of a row-major array by the largest of those no later than it along every axis.
-fn running_max<const N: usize>(values: &mut [f64], shape: [usize; N]) {
+/// Replaces each value of a row-major array by the largest of those no later than it along every axis that counts.
+fn running_max<const N: usize>(values: &mut [f64], shape: [usize; N], counts: [bool; N]) {
     let mut stride = 1;
-    for length in shape.into_iter().rev() {
+    for (length, counts) in shape.into_iter().zip(counts).rev() {
         for index in 0..values.len() {
-            if index / stride % length > 0 {
+            if counts && index / stride % length > 0 {
                 values[index] = values[index].max(values[index - stride]);
             }
         }
@@ -221,14 +222,16 @@ fn running_max<const N: usize>(values: &mut [f64], shape: [usize; N]) {
 
 /// Adds a knot at zero and one at twice the largest to an axis.
 ///
-/// Upward, the last segment's slope goes on; along the other axes it never falls, else two extrapolated costs could
-/// cross. A single measured point grows in proportion, as a kernel bound by work does. Downward, the first segment's
+/// Upward, the slope over the last doubling goes on: by then a kernel is bound by compute or bandwidth, and more work takes time
+/// in proportion (the roofline of the nearest points). Along the other axes the slope never falls, else two extrapolated costs
+/// could cross. A single measured point grows in proportion, as a kernel bound by work does. Downward, the first segment's
 /// slope goes on, but never below `least_ns`, the smallest measured cost. Mean and quantiles keep the ratio to the median
-/// that they have at the outermost measured point.
+/// that they have at the outermost measured point. Along an axis that costs do not rise along, they stay what they are at its ends.
 fn extend<const N: usize>(
     (mut knots, nodes): ([Vec<u64>; N], Vec<Node>),
     axis: usize,
     least_ns: f64,
+    rises: [bool; N],
 ) -> ([Vec<u64>; N], Vec<Node>) {
     let shape = knots.each_ref().map(Vec::len);
     let inner: usize = shape[axis + 1..].iter().product();
@@ -242,20 +245,27 @@ fn extend<const N: usize>(
         (median(line, to) - median(line, from)) / (along[to] - along[from]) as f64
     };
 
+    // Neighbours that lie close together tell more of noise and of one kernel's steps than of what more work takes.
+    let octave_below = along
+        .partition_point(|knot| *knot <= last / 2)
+        .clamp(1, length.max(2) - 1)
+        - 1;
     let mut across = shape;
     across[axis] = 1;
     let (mut beyond_slopes, mut zeros) = (vec![0.0; lines], vec![0.0; lines]);
     for line in 0..lines {
-        if length == 1 {
+        if !rises[axis] {
+            zeros[line] = median(line, 0);
+        } else if length == 1 {
             beyond_slopes[line] = median(line, 0) / last as f64;
             zeros[line] = median(line, 0);
         } else {
-            beyond_slopes[line] = slope(line, length - 2, length - 1);
+            beyond_slopes[line] = slope(line, octave_below, length - 1);
             zeros[line] = (median(line, 0) - slope(line, 0, 1) * first as f64).max(least_ns);
         }
     }
-    running_max(&mut beyond_slopes, across);
-    running_max(&mut zeros, across);
+    running_max(&mut beyond_slopes, across, rises);
+    running_max(&mut zeros, across, rises);
 
     let mut extended = vec![[0.0; 5]; lines * (length + 2)];
     for line in 0..lines {

@@ -25,14 +25,21 @@ mod bind;
 mod card;
 mod cells;
 mod check;
+mod compare;
 mod cost;
+mod decoder;
 mod error;
 mod find;
 mod grid;
+mod import;
 mod model;
 mod names;
+mod origin;
+pub mod paper;
+pub mod roofline;
 mod rows;
 mod slice;
+mod static_model;
 mod store;
 mod summary;
 mod tables;
@@ -40,13 +47,20 @@ pub mod testing;
 mod yaml;
 
 pub use card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+pub use compare::{Ratios, compare};
 pub use cost::{AdapterSurface, Cost, Curve, Resume, Spread, Surface};
+pub use decoder::{Decoder, MixedAttention};
 pub use error::{Invalid, MissingTable, ProfileError};
+pub use import::{DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource};
 pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use names::near_miss;
+pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
-    AdapterImplementation, AdapterRow, CopyRow, Direction, DispatchOperation, DispatchRow, EmbeddingRow,
-    EncoderLayerRow, Family, HeadRow, LoadSource, ModelLoadRow, ResumeRow, Stats,
+    AdapterImplementation, AdapterRow, CollectiveOperation, CollectiveRow, ConcurrentLayerRow, CopyRow,
+    DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, Direction,
+    DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoadSource, LoraRow, ModelLoadRow,
+    PetKind, PetRow, PlotLookupRow, ResumeRow, SolveRow, StaticModelRow, Stats, Tier,
 };
+pub use static_model::StaticModel;
 pub use summary::{AxisSummary, TableError, TableSummary, describe, leave_out_errors};
 pub use tables::Tables;

@@ -5,12 +5,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::names::named;
 
 /// What a model does with its input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModelKind {
     /// Reads the whole input at once and classifies it (BERT).
@@ -21,7 +22,7 @@ pub enum ModelKind {
 named!(ModelKind { Encoder => "encoder", Decoder => "decoder" });
 
 /// The number format of weights and activations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DType {
     /// IEEE single precision.
@@ -44,7 +45,7 @@ impl DType {
 }
 
 /// The shape of one transformer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelShape {
     /// The name that profiles list its costs under.
@@ -156,6 +157,22 @@ impl ModelShape {
         2 * hidden * bottleneck + bottleneck + hidden
     }
 
+    /// Parameters of one layer's low-rank products of this rank on all dense projections: queries, keys, values, output, and the
+    /// feed-forward's two or, with a gate, three (Punica, section 7).
+    pub fn lora_parameters_per_layer(&self, rank: u32) -> u64 {
+        let (hidden, intermediate) = (u64::from(self.hidden), u64::from(self.intermediate));
+        let kv_width = hidden / u64::from(self.heads) * u64::from(self.kv_heads);
+        let attention = 2 * (hidden + hidden) + 2 * (hidden + kv_width);
+        let matrices = if self.gated { 3 } else { 2 };
+        u64::from(rank) * (attention + matrices * (hidden + intermediate))
+    }
+
+    /// Numbers that the cache keeps of one token: a key and a value in each layer.
+    pub fn cached_per_token(&self) -> u64 {
+        let kv_width = u64::from(self.hidden / self.heads * self.kv_heads);
+        2 * u64::from(self.layers) * kv_width
+    }
+
     /// Parameters of a tenant's classification head: one linear layer with bias.
     pub fn head_parameters(&self, classes: u32) -> u64 {
         (u64::from(self.hidden) + 1) * u64::from(classes)
@@ -226,7 +243,7 @@ type Builtin = (&'static str, ModelKind, u32, u32, u32, u32, u32, bool, u32, u32
 
 /// Name, kind, layers, hidden, heads, kv_heads, intermediate, gated, vocabulary, positions.
 #[rustfmt::skip]
-const BUILTINS: [Builtin; 13] = [
+const BUILTINS: [Builtin; 18] = [
     ("tiny",       ModelKind::Encoder,  2,  128,  2,  2,   512, false,  1024,  128),
     ("bert-tiny",  ModelKind::Encoder,  2,  128,  2,  2,   512, false, 30522,  512),
     ("bert-mini",  ModelKind::Encoder,  4,  256,  4,  4,  1024, false, 30522,  512),
@@ -236,8 +253,13 @@ const BUILTINS: [Builtin; 13] = [
     ("distilbert", ModelKind::Encoder,  6,  768, 12, 12,  3072, false, 30522,  512),
     ("tinybert-4", ModelKind::Encoder,  4,  312, 12, 12,  1200, false, 30522,  512),
     ("tinybert-6", ModelKind::Encoder,  6,  768, 12, 12,  3072, false, 30522,  512),
+    ("tiny-opt",   ModelKind::Decoder,  2,  128,  2,  2,   512, false,  1024, 2048),
     ("opt-125m",   ModelKind::Decoder, 12,  768, 12, 12,  3072, false, 50272, 2048),
+    ("tiny-llama", ModelKind::Decoder,  2,  128,  4,  2,   352, true,   1024, 2048),
+    ("phi-2",      ModelKind::Decoder, 32, 2560, 32, 32, 10240, false, 51200, 2048),
     ("llama-7b",   ModelKind::Decoder, 32, 4096, 32, 32, 11008, true,  32000, 4096),
+    ("llama3-8b",  ModelKind::Decoder, 32, 4096, 32,  8, 14336, true, 128256, 8192),
+    ("llama3.1-8b", ModelKind::Decoder, 32, 4096, 32, 8, 14336, true, 128256, 131072),
     ("llama-13b",  ModelKind::Decoder, 40, 5120, 40, 40, 13824, true,  32000, 4096),
     ("llama-70b",  ModelKind::Decoder, 80, 8192, 64,  8, 28672, true,  32000, 4096),
 ];
@@ -288,6 +310,9 @@ mod tests {
         // HMI, section 2: an adapter of bottleneck 64 in BERT-base is 2 × 768 × 64 weights and the biases.
         assert_eq!(shape("bert-base").adapter_parameters_per_layer(64), 98_304 + 64 + 768);
         assert_eq!(shape("bert-base").head_parameters(2), 1_538);
+        // 80 MB of rank 16 at two bytes each, and 512 KiB a cached token (reproduction of Punica, section 7).
+        assert_eq!(32 * shape("llama-7b").lora_parameters_per_layer(16) * 2, 79_953_920);
+        assert_eq!(shape("llama-7b").cached_per_token() * 2, 512 << 10);
     }
 
     #[test]

@@ -77,8 +77,54 @@ pub enum DispatchOperation {
 }
 named!(DispatchOperation { Wake => "wake", Tell => "tell", Alarm => "alarm" });
 
+/// Where a PLOT table's rows lie when they are looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tier {
+    /// The host's memory.
+    Memory,
+    /// The disk, with nothing of the table cached.
+    Disk,
+}
+named!(Tier { Memory => "memory", Disk => "disk" });
+
+/// A kind of parameter-efficient fine-tuning (PetS, section 2.2), and LoRA beside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PetKind {
+    /// Houlsby adapters after attention and feed-forward.
+    Adapters,
+    /// A binary mask over each weight.
+    MaskBert,
+    /// A sparse difference from each weight.
+    DiffPruning,
+    /// Biases of its own.
+    BitFit,
+    /// Low-rank products beside each weight.
+    Lora,
+}
+named!(PetKind {
+    Adapters => "adapters",
+    MaskBert => "mask-bert",
+    DiffPruning => "diff-pruning",
+    BitFit => "bit-fit",
+    Lora => "lora",
+});
+
+/// What several cards do together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CollectiveOperation {
+    /// Every card gets the sum of all.
+    AllReduce,
+    /// One card to another.
+    SendReceive,
+}
+named!(CollectiveOperation { AllReduce => "all-reduce", SendReceive => "send-receive" });
+
 /// The op families, each a CSV file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Family {
     /// [`EncoderLayerRow`].
     EncoderLayer,
@@ -96,6 +142,30 @@ pub enum Family {
     Dispatch,
     /// [`ResumeRow`].
     Resume,
+    /// [`StaticModelRow`].
+    StaticModel,
+    /// [`ConcurrentLayerRow`].
+    ConcurrentLayer,
+    /// [`PlotLookupRow`].
+    PlotLookup,
+    /// [`PetRow`].
+    Pet,
+    /// [`DecoderDenseRow`].
+    DecoderDense,
+    /// [`DecoderPrefillRow`].
+    DecoderPrefill,
+    /// [`DecoderDecodeRow`].
+    DecoderDecode,
+    /// [`DecoderMixedRow`].
+    DecoderMixed,
+    /// [`DecoderEndsRow`].
+    DecoderEnds,
+    /// [`LoraRow`].
+    Lora,
+    /// [`CollectiveRow`].
+    Collective,
+    /// [`SolveRow`].
+    Solve,
 }
 named!(Family {
     EncoderLayer => "encoder_layer",
@@ -106,6 +176,18 @@ named!(Family {
     ModelLoad => "model_load",
     Dispatch => "dispatch",
     Resume => "resume",
+    StaticModel => "static_model",
+    ConcurrentLayer => "concurrent_layer",
+    PlotLookup => "plot_lookup",
+    Pet => "pet",
+    DecoderDense => "decoder_dense",
+    DecoderPrefill => "decoder_prefill",
+    DecoderDecode => "decoder_decode",
+    DecoderMixed => "decoder_mixed",
+    DecoderEnds => "decoder_ends",
+    Lora => "lora",
+    Collective => "collective",
+    Solve => "solve",
 });
 
 impl Family {
@@ -114,15 +196,35 @@ impl Family {
         format!("{self}.csv")
     }
 
-    /// Whether a point can exist: a batch never has more tenants than requests.
+    /// Whether a point can exist: a batch never has more tenants than requests, nor a chunk more tokens than its context.
     pub(crate) fn possible(self, at: &[u64]) -> bool {
-        self != Family::Adapter || at[0] <= at[1]
+        !self.is_triangular() || at[0] <= at[1]
+    }
+
+    /// Whether costs between two values of a dimension are interpolated; a model compiled for one length runs no other.
+    pub(crate) fn interpolates(self, axis: usize) -> bool {
+        (self, axis) != (Family::StaticModel, 1)
+    }
+
+    /// Whether costs rise with a dimension: with all but the threads that share a look-up's work.
+    pub(crate) fn rises(self, axis: usize) -> bool {
+        (self, axis) != (Family::PlotLookup, 0)
+    }
+
+    /// Whether the first two dimensions are tenants and what they share, so that the first cannot exceed the second.
+    pub(crate) fn is_triangular(self) -> bool {
+        matches!(self, Family::Adapter | Family::Lora | Family::DecoderPrefill)
     }
 }
 
 /// The nearest rank: the smallest of the ascending values that `percent` % of them do not exceed.
 pub(crate) fn nearest_rank(ascending: &[f64], percent: usize) -> f64 {
     ascending[(ascending.len() * percent).div_ceil(100) - 1]
+}
+
+/// Rounded to four significant digits.
+fn four_digits(value: f64) -> f64 {
+    format!("{value:.3e}").parse().expect("it was a number")
 }
 
 impl Stats {
@@ -140,6 +242,33 @@ impl Stats {
             p05_us: nearest_rank(samples_us, 5),
             p95_us: nearest_rank(samples_us, 95),
             p99_us: nearest_rank(samples_us, 99),
+        }
+    }
+
+    /// The same with four digits; what is equal stays equal, and the mean one that the quantiles allow.
+    pub(crate) fn rounded(self) -> Stats {
+        let [median_us, p05_us, p95_us, p99_us] =
+            [self.median_us, self.p05_us, self.p95_us, self.p99_us].map(four_digits);
+        let rounded = Stats {
+            mean_us: four_digits(self.mean_us),
+            median_us,
+            p05_us,
+            p95_us,
+            p99_us,
+            ..self
+        };
+        let least_us = rounded.least_mean_us();
+        if rounded.mean_us >= least_us {
+            return rounded;
+        }
+        // One digit more than is kept lies between: the next number of four digits is no less.
+        let mean_us = [least_us, least_us * 1.001]
+            .map(four_digits)
+            .into_iter()
+            .find(|mean_us| *mean_us >= least_us);
+        Stats {
+            mean_us: mean_us.unwrap_or(least_us),
+            ..rounded
         }
     }
 
@@ -194,6 +323,7 @@ pub(crate) trait Row: Clone {
     /// The point on [`AXES`](Self::AXES), in order.
     fn at(&self) -> Vec<u64>;
     fn stats(&self) -> &Stats;
+    fn stats_mut(&mut self) -> &mut Stats;
     /// The order of rows in a saved file: by name, then by each dimension.
     fn compare(&self, other: &Self) -> Ordering;
 
@@ -247,6 +377,10 @@ macro_rules! family {
 
             fn stats(&self) -> &Stats {
                 &self.stats
+            }
+
+            fn stats_mut(&mut self) -> &mut Stats {
+                &mut self.stats
             }
 
             fn compare(&self, other: &Self) -> Ordering {
@@ -379,5 +513,222 @@ family! {
         idle_us: u32,
         /// What the compute takes on a lane that was busy before, in microseconds.
         work_us: u32,
+    }
+}
+
+family! {
+    /// A whole encoder compiled for one shape (Arlo, section 2.2): a batch runs on the next larger compiled one.
+    StaticModelRow: StaticModel,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+    },
+    axes {
+        /// Sequences in the batch.
+        batch: u32,
+        /// Tokens that it was compiled for.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// One encoder layer while so many instances run one at once.
+    ConcurrentLayerRow: ConcurrentLayer,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+    },
+    axes {
+        /// Instances that compute at the same time, this one included.
+        streams: u32,
+        /// Sequences in the batch.
+        batch: u32,
+        /// Tokens of each, padding included.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// Fragments of a batch looked up in a PLOT table and aggregated to hidden states (HMI, Eq. 2 and 3).
+    PlotLookupRow: PlotLookup,
+    names {
+        /// The backbone's name.
+        model: String,
+        /// Where the rows lie.
+        tier: Tier,
+    },
+    axes {
+        /// Threads that share the work.
+        threads: u32,
+        /// Tokens of the whole batch.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// One layer's task-specific operators over the mini-batch of one task (PetS, the β of section 4.2).
+    PetRow: Pet,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+        /// Of the task.
+        kind: PetKind,
+    },
+    axes {
+        /// Sequences in the batch.
+        batch: u32,
+        /// Tokens of each, padding included.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// What one decoder layer does token by token: norms, projections and feed-forward, without attention.
+    DecoderDenseRow: DecoderDense,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+        /// Cards that share each layer.
+        tensor_parallel: u32,
+    },
+    axes {
+        /// Tokens of all sequences in the step.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// One decoder layer's attention of a prompt's chunk over itself and what is cached before it.
+    DecoderPrefillRow: DecoderPrefill,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+        /// Cards that share each layer.
+        tensor_parallel: u32,
+    },
+    axes {
+        /// Tokens of the chunk.
+        tokens: u32,
+        /// Tokens that the last of them attends to: those cached before, and the chunk's own.
+        context: u32,
+    }
+}
+
+family! {
+    /// One decoder layer's attention of one new token for each sequence.
+    DecoderDecodeRow: DecoderDecode,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+        /// Cards that share each layer.
+        tensor_parallel: u32,
+    },
+    axes {
+        /// Sequences.
+        sequences: u32,
+        /// Tokens that each attends to, its own included; their mean where they differ.
+        context: u32,
+    }
+}
+
+family! {
+    /// One decoder layer's attention of a prompt's chunk and of new tokens in one kernel, which is not the sum of the two.
+    DecoderMixedRow: DecoderMixed,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+        /// Cards that share each layer.
+        tensor_parallel: u32,
+    },
+    axes {
+        /// Tokens of the chunk.
+        tokens: u32,
+        /// Tokens that the first of them attends to: those cached before, and itself.
+        first_context: u32,
+        /// Sequences that get a new token.
+        sequences: u32,
+        /// Tokens that each of these attends to, its own included; their mean where they differ.
+        context: u32,
+    }
+}
+
+family! {
+    /// A decoder before and after its layers: embedding, last norm, output matrix and sampling.
+    DecoderEndsRow: DecoderEnds,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+        /// Cards that share each layer.
+        tensor_parallel: u32,
+    },
+    axes {
+        /// Sequences that get a new token.
+        sequences: u32,
+        /// Tokens of all sequences in the step.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// One decoder layer's LoRA products on all its dense projections.
+    LoraRow: Lora,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+        /// How a step of several tenants is computed.
+        implementation: AdapterImplementation,
+        /// Of the products.
+        rank: u32,
+    },
+    axes {
+        /// Different tenants in the step, at most `tokens`.
+        tenants: u32,
+        /// Tokens of all sequences in the step.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// What several cards do together.
+    CollectiveRow: Collective,
+    names {
+        /// Which.
+        operation: CollectiveOperation,
+    },
+    axes {
+        /// Cards.
+        workers: u32,
+        /// Size of each card's part.
+        bytes: u64,
+    }
+}
+
+family! {
+    /// An allocation program solved on the host (Arlo, section 3.3).
+    SolveRow: Solve,
+    names {},
+    axes {
+        /// Cards to be allocated.
+        gpus: u32,
+        /// Runtimes that they are allocated to.
+        runtimes: u32,
     }
 }

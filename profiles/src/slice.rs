@@ -38,6 +38,17 @@ impl Slice {
         places.fold(0, |index, (place, length)| index * length + place)
     }
 
+    /// The points that differ along one axis only, ascending along it: all such lines.
+    pub fn lines(&self, axis: usize) -> Vec<Vec<&Point>> {
+        let others = |point: &Point| [&point.at[..axis], &point.at[axis + 1..]].concat();
+        let mut sorted: Vec<(Vec<u64>, &Point)> = self.points.iter().map(|point| (others(point), point)).collect();
+        sorted.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.at[axis].cmp(&b.1.at[axis])));
+        let lines = sorted.chunk_by(|a, b| a.0 == b.0);
+        lines
+            .map(|line| line.iter().map(|(_, point)| *point).collect())
+            .collect()
+    }
+
     /// The points that the grid needs and nobody measured.
     pub fn missing(&self) -> Vec<Vec<u64>> {
         let knots = self.knots();

@@ -101,6 +101,7 @@ impl Card {
             };
             card.tables.read_csv(family, &path(name), text.as_ref(), &models)?;
         }
+        card.check_origins(&path(CARD_FILE))?;
         Ok(card)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::card::Card;
 use crate::rows::{Family, nearest_rank};
-use crate::slice::{Point, Slice};
+use crate::slice::Slice;
 
 /// One table of a card.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,13 +71,10 @@ pub fn leave_out_errors(card: &Card) -> Vec<TableError> {
 
 fn leave_out_error(slice: &Slice) -> Option<TableError> {
     let mut errors = Vec::new();
-    for axis in 0..slice.axes.len() {
-        let mut sorted: Vec<&Point> = slice.points.iter().collect();
-        let others = |point: &Point| [&point.at[..axis], &point.at[axis + 1..]].concat();
-        sorted.sort_by_cached_key(|point| (others(point), point.at[axis]));
-        for window in sorted.windows(3) {
-            let [before, point, after] = [window[0], window[1], window[2]];
-            if others(before) == others(after) {
+    for axis in (0..slice.axes.len()).filter(|axis| slice.family.interpolates(*axis)) {
+        for line in slice.lines(axis) {
+            for window in line.windows(3) {
+                let [before, point, after] = [window[0], window[1], window[2]];
                 let share = (point.at[axis] - before.at[axis]) as f64 / (after.at[axis] - before.at[axis]) as f64;
                 let predicted = before.stats.median_us + share * (after.stats.median_us - before.stats.median_us);
                 errors.push((predicted - point.stats.median_us).abs() / point.stats.median_us);

@@ -1,5 +1,7 @@
 //! All measured points of a card, by op family, and their CSV form.
 
+use std::collections::BTreeSet;
+
 use csv::StringRecord;
 
 use crate::cells::{Cells, Field, Refused, one_of};
@@ -7,7 +9,9 @@ use crate::check::check_rows;
 use crate::error::Invalid;
 use crate::names::near_miss;
 use crate::rows::{
-    AdapterRow, CopyRow, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow, ModelLoadRow, ResumeRow, Row,
+    AdapterRow, CollectiveRow, ConcurrentLayerRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow,
+    DecoderMixedRow, DecoderPrefillRow, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoraRow,
+    ModelLoadRow, PetRow, PlotLookupRow, ResumeRow, Row, SolveRow, StaticModelRow,
 };
 use crate::slice::{Slice, slices};
 
@@ -31,6 +35,30 @@ pub struct Tables {
     pub dispatch: Vec<DispatchRow>,
     /// Compute after idleness.
     pub resume: Vec<ResumeRow>,
+    /// Encoders compiled for one shape.
+    pub static_model: Vec<StaticModelRow>,
+    /// Encoder layers side by side.
+    pub concurrent_layer: Vec<ConcurrentLayerRow>,
+    /// PLOT look-ups.
+    pub plot_lookup: Vec<PlotLookupRow>,
+    /// Tasks' own operators.
+    pub pet: Vec<PetRow>,
+    /// Decoder layers without attention.
+    pub decoder_dense: Vec<DecoderDenseRow>,
+    /// Attention of prompts.
+    pub decoder_prefill: Vec<DecoderPrefillRow>,
+    /// Attention of new tokens.
+    pub decoder_decode: Vec<DecoderDecodeRow>,
+    /// Attention of prompts and new tokens together.
+    pub decoder_mixed: Vec<DecoderMixedRow>,
+    /// Decoders before and after their layers.
+    pub decoder_ends: Vec<DecoderEndsRow>,
+    /// LoRA of one layer.
+    pub lora: Vec<LoraRow>,
+    /// What cards do together.
+    pub collective: Vec<CollectiveRow>,
+    /// Allocation programs.
+    pub solve: Vec<SolveRow>,
 }
 
 /// Runs an expression for each family's rows, whatever their type.
@@ -38,14 +66,47 @@ macro_rules! for_each_family {
     ($tables:expr, $rows:ident => $body:expr) => {{
         let tables = $tables;
         for_each_family!(@one tables, $rows, $body;
-            encoder_layer embedding head adapter copy model_load dispatch resume);
+            encoder_layer embedding head adapter copy model_load dispatch resume
+            static_model concurrent_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends lora collective solve);
     }};
     (@one $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
         $({ let $rows = &mut $tables.$family; $body; })+
     };
 }
 
+/// Runs an expression for each family's rows in two sets of tables, whatever their type.
+macro_rules! for_each_family_pair {
+    ($ours:expr, $theirs:expr, |$a:ident, $b:ident| $body:expr) => {{
+        let (ours, theirs) = ($ours, $theirs);
+        $crate::tables::for_each_family_pair!(@one ours, theirs, $a, $b, $body;
+            encoder_layer embedding head adapter copy model_load dispatch resume
+            static_model concurrent_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends lora collective solve);
+    }};
+    (@one $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
+        $({ let ($a, $b) = (&mut $ours.$family, &$theirs.$family); $body; })+
+    };
+}
+pub(crate) use for_each_family_pair;
+
 impl Tables {
+    /// Replaces the rows of every table that `other` has by those of `other`.
+    pub(crate) fn replace_with(&mut self, other: &Tables) {
+        for_each_family_pair!(self, other, |ours, theirs| {
+            let replaced: BTreeSet<Vec<String>> = theirs.iter().map(Row::names).collect();
+            ours.retain(|row| !replaced.contains(&row.names()));
+            ours.extend(theirs.iter().cloned());
+        });
+    }
+
+    /// The same rows with times of four digits, for numbers that are not truer than that.
+    pub(crate) fn rounded(mut self) -> Tables {
+        for_each_family!(&mut self, rows => rows.iter_mut().for_each(|row| {
+            let rounded = row.stats().rounded();
+            *row.stats_mut() = rounded;
+        }));
+        self
+    }
+
     /// The tables of all families, sorted.
     pub(crate) fn slices(&self) -> Vec<Slice> {
         let mut all = Vec::new();
@@ -78,6 +139,18 @@ impl Tables {
             Family::ModelLoad => self.model_load = read_table(file, text, models)?,
             Family::Dispatch => self.dispatch = read_table(file, text, models)?,
             Family::Resume => self.resume = read_table(file, text, models)?,
+            Family::StaticModel => self.static_model = read_table(file, text, models)?,
+            Family::ConcurrentLayer => self.concurrent_layer = read_table(file, text, models)?,
+            Family::PlotLookup => self.plot_lookup = read_table(file, text, models)?,
+            Family::Pet => self.pet = read_table(file, text, models)?,
+            Family::DecoderDense => self.decoder_dense = read_table(file, text, models)?,
+            Family::DecoderPrefill => self.decoder_prefill = read_table(file, text, models)?,
+            Family::DecoderDecode => self.decoder_decode = read_table(file, text, models)?,
+            Family::DecoderMixed => self.decoder_mixed = read_table(file, text, models)?,
+            Family::DecoderEnds => self.decoder_ends = read_table(file, text, models)?,
+            Family::Lora => self.lora = read_table(file, text, models)?,
+            Family::Collective => self.collective = read_table(file, text, models)?,
+            Family::Solve => self.solve = read_table(file, text, models)?,
         }
         Ok(())
     }

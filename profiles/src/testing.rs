@@ -2,9 +2,11 @@
 
 use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
 use crate::model::{DType, ModelShape};
+use crate::origin::Origins;
 use crate::rows::{
-    AdapterImplementation, AdapterRow, CopyRow, Direction, DispatchOperation, DispatchRow, EmbeddingRow,
-    EncoderLayerRow, HeadRow, LoadSource, ModelLoadRow, Stats,
+    AdapterImplementation, AdapterRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow,
+    Direction, DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow, HeadRow, LoadSource, LoraRow,
+    ModelLoadRow, PlotLookupRow, Stats, Tier,
 };
 use crate::tables::Tables;
 
@@ -26,6 +28,10 @@ const BYTES: [u64; 5] = [1 << 10, 1 << 15, 1 << 20, 1 << 25, 1 << 30];
 /// | copy | pinned: 10 + bytes at 10 GB/s; not: 20 + bytes at 10 GB/s |
 /// | model load | host: 100 + bytes at 10 GB/s; disk: 1000 + bytes at 1 GB/s |
 /// | dispatch | wake: 5; tell: 20; alarm: 8 |
+/// | look-up, `tiny` and `bert-base` | memory: 2 + 0.5 × tokens ÷ threads; disk: 2 + 5 × tokens ÷ threads |
+/// | decoder layer, `tiny-llama` | dense: 30 + 0.5 × tokens; prefill: 2 + 0.001 × tokens × context; decode: 2 + 0.01 × sequences × context |
+/// | decoder ends | 10 + 1 × sequences + 0.01 × tokens |
+/// | LoRA, grouped, rank 8 | 5 + 1 × tenants + 0.05 × tokens |
 ///
 /// These are medians. Quantiles are 0.95, 1.1 and 1.3 times the median at 5, 95 and 99 %. The mean is 1.02 times the
 /// median, which almost straight lines through the quantiles have.
@@ -47,6 +53,8 @@ pub fn synthetic_card() -> Card {
         lanes: Lanes { host: 2 },
         contention: Contention {
             compute_beside_copy: 1.1,
+            compute_beside_lookup: 1.0,
+            lookup_beside_compute: 1.0,
             copy_beside_compute: 1.2,
         },
         provenance: Provenance {
@@ -57,6 +65,7 @@ pub fn synthetic_card() -> Card {
             version: env!("CARGO_PKG_VERSION").into(),
             notes: vec!["SYNTHETIC: computed from formulas for tests, measured on no device.".into()],
         },
+        origins: Origins::default(),
         models: Vec::new(),
         tables: tables(),
     }
@@ -85,8 +94,83 @@ fn tables() -> Tables {
     for name in ["tiny", "bert-base"] {
         let model = ModelShape::builtin(name).expect("it is built-in");
         add_model(&mut tables, &model);
+        add_lookups(&mut tables, name);
     }
+    add_decoder(&mut tables, "tiny-llama");
     tables
+}
+
+fn add_lookups(tables: &mut Tables, model: &str) {
+    for threads in [1, 2, 4] {
+        for tokens in [1, 64, 1024, 8192] {
+            for (tier, token_us) in [(Tier::Memory, 0.5), (Tier::Disk, 5.0)] {
+                tables.plot_lookup.push(PlotLookupRow {
+                    model: model.to_string(),
+                    tier,
+                    threads,
+                    tokens,
+                    stats: stats(2.0 + token_us * f64::from(tokens) / f64::from(threads)),
+                });
+            }
+        }
+    }
+}
+
+fn add_decoder(tables: &mut Tables, model: &str) {
+    let (model, dtype, tensor_parallel) = (|| model.to_string(), DType::F32, 1);
+    const CONTEXTS: [u32; 5] = [1, 64, 256, 1024, 2048];
+    for tokens in [1, 8, 32, 256, 2048] {
+        tables.decoder_dense.push(DecoderDenseRow {
+            model: model(),
+            dtype,
+            tensor_parallel,
+            tokens,
+            stats: stats(30.0 + 0.5 * f64::from(tokens)),
+        });
+        for context in CONTEXTS.into_iter().filter(|context| *context >= tokens) {
+            tables.decoder_prefill.push(DecoderPrefillRow {
+                model: model(),
+                dtype,
+                tensor_parallel,
+                tokens,
+                context,
+                stats: stats(2.0 + 0.001 * f64::from(tokens) * f64::from(context)),
+            });
+        }
+        for sequences in [1, 8, 32, 256] {
+            tables.decoder_ends.push(DecoderEndsRow {
+                model: model(),
+                dtype,
+                tensor_parallel,
+                sequences,
+                tokens,
+                stats: stats(10.0 + f64::from(sequences) + 0.01 * f64::from(tokens)),
+            });
+        }
+        for tenants in [1, 8, 32].into_iter().filter(|tenants| *tenants <= tokens) {
+            tables.lora.push(LoraRow {
+                model: model(),
+                dtype,
+                implementation: AdapterImplementation::Grouped,
+                rank: 8,
+                tenants,
+                tokens,
+                stats: stats(5.0 + f64::from(tenants) + 0.05 * f64::from(tokens)),
+            });
+        }
+    }
+    for sequences in [1, 8, 32] {
+        for context in CONTEXTS {
+            tables.decoder_decode.push(DecoderDecodeRow {
+                model: model(),
+                dtype,
+                tensor_parallel,
+                sequences,
+                context,
+                stats: stats(2.0 + 0.01 * f64::from(sequences) * f64::from(context)),
+            });
+        }
+    }
 }
 
 fn add_model(tables: &mut Tables, model: &ModelShape) {

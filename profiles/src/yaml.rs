@@ -1,5 +1,7 @@
 //! Reads `card.yaml`, and turns serde's messages into the project's form.
 
+use serde::de::DeserializeOwned;
+
 use crate::card::Card;
 use crate::cells::one_of;
 use crate::error::Invalid;
@@ -7,6 +9,11 @@ use crate::names::near_miss;
 
 /// Reads a card without its tables; `file` is what errors call it.
 pub(crate) fn read_card(file: &str, text: &str) -> Result<Card, Invalid> {
+    read(file, text)
+}
+
+/// Reads a file of YAML; `file` is what errors call it.
+pub(crate) fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Invalid> {
     serde_yaml::from_str(text).map_err(|error| {
         let message = error.to_string();
         // The error's text ends with the position.

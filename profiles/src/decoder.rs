@@ -1,0 +1,136 @@
+//! What a decoder's step costs: layers token by token, attention by context, and the ends.
+
+use crate::cost::{Cost, Curve, Surface};
+use crate::grid::Grid;
+
+/// Costs of a decoder's steps.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    /// One layer without attention, by tokens of the step.
+    pub dense: Curve,
+    /// One layer's attention of a prompt's chunk, by its tokens and its context.
+    pub prefill: Surface,
+    /// One layer's attention of new tokens, by sequences and their mean context. Between measured contexts it is linear.
+    pub decode: Surface,
+    /// One layer's attention of both in one kernel. Without it, a step's attention is the sum of its chunks' and its new
+    /// tokens'.
+    pub mixed: Option<MixedAttention>,
+    /// Before and after the layers, by sequences that get a token and tokens of the step.
+    pub ends: Surface,
+}
+
+/// Costs of one layer's attention of a chunk and new tokens together.
+#[derive(Clone, Debug)]
+pub struct MixedAttention(pub(crate) Grid<4>);
+
+impl MixedAttention {
+    /// What a chunk of `tokens` after `cached` tokens costs beside `sequences` new tokens that attend to `context` tokens each,
+    /// extrapolated where that was not [covered](Self::covers).
+    pub fn cost(&self, tokens: u32, cached: u32, sequences: u32, context: u32) -> Cost {
+        self.0.cost(Self::at(tokens, cached, sequences, context))
+    }
+
+    /// Whether this lies within what was measured; reports say where it does not.
+    pub fn covers(&self, tokens: u32, cached: u32, sequences: u32, context: u32) -> bool {
+        self.0.covers(Self::at(tokens, cached, sequences, context))
+    }
+
+    fn at(tokens: u32, cached: u32, sequences: u32, context: u32) -> [u64; 4] {
+        [tokens.into(), u64::from(cached) + 1, sequences.into(), context.into()]
+    }
+}
+
+impl Decoder {
+    /// A whole step of a model of `layers` layers: chunks of prompts, each with its tokens and the tokens that its last attends
+    /// to (those cached before, and its own), and one new token for each of `sequences`, which attend to `context` tokens on
+    /// average. Each chunk and each sequence takes part in the output, as in vLLM, which computes logits for unfinished
+    /// prompts too.
+    pub fn step(&self, layers: u32, chunks: &[(u32, u32)], sequences: u32, context: u32) -> Cost {
+        let (outputs, tokens) = outputs_and_tokens(chunks, sequences);
+        let layer = self
+            .dense
+            .cost(tokens.into())
+            .plus(self.attention(chunks, sequences, context));
+        layer.times(layers).plus(self.ends.cost(outputs, tokens))
+    }
+
+    /// One layer's attention in such a step; an empty step has none.
+    ///
+    /// Where both kinds were measured in one kernel, that is the price of a mixed step, and several chunks count as the one that
+    /// attends as often as they do together.
+    pub fn attention(&self, chunks: &[(u32, u32)], sequences: u32, context: u32) -> Cost {
+        let new_tokens = || self.decode.cost(sequences, context);
+        let of_chunk = |&(tokens, context): &(u32, u32)| self.prefill.cost(tokens, context);
+        let apart = || chunks.iter().map(of_chunk).reduce(Cost::plus);
+        match (&self.mixed, chunks, sequences) {
+            (_, [], 0) => Cost::NOTHING,
+            (_, [], _) => new_tokens(),
+            (_, [only], 0) => of_chunk(only),
+            (Some(mixed), _, _) => {
+                let (tokens, cached) = as_one_chunk(chunks);
+                match sequences {
+                    0 => self.prefill.cost(tokens, tokens + cached),
+                    _ => mixed.cost(tokens, cached, sequences, context),
+                }
+            }
+            (None, _, 0) => apart().unwrap_or(Cost::NOTHING),
+            (None, _, _) => apart().map_or_else(new_tokens, |cost| cost.plus(new_tokens())),
+        }
+    }
+
+    /// Whether all that such a step costs lies within what was measured; reports say where it does not.
+    pub fn covers(&self, chunks: &[(u32, u32)], sequences: u32, context: u32) -> bool {
+        let (outputs, tokens) = outputs_and_tokens(chunks, sequences);
+        let attention = match (&self.mixed, chunks, sequences) {
+            (Some(mixed), [_, ..], 1..) => {
+                let (tokens, cached) = as_one_chunk(chunks);
+                mixed.covers(tokens, cached, sequences, context)
+            }
+            _ => {
+                let chunks_are = chunks
+                    .iter()
+                    .all(|&(tokens, context)| self.prefill.covers(tokens, context));
+                chunks_are && (sequences == 0 || self.decode.covers(sequences, context))
+            }
+        };
+        attention && self.dense.covers(tokens.into()) && self.ends.covers(outputs, tokens)
+    }
+}
+
+fn outputs_and_tokens(chunks: &[(u32, u32)], sequences: u32) -> (u32, u32) {
+    let tokens: u32 = chunks.iter().map(|(tokens, _)| tokens).sum();
+    (chunks.len() as u32 + sequences, tokens + sequences)
+}
+
+/// The tokens of one chunk, and those cached before it, that attends as often as these chunks do together. It has all their
+/// tokens, unless these attend so seldom (many short prompts) that even a prompt of as many would attend more often.
+fn as_one_chunk(chunks: &[(u32, u32)]) -> (u32, u32) {
+    if let [(tokens, context)] = chunks {
+        return (*tokens, context.saturating_sub(*tokens));
+    }
+    let tokens: f64 = chunks.iter().map(|(tokens, _)| f64::from(*tokens)).sum();
+    // A chunk's tokens attend to its context less half of the chunk on average.
+    let attended =
+        |(tokens, context): &(u32, u32)| f64::from(*tokens) * (f64::from(*context) - f64::from(*tokens) / 2.0);
+    let attended: f64 = chunks.iter().map(attended).sum();
+    let cached = attended / tokens - tokens / 2.0;
+    if cached >= 0.0 {
+        (tokens as u32, (cached + 0.5) as u32)
+    } else {
+        (((2.0 * attended).sqrt() + 0.5) as u32, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_one_chunk;
+
+    #[test]
+    fn several_chunks_attend_as_often_as_the_one_that_stands_for_them() {
+        assert_eq!(as_one_chunk(&[(100, 700)]), (100, 600));
+        // 100 × 650 and 300 × 450 is 400 × 500, which 400 tokens after 300 have.
+        assert_eq!(as_one_chunk(&[(100, 700), (300, 600)]), (400, 300));
+        // Four prompts of 100 attend 4 × 100 × 50 times, as often as one of 200 does.
+        assert_eq!(as_one_chunk(&[(100, 100); 4]), (200, 0));
+    }
+}

@@ -1,0 +1,185 @@
+//! Whole-model latencies of BERT from vendors' benchmark tables: TensorRT's demonstration and FasterTransformer's guide.
+
+use std::collections::BTreeMap;
+
+use super::draft::{Draft, Points};
+use super::gpus::Gpu;
+use super::sheet::Sheet;
+use super::summary_stats::Times;
+use crate::error::Invalid;
+use crate::model::{DType, ModelShape};
+use crate::rows::{EncoderLayerRow, Family, StaticModelRow};
+
+const US_PER_MS: f64 = 1e3;
+
+/// TensorRT's engines are built for one batch and one length each: they are the static runtime. A layer is a share of the whole.
+pub(super) fn tensorrt(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {
+    let mut measured: BTreeMap<&str, Points<2>> = BTreeMap::new();
+    let mut readme = String::new();
+    for sheet in sheets {
+        for line in sheet.lines() {
+            if Some(line.text("gpu")?) != gpu.tensorrt || line.text("precision")? != "FP16" {
+                continue;
+            }
+            let Some(model) = builtin_of(line.text("model")?) else {
+                continue;
+            };
+            readme = format!(
+                "README of {} @{}",
+                line.text("readme_date")?,
+                line.text("readme_commit")?
+            );
+            let average_us = line.time("avg_ms")? * US_PER_MS;
+            let tail_us = [line.time("p95_ms")? * US_PER_MS, line.time("p99_ms")? * US_PER_MS];
+            let times = Times {
+                tail_us: Some(tail_us),
+                ..Times::only(average_us, 1)
+            };
+            let at = [line.whole("batch_size")?, line.whole("seq_len")?];
+            measured.entry(model).or_default().insert(at, times);
+        }
+    }
+    nothing_of(gpu, measured.is_empty(), sheets)?;
+    draft.note(format!(
+        "TensorRT's demo/BERT ({readme}, Apache-2.0), FP16, GPU time of the whole model with embedding and question-answering head, \
+         without copies; averages stand for medians, which are not published, and p05 equals them; two lengths only"
+    ));
+    for (model, points) in measured {
+        let source = format!(
+            "NVIDIA/TensorRT demo/BERT, {readme}, FP16, {}",
+            gpu.tensorrt.unwrap_or_default()
+        );
+        whole_models(model, &points, &source, draft);
+        layers(model, DType::F16, &points, &source, draft);
+    }
+    Ok(())
+}
+
+/// FasterTransformer's kernels take any shape: the dynamic runtime. Its times are of the encoder's twelve layers alone.
+pub(super) fn faster_transformer(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {
+    // The guide repeats its baselines; of FT's own tables PyTorch's is taken.
+    let mut measured: BTreeMap<(DType, bool), Points<2>> = BTreeMap::new();
+    for sheet in sheets {
+        for line in sheet.lines() {
+            let dtype = match line.text("precision")? {
+                "FP16" => DType::F16,
+                "FP32" => DType::F32,
+                _ => continue,
+            };
+            let unpadded = match line.text("implementation")? {
+                "FT" => false,
+                "EFF-FT" => true,
+                _ => continue,
+            };
+            if Some(line.text("gpu")?) != gpu.faster_transformer || line.text("framework")? != "PyTorch" {
+                continue;
+            }
+            let at = [line.whole("batch_size")?, line.whole("seq_len")?];
+            let times = Times::only(line.time("latency_ms")? * US_PER_MS, 1);
+            measured.entry((dtype, unpadded)).or_default().insert(at, times);
+        }
+    }
+    nothing_of(gpu, measured.is_empty(), sheets)?;
+    draft.note(
+        "FasterTransformer's docs/bert_guide.md (@df4a753, Apache-2.0), implementation FT in PyTorch, BERT-base; a layer is a twelfth \
+         of the encoder; one figure a point, no spread is known",
+    );
+    for dtype in [DType::F16, DType::F32] {
+        let Some(points) = measured.get(&(dtype, false)) else {
+            continue;
+        };
+        let on = gpu.faster_transformer.unwrap_or_default();
+        let source = format!("NVIDIA/FasterTransformer docs/bert_guide.md @df4a753, FT, {dtype}, {on}");
+        layers("bert-base", dtype, points, &source, draft);
+        if let Some(unpadded) = measured.get(&(dtype, true)) {
+            draft.note(padding(dtype, points, unpadded));
+        }
+    }
+    Ok(())
+}
+
+/// What padding costs: the same requests, of half the padded length, with padding and without.
+fn padding(dtype: DType, padded: &Points<2>, unpadded: &Points<2>) -> String {
+    let saved = padded.iter().filter_map(|([batch, tokens], with)| {
+        let without = unpadded.get(&[*batch, *tokens])?;
+        let share = 100.0 * (1.0 - without.median_us / with.median_us);
+        Some(format!("{batch}×{tokens}: {share:.0} %"))
+    });
+    let saved: Vec<String> = saved.collect();
+    format!(
+        "evidence on padding, {dtype}: inputs of half the padded length without padding (EFF-FT) save, by batch × padded length, {}",
+        saved.join(", ")
+    )
+}
+
+fn builtin_of(name: &str) -> Option<&'static str> {
+    match name {
+        "BERT base" => Some("bert-base"),
+        "BERT large" => Some("bert-large"),
+        _ => None,
+    }
+}
+
+fn nothing_of(gpu: &Gpu, nothing: bool, sheets: &[Sheet]) -> Result<(), Invalid> {
+    match sheets.first() {
+        Some(sheet) if nothing => {
+            Err(sheet.invalid("gpu", format!("{} in some row", gpu.sheet.product), "no such row"))
+        }
+        None => Err(Invalid::new("FILES", "files", "at least one", "none")),
+        _ => Ok(()),
+    }
+}
+
+/// The batches that every length was measured at.
+fn complete(points: &Points<2>) -> Points<2> {
+    let lengths: std::collections::BTreeSet<u64> = points.keys().map(|[_, tokens]| *tokens).collect();
+    let whole = |batch: u64| lengths.iter().all(|tokens| points.contains_key(&[batch, *tokens]));
+    points
+        .iter()
+        .filter(|([batch, _], _)| whole(*batch))
+        .map(|(at, times)| (*at, *times))
+        .collect()
+}
+
+fn whole_models(model: &str, points: &Points<2>, source: &str, draft: &mut Draft) {
+    let label = format!("model={model} dtype={}", DType::F16);
+    let points = draft.rising(Family::StaticModel, &label, complete(points));
+    draft.origin(Family::StaticModel, &label, source, None);
+    draft
+        .tables
+        .static_model
+        .extend(points.iter().map(|([batch, tokens], times)| StaticModelRow {
+            model: model.to_string(),
+            dtype: DType::F16,
+            batch: *batch as u32,
+            tokens: *tokens as u32,
+            stats: times.stats(),
+        }));
+}
+
+fn layers(model: &str, dtype: DType, points: &Points<2>, source: &str, draft: &mut Draft) {
+    let label = format!("model={model} dtype={dtype}");
+    let layers = ModelShape::builtin(model).expect("it is built-in").layers;
+    let share = 1.0 / f64::from(layers);
+    let points: Points<2> = complete(points)
+        .into_iter()
+        .map(|(at, times)| (at, times.times(share)))
+        .collect();
+    let points = draft.rising(Family::EncoderLayer, &label, points);
+    draft.origin(
+        Family::EncoderLayer,
+        &label,
+        &format!("{source}; the whole model over its {layers} layers"),
+        None,
+    );
+    draft
+        .tables
+        .encoder_layer
+        .extend(points.iter().map(|([batch, tokens], times)| EncoderLayerRow {
+            model: model.to_string(),
+            dtype,
+            batch: *batch as u32,
+            tokens: *tokens as u32,
+            stats: times.stats(),
+        }));
+}

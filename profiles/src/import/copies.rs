@@ -1,0 +1,73 @@
+//! Published bandwidths of copies from the host to a device.
+
+use super::draft::Draft;
+use super::gpus::Gpu;
+use super::sheet::{Line, Sheet};
+use super::summary_stats::Times;
+use crate::error::Invalid;
+use crate::rows::{CopyRow, Direction, Family};
+
+/// Bandwidths tell nothing of small copies. A copy's start takes some 10 µs, which aiconfigurator's own specifications have too
+/// (`p2p_latency_s`); below about 100 KB it is all that counts.
+const START_US: f64 = 10.0;
+
+const BYTES: [u64; 5] = [1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28];
+
+/// Copies that are not what a server does: another socket's memory, buffers that no longer fit one mapping, kernels instead of copy
+/// engines, a card that the author calls anomalous.
+const SPECIAL: [&str; 3] = ["remote socket", "very large buffer", "SM copy kernel"];
+
+pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {
+    let (mut own, mut of_link) = (Vec::new(), Vec::new());
+    for sheet in sheets {
+        for line in sheet.lines() {
+            if is_plain(line)? && line.text("link")? == gpu.link() {
+                let gigabytes_per_s = line.time("bandwidth_GBps")?;
+                of_link.push(gigabytes_per_s);
+                let name = line.text("gpu")?;
+                if gpu.copies.is_some_and(|own| name.contains(own)) {
+                    own.push(gigabytes_per_s);
+                }
+            }
+        }
+    }
+    let (mut bandwidths, whose) = match (own.is_empty(), of_link.is_empty()) {
+        (false, _) => (own, gpu.sheet.product.as_str()),
+        (true, false) => (of_link, "other cards on the same link"),
+        (true, true) => {
+            let must = format!("that of this GPU ({}) in some row", gpu.link());
+            return Err(sheets.first().map_or_else(
+                || Invalid::new("FILES", "files", "at least one", "none"),
+                |sheet| sheet.invalid("link", must, "no such row"),
+            ));
+        }
+    };
+    bandwidths.sort_by(f64::total_cmp);
+    let bytes_per_us = 1e3 * bandwidths[bandwidths.len() / 2];
+    let label = format!("direction={} pinned=true", Direction::HostToDevice);
+    let source = format!(
+        "published bandwidths of {} ({whose}): the middle one of {} is {} GB/s; {START_US} µs to start a copy are assumed",
+        gpu.link(),
+        bandwidths.len(),
+        bytes_per_us / 1e3,
+    );
+    draft.origin(
+        Family::Copy,
+        &label,
+        &source,
+        Some("±15 % for megabytes and more, unknown below".to_string()),
+    );
+    draft.tables.copy.extend(BYTES.map(|bytes| CopyRow {
+        direction: Direction::HostToDevice,
+        pinned: true,
+        bytes,
+        stats: Times::only(START_US + bytes as f64 / bytes_per_us, 1).stats(),
+    }));
+    Ok(())
+}
+
+fn is_plain(line: Line) -> Result<bool, Invalid> {
+    let note = line.text("note")?;
+    let special = SPECIAL.iter().any(|special| note.contains(special));
+    Ok(line.text("direction")? == "h2d" && line.text("host_memory")? == "pinned" && !special)
+}

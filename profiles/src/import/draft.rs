@@ -1,0 +1,240 @@
+//! Tables on their way from a source's points to a card's rows: mended where they fall, checked where points were left out.
+
+use std::collections::BTreeMap;
+
+use super::summary_stats::Times;
+use crate::card::Source;
+use crate::check::dip;
+use crate::grid::Grid;
+use crate::model::DType;
+use crate::origin::Origin;
+use crate::rows::{
+    DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, Family, nearest_rank,
+};
+use crate::slice::{Point, Slice};
+use crate::tables::Tables;
+
+/// Times by point, the point's dimensions in the order of the family's axes.
+pub(super) type Points<const N: usize> = BTreeMap<[u64; N], Times>;
+
+/// What an importer makes of a source.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub tables: Tables,
+    pub origins: Vec<Origin>,
+    pub notes: Vec<String>,
+    /// What was done to the points of a table.
+    mended: BTreeMap<(Family, String), String>,
+}
+
+/// A model in a number format on so many cards: whose decoder tables these are.
+#[derive(Clone, Copy)]
+pub(super) struct Decoding<'a> {
+    pub model: &'a str,
+    pub dtype: DType,
+    pub tensor_parallel: u32,
+}
+
+impl Decoding<'_> {
+    pub fn label(self) -> String {
+        format!(
+            "model={} dtype={} tensor_parallel={}",
+            self.model, self.dtype, self.tensor_parallel
+        )
+    }
+}
+
+impl Draft {
+    pub fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// Says where a table comes from, how far interpolation is off at measured points that it leaves out, and how far points
+    /// were moved.
+    pub fn origin(&mut self, family: Family, table: &str, source: &str, error: Option<String>) {
+        let mended = self.mended.remove(&(family, table.to_string()));
+        let both: Vec<String> = error.into_iter().chain(mended).collect();
+        let error = (!both.is_empty()).then(|| both.join("; "));
+        self.origins.push(Origin {
+            family,
+            table: Some(table.to_string()),
+            kind: Source::Imported,
+            source: source.to_string(),
+            error,
+        });
+    }
+
+    /// The points as a card accepts them. Where a larger point costs less than a smaller one, beyond what a card tolerates, all
+    /// points of the table move half-way between the largest before and the smallest after, and the table's origin says so.
+    pub fn rising<const N: usize>(&mut self, family: Family, table: &str, mut points: Points<N>) -> Points<N> {
+        if dip(&slice(family, &points)).is_none() {
+            return points;
+        }
+        let measured: Vec<([u64; N], f64)> = points.iter().map(|(at, times)| (*at, times.median_us)).collect();
+        let no_later = |a: &[u64; N], b: &[u64; N]| a.iter().zip(b).all(|(a, b)| a <= b);
+        let (mut moved, mut most) = (0, 0.0_f64);
+        for (at, times) in &mut points {
+            let before = measured.iter().filter(|(other, _)| no_later(other, at));
+            let after = measured.iter().filter(|(other, _)| no_later(at, other));
+            let largest = before.map(|(_, us)| *us).fold(0.0, f64::max);
+            let smallest = after.map(|(_, us)| *us).fold(f64::INFINITY, f64::min);
+            let ratio = (largest + smallest) / 2.0 / times.median_us;
+            if ratio != 1.0 {
+                moved += 1;
+                most = most.max((ratio - 1.0).abs());
+                *times = times.times(ratio);
+            }
+        }
+        let mended = format!(
+            "{moved} of {} points moved, by up to {:.0} %, so that more work never costs less",
+            measured.len(),
+            100.0 * most
+        );
+        self.mended.insert((family, table.to_string()), mended);
+        points
+    }
+
+    pub fn decoder_dense(&mut self, of: Decoding, points: Points<1>, source: &str, error: Option<String>) {
+        let points = self.rising(Family::DecoderDense, &of.label(), points);
+        self.origin(Family::DecoderDense, &of.label(), source, error);
+        self.tables
+            .decoder_dense
+            .extend(points.iter().map(|([tokens], times)| DecoderDenseRow {
+                model: of.model.to_string(),
+                dtype: of.dtype,
+                tensor_parallel: of.tensor_parallel,
+                tokens: *tokens as u32,
+                stats: times.stats(),
+            }));
+    }
+
+    pub fn decoder_prefill(&mut self, of: Decoding, points: Points<2>, source: &str, error: Option<String>) {
+        let points = self.rising(Family::DecoderPrefill, &of.label(), points);
+        self.origin(Family::DecoderPrefill, &of.label(), source, error);
+        let rows = points.iter().map(|([tokens, context], times)| DecoderPrefillRow {
+            model: of.model.to_string(),
+            dtype: of.dtype,
+            tensor_parallel: of.tensor_parallel,
+            tokens: *tokens as u32,
+            context: *context as u32,
+            stats: times.stats(),
+        });
+        self.tables.decoder_prefill.extend(rows);
+    }
+
+    pub fn decoder_decode(&mut self, of: Decoding, points: Points<2>, source: &str, error: Option<String>) {
+        let points = self.rising(Family::DecoderDecode, &of.label(), points);
+        self.origin(Family::DecoderDecode, &of.label(), source, error);
+        let rows = points.iter().map(|([sequences, context], times)| DecoderDecodeRow {
+            model: of.model.to_string(),
+            dtype: of.dtype,
+            tensor_parallel: of.tensor_parallel,
+            sequences: *sequences as u32,
+            context: *context as u32,
+            stats: times.stats(),
+        });
+        self.tables.decoder_decode.extend(rows);
+    }
+
+    pub fn decoder_mixed(&mut self, of: Decoding, points: Points<4>, source: &str, error: Option<String>) {
+        let points = self.rising(Family::DecoderMixed, &of.label(), points);
+        self.origin(Family::DecoderMixed, &of.label(), source, error);
+        let rows = points
+            .iter()
+            .map(|([tokens, first_context, sequences, context], times)| DecoderMixedRow {
+                model: of.model.to_string(),
+                dtype: of.dtype,
+                tensor_parallel: of.tensor_parallel,
+                tokens: *tokens as u32,
+                first_context: *first_context as u32,
+                sequences: *sequences as u32,
+                context: *context as u32,
+                stats: times.stats(),
+            });
+        self.tables.decoder_mixed.extend(rows);
+    }
+
+    pub fn decoder_ends(&mut self, of: Decoding, points: Points<2>, source: &str, error: Option<String>) {
+        let points = self.rising(Family::DecoderEnds, &of.label(), points);
+        self.origin(Family::DecoderEnds, &of.label(), source, error);
+        let rows = points.iter().map(|([sequences, tokens], times)| DecoderEndsRow {
+            model: of.model.to_string(),
+            dtype: of.dtype,
+            tensor_parallel: of.tensor_parallel,
+            sequences: *sequences as u32,
+            tokens: *tokens as u32,
+            stats: times.stats(),
+        });
+        self.tables.decoder_ends.extend(rows);
+    }
+}
+
+fn slice<const N: usize>(family: Family, points: &Points<N>) -> Slice {
+    const AXES: [&str; 4] = ["first", "second", "third", "fourth"];
+    let point = |(row, (at, times)): (usize, (&[u64; N], &Times))| Point {
+        row,
+        at: at.to_vec(),
+        stats: times.stats(),
+    };
+    Slice {
+        family,
+        label: String::new(),
+        axes: &AXES[..N],
+        points: points.iter().enumerate().map(point).collect(),
+    }
+}
+
+/// How far interpolation in `kept` is off at those `measured` points within its range that it does not have, in words; none
+/// if there are none.
+pub(super) fn error_where_left_out<const N: usize>(
+    family: Family,
+    kept: &Points<N>,
+    measured: impl IntoIterator<Item = ([u64; N], f64)>,
+) -> Option<String> {
+    let grid: Grid<N> = Grid::new(&slice(family, kept)).ok()?;
+    let left_out = measured
+        .into_iter()
+        .filter(|(at, _)| !kept.contains_key(at) && grid.covers(*at));
+    let mut errors: Vec<f64> = left_out
+        .map(|(at, us)| (grid.cost(at).median_ns as f64 / 1e3 / us - 1.0).abs())
+        .collect();
+    if errors.is_empty() {
+        return None;
+    }
+    errors.sort_by(f64::total_cmp);
+    let percent = |rank| 100.0 * nearest_rank(&errors, rank);
+    Some(format!(
+        "at the {} measured points that the table leaves out: median {:.1} %, p95 {:.1} %",
+        errors.len(),
+        percent(50),
+        percent(95)
+    ))
+}
+
+/// The value at `x` on a line through points, ascending; beyond the outermost two it goes on.
+pub(super) fn on_line(line: &[(u64, Times)], x: f64) -> Times {
+    if line.len() == 1 {
+        return line[0].1;
+    }
+    let above = line.partition_point(|(at, _)| *at as f64 <= x).clamp(1, line.len() - 1);
+    let ((low, near), (high, far)) = (line[above - 1], line[above]);
+    near.towards(far, (x - low as f64) / (high - low) as f64)
+}
+
+/// From times by a chunk's tokens and what is cached before it to times by its tokens and its context, which must be on one grid:
+/// between measured numbers of cached tokens along a straight line, since each costs the same, and up to 2 % beyond the last.
+pub(super) fn by_context(by_cached: &Points<2>, contexts: &[u64]) -> Points<2> {
+    let mut lines: BTreeMap<u64, Vec<(u64, Times)>> = BTreeMap::new();
+    for ([tokens, cached], times) in by_cached {
+        lines.entry(*tokens).or_default().push((*cached, *times));
+    }
+    let mut points = Points::new();
+    for (tokens, line) in lines {
+        let most = line.last().expect("a line has points").0;
+        let reached = (tokens + most) * 102 / 100;
+        for context in contexts.iter().filter(|context| (tokens..=reached).contains(*context)) {
+            points.insert([tokens, *context], on_line(&line, (context - tokens) as f64));
+        }
+    }
+    points
+}

@@ -1,0 +1,93 @@
+//! What the sources call a GPU that a datasheet names.
+
+use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+use crate::error::Invalid;
+use crate::origin::Origins;
+use crate::roofline::Datasheet;
+use crate::tables::Tables;
+
+/// One GPU.
+pub(super) struct Gpu {
+    pub sheet: Datasheet,
+    /// As TensorRT's tables, FasterTransformer's and the published copies call it; none where they do not have it.
+    pub tensorrt: Option<&'static str>,
+    pub faster_transformer: Option<&'static str>,
+    pub copies: Option<&'static str>,
+}
+
+/// What stays free for activations and the runtime: nobody publishes it.
+const RESERVE_BYTES: u64 = 2 << 30;
+
+impl Gpu {
+    /// The one that a datasheet is called by.
+    pub fn find(name: &str) -> Result<Gpu, Invalid> {
+        let (tensorrt, faster_transformer, copies) = match name {
+            // TensorRT's table is of the 40 GB card, whose memory is a quarter slower; compute is the same.
+            "a100-sxm" => (Some("A100 40GB"), Some("A100"), Some("A100")),
+            "a30" => (Some("A30"), None, None),
+            "h100-sxm" => (None, None, Some("H100")),
+            "l4" => (Some("L4"), None, None),
+            "l40s" => (Some("L40S"), None, None),
+            "rtx-4090" => (None, None, Some("RTX 4090")),
+            "t4" => (Some("T4 16GB"), Some("T4"), None),
+            "v100-16g" => (Some("V100 16GB"), Some("V100"), Some("Tesla V100")),
+            _ => (None, None, None),
+        };
+        Ok(Gpu {
+            sheet: Datasheet::builtin(name)?,
+            tensorrt,
+            faster_transformer,
+            copies,
+        })
+    }
+
+    /// Its link to the host, as published copies call it.
+    pub fn link(&self) -> &'static str {
+        match self.sheet.link {
+            link if link >= 64e9 => "PCIe 5.0 x16",
+            link if link >= 32e9 => "PCIe 4.0 x16",
+            _ => "PCIe 3.0 x16",
+        }
+    }
+
+    /// A card of this GPU, without tables.
+    pub fn card(&self, name: &str, date: &str, command: &str) -> Card {
+        Card {
+            name: name.to_string(),
+            device: Device {
+                name: self.sheet.product.clone(),
+                kind: DeviceKind::Cuda,
+                memory_bytes: self.sheet.memory_bytes,
+                reserve_bytes: RESERVE_BYTES,
+                driver: None,
+                libtorch: None,
+                host: Host {
+                    cpu: "not published".to_string(),
+                    cores: 8,
+                },
+            },
+            lanes: Lanes { host: 1 },
+            contention: Contention {
+                compute_beside_copy: 1.0,
+                copy_beside_compute: 1.0,
+                compute_beside_lookup: 1.0,
+                lookup_beside_compute: 1.0,
+            },
+            provenance: Provenance {
+                source: Source::Imported,
+                date: date.to_string(),
+                command: command.to_string(),
+                seed: 0,
+                version: env!("CARGO_PKG_VERSION").to_string(),
+                notes: vec![
+                    "assumed, as no source tells them: the host, that lanes do not slow each other down, 2 GiB for the runtime; \
+                     memory is the datasheet's"
+                        .to_string(),
+                ],
+            },
+            origins: Origins::default(),
+            models: Vec::new(),
+            tables: Tables::default(),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Cards from public measurements: simulators' profiling tables and vendors' benchmark tables, in their own formats.
+//!
+//! Each source says what it measured and no more. What it lacks is missing from the card, and every table of the card has an
+//! origin: the file, the source's version, and how far interpolation is off at the measured points that the table leaves out.
+
+mod aiconfigurator;
+mod bert;
+mod copies;
+mod draft;
+mod gpus;
+mod llmservingsim;
+mod operators;
+mod sheet;
+mod summary_stats;
+mod vidur;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use self::draft::Draft;
+use self::gpus::Gpu;
+use self::sheet::Sheet;
+use crate::card::{Card, Source};
+use crate::error::{Invalid, ProfileError};
+use crate::model::{DType, ModelShape};
+use crate::names::named;
+use crate::roofline::{Datasheet, Roofline, fill};
+
+/// Whose tables they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ImportSource {
+    /// Microsoft's Vidur: operators of decoders, attention, collectives, host overheads.
+    Vidur,
+    /// NVIDIA's aiconfigurator: matrix products, attention and collectives of H100 and H200.
+    Aiconfigurator,
+    /// LLMServingSim: layers of Llama-3.1-8B in vLLM.
+    Llmservingsim,
+    /// The BERT latencies of TensorRT's demonstration.
+    TensorrtBert,
+    /// The BERT latencies of FasterTransformer's guide.
+    FastertransformerBert,
+    /// Published bandwidths of copies between host and device.
+    HostDeviceBandwidth,
+}
+named!(ImportSource {
+    Vidur => "vidur",
+    Aiconfigurator => "aiconfigurator",
+    Llmservingsim => "llmservingsim",
+    TensorrtBert => "tensorrt-bert",
+    FastertransformerBert => "fastertransformer-bert",
+    HostDeviceBandwidth => "host-device-bandwidth",
+});
+
+/// What to import.
+#[derive(Clone, Debug)]
+pub struct Import {
+    /// Whose tables they are.
+    pub source: ImportSource,
+    /// The GPU that they were measured on, by its datasheet's name.
+    pub gpu: String,
+    /// The models to compose from operators; all that the source has, or can be composed of, where empty.
+    pub models: Vec<ModelShape>,
+    /// The gap between two kernels, in microseconds, where a source has kernels' times only.
+    pub launch_overhead_us: f64,
+    /// The files.
+    pub files: Vec<PathBuf>,
+}
+
+/// The gap between two kernels of one stream where the host is ahead of the card, or the kernels are captured in a graph: about a
+/// microsecond on the cards of these tables. Issued one by one from PyTorch they cost the host some 5 µs each, which is what counts
+/// for kernels shorter than that.
+pub const DEFAULT_LAUNCH_OVERHEAD_US: f64 = 1.0;
+
+impl Import {
+    /// The command that imports these tables again, without the paths of this machine.
+    pub fn command(&self) -> String {
+        let mut command = format!("tenantry profile import --from {} --gpu {}", self.source, self.gpu);
+        if !self.models.is_empty() {
+            let names: Vec<&str> = self.models.iter().map(|model| model.name.as_str()).collect();
+            command += &format!(" --model {}", names.join(","));
+        }
+        if self.source == ImportSource::Aiconfigurator {
+            command += &format!(" --launch-overhead-us {}", self.launch_overhead_us);
+        }
+        for file in &self.files {
+            command += &format!(" {}", file.file_name().unwrap_or(file.as_os_str()).to_string_lossy());
+        }
+        command
+    }
+
+    /// A card called `name` of what the files hold. `date` goes into its provenance.
+    ///
+    /// # Errors
+    /// Files that cannot be read, are not the source's, or hold nothing of the GPU.
+    pub fn run(&self, name: &str, date: &str) -> Result<Card, ProfileError> {
+        let gpu = Gpu::find(&self.gpu)?;
+        if !(0.0..=1e3).contains(&self.launch_overhead_us) {
+            let got = self.launch_overhead_us.to_string();
+            return Err(Invalid::new("--launch-overhead-us", "value", "from 0 to 1000 µs", got).into());
+        }
+        let sheets = self
+            .files
+            .iter()
+            .map(|path| Sheet::open(path))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut draft = Draft::default();
+        match self.source {
+            ImportSource::Vidur => vidur::import(&sheets, &self.models, &mut draft)?,
+            ImportSource::Aiconfigurator => aiconfigurator::import(&sheets, self, &gpu, &mut draft)?,
+            ImportSource::Llmservingsim => llmservingsim::import(&sheets, &mut draft)?,
+            ImportSource::TensorrtBert => bert::tensorrt(&sheets, &gpu, &mut draft)?,
+            ImportSource::FastertransformerBert => bert::faster_transformer(&sheets, &gpu, &mut draft)?,
+            ImportSource::HostDeviceBandwidth => copies::import(&sheets, &gpu, &mut draft)?,
+        }
+        let mut card = gpu.card(name, date, &self.command());
+        let notes = draft.notes.iter().map(|note| format!("{}: {note}", self.source));
+        card.provenance.notes.extend(notes);
+        card.tables = draft.tables;
+        draft.origins.into_iter().for_each(|origin| card.origins.push(origin));
+        card.validate()?;
+        Ok(card)
+    }
+}
+
+impl Card {
+    /// Derives from the datasheet called `gpu` what imported tables lack to serve the models that they are of, in their number
+    /// formats, each table marked so.
+    ///
+    /// # Errors
+    /// No such datasheet.
+    pub fn fill_from_datasheet(&mut self, gpu: &str) -> Result<(), Invalid> {
+        let roofline = Roofline::new(Datasheet::builtin(gpu)?);
+        let tables = &self.tables;
+        let encoders = tables.encoder_layer.iter().map(|row| (&row.model, row.dtype));
+        let decoders = tables.decoder_dense.iter().map(|row| (&row.model, row.dtype));
+        let imported: BTreeSet<(String, DType)> = encoders
+            .chain(decoders)
+            .map(|(model, dtype)| (model.clone(), dtype))
+            .collect();
+        for (model, dtype) in imported {
+            let model = self.model(&model).expect("a card has tables of known models only");
+            fill(self, &roofline, &[model], dtype);
+        }
+        self.tables = std::mem::take(&mut self.tables).rounded();
+        Ok(())
+    }
+
+    /// Adds what was imported from another source. Where both have a table, it is the other's.
+    ///
+    /// # Errors
+    /// This card was not imported, or is of another device.
+    pub fn add_imported(&mut self, other: &Card) -> Result<(), Invalid> {
+        let refused = |field: &str, must: &str, got: &str| Err(Invalid::new(&self.name, field, must, got));
+        if self.provenance.source != Source::Imported {
+            return refused(
+                "provenance.source",
+                "imported, to be added to",
+                self.provenance.source.name(),
+            );
+        }
+        if self.device.name != other.device.name {
+            return refused("device.name", &other.device.name, &self.device.name);
+        }
+        let replaced: Vec<_> = other
+            .tables
+            .slices()
+            .iter()
+            .map(|slice| (slice.family, slice.label.clone()))
+            .collect();
+        self.tables.replace_with(&other.tables);
+        let kept = self.origins.list().iter().filter(|origin| {
+            let table = (origin.family, origin.table.clone().unwrap_or_default());
+            !replaced.contains(&table)
+        });
+        let origins = kept.chain(other.origins.list()).cloned().collect();
+        self.origins = crate::origin::Origins::new(origins);
+        for note in &other.provenance.notes {
+            if !self.provenance.notes.contains(note) {
+                self.provenance.notes.push(note.clone());
+            }
+        }
+        if !self
+            .provenance
+            .command
+            .split(" && ")
+            .any(|earlier| earlier == other.provenance.command)
+        {
+            self.provenance.command = format!("{} && {}", self.provenance.command, other.provenance.command);
+        }
+        self.provenance.date.clone_from(&other.provenance.date);
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! A comma-separated file of someone else's, plain or gzipped, read by column name.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use csv::StringRecord;
+use flate2::read::GzDecoder;
+
+use crate::error::{Invalid, ProfileError};
+use crate::names::near_miss;
+
+/// All lines of a file.
+pub(super) struct Sheet {
+    /// As errors call it.
+    file: String,
+    header: StringRecord,
+    /// Line number and cells.
+    lines: Vec<(u64, StringRecord)>,
+}
+
+/// One line of a [`Sheet`].
+#[derive(Clone, Copy)]
+pub(super) struct Line<'a> {
+    sheet: &'a Sheet,
+    number: u64,
+    cells: &'a StringRecord,
+}
+
+impl Sheet {
+    pub fn open(path: &Path) -> Result<Sheet, ProfileError> {
+        let file = path.display().to_string();
+        let io = |source| ProfileError::Io {
+            path: file.clone(),
+            must: "readable",
+            source,
+        };
+        let bytes = fs::read(path).map_err(io)?;
+        let mut text = String::new();
+        if path.extension().is_some_and(|extension| extension == "gz") {
+            GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).map_err(io)?;
+        } else {
+            text = String::from_utf8(bytes).map_err(|error| io(std::io::Error::other(error)))?;
+        }
+        Ok(Sheet::read(&file, &text)?)
+    }
+
+    pub fn read(file: &str, text: &str) -> Result<Sheet, Invalid> {
+        let unreadable = |error: csv::Error| {
+            let line = error.position().map_or(1, |position| position.line());
+            Invalid::new(file, "line", "comma-separated values", error.to_string()).in_line(line)
+        };
+        let mut reader = csv::ReaderBuilder::new().from_reader(text.as_bytes());
+        let header = reader.headers().map_err(unreadable)?.clone();
+        let mut lines = Vec::new();
+        for record in reader.records() {
+            let record = record.map_err(unreadable)?;
+            lines.push((record.position().map_or(1, |position| position.line()), record));
+        }
+        Ok(Sheet {
+            file: file.to_string(),
+            header,
+            lines,
+        })
+    }
+
+    pub fn has(&self, column: &str) -> bool {
+        self.header.iter().any(|name| name == column)
+    }
+
+    pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+        self.lines.iter().map(|(number, cells)| Line {
+            sheet: self,
+            number: *number,
+            cells,
+        })
+    }
+
+    /// A complaint about the file as a whole.
+    pub fn invalid(&self, field: &str, must: impl Into<String>, got: impl Into<String>) -> Invalid {
+        Invalid::new(&self.file, field, must, got)
+    }
+}
+
+impl<'a> Line<'a> {
+    pub fn text(self, column: &str) -> Result<&'a str, Invalid> {
+        let place = self.sheet.header.iter().position(|name| name == column);
+        place.map(|place| self.cells[place].trim()).ok_or_else(|| {
+            let suggested = near_miss(column, self.sheet.header.iter());
+            let invalid = Invalid::new(&self.sheet.file, column, "a column", "no such column");
+            invalid.suggest(suggested).in_line(1)
+        })
+    }
+
+    pub fn whole(self, column: &str) -> Result<u64, Invalid> {
+        let text = self.text(column)?;
+        let whole = text.parse().ok().or_else(|| {
+            let number: f64 = text.parse().ok()?;
+            (number.fract() == 0.0 && (0.0..1e15).contains(&number)).then_some(number as u64)
+        });
+        whole.ok_or_else(|| self.invalid(column, "a whole number"))
+    }
+
+    /// A time: positive and finite, in whatever unit the column has.
+    pub fn time(self, column: &str) -> Result<f64, Invalid> {
+        let number: Option<f64> = self.text(column)?.parse().ok();
+        number
+            .filter(|number| number.is_finite() && *number >= 0.0)
+            .ok_or_else(|| self.invalid(column, "a time of at least 0"))
+    }
+
+    /// A complaint about one cell.
+    pub fn invalid(self, column: &str, must: &str) -> Invalid {
+        let got = format!("{:?}", self.text(column).unwrap_or_default());
+        Invalid::new(&self.sheet.file, column, must, got).in_line(self.number)
+    }
+}

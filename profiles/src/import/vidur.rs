@@ -1,0 +1,333 @@
+//! Vidur's profiling tables: operators of one decoder layer, attention, collectives, and what the host does for each iteration.
+//!
+//! All times are milliseconds, of eager PyTorch kernels in half precision in early 2024.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::draft::{Decoding, Draft, Points, by_context, error_where_left_out};
+use super::sheet::{Line, Sheet};
+use super::summary_stats::Times;
+use crate::error::Invalid;
+use crate::model::{DType, ModelKind, ModelShape};
+use crate::rows::{CollectiveOperation, CollectiveRow, Family};
+
+const SOURCE: &str = "Vidur (microsoft/vidur @7d47513, MIT)";
+
+/// Vidur's profiler runs half precision.
+const DTYPE: DType = DType::F16;
+
+const US_PER_MS: f64 = 1e3;
+
+/// The repetitions of an operator and of a collective: not stated in the tables, but their means are whole multiples of these shares.
+const REPETITIONS: u64 = 20;
+const COLLECTIVE_REPETITIONS: u64 = 3;
+
+/// A layer's operators. `add` counts once, as in Vidur's own predictor; attention has tables of its own.
+const LAYER: [&str; 9] = [
+    "input_layernorm",
+    "attn_pre_proj",
+    "attn_rope",
+    "attn_post_proj",
+    "post_attention_layernorm",
+    "mlp_up_proj",
+    "mlp_act",
+    "mlp_down_proj",
+    "add",
+];
+
+/// The attention of the 2023 table is that of this model.
+const ATTENTION_MODEL: &str = "llama-70b";
+
+/// Of 128 batches and 79 contexts, every fourth batch and these are kept; the others show how far interpolation is off.
+const BATCH_STEP: u64 = 4;
+const CONTEXTS: [u64; 14] = [
+    32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 2560, 3072, 3584, 4032,
+];
+
+/// Chunks that are kept: both ends of the kernel's steps of 64 tokens where these are high. And the contexts of each.
+const CHUNKS: [u64; 17] = [
+    64, 80, 128, 160, 192, 224, 256, 320, 384, 448, 512, 768, 1024, 1536, 2048, 3072, 4096,
+];
+const CHUNK_CONTEXTS: [u64; 14] = [
+    64, 128, 192, 256, 320, 384, 512, 768, 1024, 1536, 2048, 2560, 3072, 4096,
+];
+
+pub(super) fn import(sheets: &[Sheet], models: &[ModelShape], draft: &mut Draft) -> Result<(), Invalid> {
+    draft.note(
+        "milliseconds there, microseconds here; least, most, mean, median and deviation of each operator are published: sums add \
+         medians and means, and take the operators to vary independently and normally for p05, p95 and p99, within the sums of \
+         least and most",
+    );
+    for sheet in sheets {
+        if sheet.has("time_stats.mlp_up_proj.median") {
+            layers(sheet, models, draft)?;
+        } else if sheet.has("time_stats.attn_decode.median") {
+            attention(sheet, draft)?;
+        } else if sheet.has("time_stats.all_reduce.median") {
+            collectives(sheet, CollectiveOperation::AllReduce, "all_reduce", draft)?;
+        } else if sheet.has("time_stats.send_recv.median") {
+            collectives(sheet, CollectiveOperation::SendReceive, "send_recv", draft)?;
+        } else if sheet.has("schedule_median") {
+            host(sheet, draft)?;
+        } else {
+            let must = "Vidur's mlp.csv, attention.csv, all_reduce.csv, send_recv.csv or cpu_overheads.csv";
+            return Err(sheet.invalid("header", must, "another table's"));
+        }
+    }
+    Ok(())
+}
+
+/// One operator's summary.
+fn times(line: Line, operator: &str, count: u64) -> Result<Times, Invalid> {
+    let read = |part: &str| line.time(&format!("time_stats.{operator}.{part}"));
+    let us = |part: &str| read(part).map(|ms| ms * US_PER_MS);
+    Ok(Times {
+        count,
+        mean_us: us("mean")?,
+        median_us: us("median")?,
+        least_us: us("min")?,
+        most_us: us("max")?,
+        variance: us("std")?.powi(2),
+        tail_us: None,
+    })
+}
+
+fn layers(sheet: &Sheet, models: &[ModelShape], draft: &mut Draft) -> Result<(), Invalid> {
+    let mut measured: BTreeMap<(String, u32), BTreeMap<[u64; 1], Vec<Times>>> = BTreeMap::new();
+    for line in sheet.lines() {
+        let model = model_of(line, models)?;
+        let mut layer = Times::default();
+        for operator in LAYER
+            .iter()
+            .filter(|operator| sheet.has(&format!("time_stats.{operator}.median")))
+        {
+            layer = layer.plus(times(line, operator, REPETITIONS)?);
+        }
+        let tensor_parallel = line.whole("num_tensor_parallel_workers")? as u32;
+        let points = measured.entry((model, tensor_parallel)).or_default();
+        points.entry([line.whole("num_tokens")?]).or_default().push(layer);
+    }
+    for ((model, tensor_parallel), points) in measured {
+        let of = Decoding {
+            model: &model,
+            dtype: DTYPE,
+            tensor_parallel,
+        };
+        let points: Points<1> = points.into_iter().map(|(at, all)| (at, Times::pooled(all))).collect();
+        let kept = thinned(&points);
+        let error = error_where_left_out(
+            Family::DecoderDense,
+            &kept,
+            points.iter().map(|(at, us)| (*at, us.median_us)),
+        );
+        let source = format!("{SOURCE}, compute/{model}/mlp.csv: the sum of a layer's operators, without all-reduces");
+        draft.decoder_dense(of, kept, &source, error);
+    }
+    Ok(())
+}
+
+/// The built-in model, or the one asked for, of these dimensions.
+fn model_of(line: Line, models: &[ModelShape]) -> Result<String, Invalid> {
+    let builtins: Vec<ModelShape> = ModelShape::builtin_names()
+        .iter()
+        .filter_map(|name| ModelShape::builtin(name))
+        .collect();
+    let (hidden, heads) = (line.whole("n_embd")?, line.whole("n_head")?);
+    let (kv_heads, intermediate) = (line.whole("n_kv_head")?, line.whole("n_expanded_embd")?);
+    let gated = line.text("use_gated_mlp")? == "True";
+    let candidates = if models.is_empty() { builtins.as_slice() } else { models };
+    let found = candidates.iter().find(|model| {
+        let dimensions = [model.hidden, model.heads, model.kv_heads, model.intermediate].map(u64::from);
+        model.kind == ModelKind::Decoder
+            && model.gated == gated
+            && dimensions == [hidden, heads, kv_heads, intermediate]
+    });
+    let must = "the width of a built-in decoder, or of one of --model";
+    found
+        .map(|model| model.name.clone())
+        .ok_or_else(|| line.invalid("n_embd", must))
+}
+
+/// Every point up to 128 tokens, then every second: matrix products have steps of 16 tokens and more by then.
+fn thinned(points: &Points<1>) -> Points<1> {
+    let last = *points.keys().next_back().expect("a table has points");
+    let every_second = |index: usize| index.is_multiple_of(2);
+    let keep = |(index, (at, _)): &(usize, (&[u64; 1], &Times))| **at <= [128] || **at == last || every_second(*index);
+    points
+        .iter()
+        .enumerate()
+        .filter(keep)
+        .map(|(_, (at, us))| (*at, *us))
+        .collect()
+}
+
+fn attention(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
+    let (mut chunks, mut decodes) = (
+        BTreeMap::<[u64; 2], Vec<Times>>::new(),
+        BTreeMap::<[u64; 2], Vec<Times>>::new(),
+    );
+    let mut tensor_parallel = None;
+    for line in sheet.lines() {
+        let expected = ModelShape::builtin(ATTENTION_MODEL).expect("it is built-in");
+        if (line.whole("n_embd")?, line.whole("n_kv_head")?) != (expected.hidden.into(), expected.kv_heads.into()) {
+            return Err(line.invalid("n_embd", "that of Llama-2-70B, whose attention this table has"));
+        }
+        tensor_parallel = Some(line.whole("num_tensor_parallel_workers")? as u32);
+        let cached = line.whole("kv_cache_size")?;
+        let reshapes =
+            times(line, "attn_input_reshape", REPETITIONS)?.plus(times(line, "attn_output_reshape", REPETITIONS)?);
+        if line.text("is_prefill")? == "True" {
+            let at = [line.whole("prefill_chunk_size")?, cached];
+            chunks
+                .entry(at)
+                .or_default()
+                .push(times(line, "attn_prefill", REPETITIONS)?.plus(reshapes));
+        } else {
+            let at = [line.whole("batch_size")?, cached];
+            decodes
+                .entry(at)
+                .or_default()
+                .push(times(line, "attn_decode", REPETITIONS)?.plus(reshapes));
+        }
+    }
+    let Some(tensor_parallel) = tensor_parallel else {
+        return Err(sheet.invalid("line", "at least one", "none"));
+    };
+    let of = Decoding {
+        model: ATTENTION_MODEL,
+        dtype: DTYPE,
+        tensor_parallel,
+    };
+    let pooled = |points: BTreeMap<[u64; 2], Vec<Times>>| -> Points<2> {
+        points.into_iter().map(|(at, all)| (at, Times::pooled(all))).collect()
+    };
+    let (chunks, decodes) = (pooled(chunks), pooled(decodes));
+    let source = format!("{SOURCE}, profiling/a100/attention.csv of 2023, FlashAttention, with its reshapes");
+
+    let kept = decodes.iter().filter(|([batch, context], _)| {
+        (*batch < BATCH_STEP || batch.is_multiple_of(BATCH_STEP)) && CONTEXTS.contains(context)
+    });
+    let kept: Points<2> = kept.map(|(at, us)| (*at, *us)).collect();
+    let error = error_where_left_out(
+        Family::DecoderDecode,
+        &kept,
+        decodes.iter().map(|(at, us)| (*at, us.median_us)),
+    );
+    draft.decoder_decode(of, kept, &source, error);
+
+    let kept = chunks
+        .iter()
+        .filter(|([tokens, _], _)| CHUNKS.contains(tokens))
+        .map(|(at, us)| (*at, *us))
+        .collect();
+    let kept = by_context(&kept, &CHUNK_CONTEXTS);
+    let measured = chunks
+        .iter()
+        .map(|([tokens, cached], us)| ([*tokens, tokens + cached], us.median_us));
+    let error = error_where_left_out(Family::DecoderPrefill, &kept, measured);
+    let source = format!("{source}; from cached tokens to contexts by straight lines");
+    draft.decoder_prefill(of, kept, &source, error);
+    draft.note("its sum of a chunk's and new tokens' attention is untested: no mixed batches were measured");
+    Ok(())
+}
+
+fn collectives(sheet: &Sheet, operation: CollectiveOperation, column: &str, draft: &mut Draft) -> Result<(), Invalid> {
+    let mut measured = BTreeMap::<u64, Vec<(u64, Times)>>::new();
+    for line in sheet.lines() {
+        let workers = line.whole("num_workers")?;
+        // Within one machine.
+        if line.whole("devices_per_node")? == workers {
+            let point = (line.whole("size")?, times(line, column, COLLECTIVE_REPETITIONS)?);
+            measured.entry(workers).or_default().push(point);
+        }
+    }
+    let sizes: BTreeSet<u64> = measured.values().flatten().map(|(bytes, _)| *bytes).collect();
+    let (Some(least), Some(most)) = (sizes.first(), sizes.last()) else {
+        return Err(sheet.invalid(
+            "devices_per_node",
+            "num_workers in some rows (one machine)",
+            "none such",
+        ));
+    };
+    let knots: Vec<u64> = std::iter::successors(Some(*least), |bytes| Some(bytes * 2))
+        .take_while(|bytes| bytes <= most)
+        .collect();
+    let mut points = Points::<2>::new();
+    for (workers, line) in &measured {
+        for bytes in &knots {
+            // A handful of sizes around each, since three repetitions of one vary by a factor of two.
+            let near = |other: u64| other.abs_diff(*bytes) * 8 <= *bytes;
+            let pool: Vec<Times> = line
+                .iter()
+                .filter(|(other, _)| near(*other))
+                .map(|(_, us)| *us)
+                .collect();
+            if !pool.is_empty() {
+                points.insert([*workers, *bytes], Times::pooled(pool));
+            }
+        }
+    }
+    let complete: BTreeSet<u64> = knots
+        .iter()
+        .copied()
+        .filter(|bytes| measured.keys().all(|workers| points.contains_key(&[*workers, *bytes])))
+        .collect();
+    points.retain(|[_, bytes], _| complete.contains(bytes));
+    let label = format!("operation={operation}");
+    let every = measured
+        .iter()
+        .flat_map(|(workers, line)| line.iter().map(|(bytes, us)| ([*workers, *bytes], us.median_us)));
+    let points = draft.rising(Family::Collective, &label, points);
+    let error = error_where_left_out(Family::Collective, &points, every);
+    let source = format!("{SOURCE}, network/*/{column}.csv, one machine; sizes within 1/8 of each are pooled");
+    draft.origin(Family::Collective, &label, &source, error);
+    draft
+        .tables
+        .collective
+        .extend(points.iter().map(|([workers, bytes], times)| CollectiveRow {
+            operation,
+            workers: *workers as u32,
+            bytes: *bytes,
+            stats: times.stats(),
+        }));
+    Ok(())
+}
+
+/// The host's part is no op of the card: it is told in a note.
+fn host(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {
+    let parts = [
+        "schedule",
+        "sampler_e2e",
+        "prepare_inputs_e2e",
+        "model_execution_e2e",
+        "process_model_outputs",
+    ];
+    let mut by_model: BTreeMap<(String, u64), Vec<(u64, f64)>> = BTreeMap::new();
+    for line in sheet.lines() {
+        let mut beside = 0.0;
+        for part in parts.iter().filter(|part| **part != "model_execution_e2e") {
+            beside += line.time(&format!("{part}_median"))?;
+        }
+        let key = (
+            line.text("model_name")?.to_string(),
+            line.whole("tensor_parallel_degree")?,
+        );
+        by_model
+            .entry(key)
+            .or_default()
+            .push((line.whole("batch_size")?, beside));
+    }
+    let told = by_model.iter().filter_map(|((model, tensor_parallel), line)| {
+        let least = line.iter().min_by_key(|(batch, _)| *batch)?;
+        let most = line.iter().max_by_key(|(batch, _)| *batch)?;
+        let ends = format!("{:.2} ms at batch {}, {:.2} ms at {}", least.1, least.0, most.1, most.0);
+        Some(format!("{model} on {tensor_parallel}: {ends}"))
+    });
+    let told: Vec<String> = told.collect();
+    draft.note(format!(
+        "host time beside the model's in each iteration (schedule, prepare, sample, process; vLLM of early 2024), not among the \
+         tables: {}",
+        told.join("; ")
+    ));
+    Ok(())
+}

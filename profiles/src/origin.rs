@@ -1,0 +1,242 @@
+//! Where each table of a card comes from, where that is not where the card as a whole does, and which tables a run used.
+//!
+//! A card that was measured may hold tables that were derived, and one fitted to a paper holds assumptions. Reports list
+//! what they used of these, so a card remembers which of its tables were bound to surfaces.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::card::{Card, Source};
+use crate::error::Invalid;
+use crate::names::near_miss;
+use crate::rows::Family;
+
+/// Where some tables of one family come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// The op family.
+    pub family: Family,
+    /// Which of the family's tables, as `tenantry profile show` calls it (`model=tiny dtype=f32`); all where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+    /// How the numbers were come by.
+    pub kind: Source,
+    /// From what: a table, figure or sentence, a file, a formula.
+    pub source: String,
+    /// How far they may be off, in words: `±30 %`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// The exceptions to a card's provenance, and what has been used.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Origins {
+    list: Vec<Origin>,
+    #[serde(skip)]
+    used: Mutex<BTreeSet<(Family, String)>>,
+}
+
+/// A table that was bound, and where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UsedTable {
+    /// The op family.
+    pub family: Family,
+    /// Which of the family's tables; empty where there is but one.
+    pub table: String,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+impl Origins {
+    /// These exceptions, with nothing used.
+    pub fn new(list: Vec<Origin>) -> Origins {
+        Origins {
+            list,
+            used: Mutex::default(),
+        }
+    }
+
+    /// The exceptions, as `card.yaml` lists them.
+    pub fn list(&self) -> &[Origin] {
+        &self.list
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, origin: Origin) {
+        self.list.push(origin);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Notes that a table was bound.
+    pub(crate) fn note(&self, family: Family, table: &str) {
+        // Nothing can be left half done by a panic between lock and insertion.
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.insert((family, table.to_owned()));
+    }
+
+    /// The entry of that very table, else that of its family.
+    fn find(&self, family: Family, table: &str) -> Option<&Origin> {
+        let of_family = || self.list.iter().filter(|origin| origin.family == family);
+        of_family()
+            .find(|origin| origin.table.as_deref() == Some(table))
+            .or_else(|| of_family().find(|origin| origin.table.is_none()))
+    }
+}
+
+/// What was used is no part of what a card is.
+impl Clone for Origins {
+    fn clone(&self) -> Origins {
+        Origins::new(self.list.clone())
+    }
+}
+
+impl PartialEq for Origins {
+    fn eq(&self, other: &Origins) -> bool {
+        self.list == other.list
+    }
+}
+
+impl Card {
+    /// Where a table comes from: what the card lists for it or for its family, else where the card as a whole comes from.
+    pub fn origin(&self, family: Family, table: &str) -> Origin {
+        self.origins.find(family, table).cloned().unwrap_or_else(|| Origin {
+            family,
+            table: None,
+            kind: self.provenance.source,
+            source: self.provenance.command.clone(),
+            error: None,
+        })
+    }
+
+    /// The tables bound so far that were not measured, by family and name: what a report must tell its reader.
+    pub fn used_unmeasured(&self) -> Vec<UsedTable> {
+        let used = self.origins.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = |(family, table): &(Family, String)| UsedTable {
+            family: *family,
+            table: table.clone(),
+            origin: self.origin(*family, table),
+        };
+        used.iter()
+            .map(table)
+            .filter(|used| used.origin.kind != Source::Measured)
+            .collect()
+    }
+
+    /// Refuses an origin of a table that the card does not have, and a second one of the same; `file` is what errors call
+    /// `card.yaml`.
+    pub(crate) fn check_origins(&self, file: &str) -> Result<(), Invalid> {
+        let slices = self.tables.slices();
+        for (index, origin) in self.origins.list.iter().enumerate() {
+            let of_family = || slices.iter().filter(|slice| slice.family == origin.family);
+            let field = |name: &str| format!("origins[{index}].{name}");
+            if of_family().next().is_none() {
+                let must = "a family that the card has";
+                return Err(Invalid::new(file, &field("family"), must, origin.family.name()));
+            }
+            if let Some(table) = &origin.table
+                && of_family().all(|slice| slice.label != *table)
+            {
+                let labels: Vec<&str> = of_family().map(|slice| slice.label.as_str()).collect();
+                let must = format!("a table of {}: {}", origin.family, labels.join(", "));
+                let suggested = near_miss(table, labels.iter().copied());
+                return Err(Invalid::new(file, &field("table"), must, format!("{table:?}")).suggest(suggested));
+            }
+            if origin.source.trim().is_empty() {
+                return Err(Invalid::new(
+                    file,
+                    &field("source"),
+                    "where the numbers come from",
+                    "nothing",
+                ));
+            }
+            let earlier = &self.origins.list[..index];
+            if earlier
+                .iter()
+                .any(|other| (other.family, &other.table) == (origin.family, &origin.table))
+            {
+                let got = format!("{} again", origin.table.as_deref().unwrap_or(origin.family.name()));
+                return Err(Invalid::new(file, &field("table"), "listed once", got));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{DType, ModelShape};
+    use crate::testing::synthetic_card;
+
+    fn origin(table: Option<&str>, kind: Source) -> Origin {
+        Origin {
+            family: Family::EncoderLayer,
+            table: table.map(str::to_owned),
+            kind,
+            source: "Table 6".into(),
+            error: Some("±30 %".into()),
+        }
+    }
+
+    #[test]
+    fn the_nearest_origin_counts() {
+        let mut card = synthetic_card();
+        card.provenance.source = Source::Measured;
+        card.origins.push(origin(None, Source::Fitted));
+        card.origins.push(origin(Some("model=tiny dtype=f32"), Source::Assumed));
+        let kind = |family, table| card.origin(family, table).kind;
+        assert_eq!(kind(Family::EncoderLayer, "model=tiny dtype=f32"), Source::Assumed);
+        assert_eq!(kind(Family::EncoderLayer, "model=bert-base dtype=f32"), Source::Fitted);
+        assert_eq!(kind(Family::Embedding, "model=tiny dtype=f32"), Source::Measured);
+    }
+
+    #[test]
+    fn what_was_bound_and_not_measured_is_told_once() {
+        let mut card = synthetic_card();
+        card.provenance.source = Source::Measured;
+        card.origins.push(origin(None, Source::Fitted));
+        assert_eq!(card.used_unmeasured(), []);
+        let tiny = ModelShape::builtin("tiny").unwrap();
+        card.embedding(&tiny, DType::F32).unwrap();
+        assert_eq!(card.used_unmeasured(), [], "it was measured");
+        card.encoder_layer(&tiny, DType::F32).unwrap();
+        card.encoder_layer(&tiny, DType::F32).unwrap();
+        let used = card.used_unmeasured();
+        assert_eq!(used.len(), 1);
+        assert_eq!(used[0].table, "model=tiny dtype=f32");
+        assert_eq!(used[0].origin.kind, Source::Fitted);
+        assert_eq!(card.clone().used_unmeasured(), [], "a copy has used nothing");
+        assert_eq!(card.clone(), card);
+    }
+
+    #[test]
+    fn origins_of_tables_that_are_not_there_are_refused() {
+        let refused = |origins: &[Origin]| {
+            let mut card = synthetic_card();
+            card.origins = Origins::new(origins.to_vec());
+            card.validate().unwrap_err().to_string()
+        };
+        let misspelt = origin(Some("model=tiny dtype=f23"), Source::Derived);
+        let message = refused(&[misspelt]);
+        assert!(
+            message.contains("origins[0].table: must be a table of encoder_layer"),
+            "{message}"
+        );
+        assert!(message.ends_with("did you mean model=tiny dtype=f32?"), "{message}");
+        let absent = Origin {
+            family: Family::Solve,
+            ..origin(None, Source::Derived)
+        };
+        assert!(refused(&[absent]).contains("origins[0].family: must be a family that the card has, got solve"));
+        let twice = [origin(None, Source::Derived), origin(None, Source::Fitted)];
+        assert!(refused(&twice).contains("origins[1].table: must be listed once, got encoder_layer again"));
+    }
+}

@@ -1,0 +1,271 @@
+//! HMI's Quadro P5000: PyTorch, so that small batches are bound by launches and large ones by arithmetic.
+
+use super::draft::{Draft, Link, builtin};
+use super::{Outcome, Paper, input, predicted};
+use crate::card::{Card, Source};
+use crate::model::{DType, ModelShape};
+use crate::roofline::{Datasheet, Factors, Roofline, decoder_layers, matrix_weights};
+use crate::rows::{AdapterImplementation, AdapterRow, Direction, PlotLookupRow, Stats, Tier};
+
+const DTYPE: DType = DType::F32;
+const BATCHES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+const LENGTHS: [u32; 6] = [16, 32, 64, 128, 256, 512];
+const ADAPTER_LENGTHS: [u32; 3] = [16, 128, 512];
+const MODELS: [&str; 4] = ["bert-base", "distilbert", "tinybert-6", "tinybert-4"];
+/// Look-ups cost the same for any number of threads: the paper has one figure.
+const THREADS: [u32; 3] = [1, 8, 64];
+
+/// The card's rates, as its numbers give them.
+struct Rates {
+    /// One kernel's launch: what batch 1 is bound by.
+    launch_us: f64,
+    /// Operations a second that a large batch reaches.
+    flops_per_s: f64,
+    /// Bytes a second of the card's memory.
+    bytes_per_s: f64,
+}
+
+fn flops(model: &ModelShape, batch: f64, tokens: f64) -> f64 {
+    2.0 * batch * tokens * matrix_weights(model) + 4.0 * batch * tokens * tokens * f64::from(model.hidden)
+}
+
+/// Operations and bytes of one layer's adapters, gathered for a batch.
+fn adapter_work(model: &ModelShape, bottleneck: f64, [tenants, batch, tokens]: [f64; 3]) -> (f64, f64) {
+    let hidden = f64::from(model.hidden);
+    let weights = 2.0 * hidden * bottleneck;
+    let moved = batch * tokens * (4.0 * hidden + 2.0 * bottleneck);
+    (
+        2.0 * batch * tokens * weights,
+        4.0 * ((tenants + 2.0 * batch) * weights + moved),
+    )
+}
+
+impl Rates {
+    /// Six layers take 6 ms at batch 1, whatever they compute; at the assumed batch a request takes its share of Table 6, so
+    /// that the rate of arithmetic follows.
+    fn of(paper: &Paper) -> Rates {
+        let launch_us = 1e3 * paper.number("six_layers_ms") / 6.0 / paper.number("layer_launches");
+        let bytes_per_s = 1e9 * paper.number("memory_gbytes_per_s") * Factors::FITTED.memory;
+        let (batch, tokens) = (paper.number("batch"), paper.number("tokens"));
+        let base = builtin("bert-base");
+        let (adapter_flops, adapter_bytes) = adapter_work(&base, paper.number("bottleneck"), [batch, batch, tokens]);
+        let batch_us = 1e6 * batch / paper.number("hbert_per_s");
+        let layers_us = batch_us - paper.number("head_launches") * launch_us - 6e6 * adapter_bytes / bytes_per_s;
+        Rates {
+            launch_us,
+            flops_per_s: 6e6 * (flops(&base, batch, tokens) + adapter_flops) / layers_us,
+            bytes_per_s,
+        }
+    }
+
+    /// The host launches while the card computes: the slower of both counts.
+    fn us(&self, launches: f64, flops: f64, bytes: f64) -> f64 {
+        (launches * self.launch_us).max(1e6 * (flops / self.flops_per_s + bytes / self.bytes_per_s))
+    }
+}
+
+pub(super) fn tables(paper: &Paper) -> Draft {
+    let number = |name: &str| paper.number(name);
+    let rates = Rates::of(paper);
+    let mut draft = Draft::default();
+    let base = builtin("bert-base");
+    for name in MODELS {
+        let model = builtin(name);
+        let layer = |batch: u32, tokens: u32| {
+            rates.us(
+                number("layer_launches"),
+                flops(&model, batch.into(), tokens.into()),
+                0.0,
+            )
+        };
+        let embedding = |batch: u32, tokens: u32| {
+            let moved = 4.0 * f64::from(batch * tokens) * f64::from(model.hidden) * 4.0;
+            rates.us(number("embedding_launches"), 0.0, moved)
+        };
+        draft.encoder(&model, DTYPE, [&BATCHES, &LENGTHS], layer, embedding);
+        draft.head(&model, DTYPE, &BATCHES, |_| number("head_launches") * rates.launch_us);
+        let source = match name == base.name {
+            true => "section 6.1 (6 ms for six layers at batch 1) and Table 6 (380.9/s)",
+            false => "bert-base's launches and rate of arithmetic on the shape of this model",
+        };
+        draft.mark(Source::Fitted, source, None);
+    }
+
+    for bottleneck in [64, number("bottleneck") as u32] {
+        for &implementation in AdapterImplementation::ALL {
+            adapters(&mut draft, paper, &rates, &base, implementation, bottleneck);
+        }
+    }
+    draft.mark(
+        Source::Derived,
+        "bert-base's launches and rate of arithmetic, and the gather's bytes; their sum with the layer is Table 6's",
+        Some("±50 %"),
+    );
+
+    for (tier, ms) in [(Tier::Memory, "lookup_memory_ms"), (Tier::Disk, "lookup_disk_ms")] {
+        for model in [&base, &builtin("opt-125m")] {
+            for threads in THREADS {
+                for tokens in [16, 128, 1024, 8192] {
+                    let stats = Stats::exact(1e3 * number(ms) * f64::from(tokens) / number("tokens"));
+                    let model = model.name.clone();
+                    draft.tables.plot_lookup.push(PlotLookupRow {
+                        model,
+                        tier,
+                        threads,
+                        tokens,
+                        stats,
+                    });
+                }
+            }
+        }
+    }
+    draft.mark(
+        Source::Fitted,
+        "section 6.1: 0.2 ms from memory, 2.4 ms from the SSD, in proportion to tokens",
+        None,
+    );
+
+    draft.link(&Link {
+        copy_us: number("copy_start_us"),
+        pinned_bytes_per_s: 1e9 * number("link_gbytes_per_s"),
+        pageable_bytes_per_s: 1e9 * number("pageable_gbytes_per_s"),
+        load_us: number("load_start_us"),
+        disk_bytes_per_s: 1e9 * number("disk_gbytes_per_s"),
+    });
+    draft.dispatch([number("dispatch_us"); 3]);
+    draft.mark(
+        Source::Assumed,
+        "PCIe 3 as section 7.1 names it, at what it reaches elsewhere; hand-overs are nowhere",
+        None,
+    );
+
+    let sheet = Datasheet {
+        f32: rates.flops_per_s / Factors::FITTED.arithmetic,
+        ..Datasheet::builtin("p5000").expect("it comes with the product")
+    };
+    let factors = Factors {
+        launch_us: rates.launch_us,
+        ..Factors::FITTED
+    };
+    decoder_layers(
+        &mut draft.tables,
+        &Roofline { sheet, factors },
+        &builtin("opt-125m"),
+        DTYPE,
+        1,
+    );
+    draft.mark(
+        Source::Derived,
+        "roofline with bert-base's launches and rate of arithmetic",
+        Some(&Factors::stated_error()),
+    );
+    draft
+}
+
+fn adapters(
+    draft: &mut Draft,
+    paper: &Paper,
+    rates: &Rates,
+    base: &ModelShape,
+    implementation: AdapterImplementation,
+    bottleneck: u32,
+) {
+    let launches = paper.number("adapter_launches");
+    for batch in BATCHES {
+        for tenants in BATCHES.into_iter().filter(|tenants| *tenants <= batch) {
+            for tokens in ADAPTER_LENGTHS {
+                let point = [tenants, batch, tokens].map(f64::from);
+                let (flops, bytes) = adapter_work(base, bottleneck.into(), point);
+                let launches = match implementation {
+                    AdapterImplementation::Loop => launches * f64::from(tenants),
+                    AdapterImplementation::GatherBmm | AdapterImplementation::Grouped => launches,
+                };
+                draft.tables.adapter.push(AdapterRow {
+                    model: base.name.clone(),
+                    dtype: DTYPE,
+                    implementation,
+                    bottleneck,
+                    tenants,
+                    batch,
+                    tokens,
+                    stats: Stats::exact(rates.us(launches, flops, bytes)),
+                });
+            }
+        }
+    }
+}
+
+pub(super) fn outcomes(paper: &Paper, card: &Card) -> Vec<Outcome> {
+    let base = builtin("bert-base");
+    let (batch, tokens) = (paper.number("batch") as u32, paper.number("tokens") as u32);
+    let bottleneck = paper.number("bottleneck") as u32;
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let layer = card.encoder_layer(&base, DTYPE).expect("the card has it");
+    let embedding = card.embedding(&base, DTYPE).expect("the card has it");
+    let head = card.head(&base, DTYPE, 2).expect("the card has it");
+    let adapter = card
+        .adapter(&base, DTYPE, AdapterImplementation::GatherBmm, bottleneck)
+        .expect("the card has it");
+    let lookup = card.plot_lookup(&base, Tier::Memory).expect("the card has it");
+    let copy = card.copy(Direction::HostToDevice, true).expect("the card has it");
+
+    let upper_ms = 6.0 * ms(layer.cost(batch, tokens).median_ns + adapter.cost(batch, batch, tokens).median_ns)
+        + ms(head.cost(batch.into()).median_ns);
+    let request_ms = upper_ms / f64::from(batch);
+    let lookup_ms = ms(lookup.cost(1, tokens).median_ns);
+    let adapter_bytes = 6 * 4 * base.adapter_parameters_per_layer(bottleneck);
+    let copy_ms = ms(copy.cost(adapter_bytes).median_ns);
+    let per_s = |ms: f64| 1e3 / ms;
+
+    // Every tenant has its own model, so that a batch falls apart into one for each.
+    let share = (batch / paper.number("tenants") as u32).max(1);
+    let dedicated_ms = (12.0 * ms(layer.cost(share, tokens).median_ns)
+        + ms(embedding.cost(share, tokens).median_ns + head.cost(share.into()).median_ns))
+        / f64::from(share);
+    let room = (card.device.memory_bytes - card.device.reserve_bytes) as f64;
+    let fit = |parameters: u64| (room / (4 * parameters) as f64).floor();
+    vec![
+        input("hBERT, requests/s (Table 6)", 380.9, per_s(request_ms)),
+        predicted(
+            "hBERT without retrieval prefetch, requests/s (Table 6)",
+            340.1,
+            per_s(request_ms + lookup_ms),
+        ),
+        predicted(
+            "hBERT without adapter prefetch, requests/s (Table 6)",
+            338.9,
+            per_s(request_ms + copy_ms),
+        ),
+        predicted(
+            "hBERT synchronous, requests/s (Table 6)",
+            304.8,
+            per_s(request_ms + lookup_ms + copy_ms),
+        ),
+        predicted("BERT-dedicated, requests/s (Table 6)", 165.2, per_s(dedicated_ms)),
+        input(
+            "six layers at batch 1, ms (section 6.1)",
+            6.0,
+            6.0 * ms(layer.cost(1, tokens).median_ns),
+        ),
+        predicted(
+            "BERT-dedicated in 16 GB, instances (Table 2)",
+            35.0,
+            fit(base.parameters()),
+        ),
+        predicted(
+            "BERT-compress distil in 16 GB, instances (Table 2)",
+            60.0,
+            fit(builtin("distilbert").parameters()),
+        ),
+        predicted(
+            "BERT-compress tiny4 in 16 GB, instances (Table 2)",
+            280.0,
+            fit(builtin("tinybert-4").parameters()),
+        ),
+        predicted(
+            "hBERT-PLOT in 16 GB, instances (Table 2)",
+            90.0,
+            fit(6 * base.layer_parameters()),
+        ),
+    ]
+}

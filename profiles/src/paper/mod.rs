@@ -1,0 +1,411 @@
+//! Cards of the papers' own testbeds, made from the papers' own numbers.
+//!
+//! Each card has a committed file of inputs (`profiles/papers/NAME.yaml`): every number with its table, figure or sentence, and
+//! what nobody stated marked as assumed. Code here turns these into tables, fits what is fitted, and says with simple
+//! arithmetic what the paper's results would then be, so that the effect of every assumption can be told.
+
+mod arlo;
+mod draft;
+mod hmi;
+mod pets;
+mod punica;
+mod tabi;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+use crate::error::{Invalid, ProfileError};
+use crate::names::near_miss;
+use crate::origin::Origins;
+use draft::Draft;
+
+/// How a number came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Knowledge {
+    /// The paper says it.
+    Stated,
+    /// Somebody else published it: a datasheet, a table of another project.
+    Published,
+    /// Nobody says it: chosen, so that the rest can be used.
+    Assumed,
+}
+
+/// One number that a card is made from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Number {
+    /// In its unit.
+    pub value: f64,
+    /// Of the value; empty for plain numbers.
+    pub unit: String,
+    /// How it came to be known.
+    pub kind: Knowledge,
+    /// The table, figure or sentence; for an assumption, why this and no other.
+    pub source: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Inputs {
+    paper: String,
+    date: String,
+    device: String,
+    host: Host,
+    notes: Vec<String>,
+    numbers: BTreeMap<String, Number>,
+}
+
+/// A paper's testbed.
+#[derive(Clone, Debug)]
+pub struct Paper {
+    name: &'static str,
+    maker: Maker,
+    inputs: Inputs,
+}
+
+/// What a result of the paper is to a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The card was fitted to it.
+    Input,
+    /// The card says it without having been fitted to it.
+    Predicted,
+}
+
+/// A result of the paper, and what first-order arithmetic over the card's tables says of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// What: `hBERT, requests a second (Table 6)`.
+    pub what: &'static str,
+    /// The paper's.
+    pub paper: f64,
+    /// The card's.
+    pub ours: f64,
+    /// Whether it was fitted.
+    pub role: Role,
+}
+
+/// What an assumption that is a fifth larger does to a result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sensitivity {
+    /// The assumption.
+    pub number: String,
+    /// The result.
+    pub outcome: &'static str,
+    /// The result's relative change.
+    pub change: f64,
+}
+
+/// By how much an assumption is changed to see what follows from it.
+const CHANGE: f64 = 0.2;
+/// Changes smaller than this are none.
+const LEAST_CHANGE: f64 = 5e-4;
+
+/// How one card is made.
+#[derive(Clone, Copy, Debug)]
+struct Maker {
+    inputs: &'static str,
+    tables: fn(&Paper) -> Draft,
+    outcomes: fn(&Paper, &Card) -> Vec<Outcome>,
+}
+
+macro_rules! makers {
+    ($($name:literal: $module:ident),+ $(,)?) => {
+        const NAMES: &[&str] = &[$($name),+];
+        const MAKERS: &[Maker] = &[$(Maker {
+            inputs: include_str!(concat!("../../papers/", $name, ".yaml")),
+            tables: $module::tables,
+            outcomes: $module::outcomes,
+        }),+];
+    };
+}
+makers! {
+    "paper-p5000": hmi,
+    "paper-gtx1080ti": pets,
+    "paper-v100": pets,
+    "paper-tx2": pets,
+    "paper-a100-80g": punica,
+    "paper-a100-40g": punica,
+    "paper-rtx3090": arlo,
+    "paper-v100-tabi": tabi,
+}
+
+impl Paper {
+    /// The names of all paper cards.
+    pub fn names() -> &'static [&'static str] {
+        NAMES
+    }
+
+    /// The testbed of the card called `name`.
+    ///
+    /// # Errors
+    /// There is none of that name, or its file of inputs is broken.
+    pub fn load(name: &str) -> Result<Paper, ProfileError> {
+        let Some(index) = NAMES.iter().position(|known| *known == name) else {
+            let suggested = near_miss(name, NAMES.iter().copied());
+            return Err(
+                Invalid::new("--paper", "name", format!("one of {}", NAMES.join(", ")), name)
+                    .suggest(suggested)
+                    .into(),
+            );
+        };
+        let file = format!("profiles/papers/{name}.yaml");
+        let inputs: Inputs = crate::yaml::read(&file, MAKERS[index].inputs)?;
+        for (name, number) in &inputs.numbers {
+            if !number.value.is_finite() || number.source.trim().is_empty() {
+                let field = format!("numbers.{name}");
+                return Err(Invalid::new(&file, &field, "a number with its source", format!("{number:?}")).into());
+            }
+        }
+        Ok(Paper {
+            name: NAMES[index],
+            maker: MAKERS[index],
+            inputs,
+        })
+    }
+
+    /// The card's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The paper.
+    pub fn paper(&self) -> &str {
+        &self.inputs.paper
+    }
+
+    /// All numbers, by name.
+    pub fn numbers(&self) -> &BTreeMap<String, Number> {
+        &self.inputs.numbers
+    }
+
+    /// The value of one of the numbers, in its unit.
+    ///
+    /// # Panics
+    /// There is no number of that name: files of inputs and the code that reads them belong together.
+    pub fn number(&self, name: &str) -> f64 {
+        match self.inputs.numbers.get(name) {
+            Some(number) => number.value,
+            None => panic!("profiles/papers/{}.yaml has no number {name}", self.name),
+        }
+    }
+
+    /// The same testbed with another value for one of its numbers.
+    pub fn with(&self, name: &str, value: f64) -> Paper {
+        let mut changed = self.clone();
+        if let Some(number) = changed.inputs.numbers.get_mut(name) {
+            number.value = value;
+        }
+        changed
+    }
+
+    /// Makes the card.
+    pub fn card(&self) -> Card {
+        let Draft {
+            tables,
+            origins,
+            models,
+        } = (self.maker.tables)(self);
+        let gib = |name: &str| (self.number(name) * f64::from(1u32 << 30)) as u64;
+        let mut notes = vec![format!(
+            "fitted to {}; inputs in profiles/papers/{}.yaml",
+            self.inputs.paper, self.name
+        )];
+        notes.extend(self.inputs.notes.iter().cloned());
+        Card {
+            name: self.name.to_owned(),
+            device: Device {
+                name: self.inputs.device.clone(),
+                kind: DeviceKind::Cuda,
+                memory_bytes: gib("memory_gib"),
+                reserve_bytes: gib("reserve_gib"),
+                driver: None,
+                libtorch: None,
+                host: self.inputs.host.clone(),
+            },
+            lanes: Lanes {
+                host: (self.inputs.host.cores - 1).max(1),
+            },
+            contention: Contention {
+                compute_beside_copy: 1.0,
+                copy_beside_compute: 1.0,
+                compute_beside_lookup: 1.0,
+                lookup_beside_compute: 1.0,
+            },
+            provenance: Provenance {
+                source: Source::Fitted,
+                date: self.inputs.date.clone(),
+                command: format!("tenantry profile derive --paper {}", self.name),
+                seed: 0,
+                version: env!("CARGO_PKG_VERSION").into(),
+                notes,
+            },
+            origins: Origins::new(origins),
+            models,
+            tables,
+        }
+    }
+
+    /// The paper's results that follow from a card's tables by simple arithmetic, without queues and schedules.
+    pub fn outcomes(&self, card: &Card) -> Vec<Outcome> {
+        (self.maker.outcomes)(self, card)
+    }
+
+    /// How each result changes when an assumption is a fifth larger, where it changes at all.
+    pub fn sensitivities(&self) -> Vec<Sensitivity> {
+        let before = self.outcomes(&self.card());
+        let assumed = self
+            .numbers()
+            .iter()
+            .filter(|(_, number)| number.kind == Knowledge::Assumed);
+        let mut sensitivities = Vec::new();
+        for (name, number) in assumed {
+            let changed = self.with(name, number.value * (1.0 + CHANGE));
+            let after = changed.outcomes(&changed.card());
+            sensitivities.extend(before.iter().zip(after).filter_map(|(before, after)| {
+                let change = after.ours / before.ours - 1.0;
+                (change.abs() >= LEAST_CHANGE).then(|| Sensitivity {
+                    number: name.clone(),
+                    outcome: before.what,
+                    change,
+                })
+            }));
+        }
+        sensitivities
+    }
+}
+
+/// A result that the card was fitted to.
+fn input(what: &'static str, paper: f64, ours: f64) -> Outcome {
+    let role = Role::Input;
+    Outcome {
+        what,
+        paper,
+        ours,
+        role,
+    }
+}
+
+/// A result that it was not.
+fn predicted(what: &'static str, paper: f64, ours: f64) -> Outcome {
+    let role = Role::Predicted;
+    Outcome {
+        what,
+        paper,
+        ours,
+        role,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn papers() -> impl Iterator<Item = Paper> {
+        Paper::names().iter().map(|name| Paper::load(name).unwrap())
+    }
+
+    #[test]
+    fn committed_cards_are_those_that_their_inputs_make() {
+        for paper in papers() {
+            let made = paper.card();
+            made.validate().unwrap_or_else(|error| panic!("{error}"));
+            let committed =
+                Card::load(&Path::new("cards").join(paper.name())).unwrap_or_else(|error| panic!("{error}"));
+            // The version is that of whoever wrote it.
+            let mut made_then = made.clone();
+            made_then.provenance.version.clone_from(&committed.provenance.version);
+            assert!(
+                made_then.digest() == committed.digest(),
+                "profiles/cards/{0} is not what its inputs make: run `{1} --out profiles/cards/{0}`",
+                paper.name(),
+                made.provenance.command
+            );
+        }
+    }
+
+    #[test]
+    fn every_table_says_where_it_comes_from() {
+        for paper in papers() {
+            let card = paper.card();
+            for summary in crate::describe(&card) {
+                let origin = card.origin(summary.family, &summary.table);
+                assert_eq!(
+                    origin.table.as_deref(),
+                    Some(summary.table.as_str()),
+                    "{} {}",
+                    paper.name(),
+                    summary.family
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn inputs_are_met_and_predictions_are_not_made_of_air() {
+        for paper in papers() {
+            for outcome in paper.outcomes(&paper.card()) {
+                let error = outcome.ours / outcome.paper - 1.0;
+                assert!(outcome.ours.is_finite(), "{}: {outcome:?}", paper.name());
+                if outcome.role == Role::Input {
+                    assert!(error.abs() < 0.01, "{}: {outcome:?}", paper.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_has_a_use_or_is_for_the_reader() {
+        // A number that no table and no result depends on is only there to be cited, and says so.
+        for paper in papers() {
+            let (card, before) = (paper.card(), paper.outcomes(&paper.card()));
+            for (name, number) in paper.numbers() {
+                let changed = paper.with(name, number.value * 1.1);
+                let used = changed.card() != card || changed.outcomes(&card) != before;
+                let cited = number.source.contains("for the reader");
+                assert!(used != cited, "{}: {name}: used {used}, cited {cited}", paper.name());
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_that_of_the_product() {
+        let gib = |name: &str| Paper::load(name).unwrap().card().device.memory_bytes as f64 / f64::from(1u32 << 30);
+        for (name, expected) in [
+            ("paper-p5000", 16.0),
+            ("paper-gtx1080ti", 11.0),
+            ("paper-v100", 32.0),
+            ("paper-tx2", 8.0),
+            ("paper-a100-80g", 80.0),
+            ("paper-a100-40g", 40.0),
+            ("paper-rtx3090", 24.0),
+            ("paper-v100-tabi", 16.0),
+        ] {
+            assert_eq!(gib(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_paper_is_refused_with_the_near_miss() {
+        let error = Paper::load("paper-p500").unwrap_err().to_string();
+        assert!(error.ends_with("did you mean paper-p5000?"), "{error}");
+    }
+
+    #[test]
+    fn sensitivities_have_the_sign_that_reason_gives() {
+        let hmi = Paper::load("paper-p5000").unwrap().sensitivities();
+        let of = |number: &str, outcome: &str| {
+            let found = hmi.iter().find(|s| s.number == number && s.outcome.contains(outcome));
+            found.map(|s| s.change)
+        };
+        // A faster link makes swapping without prefetch cheaper, and nothing else.
+        assert!(of("link_gbytes_per_s", "without adapter prefetch").unwrap() > 0.0);
+        assert_eq!(of("link_gbytes_per_s", "hBERT, requests"), None);
+    }
+}

@@ -1,0 +1,463 @@
+//! Fills a card with tables that are computed from a datasheet, each marked as derived.
+
+use super::ops::{is_encoder, plot_lookup_us};
+use super::{Factors, Roofline};
+use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+use crate::model::{DType, ModelShape};
+use crate::origin::{Origin, Origins};
+use crate::rows::{
+    AdapterImplementation, AdapterRow, CollectiveOperation, CollectiveRow, ConcurrentLayerRow, CopyRow,
+    DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, Direction, DispatchOperation, DispatchRow,
+    EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoadSource, LoraRow, ModelLoadRow, PetKind, PetRow, PlotLookupRow,
+    StaticModelRow, Stats, Tier,
+};
+use crate::slice::slices;
+use crate::tables::Tables;
+
+const BATCHES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+const TOKENS: [u32; 6] = [16, 32, 64, 128, 256, 512];
+const CLASSES: [u32; 2] = [2, 16];
+const BOTTLENECKS: [u32; 2] = [16, 64];
+const ADAPTER_TOKENS: [u32; 3] = [16, 128, 512];
+const STREAMS: [u32; 4] = [1, 2, 4, 8];
+const STEP_TOKENS: [u32; 10] = [1, 8, 32, 64, 128, 256, 512, 1024, 2048, 8192];
+const CONTEXTS: [u32; 6] = [16, 128, 512, 1024, 2048, 4096];
+const SEQUENCES: [u32; 7] = [1, 4, 16, 32, 64, 128, 256];
+const RANKS: [u32; 2] = [16, 64];
+const COPY_BYTES: [u64; 6] = [1 << 10, 1 << 15, 1 << 20, 1 << 23, 1 << 26, 1 << 30];
+const LOAD_BYTES: [u64; 4] = [1 << 20, 1 << 26, 1 << 30, 1 << 36];
+const THREADS: [u32; 2] = [1, 8];
+
+/// What handing work over takes on a host that nobody measured.
+const DISPATCH_US: [(DispatchOperation, f64); 3] = [
+    (DispatchOperation::Wake, 10.0),
+    (DispatchOperation::Tell, 10.0),
+    (DispatchOperation::Alarm, 60.0),
+];
+
+/// A card that nobody measured, from its datasheet: these models' tables in every number format that the card has, and
+/// whatever needs no model. `date` and `command` say when and how it was made.
+pub fn derive_card(roofline: &Roofline, models: &[ModelShape], date: &str, command: &str) -> Card {
+    let sheet = &roofline.sheet;
+    let mut card = Card {
+        name: sheet.name.clone(),
+        device: Device {
+            name: sheet.product.clone(),
+            kind: DeviceKind::Cuda,
+            memory_bytes: sheet.memory_bytes,
+            // What a context, its libraries and activations commonly take.
+            reserve_bytes: sheet.memory_bytes / 10,
+            driver: None,
+            libtorch: None,
+            host: Host {
+                cpu: "unknown".into(),
+                cores: 8,
+            },
+        },
+        lanes: Lanes { host: 1 },
+        contention: Contention {
+            compute_beside_copy: 1.0,
+            copy_beside_compute: 1.0,
+            compute_beside_lookup: 1.0,
+            lookup_beside_compute: 1.0,
+        },
+        provenance: Provenance {
+            source: Source::Derived,
+            date: date.into(),
+            command: command.into(),
+            seed: 0,
+            version: env!("CARGO_PKG_VERSION").into(),
+            notes: vec![
+                format!("from the datasheet alone ({}); measured on no device", sheet.source),
+                format!(
+                    "costs by roofline: {} µs a kernel, {:.0} % of the arithmetic and {:.0} % of the memory's bandwidth; {} \
+                     on cards left out of the fit",
+                    roofline.factors.launch_us,
+                    100.0 * roofline.factors.arithmetic,
+                    100.0 * roofline.factors.memory,
+                    Factors::stated_error(),
+                ),
+                "host, dispatch, disk and contention are assumptions".into(),
+            ],
+        },
+        origins: Origins::default(),
+        models: Vec::new(),
+        tables: Tables::default(),
+    };
+    let is_builtin = |model: &&ModelShape| ModelShape::builtin(&model.name).as_ref() == Some(*model);
+    card.models = models.iter().filter(|model| !is_builtin(model)).cloned().collect();
+    for &dtype in DType::ALL {
+        if sheet.peak(dtype).is_some() {
+            fill(&mut card, roofline, models, dtype);
+        }
+    }
+    card
+}
+
+/// Adds to a card the tables of these models and this number format that it lacks, and those without a model, each listed
+/// among its origins as derived.
+pub fn fill(card: &mut Card, roofline: &Roofline, models: &[ModelShape], dtype: DType) {
+    let mut derived = Tables::default();
+    for model in models {
+        if is_encoder(model) {
+            encoder(&mut derived, roofline, model, dtype);
+        } else {
+            decoder(&mut derived, roofline, model, dtype);
+        }
+    }
+    without_model(&mut derived, roofline);
+    merge(card, derived, &roofline.sheet.name);
+}
+
+/// The values up to the longest input, and that one.
+fn up_to(values: &[u32], most: u32) -> Vec<u32> {
+    let mut values: Vec<u32> = values.iter().copied().filter(|value| *value < most).collect();
+    values.push(most);
+    values
+}
+
+fn encoder(tables: &mut Tables, roofline: &Roofline, shape: &ModelShape, dtype: DType) {
+    let model = || shape.name.clone();
+    let lengths = up_to(&TOKENS, shape.positions.min(512));
+    for batch in BATCHES {
+        for &tokens in &lengths {
+            let stats = Stats::exact(roofline.encoder_layer_us(shape, dtype, batch, tokens));
+            tables.encoder_layer.push(EncoderLayerRow {
+                model: model(),
+                dtype,
+                batch,
+                tokens,
+                stats,
+            });
+            let stats = Stats::exact(roofline.embedding_us(shape, dtype, batch, tokens));
+            tables.embedding.push(EmbeddingRow {
+                model: model(),
+                dtype,
+                batch,
+                tokens,
+                stats,
+            });
+            let stats = Stats::exact(roofline.static_model_us(shape, dtype, batch, tokens));
+            tables.static_model.push(StaticModelRow {
+                model: model(),
+                dtype,
+                batch,
+                tokens,
+                stats,
+            });
+            for streams in STREAMS {
+                let stats = Stats::exact(roofline.concurrent_layer_us(shape, dtype, streams, batch, tokens));
+                let row = ConcurrentLayerRow {
+                    model: model(),
+                    dtype,
+                    streams,
+                    batch,
+                    tokens,
+                    stats,
+                };
+                tables.concurrent_layer.push(row);
+            }
+            for &kind in PetKind::ALL {
+                let stats = Stats::exact(roofline.pet_us(shape, dtype, kind, batch, tokens));
+                tables.pet.push(PetRow {
+                    model: model(),
+                    dtype,
+                    kind,
+                    batch,
+                    tokens,
+                    stats,
+                });
+            }
+        }
+        for classes in CLASSES {
+            let stats = Stats::exact(roofline.head_us(shape, dtype, batch, classes));
+            tables.head.push(HeadRow {
+                model: model(),
+                dtype,
+                batch,
+                classes,
+                stats,
+            });
+        }
+    }
+    for bottleneck in BOTTLENECKS {
+        for tokens in up_to(&ADAPTER_TOKENS, shape.positions.min(512)) {
+            adapters(tables, roofline, shape, dtype, bottleneck, tokens);
+        }
+    }
+    plot(tables, shape);
+}
+
+/// Adapters of one bottleneck and length, in all implementations.
+pub(crate) fn adapters(
+    tables: &mut Tables,
+    roofline: &Roofline,
+    shape: &ModelShape,
+    dtype: DType,
+    bottleneck: u32,
+    tokens: u32,
+) {
+    for &implementation in AdapterImplementation::ALL {
+        for batch in BATCHES {
+            for tenants in BATCHES.into_iter().filter(|tenants| *tenants <= batch) {
+                let point = [tenants, batch, tokens];
+                let stats = Stats::exact(roofline.adapter_us(shape, dtype, implementation, bottleneck, point));
+                let model = shape.name.clone();
+                tables.adapter.push(AdapterRow {
+                    model,
+                    dtype,
+                    implementation,
+                    bottleneck,
+                    tenants,
+                    batch,
+                    tokens,
+                    stats,
+                });
+            }
+        }
+    }
+}
+
+/// Look-ups, as HMI's host does them.
+pub(crate) fn plot(tables: &mut Tables, shape: &ModelShape) {
+    for &tier in Tier::ALL {
+        for threads in THREADS {
+            for tokens in [16, 128, 512, 2048, 8192] {
+                let stats = Stats::exact(plot_lookup_us(tier == Tier::Disk, tokens));
+                let model = shape.name.clone();
+                tables.plot_lookup.push(PlotLookupRow {
+                    model,
+                    tier,
+                    threads,
+                    tokens,
+                    stats,
+                });
+            }
+        }
+    }
+}
+
+fn decoder(tables: &mut Tables, roofline: &Roofline, shape: &ModelShape, dtype: DType) {
+    let cards = |cards: &u32| shape.kv_heads.is_multiple_of(*cards);
+    for tensor_parallel in [1, 2, 4, 8].into_iter().filter(cards) {
+        decoder_layers(tables, roofline, shape, dtype, tensor_parallel);
+    }
+    for rank in RANKS {
+        for &implementation in AdapterImplementation::ALL {
+            lora(tables, shape, dtype, implementation, rank, |point| {
+                roofline.lora_us(shape, dtype, implementation, rank, point)
+            });
+        }
+    }
+    plot(tables, shape);
+}
+
+/// The four tables of a decoder whose layers so many cards share.
+pub(crate) fn decoder_layers(
+    tables: &mut Tables,
+    roofline: &Roofline,
+    shape: &ModelShape,
+    dtype: DType,
+    tensor_parallel: u32,
+) {
+    let model = || shape.name.clone();
+    let contexts = up_to(&CONTEXTS, shape.positions.min(4096));
+    for tokens in STEP_TOKENS {
+        let stats = Stats::exact(roofline.decoder_dense_us(shape, dtype, tensor_parallel, tokens));
+        tables.decoder_dense.push(DecoderDenseRow {
+            model: model(),
+            dtype,
+            tensor_parallel,
+            tokens,
+            stats,
+        });
+    }
+    for &tokens in &contexts {
+        for &context in contexts.iter().filter(|context| tokens <= **context) {
+            let stats = Stats::exact(roofline.decoder_prefill_us(shape, dtype, tensor_parallel, [tokens, context]));
+            let row = DecoderPrefillRow {
+                model: model(),
+                dtype,
+                tensor_parallel,
+                tokens,
+                context,
+                stats,
+            };
+            tables.decoder_prefill.push(row);
+        }
+    }
+    for sequences in SEQUENCES {
+        for &context in &contexts {
+            let stats = Stats::exact(roofline.decoder_decode_us(shape, dtype, tensor_parallel, [sequences, context]));
+            let row = DecoderDecodeRow {
+                model: model(),
+                dtype,
+                tensor_parallel,
+                sequences,
+                context,
+                stats,
+            };
+            tables.decoder_decode.push(row);
+        }
+        for tokens in STEP_TOKENS {
+            let stats = Stats::exact(roofline.decoder_ends_us(shape, dtype, tensor_parallel, [sequences, tokens]));
+            let row = DecoderEndsRow {
+                model: model(),
+                dtype,
+                tensor_parallel,
+                sequences,
+                tokens,
+                stats,
+            };
+            tables.decoder_ends.push(row);
+        }
+    }
+}
+
+/// LoRA of one rank over steps of several tenants.
+pub(crate) fn lora(
+    tables: &mut Tables,
+    shape: &ModelShape,
+    dtype: DType,
+    implementation: AdapterImplementation,
+    rank: u32,
+    us: impl Fn([u32; 2]) -> f64,
+) {
+    for tokens in STEP_TOKENS {
+        for tenants in [1, 8, 32, 64].into_iter().filter(|tenants| *tenants <= tokens) {
+            let (model, stats) = (shape.name.clone(), Stats::exact(us([tenants, tokens])));
+            tables.lora.push(LoraRow {
+                model,
+                dtype,
+                implementation,
+                rank,
+                tenants,
+                tokens,
+                stats,
+            });
+        }
+    }
+}
+
+fn without_model(tables: &mut Tables, roofline: &Roofline) {
+    let direction = Direction::HostToDevice;
+    for bytes in COPY_BYTES {
+        for pinned in [false, true] {
+            let stats = Stats::exact(roofline.copy_us(pinned, bytes));
+            tables.copy.push(CopyRow {
+                direction,
+                pinned,
+                bytes,
+                stats,
+            });
+        }
+    }
+    for bytes in LOAD_BYTES {
+        for &source in LoadSource::ALL {
+            let stats = Stats::exact(roofline.model_load_us(source, bytes));
+            tables.model_load.push(ModelLoadRow { source, bytes, stats });
+        }
+    }
+    for (operation, us) in DISPATCH_US {
+        tables.dispatch.push(DispatchRow {
+            operation,
+            stats: Stats::exact(us),
+        });
+    }
+    for &operation in CollectiveOperation::ALL {
+        for workers in [2, 4, 8] {
+            for bytes in COPY_BYTES {
+                let stats = Stats::exact(roofline.collective_us(operation, workers, bytes));
+                tables.collective.push(CollectiveRow {
+                    operation,
+                    workers,
+                    bytes,
+                    stats,
+                });
+            }
+        }
+    }
+}
+
+/// Adds the derived tables that the card lacks, and says so.
+fn merge(card: &mut Card, derived: Tables, datasheet: &str) {
+    let have: Vec<(Family, String)> = card
+        .tables
+        .slices()
+        .into_iter()
+        .map(|slice| (slice.family, slice.label))
+        .collect();
+    let mut added: Vec<(Family, String)> = Vec::new();
+    let tables = &mut card.tables;
+    crate::tables::for_each_family_pair!(tables, derived, |ours, theirs| {
+        for slice in slices(theirs) {
+            if !have.contains(&(slice.family, slice.label.clone())) {
+                ours.extend(slice.points.iter().map(|point| theirs[point.row].clone()));
+                added.push((slice.family, slice.label));
+            }
+        }
+    });
+    for (family, table) in added {
+        let assumed = family == Family::Dispatch;
+        card.origins.push(Origin {
+            family,
+            table: Some(table),
+            kind: if assumed { Source::Assumed } else { Source::Derived },
+            source: match (assumed, family) {
+                (true, _) => "a host that nobody named".to_owned(),
+                (_, Family::PlotLookup) => "HMI's host, section 6.1".to_owned(),
+                _ => format!("roofline of datasheet {datasheet}"),
+            },
+            error: (!assumed).then(Factors::stated_error),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roofline::Datasheet;
+
+    fn model(name: &str) -> ModelShape {
+        ModelShape::builtin(name).unwrap()
+    }
+
+    #[test]
+    fn a_derived_card_is_sound_and_says_that_it_is_derived() {
+        for sheet in Datasheet::all() {
+            let roofline = Roofline::new(sheet);
+            let models = [model("bert-base"), model("llama-7b")];
+            let card = derive_card(&roofline, &models, "2026-11-21", "tenantry profile derive");
+            card.validate().unwrap_or_else(|error| panic!("{}: {error}", card.name));
+            for summary in crate::describe(&card) {
+                let origin = card.origin(summary.family, &summary.table);
+                assert!(
+                    matches!(origin.kind, Source::Derived | Source::Assumed),
+                    "{}",
+                    summary.table
+                );
+                assert!(origin.kind == Source::Assumed || origin.error.is_some());
+            }
+            assert!(card.encoder_layer(&models[0], DType::F32).is_ok());
+            assert!(card.decoder(&models[1], DType::F32, 8).is_ok());
+        }
+    }
+
+    #[test]
+    fn what_a_card_has_is_kept() {
+        let mut card = crate::testing::synthetic_card();
+        let before = card.clone();
+        let roofline = Roofline::new(Datasheet::builtin("t4").unwrap());
+        fill(&mut card, &roofline, &[model("tiny"), model("distilbert")], DType::F32);
+        card.validate().unwrap();
+        let tiny = |card: &Card| card.encoder_layer(&model("tiny"), DType::F32).unwrap().cost(4, 64);
+        assert_eq!(tiny(&card), tiny(&before));
+        assert_eq!(card.origin(Family::EncoderLayer, "model=tiny dtype=f32").error, None);
+        assert_eq!(
+            card.origin(Family::EncoderLayer, "model=distilbert dtype=f32").kind,
+            Source::Derived
+        );
+        assert!(before.pet(&model("tiny"), DType::F32, PetKind::BitFit).is_err());
+        assert!(card.pet(&model("tiny"), DType::F32, PetKind::BitFit).is_ok());
+    }
+}

@@ -1,0 +1,180 @@
+//! The factors between a datasheet and what is had of it, and how far they miss a card that they were not fitted to.
+
+use super::ops::encoder_layer;
+use super::{Datasheet, Roofline};
+use crate::model::{DType, ModelShape};
+use crate::rows::nearest_rank;
+
+/// How much of a datasheet is had.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Factors {
+    /// What each kernel takes beside its work, in microseconds.
+    pub launch_us: f64,
+    /// The part of the peak that products reach.
+    pub arithmetic: f64,
+    /// The part of the memory's bandwidth that is reached.
+    pub memory: f64,
+}
+
+impl Factors {
+    /// Fitted to published latencies of BERT on seven cards (TensorRT and FasterTransformer; `profiles/tests/roofline.rs`
+    /// fits them again); the memory's part is aiconfigurator's.
+    pub const FITTED: Factors = Factors {
+        launch_us: 9.0,
+        arithmetic: 0.65,
+        memory: 0.8,
+    };
+
+    /// |derived − measured| / measured on cards that the factors were not fitted to: its median.
+    pub const ERROR_MEDIAN: f64 = 0.22;
+    /// The same, which 95 % of the points do not exceed.
+    pub const ERROR_P95: f64 = 0.55;
+
+    /// The error, as tables that are derived state it.
+    pub fn stated_error() -> String {
+        let percent = |share: f64| (100.0 * share).round();
+        format!(
+            "±{} % at the median, ±{} % at p95",
+            percent(Self::ERROR_MEDIAN),
+            percent(Self::ERROR_P95)
+        )
+    }
+}
+
+/// A published latency of a whole encoder.
+#[derive(Clone, Debug)]
+pub struct WholeModel {
+    /// The card's datasheet.
+    pub card: Datasheet,
+    /// The model.
+    pub model: ModelShape,
+    /// Its number format.
+    pub dtype: DType,
+    /// Sequences.
+    pub batch: u32,
+    /// Tokens of each.
+    pub tokens: u32,
+    /// Of all layers, in microseconds.
+    pub latency_us: f64,
+}
+
+impl WholeModel {
+    /// The relative error of the derived latency, from −1.
+    fn error(&self, factors: Factors) -> f64 {
+        let roofline = Roofline {
+            sheet: self.card.clone(),
+            factors,
+        };
+        let layer = roofline.us(
+            encoder_layer(&self.model, self.dtype, self.batch, self.tokens),
+            self.dtype,
+        );
+        f64::from(self.model.layers) * layer / self.latency_us - 1.0
+    }
+}
+
+/// What came out for one card that was left out.
+#[derive(Clone, Debug)]
+pub struct LeftOut {
+    /// The datasheet's name.
+    pub card: String,
+    /// Fitted to all others.
+    pub factors: Factors,
+    /// Relative errors of its points.
+    pub errors: Vec<f64>,
+}
+
+impl LeftOut {
+    /// The `percent`-th percentile of |error|.
+    pub fn error_at(&self, percent: usize) -> f64 {
+        let mut errors: Vec<f64> = self.errors.iter().map(|error| error.abs()).collect();
+        errors.sort_by(f64::total_cmp);
+        nearest_rank(&errors, percent)
+    }
+}
+
+/// Derives each card with factors fitted to the others.
+pub fn leave_one_card_out(points: &[WholeModel]) -> Vec<LeftOut> {
+    let mut cards: Vec<&str> = points.iter().map(|point| point.card.name.as_str()).collect();
+    cards.sort_unstable();
+    cards.dedup();
+    let left_out = |card: &&str| {
+        let (out, rest): (Vec<_>, Vec<_>) = points.iter().partition(|point| point.card.name == **card);
+        let factors = Factors::fit(&rest);
+        LeftOut {
+            card: (*card).to_owned(),
+            factors,
+            errors: out.iter().map(|point| point.error(factors)).collect(),
+        }
+    };
+    cards.iter().map(left_out).collect()
+}
+
+impl Factors {
+    /// The launch time and the part of the peak with the least mean |ln(derived / measured)|, which halves and doubles
+    /// alike, of a grid as fine as the data deserve.
+    pub fn fit(points: &[&WholeModel]) -> Factors {
+        let loss =
+            |factors: Factors| -> f64 { points.iter().map(|point| (1.0 + point.error(factors)).ln().abs()).sum() };
+        let grid = (1..=15).flat_map(|launch| (6..=18).map(move |part| (launch, part)));
+        let candidates = grid.map(|(launch, part)| Factors {
+            launch_us: f64::from(launch),
+            arithmetic: 0.05 * f64::from(part),
+            ..Factors::FITTED
+        });
+        candidates
+            .map(|factors| (loss(factors), factors))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .expect("the grid is not empty")
+            .1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Points that follow the roofline with given factors.
+    fn points(cards: &[&str], factors: Factors) -> Vec<WholeModel> {
+        let mut points = Vec::new();
+        for card in cards {
+            for (batch, tokens) in [(1, 32), (8, 128), (32, 384)] {
+                let mut point = WholeModel {
+                    card: Datasheet::builtin(card).unwrap(),
+                    model: ModelShape::builtin("bert-base").unwrap(),
+                    dtype: DType::F16,
+                    batch,
+                    tokens,
+                    latency_us: 1.0,
+                };
+                point.latency_us = point.error(factors) + 1.0;
+                points.push(point);
+            }
+        }
+        points
+    }
+
+    #[test]
+    fn factors_are_found_again() {
+        let factors = Factors {
+            launch_us: 5.0,
+            arithmetic: 0.45,
+            ..Factors::FITTED
+        };
+        let points = points(&["t4", "a100-sxm"], factors);
+        let fitted = Factors::fit(&points.iter().collect::<Vec<_>>());
+        assert_eq!(fitted.launch_us, 5.0);
+        assert!((fitted.arithmetic - 0.45).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_card_unlike_the_others_is_missed_by_as_much() {
+        let mut all = points(&["t4", "a100-sxm", "l4"], Factors::FITTED);
+        for point in all.iter_mut().filter(|point| point.card.name == "l4") {
+            point.latency_us *= 2.0;
+        }
+        let left_out = leave_one_card_out(&all);
+        let l4 = left_out.iter().find(|out| out.card == "l4").unwrap();
+        assert!((l4.error_at(50) - 0.5).abs() < 1e-6, "{:?}", l4.errors);
+    }
+}

@@ -1,0 +1,231 @@
+//! What an op costs by a card's datasheet: arithmetic over the peak, bytes over the bandwidth, and launches.
+//!
+//! This is for cards and ops that nobody measured. How far it misses was found by deriving cards that were measured, each
+//! with factors fitted to the others only ([`leave_one_card_out`]); every table made here says so.
+
+mod derive;
+mod fit;
+mod ops;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Invalid, ProfileError};
+use crate::model::{DType, ModelShape};
+use crate::names::near_miss;
+use crate::rows::Stats;
+
+pub(crate) use derive::decoder_layers;
+pub use derive::{derive_card, fill};
+pub use fit::{Factors, LeftOut, WholeModel, leave_one_card_out};
+pub(crate) use ops::matrix_weights;
+
+/// What a maker publishes of a card. Nothing of it was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Datasheet {
+    /// By which `tenantry profile derive --datasheet` finds it.
+    pub name: String,
+    /// The product's name.
+    pub product: String,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Of that memory, in bytes a second.
+    pub memory_bandwidth: f64,
+    /// Floating-point operations a second in single precision.
+    pub f32: f64,
+    /// In half precision, dense; absent where the card has no use of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub f16: Option<f64>,
+    /// In bfloat16, dense; absent where the card does not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bf16: Option<f64>,
+    /// Bytes a second from the host, one direction.
+    pub link: f64,
+    /// Bytes a second to the other cards of its machine, one direction.
+    pub peers: f64,
+    /// Where all this is published.
+    pub source: String,
+}
+
+/// The datasheets that come with the product.
+const DATASHEETS: &str = include_str!("../../datasheets.yaml");
+
+impl Datasheet {
+    /// All datasheets that come with the product.
+    pub fn all() -> Vec<Datasheet> {
+        serde_yaml::from_str(DATASHEETS).expect("a test reads it")
+    }
+
+    /// The one called `name`; the error lists the names.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn builtin(name: &str) -> Result<Datasheet, Invalid> {
+        let all = Datasheet::all();
+        let names: Vec<&str> = all.iter().map(|sheet| sheet.name.as_str()).collect();
+        match all.iter().find(|sheet| sheet.name == name) {
+            Some(sheet) => Ok(sheet.clone()),
+            None => {
+                let must = format!("a YAML file or one of {}", names.join(", "));
+                let suggested = near_miss(name, names.iter().copied());
+                Err(Invalid::new("--datasheet", "name", must, name).suggest(suggested))
+            }
+        }
+    }
+
+    /// Reads one datasheet; `file` is what errors call it.
+    ///
+    /// # Errors
+    /// A key that is missing, unknown or not a positive number.
+    pub fn read(file: &str, text: &str) -> Result<Datasheet, ProfileError> {
+        let sheet: Datasheet = crate::yaml::read(file, text)?;
+        sheet.check(file)?;
+        Ok(sheet)
+    }
+
+    fn check(&self, file: &str) -> Result<(), Invalid> {
+        if self.memory_bytes == 0 {
+            return Err(Invalid::new(file, "memory_bytes", "at least 1", "0"));
+        }
+        let numbers = [
+            ("memory_bandwidth", Some(self.memory_bandwidth)),
+            ("f32", Some(self.f32)),
+            ("f16", self.f16),
+            ("bf16", self.bf16),
+            ("link", Some(self.link)),
+            ("peers", Some(self.peers)),
+        ];
+        for (field, number) in numbers {
+            if let Some(number) = number
+                && !(number.is_finite() && number >= 1e6)
+            {
+                let must = "a rate a second, at least 1e6";
+                return Err(Invalid::new(file, field, must, number.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The peak of a number format, in operations a second; none where the card does not have it.
+    pub fn peak(&self, dtype: DType) -> Option<f64> {
+        match dtype {
+            DType::F32 => Some(self.f32),
+            DType::F16 => self.f16,
+            DType::Bf16 => self.bf16,
+        }
+    }
+}
+
+/// What an op asks of a card.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Kernels launched.
+    pub launches: f64,
+    /// Floating-point operations of its matrix products.
+    pub flops: f64,
+    /// Bytes that the products stream, in step with their arithmetic: weights, a cache.
+    pub streamed_bytes: f64,
+    /// Bytes of kernels that only move data.
+    pub moved_bytes: f64,
+}
+
+/// How a card's ops are priced by its datasheet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Roofline {
+    /// The card.
+    pub sheet: Datasheet,
+    /// How much of it is had.
+    pub factors: Factors,
+}
+
+impl Roofline {
+    /// With the factors fitted to all cards that were measured.
+    pub fn new(sheet: Datasheet) -> Roofline {
+        Roofline {
+            sheet,
+            factors: Factors::FITTED,
+        }
+    }
+
+    /// What the work takes, in microseconds: launches, then the slower of arithmetic and streaming, then the rest of the
+    /// bytes. Formats that the card lacks are computed in single precision.
+    pub fn us(&self, work: Work, dtype: DType) -> f64 {
+        let Factors {
+            launch_us,
+            arithmetic,
+            memory,
+        } = self.factors;
+        let peak = self.sheet.peak(dtype).unwrap_or(self.sheet.f32) * arithmetic;
+        let bandwidth = self.sheet.memory_bandwidth * memory;
+        let products_s = (work.flops / peak).max(work.streamed_bytes / bandwidth);
+        work.launches * launch_us + 1e6 * (products_s + work.moved_bytes / bandwidth)
+    }
+}
+
+/// What one encoder layer asks of a card.
+pub fn encoder_layer_work(model: &ModelShape, dtype: DType, batch: u32, tokens: u32) -> Work {
+    ops::encoder_layer(model, dtype, batch, tokens)
+}
+
+impl Stats {
+    /// A cost that is computed and not measured: it has no spread.
+    pub fn exact(us: f64) -> Stats {
+        Stats {
+            count: 1,
+            mean_us: us,
+            median_us: us,
+            p05_us: us,
+            p95_us: us,
+            p99_us: us,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_datasheet_is_sound_and_named_once() {
+        let all = Datasheet::all();
+        for (index, sheet) in all.iter().enumerate() {
+            sheet.check("datasheets.yaml").unwrap();
+            assert!(
+                all[..index].iter().all(|other| other.name != sheet.name),
+                "{}",
+                sheet.name
+            );
+            assert!(sheet.f16.unwrap_or(f64::MAX) > sheet.f32, "{}", sheet.name);
+            assert!(!sheet.source.is_empty());
+        }
+        let error = Datasheet::builtin("h100-smx").unwrap_err().to_string();
+        assert!(error.ends_with("did you mean h100-sxm?"), "{error}");
+    }
+
+    #[test]
+    fn broken_datasheets_are_refused_with_the_field() {
+        let text = serde_yaml::to_string(&Datasheet::builtin("t4").unwrap()).unwrap();
+        let refused = |from: &str, to: &str| {
+            let error = Datasheet::read("t4.yaml", &text.replace(from, to)).unwrap_err();
+            error.to_string()
+        };
+        assert!(Datasheet::read("t4.yaml", &text).is_ok());
+        assert!(refused("link: 16000000000.0", "link: -1").contains("link: must be a rate a second"));
+        assert!(refused("peers:", "piers:").contains("did you mean peers?"));
+        assert!(refused("memory_bytes: 17179869184", "memory_bytes: 0").contains("memory_bytes: must be at least 1"));
+    }
+
+    #[test]
+    fn the_slower_of_arithmetic_and_memory_counts() {
+        let roofline = Roofline::new(Datasheet::builtin("h100-sxm").unwrap());
+        let work = |flops, streamed_bytes| Work {
+            flops,
+            streamed_bytes,
+            ..Work::default()
+        };
+        let us = |flops, bytes| roofline.us(work(flops, bytes), DType::Bf16);
+        assert!((us(1e12, 1.0) - 1e18 / (989e12 * roofline.factors.arithmetic)).abs() < 1e-6);
+        assert!((us(1.0, 1e9) - 1e15 / (3.35e12 * roofline.factors.memory)).abs() < 1e-6);
+        assert_eq!(us(1e12, 1e6), us(1e12, 2e6));
+    }
+}

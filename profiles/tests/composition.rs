@@ -1,0 +1,127 @@
+//! How far layers composed from operators are from whole models that were measured: BERT from aiconfigurator's kernels of an H100
+//! against TensorRT and FasterTransformer on an A100, the only published whole models and operators of one architecture at hand.
+//!
+//! The H100's figures are carried over to the A100 by a third source that measured both: how much longer the A100 takes for a
+//! layer of Llama-2-7B on eight cards with as much arithmetic (Vidur).
+
+use tenantry_profiles::{Card, Curve, DType, ModelShape, StaticModel, Surface};
+
+const BATCHES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// FasterTransformer's guide has these.
+const PAIRS: [(u32, u32); 9] = [
+    (1, 32),
+    (1, 128),
+    (1, 384),
+    (8, 32),
+    (8, 128),
+    (8, 384),
+    (32, 32),
+    (32, 128),
+    (32, 384),
+];
+
+fn card(name: &str) -> Card {
+    Card::embedded(name).unwrap().expect(name)
+}
+
+fn model(name: &str) -> ModelShape {
+    ModelShape::builtin(name).unwrap()
+}
+
+/// Weights of a layer's matrix products, without biases and norms.
+fn weights(model: &ModelShape) -> u64 {
+    let (hidden, inner) = (u64::from(model.hidden), u64::from(model.intermediate));
+    let matrices = if model.gated { 3 } else { 2 };
+    4 * hidden * hidden + matrices * hidden * inner
+}
+
+struct Carried {
+    h100: Surface,
+    h200: Surface,
+    a100_llama: Curve,
+    h100_llama: Curve,
+    model: ModelShape,
+}
+
+impl Carried {
+    fn new(name: &str) -> Carried {
+        let llama = model("llama-7b");
+        let layer = |card: Card| card.encoder_layer(&model(name), DType::Bf16).unwrap();
+        let dense = |card: Card| card.decoder(&llama, DType::F16, 8).unwrap().dense;
+        Carried {
+            h100: layer(card("h100-sxm")),
+            h200: layer(card("h200-sxm-imported")),
+            a100_llama: dense(card("a100-sxm")),
+            h100_llama: dense(card("h100-sxm")),
+            model: model(name),
+        }
+    }
+
+    /// Milliseconds of the whole model on the H100, the H200, and, carried over, the A100.
+    fn ms(&self, batch: u32, tokens: u32) -> [f64; 3] {
+        let whole = |layer: &Surface| f64::from(self.model.layers) * layer.cost(batch, tokens).median_ns as f64 / 1e6;
+        let llama_tokens = u64::from(batch * tokens) * weights(&self.model) * 8 / weights(&model("llama-7b"));
+        let ns = |curve: &Curve| curve.cost(llama_tokens.max(1)).median_ns as f64;
+        let longer = ns(&self.a100_llama) / ns(&self.h100_llama);
+        [whole(&self.h100), whole(&self.h200), whole(&self.h100) * longer]
+    }
+}
+
+fn median(mut errors: Vec<f64>) -> f64 {
+    errors.iter_mut().for_each(|error| *error = error.abs());
+    errors.sort_by(f64::total_cmp);
+    errors[errors.len() / 2]
+}
+
+/// Prints the table of `docs/profiles.md`.
+#[test]
+fn bert_composed_from_operators_against_whole_models() {
+    let a100 = card("a100-sxm");
+    let mut errors = Vec::new();
+    println!(
+        "| model | tokens | batch | H100, composed | H200, composed | A100, carried over | TensorRT, A100 | error |"
+    );
+    for name in ["bert-base", "bert-large"] {
+        let carried = Carried::new(name);
+        let tensorrt: StaticModel = a100.static_model(&model(name), DType::F16).unwrap();
+        for tokens in [128, 384] {
+            for batch in BATCHES {
+                let [h100, h200, composed] = carried.ms(batch, tokens);
+                let measured = tensorrt.cost(batch, tokens).unwrap().median_ns as f64 / 1e6;
+                let error = 100.0 * (composed / measured - 1.0);
+                println!(
+                    "| {name} | {tokens} | {batch} | {h100:.2} | {h200:.2} | {composed:.2} | {measured:.2} | {error:+.0} % |"
+                );
+                errors.push(error);
+            }
+        }
+    }
+    let all = median(errors.clone());
+    println!(
+        "median {all:.0} %, furthest {:.0} %",
+        errors.iter().fold(0.0_f64, |most, error| most.max(error.abs()))
+    );
+    assert!(all < 12.0, "median {all} %");
+    assert!(errors.iter().all(|error| error.abs() < 45.0), "{errors:?}");
+
+    // The H200 has the same cores and faster memory: it is never slower.
+    let (base, faster) = (
+        Carried::new("bert-base"),
+        card("a100-sxm").encoder_layer(&model("bert-base"), DType::F16).unwrap(),
+    );
+    println!("| bert-base, batch × tokens | A100, carried over | FasterTransformer, A100 | error |");
+    let mut errors = Vec::new();
+    for (batch, tokens) in PAIRS {
+        let [h100, h200, composed] = base.ms(batch, tokens);
+        assert!(
+            h200 < 1.05 * h100,
+            "{batch} × {tokens}: {h200} on the H200, {h100} on the H100"
+        );
+        let measured = 12.0 * faster.cost(batch, tokens).median_ns as f64 / 1e6;
+        let error = 100.0 * (composed / measured - 1.0);
+        println!("| {batch} × {tokens} | {composed:.2} | {measured:.2} | {error:+.0} % |");
+        errors.push(error);
+    }
+    assert!(errors.iter().all(|error| error.abs() < 40.0), "{errors:?}");
+}
