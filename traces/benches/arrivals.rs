@@ -22,6 +22,8 @@ fn spec(arrivals: ArrivalsSpec, lengths: LengthsSpec, popularity: PopularitySpec
         arrivals,
         lengths,
         class_shares: vec![],
+        groups: Default::default(),
+        presence: Default::default(),
         stop: Stop {
             requests: Some(REQUESTS),
             after: None,

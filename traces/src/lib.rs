@@ -18,6 +18,8 @@ pub mod request;
 pub mod spec;
 pub mod time;
 pub mod workload;
+pub mod write;
+mod ziggurat;
 
 pub use error::TraceError;
 pub use generate::build;

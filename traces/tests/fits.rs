@@ -102,6 +102,8 @@ fn spec() -> WorkloadSpec {
             output: LengthSpec::Fixed(0),
         },
         class_shares: vec![],
+        groups: Default::default(),
+        presence: Default::default(),
         stop: Stop::default(),
     }
 }

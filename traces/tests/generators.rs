@@ -27,6 +27,8 @@ fn spec(arrivals: ArrivalsSpec) -> WorkloadSpec {
             output: LengthSpec::Fixed(0),
         },
         class_shares: vec![3.0, 1.0],
+        groups: Default::default(),
+        presence: Default::default(),
         stop: Stop {
             requests: Some(1000),
             after: None,
@@ -282,6 +284,7 @@ fn lengths_and_tenants_are_drawn_from_files() {
         lengths: LengthsSpec::Resampled {
             path: lengths.path().to_path_buf(),
             skip_bad_lines: false,
+            tokenizer: None,
         },
         stop: Stop {
             requests: Some(10_000),

@@ -4,6 +4,8 @@ use std::io::Write;
 use std::path::Path;
 
 use proptest::prelude::*;
+use tenantry_traces::read::shape::RateShape;
+use tenantry_traces::read::tokenizer::TokenizerJson;
 use tenantry_traces::read::{Counts, Format, Record, Records, activity, own};
 use tenantry_traces::{Request, Time};
 
@@ -153,6 +155,75 @@ fn activity_is_read_wide_and_sparse() {
     };
     assert_eq!(cells(wide.path()), cells(sparse.path()));
     assert_eq!(activity::totals(wide.path()).unwrap(), [3.0, 1.0]);
+}
+
+#[test]
+fn texts_are_counted_by_a_given_tokenizer() {
+    let tokenizer = include_bytes!("../fuzz/seeds/tokenizer/0");
+    let tokenizer = TokenizerJson::open(file(tokenizer).path()).unwrap();
+    let talk = file(b"[{\"conversations\": [{\"from\": \"human\", \"value\": \"Four score, and seven years ago\"}, {\"from\": \"gpt\", \"value\": \"seven\"}]}]");
+    // four score , and sev ##en years ago; sev ##en.
+    let with = Records::open_with(talk.path(), false, Box::new(tokenizer))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    assert_eq!((with.input_tokens, with.output_tokens), (Some(8), Some(2)));
+    let without = Records::open(talk.path(), false).unwrap().next().unwrap().unwrap();
+    assert_eq!(
+        (without.input_tokens, without.output_tokens),
+        (Some(8), Some(2)),
+        "31 and 5 characters"
+    );
+    let error = TokenizerJson::open(file(b"{\"version\": 7}").path())
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains(": must be a tokenizer.json, got "), "{error}");
+}
+
+#[test]
+fn invocations_begin_before_they_end() {
+    let rows = read(b"app,func,end_timestamp,duration\na,f,10.5,0.5\na,g,10.25,0.125\nb,f,11,0\na,f,2,5\n").unwrap();
+    let starts: Vec<u64> = rows.iter().map(|row| row.arrival.unwrap().0 / 1_000_000).collect();
+    assert_eq!(
+        starts,
+        [10_000, 10_125, 11_000, 0],
+        "what began before the recording arrives at its start"
+    );
+    let tenants: Vec<u32> = rows.iter().map(|row| row.tenant.unwrap()).collect();
+    assert_eq!(tenants, [0, 1, 2, 0]);
+    assert_eq!(
+        read(b"app,func,end_timestamp,duration\na,f,10.5,-1\n").unwrap_err(),
+        "FILE:2: duration: must be seconds, 0 or above, got `-1`"
+    );
+}
+
+#[test]
+fn shapes_rise_and_have_values() {
+    let read = |text: &str| RateShape::read(file(text.as_bytes()).path()).map_err(|error| error.to_string());
+    assert_eq!(
+        read("minute,tokens_per_second\n1,2.5\n3,1\n").unwrap().values,
+        [0.0, 2.5, 0.0, 1.0]
+    );
+    for (text, message) in [
+        (
+            "hour,requests_per_hour\n1,5\n1,6\n",
+            ":3: hour: must rise, to below 16777216, got `1`",
+        ),
+        (
+            "hour,requests_per_hour\n1,-5\n",
+            ":2: requests_per_hour: must be a number, 0 or above, got `-5`",
+        ),
+        ("hour,requests_per_hour\n1,0\n", ": must have a value above 0, got none"),
+        (
+            "requests\n1\n",
+            ": must be aggregated rates such as `hour,requests_per_hour`, got counts",
+        ),
+    ] {
+        let error = read(text).unwrap_err();
+        assert!(error.ends_with(message), "{error}");
+    }
 }
 
 fn request() -> impl Strategy<Value = Request> {

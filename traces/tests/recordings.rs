@@ -8,9 +8,11 @@ use common::{counts_without_holes, data};
 use tenantry_traces::describe::{Histogram, concentration, dispersion};
 use tenantry_traces::outcome::{Outcome, OutcomeTable, Outcomes};
 use tenantry_traces::read::mooncake::Prefixes;
+use tenantry_traces::read::shape::RateShape;
 use tenantry_traces::read::{Counts, Format, Record, Records, activity};
 use tenantry_traces::spec::{
-    ActivitySpec, ArrivalsSpec, CountsSpec, Cut, LengthsSpec, Placement, PopularitySpec, Stop, TraceSpec, WorkloadSpec,
+    ActivitySpec, ArrivalsSpec, CountsSpec, Cut, LengthsSpec, Placement, PopularitySpec, ShapeSpec, Stop, TraceSpec,
+    WorkloadSpec,
 };
 use tenantry_traces::{Duration, Entry, Time, build};
 
@@ -84,7 +86,7 @@ fn twitter_counts() {
     if let Some(path) = data("twitter/twitter_2021_08_per_minute.csv") {
         let error = Counts::open(&path).map(|_| ()).unwrap_err().to_string();
         assert!(
-            error.contains("must begin as one of the known formats, got `minute,requests,zero_seconds`"),
+            error.contains("must be per-second counts (`requests` or `second,requests`), got rate-shape"),
             "{error}"
         );
     }
@@ -227,6 +229,93 @@ fn azure_functions() {
 }
 
 #[test]
+fn azure_functions_2021() {
+    let Some(path) = data("azure_functions/azure_functions_2021_200_rows.csv") else {
+        return;
+    };
+    let mut records = Records::open(&path, false).unwrap();
+    assert_eq!(records.format(), Format::Invocations);
+    let mut durations = Vec::new();
+    let mut rows = Vec::new();
+    while let Some(record) = records.next() {
+        rows.push(record.unwrap());
+        durations.push(records.invocation_duration().unwrap().as_secs_f64());
+    }
+    assert_eq!(rows.len(), 199);
+    assert_eq!(rows.iter().filter_map(|row| row.tenant).max(), Some(30), "31 functions");
+    // Rows are in the order of their starts, end less duration.
+    assert!(rows.windows(2).all(|pair| pair[0].arrival <= pair[1].arrival));
+    let [shortest, longest] = [f64::min, f64::max].map(|of| durations.iter().copied().reduce(of).unwrap());
+    assert_eq!((shortest, longest), (0.0, 404.987));
+    // The last end is at 1 260 s.
+    let ends = rows
+        .iter()
+        .zip(&durations)
+        .map(|(row, duration)| row.arrival.unwrap().as_secs_f64() + duration);
+    assert!((ends.fold(0.0, f64::max) - 1_260.055_798).abs() < 1e-5);
+    assert_eq!(activity::totals(&path).unwrap().iter().sum::<f64>(), 199.0);
+}
+
+#[test]
+fn burstgpt_aggregates_shape_rates() {
+    let shape = |name: &str| data(&format!("burstgpt/{name}")).map(|path| (RateShape::read(&path).unwrap(), path));
+    if let Some((daily, path)) = shape("burstgpt_1_daily.csv") {
+        assert_eq!((daily.values.len(), daily.step), (61, Duration::from_secs(86_400)));
+        assert_eq!(daily.values.iter().sum::<f64>(), 1_429_737.0);
+        let error = Records::open(&path, false).map(|_| ()).unwrap_err().to_string();
+        assert!(
+            error.ends_with("must hold requests one by one, got rate-shape"),
+            "{error}"
+        );
+    }
+    if let Some((minutes, _)) = shape("burstgpt_1_week1_minute_tokens_per_s.csv") {
+        // 6 366 rows, of which 143 round to no token a second.
+        assert_eq!(minutes.values.iter().filter(|&&value| value > 0.0).count(), 6_366 - 143);
+        assert!(minutes.values.len() <= 10_080);
+    }
+    if let Some((hours, path)) = shape("burstgpt_1_hour_of_day_mean.csv") {
+        let peak = hours.values.iter().copied().fold(0.0, f64::max);
+        let valley = hours.values.iter().copied().fold(f64::MAX, f64::min);
+        assert_eq!((hours.values.len(), hours.values[14]), (24, peak));
+        assert!((peak / valley - 11.7).abs() < 0.05, "{}", peak / valley);
+        // An hour in a second: two rounds, with the rate's mean and the table's pattern.
+        let spec = WorkloadSpec {
+            seed: 7,
+            tenants: 1,
+            popularity: PopularitySpec::Identical,
+            arrivals: ArrivalsSpec::Shape(ShapeSpec {
+                path,
+                rate_per_s: 10_000.0,
+                step: Some(Duration::from_secs(1)),
+                repeat: true,
+            }),
+            lengths: LengthsSpec::ShareGpt,
+            class_shares: vec![],
+            groups: Default::default(),
+            presence: Default::default(),
+            stop: Stop {
+                requests: None,
+                after: Some(Time(48_000_000_000)),
+            },
+        };
+        let mut counts = [0.0f64; 48];
+        let mut workload = build(&spec).unwrap();
+        while let Some(Entry::Request(request)) = workload.next().unwrap() {
+            counts[(request.arrival.0 / 1_000_000_000) as usize] += 1.0;
+        }
+        assert!((counts.iter().sum::<f64>() / 480_000.0 - 1.0).abs() < 0.01);
+        let mean = hours.values.iter().sum::<f64>() / 24.0;
+        for (second, count) in counts.iter().enumerate() {
+            let expected = 10_000.0 * hours.values[second % 24] / mean;
+            assert!(
+                (count - expected).abs() < 5.0 * expected.sqrt(),
+                "{second}: {count}, not {expected}"
+            );
+        }
+    }
+}
+
+#[test]
 fn cascade_outcomes() {
     let Some(path) = data("cascade/uncertainty_bench_mmlu_10k_base_icl1.csv.gz") else {
         return;
@@ -279,6 +368,8 @@ fn tenants_are_as_active_as_they_were() {
         }),
         lengths: LengthsSpec::ShareGpt,
         class_shares: vec![],
+        groups: Default::default(),
+        presence: Default::default(),
         stop: Stop::default(),
     };
     let whole = requests(&spec(1_350, 1.0));
@@ -321,6 +412,8 @@ fn a_recorded_trace_is_replayed_as_it_was() {
         }),
         lengths: LengthsSpec::OfArrivals,
         class_shares: vec![],
+        groups: Default::default(),
+        presence: Default::default(),
         stop: Stop {
             requests: Some(40_000),
             after: None,
@@ -375,6 +468,8 @@ fn counts_are_replayed_second_by_second() {
             arrivals: ArrivalsSpec::Counts(counts),
             lengths: LengthsSpec::ShareGpt,
             class_shares: vec![],
+            groups: Default::default(),
+            presence: Default::default(),
             stop: Stop::default(),
         };
         let mut counts = vec![0u32; real.len()];

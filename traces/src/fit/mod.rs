@@ -5,6 +5,7 @@
 //! see.
 
 pub mod azure_functions;
+pub mod cascade;
 pub mod quantiles;
 pub mod sharegpt;
 pub mod twitter;

@@ -59,6 +59,18 @@ pub fn points(knots: &[LengthKnot]) -> Vec<QuantilePoint> {
     knots.iter().map(point).collect()
 }
 
+/// The distribution function at `tokens`, linear between the points.
+pub fn probability(points: &[QuantilePoint], tokens: f64) -> f64 {
+    let above = points.partition_point(|point| point.tokens <= tokens);
+    match (above.checked_sub(1).map(|i| points[i]), points.get(above)) {
+        (None, _) => 0.0,
+        (_, None) => 1.0,
+        (Some(a), Some(b)) => {
+            a.probability + (b.probability - a.probability) * (tokens - a.tokens) / (b.tokens - a.tokens)
+        }
+    }
+}
+
 /// The knots of `values` at `probabilities`, to six significant digits.
 ///
 /// # Panics

@@ -1,6 +1,6 @@
 //! Lengths of conversations: ShareGPT.
 
-use super::quantiles::{LENGTH_PROBABILITIES, LengthKnot, fit_lengths};
+use super::quantiles::{LENGTH_PROBABILITIES, LengthKnot, fit_lengths, points, probability};
 use crate::request::Lengths;
 
 /// Where the numbers come from.
@@ -360,6 +360,24 @@ pub struct Joint {
     pub input: Vec<LengthKnot>,
     /// Bins of equally many requests, by rising input; the last one holds all beyond.
     pub output_by_input: Vec<OutputBin>,
+}
+
+/// The outputs whatever the input: those of each bin, with the share of the requests that fall into it.
+pub fn output_mixture() -> Vec<(f64, &'static [LengthKnot])> {
+    let inputs = points(INPUT);
+    let mut below = 0.0;
+    let last = OUTPUT_BY_INPUT.len() - 1;
+    let part = |(i, (longest_input, outputs)): (usize, &(u32, &'static [LengthKnot]))| {
+        let up_to = if i == last {
+            1.0
+        } else {
+            probability(&inputs, f64::from(*longest_input) + 0.5)
+        };
+        let share = up_to - below;
+        below = up_to;
+        (share, *outputs)
+    };
+    OUTPUT_BY_INPUT.iter().enumerate().map(part).collect()
 }
 
 const BINS: usize = 12;

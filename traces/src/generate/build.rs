@@ -1,24 +1,27 @@
 //! Checks a [`WorkloadSpec`] and builds it.
 
 use super::activity::ActiveTenants;
-use super::arrival::{Arrival, Arrivals};
+use super::arrival::Arrivals;
 use super::closed_loop::ClosedLoop;
 use super::counts::CountedRates;
+use super::groups::TenantGroups;
 use super::lengths::LengthsByTicket;
 use super::merge::Merge;
+use super::open_loop::OpenLoop;
 use super::periodic::{PeriodicTenants, ThreadBursts};
-use super::popularity::{Shares, TenantsByTicket};
+use super::popularity::TenantsByTicket;
+use super::presence::Presence;
 use super::process::{Gaps, Process};
 use super::rates::{Constant, Mmpp, Product, Ramp, bursts};
 use super::recorded::Recorded;
 use super::regimes::RegimeRates;
 use super::requests::Requests;
+use super::shape::ShapedRates;
 use crate::draw::{Draws, Purpose};
 use crate::error::{TraceError, positive};
 use crate::fit::twitter;
-use crate::request::Entry;
 use crate::spec::{ArrivalsSpec, CountsSpec, Placement, Stop, WorkloadSpec};
-use crate::time::{Duration, Time};
+use crate::time::Duration;
 use crate::workload::Workload;
 
 /// The workload that `spec` describes.
@@ -32,8 +35,9 @@ pub fn build(spec: &WorkloadSpec) -> Result<Box<dyn Workload + Send>, TraceError
     let requests = Requests {
         tenants: TenantsByTicket::new(spec.seed, spec.tenants, &spec.popularity)?,
         lengths: LengthsByTicket::new(spec.seed, &spec.lengths)?,
-        classes: classes(spec)?,
+        groups: TenantGroups::new(spec)?,
     };
+    let presence = Presence::new(spec.seed, spec.tenants, &spec.presence)?;
     if spec.stop == Stop::default() && is_endless(&spec.arrivals) {
         return Err(TraceError::spec(
             "workload.stop",
@@ -50,32 +54,19 @@ pub fn build(spec: &WorkloadSpec) -> Result<Box<dyn Workload + Send>, TraceError
             ));
         }
         must_be_drawn(&requests)?;
+        if presence.is_some() {
+            let must_be = "absent in a closed loop, whose answers would change who is awake to ask";
+            return Err(TraceError::spec("tenants.presence", must_be, "one"));
+        }
         return Ok(Box::new(ClosedLoop::new(clients, think_time, spec.stop, requests)));
     }
     let arrivals = Builder {
         seed: spec.seed,
         tenants: spec.tenants,
+        awake: presence.as_ref().map_or(1.0, Presence::kept),
     };
     let arrivals = arrivals.build("workload.arrivals", 0, &spec.arrivals, 1.0)?;
-    Ok(Box::new(Open {
-        arrivals,
-        requests,
-        tenants: spec.tenants,
-        ticket: 0,
-        stop: spec.stop,
-        ahead: None,
-    }))
-}
-
-fn classes(spec: &WorkloadSpec) -> Result<Option<Shares>, TraceError> {
-    let shares = &spec.class_shares;
-    if shares.len() > usize::from(u16::MAX) {
-        return Err(TraceError::spec("workload.classes", "fewer than 65536", shares.len()));
-    }
-    // Grouping 0 is the service class.
-    (!shares.is_empty())
-        .then(|| Shares::new("workload.classes", spec.seed, 0, shares))
-        .transpose()
+    Ok(Box::new(OpenLoop::new(spec, arrivals, requests, presence)))
 }
 
 fn must_be_drawn(requests: &Requests) -> Result<(), TraceError> {
@@ -103,6 +94,7 @@ fn is_endless(arrivals: &ArrivalsSpec) -> bool {
         ArrivalsSpec::Counts(counts) => counts.cut.repeat,
         ArrivalsSpec::Trace(trace) => trace.cut.repeat,
         ArrivalsSpec::Activity(activity) => activity.repeat,
+        ArrivalsSpec::Shape(shape) => shape.repeat,
         ArrivalsSpec::Superpose(parts) => parts.iter().any(is_endless),
         ArrivalsSpec::Scaled { arrivals, .. } => is_endless(arrivals),
         ArrivalsSpec::Poisson { .. }
@@ -120,6 +112,8 @@ fn is_endless(arrivals: &ArrivalsSpec) -> bool {
 struct Builder {
     seed: u64,
     tenants: u32,
+    /// The share of time that tenants are awake: what rates are divided by, so that as many are sent as they say.
+    awake: f64,
 }
 
 impl Builder {
@@ -129,9 +123,10 @@ impl Builder {
         let rate_draws = Draws::new(self.seed, Purpose::Rate).part(part);
         let poisson = Gaps::Exponential(gap_draws);
         let name = |kind: &str| format!("{field}.{kind}");
+        let rate_factor = factor / self.awake;
         let rate = |kind: &str, rate_per_s: f64| {
             positive(&format!("{field}.{kind}.rate_per_s"), rate_per_s)
-                .map(|rate_per_s| Constant::new(rate_per_s * factor))
+                .map(|rate_per_s| Constant::new(rate_per_s * rate_factor))
         };
         // Where there are instants rather than rates, time is compressed.
         let compressed = |name: &str, duration: Duration| {
@@ -151,7 +146,7 @@ impl Builder {
             }
             ArrivalsSpec::Mmpp { states } => {
                 let mut states = states.clone();
-                states.iter_mut().for_each(|state| state.rate_per_s *= factor);
+                states.iter_mut().for_each(|state| state.rate_per_s *= rate_factor);
                 Box::new(Process::new(
                     Mmpp::new(&name("mmpp.states"), &states, rate_draws)?,
                     poisson,
@@ -159,11 +154,11 @@ impl Builder {
             }
             ArrivalsSpec::Ramp { points } => {
                 let mut points = points.clone();
-                points.iter_mut().for_each(|point| point.rate_per_s *= factor);
+                points.iter_mut().for_each(|point| point.rate_per_s *= rate_factor);
                 Box::new(Process::new(Ramp::new(&name("ramp.points"), &points)?, poisson))
             }
             ArrivalsSpec::Twitter { rate_per_s } => {
-                let rate_per_s = positive(&name("twitter.rate_per_s"), *rate_per_s)? * factor;
+                let rate_per_s = positive(&name("twitter.rate_per_s"), *rate_per_s)? * rate_factor;
                 Box::new(Process::new(
                     RegimeRates::new(twitter::RATES, rate_per_s, rate_draws),
                     poisson,
@@ -187,9 +182,11 @@ impl Builder {
                 let period = compressed(&name("thread_bursts.period"), *period)?;
                 Box::new(ThreadBursts::new(*threads, stagger, period, *repeats))
             }
-            ArrivalsSpec::Counts(counts) => self.counted(&name("counts"), counts, factor, gap_draws, rate_draws)?,
+            ArrivalsSpec::Counts(counts) => {
+                self.counted(&name("counts"), counts, rate_factor, gap_draws, rate_draws)?
+            }
             ArrivalsSpec::Activity(activity) => {
-                let scale = positive(&name("activity.scale"), activity.scale)? * factor;
+                let scale = positive(&name("activity.scale"), activity.scale)? * rate_factor;
                 Box::new(ActiveTenants::open(
                     self.seed,
                     self.tenants,
@@ -199,6 +196,10 @@ impl Builder {
                 )?)
             }
             ArrivalsSpec::Trace(trace) => Box::new(Recorded::open(&name("trace"), trace, factor)?),
+            ArrivalsSpec::Shape(shape) => {
+                let rates = ShapedRates::open(&name("shape"), shape, rate_factor)?;
+                Box::new(Process::new(rates, poisson))
+            }
             ArrivalsSpec::Superpose(parts) => {
                 let field = name("superpose");
                 if parts.is_empty() {
@@ -266,56 +267,3 @@ impl Builder {
 }
 
 const MOST_PARTS: u64 = 1 << 16;
-
-/// An open loop: arrivals that do not wait for answers.
-struct Open {
-    arrivals: Arrivals,
-    requests: Requests,
-    tenants: u32,
-    ticket: u64,
-    stop: Stop,
-    ahead: Option<Arrival>,
-}
-
-impl Open {
-    /// When the next arrival is, which stays ahead until it is taken.
-    #[inline]
-    fn due(&mut self) -> Result<Option<Time>, TraceError> {
-        if self.ahead.is_none() {
-            if self.stop.requests.is_some_and(|limit| self.ticket >= limit) {
-                return Ok(None);
-            }
-            self.ahead = self.arrivals.next().transpose()?;
-        }
-        let at = self.ahead.as_ref().map(|arrival| arrival.at);
-        Ok(at.filter(|&at| self.stop.after.is_none_or(|end| at < end)))
-    }
-}
-
-impl Workload for Open {
-    fn peek(&mut self) -> Result<Option<Time>, TraceError> {
-        self.due()
-    }
-
-    fn next(&mut self) -> Result<Option<Entry>, TraceError> {
-        if self.due()?.is_none() {
-            return Ok(None);
-        }
-        let arrival = self.ahead.take().expect("what is due is ahead");
-        let request = self.requests.complete(self.ticket, arrival).map_err(|missing| {
-            let field = if missing == "lengths" {
-                "workload.lengths"
-            } else {
-                "tenants.popularity"
-            };
-            let must_be = format!("a distribution, since the arrivals bring no {missing}");
-            TraceError::spec(field, &must_be, "`of-arrivals`")
-        })?;
-        if request.tenant >= self.tenants {
-            let must_be = format!("more than the largest tenant of the arrivals, {}", request.tenant);
-            return Err(TraceError::spec("tenants.count", &must_be, self.tenants));
-        }
-        self.ticket += 1;
-        Ok(Some(Entry::Request(request)))
-    }
-}

@@ -45,7 +45,11 @@ impl CountedRates {
             }
         };
         let from = whole_seconds("from", spec.cut.from)?;
-        let length = spec.cut.length.map(|length| whole_seconds("for", length)).transpose()?;
+        let length = spec
+            .cut
+            .length
+            .map(|length| whole_seconds("length", length))
+            .transpose()?;
         let drop_from = spec
             .drop_zeros_from
             .map(|duration| whole_seconds("drop_zeros_from", duration))

@@ -3,9 +3,9 @@
 use super::alias::Alias;
 use crate::draw::{Draws, Purpose};
 use crate::error::{TraceError, positive};
-use crate::fit::quantiles::points;
+use crate::fit::quantiles::{LengthKnot, points, probability};
 use crate::fit::{sharegpt, twitter};
-use crate::read;
+use crate::read::{self, Records, tokenizer};
 use crate::request::{Lengths, Ticket};
 use crate::spec::{LengthSpec, LengthsSpec, QuantilePoint, Tweets};
 
@@ -37,13 +37,16 @@ impl LengthsByTicket {
         let output_draws = Draws::new(seed, Purpose::OutputLength);
         Ok(match spec {
             LengthsSpec::Independent { input, output } => {
-                let input = Length::new("workload.lengths.input", input)?;
+                let input = Length::new("workload.lengths.input", input, Side::Input)?;
                 if input.min() == 0 {
                     return Err(TraceError::spec("workload.lengths.input", "at least 1 token", 0));
                 }
                 LengthsByTicket::Independent {
                     input: (input_draws, input),
-                    output: (output_draws, Length::new("workload.lengths.output", output)?),
+                    output: (
+                        output_draws,
+                        Length::new("workload.lengths.output", output, Side::Output)?,
+                    ),
                 }
             }
             LengthsSpec::ShareGpt => {
@@ -54,9 +57,13 @@ impl LengthsByTicket {
                     bins: bins.map(|bin| (bin.0, Length::of_quantiles(&points(bin.1)))).collect(),
                 }
             }
-            LengthsSpec::Resampled { path, skip_bad_lines } => LengthsByTicket::Pairs {
+            LengthsSpec::Resampled {
+                path,
+                skip_bad_lines,
+                tokenizer,
+            } => LengthsByTicket::Pairs {
                 draws: input_draws,
-                pairs: read::lengths(path, *skip_bad_lines)?,
+                pairs: read::lengths_with(path, *skip_bad_lines, tokenizer.as_deref())?,
             },
             LengthsSpec::OfArrivals => LengthsByTicket::OfArrivals,
         })
@@ -94,8 +101,15 @@ pub enum Length {
     },
 }
 
+/// Which of the two lengths.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Input,
+    Output,
+}
+
 impl Length {
-    fn new(field: &str, spec: &LengthSpec) -> Result<Length, TraceError> {
+    fn new(field: &str, spec: &LengthSpec, side: Side) -> Result<Length, TraceError> {
         match spec {
             LengthSpec::Fixed(tokens) => Ok(Length::Fixed(*tokens)),
             LengthSpec::Normal { mean, sd, min, max } => {
@@ -128,6 +142,32 @@ impl Length {
             LengthSpec::Quantiles(points) => {
                 check_quantiles(&format!("{field}.quantiles"), points)?;
                 Ok(Length::of_quantiles(points))
+            }
+            LengthSpec::ShareGpt => Ok(match side {
+                Side::Input => Length::of_quantiles(&points(sharegpt::INPUT)),
+                Side::Output => Length::of_mixture(&sharegpt::output_mixture()),
+            }),
+            LengthSpec::Recorded {
+                path,
+                skip_bad_lines,
+                tokenizer,
+            } => {
+                let mut values = Vec::new();
+                for record in Records::open_with(path, *skip_bad_lines, tokenizer::given(tokenizer.as_deref())?)? {
+                    let record = record?;
+                    values.extend(match side {
+                        Side::Input => record.input_tokens,
+                        Side::Output => record.output_tokens,
+                    });
+                }
+                if values.is_empty() {
+                    let what = if side == Side::Input { "inputs" } else { "outputs" };
+                    return Err(TraceError::file(
+                        path,
+                        format!("must have {what} with their lengths, got none"),
+                    ));
+                }
+                Ok(Length::of_frequencies(&values))
             }
             LengthSpec::Twitter { tweets, span } => {
                 let field = format!("{field}.twitter.span");
@@ -194,6 +234,28 @@ impl Length {
         }
     }
 
+    /// Parts by share.
+    fn of_mixture(parts: &[(f64, &[LengthKnot])]) -> Length {
+        let longest = parts
+            .iter()
+            .filter_map(|(_, knots)| knots.last())
+            .map(|knot| knot.1)
+            .max();
+        let values: Vec<u32> = (1..=longest.expect("a mixture has parts")).collect();
+        let mut weights = vec![0.0; values.len()];
+        for (share, knots) in parts {
+            let points = points(knots);
+            for (&tokens, weight) in values.iter().zip(&mut weights) {
+                let edge = |tokens: f64| probability(&points, tokens);
+                *weight += share * (edge(f64::from(tokens) + 0.5) - edge(f64::from(tokens) - 0.5));
+            }
+        }
+        Length::Table {
+            values,
+            alias: Alias::new(&weights),
+        }
+    }
+
     fn of_frequencies(values: &[u32]) -> Length {
         let mut sorted = values.to_vec();
         sorted.sort_unstable();
@@ -232,18 +294,6 @@ fn lognormal_cdf(tokens: f64, median: f64, sigma: f64) -> f64 {
         0.0
     } else {
         normal_cdf(libm::log(tokens / median) / sigma)
-    }
-}
-
-/// The distribution function at `tokens`, linear between the points.
-fn probability(points: &[QuantilePoint], tokens: f64) -> f64 {
-    let above = points.partition_point(|point| point.tokens <= tokens);
-    match (above.checked_sub(1).map(|i| points[i]), points.get(above)) {
-        (None, _) => 0.0,
-        (_, None) => 1.0,
-        (Some(a), Some(b)) => {
-            a.probability + (b.probability - a.probability) * (tokens - a.tokens) / (b.tokens - a.tokens)
-        }
     }
 }
 

@@ -102,6 +102,9 @@ impl TenantsByTicket {
 pub(super) const PART_PHASE: u64 = 1;
 const PART_ROW: u64 = 2;
 const PART_SHIFT: u64 = 3;
+pub(super) const PART_ON_OFF: u64 = 4;
+pub(super) const PART_DIURNAL_PHASE: u64 = 5;
+pub(super) const PART_LIFE: u64 = 6;
 const PART_SHARES: u64 = 1 << 32;
 
 /// Which row of a recording each tenant is: its own where there are as many, else one drawn with replacement.

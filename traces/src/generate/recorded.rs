@@ -29,7 +29,7 @@ impl Recorded {
         let records = Records::open(&spec.path, spec.skip_bad_lines)?;
         if spec.cut.repeat && spec.cut.length.is_none_or(|length| length == Duration::ZERO) {
             let must_be = "given and above 0 where a trace repeats, since its last record does not say when it ends";
-            return Err(TraceError::spec(&format!("{field}.for"), must_be, "nothing"));
+            return Err(TraceError::spec(&format!("{field}.length"), must_be, "nothing"));
         }
         let from = Time(spec.cut.from.0);
         Ok(Recorded {

@@ -1,8 +1,9 @@
 //! From an arrival to a request.
 
 use super::arrival::Arrival;
+use super::groups::TenantGroups;
 use super::lengths::LengthsByTicket;
-use super::popularity::{Shares, TenantsByTicket};
+use super::popularity::TenantsByTicket;
 use crate::request::{Request, Ticket};
 use crate::time::Time;
 
@@ -10,19 +11,21 @@ use crate::time::Time;
 pub struct Requests {
     pub tenants: TenantsByTicket,
     pub lengths: LengthsByTicket,
-    pub classes: Option<Shares>,
+    pub groups: TenantGroups,
 }
 
 impl Requests {
-    /// The request that `arrival` is. `Err` says what the arrival should have brought but did not.
+    /// The tenant of `arrival`, which is the `candidate`th. `Err` says what it should have brought but did not.
     #[inline]
-    pub fn complete(&self, ticket: Ticket, arrival: Arrival) -> Result<Request, &'static str> {
-        let tenant = self.tenants.of(ticket).or(arrival.tenant).ok_or("tenant")?;
+    pub fn tenant(&self, candidate: u64, arrival: &Arrival) -> Result<u32, &'static str> {
+        self.tenants.of(candidate).or(arrival.tenant).ok_or("tenant")
+    }
+
+    /// The request of `tenant` that `arrival` is. `Err` as above.
+    #[inline]
+    pub fn complete(&self, ticket: Ticket, tenant: u32, arrival: &Arrival) -> Result<Request, &'static str> {
         let lengths = self.lengths.of(ticket).or(arrival.lengths).ok_or("lengths")?;
-        let class = match &self.classes {
-            Some(shares) => shares.of(tenant) as u16,
-            None => arrival.class.unwrap_or(0),
-        };
+        let class = self.groups.class_of(tenant).or(arrival.class).unwrap_or(0);
         Ok(Request {
             ticket,
             tenant,
@@ -35,7 +38,9 @@ impl Requests {
 
     /// The request that arrives at `at`, where `build` has made sure that all of it is drawn.
     pub fn drawn(&self, ticket: Ticket, at: Time) -> Request {
-        self.complete(ticket, Arrival::at(at))
+        let arrival = Arrival::at(at);
+        self.tenant(ticket, &arrival)
+            .and_then(|tenant| self.complete(ticket, tenant, &arrival))
             .expect("tenant and lengths are drawn")
     }
 }

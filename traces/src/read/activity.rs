@@ -1,10 +1,11 @@
-//! Tenants' activity over a day: Azure Functions 2019, as released and in its sparse form.
+//! Tenants' activity minute by minute: Azure Functions 2019, as released and in its sparse form, and 2021, added up.
 
 use std::path::Path;
 
 use super::field::{fields, whole_u32};
 use super::format::Format;
 use super::lines::Lines;
+use super::records::{Record, Records};
 use crate::error::TraceError;
 
 /// Requests of one tenant in one minute. Only minutes with requests are given.
@@ -24,6 +25,9 @@ pub struct Cell {
 /// [`TraceError::Line`] where a line is broken, [`TraceError::File`] where the file is of another format.
 pub fn for_each(path: &Path, mut take: impl FnMut(Cell)) -> Result<(), TraceError> {
     let format = Format::of(path)?;
+    if format == Format::Invocations {
+        return for_each_invocation(path, take);
+    }
     let read_line = match format {
         Format::ActivitySparse => sparse,
         Format::ActivityWide => wide,
@@ -43,6 +47,31 @@ pub fn for_each(path: &Path, mut take: impl FnMut(Cell)) -> Result<(), TraceErro
         }
         read_line(row, lines.line(), &mut take).map_err(|message| lines.error(message))?;
         row += 1;
+    }
+    Ok(())
+}
+
+/// Azure Functions 2021: a cell an invocation, in the minute in which it began.
+fn for_each_invocation(path: &Path, mut take: impl FnMut(Cell)) -> Result<(), TraceError> {
+    let mut records = Records::open(path, false)?;
+    while let Some(record) = records.next() {
+        let Record {
+            arrival: Some(arrival),
+            tenant: Some(tenant),
+            ..
+        } = record?
+        else {
+            unreachable!("an invocation has its function and its time")
+        };
+        let minute = u32::try_from(arrival.0 / 60_000_000_000)
+            .ok()
+            .filter(|_| tenant < MAX_TENANTS);
+        take(Cell {
+            tenant,
+            minute: minute
+                .ok_or_else(|| records.error("must be within 2^32 minutes and 2^24 functions, got more".into()))?,
+            requests: 1,
+        });
     }
     Ok(())
 }

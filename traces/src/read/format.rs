@@ -1,9 +1,12 @@
 //! The known formats, and which one a file is in.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use super::field::{Clock, fields, shown};
 use super::lines::Lines;
+use super::{invocations, parquet, shape};
 use crate::error::TraceError;
 
 /// A known format.
@@ -11,6 +14,8 @@ use crate::error::TraceError;
 pub enum Format {
     /// Tenantry's own CSV ([`crate::read::own`]).
     Tenantry,
+    /// The same in Parquet ([`crate::write::parquet`]).
+    TenantryParquet,
     /// Arrivals and token lengths as Vidur writes them (microsoft/vidur, `data/processed_traces`).
     Vidur,
     /// Token lengths without arrivals, as Sarathi-Serve writes them (microsoft/sarathi-serve, `data/processed_traces`).
@@ -35,6 +40,10 @@ pub enum Format {
     ActivitySparse,
     /// Azure Functions 2019 as released: a row per function and a column per minute.
     ActivityWide,
+    /// Azure Functions 2021 (Zhang et al., SOSP 2021): a row per invocation.
+    Invocations,
+    /// Aggregated rates ([`crate::read::shape`]).
+    RateShape,
 }
 
 /// A CSV format with a row per request: the columns that it is known by and read from.
@@ -60,8 +69,9 @@ const BARE: Layout = Layout {
 
 impl Format {
     /// All of them; of two that a header fits, the earlier one is meant.
-    pub const ALL: [Format; 13] = [
+    pub const ALL: [Format; 16] = [
         Format::Tenantry,
+        Format::TenantryParquet,
         Format::Vidur,
         Format::Sarathi,
         Format::PromptResponse,
@@ -73,6 +83,8 @@ impl Format {
         Format::ShareGpt,
         Format::ActivitySparse,
         Format::ActivityWide,
+        Format::Invocations,
+        Format::RateShape,
         Format::Counts,
     ];
 
@@ -80,6 +92,7 @@ impl Format {
     pub fn name(self) -> &'static str {
         match self {
             Format::Tenantry => "tenantry",
+            Format::TenantryParquet => "tenantry-parquet",
             Format::Vidur => "vidur",
             Format::Sarathi => "sarathi",
             Format::PromptResponse => "prompt-response",
@@ -92,6 +105,8 @@ impl Format {
             Format::Counts => "counts",
             Format::ActivitySparse => "azure-functions-sparse",
             Format::ActivityWide => "azure-functions",
+            Format::Invocations => "azure-functions-2021",
+            Format::RateShape => "rate-shape",
         }
     }
 
@@ -147,20 +162,28 @@ impl Format {
                 output: Some("output_toks"),
                 ..BARE
             },
-            Format::Mooncake | Format::ShareGpt | Format::Counts | Format::ActivitySparse | Format::ActivityWide => {
-                return None;
-            }
+            Format::TenantryParquet
+            | Format::Mooncake
+            | Format::ShareGpt
+            | Format::Counts
+            | Format::ActivitySparse
+            | Format::ActivityWide
+            | Format::Invocations
+            | Format::RateShape => return None,
         })
     }
 
     /// The columns, or the beginning, that it is known by.
     fn marks(self) -> Vec<&'static str> {
         match self {
+            Format::TenantryParquet => vec!["PAR1…"],
             Format::Mooncake => vec!["{\"timestamp\": …"],
             Format::ShareGpt => vec!["[{\"conversations\": …"],
             Format::Counts => vec!["requests"],
             Format::ActivitySparse => vec!["tenant", "minute", "invocations"],
             Format::ActivityWide => vec!["HashFunction", "1_minute"],
+            Format::Invocations => invocations::COLUMNS.to_vec(),
+            Format::RateShape => vec!["day|hour|minute", "requests|requests_per_hour|tokens_per_second"],
             _ => self.layout().map_or(vec![], |layout| layout.columns().collect()),
         }
     }
@@ -170,6 +193,9 @@ impl Format {
     /// # Errors
     /// [`TraceError::Io`], and [`TraceError::File`] with the known formats where it is none of them.
     pub fn of(path: &Path) -> Result<Format, TraceError> {
+        if starts_with(path, parquet::MAGIC)? {
+            return Ok(Format::TenantryParquet);
+        }
         let mut lines = Lines::open(path)?;
         if !lines.advance()? {
             return Err(TraceError::file(path, "must have a first line, got an empty file"));
@@ -186,7 +212,8 @@ impl Format {
         let header: Vec<&[u8]> = fields(line).collect();
         let has = |mark: &&str| header.contains(&mark.as_bytes());
         let fits = |format: &Format| match format {
-            Format::Mooncake | Format::ShareGpt => false,
+            Format::TenantryParquet | Format::Mooncake | Format::ShareGpt => false,
+            Format::RateShape => shape::HEADERS.iter().any(|(names, _)| shape::is(&header, names)),
             // Other tables of aggregates have a `requests` column too.
             Format::Counts => matches!(header[..], [b"requests"] | [b"second", b"requests"]),
             _ => format.marks().iter().all(has),
@@ -202,6 +229,13 @@ impl Layout {
             .into_iter()
             .flatten()
     }
+}
+
+fn starts_with(path: &Path, magic: &[u8]) -> Result<bool, TraceError> {
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(magic.len() as u64).read_to_end(&mut start));
+    read.map_err(|source| TraceError::io(path, source))?;
+    Ok(start == magic)
 }
 
 /// Says what would have been known, and which format came closest.

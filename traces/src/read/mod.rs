@@ -9,11 +9,16 @@ pub mod activity;
 mod counts;
 pub(crate) mod field;
 mod format;
+mod guard;
+mod invocations;
 pub(crate) mod lines;
 pub mod mooncake;
 pub mod own;
+mod parquet;
 mod records;
+pub mod shape;
 pub mod sharegpt;
+pub mod tokenizer;
 
 use std::path::Path;
 
@@ -29,8 +34,16 @@ use crate::request::Lengths;
 /// # Errors
 /// As [`Records`], and [`TraceError::File`] where there is no pair.
 pub fn lengths(path: &Path, skip_bad_lines: bool) -> Result<Vec<Lengths>, TraceError> {
+    lengths_with(path, skip_bad_lines, None)
+}
+
+/// As [`lengths`], with ShareGPT's texts counted by the `tokenizer.json` at `tokenizer`, where it is given.
+///
+/// # Errors
+/// As [`lengths`], and those of [`tokenizer::TokenizerJson::open`].
+pub fn lengths_with(path: &Path, skip_bad_lines: bool, tokenizer: Option<&Path>) -> Result<Vec<Lengths>, TraceError> {
     let mut pairs = Vec::new();
-    for record in Records::open(path, skip_bad_lines)? {
+    for record in Records::open_with(path, skip_bad_lines, tokenizer::given(tokenizer)?)? {
         let record = record?;
         if let (Some(input), Some(output)) = (record.input_tokens, record.output_tokens) {
             pairs.push(Lengths { input, output });

@@ -4,11 +4,13 @@ use std::path::Path;
 
 use super::field::{Clock, fields, whole_u32};
 use super::format::{Format, Layout};
+use super::invocations::Invocations;
 use super::lines::Lines;
 use super::mooncake::MooncakeLine;
+use super::parquet;
 use super::sharegpt::{Conversations, Tokenize};
 use crate::error::TraceError;
-use crate::time::Time;
+use crate::time::{Duration, Time};
 
 /// A recorded request. What a format does not say is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +39,8 @@ enum Source {
     Csv(Table),
     Mooncake(MooncakeLines),
     ShareGpt(Box<Conversations>),
+    Parquet(Box<parquet::Rows>),
+    Invocations(Box<Invocations>),
 }
 
 impl Records {
@@ -57,11 +61,13 @@ impl Records {
         let format = Format::of(path)?;
         let source = match format {
             Format::ShareGpt => Source::ShareGpt(Box::new(Conversations::open(path, tokenize)?)),
+            Format::TenantryParquet => Source::Parquet(Box::new(parquet::Rows::open(path)?)),
+            Format::Invocations => Source::Invocations(Box::new(Invocations::open(path)?)),
             Format::Mooncake => Source::Mooncake(MooncakeLines {
                 lines: Lines::open(path)?,
                 line: MooncakeLine::default(),
             }),
-            Format::Counts | Format::ActivitySparse | Format::ActivityWide => {
+            Format::Counts | Format::RateShape | Format::ActivitySparse | Format::ActivityWide => {
                 let message = format!("must hold requests one by one, got {}", format.name());
                 return Err(TraceError::file(path, message));
             }
@@ -92,7 +98,15 @@ impl Records {
     pub fn prefix_hashes(&self) -> &[u64] {
         match &self.source {
             Source::Mooncake(mooncake) => &mooncake.line.hash_ids,
-            Source::Csv(_) | Source::ShareGpt(_) => &[],
+            Source::Csv(_) | Source::ShareGpt(_) | Source::Parquet(_) | Source::Invocations(_) => &[],
+        }
+    }
+
+    /// How long the invocation of the last record ran, in Azure Functions 2021.
+    pub fn invocation_duration(&self) -> Option<Duration> {
+        match &self.source {
+            Source::Invocations(invocations) => Some(invocations.duration()),
+            _ => None,
         }
     }
 
@@ -102,6 +116,8 @@ impl Records {
             Source::Csv(table) => table.lines.error(message),
             Source::Mooncake(mooncake) => mooncake.lines.error(message),
             Source::ShareGpt(conversations) => conversations.error(message),
+            Source::Parquet(rows) => rows.error(message),
+            Source::Invocations(invocations) => invocations.lines.error(message),
         }
     }
 
@@ -118,6 +134,11 @@ impl Records {
                 line.record().map_err(|message| lines.error(message))
             })),
             Source::ShareGpt(conversations) => conversations.advance(),
+            Source::Parquet(rows) => rows.advance(),
+            Source::Invocations(invocations) => Ok(invocations
+                .lines
+                .advance()?
+                .then(|| invocations.parse().map_err(|message| invocations.lines.error(message)))),
         }
     }
 }

@@ -13,7 +13,10 @@ use crate::error::TraceError;
 /// Counts a text's tokens.
 pub trait Tokenize: Send {
     /// How many tokens `text` has.
-    fn count(&mut self, text: &str) -> u32;
+    ///
+    /// # Errors
+    /// What the text must be, and what it is, where the tokenizer cannot take it.
+    fn count(&mut self, text: &str) -> Result<u32, String>;
 }
 
 /// An approximation: so many characters (Unicode code points) make a token, the last one perhaps fewer.
@@ -25,8 +28,8 @@ pub struct CharsPerToken(pub u32);
 pub const FOUR_CHARS_A_TOKEN: CharsPerToken = CharsPerToken(4);
 
 impl Tokenize for CharsPerToken {
-    fn count(&mut self, text: &str) -> u32 {
-        u32::try_from(text.chars().count().div_ceil(self.0 as usize)).unwrap_or(u32::MAX)
+    fn count(&mut self, text: &str) -> Result<u32, String> {
+        Ok(u32::try_from(text.chars().count().div_ceil(self.0 as usize)).unwrap_or(u32::MAX))
     }
 }
 
@@ -120,7 +123,12 @@ impl Conversations {
                 }
             };
             match serde_json::from_value::<Conversation>(element) {
-                Ok(conversation) => self.take(&conversation),
+                Ok(conversation) => {
+                    if let Err(message) = self.take(&conversation) {
+                        self.requests.clear();
+                        return Ok(Some(Err(self.error(message))));
+                    }
+                }
                 Err(error) => {
                     let must_be = "must be {\"conversations\": [{\"from\": \"human\"|\"gpt\", \"value\": text}]}";
                     return Ok(Some(Err(self.error(format!("{must_be}, got {error}")))));
@@ -129,7 +137,7 @@ impl Conversations {
         }
     }
 
-    fn take(&mut self, conversation: &Conversation) {
+    fn take(&mut self, conversation: &Conversation) -> Result<(), String> {
         let mut context_tokens: u32 = 0;
         // The input of a human turn that has no answer yet.
         let mut asked: Option<u32> = None;
@@ -139,7 +147,7 @@ impl Conversations {
             ..Record::default()
         };
         for turn in &conversation.conversations {
-            let tokens = self.tokenize.count(&turn.value);
+            let tokens = self.tokenize.count(&turn.value)?;
             if turn.from == Speaker::Gpt
                 && let Some(input) = asked.take()
             {
@@ -152,6 +160,7 @@ impl Conversations {
             }
         }
         self.requests.extend(asked.map(|input| request(input, None)));
+        Ok(())
     }
 
     /// The next element of the array.

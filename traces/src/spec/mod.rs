@@ -2,7 +2,11 @@
 //!
 //! The names are those of the scenario's `workload:` section; how they are written in YAML is the scenarios' affair.
 
+mod tenants;
+
 use std::path::PathBuf;
+
+pub use tenants::{DiurnalSpec, GroupsSpec, LifetimesSpec, OnOffSpec, Phases, PopularitySpec, PresenceSpec};
 
 use crate::fit;
 use crate::time::{Duration, Time};
@@ -16,12 +20,16 @@ pub struct WorkloadSpec {
     pub tenants: u32,
     /// Which tenant asks.
     pub popularity: PopularitySpec,
+    /// When each tenant is awake.
+    pub presence: PresenceSpec,
     /// When requests arrive.
     pub arrivals: ArrivalsSpec,
     /// How long they are.
     pub lengths: LengthsSpec,
     /// Shares of the tenants in service class 0, 1, …, in any unit; empty where there is one class.
     pub class_shares: Vec<f64>,
+    /// Shares of the tenants in other groups.
+    pub groups: GroupsSpec,
     /// When it is over.
     pub stop: Stop,
 }
@@ -103,6 +111,8 @@ pub enum ArrivalsSpec {
         /// Mean requests per second; the pattern is scaled to it.
         rate_per_s: f64,
     },
+    /// Poisson at a rate that follows aggregated rates, step by step.
+    Shape(ShapeSpec),
     /// Several at once.
     Superpose(Vec<ArrivalsSpec>),
     /// More or fewer of the same: rates are multiplied, and where there are instants rather than rates, time is compressed.
@@ -190,6 +200,19 @@ pub struct ActivitySpec {
     pub repeat: bool,
 }
 
+/// Arrivals at a rate that follows aggregated rates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShapeSpec {
+    /// A table of a value for each minute, hour or day ([`crate::read::shape`]).
+    pub path: PathBuf,
+    /// Mean requests per second over the table; the pattern is scaled to it.
+    pub rate_per_s: f64,
+    /// How long a step lasts; as long as the table says where it is absent.
+    pub step: Option<Duration>,
+    /// Whether it begins again at its end.
+    pub repeat: bool,
+}
+
 /// Arrivals at the instants of a recorded trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceSpec {
@@ -221,6 +244,8 @@ pub enum LengthsSpec {
         path: PathBuf,
         /// Leave broken lines out rather than stop at the first.
         skip_bad_lines: bool,
+        /// Counts ShareGPT's texts; four characters a token where it is absent ([`crate::read::tokenizer`]).
+        tokenizer: Option<PathBuf>,
     },
     /// As the recorded arrivals say.
     OfArrivals,
@@ -257,6 +282,18 @@ pub enum LengthSpec {
     Empirical(Vec<u32>),
     /// Points of the distribution function, linear between them.
     Quantiles(Vec<QuantilePoint>),
+    /// Of ShareGPT's conversations, as a fitted generator ([`crate::fit::sharegpt`]): its inputs where an input is asked for, else
+    /// its outputs, on their own.
+    ShareGpt,
+    /// Each as likely as it is frequent among the inputs, or the outputs, of a recorded trace.
+    Recorded {
+        /// A file of a known format with lengths ([`crate::read`]).
+        path: PathBuf,
+        /// Leave broken lines out rather than stop at the first.
+        skip_bad_lines: bool,
+        /// Counts ShareGPT's texts; four characters a token where it is absent.
+        tokenizer: Option<PathBuf>,
+    },
     /// Tweets, as a fitted generator ([`crate::fit::twitter`]).
     Twitter {
         /// Whose tweets.
@@ -284,38 +321,6 @@ pub enum Tweets {
     Arlo,
 }
 
-/// Which tenant asks, out of n.
-#[derive(Clone, Debug, PartialEq)]
-pub enum PopularitySpec {
-    /// Each request another tenant, in turns (Punica, section 7: "Distinct").
-    Distinct,
-    /// All tenants alike.
-    Uniform,
-    /// ⌈√n⌉ tenants alike and the rest silent (Punica, section 7: "Uniform", for n requests).
-    UniformSqrt,
-    /// Each tenant asked `alpha` times as often as the next (Punica, section 7: "Skewed", with 1.5).
-    Skewed {
-        /// Above 1.
-        alpha: f64,
-    },
-    /// All requests are for tenant 0 (Punica, section 7: "Identical").
-    Identical,
-    /// Tenant i in proportion to (i + 1)^-`exponent`.
-    Zipf {
-        /// At least 0.
-        exponent: f64,
-    },
-    /// In proportion to these weights, one for each tenant.
-    Weights(Vec<f64>),
-    /// Azure Functions' day, as a fitted generator ([`crate::fit::azure_functions`]).
-    AzureFunctions,
-    /// In proportion to the totals of a recording of tenants' activity ([`crate::read::activity`]). Where its number of
-    /// tenants is not n, n of its rows are drawn with replacement.
-    File(PathBuf),
-    /// As the arrivals say: periodic tenants, recorded ones.
-    OfArrivals,
-}
-
 impl WorkloadSpec {
     /// Where the numbers of the fitted generators in it come from, for reports.
     pub fn sources(&self) -> Vec<&'static str> {
@@ -334,6 +339,9 @@ impl WorkloadSpec {
                 };
                 if twitter(input) || twitter(output) {
                     sources.push(fit::twitter::LENGTHS_SOURCE);
+                }
+                if [input, output].contains(&&LengthSpec::ShareGpt) {
+                    sources.push(fit::sharegpt::SOURCE);
                 }
             }
             LengthsSpec::ShareGpt => sources.push(fit::sharegpt::SOURCE),

@@ -1,0 +1,220 @@
+//! Prints docs/traces.md's tables: each fitted generator against the half of its recording that the fit did not see.
+//!
+//! `cargo run --release -p tenantry-traces --example fit_tables -- FOLDER`, with the folder of public recordings. Fits are on every second
+//! row, of the rates on the first half in time; nothing here is fitted anew but the cascades.
+
+use std::path::{Path, PathBuf};
+
+use tenantry_traces::describe::{Describer, Histogram, concentration, dispersion};
+use tenantry_traces::draw::{Draws, Purpose};
+use tenantry_traces::fit::{azure_functions, cascade};
+use tenantry_traces::outcome::{GeneratedOutcomes, Outcome, OutcomeTable};
+use tenantry_traces::read::{self, Counts, activity};
+use tenantry_traces::spec::{ArrivalsSpec, LengthSpec, LengthsSpec, PopularitySpec, Stop, Tweets, WorkloadSpec};
+use tenantry_traces::{Entry, Time, TraceError, build};
+
+fn main() -> Result<(), TraceError> {
+    let folder = PathBuf::from(std::env::args().nth(1).expect("the folder of public recordings"));
+    println!("| quantity | figure | real, unseen | generated | difference |");
+    println!("| --- | --- | ---: | ---: | ---: |");
+    lengths(&folder)?;
+    rates(&folder)?;
+    tenants(&folder)?;
+    cascades(&folder)
+}
+
+fn row(quantity: &str, figure: &str, real: f64, generated: f64) {
+    let difference = 100.0 * (generated / real - 1.0);
+    println!("| {quantity} | {figure} | {real:.2} | {generated:.2} | {difference:+.1} % |");
+}
+
+fn compare(quantity: &str, real: &Histogram, generated: &Histogram) {
+    let (Some(r), Some(g), Some(distance)) = (real.figures(), generated.figures(), real.distance(generated)) else {
+        return;
+    };
+    row(quantity, "mean", r.mean, g.mean);
+    row(quantity, "p50", r.p50.into(), g.p50.into());
+    row(quantity, "p90", r.p90.into(), g.p90.into());
+    row(quantity, "p98", r.p98.into(), g.p98.into());
+    println!("| {quantity} | Kolmogorov-Smirnov distance | | {distance:.4} | |");
+}
+
+fn every_second<T: Copy>(values: &[T]) -> Vec<T> {
+    values.iter().skip(1).step_by(2).copied().collect()
+}
+
+fn described(arrivals: ArrivalsSpec, lengths: LengthsSpec, stop: Stop) -> Result<Describer, TraceError> {
+    let mut workload = build(&WorkloadSpec {
+        seed: 7,
+        tenants: 1,
+        popularity: PopularitySpec::Identical,
+        presence: Default::default(),
+        arrivals,
+        lengths,
+        class_shares: vec![],
+        groups: Default::default(),
+        stop,
+    })?;
+    let mut describer = Describer::default();
+    while let Some(Entry::Request(request)) = workload.next()? {
+        describer.add(&request)?;
+    }
+    Ok(describer)
+}
+
+fn lengths(folder: &Path) -> Result<(), TraceError> {
+    let generated = |lengths| {
+        let stop = Stop {
+            requests: Some(1_000_000),
+            after: None,
+        };
+        described(ArrivalsSpec::Constant { rate_per_s: 1000.0 }, lengths, stop)
+    };
+    let tweets = every_second(&read::lengths(
+        &folder.join("twitter/twitter_2018_04_25_lengths.csv"),
+        false,
+    )?);
+    let describer = generated(LengthsSpec::Independent {
+        input: LengthSpec::Twitter {
+            tweets: Tweets::Measured,
+            span: 125,
+        },
+        output: LengthSpec::Fixed(0),
+    })?;
+    compare(
+        "tweets, BERT tokens",
+        &tweets.iter().map(|pair| pair.input).collect(),
+        describer.input(),
+    );
+    let conversations = folder.join("sharegpt/sharegpt_8k_filtered_stats_llama2_tokenizer.csv");
+    let conversations = every_second(&read::lengths(&conversations, false)?);
+    let describer = generated(LengthsSpec::ShareGpt)?;
+    compare(
+        "ShareGPT, input",
+        &conversations.iter().map(|pair| pair.input).collect(),
+        describer.input(),
+    );
+    compare(
+        "ShareGPT, output",
+        &conversations.iter().map(|pair| pair.output).collect(),
+        describer.output(),
+    );
+    Ok(())
+}
+
+/// Runs of at least a minute of zeros are the archive's holes.
+fn without_holes(counts: &[u32]) -> Vec<u32> {
+    let runs = counts.chunk_by(|a, b| (*a == 0) == (*b == 0));
+    runs.filter(|run| run[0] != 0 || run.len() < 60)
+        .flatten()
+        .copied()
+        .collect()
+}
+
+fn rates(folder: &Path) -> Result<(), TraceError> {
+    let counts =
+        Counts::open(&folder.join("twitter/twitter_2021_08_per_second.csv.gz"))?.collect::<Result<Vec<_>, _>>()?;
+    let counts = without_holes(&counts);
+    let real = &counts[counts.len() / 2..];
+    let mean = real.iter().map(|&count| f64::from(count)).sum::<f64>() / real.len() as f64;
+    let stop = Stop {
+        requests: None,
+        after: Some(Time(4 * real.len() as u64 * 1_000_000_000)),
+    };
+    let lengths = LengthsSpec::Independent {
+        input: LengthSpec::Fixed(1),
+        output: LengthSpec::Fixed(0),
+    };
+    let describer = described(ArrivalsSpec::Twitter { rate_per_s: mean }, lengths, stop)?;
+    let generated = describer.requests_per_s();
+    let quantity = "Twitter sample stream, requests/s";
+    compare(
+        quantity,
+        &real.iter().copied().collect(),
+        &generated.iter().copied().collect(),
+    );
+    for window_s in [1, 10, 60, 300] {
+        if let [Some(real), Some(generated)] = [real, generated].map(|counts| dispersion(counts, window_s)) {
+            row(quantity, &format!("index of dispersion, {window_s} s"), real, generated);
+        }
+    }
+    Ok(())
+}
+
+fn tenants(folder: &Path) -> Result<(), TraceError> {
+    let totals = activity::totals(&folder.join("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz"))?;
+    let real = every_second(&totals);
+    let generated = azure_functions::weights(real.len() as u32);
+    let histogram = |totals: &[f64]| -> Histogram { totals.iter().map(|total| total.round() as u32).collect() };
+    compare(
+        "Azure Functions, a tenant's requests a day",
+        &histogram(&real),
+        &histogram(&generated),
+    );
+    for (figure, share) in [
+        ("share of the top 1 %, in %", 0.01),
+        ("share of the top 10 %, in %", 0.1),
+    ] {
+        if let [Some(real), Some(generated)] = [&real, &generated].map(|totals| concentration(totals, share)) {
+            row("Azure Functions, requests", figure, 100.0 * real, 100.0 * generated);
+        }
+    }
+    Ok(())
+}
+
+/// Of a cascade that returns the small model's answer from 0.7 on.
+fn cascades(folder: &Path) -> Result<(), TraceError> {
+    for task in ["mmlu_10k", "hellaswag_10k", "halu_summarization"] {
+        let path = folder.join(format!("cascade/uncertainty_bench_{task}_base_icl1.csv.gz"));
+        let table = OutcomeTable::read(&path, &["qwen_7b", "qwen_14b"], Some("qwen_72b"))?;
+        let split = Draws::new(1, Purpose::Outcome);
+        let (mut seen, mut unseen) = (Vec::new(), Vec::new());
+        for item in 0..table.items() {
+            let outcomes = [table.item(item)[0], table.item(item)[1]];
+            let half = if split.about(item as u64).below(2) == 0 {
+                &mut seen
+            } else {
+                &mut unseen
+            };
+            half.push(outcomes);
+        }
+        let outcomes = GeneratedOutcomes::new(7, cascade::fit(&seen));
+        let generated: Vec<[Outcome; 2]> = (0..400_000).map(|ticket| outcomes.of(ticket)).collect();
+        let percent = |items: &[[Outcome; 2]], returned: bool, right: &dyn Fn(&[Outcome; 2]) -> bool| {
+            let branch: Vec<_> = items
+                .iter()
+                .filter(|item| (item[0].confidence >= 0.7) == returned)
+                .collect();
+            100.0 * branch.iter().filter(|item| right(item)).count() as f64 / branch.len() as f64
+        };
+        let returned = |items: &[[Outcome; 2]]| {
+            100.0 * items.iter().filter(|item| item[0].confidence >= 0.7).count() as f64 / items.len() as f64
+        };
+        let confidence = |items: &[[Outcome; 2]]| -> Histogram {
+            items
+                .iter()
+                .map(|item| (item[0].confidence * 1e4).round() as u32)
+                .collect()
+        };
+        let quantity = format!("cascade, {task}");
+        row(&quantity, "returned, in %", returned(&unseen), returned(&generated));
+        let small = |item: &[Outcome; 2]| item[0].correct;
+        let large = |item: &[Outcome; 2]| item[1].correct;
+        row(
+            &quantity,
+            "small right of returned, in %",
+            percent(&unseen, true, &small),
+            percent(&generated, true, &small),
+        );
+        row(
+            &quantity,
+            "large right of re-routed, in %",
+            percent(&unseen, false, &large),
+            percent(&generated, false, &large),
+        );
+        if let Some(distance) = confidence(&unseen).distance(&confidence(&generated)) {
+            println!("| {quantity} | Kolmogorov-Smirnov distance of the confidence | | {distance:.4} | |");
+        }
+    }
+    Ok(())
+}

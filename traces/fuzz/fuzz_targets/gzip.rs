@@ -1,0 +1,12 @@
+//! Anything behind gzip's magic.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tenantry_traces_fuzz::{read_aggregates, read_records, with_file};
+
+fuzz_target!(|data: &[u8]| {
+    with_file(&[b"\x1f\x8b", data].concat(), |path| {
+        read_records(path);
+        read_aggregates(path);
+    });
+});

@@ -1,0 +1,83 @@
+//! How hard items are: how many of many models of one kind get each of them right.
+
+use std::path::Path;
+
+use crate::draw::{Draws, Purpose};
+use crate::error::TraceError;
+use crate::read::field::{fields, shown, whole};
+use crate::read::lines::Lines;
+use crate::request::Ticket;
+
+/// The column that counts, of 100 models.
+const COLUMN: &str = "n_correct_of_100";
+
+/// The share of models that get an item right, for each item of a test set, such as MNLI's under 100 fine-tuned BERT-base models (McCoy, Min
+/// and Linzen, "BERTs of a feather do not generalize together", BlackboxNLP 2020).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difficulties {
+    right_of_100: Vec<u8>,
+}
+
+impl Difficulties {
+    /// Reads the column `n_correct_of_100` of a CSV.
+    ///
+    /// # Errors
+    /// [`TraceError::File`] where there is no such column or no item; [`TraceError::Line`] where a line is broken.
+    pub fn read(path: &Path) -> Result<Difficulties, TraceError> {
+        let mut lines = Lines::open(path)?;
+        lines.advance()?;
+        let column = fields(lines.line()).position(|name| name == COLUMN.as_bytes());
+        let Some(column) = column else {
+            let message = format!("must have the column `{COLUMN}`, got {}", shown(lines.line()));
+            return Err(TraceError::file(path, message));
+        };
+        let mut right_of_100 = Vec::new();
+        while lines.advance()? {
+            let field = fields(lines.line()).nth(column).unwrap_or_default();
+            let count = whole(field).ok().and_then(|count| u8::try_from(count).ok());
+            let count = count.filter(|&count| count <= 100);
+            let must_be = || lines.error(format!("{COLUMN}: must be 0 to 100, got {}", shown(field)));
+            right_of_100.push(count.ok_or_else(must_be)?);
+        }
+        if right_of_100.is_empty() {
+            return Err(TraceError::file(path, "must have items, got only a first line"));
+        }
+        Ok(Difficulties { right_of_100 })
+    }
+
+    /// The share of models that get `item` right.
+    pub fn share_right(&self, item: usize) -> f64 {
+        f64::from(self.right_of_100[item]) / 100.0
+    }
+
+    /// How many items there are.
+    pub fn items(&self) -> usize {
+        self.right_of_100.len()
+    }
+}
+
+/// Who is right by ticket, for any number of models of one kind: a ticket is one item for all of them, and given the item they err on
+/// their own.
+#[derive(Clone, Debug)]
+pub struct DifficultyDraws {
+    draws: Draws,
+    difficulties: Difficulties,
+}
+
+impl DifficultyDraws {
+    /// Each ticket is any of the items, all alike.
+    pub fn new(seed: u64, difficulties: Difficulties) -> DifficultyDraws {
+        DifficultyDraws {
+            draws: Draws::new(seed, Purpose::Outcome),
+            difficulties,
+        }
+    }
+
+    /// Whether the `model`th model is right about `ticket`.
+    pub fn is_right(&self, ticket: Ticket, model: u32) -> bool {
+        let items = self.difficulties.items() as u64;
+        let item = self.draws.about(ticket).below(items) as usize;
+        let mut stream = self.draws.part(u64::from(model)).about(ticket);
+        stream.unit() < self.difficulties.share_right(item)
+    }
+}

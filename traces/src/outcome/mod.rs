@@ -1,0 +1,214 @@
+//! What the models of a cascade make of a request: draws from a table of real items, or from a fitted generator.
+//!
+//! A ticket is one item for all models, so that hard items are hard for all of them, as they are in truth. Nothing here
+//! depends on which models a policy asks, nor in what order.
+
+mod difficulty;
+mod generated;
+
+use std::path::{Path, PathBuf};
+
+pub use difficulty::{Difficulties, DifficultyDraws};
+pub use generated::{DispatchCoins, GeneratedOutcomes};
+
+use crate::draw::{Draws, Purpose};
+use crate::error::TraceError;
+use crate::read::field::{fields, shown};
+use crate::read::lines::Lines;
+use crate::request::Ticket;
+
+/// What one model makes of one item.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// The model's own confidence in its answer, from 0 to 1.
+    pub confidence: f32,
+    /// Whether the answer is right: equal to the gold label, or where the table has none, to the reference model's.
+    pub correct: bool,
+}
+
+/// The outcomes of some models on some items.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutcomeTable {
+    models: usize,
+    /// Item by item, in each the models in their order.
+    outcomes: Vec<Outcome>,
+}
+
+impl OutcomeTable {
+    /// Reads the columns `MODEL_conf` and `MODEL_correct` (0 or 1) of each of `models` from a CSV. Where a table has answers
+    /// but no gold labels, name a `reference` model: right is then what equals it, by the columns `MODEL_pred`.
+    ///
+    /// # Errors
+    /// [`TraceError::File`] where a column is missing or there are no items; [`TraceError::Line`] where a line is broken.
+    pub fn read(path: &Path, models: &[&str], reference: Option<&str>) -> Result<OutcomeTable, TraceError> {
+        let mut table = Columns::open(path, models)?;
+        let answer = if reference.is_some() { "pred" } else { "correct" };
+        let columns = models
+            .iter()
+            .map(|model| {
+                Ok((
+                    table.find(&format!("{model}_conf"))?,
+                    table.find(&format!("{model}_{answer}"))?,
+                ))
+            })
+            .collect::<Result<Vec<_>, TraceError>>()?;
+        let reference = reference
+            .map(|model| table.find(&format!("{model}_pred")))
+            .transpose()?;
+        table.collect(models.len(), |row, take| {
+            for &(confidence, answer) in &columns {
+                take(Outcome {
+                    confidence: row.parse(confidence, parse_share)?,
+                    correct: match reference {
+                        Some(reference) => row.fields[answer] == row.fields[reference],
+                        None => row.parse(answer, parse_flag)?,
+                    },
+                });
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads the columns `MODEL_correct` (0 or 1) of each of `models` from a CSV without confidences. They are then an oracle's: 1 where the
+    /// model is right and 0 where it is wrong, which bounds what any router can reach.
+    ///
+    /// # Errors
+    /// As [`OutcomeTable::read`].
+    pub fn read_correctness(path: &Path, models: &[&str]) -> Result<OutcomeTable, TraceError> {
+        let mut table = Columns::open(path, models)?;
+        let columns = models
+            .iter()
+            .map(|model| table.find(&format!("{model}_correct")))
+            .collect::<Result<Vec<_>, TraceError>>()?;
+        table.collect(models.len(), |row, take| {
+            for &answer in &columns {
+                let correct = row.parse(answer, parse_flag)?;
+                let confidence = if correct { 1.0 } else { 0.0 };
+                take(Outcome { confidence, correct });
+            }
+            Ok(())
+        })
+    }
+
+    /// How many items there are.
+    pub fn items(&self) -> usize {
+        self.outcomes.len() / self.models
+    }
+
+    /// The outcomes of an item, in the order of the models.
+    pub fn item(&self, item: usize) -> &[Outcome] {
+        &self.outcomes[item * self.models..(item + 1) * self.models]
+    }
+}
+
+/// A CSV whose columns are found by name.
+struct Columns {
+    lines: Lines,
+    path: PathBuf,
+    header: Vec<String>,
+}
+
+/// The fields of a line, by column.
+struct Row<'a> {
+    fields: &'a [&'a [u8]],
+    header: &'a [String],
+}
+
+impl Row<'_> {
+    fn parse<T>(&self, column: usize, parse: fn(&[u8]) -> Result<T, String>) -> Result<T, String> {
+        parse(self.fields[column]).map_err(|message| format!("{}: {message}", self.header[column]))
+    }
+}
+
+impl Columns {
+    fn open(path: &Path, models: &[&str]) -> Result<Columns, TraceError> {
+        let mut lines = Lines::open(path)?;
+        if models.is_empty() || !lines.advance()? {
+            return Err(TraceError::file(
+                path,
+                "must have a first line and be asked for at least one model, got neither",
+            ));
+        }
+        let header = fields(lines.line())
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect();
+        Ok(Columns {
+            lines,
+            path: path.to_path_buf(),
+            header,
+        })
+    }
+
+    fn find(&self, name: &str) -> Result<usize, TraceError> {
+        let found = self.header.iter().position(|other| other == name);
+        found.ok_or_else(|| {
+            let header = shown(self.header.join(",").as_bytes());
+            TraceError::file(&self.path, format!("must have the column `{name}`, got {header}"))
+        })
+    }
+
+    /// The table of what `read` takes of each line.
+    fn collect(
+        &mut self,
+        models: usize,
+        read: impl Fn(&Row<'_>, &mut dyn FnMut(Outcome)) -> Result<(), String>,
+    ) -> Result<OutcomeTable, TraceError> {
+        let mut outcomes = Vec::new();
+        while self.lines.advance()? {
+            let fields: Vec<&[u8]> = fields(self.lines.line()).collect();
+            if fields.len() != self.header.len() {
+                let (columns, got) = (self.header.len(), fields.len());
+                let message = format!("must have {columns} columns as the first line has, got {got}");
+                return Err(self.lines.error(message));
+            }
+            let row = Row {
+                fields: &fields,
+                header: &self.header,
+            };
+            read(&row, &mut |outcome| outcomes.push(outcome)).map_err(|message| self.lines.error(message))?;
+        }
+        if outcomes.is_empty() {
+            return Err(TraceError::file(&self.path, "must have items, got only a first line"));
+        }
+        Ok(OutcomeTable { models, outcomes })
+    }
+}
+
+/// Outcomes by ticket.
+#[derive(Clone, Debug)]
+pub struct Outcomes {
+    draws: Draws,
+    table: OutcomeTable,
+}
+
+impl Outcomes {
+    /// Each ticket is any of the table's items, all alike.
+    pub fn new(seed: u64, table: OutcomeTable) -> Outcomes {
+        Outcomes {
+            draws: Draws::new(seed, Purpose::Outcome),
+            table,
+        }
+    }
+
+    /// What the models make of `ticket`, in their order.
+    #[inline]
+    pub fn of(&self, ticket: Ticket) -> &[Outcome] {
+        let items = self.table.items() as u64;
+        self.table.item(self.draws.about(ticket).below(items) as usize)
+    }
+}
+
+fn parse_share(field: &[u8]) -> Result<f32, String> {
+    let share = std::str::from_utf8(field).ok().and_then(|text| text.parse().ok());
+    share
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| format!("must be a number from 0 to 1, got {}", shown(field)))
+}
+
+fn parse_flag(field: &[u8]) -> Result<bool, String> {
+    match field {
+        b"0" => Ok(false),
+        b"1" => Ok(true),
+        _ => Err(format!("must be 0 or 1, got {}", shown(field))),
+    }
+}

@@ -1,0 +1,209 @@
+//! Our own requests in Parquet ([`crate::write::parquet`]), or any other table with columns of those names and of integers.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use parquet::basic::Type as Physical;
+use parquet::column::reader::ColumnReader;
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use super::guard::unpanicked;
+use super::records::Record;
+use crate::error::TraceError;
+use crate::time::Time;
+
+/// The first four bytes of a Parquet file.
+pub const MAGIC: &[u8] = b"PAR1";
+
+/// Rows that are decoded at a time.
+const BATCH_ROWS: usize = 4096;
+
+/// The columns that are read, with the least and the most that each may hold. Others are left alone.
+const COLUMNS: [(&str, u64, u64); 5] = [
+    ("tenant", 0, u32::MAX as u64),
+    ("arrival_ns", 0, u64::MAX),
+    ("input_tokens", 1, u32::MAX as u64),
+    ("output_tokens", 0, u32::MAX as u64),
+    ("class", 0, u16::MAX as u64),
+];
+
+/// The rows of a file, in its order, some thousand at a time.
+pub(super) struct Rows {
+    path: PathBuf,
+    file: SerializedFileReader<File>,
+    /// Where each of [`COLUMNS`] is in the file.
+    positions: [usize; COLUMNS.len()],
+    next_group: usize,
+    columns: Vec<ColumnReader>,
+    /// Column by column, the current batch: `None` where a value is missing.
+    batch: [Vec<Option<u64>>; COLUMNS.len()],
+    in_batch: usize,
+    /// The row that was handed out last, 1-based.
+    row: u64,
+}
+
+impl Rows {
+    pub fn open(path: &Path) -> Result<Rows, TraceError> {
+        let file = File::open(path).map_err(|source| TraceError::io(path, source))?;
+        let file = unpanicked(|| SerializedFileReader::new(file))
+            .map_err(|what| broken(path, &what))?
+            .map_err(|error| broken(path, &error))?;
+        let schema = file.metadata().file_metadata().schema_descr();
+        let mut positions = [0; COLUMNS.len()];
+        for ((name, ..), position) in COLUMNS.iter().zip(&mut positions) {
+            let found = schema
+                .columns()
+                .iter()
+                .position(|column| column.path().string() == *name);
+            *position = found.ok_or_else(|| {
+                let names: Vec<String> = schema.columns().iter().map(|column| column.path().string()).collect();
+                TraceError::file(path, format!("must have the column `{name}`, got {}", names.join(",")))
+            })?;
+            let column = &schema.columns()[*position];
+            let whole = matches!(column.physical_type(), Physical::INT32 | Physical::INT64);
+            if !whole || column.max_rep_level() > 0 || column.max_def_level() > 1 {
+                let message =
+                    format!("must have `{name}` as a plain column of 32- or 64-bit integers, got another type");
+                return Err(TraceError::file(path, message));
+            }
+        }
+        Ok(Rows {
+            path: path.to_path_buf(),
+            file,
+            positions,
+            next_group: 0,
+            columns: Vec::new(),
+            batch: Default::default(),
+            in_batch: 0,
+            row: 0,
+        })
+    }
+
+    /// An error at the row that was handed out last.
+    pub fn error(&self, message: String) -> TraceError {
+        TraceError::file(&self.path, format!("row {}: {message}", self.row))
+    }
+
+    /// The next row; the inner error is one row's and may be skipped, the outer one the file's.
+    pub fn advance(&mut self) -> Result<Option<Result<Record, TraceError>>, TraceError> {
+        while self.in_batch == self.batch[0].len() {
+            let filled = unpanicked(|| self.fill()).unwrap_or_else(|what| Err(broken(&self.path, &what)));
+            match filled {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(error) => {
+                    // What is behind a broken page cannot be told apart.
+                    self.batch.iter_mut().for_each(Vec::clear);
+                    self.columns.clear();
+                    self.in_batch = 0;
+                    self.next_group = self.file.num_row_groups();
+                    return Err(error);
+                }
+            }
+        }
+        let row = self.in_batch;
+        self.in_batch += 1;
+        self.row += 1;
+        Ok(Some(self.record(row).map_err(|message| self.error(message))))
+    }
+
+    fn record(&self, row: usize) -> Result<Record, String> {
+        let mut values = [0; COLUMNS.len()];
+        for ((value, column), (name, least, most)) in values.iter_mut().zip(&self.batch).zip(COLUMNS) {
+            let got = column[row].ok_or_else(|| format!("{name}: must have a value, got none"))?;
+            if !(least..=most).contains(&got) {
+                return Err(format!("{name}: must be {least} to {most}, got `{got}`"));
+            }
+            *value = got;
+        }
+        let [tenant, arrival, input, output, class] = values;
+        Ok(Record {
+            arrival: Some(Time(arrival)),
+            tenant: Some(tenant as u32),
+            input_tokens: Some(input as u32),
+            output_tokens: Some(output as u32),
+            class: Some(class as u16),
+        })
+    }
+
+    /// Decodes the next batch. False at the end.
+    fn fill(&mut self) -> Result<bool, TraceError> {
+        let Rows {
+            path,
+            file,
+            positions,
+            next_group,
+            columns,
+            batch,
+            ..
+        } = self;
+        let broken = |error: ParquetError| broken(path, &error);
+        if columns.is_empty() {
+            if *next_group == file.num_row_groups() {
+                return Ok(false);
+            }
+            let group = file.get_row_group(*next_group).map_err(broken)?;
+            *columns = positions
+                .iter()
+                .map(|&position| group.get_column_reader(position))
+                .collect::<Result<_, _>>()
+                .map_err(broken)?;
+            *next_group += 1;
+        }
+        self.in_batch = 0;
+        for (column, values) in columns.iter_mut().zip(batch.iter_mut()) {
+            values.clear();
+            decode(column, values).map_err(broken)?;
+        }
+        let rows = batch[0].len();
+        if batch.iter().any(|values| values.len() != rows) {
+            return Err(TraceError::file(
+                path,
+                "must have as many values in each column, got fewer in some",
+            ));
+        }
+        if rows == 0 {
+            columns.clear();
+        }
+        Ok(true)
+    }
+}
+
+/// Up to [`BATCH_ROWS`] values; fewer only at the end of the row group.
+fn decode(column: &mut ColumnReader, values: &mut Vec<Option<u64>>) -> Result<(), ParquetError> {
+    macro_rules! read {
+        ($reader:expr, $unsigned:ty) => {{
+            let (mut present, mut levels) = (Vec::with_capacity(BATCH_ROWS), Vec::with_capacity(BATCH_ROWS));
+            while values.len() < BATCH_ROWS {
+                present.clear();
+                levels.clear();
+                let left = BATCH_ROWS - values.len();
+                let (rows, ..) = $reader.read_records(left, Some(&mut levels), None, &mut present)?;
+                if rows == 0 {
+                    break;
+                }
+                let mut present = present.iter().map(|&value| u64::from(value as $unsigned));
+                if levels.is_empty() {
+                    values.extend(present.map(Some));
+                } else {
+                    values.extend(
+                        levels
+                            .iter()
+                            .map(|&level| (level > 0).then(|| present.next()).flatten()),
+                    );
+                }
+            }
+        }};
+    }
+    match column {
+        ColumnReader::Int32ColumnReader(reader) => read!(reader, u32),
+        ColumnReader::Int64ColumnReader(reader) => read!(reader, u64),
+        _ => unreachable!("opened with columns of integers only"),
+    }
+    Ok(())
+}
+
+fn broken(path: &Path, got: &dyn std::fmt::Display) -> TraceError {
+    TraceError::file(path, format!("must be a whole Parquet file, got {got}"))
+}

@@ -1,0 +1,53 @@
+//! Token counts by a `tokenizer.json`, the format of Hugging Face's `tokenizers`.
+
+use std::path::Path;
+
+use tokenizers::Tokenizer;
+
+use super::guard::unpanicked;
+use super::sharegpt::Tokenize;
+use crate::error::TraceError;
+
+/// A tokenizer that is read from its `tokenizer.json`. Texts are counted whole, without the special tokens that a model's template
+/// puts around them, since those belong to the serving system and not to the recording.
+pub struct TokenizerJson {
+    tokenizer: Tokenizer,
+}
+
+impl TokenizerJson {
+    /// Reads a `tokenizer.json`; truncation and padding in it are not applied.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`] where it cannot be read, [`TraceError::File`] where it is not such a file.
+    pub fn open(path: &Path) -> Result<TokenizerJson, TraceError> {
+        let bytes = std::fs::read(path).map_err(|source| TraceError::io(path, source))?;
+        let no_tokenizer =
+            |got: &dyn std::fmt::Display| TraceError::file(path, format!("must be a tokenizer.json, got {got}"));
+        // The library takes JSON for granted in places, and would say nothing of where it ends.
+        serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).map_err(|error| no_tokenizer(&error))?;
+        let mut tokenizer = unpanicked(|| Tokenizer::from_bytes(bytes))
+            .map_err(|what| no_tokenizer(&what))?
+            .map_err(|error| no_tokenizer(&error))?;
+        tokenizer.with_truncation(None).map_err(|error| no_tokenizer(&error))?;
+        tokenizer.with_padding(None);
+        Ok(TokenizerJson { tokenizer })
+    }
+}
+
+impl Tokenize for TokenizerJson {
+    fn count(&mut self, text: &str) -> Result<u32, String> {
+        let must_be = |got: &dyn std::fmt::Display| format!("must be text that the tokenizer knows, got {got}");
+        let tokens = unpanicked(|| self.tokenizer.encode_fast(text, false))
+            .map_err(|what| must_be(&what))?
+            .map_err(|error| must_be(&error))?;
+        Ok(u32::try_from(tokens.len()).unwrap_or(u32::MAX))
+    }
+}
+
+/// The tokenizer in `path`, or four characters a token where there is none.
+pub(crate) fn given(path: Option<&Path>) -> Result<Box<dyn Tokenize>, TraceError> {
+    Ok(match path {
+        Some(path) => Box::new(TokenizerJson::open(path)?),
+        None => Box::new(super::sharegpt::FOUR_CHARS_A_TOKEN),
+    })
+}

@@ -1,0 +1,127 @@
+//! Requests into a file of our own: CSV, gzipped CSV or Parquet, whole or not at all.
+
+pub mod parquet;
+
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tempfile::NamedTempFile;
+
+use crate::error::TraceError;
+use crate::read::own;
+use crate::request::{Entry, Request};
+use crate::workload::Workload;
+
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A trace that is being written. Until [`TraceFile::finish`] nothing stands under its name, so that an interrupted recording
+/// leaves no half file behind.
+pub struct TraceFile {
+    path: PathBuf,
+    sink: Sink,
+}
+
+enum Sink {
+    Csv(own::Writer<BufWriter<NamedTempFile>>),
+    Gzip(own::Writer<BufWriter<GzEncoder<NamedTempFile>>>),
+    Parquet(parquet::Writer<BufWriter<NamedTempFile>>),
+}
+
+impl TraceFile {
+    /// Begins a trace; `path` says which kind it is by its ending: `.parquet`, `.csv.gz`, or `.csv`.
+    ///
+    /// # Errors
+    /// [`TraceError::File`] at another ending, [`TraceError::Io`] where nothing can be written beside `path`.
+    pub fn create(path: &Path) -> Result<TraceFile, TraceError> {
+        let name = path.to_string_lossy();
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let file = || NamedTempFile::new_in(folder);
+        let buffered = |file| BufWriter::with_capacity(BUFFER_BYTES, file);
+        let sink = if name.ends_with(".parquet") {
+            file().and_then(|file| parquet::Writer::new(buffered(file)).map(Sink::Parquet))
+        } else if name.ends_with(".csv.gz") {
+            file().and_then(|file| {
+                let packed = GzEncoder::new(file, Compression::default());
+                own::Writer::new(BufWriter::with_capacity(BUFFER_BYTES, packed)).map(Sink::Gzip)
+            })
+        } else if name.ends_with(".csv") {
+            file().and_then(|file| own::Writer::new(buffered(file)).map(Sink::Csv))
+        } else {
+            let message = "must end in .parquet, .csv or .csv.gz to be written, got another name";
+            return Err(TraceError::file(path, message));
+        };
+        Ok(TraceFile {
+            path: path.to_path_buf(),
+            sink: sink.map_err(|source| TraceError::io(path, source))?,
+        })
+    }
+
+    /// Appends a request.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`], as where the disk is full.
+    pub fn write(&mut self, request: &Request) -> Result<(), TraceError> {
+        match &mut self.sink {
+            Sink::Csv(writer) => writer.write(request),
+            Sink::Gzip(writer) => writer.write(request),
+            Sink::Parquet(writer) => writer.write(request),
+        }
+        .map_err(|source| TraceError::io(&self.path, source))
+    }
+
+    /// Writes what is left, and gives the file its name in place of what had it.
+    ///
+    /// # Errors
+    /// As [`TraceFile::write`].
+    pub fn finish(self) -> Result<(), TraceError> {
+        let TraceFile { path, sink } = self;
+        finish(sink, &path).map_err(|source| TraceError::io(&path, source))
+    }
+
+    /// Writes all requests of an open loop; returns how many. A client's giving up is not part of a trace and is left out.
+    ///
+    /// # Errors
+    /// As [`Workload::next`] and [`TraceFile::write`].
+    pub fn write_all(&mut self, workload: &mut dyn Workload) -> Result<u64, TraceError> {
+        let mut requests = 0;
+        while let Some(entry) = workload.next()? {
+            if let Entry::Request(request) = entry {
+                self.write(&request)?;
+                requests += 1;
+            }
+        }
+        Ok(requests)
+    }
+}
+
+fn finish(sink: Sink, path: &Path) -> io::Result<()> {
+    let unbuffered = |buffered: BufWriter<NamedTempFile>| buffered.into_inner().map_err(io::IntoInnerError::into_error);
+    let file = match sink {
+        Sink::Csv(writer) => unbuffered(writer.finish()?)?,
+        Sink::Parquet(writer) => unbuffered(writer.finish()?)?,
+        Sink::Gzip(writer) => {
+            let packed = writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+            packed.finish()?
+        }
+    };
+    make_readable(file.as_file())?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// Temporary files are their owner's only; a trace is as readable as other files of the user.
+#[cfg(unix)]
+fn make_readable(file: &std::fs::File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(std::fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn make_readable(_: &std::fs::File) -> io::Result<()> {
+    Ok(())
+}

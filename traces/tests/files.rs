@@ -1,0 +1,98 @@
+//! Our own trace files: what is written is read, in each kind, and nothing stands under the name before it is whole.
+
+use proptest::prelude::*;
+use tenantry_traces::read::{Format, Record, Records};
+use tenantry_traces::write::TraceFile;
+use tenantry_traces::write::parquet::ROWS_PER_GROUP;
+use tenantry_traces::{Listed, Request, Time};
+
+fn request() -> impl Strategy<Value = Request> {
+    (any::<[u64; 2]>(), any::<u32>(), 1u32.., any::<u32>(), any::<u16>()).prop_map(
+        |([ticket, arrival], tenant, input_tokens, output_tokens, class)| Request {
+            ticket,
+            tenant,
+            arrival: Time(arrival),
+            input_tokens,
+            output_tokens,
+            class,
+        },
+    )
+}
+
+fn expected(requests: &[Request]) -> Vec<Record> {
+    let record = |request: &Request| Record {
+        arrival: Some(request.arrival),
+        tenant: Some(request.tenant),
+        input_tokens: Some(request.input_tokens),
+        output_tokens: Some(request.output_tokens),
+        class: Some(request.class),
+    };
+    requests.iter().map(record).collect()
+}
+
+fn read(path: &std::path::Path) -> Vec<Record> {
+    Records::open(path, false).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(requests in proptest::collection::vec(request(), 0..50)) {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["trace.parquet", "trace.csv", "trace.csv.gz"] {
+            let path = folder.path().join(name);
+            let mut file = TraceFile::create(&path).unwrap();
+            requests.iter().for_each(|request| file.write(request).unwrap());
+            prop_assert!(!path.exists(), "not before it is whole");
+            file.finish().unwrap();
+            prop_assert_eq!(read(&path), expected(&requests));
+        }
+    }
+}
+
+#[test]
+fn parquet_streams_over_row_groups() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.parquet");
+    let requests: Vec<Request> = (0..ROWS_PER_GROUP as u64 + 5)
+        .map(|ticket| Request {
+            ticket,
+            tenant: (ticket % 1000) as u32,
+            arrival: Time(ticket * 1_000_003),
+            input_tokens: 1 + (ticket % 512) as u32,
+            output_tokens: 0,
+            class: 0,
+        })
+        .collect();
+    let mut file = TraceFile::create(&path).unwrap();
+    let written = file.write_all(&mut Listed::new(
+        requests
+            .iter()
+            .map(|&request| tenantry_traces::Entry::Request(request))
+            .collect(),
+    ));
+    assert_eq!(written.unwrap(), requests.len() as u64);
+    file.finish().unwrap();
+    let records = Records::open(&path, false).unwrap();
+    assert_eq!(records.format(), Format::TenantryParquet);
+    assert!(read(&path) == expected(&requests));
+}
+
+#[test]
+fn a_cut_parquet_file_is_an_error_with_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.parquet");
+    std::fs::write(&path, b"PAR1 and then nothing of the kind").unwrap();
+    let error = Records::open(&path, false).map(|_| ()).unwrap_err().to_string();
+    assert!(
+        error.contains("cut.parquet: must be a whole Parquet file, got "),
+        "{error}"
+    );
+    let error = TraceFile::create(&folder.path().join("trace.xls"))
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.ends_with("must end in .parquet, .csv or .csv.gz to be written, got another name"),
+        "{error}"
+    );
+}
