@@ -26,7 +26,7 @@ mod workload;
 
 pub use error::{ScenarioError, ScenarioErrors};
 pub use raw::Jitter;
-pub use scenario::{Limits, RunSpec, Scenario, Slo};
+pub use scenario::{GroupNames, Limits, RunSpec, Scenario, Slo};
 pub use shipped::shipped_names;
 
 /// The JSON Schema of a scenario file, for editors.

@@ -157,6 +157,7 @@ fn yaml_path(field: &str) -> String {
         ("periodic_per_tenant", "periodic-per-tenant"),
         ("thread_bursts", "burst"),
         ("closed_loop", "closed-loop"),
+        ("].probability", "].share"),
     ]
     .iter()
     .fold(field.to_string(), |field, (theirs, ours)| field.replace(theirs, ours))

@@ -6,13 +6,29 @@ use crate::error::{Problem, describe};
 use crate::path::Path;
 
 /// Name and text of each, simplest first.
-const PRESETS: [(&str, &str); 3] = [
+const PRESETS: [(&str, &str); 11] = [
     ("bert-dedicated", include_str!("../presets/bert-dedicated.yaml")),
+    ("bert-compress", include_str!("../presets/bert-compress.yaml")),
     ("hbert-adapter", include_str!("../presets/hbert-adapter.yaml")),
+    ("hbert-plot", include_str!("../presets/hbert-plot.yaml")),
+    ("hmi", include_str!("../presets/hmi.yaml")),
     ("bert-shared", include_str!("../presets/bert-shared.yaml")),
+    ("punica", include_str!("../presets/punica.yaml")),
+    ("vllm-backbone", include_str!("../presets/vllm-backbone.yaml")),
+    ("static-batches", include_str!("../presets/static-batches.yaml")),
+    ("queue-per-lora", include_str!("../presets/queue-per-lora.yaml")),
+    ("chunked-prefill", include_str!("../presets/chunked-prefill.yaml")),
 ];
 
-const NAMES: [&str; PRESETS.len()] = [PRESETS[0].0, PRESETS[1].0, PRESETS[2].0];
+const NAMES: [&str; PRESETS.len()] = {
+    let mut names = [""; PRESETS.len()];
+    let mut index = 0;
+    while index < PRESETS.len() {
+        names[index] = PRESETS[index].0;
+        index += 1;
+    }
+    names
+};
 
 /// The names of all presets.
 pub fn names() -> &'static [&'static str] {
@@ -84,7 +100,7 @@ mod tests {
             assert_eq!(preset["name"], Value::from(*name));
             assert_eq!(systems(&format!("systems: [{{preset: {name}}}]"))[0], preset);
         }
-        assert_eq!(yaml("hmi"), None);
+        assert_eq!(yaml("hmis"), None);
     }
 
     #[test]

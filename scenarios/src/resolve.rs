@@ -1,7 +1,8 @@
 //! From raw types to the plain specifications that the other crates take, and what can be wrong between several values.
 
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, Padding, PipelineSpec, PlaceSpec, PoolSpec, SwapSpec, SystemSpec, TenantState,
+    AdmitSpec, BatchSpec, ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, Padding, ParameterPipeline,
+    PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::Duration;
@@ -10,7 +11,8 @@ use tenantry_traces::spec::WorkloadSpec;
 use crate::error::Problem;
 use crate::path::Path;
 use crate::raw::*;
-use crate::scenario::Slo;
+use crate::scalar::Count;
+use crate::scenario::{GroupNames, Slo};
 use crate::workload;
 
 /// Each tenant takes some tens of bytes in a server.
@@ -22,6 +24,7 @@ pub(crate) struct Resolved {
     pub systems: Vec<SystemSpec>,
     /// With the scenario's seed; each repeat sets its own.
     pub workload: WorkloadSpec,
+    pub tenant_groups: GroupNames,
     pub warm_up: Duration,
     pub gpus: u32,
     pub gpu_memory_bytes: Option<u64>,
@@ -49,6 +52,11 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
     Ok(Resolved {
         systems,
         workload,
+        tenant_groups: GroupNames {
+            domains: raw.tenants.domains.names(),
+            kinds: raw.tenants.kinds.names(),
+            classes: raw.tenants.classes.names(),
+        },
         warm_up: raw.workload.warm_up.0,
         gpus: raw.cluster.gpus.0,
         gpu_memory_bytes: raw.cluster.gpu_memory.map(|memory| memory.0),
@@ -78,13 +86,20 @@ fn systems(raw: &RawScenario, problems: &mut Vec<Problem>) -> Vec<SystemSpec> {
             let must = "a name that no system before it has";
             problems.push(Problem::new(path.key("name"), must, &system.name.0));
         }
-        match models.iter().find(|(key, _)| **key == system.model) {
-            Some((_, Some(model))) => systems.push(system_of(system, model, raw, &path, problems)),
+        let listed = models.iter().find(|(key, _)| **key == system.model);
+        match (listed, ModelShape::builtin(&system.model)) {
+            (Some((_, Some(model))), _) => systems.push(system_of(system, model, raw, &path, problems)),
             // What is wrong with the model is among the problems already.
-            Some((_, None)) => {}
-            None => {
+            (Some((_, None)), _) => {}
+            (None, Some(model)) => systems.push(system_of(system, &model, raw, &path, problems)),
+            (None, None) => {
                 let known = raw.models.keys().map(String::as_str);
-                problems.push(Problem::unknown_name(path.key("model"), &system.model, known));
+                let builtins = ModelShape::builtin_names().iter().copied();
+                problems.push(Problem::unknown_name(
+                    path.key("model"),
+                    &system.model,
+                    known.chain(builtins),
+                ));
             }
         }
     }
@@ -124,13 +139,6 @@ fn model_of(key: &str, model: &RawModel, path: Path) -> Result<ModelShape, Probl
     shape
         .validate()
         .map_err(|error| Problem::new(path.key(error.field), error.must, error.got))?;
-    if shape.kind != ModelKind::Encoder {
-        return Err(Problem::new(
-            path,
-            "an encoder, since generation is not served yet",
-            format!("{} (a decoder)", shape.name),
-        ));
-    }
     Ok(shape)
 }
 
@@ -145,14 +153,32 @@ fn system_of(
         let must = "left out here: presets are filled in before a sweep, so list one system for each instead";
         problems.push(Problem::new(path.key("preset"), must, "a preset"));
     }
-    if system.tenant_state == RawTenantState::Model && !matches!(system.batch, RawBatch::PerTenant { .. }) {
+    let of_several = |batch: &RawBatch| !matches!(batch, RawBatch::PerTenant { .. });
+    if system.tenant_state == RawTenantState::Model && system.batch.as_ref().is_some_and(of_several) {
         let must = "per-tenant where tenant_state is model, since a tenant's model serves nobody else";
         problems.push(Problem::new(path.key("batch"), must, "a batch of several tenants"));
     }
-    if system.tenant_state == RawTenantState::Model && system.pipeline == RawPipeline::Layerwise {
+    if system.tenant_state == RawTenantState::Model
+        && system
+            .pipeline
+            .is_some_and(|pipeline| pipeline_of(pipeline).parameters == ParameterPipeline::NextLayer)
+    {
         let must = "synchronous or prefetch where tenant_state is model, since a whole model comes in one piece";
         problems.push(Problem::new(path.key("pipeline"), must, "layerwise"));
     }
+    if let Some(plot) = &system.plot {
+        let path = path.key("plot");
+        if plot.lower_layers.0 >= model.layers {
+            let must = format!("fewer than the {} layers of model {}", model.layers, system.model);
+            problems.push(Problem::new(path.key("lower_layers"), must, plot.lower_layers.0));
+        }
+        if plot.domain_hits.ppm() + plot.fallbacks.ppm() > 1_000_000 {
+            let must = "at most 100% together with fallbacks";
+            let got = format!("{} and {}", plot.domain_hits, plot.fallbacks);
+            problems.push(Problem::new(path.key("domain_hits"), must, got));
+        }
+    }
+    check_generation(system, model, raw, path, problems);
     let longest = match system.padding {
         RawPadding::Longest => model.positions,
         RawPadding::To(tokens) => {
@@ -166,7 +192,7 @@ fn system_of(
             tokens.0
         }
     };
-    if let RawLength::Fixed(tokens) = raw.workload.lengths.input
+    if let Some(RawLength::Fixed(tokens)) = raw.workload.lengths.input
         && tokens.0 > longest
     {
         let must = format!("at most {longest}, the longest input of system {}", system.name.0);
@@ -185,12 +211,122 @@ fn system_of(
     }
 }
 
+/// What must hold between a system's model and how its requests run.
+fn check_generation(
+    system: &RawSystem,
+    model: &ModelShape,
+    raw: &RawScenario,
+    path: &Path,
+    problems: &mut Vec<Problem>,
+) {
+    let Some(generation) = &system.generation else {
+        if model.kind == ModelKind::Decoder {
+            let must = format!("given, since {} is a decoder", model.name);
+            problems.push(Problem::new(path.key("generation"), must, "nothing"));
+        }
+        if system.place == RawPlace::LargestWorkingSet {
+            let must = "least-loaded or round-robin for an encoder, which keeps nothing of a request";
+            problems.push(Problem::new(path.key("place"), must, "largest-working-set"));
+        }
+        let needed = [
+            ("batch", system.batch.is_none()),
+            ("pipeline", system.pipeline.is_none()),
+        ];
+        for (key, _) in needed.into_iter().filter(|(_, absent)| *absent) {
+            problems.push(Problem::new(path.key(key), "given", "nothing"));
+        }
+        return;
+    };
+    let in_generation = path.key("generation");
+    let encoders = [
+        ("batch", system.batch.is_some()),
+        ("pipeline", system.pipeline.is_some()),
+    ];
+    for (key, _) in encoders.into_iter().filter(|(_, given)| *given) {
+        let must = "left out for a decoder, which has generation instead";
+        problems.push(Problem::new(path.key(key), must, "an encoder's"));
+    }
+    if model.kind == ModelKind::Encoder {
+        let must = format!("left out, since {} is an encoder", model.name);
+        problems.push(Problem::new(in_generation.clone(), must, "a decoder's"));
+    }
+    if system.tenant_state != RawTenantState::Head {
+        let must = "head (nothing to be swapped) for a decoder, whose tenants have generation.lora";
+        problems.push(Problem::new(path.key("tenant_state"), must, "another"));
+    }
+    if system.plot.is_some() {
+        let must = "left out for a decoder, since generation from a table is not served yet";
+        problems.push(Problem::new(path.key("plot"), must, "a table"));
+    }
+    if system.instances_per_gpu.0 != 1 {
+        let must = "1 for a decoder, whose instance fills its card";
+        problems.push(Problem::new(
+            path.key("instances_per_gpu"),
+            must,
+            system.instances_per_gpu.0,
+        ));
+    }
+    if !raw.cluster.gpus.0.is_multiple_of(generation.tensor_parallel.0) {
+        let must = format!("a divisor of cluster.gpus ({})", raw.cluster.gpus.0);
+        problems.push(Problem::new(
+            in_generation.key("tensor_parallel"),
+            must,
+            generation.tensor_parallel.0,
+        ));
+    }
+    if !model.heads.is_multiple_of(generation.tensor_parallel.0) {
+        let must = format!("a divisor of the {} attention heads of {}", model.heads, model.name);
+        problems.push(Problem::new(
+            in_generation.key("tensor_parallel"),
+            must,
+            generation.tensor_parallel.0,
+        ));
+    }
+}
+
+fn generation_of(generation: &RawGeneration) -> GenerationSpec {
+    GenerationSpec {
+        lora: generation.lora.map(|lora| LoraSpec {
+            rank: lora.rank.0,
+            implementation: lora.implementation,
+            slots: lora.slots.0,
+        }),
+        join: match generation.join {
+            RawJoin::AnyTenant => JoinSpec::AnyTenant,
+            RawJoin::HeadRun => JoinSpec::HeadRun,
+            RawJoin::HeadRunStatic => JoinSpec::HeadRunStatic,
+            RawJoin::QueuePerTenant => JoinSpec::QueuePerTenant,
+        },
+        max_batch: generation.max_batch.0,
+        prefill: match generation.prefill {
+            RawPrefill::OnePerStep => PrefillSpec::OnePerStep,
+            RawPrefill::Chunked { max_tokens } => PrefillSpec::Chunked {
+                max_tokens: max_tokens.0,
+            },
+        },
+        page_tokens: generation.page_tokens.0,
+        tensor_parallel: generation.tensor_parallel.0,
+        consolidate: generation.consolidate.map(|consolidate| ConsolidateSpec {
+            every: consolidate.every.0,
+            light: consolidate.light.0,
+        }),
+    }
+}
+
 fn pool_of(system: &RawSystem, model: &ModelShape) -> PoolSpec {
     PoolSpec {
         name: system.model.clone(),
         model: model.clone(),
         dtype: system.dtype,
         classes: system.classes.0,
+        plot: system.plot.map(|plot| PlotSpec {
+            lower_layers: plot.lower_layers.0,
+            fragment_tokens: plot.fragment_tokens.0,
+            threads: plot.threads.0,
+            tier: plot.tier,
+            domain_hits_ppm: plot.domain_hits.ppm(),
+            fallbacks_ppm: plot.fallbacks.ppm(),
+        }),
         tenant_state: match system.tenant_state {
             RawTenantState::Model => TenantState::Model,
             RawTenantState::Head => TenantState::Head,
@@ -210,8 +346,10 @@ fn pool_of(system: &RawSystem, model: &ModelShape) -> PoolSpec {
         place: match system.place {
             RawPlace::LeastLoaded => PlaceSpec::LeastLoaded,
             RawPlace::RoundRobin => PlaceSpec::RoundRobin,
+            RawPlace::LargestWorkingSet => PlaceSpec::LargestWorkingSet,
         },
-        batch: match system.batch {
+        // What a decoder does not have is never asked for.
+        batch: match system.batch.unwrap_or(RawBatch::PerTenant { max_size: Count(1) }) {
             RawBatch::PerTenant { max_size } => BatchSpec::PerTenant { max_size: max_size.0 },
             RawBatch::FixedSize { size } => BatchSpec::FixedSize { size: size.0 },
             RawBatch::SizeOrTimeout { max_size, max_wait } => BatchSpec::SizeOrTimeout {
@@ -221,11 +359,22 @@ fn pool_of(system: &RawSystem, model: &ModelShape) -> PoolSpec {
         },
         swap: match system.swap {
             RawSwap::Lru => SwapSpec::LeastRecentlyUsed,
+            RawSwap::Lfu => SwapSpec::LeastFrequentlyUsed,
         },
-        pipeline: match system.pipeline {
-            RawPipeline::Synchronous => PipelineSpec::Synchronous,
-            RawPipeline::Prefetch => PipelineSpec::Prefetch,
-            RawPipeline::Layerwise => PipelineSpec::Layerwise,
+        pipeline: pipeline_of(system.pipeline.unwrap_or(RawPipeline::Synchronous)),
+        generation: system.generation.as_ref().map(generation_of),
+    }
+}
+
+fn pipeline_of(pipeline: RawPipeline) -> PipelineSpec {
+    match pipeline {
+        RawPipeline::Synchronous => PipelineSpec::SYNCHRONOUS,
+        RawPipeline::PrefetchRetrieval => PipelineSpec::PREFETCH_RETRIEVAL,
+        RawPipeline::Prefetch => PipelineSpec::PREFETCH,
+        RawPipeline::Layerwise => PipelineSpec::LAYERWISE,
+        RawPipeline::LayerwiseParameters => PipelineSpec {
+            prefetch_retrieval: false,
+            ..PipelineSpec::LAYERWISE
         },
     }
 }

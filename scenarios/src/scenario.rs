@@ -80,6 +80,8 @@ pub struct RunSpec {
     pub workload: WorkloadSpec,
     /// How many tenants there are.
     pub tenants: u32,
+    /// What the tenants' groups are called: those of [`tenantry_traces::generate::TenantGroups`] by number.
+    pub tenant_groups: GroupNames,
     /// How many cards.
     pub gpus: u32,
     /// What the server may fill of each card's memory, where the scenario says so.
@@ -94,14 +96,26 @@ pub struct RunSpec {
     pub jitter: Jitter,
 }
 
+/// Names of the groups that tenants fall into, in the scenario's order; empty where all are in one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupNames {
+    /// Domains.
+    pub domains: Vec<String>,
+    /// Kinds.
+    pub kinds: Vec<String>,
+    /// Service classes: a request's class is an index into them.
+    pub classes: Vec<String>,
+}
+
 impl RunSpec {
     /// The hardware, given how many bytes of the card's memory a server may fill where the scenario doesn't say, and how many copies
-    /// the machine makes at a time.
-    pub fn cluster(&self, card_usable_bytes: u64, copy_lanes: u32) -> ClusterSpec {
+    /// and look-ups the machine makes at a time.
+    pub fn cluster(&self, card_usable_bytes: u64, copy_lanes: u32, lookup_lanes: u32) -> ClusterSpec {
         ClusterSpec {
             gpus: self.gpus,
             gpu_memory_bytes: self.gpu_memory_bytes.unwrap_or(card_usable_bytes),
             copy_lanes,
+            lookup_lanes,
         }
     }
 }
@@ -149,6 +163,7 @@ impl Point {
     fn run(&self, system: &SystemSpec, repeat: u32) -> RunSpec {
         let Resolved {
             workload,
+            tenant_groups,
             warm_up,
             gpus,
             gpu_memory_bytes,
@@ -170,6 +185,7 @@ impl Point {
                 ..workload.clone()
             },
             tenants: workload.tenants,
+            tenant_groups: tenant_groups.clone(),
             gpus: *gpus,
             gpu_memory_bytes: *gpu_memory_bytes,
             card: card.clone(),

@@ -2,7 +2,8 @@
 
 use tenantry_traces::Time;
 use tenantry_traces::spec::{
-    ArrivalsSpec, CountsSpec, Cut, LengthSpec, LengthsSpec, MmppState, Placement, PopularitySpec, RampPoint, Stop,
+    ActivitySpec, ArrivalsSpec, CountsSpec, Cut, DiurnalSpec, GroupsSpec, LengthSpec, LengthsSpec, LifetimesSpec,
+    MmppState, OnOffSpec, Phases, Placement, PopularitySpec, PresenceSpec, QuantilePoint, RampPoint, ShapeSpec, Stop,
     TraceSpec, Tweets, WorkloadSpec,
 };
 
@@ -15,25 +16,31 @@ use crate::raw::*;
 pub(crate) fn resolve(raw: &RawScenario, problems: &mut Vec<Problem>) -> WorkloadSpec {
     let arrivals = arrivals(&raw.workload.arrivals);
     let popularity = popularity(&raw.tenants.popularity);
-    let lengths = lengths(&raw.workload.lengths);
+    let lengths = lengths(&raw.workload.lengths, problems);
 
     let root = Path::default();
     if popularity == PopularitySpec::OfArrivals && !can_say(&arrivals, Detail::Tenant) {
         let must = "a distribution, since these arrivals don't say which tenant asks";
         problems.push(Problem::new(root.key("tenants").key("popularity"), must, "of-arrivals"));
     }
-    if popularity != PopularitySpec::OfArrivals && is_periodic(&arrivals) {
-        let must = "of-arrivals, since periodic-per-tenant arrivals say which tenant asks";
+    if popularity != PopularitySpec::OfArrivals
+        && let Some(kind) = tells_tenants(&arrivals)
+    {
+        let must = format!("of-arrivals, since {kind} arrivals say which tenant asks");
         problems.push(Problem::new(
             root.key("tenants").key("popularity"),
             must,
             "a distribution",
         ));
     }
-    if lengths == LengthsSpec::OfArrivals && !can_say(&arrivals, Detail::Lengths) {
+    // Where no lengths are given, that is said already.
+    let asked_of_arrivals = raw.workload.lengths.input.is_some() || raw.workload.lengths.joint.is_some();
+    if lengths == LengthsSpec::OfArrivals && asked_of_arrivals && !can_say(&arrivals, Detail::Lengths) {
         let must = "a distribution, since these arrivals don't say how long requests are";
         problems.push(Problem::new(
-            root.key("workload").key("lengths").key("input"),
+            root.key("workload")
+                .key("lengths")
+                .key(asked_for(&raw.workload.lengths)),
             must,
             "of-arrivals",
         ));
@@ -57,7 +64,12 @@ pub(crate) fn resolve(raw: &RawScenario, problems: &mut Vec<Problem>) -> Workloa
         popularity,
         arrivals,
         lengths,
-        class_shares: Vec::new(),
+        class_shares: raw.tenants.classes.shares(),
+        groups: GroupsSpec {
+            kinds: raw.tenants.kinds.shares(),
+            domains: raw.tenants.domains.shares(),
+        },
+        presence: raw.tenants.presence.as_ref().map(presence).unwrap_or_default(),
         stop: Stop {
             requests: raw.workload.stop.requests.map(|requests| requests.0),
             after: raw.workload.stop.after.map(|after| Time(after.0.0)),
@@ -75,19 +87,21 @@ enum Detail {
 fn can_say(arrivals: &ArrivalsSpec, detail: Detail) -> bool {
     match arrivals {
         ArrivalsSpec::Trace(_) => true,
-        ArrivalsSpec::PeriodicPerTenant { .. } => detail == Detail::Tenant,
+        ArrivalsSpec::PeriodicPerTenant { .. } | ArrivalsSpec::Activity(_) => detail == Detail::Tenant,
         ArrivalsSpec::Superpose(parts) => parts.iter().all(|part| can_say(part, detail)),
         ArrivalsSpec::Scaled { arrivals, .. } => can_say(arrivals, detail),
         _ => false,
     }
 }
 
-fn is_periodic(arrivals: &ArrivalsSpec) -> bool {
+/// The kind of arrivals that are nothing without the tenants that they name.
+fn tells_tenants(arrivals: &ArrivalsSpec) -> Option<&'static str> {
     match arrivals {
-        ArrivalsSpec::PeriodicPerTenant { .. } => true,
-        ArrivalsSpec::Superpose(parts) => parts.iter().any(is_periodic),
-        ArrivalsSpec::Scaled { arrivals, .. } => is_periodic(arrivals),
-        _ => false,
+        ArrivalsSpec::PeriodicPerTenant { .. } => Some("periodic-per-tenant"),
+        ArrivalsSpec::Activity(_) => Some("activity"),
+        ArrivalsSpec::Superpose(parts) => parts.iter().find_map(tells_tenants),
+        ArrivalsSpec::Scaled { arrivals, .. } => tells_tenants(arrivals),
+        _ => None,
     }
 }
 
@@ -166,6 +180,17 @@ fn arrivals(raw: &RawArrivals) -> ArrivalsSpec {
                 repeat: trace.repeat,
             },
         }),
+        RawArrivals::Activity(activity) => ArrivalsSpec::Activity(ActivitySpec {
+            path: activity.path.clone(),
+            scale: activity.scale.0,
+            repeat: activity.repeat,
+        }),
+        RawArrivals::Shape(shape) => ArrivalsSpec::Shape(ShapeSpec {
+            path: shape.path.clone(),
+            rate_per_s: shape.rate.0,
+            step: shape.step.map(|step| step.0),
+            repeat: shape.repeat,
+        }),
         RawArrivals::Twitter { rate } => ArrivalsSpec::Twitter { rate_per_s: rate.0 },
         RawArrivals::Superpose(parts) => ArrivalsSpec::Superpose(parts.iter().map(arrivals).collect()),
         RawArrivals::Scaled {
@@ -178,9 +203,62 @@ fn arrivals(raw: &RawArrivals) -> ArrivalsSpec {
     }
 }
 
-/// Encoders generate nothing, so that outputs are of no tokens unless a recording says otherwise.
-fn lengths(raw: &RawLengths) -> LengthsSpec {
-    let input = match &raw.input {
+/// The key of `lengths` that says how long inputs are.
+fn asked_for(raw: &RawLengths) -> &'static str {
+    if raw.joint.is_some() { "joint" } else { "input" }
+}
+
+fn lengths(raw: &RawLengths, problems: &mut Vec<Problem>) -> LengthsSpec {
+    let path = Path::default().key("workload").key("lengths");
+    if let Some(joint) = &raw.joint {
+        for (key, given) in [("input", raw.input.is_some()), ("output", raw.output.is_some())] {
+            if given {
+                let must = "left out where joint says how long requests are";
+                problems.push(Problem::new(path.key(key), must, "a length"));
+            }
+        }
+        return match joint {
+            RawJoint::Sharegpt => LengthsSpec::ShareGpt,
+            RawJoint::Trace(recorded) => resampled(recorded),
+            RawJoint::OfArrivals => LengthsSpec::OfArrivals,
+        };
+    }
+    let Some(input) = &raw.input else {
+        problems.push(Problem::new(path.key("input"), "given", "nothing"));
+        return LengthsSpec::OfArrivals;
+    };
+    match (input, &raw.output) {
+        (RawLength::OfArrivals, None) => return LengthsSpec::OfArrivals,
+        (RawLength::Trace(recorded), None) => return resampled(recorded),
+        _ => {}
+    }
+    let mut side = |key: &str, raw: &RawLength| {
+        length(raw).unwrap_or_else(|| {
+            let must = "a distribution where inputs and outputs are given one by one";
+            problems.push(Problem::new(path.key(key), must, "of-arrivals"));
+            LengthSpec::Fixed(1)
+        })
+    };
+    LengthsSpec::Independent {
+        input: side("input", input),
+        output: match &raw.output {
+            Some(output) => side("output", output),
+            None => LengthSpec::Fixed(0),
+        },
+    }
+}
+
+fn resampled(recorded: &RawRecordedLengths) -> LengthsSpec {
+    LengthsSpec::Resampled {
+        path: recorded.path.clone(),
+        skip_bad_lines: recorded.skip_bad_lines,
+        tokenizer: recorded.tokenizer.clone(),
+    }
+}
+
+/// `None` where only the arrivals can say.
+fn length(raw: &RawLength) -> Option<LengthSpec> {
+    Some(match raw {
         RawLength::Fixed(tokens) => LengthSpec::Fixed(tokens.0),
         RawLength::Normal { mean, sd, min, max } => LengthSpec::Normal {
             mean: mean.0,
@@ -200,6 +278,14 @@ fn lengths(raw: &RawLengths) -> LengthsSpec {
             max: max.0,
         },
         RawLength::Empirical(lengths) => LengthSpec::Empirical(lengths.iter().map(|tokens| tokens.0).collect()),
+        RawLength::Quantiles(points) => {
+            let point = |point: &RawQuantilePoint| QuantilePoint {
+                probability: point.share.0,
+                tokens: point.tokens.0,
+            };
+            LengthSpec::Quantiles(points.iter().map(point).collect())
+        }
+        RawLength::Sharegpt => LengthSpec::ShareGpt,
         RawLength::Twitter { tweets, span } => LengthSpec::Twitter {
             tweets: match tweets {
                 RawTweets::Measured => Tweets::Measured,
@@ -207,17 +293,34 @@ fn lengths(raw: &RawLengths) -> LengthsSpec {
             },
             span: span.0,
         },
-        RawLength::Trace { path, skip_bad_lines } => {
-            return LengthsSpec::Resampled {
-                path: path.clone(),
-                skip_bad_lines: *skip_bad_lines,
-            };
-        }
-        RawLength::OfArrivals => return LengthsSpec::OfArrivals,
-    };
-    LengthsSpec::Independent {
-        input,
-        output: LengthSpec::Fixed(0),
+        RawLength::Trace(recorded) => LengthSpec::Recorded {
+            path: recorded.path.clone(),
+            skip_bad_lines: recorded.skip_bad_lines,
+            tokenizer: recorded.tokenizer.clone(),
+        },
+        RawLength::OfArrivals => return None,
+    })
+}
+
+fn presence(raw: &RawPresence) -> PresenceSpec {
+    PresenceSpec {
+        on_off: raw.on_off.map(|on_off| OnOffSpec {
+            mean_on: on_off.mean_on.0,
+            mean_off: on_off.mean_off.0,
+        }),
+        diurnal: raw.diurnal.map(|diurnal| DiurnalSpec {
+            period: diurnal.period.0,
+            trough: diurnal.trough.0,
+            phases: match diurnal.phases {
+                RawPhases::Together => Phases::Together,
+                RawPhases::Spread => Phases::Spread,
+            },
+        }),
+        lifetimes: raw.lifetimes.map(|lifetimes| LifetimesSpec {
+            present_at_start: lifetimes.present_at_start.0,
+            appear_within: lifetimes.appear_within.0,
+            mean_stay: lifetimes.mean_stay.map(|stay| stay.0),
+        }),
     }
 }
 

@@ -40,7 +40,7 @@ fn the_good_one_is_good() {
 const BROKEN: &[(&str, &str, &str)] = &[
     // Keys.
     ("tenants: { count: 10,", "tenants: { cuont: 10,",
-     "s.yaml:7: tenants.cuont: must be one of count, popularity, got an unknown key; did you mean count?\n\
+     "s.yaml:7: tenants.cuont: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?\n\
       s.yaml:7: tenants.count: must be given, got nothing"),
     ("card: cpu", "crad: cpu",
      "s.yaml:3: crad: must be one of name, seed, card, cluster, models, tenants, workload, systems, slo, sweep, repeats, validate, jitter, got an unknown key; did you mean card?"),
@@ -48,10 +48,10 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:11: workload.warmup: must be one of arrivals, lengths, stop, warm_up, got an unknown key; did you mean warm_up?"),
     ("name: good\n", "",
      "s.yaml: name: must be given, got nothing"),
-    ("{ fixed: 32 }", "{ fixed: 32 }, output: { fixed: 8 }",
-     "s.yaml:10: workload.lengths.output: must be input, got an unknown key"),
+    ("{ fixed: 32 }", "{ fixed: 32 }, outptu: { fixed: 8 }",
+     "s.yaml:10: workload.lengths.outptu: must be one of input, output, joint, got an unknown key; did you mean output?"),
     ("{ preset: bert-shared, name: shared }", "{ prest: bert-shared, name: shared }",
-     "s.yaml:14: systems[1].prest: must be one of preset, name, admit, model, dtype, classes, tenant_state, padding, instances_per_gpu, place, batch, swap, pipeline, got an unknown key; did you mean preset?\n\
+     "s.yaml:14: systems[1].prest: must be one of preset, name, admit, model, dtype, classes, plot, tenant_state, padding, instances_per_gpu, place, batch, swap, pipeline, generation, got an unknown key; did you mean preset?\n\
       s.yaml:14: systems[1].tenant_state: must be given, got nothing"),
     // Types.
     ("count: 10,", "count: many,",
@@ -69,7 +69,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("models:\n  backbone: tiny", "models: tiny",
      "s.yaml:5: models: must be a mapping, got tiny"),
     ("{ count: 10, popularity: uniform }", "10",
-     "s.yaml:7: tenants: must be a mapping with keys out of count, popularity, got 10"),
+     "s.yaml:7: tenants: must be a mapping with keys out of count, domains, kinds, classes, popularity, presence, got 10"),
     ("systems:\n  - preset: hbert-adapter\n  - { preset: bert-shared, name: shared }", "systems: hbert-adapter",
      "s.yaml:12: systems: must be a list, got hbert-adapter"),
     ("  - preset: hbert-adapter\n  - { preset: bert-shared, name: shared }\n", "  []\n",
@@ -111,25 +111,25 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("{ poisson: { rate: 50/s } }", "poisson",
      "s.yaml:9: workload.arrivals.poisson.rate: must be given, got nothing"),
     ("{ poisson: { rate: 50/s } }", "{ poisson: { rate: 50/s }, constant: { rate: 50/s } }",
-     "s.yaml:9: workload.arrivals: must be only one of poisson, constant, gamma, mmpp, ramp, periodic-per-tenant, burst, closed-loop, counts, trace, twitter, superpose, scaled, got a mapping with the keys poisson, constant"),
+     "s.yaml:9: workload.arrivals: must be only one of poisson, constant, gamma, mmpp, ramp, periodic-per-tenant, burst, closed-loop, counts, trace, activity, shape, twitter, superpose, scaled, got a mapping with the keys poisson, constant"),
     ("{ poisson: { rate: 50/s } }", "{ poison: { rate: 50/s } }",
-     "s.yaml:9: workload.arrivals: must be one of poisson, constant, gamma, mmpp, ramp, periodic-per-tenant, burst, closed-loop, counts, trace, twitter, superpose, scaled, got poison; did you mean poisson?"),
+     "s.yaml:9: workload.arrivals: must be one of poisson, constant, gamma, mmpp, ramp, periodic-per-tenant, burst, closed-loop, counts, trace, activity, shape, twitter, superpose, scaled, got poison; did you mean poisson?"),
     ("preset: hbert-adapter", "preset: hbert-adaptor",
-     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, hbert-adapter, bert-shared, got hbert-adaptor; did you mean hbert-adapter?"),
-    ("preset: hbert-adapter\n  - { preset: bert-shared, name: shared }", "preset: hmi\n  - { preset: bert-shared, classes: 0 }",
-     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, hbert-adapter, bert-shared, got hmi\n\
+     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, got hbert-adaptor; did you mean hbert-adapter?"),
+    ("preset: hbert-adapter\n  - { preset: bert-shared, name: shared }", "preset: hbert\n  - { preset: bert-shared, classes: 0 }",
+     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, got hbert\n\
       s.yaml:14: systems[1].classes: must be a whole number from 1 to 4294967295, got 0"),
     ("name: shared }", "name: shared, dtype: fp16 }",
      "s.yaml:14: systems[1].dtype: must be one of f32, bf16, f16, got fp16; did you mean f16?"),
     ("name: shared }", "name: shared, pipeline: sync }",
-     "s.yaml:14: systems[1].pipeline: must be one of synchronous, prefetch, layerwise, got sync"),
+     "s.yaml:14: systems[1].pipeline: must be one of synchronous, prefetch-retrieval, prefetch, layerwise, layerwise-parameters, got sync"),
     ("name: shared }", "name: shared, batch: { size-or-timeout: { max_size: 0 } } }",
      "s.yaml:14: systems[1].batch.size-or-timeout.max_size: must be a whole number from 1 to 4294967295, got 0"),
     // Models.
     ("backbone: tiny", "backbone: tinny",
-     "s.yaml:6: models.backbone: must be one of tiny, bert-tiny, bert-mini, bert-small, bert-base, bert-large, distilbert, tinybert-4, tinybert-6, opt-125m, llama-7b, llama-13b, llama-70b, got tinny; did you mean tiny?"),
+     "s.yaml:6: models.backbone: must be one of tiny, bert-tiny, bert-mini, bert-small, bert-base, bert-large, distilbert, tinybert-4, tinybert-6, tiny-opt, opt-125m, tiny-llama, phi-2, llama-7b, llama3-8b, llama3.1-8b, llama-13b, llama-70b, got tinny; did you mean tiny?"),
     ("backbone: tiny", "backbone: opt-125m",
-     "s.yaml:6: models.backbone: must be an encoder, since generation is not served yet, got opt-125m (a decoder)"),
+     "s.yaml:13: systems[0].generation: must be given, since opt-125m is a decoder, got nothing\ns.yaml:14: systems[1].generation: must be given, since opt-125m is a decoder, got nothing"),
     ("backbone: tiny", "backbone: 12",
      "s.yaml:6: models.backbone: must be the name of a built-in model, or a mapping with its layers, hidden, heads, …, got 12"),
     ("backbone: tiny", "backbone: { layers: 2, hidden: 128, heads: 3, intermediate: 512, vocabulary: 1024, positions: 128 }",
@@ -138,7 +138,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:6: models.backbone.vocab: must be one of layers, hidden, heads, intermediate, vocabulary, positions, got an unknown key\n\
       s.yaml:6: models.backbone.vocabulary: must be given, got nothing"),
     ("name: shared }", "name: shared, model: back-bone }",
-     "s.yaml:14: systems[1].model: must be backbone, got back-bone; did you mean backbone?"),
+     "s.yaml:14: systems[1].model: must be one of backbone, tiny, bert-tiny, bert-mini, bert-small, bert-base, bert-large, distilbert, tinybert-4, tinybert-6, tiny-opt, opt-125m, tiny-llama, phi-2, llama-7b, llama3-8b, llama3.1-8b, llama-13b, llama-70b, got back-bone; did you mean backbone?"),
     // Values that don't go together.
     ("name: shared }", "name: hbert-adapter }",
      "s.yaml:14: systems[1].name: must be a name that no system before it has, got hbert-adapter"),
@@ -167,8 +167,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "no/such.csv: must be readable, got No such file or directory (os error 2)"),
     // Sweeps.
     ("seed: 1", "seed: 1\nsweep: { tenants.cuont: [1, 2] }",
-     "s.yaml:3: sweep.tenants.cuont[0]: must be one of count, popularity, got an unknown key; did you mean count?\n\
-      s.yaml:3: sweep.tenants.cuont[1]: must be one of count, popularity, got an unknown key; did you mean count?"),
+     "s.yaml:3: sweep.tenants.cuont[0]: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?\n\
+      s.yaml:3: sweep.tenants.cuont[1]: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?"),
     ("seed: 1", "seed: 1\nsweep: { tenants.count: [1, 0] }",
      "s.yaml:3: sweep.tenants.count[1]: must be a whole number from 1 to 4294967295, got 0"),
     ("seed: 1", "seed: 1\nsweep: { tenants.count: 5 }",
@@ -213,10 +213,11 @@ fn overrides_say_what_is_wrong_with_them() {
         ("tenants..count=1", "--set: must be path=value with a path such as tenants.count, got tenants..count=1"),
         ("tenants.count=[", "--set: must be path=value with a value in YAML, got tenants.count=["),
         ("tenants.count=0", "--set: tenants.count: must be a whole number from 1 to 4294967295, got 0"),
-        ("tenants.cuont=5", "--set: tenants.cuont: must be one of count, popularity, got an unknown key; did you mean count?"),
+        ("tenants.cuont=5", "--set: tenants.cuont: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?"),
         ("seed.x=5", "--set: seed: must be a mapping, to have a key x, got 1"),
         ("systems[5].classes=3", "--set: systems: must be a list with an entry [5], got 2 entries"),
-        ("systems[0].preset=hmi", "--set: systems[0].preset: must be one of bert-dedicated, hbert-adapter, bert-shared, got hmi"),
+        ("systems[0].preset=hbert", "--set: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, got hbert"),
+        ("systems[0].preset=hmi", "s.yaml:13: systems[0].plot.lower_layers: must be fewer than the 2 layers of model backbone, got 6"),
         ("workload.arrivals.poisson.rate=50", "--set: workload.arrivals.poisson.rate: must be a rate above 0 with its unit (/s, /min, /h), such as 500/s, got 50"),
     ];
     for (set, message) in cases {

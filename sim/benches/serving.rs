@@ -30,6 +30,8 @@ fn workload(requests: u64, rate_per_s: f64) -> WorkloadSpec {
             output: LengthSpec::Fixed(0),
         },
         class_shares: vec![1.0],
+        groups: Default::default(),
+        presence: Default::default(),
         stop: Stop {
             requests: Some(requests),
             after: None,
@@ -46,6 +48,7 @@ fn system(name: &str, tenant_state: TenantState, batch: BatchSpec, pipeline: Pip
             model: ModelShape::builtin("tiny").expect("tiny is built in"),
             dtype: DType::F32,
             classes: 2,
+            plot: None,
             tenant_state,
             padding: Padding::Longest,
             instances_per_gpu: 1,
@@ -53,6 +56,7 @@ fn system(name: &str, tenant_state: TenantState, batch: BatchSpec, pipeline: Pip
             batch,
             swap: SwapSpec::LeastRecentlyUsed,
             pipeline,
+            generation: None,
         },
     }
 }
@@ -65,6 +69,7 @@ fn run(system: &SystemSpec, gpu_memory_bytes: u64, workload: &WorkloadSpec) -> R
             gpus: 1,
             gpu_memory_bytes,
             copy_lanes: 1,
+            lookup_lanes: 1,
         },
         system,
         tenants: TENANTS,
@@ -101,12 +106,12 @@ fn serving(criterion: &mut Criterion) {
     // (system, the card's memory, requests a second: enough for batches of some 32, or for a stable queue)
     let cases = [
         (
-            system("adapters-prefetch", adapters, up_to_32, PipelineSpec::Prefetch),
+            system("adapters-prefetch", adapters, up_to_32, PipelineSpec::PREFETCH),
             64 << 20,
             25_000.0,
         ),
         (
-            system("adapters-layerwise", adapters, up_to_32, PipelineSpec::Layerwise),
+            system("adapters-layerwise", adapters, up_to_32, PipelineSpec::LAYERWISE),
             64 << 20,
             25_000.0,
         ),
@@ -115,7 +120,7 @@ fn serving(criterion: &mut Criterion) {
                 "whole-models",
                 TenantState::Model,
                 BatchSpec::PerTenant { max_size: 8 },
-                PipelineSpec::Synchronous,
+                PipelineSpec::SYNCHRONOUS,
             ),
             256 << 20,
             1_500.0,
@@ -141,11 +146,12 @@ fn serving(criterion: &mut Criterion) {
         });
     }
     group.finish();
-    let system = system("server", adapters, up_to_32, PipelineSpec::Prefetch);
+    let system = system("server", adapters, up_to_32, PipelineSpec::PREFETCH);
     let cluster = ClusterSpec {
         gpus: 1,
         gpu_memory_bytes: 64 << 20,
         copy_lanes: 1,
+        lookup_lanes: 1,
     };
     criterion.bench_function("server-of-10k-tenants", |bencher| {
         bencher.iter(|| Server::new(black_box(&cluster), &system, TENANTS).expect("it fits"));

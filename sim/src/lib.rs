@@ -5,8 +5,10 @@
 //!
 //! Read first: [`virtual_machine`] (lanes and the event heap), [`prices`] (from an op to nanoseconds) and [`mod@simulate`] (one run).
 
+mod leap;
 pub mod prices;
 pub mod simulate;
+mod steps;
 pub mod virtual_machine;
 
 pub use prices::{Jitter, OpSpread, PriceError, Prices};

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use tenantry_core::op::{BatchShape, Encode, OpKind};
-use tenantry_core::spec::{PoolSpec, TenantState};
+use tenantry_core::op::{BatchShape, Encode, Member, OpKind};
+use tenantry_core::spec::{PlotSpec, PoolSpec, TenantState};
 use tenantry_profiles::{
-    AdapterSurface, Card, Cost, Curve, Direction, DispatchOperation, Family, MissingTable, Resume, Surface,
+    AdapterSurface, Card, Cost, Curve, Direction, DispatchOperation, Family, MissingTable, Resume, Surface, Tier,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::{Duration, Time};
+
+use crate::steps::{StepCosts, StepPrices};
+
+/// Keeps the draws of blocks of steps apart from those of lanes' ops.
+const BLOCK: u64 = 1 << 62;
 
 /// Keeps the draws of alarms apart from those of lanes, whose keys begin with the lane.
 const ALARM: u64 = 1 << 63;
@@ -33,10 +38,8 @@ pub struct PriceError(#[from] MissingTable);
 /// The costs of one pool's ops on one card, bound once so that a look-up hashes and allocates nothing.
 #[derive(Debug)]
 pub struct Prices {
-    embedding: Surface,
-    layer: Surface,
-    head: Curve,
-    adapter: Option<AdapterSurface>,
+    model: ModelPrices,
+    lookup: Option<LookupPrices>,
     copy: Curve,
     wake: Cost,
     tell: Cost,
@@ -46,17 +49,29 @@ pub struct Prices {
     extrapolated: BTreeSet<Family>,
 }
 
-impl Prices {
-    /// Binds the tables that the pool's ops need.
-    ///
-    /// # Errors
-    /// A table that the card does not have, with the command that measures it.
-    pub fn new(card: &Card, pool: &PoolSpec, jitter: Jitter) -> Result<Prices, PriceError> {
+#[derive(Debug)]
+enum ModelPrices {
+    Encoder(Box<EncoderPrices>),
+    Decoder(Box<StepPrices>),
+}
+
+/// Forward passes of an encoder.
+#[derive(Debug)]
+struct EncoderPrices {
+    embedding: Surface,
+    layer: Surface,
+    head: Curve,
+    adapter: Option<AdapterSurface>,
+    /// One layer on several instances of a card at once; absent where that was not measured.
+    concurrent: Option<AdapterSurface>,
+}
+
+impl EncoderPrices {
+    fn new(card: &Card, pool: &PoolSpec) -> Result<EncoderPrices, MissingTable> {
         let PoolSpec {
             model, dtype, classes, ..
         } = pool;
-        let pinned = card.device.kind == tenantry_profiles::DeviceKind::Cuda;
-        Ok(Prices {
+        Ok(EncoderPrices {
             embedding: card.embedding(model, *dtype)?,
             layer: card.encoder_layer(model, *dtype)?,
             head: card.head(model, *dtype, *classes)?,
@@ -66,6 +81,44 @@ impl Prices {
                     implementation,
                 } => Some(card.adapter(model, *dtype, implementation, bottleneck)?),
                 TenantState::Model | TenantState::Head => None,
+            },
+            concurrent: match pool.instances_per_gpu {
+                1 => None,
+                _ => card.concurrent_layer(model, *dtype).ok(),
+            },
+        })
+    }
+}
+
+/// Look-ups of a pool's table.
+#[derive(Debug)]
+struct LookupPrices {
+    spec: PlotSpec,
+    /// Of domains' own tables, and of the root table where it lies there too.
+    memory: Surface,
+    root: Surface,
+}
+
+impl Prices {
+    /// Binds the tables that the pool's ops need.
+    ///
+    /// # Errors
+    /// A table that the card does not have, with the command that measures it.
+    pub fn new(card: &Card, pool: &PoolSpec, jitter: Jitter) -> Result<Prices, PriceError> {
+        let pinned = card.device.kind == tenantry_profiles::DeviceKind::Cuda;
+        let model = &pool.model;
+        Ok(Prices {
+            model: match &pool.generation {
+                None => ModelPrices::Encoder(Box::new(EncoderPrices::new(card, pool)?)),
+                Some(generation) => ModelPrices::Decoder(Box::new(StepPrices::new(card, pool, generation)?)),
+            },
+            lookup: match pool.plot {
+                None => None,
+                Some(spec) => Some(LookupPrices {
+                    spec,
+                    memory: card.plot_lookup(model, Tier::Memory)?,
+                    root: card.plot_lookup(model, spec.tier)?,
+                }),
             },
             copy: card.copy(Direction::HostToDevice, pinned)?,
             wake: card.dispatch(DispatchOperation::Wake)?,
@@ -78,6 +131,11 @@ impl Prices {
             },
             extrapolated: BTreeSet::new(),
         })
+    }
+
+    /// The table that the pool looks up in.
+    pub fn plot(&self) -> Option<PlotSpec> {
+        self.lookup.as_ref().map(|lookup| lookup.spec)
     }
 
     /// The draws for the `count`-th op of a lane, so that one lane's ops never change another's.
@@ -94,8 +152,41 @@ impl Prices {
                 }
                 u64::from(copy.chunks) * spread.of(self.copy.cost(copy.chunk_bytes))
             }
+            OpKind::Lookup(lookup) => self.lookup_ns(lookup.tokens, spread),
+            OpKind::Stage(stage) => {
+                self.note(self.copy.covers(stage.bytes), Family::Copy);
+                spread.of(self.copy.cost(stage.bytes))
+            }
             OpKind::Encode(encode) => self.encode_ns(encode, shape, spread),
+            OpKind::Run(_) => unreachable!("a run is priced step by step"),
         }
+    }
+
+    fn lookup_ns(&mut self, tokens: u32, spread: &mut OpSpread) -> u64 {
+        let LookupPrices { spec, memory, root } = self.lookup.as_ref().expect("a pool that looks up has a table");
+        let draw = spread.draw();
+        let covers = memory.covers(spec.threads, tokens) && root.covers(spec.threads, tokens);
+        let ns = match spec.tier {
+            Tier::Memory => draw.of(memory.cost(spec.threads, tokens)),
+            Tier::Disk => {
+                // A domain's table lies in memory, whatever the root's tier (HMI, section 7.7).
+                let by_domain = (u64::from(tokens) * u64::from(spec.domain_hits_ppm) / 1_000_000) as u32;
+                draw.of(memory.cost(spec.threads, by_domain)) + draw.of(root.cost(spec.threads, tokens - by_domain))
+            }
+        };
+        self.note(covers, Family::PlotLookup);
+        ns
+    }
+
+    /// How much longer a layer takes while `streams` instances of the card compute, in parts of a million; nothing where that was
+    /// not measured.
+    pub fn streams_ppm(&self, streams: u32, shape: BatchShape) -> Option<u64> {
+        let ModelPrices::Encoder(prices) = &self.model else {
+            return None;
+        };
+        let surface = prices.concurrent.as_ref()?;
+        let ns = |streams| surface.cost(streams, shape.requests, shape.tokens).median_ns;
+        Some((ns(streams) * 1_000_000 / ns(1).max(1)).max(1_000_000))
     }
 
     fn encode_ns(&mut self, encode: &Encode, shape: BatchShape, spread: &mut OpSpread) -> u64 {
@@ -103,27 +194,57 @@ impl Prices {
             requests,
             tokens,
             tenants,
+            input_tokens: _,
         } = shape;
+        let ModelPrices::Encoder(prices) = &self.model else {
+            unreachable!("a decoder's pool encodes nothing")
+        };
         let layers = u64::from(encode.layers.count);
         // The parts of one op run within milliseconds of each other: what slows one slows all.
         let draw = spread.draw();
         let mut ns = 0;
+        let mut note = |covers: bool, family: Family| {
+            if !covers {
+                self.extrapolated.insert(family);
+            }
+        };
         if encode.embed {
-            self.note(self.embedding.covers(requests, tokens), Family::Embedding);
-            ns += draw.of(self.embedding.cost(requests, tokens));
+            note(prices.embedding.covers(requests, tokens), Family::Embedding);
+            ns += draw.of(prices.embedding.cost(requests, tokens));
         }
-        self.note(self.layer.covers(requests, tokens), Family::EncoderLayer);
-        ns += layers * draw.of(self.layer.cost(requests, tokens));
-        if let Some(adapter) = &self.adapter {
-            let covers = adapter.covers(tenants, requests, tokens);
+        note(prices.layer.covers(requests, tokens), Family::EncoderLayer);
+        ns += layers * draw.of(prices.layer.cost(requests, tokens));
+        if let Some(adapter) = &prices.adapter {
             ns += layers * draw.of(adapter.cost(tenants, requests, tokens));
-            self.note(covers, Family::Adapter);
+            note(adapter.covers(tenants, requests, tokens), Family::Adapter);
         }
         if encode.heads {
-            self.note(self.head.covers(requests.into()), Family::Head);
-            ns += draw.of(self.head.cost(requests.into()));
+            note(prices.head.covers(requests.into()), Family::Head);
+            ns += draw.of(prices.head.cost(requests.into()));
         }
         ns
+    }
+
+    /// The steps of a decoder's run.
+    pub(crate) fn run(&mut self, members: &[Member], tenants: u32) -> StepCosts {
+        let ModelPrices::Decoder(steps) = &mut self.model else {
+            unreachable!("an encoder's pool makes no steps")
+        };
+        steps.run(members, tenants, &mut self.extrapolated)
+    }
+
+    pub(crate) fn steps(&mut self) -> &mut StepPrices {
+        match &mut self.model {
+            ModelPrices::Decoder(steps) => steps,
+            ModelPrices::Encoder(_) => unreachable!("an encoder's pool makes no steps"),
+        }
+    }
+
+    /// How far a block of a lane's steps is from the median, in parts of a million.
+    pub(crate) fn block_ppm(&self, lane: u32, block: u64, typical: Cost) -> u64 {
+        let Some(draws) = self.draws else { return 1_000_000 };
+        let u = draws.about(BLOCK ^ (u64::from(lane) << 48 | block)).unit();
+        (typical.at_quantile(u) * 1_000_000 / typical.median_ns.max(1)).max(1)
     }
 
     fn note(&mut self, covers: bool, family: Family) {

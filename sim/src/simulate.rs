@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tenantry_core::ledger::{BrokenLaw, Ledger, RunRecord};
-use tenantry_core::machine::Machine;
 use tenantry_core::run::{Observer, RunError, run};
 use tenantry_core::server::{Server, ServerError};
 use tenantry_core::{ClusterSpec, SystemSpec};
@@ -74,7 +73,7 @@ pub fn simulate(
     let mut machine = VirtualMachine::new(server.topology(), prices, &spec.card.contention, interrupt);
     let mut ledger = Ledger::new(spec.warm_up);
     let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;
-    let record = ledger.close(end, &server, machine.lanes(end.at))?;
+    let record = ledger.close(end, &server, &machine)?;
     Ok(Simulated {
         record,
         extrapolated: machine.prices().extrapolated().collect(),

@@ -10,14 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenantry_core::board::{Board, OpRef};
-use tenantry_core::event::{BatchTiming, Done, Event};
-use tenantry_core::ids::{InstanceId, LaneId};
-use tenantry_core::machine::{LaneUse, Machine, MachineError, Next};
+use tenantry_core::event::{BatchTiming, Done, EndedMember, Event, RunOutcome};
+use tenantry_core::ids::{BatchId, InstanceId, LaneId};
+use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
+use tenantry_core::op::{BatchShape, OpKind, Submission};
+use tenantry_core::spec::PlotSpec;
 use tenantry_core::topology::LaneKind;
 use tenantry_core::{Command, Commands, Topology};
 use tenantry_profiles::Contention;
 use tenantry_traces::{Duration, Time};
 
+use crate::leap::{Leap, RunPlan};
 use crate::prices::Prices;
 
 /// What the heap holds. Events at one instant come in the order of the variants, then of their making: a lane that falls free is
@@ -26,6 +29,9 @@ use crate::prices::Prices;
 enum What {
     /// The lane's running op ends, if its end has not been moved since: `version` tells.
     LaneEnds { lane: u32, version: u32 },
+    /// A segment of the lane's run of steps ends, likewise. Nobody hears of it: it comes after all else at its instant, arrivals and
+    /// commands included, so that it makes no difference how many there are.
+    SegmentEnds { lane: u32, version: u32 },
     /// The end of an op is heard.
     Heard { op: OpIndex },
 }
@@ -55,32 +61,63 @@ struct Pending {
 }
 
 /// An op that runs, or is about to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Running {
+    batch: BatchId,
     started: Time,
-    /// Work left at `since`, in nanoseconds on an undisturbed lane.
-    left_ns: u64,
-    since: Time,
+    work: Work,
     /// Time that a million nanoseconds of work take.
     stretch_ppm: u64,
+    /// Of its batch.
+    shape: BatchShape,
     /// From its end until that is heard.
     tell: Duration,
 }
 
+/// What is left of a running op.
+#[derive(Debug)]
+enum Work {
+    /// At `since`, in nanoseconds on an undisturbed lane.
+    Whole { left_ns: u64, since: Time },
+    /// A decoder's steps.
+    Steps(Box<Leap>),
+}
+
 impl Running {
-    fn ends(&self) -> Time {
-        let ns = u128::from(self.left_ns) * u128::from(self.stretch_ppm) / u128::from(UNDISTURBED);
-        self.since + Duration(ns as u64)
+    /// When the op ends, or the segment of its steps.
+    fn ends(&self, prices: &mut Prices) -> Time {
+        match &self.work {
+            Work::Whole { left_ns, since } => {
+                let ns = u128::from(*left_ns) * u128::from(self.stretch_ppm) / u128::from(UNDISTURBED);
+                *since + Duration(ns as u64)
+            }
+            Work::Steps(leap) => leap.segment_ends(prices.steps()),
+        }
     }
 
-    fn restretch(&mut self, now: Time, stretch_ppm: u64) {
-        if now > self.since {
-            let done = u128::from(now.since(self.since).0) * u128::from(UNDISTURBED) / u128::from(self.stretch_ppm);
-            self.left_ns = self.left_ns.saturating_sub(done as u64);
-            self.since = now;
+    /// It goes at another pace from now on; steps from their next boundary.
+    fn restretch(&mut self, prices: &mut Prices, now: Time, stretch_ppm: u64) {
+        match &mut self.work {
+            Work::Whole { left_ns, since } => {
+                if now > *since {
+                    let ns = u128::from(now.since(*since).0) * u128::from(UNDISTURBED);
+                    *left_ns = left_ns.saturating_sub((ns / u128::from(self.stretch_ppm)) as u64);
+                    *since = now;
+                }
+                self.stretch_ppm = stretch_ppm;
+            }
+            Work::Steps(leap) => leap.cut(prices.steps(), now),
         }
-        self.stretch_ppm = stretch_ppm;
     }
+}
+
+/// What came of a run, until the server hears of it.
+#[derive(Debug, Default)]
+struct Outcome {
+    requests: u32,
+    steps: u32,
+    first_step_ended: Time,
+    ended: Vec<EndedMember>,
 }
 
 const UNDISTURBED: u64 = 1_000_000;
@@ -90,6 +127,8 @@ struct Lane {
     running: Option<Running>,
     version: u32,
     ops: u64,
+    /// Of decoders' runs.
+    steps: u64,
     busy: Duration,
 }
 
@@ -100,6 +139,15 @@ fn busy_between(start: Time, end: Time) -> Duration {
     if end > start { end.since(start) } else { Duration::ZERO }
 }
 
+/// Factors of [`Contention`] in parts of a million.
+#[derive(Clone, Copy, Debug)]
+struct ContentionPpm {
+    compute_beside_copy: u64,
+    copy_beside_compute: u64,
+    compute_beside_lookup: u64,
+    lookup_beside_compute: u64,
+}
+
 /// The virtual machine.
 #[derive(Debug)]
 pub struct VirtualMachine {
@@ -107,8 +155,9 @@ pub struct VirtualMachine {
     /// Lanes of each card.
     lanes_of_gpu: Vec<Vec<LaneId>>,
     prices: Prices,
-    compute_beside_copy_ppm: u64,
-    copy_beside_compute_ppm: u64,
+    contention: ContentionPpm,
+    looked_up: Option<LookupCounts>,
+    plot: Option<PlotSpec>,
     board: Board,
     lanes: Vec<Lane>,
     heap: BinaryHeap<Reverse<Pending>>,
@@ -121,6 +170,12 @@ pub struct VirtualMachine {
     awake: Time,
     /// Reused: lanes on which an op has become ready.
     woken: Vec<LaneId>,
+    /// By batch slot: runs that have not started.
+    plans: Vec<Option<RunPlan>>,
+    /// By batch slot: what came of runs.
+    outcomes: Vec<Outcome>,
+    /// Whether every step of a run is visited.
+    one_by_one: bool,
     calls: u64,
     interrupt: Arc<AtomicBool>,
 }
@@ -146,15 +201,22 @@ impl VirtualMachine {
         let ppm = |factor: f64| (factor * UNDISTURBED as f64).round() as u64;
         VirtualMachine {
             lanes_of_gpu,
+            looked_up: prices.plot().map(|_| LookupCounts::default()),
+            plot: prices.plot(),
             prices,
-            compute_beside_copy_ppm: ppm(contention.compute_beside_copy),
-            copy_beside_compute_ppm: ppm(contention.copy_beside_compute),
+            contention: ContentionPpm {
+                compute_beside_copy: ppm(contention.compute_beside_copy),
+                copy_beside_compute: ppm(contention.copy_beside_compute),
+                compute_beside_lookup: ppm(contention.compute_beside_lookup),
+                lookup_beside_compute: ppm(contention.lookup_beside_compute),
+            },
             board: Board::new(topology.lanes.len()),
             lanes: (0..topology.lanes.len())
                 .map(|_| Lane {
                     running: None,
                     version: 0,
                     ops: 0,
+                    steps: 0,
                     busy: Duration::ZERO,
                 })
                 .collect(),
@@ -164,11 +226,20 @@ impl VirtualMachine {
             timers: BinaryHeap::new(),
             now: Time::ZERO,
             count_from: Time::ZERO,
+            plans: Vec::new(),
+            outcomes: Vec::new(),
+            one_by_one: false,
             calls: 0,
             awake: Time::ZERO,
             woken: Vec::new(),
             interrupt,
         }
+    }
+
+    /// Visits every step of a decoder's run instead of leaping over them. All results are the same: this is how tests know.
+    pub fn step_by_step(mut self) -> VirtualMachine {
+        self.one_by_one = true;
+        self
     }
 
     /// The prices, with what was extrapolated.
@@ -185,6 +256,7 @@ impl VirtualMachine {
         let class = match what {
             What::LaneEnds { .. } => 0,
             What::Heard { .. } => 1,
+            What::SegmentEnds { .. } => 2,
         };
         self.heap.push(Reverse(Pending {
             at,
@@ -213,44 +285,119 @@ impl VirtualMachine {
             self.prices.wake_ns(&mut spread)
         };
         let shape = self.board.shape(op.batch);
-        let mut left_ns = self.prices.work_ns(&self.board.op(op).kind, shape, &mut spread);
+        let kind = self.board.op(op).kind;
+        let started = self.now + Duration(wake);
+        let mut work = match kind {
+            OpKind::Run(_) => {
+                let plan = self.plans[op.batch.slot as usize].take().expect("a run has a plan");
+                let made_before = self.lanes[lane.index()].steps;
+                Work::Steps(Box::new(Leap::start(plan, started, made_before, self.one_by_one)))
+            }
+            _ => Work::Whole {
+                left_ns: self.prices.work_ns(&kind, shape, &mut spread),
+                since: started,
+            },
+        };
+        if let OpKind::Lookup(lookup) = kind {
+            self.count_lookup(lookup.tokens);
+        }
         if !just_freed && self.topology.lanes[lane.index()].kind == LaneKind::Compute {
             let idle = self.now.since(self.board.free_since(lane));
-            left_ns += self.prices.resume_ns(idle, left_ns, &mut spread);
+            match &mut work {
+                Work::Whole { left_ns, .. } => *left_ns += self.prices.resume_ns(idle, *left_ns, &mut spread),
+                Work::Steps(leap) => {
+                    let first_ns = leap.plan.costs.first_ns;
+                    leap.delay(Duration(self.prices.resume_ns(idle, first_ns, &mut spread)));
+                }
+            }
         }
         let tell = Duration(self.prices.tell_ns(&mut spread));
-        let started = self.now + Duration(wake);
-        let stretch_ppm = self.stretch(lane);
         self.lanes[lane.index()].running = Some(Running {
+            batch: op.batch,
             started,
-            left_ns,
-            since: started,
-            stretch_ppm,
+            work,
+            stretch_ppm: UNDISTURBED,
+            shape,
             tell,
         });
+        self.begin(lane);
         self.schedule_end(lane);
         self.restretch_neighbours(lane);
+    }
+
+    /// Begins a lane's op, or the next segment of its steps, at the pace that what runs beside it leaves.
+    fn begin(&mut self, lane: LaneId) {
+        let stretch_ppm = self.stretch(lane);
+        let running = self.lanes[lane.index()].running.as_mut().expect("an op runs");
+        running.stretch_ppm = stretch_ppm;
+        if let Work::Steps(leap) = &mut running.work {
+            let jitter_ppm = self
+                .prices
+                .block_ppm(lane.0, leap.next_block(), leap.plan.costs.typical);
+            leap.next_segment(self.prices.steps(), stretch_ppm, jitter_ppm);
+        }
+    }
+
+    /// Shares of the specification, since no tokens are there to be found in any table.
+    fn count_lookup(&mut self, tokens: u32) {
+        let (Some(counts), Some(plot)) = (&mut self.looked_up, &self.plot) else {
+            return;
+        };
+        // Of all together, so that small batches round nothing away.
+        counts.tokens += u64::from(tokens);
+        let share = |ppm: u32| (u128::from(counts.tokens) * u128::from(ppm) / 1_000_000) as u64;
+        counts.domain_hits = share(plot.domain_hits_ppm);
+        counts.fallbacks = share(plot.fallbacks_ppm);
+        counts.root_hits = counts.tokens - counts.domain_hits - counts.fallbacks;
     }
 
     fn schedule_end(&mut self, lane: LaneId) {
         let state = &mut self.lanes[lane.index()];
         state.version = state.version.wrapping_add(1);
-        let at = state.running.as_ref().expect("an op runs").ends();
-        let version = state.version;
-        self.push(at, What::LaneEnds { lane: lane.0, version });
+        let running = state.running.as_ref().expect("an op runs");
+        let at = running.ends(&mut self.prices);
+        let (lane, version) = (lane.0, state.version);
+        let what = match &running.work {
+            Work::Steps(leap) if !leap.is_last() => What::SegmentEnds { lane, version },
+            _ => What::LaneEnds { lane, version },
+        };
+        self.push(at, what);
     }
 
-    /// How much slower the lane is for what runs beside it on its card.
+    /// How much slower the lane's op is for what runs beside it on its card.
     fn stretch(&self, lane: LaneId) -> u64 {
         let Topology { lanes, .. } = &self.topology;
+        let Lane { running, .. } = &self.lanes[lane.index()];
+        let Some(Running { shape, .. }) = running else {
+            return UNDISTURBED;
+        };
         let kind = lanes[lane.index()].kind;
-        let disturbed = self.lanes_of_gpu[lanes[lane.index()].gpu.index()].iter().any(|&other| {
-            other != lane && lanes[other.index()].kind != kind && self.lanes[other.index()].running.is_some()
-        });
-        match (disturbed, kind) {
-            (false, _) => UNDISTURBED,
-            (true, LaneKind::Compute) => self.compute_beside_copy_ppm,
-            (true, LaneKind::Copy) => self.copy_beside_compute_ppm,
+        let (mut computing, mut copying, mut looking_up) = (0, false, false);
+        for &other in &self.lanes_of_gpu[lanes[lane.index()].gpu.index()] {
+            if self.lanes[other.index()].running.is_some() {
+                match lanes[other.index()].kind {
+                    LaneKind::Compute => computing += 1,
+                    LaneKind::Copy => copying = true,
+                    LaneKind::Lookup => looking_up = true,
+                }
+            }
+        }
+        let factor = |disturbed: bool, ppm: u64| if disturbed { ppm } else { UNDISTURBED };
+        let of = &self.contention;
+        match kind {
+            LaneKind::Compute => {
+                let beside_host =
+                    factor(copying, of.compute_beside_copy).max(factor(looking_up, of.compute_beside_lookup));
+                match computing {
+                    1 => beside_host,
+                    streams => {
+                        let beside_compute = self.prices.streams_ppm(streams, *shape).unwrap_or(UNDISTURBED);
+                        beside_host * beside_compute / UNDISTURBED
+                    }
+                }
+            }
+            LaneKind::Copy => factor(computing > 0, of.copy_beside_compute),
+            LaneKind::Lookup => factor(computing > 0, of.lookup_beside_compute),
         }
     }
 
@@ -267,7 +414,7 @@ impl VirtualMachine {
             if let Some(running) = &mut self.lanes[other.index()].running
                 && running.stretch_ppm != stretch_ppm
             {
-                running.restretch(now, stretch_ppm);
+                running.restretch(&mut self.prices, now, stretch_ppm);
                 self.schedule_end(other);
             }
         }
@@ -275,7 +422,26 @@ impl VirtualMachine {
 
     fn lane_ends(&mut self, lane: LaneId) {
         let state = &mut self.lanes[lane.index()];
-        let Running { started, tell, .. } = state.running.take().expect("an op runs");
+        let Running {
+            batch,
+            started,
+            tell,
+            work,
+            ..
+        } = state.running.take().expect("an op runs");
+        if let Work::Steps(leap) = work {
+            state.steps += u64::from(leap.steps());
+            let slot = batch.slot as usize;
+            if slot >= self.outcomes.len() {
+                self.outcomes.resize_with(slot + 1, Outcome::default);
+            }
+            let outcome = &mut self.outcomes[slot];
+            outcome.requests = leap.plan.requests;
+            outcome.steps = leap.steps();
+            outcome.first_step_ended = leap.first_step_ended;
+            outcome.ended.clear();
+            outcome.ended.extend(leap.plan.ended(leap.steps()));
+        }
         state.busy += busy_between(started.max(self.count_from), self.now);
         let op = self.board.ran(lane, started, self.now);
         // Whoever waits on this lane needs no telling; other lanes and the server do.
@@ -285,7 +451,62 @@ impl VirtualMachine {
     }
 }
 
+impl Pending {
+    /// Whether it is any more than a mark between two segments of steps.
+    fn is_heard(&self) -> bool {
+        !matches!(self.what, What::SegmentEnds { .. })
+    }
+}
+
 impl VirtualMachine {
+    /// What came of a run; nothing for other ops.
+    fn told_run(&self, op: OpRef) -> Option<RunOutcome<'_>> {
+        let outcome = self.outcomes.get(op.batch.slot as usize)?;
+        (outcome.steps > 0).then_some(RunOutcome {
+            requests: outcome.requests,
+            steps: outcome.steps,
+            first_step_ended: outcome.first_step_ended,
+            ended: &outcome.ended,
+        })
+    }
+
+    /// Keeps what a run's pace follows from, until it starts.
+    fn plan(&mut self, submission: &Submission, commands: &Commands) {
+        let slot = submission.batch.slot as usize;
+        if let Some(outcome) = self.outcomes.get_mut(slot) {
+            outcome.steps = 0;
+        }
+        let runs = commands.ops(submission).iter().find_map(|op| match op.kind {
+            OpKind::Run(run) => Some(run),
+            _ => None,
+        });
+        let Some(run) = runs else { return };
+        if slot >= self.plans.len() {
+            self.plans.resize_with(slot + 1, || None);
+        }
+        let members = commands.members(submission);
+        let costs = self.prices.run(members, submission.shape.tenants);
+        self.plans[slot] = Some(RunPlan::new(run, members, costs));
+    }
+
+    /// Lets a batch's run end at its next step.
+    fn interrupt_run(&mut self, now: Time, instance: InstanceId, batch: BatchId) {
+        let lane = self.topology.instances[instance.index()].compute;
+        let running = self.lanes[lane.index()].running.as_mut();
+        let Some(running) = running.filter(|running| running.batch == batch) else {
+            // It has ended, and that has not been heard yet; or it has not started.
+            if let Some(plan) = self.plans.get_mut(batch.slot as usize).and_then(Option::as_mut) {
+                plan.steps = 1;
+            }
+            return;
+        };
+        if let Work::Steps(leap) = &mut running.work {
+            leap.cut(self.prices.steps(), now);
+            leap.end_here();
+            self.schedule_end(lane);
+        }
+    }
+
     /// The end of an op has become known. The batch's timing, where the server asked to be told.
     fn heard(&mut self, op: OpRef) -> Option<BatchTiming> {
         let mut woken = std::mem::take(&mut self.woken);
@@ -314,19 +535,27 @@ impl Machine for VirtualMachine {
             let noticed = until.map(|until| match self.heap.peek() {
                 _ if until <= self.awake => self.awake,
                 // What happens before needs no alarm to be drawn.
-                Some(Reverse(pending)) if pending.at <= until => until,
+                Some(Reverse(pending)) if pending.at < until || pending.at == until && pending.is_heard() => until,
                 _ => until + Duration(self.prices.alarm_ns(until)),
             });
             match (self.heap.peek(), noticed) {
-                (Some(&Reverse(pending)), noticed) if noticed.is_none_or(|noticed| pending.at <= noticed) => {
+                (Some(&Reverse(pending)), noticed)
+                    if noticed
+                        .is_none_or(|noticed| pending.at < noticed || pending.at == noticed && pending.is_heard()) =>
+                {
                     self.heap.pop();
                     match pending.what {
                         What::LaneEnds { lane, version } if self.lanes[lane as usize].version == version => {
                             self.now = pending.at;
                             self.lane_ends(LaneId(lane));
                         }
+                        What::SegmentEnds { lane, version } if self.lanes[lane as usize].version == version => {
+                            self.now = pending.at;
+                            self.begin(LaneId(lane));
+                            self.schedule_end(LaneId(lane));
+                        }
                         // Its end has been moved.
-                        What::LaneEnds { .. } => {}
+                        What::LaneEnds { .. } | What::SegmentEnds { .. } => {}
                         What::Heard { op: OpIndex(op) } => {
                             self.now = pending.at;
                             self.awake = pending.at;
@@ -336,6 +565,7 @@ impl Machine for VirtualMachine {
                                     op: op.index,
                                     timing,
                                     failures: &[],
+                                    run: self.told_run(op),
                                 };
                                 return Ok(Next::Event(self.now, Event::Done(done)));
                             }
@@ -361,6 +591,7 @@ impl Machine for VirtualMachine {
         match command {
             Command::Submit(submission) => {
                 let ops = commands.ops(submission);
+                self.plan(submission, commands);
                 self.board
                     .submit(now, submission.batch, submission.instance, submission.shape, ops);
                 for op in ops {
@@ -371,13 +602,22 @@ impl Machine for VirtualMachine {
                 self.timers.push(Reverse((*at, self.sequence, *instance)));
                 self.sequence += 1;
             }
-            Command::Finish(_) => {}
+            Command::Interrupt { instance, batch } => self.interrupt_run(now, *instance, *batch),
+            Command::Finish(_) | Command::Release { .. } => {}
         }
         Ok(())
     }
 
     fn count_busy_from(&mut self, start: Time) {
         self.count_from = start;
+    }
+
+    fn board(&mut self) -> &mut Board {
+        &mut self.board
+    }
+
+    fn lookups(&self) -> Option<LookupCounts> {
+        self.looked_up
     }
 
     fn lanes(&self, now: Time) -> Vec<LaneUse> {

@@ -59,7 +59,7 @@ fn encode_and_copy_ns(card: &Card, requests: u32, tokens: u32, tenants: u32) -> 
 fn one_request_takes_what_its_ops_take() {
     let card = synthetic_card();
     let mut system = system();
-    system.pool.pipeline = PipelineSpec::Synchronous;
+    system.pool.pipeline = PipelineSpec::SYNCHRONOUS;
     let memory = memory_for(&system, 4, 4);
     let entries = vec![request(0, 100, 1, 32)];
     let record = run_listed(&card, cluster(1, memory), &system, 4, Jitter::None, entries).record;
@@ -103,7 +103,7 @@ fn a_lane_that_was_idle_takes_longer() {
         .to_vec();
     let mut system = system();
     system.pool.tenant_state = TenantState::Head;
-    system.pool.pipeline = PipelineSpec::Synchronous;
+    system.pool.pipeline = PipelineSpec::SYNCHRONOUS;
     let memory = memory_for(&system, 1, 0);
     let compute_ns = |gap_us| {
         let entries = (0..11).map(|i| request(i, i * gap_us, 0, 32)).collect();
@@ -140,17 +140,17 @@ fn prefetching_hides_the_copy_of_the_next_batch() {
     };
     let (encode, copy) = encode_and_copy_ns(&card, 4, 128, 4);
     let hand_over = median_ns(&card, DispatchOperation::Wake) + median_ns(&card, DispatchOperation::Tell);
-    let synchronous = throughput(PipelineSpec::Synchronous);
+    let synchronous = throughput(PipelineSpec::SYNCHRONOUS);
     // All requests are there at time 0, when the loop is awake.
     assert_eq!(synchronous, 100 * (4 * copy + encode + 2 * hand_over));
-    let prefetch = throughput(PipelineSpec::Prefetch);
+    let prefetch = throughput(PipelineSpec::PREFETCH);
     // What is not hidden is at most the hand-over, since a batch's copies (4 × 2 × 22 µs) take less than its compute.
     assert!(
         4 * copy + hand_over < encode + hand_over,
         "the card makes copies shorter than compute"
     );
     assert!(prefetch < 100 * (encode + 2 * hand_over) + 4 * copy, "{prefetch} ns");
-    assert!(throughput(PipelineSpec::Layerwise) < synchronous);
+    assert!(throughput(PipelineSpec::LAYERWISE) < synchronous);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn layers_start_as_soon_as_their_own_adapters_are_there() {
             .stall
             .max_ns()
     };
-    assert!(latency(PipelineSpec::Layerwise) < latency(PipelineSpec::Prefetch));
+    assert!(latency(PipelineSpec::LAYERWISE) < latency(PipelineSpec::PREFETCH));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn single_service_is_an_m_d_1_queue() {
     }
     let mut system = system();
     system.pool.tenant_state = TenantState::Head;
-    system.pool.pipeline = PipelineSpec::Synchronous;
+    system.pool.pipeline = PipelineSpec::SYNCHRONOUS;
     system.pool.batch = BatchSpec::SizeOrTimeout {
         max_size: 1,
         max_wait: Duration::ZERO,
@@ -257,7 +257,7 @@ fn uniform_tenants_hit_in_proportion_to_the_slots() {
     let mut system = system();
     system.pool.tenant_state = TenantState::Model;
     system.pool.batch = BatchSpec::PerTenant { max_size: 1 };
-    system.pool.pipeline = PipelineSpec::Synchronous;
+    system.pool.pipeline = PipelineSpec::SYNCHRONOUS;
     let memory = memory_for(&system, 1000, 35);
     let tenants = Draws::new(5, Purpose::Tenant);
     let entries: Vec<Entry> = (0..50_000)

@@ -28,9 +28,9 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         Just(TenantState::Head)
     ];
     let pipeline = prop_oneof![
-        Just(PipelineSpec::Synchronous),
-        Just(PipelineSpec::Prefetch),
-        Just(PipelineSpec::Layerwise)
+        Just(PipelineSpec::SYNCHRONOUS),
+        Just(PipelineSpec::PREFETCH),
+        Just(PipelineSpec::LAYERWISE)
     ];
     let place = prop_oneof![Just(PlaceSpec::LeastLoaded), Just(PlaceSpec::RoundRobin)];
     let admit = prop_oneof![
@@ -46,7 +46,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
             system.pool.tenant_state = tenant_state;
             // A whole model comes in one piece.
             system.pool.pipeline = match (tenant_state, pipeline) {
-                (TenantState::Model, PipelineSpec::Layerwise) => PipelineSpec::Prefetch,
+                (TenantState::Model, PipelineSpec::LAYERWISE) => PipelineSpec::PREFETCH,
                 _ => pipeline,
             };
             system.pool.place = place;
@@ -106,8 +106,7 @@ proptest! {
         let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
         let mut ledger = Ledger::new(Time::ZERO);
         let end = run(&mut server, &mut Listed::new(entries), &mut machine, &mut ledger, &mut watch).unwrap();
-        let lanes = tenantry_core::Machine::lanes(&machine, end.at);
-        let record = ledger.close(end, &server, lanes).unwrap();
+        let record = ledger.close(end, &server, &machine).unwrap();
         let inside_ns: u64 = watch.inside(end.at);
         let integral_ns = record.in_flight_mean * end.at.0.max(1) as f64;
         prop_assert!((integral_ns - inside_ns as f64).abs() <= 1e-9 * integral_ns.max(1.0) + 1.0);

@@ -2,6 +2,7 @@
 //! values are checked by their types, what concerns several values is checked when specifications are made of them.
 
 mod system;
+mod tenants;
 mod workload;
 
 use std::borrow::Cow;
@@ -17,6 +18,7 @@ use serde_yaml::Value;
 use tenantry_profiles::ModelShape;
 
 pub use system::*;
+pub use tenants::*;
 pub use workload::*;
 
 use crate::scalar::{AtQuantile, Count, Memory, Name, Percent, Period};
@@ -90,17 +92,6 @@ impl Default for RawCluster {
             gpu_memory: None,
         }
     }
-}
-
-/// Who asks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RawTenants {
-    /// How many there are.
-    pub count: Count,
-    /// Which of them asks.
-    #[serde(default)]
-    pub popularity: RawPopularity,
 }
 
 /// The service-level objective.

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use tenantry_profiles::{AdapterImplementation, DType};
+use tenantry_profiles::{AdapterImplementation, DType, Tier};
 
 use crate::presets;
-use crate::scalar::{Count, Name, Span};
+use crate::scalar::{Count, Name, Part, Period, Span};
 
 /// One serving system: a preset with the keys that differ, or all its decisions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,7 +22,7 @@ pub struct RawSystem {
     /// Which requests are let in.
     #[serde(default)]
     pub admit: RawAdmit,
-    /// The backbone: a key of `models`.
+    /// The backbone: a key of `models`, or a built-in model.
     #[serde(default = "backbone")]
     pub model: String,
     /// Number format of weights and activations.
@@ -32,6 +32,9 @@ pub struct RawSystem {
     /// Classes of each tenant's head.
     #[serde(default = "two")]
     pub classes: Count,
+    /// A precomputed table in place of the lower layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plot: Option<RawPlot>,
     /// What each tenant has of its own, and so what is swapped. Its head comes on top, and is always resident.
     pub tenant_state: RawTenantState,
     /// To what length the requests of a batch are padded.
@@ -43,13 +46,100 @@ pub struct RawSystem {
     /// Which instance serves a request.
     #[serde(default)]
     pub place: RawPlace,
-    /// What runs next on an instance.
-    pub batch: RawBatch,
+    /// What runs next on an instance. Encoders need it; decoders have `generation` instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<RawBatch>,
     /// What leaves the card's memory for what must come in.
     #[serde(default)]
     pub swap: RawSwap,
-    /// How a batch becomes work for the copy engine and the compute units.
-    pub pipeline: RawPipeline,
+    /// How a batch becomes work for the copy engine and the compute units. Likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<RawPipeline>,
+    /// How requests to a decoder run; decoders need it, and encoders have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<RawGeneration>,
+}
+
+/// How requests to a decoder run from step to step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub struct RawGeneration {
+    /// Low-rank adapters of each tenant. Default: none; all share the backbone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora: Option<RawLora>,
+    /// Who may run together.
+    #[serde(default)]
+    pub join: RawJoin,
+    /// Requests that an instance runs at once, at most.
+    pub max_batch: Count,
+    /// How prompts get into the cache.
+    #[serde(default)]
+    pub prefill: RawPrefill,
+    /// Tokens of a page of the key-value cache.
+    #[serde(default = "sixteen")]
+    pub page_tokens: Count,
+    /// Cards that share each instance's layers.
+    #[serde(default = "one")]
+    pub tensor_parallel: Count,
+    /// Whether nearly empty instances are emptied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consolidate: Option<RawConsolidate>,
+}
+
+/// Low-rank adapters on all dense projections.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub struct RawLora {
+    /// Of the products.
+    pub rank: Count,
+    /// How a step of several tenants is computed.
+    #[schemars(schema_with = "implementations")]
+    pub implementation: AdapterImplementation,
+    /// Tenants whose adapters an instance has room for.
+    pub slots: Count,
+}
+
+/// Who may run together on an instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RawJoin {
+    /// Anyone, whenever there is room.
+    #[default]
+    AnyTenant,
+    /// Those of the running tenant, as long as they are first in the queue.
+    HeadRun,
+    /// Likewise, and only while nothing runs: all wait for the longest.
+    HeadRunStatic,
+    /// Those of the running tenant, from a queue of its own.
+    QueuePerTenant,
+}
+
+/// How prompts get into the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RawPrefill {
+    /// One whole prompt in a step, beside the others' new tokens.
+    #[default]
+    OnePerStep,
+    /// As much of prompts as fits.
+    Chunked {
+        /// Tokens of a step, new ones included.
+        max_tokens: Count,
+    },
+}
+
+/// Instances with little to do give it to others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub struct RawConsolidate {
+    /// How often it is looked at.
+    pub every: Period,
+    /// Requests up to which an instance has little to do.
+    pub light: Count,
+}
+
+fn sixteen() -> Count {
+    Count(16)
 }
 
 fn backbone() -> String {
@@ -98,6 +188,50 @@ fn dtypes(_: &mut SchemaGenerator) -> Schema {
 
 fn implementations(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": AdapterImplementation::NAMES})
+}
+
+/// A table of what the lower layers make of short fragments, looked up in host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub struct RawPlot {
+    /// Layers that it replaces, with the embedding.
+    pub lower_layers: Count,
+    /// Tokens of a fragment.
+    #[serde(default = "three")]
+    pub fragment_tokens: Count,
+    /// Threads that share the look-ups of a batch.
+    #[serde(default = "one")]
+    pub threads: Count,
+    /// Where the root table lies.
+    #[serde(default = "memory")]
+    #[schemars(schema_with = "tiers")]
+    pub tier: Tier,
+    /// Look-ups that a domain's own table answers, in simulations.
+    #[serde(default = "half")]
+    pub domain_hits: Part,
+    /// Look-ups that only shorter fragments answer, in simulations.
+    #[serde(default = "none")]
+    pub fallbacks: Part,
+}
+
+fn three() -> Count {
+    Count(3)
+}
+
+fn memory() -> Tier {
+    Tier::Memory
+}
+
+fn half() -> Part {
+    Part::from(50.0)
+}
+
+fn none() -> Part {
+    Part::from(0.0)
+}
+
+fn tiers(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": Tier::NAMES})
 }
 
 /// Which requests are let in.
@@ -152,6 +286,8 @@ pub enum RawPlace {
     LeastLoaded,
     /// In turn.
     RoundRobin,
+    /// The one that runs most and has room. Decoders only.
+    LargestWorkingSet,
 }
 
 /// What runs next on an instance.
@@ -184,6 +320,8 @@ pub enum RawSwap {
     /// The least recently used.
     #[default]
     Lru,
+    /// The one that was in the fewest batches.
+    Lfu,
 }
 
 /// How a batch becomes work for the copy engine and the compute units.
@@ -192,8 +330,12 @@ pub enum RawSwap {
 pub enum RawPipeline {
     /// One batch at a time; it computes when all its parameters are there.
     Synchronous,
-    /// The next batch's parameters come in while this one computes.
+    /// The next batch's representations are looked up while this one computes; parameters come in between.
+    PrefetchRetrieval,
+    /// The next batch's representations and parameters come in while this one computes.
     Prefetch,
     /// As prefetch, and each layer computes as soon as its own adapters are there.
     Layerwise,
+    /// As layerwise, but representations are looked up between batches.
+    LayerwiseParameters,
 }

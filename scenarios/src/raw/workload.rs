@@ -1,4 +1,4 @@
-//! `workload:` and `tenants.popularity:` — what is asked, by whom and when.
+//! `workload:` — what is asked, and when.
 
 use std::path::PathBuf;
 
@@ -35,12 +35,46 @@ pub struct RawStop {
     pub after: Option<Period>,
 }
 
-/// How long requests are.
+/// How long requests are: `input` and maybe `output`, drawn on their own, or `joint`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{"required": ["input"]}, {"required": ["joint"]}]))]
 pub struct RawLengths {
-    /// Tokens of input.
-    pub input: RawLength,
+    /// Tokens of input. A trace's bring their outputs along, unless `output` says otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<RawLength>,
+    /// Tokens to generate. Default: none. Encoders generate nothing, and leave it aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<RawLength>,
+    /// Inputs and outputs as they go together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joint: Option<RawJoint>,
+}
+
+/// Inputs and outputs as they go together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RawJoint {
+    /// ShareGPT's conversations, from a generator that was fitted to them.
+    Sharegpt,
+    /// Drawn from the requests of a recording.
+    Trace(RawRecordedLengths),
+    /// As the recorded arrivals say.
+    OfArrivals,
+}
+
+/// Lengths of a recording.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawRecordedLengths {
+    /// A file of a known format with lengths. Relative to the working directory.
+    pub path: PathBuf,
+    /// Leave broken lines out rather than stop at the first.
+    #[serde(default)]
+    pub skip_bad_lines: bool,
+    /// A tokenizer.json that counts the texts of ShareGPT. Default: four characters a token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<PathBuf>,
 }
 
 /// When requests arrive.
@@ -101,6 +135,10 @@ pub enum RawArrivals {
     Counts(RawCounts),
     /// The instants of a recording.
     Trace(RawTrace),
+    /// Every tenant as active as in a recording, minute by minute. `tenants.popularity` must be `of-arrivals`.
+    Activity(RawActivity),
+    /// Exponential gaps at a rate that follows a table of a value for each minute, hour or day.
+    Shape(RawRateShape),
     /// The rate of the Twitter sample stream over time, from a generator that was fitted to it.
     Twitter {
         /// Mean requests per second; the pattern is scaled to it.
@@ -210,6 +248,36 @@ pub struct RawTrace {
     pub repeat: bool,
 }
 
+/// Arrivals from tenants' activity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawActivity {
+    /// Azure Functions' invocations, of 2019 or 2021. Relative to the working directory.
+    pub path: PathBuf,
+    /// What the counts are multiplied by.
+    #[serde(default = "unscaled")]
+    pub scale: Positive,
+    /// Whether it begins again at its end.
+    #[serde(default)]
+    pub repeat: bool,
+}
+
+/// A rate that follows a table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawRateShape {
+    /// A CSV such as `hour,requests_per_hour`. Relative to the working directory.
+    pub path: PathBuf,
+    /// Mean requests per second over the table; the pattern is scaled to it.
+    pub rate: Rate,
+    /// How long a step lasts. Default: as long as the table says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Period>,
+    /// Whether it begins again at its end.
+    #[serde(default)]
+    pub repeat: bool,
+}
+
 /// One length in tokens. Bounds are inclusive; a distribution is cut at them, not piled up on them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -249,16 +317,24 @@ pub enum RawLength {
         #[serde(default = "unstretched")]
         span: Count,
     },
+    /// Points of the distribution function, linear between them.
+    Quantiles(Vec<RawQuantilePoint>),
+    /// ShareGPT's inputs, or as an output its outputs, from a generator that was fitted to them.
+    Sharegpt,
     /// Drawn from the lengths of a recording.
-    Trace {
-        /// A file of a known format with lengths. Relative to the working directory.
-        path: PathBuf,
-        /// Leave broken lines out rather than stop at the first.
-        #[serde(default)]
-        skip_bad_lines: bool,
-    },
+    Trace(RawRecordedLengths),
     /// As the recorded arrivals say.
     OfArrivals,
+}
+
+/// A point of a distribution function.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawQuantilePoint {
+    /// Share of the requests with at most so many tokens: rises from 0 to 1.
+    pub share: NotNegative,
+    /// Tokens; rises with the share.
+    pub tokens: NotNegative,
 }
 
 fn unstretched() -> Count {
@@ -274,31 +350,4 @@ pub enum RawTweets {
     Measured,
     /// What the Arlo paper reports of its clips: p50 21, p98 72, at most 125.
     Arlo,
-}
-
-/// Which tenant asks.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum RawPopularity {
-    /// Each request another tenant, in turns.
-    Distinct,
-    /// All tenants alike.
-    #[default]
-    Uniform,
-    /// As many as the square root of their number alike, the rest silent.
-    UniformSqrt,
-    /// All requests are for one tenant.
-    Identical,
-    /// Tenant i in proportion to i to the minus this power.
-    Zipf(NotNegative),
-    /// Each tenant asked so many times as often as the next.
-    Skewed(AboveOne),
-    /// In proportion to these weights, one for each tenant.
-    Weights(Vec<NotNegative>),
-    /// A day of Azure Functions, from a generator that was fitted to it.
-    AzureFunctions,
-    /// In proportion to the totals of a recording of tenants' activity. The path is relative to the working directory.
-    File(PathBuf),
-    /// As the arrivals say: periodic tenants, recorded ones.
-    OfArrivals,
 }

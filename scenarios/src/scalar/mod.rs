@@ -138,5 +138,6 @@ scalars!(
     RateOrZero,
     Memory,
     Percent,
+    Part,
     AtQuantile
 );

@@ -216,6 +216,46 @@ impl Scalar for Percent {
     }
 }
 
+/// A part of a whole in percent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part(f64);
+
+impl Part {
+    /// 5 % as 50,000 parts of a million.
+    pub fn ppm(self) -> u32 {
+        (self.0 * 1e4).round() as u32
+    }
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}%", self.0)
+    }
+}
+
+impl From<f64> for Part {
+    fn from(percent: f64) -> Part {
+        Part(percent)
+    }
+}
+
+impl Scalar for Part {
+    const MUST: &'static str = "a percentage from 0% to 100%";
+
+    fn read(plain: Plain<'_>) -> Option<Part> {
+        let (number, unit) = number_and_unit(plain.text()?)?;
+        (unit == "%" && (0.0..=100.0).contains(&number)).then_some(Part(number))
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Plain::Text(self.to_string().into())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"type": "string", "pattern": r"^\s*[0-9.]+([eE][+-]?[0-9]+)?\s*%\s*$"})
+    }
+}
+
 /// A quantile, written as `p98` or `p99.9`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AtQuantile(f64);
@@ -314,6 +354,9 @@ mod tests {
     fn percentages_and_quantiles() {
         assert_eq!(read::<Percent>("5%").unwrap().fraction(), 0.05);
         assert_eq!(read::<Percent>("5"), None);
+        assert_eq!(read::<Part>("0%").unwrap().ppm(), 0);
+        assert_eq!(read::<Part>("12.5%").unwrap().ppm(), 125_000);
+        assert_eq!(read::<Part>("101%"), None);
         assert_eq!(read::<AtQuantile>("p99.9").unwrap().fraction(), 0.999);
         for text in ["p0", "p100", "98", "q98", "pNaN"] {
             assert_eq!(read::<AtQuantile>(text), None, "{text}");

@@ -22,6 +22,25 @@ pub struct OpRef {
     pub index: u32,
 }
 
+/// An op that ran, for whoever watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpRan {
+    /// Which it is.
+    pub op: OpRef,
+    /// Where it ran.
+    pub lane: LaneId,
+    /// Who ran it.
+    pub instance: InstanceId,
+    /// What was done.
+    pub kind: OpKind,
+    /// To a batch of these sizes.
+    pub shape: BatchShape,
+    /// When it started.
+    pub started: Time,
+    /// When it ended.
+    pub ended: Time,
+}
+
 /// What noticing an op's end brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noticed {
@@ -46,6 +65,8 @@ struct Batch {
     ops: Vec<OpState>,
     /// Ops whose end has not been noticed.
     left: u32,
+    /// A later batch of the instance with ops that wait for the end of this one.
+    waited_for_by: Option<BatchId>,
     /// End of this batch's last op on the compute lane, or its submission.
     frontier: Time,
     timing: BatchTiming,
@@ -65,6 +86,10 @@ struct Lane {
 pub struct Board {
     lanes: Vec<Lane>,
     batches: Vec<Batch>,
+    /// By instance: the batch that was submitted last.
+    latest: Vec<Option<BatchId>>,
+    /// Ops that ran and were not taken yet, where somebody watches.
+    watched: Option<Vec<OpRan>>,
 }
 
 impl Board {
@@ -73,7 +98,20 @@ impl Board {
         Board {
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
             batches: Vec::new(),
+            latest: Vec::new(),
+            watched: None,
         }
+    }
+
+    /// From now on ops that ran are kept for [`Board::take_ran`].
+    pub fn watch(&mut self) {
+        self.watched = Some(Vec::new());
+    }
+
+    /// The ops that ran since the last call, in the order in which the machine heard of their ends; none without
+    /// [`Board::watch`].
+    pub fn take_ran(&mut self) -> impl Iterator<Item = OpRan> + '_ {
+        self.watched.iter_mut().flat_map(|ran| ran.drain(..))
     }
 
     /// Queues a batch's ops on their lanes.
@@ -82,6 +120,7 @@ impl Board {
         if slot >= self.batches.len() {
             self.batches.resize_with(slot + 1, Batch::default);
         }
+        let before = self.follow(instance, batch, ops);
         let state = &mut self.batches[slot];
         assert_eq!(state.left, 0, "a batch's handle is free when it is submitted");
         state.generation = batch.generation;
@@ -95,13 +134,31 @@ impl Board {
         };
         state.ops.clear();
         for (index, op) in ops.iter().enumerate() {
-            let blockers = op.after.iter().filter(|&i| ops[i].lane != op.lane).count() as u8;
+            let others = op.after.iter().filter(|&i| ops[i].lane != op.lane).count() as u8;
+            let blockers = others + u8::from(op.behind && before);
             state.ops.push(OpState { op: *op, blockers });
             self.lanes[op.lane.index()].queue.push_back(OpRef {
                 batch,
                 index: index as u32,
             });
         }
+    }
+
+    /// Notes that `batch` is the instance's latest; whether the one before has not ended and `batch` waits for it.
+    fn follow(&mut self, instance: InstanceId, batch: BatchId, ops: &[Op]) -> bool {
+        if instance.index() >= self.latest.len() {
+            self.latest.resize(instance.index() + 1, None);
+        }
+        let before = self.latest[instance.index()].replace(batch);
+        let Some(before) = before.filter(|_| ops.iter().any(|op| op.behind)) else {
+            return false;
+        };
+        let state = &mut self.batches[before.slot as usize];
+        let runs = state.generation == before.generation && state.left > 0;
+        if runs {
+            state.waited_for_by = Some(batch);
+        }
+        runs
     }
 
     fn batch(&self, batch: BatchId) -> &Batch {
@@ -156,7 +213,7 @@ impl Board {
         let lane_free = state.free_since;
         state.free_since = ended;
         let batch = &mut self.batches[op.batch.slot as usize];
-        if matches!(batch.ops[op.index as usize].op.kind, OpKind::Encode(_)) {
+        if batch.ops[op.index as usize].op.kind.computes() {
             // From the batch's frontier the lane was first taken by others, then free, then ours.
             let free = lane_free.max(batch.frontier).min(started);
             batch.timing.lane += free.since(batch.frontier);
@@ -164,6 +221,17 @@ impl Board {
             batch.timing.busy += ended.since(started);
             batch.timing.ended = ended;
             batch.frontier = ended;
+        }
+        if let Some(watched) = &mut self.watched {
+            watched.push(OpRan {
+                op,
+                lane,
+                instance: batch.instance.expect("submitted"),
+                kind: batch.ops[op.index as usize].op.kind,
+                shape: batch.shape.expect("submitted"),
+                started,
+                ended,
+            });
         }
         op
     }
@@ -183,10 +251,23 @@ impl Board {
             }
         }
         batch.left -= 1;
-        Noticed {
+        let noticed = Noticed {
             told: batch.ops[index].op.told.then_some(batch.timing),
             batch_ended: batch.left == 0,
+        };
+        if noticed.batch_ended
+            && let Some(next) = batch.waited_for_by.take()
+        {
+            for waiting in &mut self.batches[next.slot as usize].ops {
+                if waiting.op.behind {
+                    waiting.blockers -= 1;
+                    if waiting.blockers == 0 {
+                        woken(waiting.op.lane);
+                    }
+                }
+            }
         }
+        noticed
     }
 
     /// Whether nothing is queued or running.

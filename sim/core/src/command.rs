@@ -2,7 +2,7 @@
 
 use tenantry_traces::{Duration, Time};
 
-use crate::ids::{InstanceId, RequestId};
+use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{Load, Member, Op, Submission};
 
 /// Why a request was turned away.
@@ -34,6 +34,8 @@ pub enum FailureReason {
     LoadFailed,
     /// The device had no memory left for the op.
     OutOfMemory,
+    /// Its representations could not be looked up.
+    LookupFailed,
     /// The op itself failed.
     ComputeFailed,
 }
@@ -44,6 +46,7 @@ impl FailureReason {
         match self {
             FailureReason::LoadFailed => "load_failed",
             FailureReason::OutOfMemory => "out_of_memory",
+            FailureReason::LookupFailed => "lookup_failed",
             FailureReason::ComputeFailed => "compute_failed",
         }
     }
@@ -94,6 +97,10 @@ pub struct Finish {
     pub input_tokens: u32,
     /// Requests in its batch; 0 if it never ran.
     pub batch_requests: u32,
+    /// Tokens made; 0 for encoders.
+    pub output_tokens: u32,
+    /// When the first of them was made.
+    pub first_token: Option<Time>,
     /// How it ended.
     pub verdict: Verdict,
     /// Where its time went.
@@ -114,6 +121,20 @@ pub enum Command {
     },
     /// This request has left.
     Finish(Finish),
+    /// Let the batch's run end at its next step.
+    Interrupt {
+        /// Who runs it.
+        instance: InstanceId,
+        /// Which.
+        batch: BatchId,
+    },
+    /// A request that leaves an instance without having ended: what is cached of it is of no use any more.
+    Release {
+        /// Where it ran.
+        instance: InstanceId,
+        /// The server's handle.
+        request: RequestId,
+    },
 }
 
 /// The commands of one event, with what they refer to. One buffer is used for the whole run, so that nothing is allocated for

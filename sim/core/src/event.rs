@@ -38,6 +38,30 @@ pub struct Done<'a> {
     pub timing: BatchTiming,
     /// Members that failed in any op so far; borrowed from the machine.
     pub failures: &'a [MemberFailure],
+    /// What came of a decoder's run; nothing for other ops.
+    pub run: Option<RunOutcome<'a>>,
+}
+
+/// What came of a decoder's run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunOutcome<'a> {
+    /// Its members.
+    pub requests: u32,
+    /// Steps made.
+    pub steps: u32,
+    /// When the first was over.
+    pub first_step_ended: Time,
+    /// Members that have their last token, by index among the submission's; borrowed from the machine.
+    pub ended: &'a [EndedMember],
+}
+
+/// A member of a run that has its last token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedMember {
+    /// Index among the submission's members.
+    pub member: u32,
+    /// Step of the run that made it, from 1: earlier than the run's last where all wait for the longest.
+    pub step: u32,
 }
 
 /// What the server hears.

@@ -4,9 +4,11 @@ use hdrhistogram::Histogram;
 use tenantry_traces::{Duration, Time};
 
 use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Verdict};
-use crate::event::Event;
-use crate::machine::LaneUse;
+use crate::event::{Done, Event};
+use crate::machine::{LaneUse, LookupCounts, Machine};
+use crate::op::{Op, OpKind};
 use crate::run::RunEnd;
+use crate::server::generation::GenerationCounts;
 use crate::server::{MemoryUse, Server, SwapCounts};
 
 /// A law of the simulation that a run broke: a mistake in Tenantry, never in its input.
@@ -192,7 +194,15 @@ pub struct RunRecord {
     pub compute: Durations,
     /// From the end of the batch until the server handled it.
     pub tell: Durations,
-    /// Batches.
+    /// From arrival to the first token; empty for encoders.
+    pub first_token: Durations,
+    /// Of each request with several tokens: its mean time from one to the next, up to its end.
+    pub per_token: Durations,
+    /// Tokens of the requests answered after the warm-up.
+    pub output_tokens: u64,
+    /// Absent for encoders.
+    pub generation: Option<GenerationCounts>,
+    /// Batches; steps of a decoder.
     pub batches: u64,
     /// Requests in them.
     pub batch_requests: u64,
@@ -210,13 +220,22 @@ pub struct RunRecord {
     pub memory: MemoryUse,
     /// Absent where nothing is swapped.
     pub swaps: Option<SwapCounts>,
+    /// Absent where nothing is looked up.
+    pub lookups: Option<LookupCounts>,
+}
+
+/// Counters at the end of the warm-up, which are left out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    swaps: Option<SwapCounts>,
+    lookups: Option<LookupCounts>,
 }
 
 /// Observes a run and makes its record.
 #[derive(Debug)]
 pub struct Ledger {
     warm_up: Time,
-    at_warm_up: Option<Option<SwapCounts>>,
+    at_warm_up: Option<Before>,
     record: RunRecord,
     in_flight: u64,
     in_flight_area: u128,
@@ -246,9 +265,9 @@ impl Ledger {
         self.at_warm_up.is_some()
     }
 
-    /// The warm-up is over: what was swapped until now is not counted.
-    pub fn warmed_up(&mut self, swaps: Option<SwapCounts>) {
-        self.at_warm_up = Some(swaps);
+    /// The warm-up is over: what was swapped and looked up until now is not counted.
+    pub fn warmed_up(&mut self, swaps: Option<SwapCounts>, lookups: Option<LookupCounts>) {
+        self.at_warm_up = Some(Before { swaps, lookups });
     }
 
     /// # Errors
@@ -272,6 +291,9 @@ impl Ledger {
             self.in_flight += 1;
             self.record.series.at(now).arrived += 1;
         }
+        if let Event::Done(Done { run: Some(run), .. }) = event {
+            self.batches(now, run.steps.into(), run.requests);
+        }
         Ok(())
     }
 
@@ -280,22 +302,32 @@ impl Ledger {
     pub(crate) fn command(&mut self, now: Time, command: &Command, commands: &Commands) -> Result<(), BrokenLaw> {
         match command {
             Command::Submit(submission) => {
-                let window = self.record.series.at(now);
-                window.batches += 1;
-                window.batch_requests += u64::from(submission.shape.requests);
-                if now >= self.warm_up {
-                    self.record.batches += 1;
-                    self.record.batch_requests += u64::from(submission.shape.requests);
-                    let tokens = commands.members(submission).iter().map(|m| u64::from(m.input_tokens));
-                    self.record.input_tokens += tokens.sum::<u64>();
-                    self.record.padded_tokens +=
-                        u64::from(submission.shape.requests) * u64::from(submission.shape.tokens);
+                // A decoder's steps are counted when they are over, and its adapters' copies are no batches.
+                let encodes = |op: &Op| matches!(op.kind, OpKind::Encode(_));
+                if commands.ops(submission).last().is_some_and(encodes) {
+                    self.batches(now, 1, submission.shape.requests);
+                    if now >= self.warm_up {
+                        self.record.input_tokens += u64::from(submission.shape.input_tokens);
+                        self.record.padded_tokens +=
+                            u64::from(submission.shape.requests) * u64::from(submission.shape.tokens);
+                    }
                 }
             }
             Command::Finish(finish) => self.finish(now, finish)?,
-            Command::SetTimer { .. } => {}
+            Command::SetTimer { .. } | Command::Interrupt { .. } | Command::Release { .. } => {}
         }
         Ok(())
+    }
+
+    /// Counts batches of an encoder, or steps of a decoder.
+    fn batches(&mut self, now: Time, batches: u64, requests: u32) {
+        let window = self.record.series.at(now);
+        window.batches += batches;
+        window.batch_requests += batches * u64::from(requests);
+        if now >= self.warm_up {
+            self.record.batches += batches;
+            self.record.batch_requests += batches * u64::from(requests);
+        }
     }
 
     fn finish(&mut self, now: Time, finish: &Finish) -> Result<(), BrokenLaw> {
@@ -336,6 +368,7 @@ impl Ledger {
         window.latency_sum_ns += u128::from(latency.0);
         if now >= self.warm_up {
             record.served += 1;
+            record.output_tokens += u64::from(finish.output_tokens);
         }
         if finish.arrival >= self.warm_up {
             record.latency.record(latency);
@@ -344,6 +377,14 @@ impl Ledger {
             record.stall.record(waits.stall);
             record.compute.record(waits.compute);
             record.tell.record(waits.tell);
+            if let Some(first_token) = finish.first_token {
+                record.first_token.record(first_token.since(finish.arrival));
+                if let Some(later_tokens) = u64::from(finish.output_tokens).checked_sub(1).filter(|&n| n > 0) {
+                    record
+                        .per_token
+                        .record(Duration(now.since(first_token).0 / later_tokens));
+                }
+            }
         }
         Ok(())
     }
@@ -352,7 +393,7 @@ impl Ledger {
     ///
     /// # Errors
     /// When a request was lost or a lane was busier than there was time.
-    pub fn close(mut self, end: RunEnd, server: &Server, lanes: Vec<LaneUse>) -> Result<RunRecord, BrokenLaw> {
+    pub fn close(mut self, end: RunEnd, server: &Server, machine: &impl Machine) -> Result<RunRecord, BrokenLaw> {
         let counts = &mut self.record.counts;
         counts.unfinished = server.in_flight();
         let accounted = counts.served + counts.rejected + counts.failed + counts.cancelled + counts.unfinished;
@@ -375,14 +416,25 @@ impl Ledger {
             )));
         }
         record.swaps = server.swaps();
-        record.lanes = lanes;
+        record.generation = server.generation();
+        record.lookups = machine.lookups();
+        record.lanes = machine.lanes(end.at);
         // A run that ended within its warm-up has nothing to show.
-        let before = self.at_warm_up.unwrap_or(record.swaps);
-        if let (Some(now), Some(before)) = (&mut record.swaps, before) {
+        let before = self.at_warm_up.unwrap_or(Before {
+            swaps: record.swaps,
+            lookups: record.lookups,
+        });
+        if let (Some(now), Some(before)) = (&mut record.swaps, before.swaps) {
             now.hits -= before.hits;
             now.misses -= before.misses;
             now.evictions -= before.evictions;
             now.bytes_in -= before.bytes_in;
+        }
+        if let (Some(now), Some(before)) = (&mut record.lookups, before.lookups) {
+            now.tokens -= before.tokens;
+            now.domain_hits -= before.domain_hits;
+            now.root_hits -= before.root_hits;
+            now.fallbacks -= before.fallbacks;
         }
         if let Some(lane) = record.lanes.iter().find(|lane| lane.busy > record.duration) {
             return Err(BrokenLaw(format!(

@@ -3,7 +3,7 @@
 use tenantry_traces::{Request, Ticket, Time};
 
 use crate::command::{Command, Commands};
-use crate::event::{BatchTiming, Done, Event, MemberFailure};
+use crate::event::{BatchTiming, Done, EndedMember, Event, MemberFailure, RunOutcome};
 use crate::ids::{BatchId, InstanceId};
 use crate::op::{Load, Member, Op};
 use crate::run::Observer;
@@ -22,6 +22,8 @@ pub enum LoggedEvent {
         timing: BatchTiming,
         /// Members that failed.
         failures: Vec<MemberFailure>,
+        /// Of a decoder's run.
+        run: Option<LoggedRun>,
     },
     /// See [`Event::Timer`].
     Timer(InstanceId),
@@ -29,6 +31,19 @@ pub enum LoggedEvent {
     Arrived(Request),
     /// See [`Event::Cancelled`].
     Cancelled(Ticket),
+}
+
+/// A [`RunOutcome`] that owns what the machine lent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedRun {
+    /// Its members.
+    pub requests: u32,
+    /// Steps made.
+    pub steps: u32,
+    /// When the first was over.
+    pub first_step_ended: Time,
+    /// Members that have their last token.
+    pub ended: Vec<EndedMember>,
 }
 
 impl LoggedEvent {
@@ -39,11 +54,18 @@ impl LoggedEvent {
                 op,
                 timing,
                 failures,
+                run,
             }) => LoggedEvent::Done {
                 batch,
                 op,
                 timing,
                 failures: failures.to_vec(),
+                run: run.map(|run| LoggedRun {
+                    requests: run.requests,
+                    steps: run.steps,
+                    first_step_ended: run.first_step_ended,
+                    ended: run.ended.to_vec(),
+                }),
             },
             Event::Timer(instance) => LoggedEvent::Timer(instance),
             Event::Arrived(request) => LoggedEvent::Arrived(request),
@@ -58,11 +80,18 @@ impl LoggedEvent {
                 op,
                 timing,
                 failures,
+                run,
             } => Event::Done(Done {
                 batch: *batch,
                 op: *op,
                 timing: *timing,
                 failures,
+                run: run.as_ref().map(|run| RunOutcome {
+                    requests: run.requests,
+                    steps: run.steps,
+                    first_step_ended: run.first_step_ended,
+                    ended: &run.ended,
+                }),
             }),
             LoggedEvent::Timer(instance) => Event::Timer(*instance),
             LoggedEvent::Arrived(request) => Event::Arrived(*request),

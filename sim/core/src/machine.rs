@@ -2,6 +2,7 @@
 
 use tenantry_traces::{Duration, Time};
 
+use crate::board::Board;
 use crate::command::{Command, Commands};
 use crate::event::Event;
 
@@ -39,6 +40,19 @@ pub struct LaneUse {
     pub busy: Duration,
 }
 
+/// Fragments looked up, by which table answered (HMI, Eq. 3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookupCounts {
+    /// Looked up: one fragment begins at each.
+    pub tokens: u64,
+    /// A domain's own table.
+    pub domain_hits: u64,
+    /// The table of all domains.
+    pub root_hits: u64,
+    /// Neither: shorter fragments did.
+    pub fallbacks: u64,
+}
+
 /// Lanes on which ops run in order, each after the ops that it depends on: virtual or real.
 ///
 /// Events at the same instant come in this order, so that a run does not depend on chance: ends of ops (capacity is known before
@@ -59,6 +73,12 @@ pub trait Machine {
     /// Called once, before anything else: busy time before `start` is not counted.
     fn count_busy_from(&mut self, start: Time);
 
+    /// The board of its lanes: for watching which op ran when.
+    fn board(&mut self) -> &mut Board;
+
     /// Busy time of every lane up to `now`. An op that a real machine has not yet heard of again is left out.
     fn lanes(&self, now: Time) -> Vec<LaneUse>;
+
+    /// What was looked up so far; nothing where the pool has no table.
+    fn lookups(&self) -> Option<LookupCounts>;
 }

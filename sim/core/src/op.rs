@@ -16,10 +16,21 @@ pub struct Layers {
 impl Layers {
     /// The first `count` layers.
     pub fn all(count: u32) -> Layers {
+        Layers::from(0, count)
+    }
+
+    /// The layers from `first` up to `end`, which is not among them.
+    pub fn from(first: u32, end: u32) -> Layers {
+        let layer = |layer: u32| u16::try_from(layer).expect("fewer than 65,536 layers");
         Layers {
-            first: 0,
-            count: u16::try_from(count).expect("fewer than 65,536 layers"),
+            first: layer(first),
+            count: layer(end - first),
         }
+    }
+
+    /// Each as a run of its own.
+    pub fn each(self) -> impl Iterator<Item = Layers> {
+        (self.first..self.first + self.count).map(|first| Layers { first, count: 1 })
     }
 
     /// As a range of indices.
@@ -39,10 +50,26 @@ pub struct CopyIn {
     pub chunk_bytes: u64,
 }
 
+/// Finds the precomputed representations of the batch's fragments and adds them up to hidden states, in host memory (HMI, Eq. 2 and 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    /// Of all requests together.
+    pub tokens: u32,
+}
+
+/// Copies what was looked up to the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// Size of the hidden states.
+    pub bytes: u64,
+}
+
 /// A part of an encoder's forward pass over the batch, with each tenant's own parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encode {
-    /// Whether it begins with the embedding.
+    /// Whether it is the batch's first.
+    pub begin: bool,
+    /// Whether it begins with the embedding; where it does not, the first begins with hidden states that were looked up.
     pub embed: bool,
     /// Which layers.
     pub layers: Layers,
@@ -50,13 +77,45 @@ pub struct Encode {
     pub heads: bool,
 }
 
+/// Steps of a decoder over the batch: in the first, members with a chunk take it into the cache; each step gives every other
+/// member a new token, and those whose prompt is complete too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Ends after so many, or sooner.
+    pub max_steps: u32,
+    /// When it ends sooner, beside an interrupt.
+    pub until: Until,
+}
+
+/// When a run of steps ends before its last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// A member has its last token.
+    FirstEnds,
+    /// All have.
+    AllEnd,
+}
+
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
+    /// Representations from a table.
+    Lookup(Lookup),
+    /// Those representations into the card's memory.
+    Stage(Stage),
     /// Parameters into the card's memory.
     CopyIn(CopyIn),
     /// Part of a forward pass.
     Encode(Encode),
+    /// Steps of a decoder.
+    Run(Run),
+}
+
+impl OpKind {
+    /// Whether it is what a batch is for: the others bring in what it needs.
+    pub fn computes(&self) -> bool {
+        matches!(self, OpKind::Encode(_) | OpKind::Run(_))
+    }
 }
 
 /// Ops of the same batch that must have ended before this one starts, by index; those on the same lane are implied.
@@ -71,6 +130,11 @@ impl After {
     /// Waits for one op.
     pub fn op(index: usize) -> After {
         After([After::index(index), After::NOTHING])
+    }
+
+    /// Waits for two ops at most.
+    pub fn both(first: Option<usize>, second: Option<usize>) -> After {
+        After([first, second].map(|op| op.map_or(After::NOTHING, After::index)))
     }
 
     /// The indices waited for.
@@ -95,6 +159,8 @@ pub struct Op {
     pub lane: LaneId,
     /// What must have ended before.
     pub after: After,
+    /// Whether the batch that the instance was given before must have ended too.
+    pub behind: bool,
     /// Whether the server hears of its end.
     pub told: bool,
 }
@@ -106,6 +172,8 @@ pub struct BatchShape {
     pub requests: u32,
     /// Tokens that each is padded to.
     pub tokens: u32,
+    /// Tokens of all, without padding.
+    pub input_tokens: u32,
     /// Different tenants among them.
     pub tenants: u32,
 }
@@ -123,6 +191,23 @@ pub struct Member {
     pub input_tokens: u32,
     /// Slot of the tenant's parameters on the card; `NO_SLOT` where all is resident.
     pub slot: u32,
+    /// Of a decoder's run.
+    pub sequence: Sequence,
+}
+
+/// How far a member of a decoder's run is. All zero for encoders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sequence {
+    /// Its tokens in the cache.
+    pub cached_tokens: u32,
+    /// Tokens that come into the cache in the first step; 0 where that is the token made last.
+    pub chunk_tokens: u32,
+    /// Whether those are the last of its prompt, so that the first step makes a token.
+    pub completes: bool,
+    /// Tokens made so far.
+    pub generated_tokens: u32,
+    /// Tokens to be made. Policies never see it: only the machine, which would know by the end-of-sequence token.
+    pub output_tokens: u32,
 }
 
 /// A member without parameters of its own to be swapped.

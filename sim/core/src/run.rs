@@ -2,6 +2,7 @@
 
 use tenantry_traces::{Entry, Time, TraceError, Workload};
 
+use crate::board::OpRan;
 use crate::command::{Command, Commands};
 use crate::event::Event;
 use crate::ledger::{BrokenLaw, Ledger};
@@ -19,6 +20,16 @@ pub trait Observer {
     fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
         let _ = (now, command, commands);
     }
+
+    /// Whether [`Observer::ran`] is wanted. Asked once: who does not ask pays nothing.
+    fn watches_ops(&self) -> bool {
+        false
+    }
+
+    /// An op that ran, told or not, once the machine has heard of its end.
+    fn ran(&mut self, ran: &OpRan) {
+        let _ = ran;
+    }
 }
 
 /// Nobody watches.
@@ -34,6 +45,15 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.0.command(now, command, commands);
         self.1.command(now, command, commands);
     }
+
+    fn watches_ops(&self) -> bool {
+        self.0.watches_ops() || self.1.watches_ops()
+    }
+
+    fn ran(&mut self, ran: &OpRan) {
+        self.0.ran(ran);
+        self.1.ran(ran);
+    }
 }
 
 impl<O: Observer> Observer for &mut O {
@@ -43,6 +63,14 @@ impl<O: Observer> Observer for &mut O {
 
     fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
         (**self).command(now, command, commands);
+    }
+
+    fn watches_ops(&self) -> bool {
+        (**self).watches_ops()
+    }
+
+    fn ran(&mut self, ran: &OpRan) {
+        (**self).ran(ran);
     }
 }
 
@@ -83,9 +111,13 @@ pub fn run(
     let mut commands = Commands::default();
     let mut at = Time::ZERO;
     machine.count_busy_from(ledger.warm_up());
+    let watches_ops = watch.watches_ops();
+    if watches_ops {
+        machine.board().watch();
+    }
     loop {
         if !ledger.is_warm() && at >= ledger.warm_up() {
-            ledger.warmed_up(server.swaps());
+            ledger.warmed_up(server.swaps(), machine.lookups());
         }
         let due = workload.peek()?;
         let (now, event) = match machine.next(due) {
@@ -112,5 +144,8 @@ pub fn run(
             machine.perform(now, command, &commands).map_err(RunError::Machine)?;
         }
         commands.clear();
+        if watches_ops {
+            machine.board().take_ran().for_each(|ran| watch.ran(&ran));
+        }
     }
 }

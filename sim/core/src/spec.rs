@@ -1,6 +1,6 @@
 //! What a system is, as plain data: the resolved form of a scenario's `systems:` entry. No YAML, no defaults, no units to parse.
 
-use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
+use tenantry_profiles::{AdapterImplementation, DType, ModelShape, Tier};
 use tenantry_traces::Duration;
 
 /// The hardware under a system.
@@ -12,6 +12,8 @@ pub struct ClusterSpec {
     pub gpu_memory_bytes: u64,
     /// Lanes that copy parameters in, at least 1: a GPU's copy engine each, or a CPU's spare cores, which several cards then share.
     pub copy_lanes: u32,
+    /// Lanes that look representations up; cards share them as they do copy lanes. With none, the copy lanes do it.
+    pub lookup_lanes: u32,
 }
 
 /// One serving system: a list of decisions.
@@ -36,6 +38,8 @@ pub struct PoolSpec {
     pub dtype: DType,
     /// Classes of each tenant's head.
     pub classes: u32,
+    /// What replaces the backbone's lower layers, if anything.
+    pub plot: Option<PlotSpec>,
     /// What each tenant has of its own, and so what is swapped.
     pub tenant_state: TenantState,
     /// To what length the requests of a batch are padded.
@@ -50,6 +54,84 @@ pub struct PoolSpec {
     pub swap: SwapSpec,
     /// How a batch becomes ops on lanes.
     pub pipeline: PipelineSpec,
+    /// How a decoder's requests run from step to step; nothing for encoders. Batches, padding and pipeline are encoders' alone.
+    pub generation: Option<GenerationSpec>,
+}
+
+/// How requests to a decoder run (Punica, section 5; continuous batching after Orca).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GenerationSpec {
+    /// Low-rank adapters of each tenant; nothing where all share the backbone.
+    pub lora: Option<LoraSpec>,
+    /// Who may run together.
+    pub join: JoinSpec,
+    /// Requests that an instance runs at once, at most.
+    pub max_batch: u32,
+    /// How prompts get into the cache.
+    pub prefill: PrefillSpec,
+    /// Tokens of a page of the key-value cache.
+    pub page_tokens: u32,
+    /// Cards that share each instance's layers.
+    pub tensor_parallel: u32,
+    /// Whether, and how, nearly empty instances are emptied.
+    pub consolidate: Option<ConsolidateSpec>,
+}
+
+/// Tenants' low-rank adapters, on all dense projections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoraSpec {
+    /// Of the products.
+    pub rank: u32,
+    /// How a step of several tenants is computed.
+    pub implementation: AdapterImplementation,
+    /// Tenants whose adapters an instance has room for.
+    pub slots: u32,
+}
+
+/// Who may run together on an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinSpec {
+    /// Anyone, whenever there is room (Punica).
+    AnyTenant,
+    /// Those of the running tenant, as long as they are first in the queue (Punica's reading of vLLM).
+    HeadRun,
+    /// Likewise, and only while nothing runs; all wait for the longest (its reading of FasterTransformer and its kind).
+    HeadRunStatic,
+    /// Those of the running tenant, from a queue of its own: the better baseline that the paper does not have.
+    QueuePerTenant,
+}
+
+/// How prompts get into the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrefillSpec {
+    /// One whole prompt in a step, beside the others' new tokens (Punica, section 5).
+    OnePerStep,
+    /// As much of prompts as fits into a step of so many tokens (Sarathi).
+    Chunked {
+        /// Tokens of a step, new ones included.
+        max_tokens: u32,
+    },
+}
+
+/// Instances with little to do give it to others, so that their cards can be returned (Punica, section 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConsolidateSpec {
+    /// How often it is looked at.
+    pub every: Duration,
+    /// Requests up to which an instance is lightly loaded.
+    pub light: u32,
+}
+
+impl PoolSpec {
+    /// Layers that are computed: all but those that a table replaces.
+    pub fn computed_layers(&self) -> u32 {
+        self.model.layers - self.first_layer()
+    }
+
+    /// The first layer that is computed.
+    pub fn first_layer(&self) -> u32 {
+        self.plot.map_or(0, |plot| plot.lower_layers)
+    }
 }
 
 /// What a tenant has of its own. Every tenant has a head beside it, always resident.
@@ -66,6 +148,24 @@ pub enum TenantState {
     },
     /// Only the head: the backbone is a shared feature extractor.
     Head,
+}
+
+/// A precomputed table of what the lower layers make of short fragments (HMI, section 3.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlotSpec {
+    /// Layers that it replaces, fewer than the model has; the embedding goes with them.
+    pub lower_layers: u32,
+    /// Tokens of a fragment.
+    pub fragment_tokens: u32,
+    /// Threads that share the look-ups of a batch.
+    pub threads: u32,
+    /// Where the root table lies.
+    pub tier: Tier,
+    /// Parts of a million of the look-ups that a domain's own table answers, from memory (HMI, section 5.1: the α of its
+    /// most frequent fragments).
+    pub domain_hits_ppm: u32,
+    /// Parts of a million of the look-ups that no table of whole fragments answers, so that shorter ones do.
+    pub fallbacks_ppm: u32,
 }
 
 /// To what length the requests of a batch are padded.
@@ -96,6 +196,8 @@ pub enum PlaceSpec {
     LeastLoaded,
     /// In turn.
     RoundRobin,
+    /// The one that runs most and has room; the highest id among equals (Punica, section 5.1).
+    LargestWorkingSet,
 }
 
 /// What runs next on an instance.
@@ -125,15 +227,49 @@ pub enum BatchSpec {
 pub enum SwapSpec {
     /// The one not used for longest.
     LeastRecentlyUsed,
+    /// The one used by the fewest batches since the start; the one not used for longest among equals.
+    LeastFrequentlyUsed,
 }
 
-/// How a batch becomes ops on lanes (HMI, Fig. 10).
+/// How a batch becomes ops on lanes (HMI, section 6 and Fig. 10): what is done for the next batch while this one computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PipelineSpec {
-    /// One batch at a time; it computes when all its parameters are there.
+pub struct PipelineSpec {
+    /// Its representations are looked up.
+    pub prefetch_retrieval: bool,
+    /// When its tenants' parameters come in.
+    pub parameters: ParameterPipeline,
+}
+
+/// When a batch's parameters come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterPipeline {
+    /// When the batch before has ended; the batch computes when all are there.
     Synchronous,
-    /// The next batch's parameters come in while this one computes.
-    Prefetch,
-    /// As `Prefetch`, and each layer computes as soon as its own adapters are there.
-    Layerwise,
+    /// While the batch before computes; the batch computes when all are there (coarse).
+    NextBatch,
+    /// While the batch before or an earlier layer computes; each layer computes as soon as its own are there (fine).
+    NextLayer,
+}
+
+impl PipelineSpec {
+    /// One thing after the other (Fig. 10, 2).
+    pub const SYNCHRONOUS: PipelineSpec = PipelineSpec {
+        prefetch_retrieval: false,
+        parameters: ParameterPipeline::Synchronous,
+    };
+    /// The next batch's representations are looked up.
+    pub const PREFETCH_RETRIEVAL: PipelineSpec = PipelineSpec {
+        prefetch_retrieval: true,
+        parameters: ParameterPipeline::Synchronous,
+    };
+    /// The next batch's representations and parameters come in (Fig. 10, 3).
+    pub const PREFETCH: PipelineSpec = PipelineSpec {
+        prefetch_retrieval: true,
+        parameters: ParameterPipeline::NextBatch,
+    };
+    /// As `PREFETCH`, and each layer computes as soon as its own parameters are there (Fig. 10, 4).
+    pub const LAYERWISE: PipelineSpec = PipelineSpec {
+        prefetch_retrieval: true,
+        parameters: ParameterPipeline::NextLayer,
+    };
 }

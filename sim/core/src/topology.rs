@@ -10,12 +10,14 @@ pub enum LaneKind {
     Compute,
     /// Copies from host memory to one card.
     Copy,
+    /// Representations looked up for one card's batches.
+    Lookup,
 }
 
 /// One lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// As reports call it: `gpu0/compute0`, `gpu0/copy`.
+    /// As reports call it: `gpu0/compute0`, `gpu0/copy`, `gpu0/lookup`.
     pub name: String,
     /// What it is for.
     pub kind: LaneKind,
@@ -32,6 +34,8 @@ pub struct Instance {
     pub compute: LaneId,
     /// Shared with the card's other instances, and with other cards where there are fewer copy lanes than cards.
     pub copy: LaneId,
+    /// Where representations are looked up; shared likewise, and the copy lane where there is no other.
+    pub lookup: LaneId,
 }
 
 /// The lanes of a cluster that serves one pool. Both machines are built from it.
@@ -44,21 +48,44 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A copy lane for each card, as far as there are copy lanes, and a compute lane for each instance.
+    /// A copy lane for each card, and a look-up lane where something is looked up, as far as there are such; and a compute lane for
+    /// each instance.
     pub fn new(cluster: &ClusterSpec, pool: &PoolSpec) -> Topology {
         let mut topology = Topology {
             lanes: Vec::new(),
             instances: Vec::new(),
         };
         let mut copy_lanes: Vec<LaneId> = Vec::new();
+        let mut lookup_lanes: Vec<LaneId> = Vec::new();
+        let lookups = if pool.plot.is_some() { cluster.lookup_lanes } else { 0 };
         for gpu in (0..cluster.gpus).map(GpuId) {
             if gpu.0 < cluster.copy_lanes {
                 copy_lanes.push(topology.add_lane(format!("{gpu}/copy"), LaneKind::Copy, gpu));
             }
             let copy = copy_lanes[gpu.index() % copy_lanes.len()];
+            // The first of the cards that share an instance's layers stands for all of them.
+            let parallel = pool
+                .generation
+                .as_ref()
+                .map_or(1, |generation| generation.tensor_parallel);
+            if !gpu.0.is_multiple_of(parallel) {
+                continue;
+            }
+            if gpu.0 < lookups {
+                lookup_lanes.push(topology.add_lane(format!("{gpu}/lookup"), LaneKind::Lookup, gpu));
+            }
+            let lookup = match lookup_lanes.len() {
+                0 => copy,
+                lanes => lookup_lanes[gpu.index() % lanes],
+            };
             for k in 0..pool.instances_per_gpu {
                 let compute = topology.add_lane(format!("{gpu}/compute{k}"), LaneKind::Compute, gpu);
-                topology.instances.push(Instance { gpu, compute, copy });
+                topology.instances.push(Instance {
+                    gpu,
+                    compute,
+                    copy,
+                    lookup,
+                });
             }
         }
         topology
@@ -89,6 +116,7 @@ mod tests {
             model: ModelShape::builtin("tiny").expect("tiny is built in"),
             dtype: DType::F32,
             classes: 2,
+            plot: None,
             tenant_state: TenantState::Model,
             padding: Padding::Longest,
             instances_per_gpu,
@@ -98,7 +126,8 @@ mod tests {
                 max_wait: Duration::ZERO,
             },
             swap: SwapSpec::LeastRecentlyUsed,
-            pipeline: PipelineSpec::Synchronous,
+            pipeline: PipelineSpec::SYNCHRONOUS,
+            generation: None,
         }
     }
 
@@ -108,6 +137,7 @@ mod tests {
             gpus: 2,
             gpu_memory_bytes: 1,
             copy_lanes: 2,
+            lookup_lanes: 1,
         };
         let topology = Topology::new(&cluster, &pool(2));
         let names: Vec<&str> = topology.lanes.iter().map(|lane| lane.name.as_str()).collect();
@@ -130,6 +160,7 @@ mod tests {
             gpus: 3,
             gpu_memory_bytes: 1,
             copy_lanes: 2,
+            lookup_lanes: 1,
         };
         let topology = Topology::new(&cluster, &pool(1));
         let copy: Vec<LaneId> = topology.instances.iter().map(|instance| instance.copy).collect();

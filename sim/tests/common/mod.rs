@@ -27,6 +27,7 @@ pub fn system() -> SystemSpec {
             model: ModelShape::builtin("tiny").expect("tiny is built in"),
             dtype: DType::F32,
             classes: 2,
+            plot: None,
             tenant_state: ADAPTERS,
             padding: tenantry_core::spec::Padding::Longest,
             instances_per_gpu: 1,
@@ -36,7 +37,8 @@ pub fn system() -> SystemSpec {
                 max_wait: Duration::ZERO,
             },
             swap: SwapSpec::LeastRecentlyUsed,
-            pipeline: PipelineSpec::Prefetch,
+            pipeline: PipelineSpec::PREFETCH,
+            generation: None,
         },
     }
 }
@@ -67,6 +69,7 @@ pub fn cluster(gpus: u32, gpu_memory_bytes: u64) -> ClusterSpec {
         gpus,
         gpu_memory_bytes,
         copy_lanes: gpus,
+        lookup_lanes: 1,
     }
 }
 

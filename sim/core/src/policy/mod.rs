@@ -5,5 +5,10 @@
 
 pub mod admit;
 pub mod batch;
+pub mod coordinated;
+pub mod levels;
+pub mod pet_work;
 pub mod pipeline;
 pub mod place;
+pub mod scale;
+pub mod streams;

@@ -1,16 +1,30 @@
 //! How a batch becomes ops on lanes (HMI, section 6 and Fig. 10).
+//!
+//! Two questions, answered apart: does the next batch's work start while this one computes ([`Op::behind`] says no), and does a
+//! batch compute when all its parameters are there, or each layer when its own are.
 
-use crate::op::{After, CopyIn, Encode, Layers, Op, OpKind};
-use crate::spec::PipelineSpec;
+use crate::op::{After, CopyIn, Encode, Layers, Lookup, Op, OpKind, Stage};
+use crate::spec::{ParameterPipeline, PipelineSpec};
 use crate::topology::Instance;
 
 /// What a batch needs, whatever the pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// Layers of the model.
-    pub layers: u32,
+    /// Layers that compute: all, or those above what is looked up.
+    pub layers: Layers,
+    /// What is looked up, if anything.
+    pub retrieval: Option<Retrieval>,
     /// What must come in, if anything.
     pub copy: Option<CopyWork>,
+}
+
+/// Representations that stand for the lower layers.
+#[derive(Clone, Copy, Debug)]
+pub struct Retrieval {
+    /// Tokens of the batch, without padding.
+    pub tokens: u32,
+    /// Their hidden states with padding, as they go to the card.
+    pub bytes: u64,
 }
 
 /// Parameters that must come in.
@@ -24,6 +38,9 @@ pub struct CopyWork {
     pub chunk_bytes: u64,
 }
 
+/// Ops that a batch has beside those of its layers, at most.
+pub(crate) const OPS_BESIDE_LAYERS: usize = 2;
+
 /// Lays a batch out on its instance's lanes.
 pub trait Pipeline: Send {
     /// Batches that an instance may have submitted and not ended.
@@ -33,98 +50,128 @@ pub trait Pipeline: Send {
     fn lay_out(&self, work: Work, lanes: Instance, ops: &mut Vec<Op>);
 }
 
-/// Copy, then compute. The number of batches in flight decides what overlaps: with one, nothing; with two, the next batch's
-/// copies run beside this batch's compute.
-struct WholeBatch {
-    depth: u32,
-}
-
-impl Pipeline for WholeBatch {
+impl Pipeline for PipelineSpec {
     fn depth(&self) -> u32 {
-        self.depth
+        if *self == PipelineSpec::SYNCHRONOUS { 1 } else { 2 }
     }
 
     fn lay_out(&self, work: Work, lanes: Instance, ops: &mut Vec<Op>) {
-        let layers = Layers::all(work.layers);
-        let mut after = After::NONE;
-        if let Some(copy) = work.copy {
-            let chunks = copy.loads * copy.chunks_per_load;
-            let kind = OpKind::CopyIn(CopyIn {
+        let mut batch = Batch {
+            lanes,
+            behind_parameters: self.depth() > 1 && self.parameters == ParameterPipeline::Synchronous,
+            behind_retrieval: self.depth() > 1 && !self.prefetch_retrieval,
+            first: ops.len(),
+            ops,
+        };
+        let retrieved = work.retrieval.map(|retrieval| batch.look_up(retrieval));
+        let by_layer = work
+            .copy
+            .filter(|copy| self.parameters == ParameterPipeline::NextLayer && copy.chunks_per_load > 1);
+        match by_layer {
+            Some(copy) => batch.layer_by_layer(work, copy, retrieved),
+            None => batch.as_a_whole(work, retrieved, *self == PipelineSpec::SYNCHRONOUS),
+        }
+    }
+}
+
+/// A batch being laid out.
+struct Batch<'a> {
+    lanes: Instance,
+    behind_parameters: bool,
+    behind_retrieval: bool,
+    /// Index of its first op in `ops`.
+    first: usize,
+    ops: &'a mut Vec<Op>,
+}
+
+impl Batch<'_> {
+    /// Appends an op and returns its index in the batch.
+    fn push(&mut self, op: Op) -> usize {
+        self.ops.push(op);
+        self.ops.len() - 1 - self.first
+    }
+
+    /// What was looked up is copied in by [`stage`](Self::stage).
+    fn look_up(&mut self, retrieval: Retrieval) -> (usize, Retrieval) {
+        let op = Op {
+            kind: OpKind::Lookup(Lookup {
+                tokens: retrieval.tokens,
+            }),
+            lane: self.lanes.lookup,
+            after: After::NONE,
+            behind: self.behind_retrieval,
+            told: false,
+        };
+        (self.push(op), retrieval)
+    }
+
+    fn stage(&mut self, (lookup, retrieval): (usize, Retrieval)) -> usize {
+        self.push(Op {
+            kind: OpKind::Stage(Stage { bytes: retrieval.bytes }),
+            lane: self.lanes.copy,
+            after: After::op(lookup),
+            behind: false,
+            told: false,
+        })
+    }
+
+    fn copy_in(&mut self, layers: Layers, chunks: u32, chunk_bytes: u64, after: After) -> usize {
+        self.push(Op {
+            kind: OpKind::CopyIn(CopyIn {
                 layers,
                 chunks,
-                chunk_bytes: copy.chunk_bytes,
-            });
-            ops.push(Op {
-                kind,
-                lane: lanes.copy,
-                after: After::NONE,
-                told: false,
-            });
-            after = After::op(0);
-        }
-        let kind = OpKind::Encode(Encode {
-            embed: true,
-            layers,
-            heads: true,
-        });
-        ops.push(Op {
-            kind,
-            lane: lanes.compute,
+                chunk_bytes,
+            }),
+            lane: self.lanes.copy,
             after,
-            told: true,
+            behind: self.behind_parameters,
+            told: false,
+        })
+    }
+
+    fn encode(&mut self, work: Work, layers: Layers, after: After) {
+        let last = layers.range().end == work.layers.range().end;
+        self.push(Op {
+            kind: OpKind::Encode(Encode {
+                begin: layers.first == work.layers.first,
+                embed: layers.first == work.layers.first && work.retrieval.is_none(),
+                layers,
+                heads: last,
+            }),
+            lane: self.lanes.compute,
+            after,
+            behind: false,
+            told: last,
         });
     }
-}
 
-/// A layer computes once its own adapters are there, while the next layer's come in.
-struct Layerwise;
-
-impl Pipeline for Layerwise {
-    fn depth(&self) -> u32 {
-        2
-    }
-
-    fn lay_out(&self, work: Work, lanes: Instance, ops: &mut Vec<Op>) {
-        let Some(copy) = work.copy else {
-            return WholeBatch { depth: self.depth() }.lay_out(work, lanes, ops);
+    /// Copy, then compute. The copy lane runs in order, so that what must wait longest comes last on it.
+    fn as_a_whole(&mut self, work: Work, retrieved: Option<(usize, Retrieval)>, one_after_the_other: bool) {
+        let after_lookup = match retrieved {
+            Some((lookup, _)) if one_after_the_other => After::op(lookup),
+            _ => After::NONE,
         };
-        let count = u16::try_from(work.layers).expect("fewer than 65,536 layers");
-        for first in 0..count {
-            let layers = Layers { first, count: 1 };
-            let kind = OpKind::CopyIn(CopyIn {
-                layers,
-                chunks: copy.loads,
-                chunk_bytes: copy.chunk_bytes,
-            });
-            ops.push(Op {
-                kind,
-                lane: lanes.copy,
-                after: After::NONE,
-                told: false,
-            });
-        }
-        for first in 0..count {
-            let last = first + 1 == count;
-            let kind = OpKind::Encode(Encode {
-                embed: first == 0,
-                layers: Layers { first, count: 1 },
-                heads: last,
-            });
-            ops.push(Op {
-                kind,
-                lane: lanes.compute,
-                after: After::op(usize::from(first)),
-                told: last,
-            });
-        }
+        let copied = work.copy.map(|copy| {
+            let chunks = copy.loads * copy.chunks_per_load;
+            self.copy_in(work.layers, chunks, copy.chunk_bytes, after_lookup)
+        });
+        let staged = retrieved.map(|retrieved| self.stage(retrieved));
+        self.encode(work, work.layers, After::both(copied, staged));
     }
-}
 
-/// The policy that a spec names.
-pub fn build(spec: &PipelineSpec) -> Box<dyn Pipeline> {
-    match spec {
-        PipelineSpec::Synchronous => Box::new(WholeBatch { depth: 1 }),
-        PipelineSpec::Prefetch => Box::new(WholeBatch { depth: 2 }),
-        PipelineSpec::Layerwise => Box::new(Layerwise),
+    /// A layer computes once its own adapters are there, while the next layer's come in.
+    fn layer_by_layer(&mut self, work: Work, copy: CopyWork, retrieved: Option<(usize, Retrieval)>) {
+        let mut copied = Vec::with_capacity(work.layers.count.into());
+        let mut staged = None;
+        for layer in work.layers.each() {
+            copied.push(self.copy_in(layer, copy.loads, copy.chunk_bytes, After::NONE));
+            // The first layer needs its adapters and the hidden states; both before anything for later layers.
+            if layer.first == work.layers.first {
+                staged = retrieved.map(|retrieved| self.stage(retrieved));
+            }
+        }
+        for (layer, copied) in work.layers.each().zip(copied) {
+            self.encode(work, layer, After::both(Some(copied), staged.take()));
+        }
     }
 }

@@ -71,5 +71,7 @@ pub fn build(spec: &PlaceSpec) -> Box<dyn Place> {
     match spec {
         PlaceSpec::LeastLoaded => Box::new(LeastLoaded),
         PlaceSpec::RoundRobin => Box::new(RoundRobin),
+        // Encoders keep nothing of a request, so that the fullest instance is no better than another.
+        PlaceSpec::LargestWorkingSet => Box::new(LeastLoaded),
     }
 }

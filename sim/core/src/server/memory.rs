@@ -1,9 +1,10 @@
 //! What lies in the cards' memory. Logical bytes: an allocator's own rounding is the executor's to report.
 
-use crate::spec::{ClusterSpec, PipelineSpec, PoolSpec, TenantState};
+use crate::policy::pipeline::OPS_BESIDE_LAYERS;
+use crate::spec::{ClusterSpec, ParameterPipeline, PoolSpec, TenantState};
 
 /// Of a batch laid out layer by layer: a copy and a forward pass each, within [`crate::op::After`]'s indices.
-const MAX_LAYERS: u32 = 127;
+const MAX_LAYERS: u32 = (254 - OPS_BESIDE_LAYERS as u32) / 2;
 
 /// A system that cannot be built.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,12 +55,14 @@ pub struct MemoryUse {
     pub per_tenant_bytes: u64,
     /// Swapped parameters that lie on the cards. Slots are filled before any is reused, so this is also their peak.
     pub tenant_bytes: u64,
+    /// Key-value cache that was in use at most; 0 for encoders.
+    pub cache_bytes: u64,
 }
 
 impl MemoryUse {
     /// All together.
     pub fn total_bytes(&self) -> u64 {
-        self.shared_bytes + self.tenant_bytes
+        self.shared_bytes + self.tenant_bytes + self.cache_bytes
     }
 }
 
@@ -76,7 +79,7 @@ pub(crate) struct Memory {
 impl Memory {
     pub fn plan(cluster: &ClusterSpec, pool: &PoolSpec, tenants: u32) -> Result<Memory, ServerError> {
         let model = &pool.model;
-        if pool.pipeline == PipelineSpec::Layerwise && model.layers > MAX_LAYERS {
+        if pool.pipeline.parameters == ParameterPipeline::NextLayer && model.layers > MAX_LAYERS {
             return Err(ServerError::TooManyLayers {
                 model: model.name.clone(),
                 layers: model.layers,
@@ -84,12 +87,19 @@ impl Memory {
         }
         let dtype_bytes = pool.dtype.bytes();
         let heads = u64::from(tenants) * model.head_parameters(pool.classes) * dtype_bytes;
-        let backbone = model.parameters() * dtype_bytes;
+        let layers = u64::from(pool.computed_layers());
+        // Representations that are looked up stand for the embedding too.
+        let below = if pool.plot.is_some() {
+            0
+        } else {
+            model.embedding_parameters()
+        };
+        let backbone = (layers * model.layer_parameters() + below) * dtype_bytes;
         let (shared_bytes, tenant_bytes) = match pool.tenant_state {
             TenantState::Model => (heads, backbone),
             TenantState::Adapters { bottleneck, .. } => {
                 let per_layer = model.adapter_parameters_per_layer(bottleneck) * dtype_bytes;
-                (heads + backbone, u64::from(model.layers) * per_layer)
+                (heads + backbone, layers * per_layer)
             }
             TenantState::Head => (heads + backbone, 0),
         };
@@ -137,6 +147,7 @@ impl Memory {
             shared_bytes: self.gpus * self.shared_bytes,
             per_tenant_bytes: self.tenant_bytes,
             tenant_bytes: u64::from(slots) * self.tenant_bytes,
+            cache_bytes: 0,
         }
     }
 }

@@ -1,77 +1,43 @@
 //! The serving policies as one state machine: events in, commands out. It reads no clock, does no I/O and draws nothing.
 //!
-//! Policies decide ([`crate::policy`]); this module keeps the mechanism: who waits where, which batches run, what is on the card.
 //! [`Server::handle`] is the whole of it: one event changes the state, then every instance that it touched is asked for work.
+//! Two mechanisms stand behind it: [`encoding`] answers each batch at once, [`generation`] keeps requests running from step to step.
 
+pub mod encoding;
+pub mod generation;
 mod memory;
 mod queue;
 mod slots;
 
-use tenantry_traces::{Request, Ticket, Time};
+use tenantry_traces::Time;
 
 pub use memory::{MemoryUse, ServerError};
 pub use queue::{QueueView, Waiting};
 pub use slots::SwapCounts;
 
-use crate::command::{Command, Commands, Finish, RejectReason, Verdict, Waits};
-use crate::event::{Done, Event};
-use crate::ids::{BatchId, InstanceId, RequestId};
-use crate::op::{BatchShape, Load, Member, NO_SLOT, Submission};
-use crate::policy::admit::{self, Admit};
-use crate::policy::batch::{self, Batch, Decision};
-use crate::policy::pipeline::{self, CopyWork, Pipeline, Work};
-use crate::policy::place::{self, Loads, Place};
-use crate::slab::Slab;
-use crate::spec::{ClusterSpec, Padding, SystemSpec, TenantState};
+use crate::command::Commands;
+use crate::event::Event;
+use crate::spec::{ClusterSpec, SystemSpec};
 use crate::topology::Topology;
-use memory::Memory;
-use queue::{InFlight, Queue, Requests};
-use slots::{Acquired, Slots};
-
-struct Instance {
-    queue: Queue,
-    /// Absent where nothing is swapped.
-    slots: Option<Slots>,
-    /// Batches submitted and not ended.
-    running: u32,
-    /// The earliest instant for which a timer is set and has not come.
-    timer: Option<Time>,
-}
-
-struct Running {
-    instance: InstanceId,
-    submitted: Time,
-    members: Vec<Member>,
-}
+use encoding::EncoderServer;
+use generation::GenerationServer;
 
 /// A serving system.
-pub struct Server {
-    admit: Box<dyn Admit>,
-    place: Box<dyn Place>,
-    batch: Box<dyn Batch>,
-    pipeline: Box<dyn Pipeline>,
-    padding: Padding,
-    max_tokens: u32,
-    tenants: u32,
-    layers: u32,
-    /// Of one tenant's swapped parameters; `loads` is filled in for each batch.
-    copy: Option<CopyWork>,
-    topology: Topology,
-    memory: Memory,
+pub enum Server {
+    /// Of encoders.
+    Encoding(Box<EncoderServer>),
+    /// Of decoders.
+    Generation(Box<GenerationServer>),
+}
 
-    requests: Requests,
-    instances: Vec<Instance>,
-    running: Slab<BatchId, Running>,
-    loads: Loads,
-    waiting: u32,
-    placed: u64,
-    /// Batch that last counted each tenant, to count the different tenants of a batch.
-    counted_in: Vec<u64>,
-    batches: u64,
-    /// Reused for each decision.
-    chosen: Vec<RequestId>,
-    /// Member lists of ended batches, reused.
-    spare: Vec<Vec<Member>>,
+/// Asks whichever it is.
+macro_rules! either {
+    ($self:expr, $server:ident => $answer:expr) => {
+        match $self {
+            Server::Encoding($server) => $answer,
+            Server::Generation($server) => $answer,
+        }
+    };
 }
 
 impl Server {
@@ -80,343 +46,50 @@ impl Server {
     /// # Errors
     /// When the backbone, or one tenant's parameters beside it, do not fit on a card.
     pub fn new(cluster: &ClusterSpec, system: &SystemSpec, tenants: u32) -> Result<Server, ServerError> {
-        let pool = &system.pool;
-        let topology = Topology::new(cluster, pool);
-        let memory = Memory::plan(cluster, pool, tenants)?;
-        let batch = batch::build(&pool.batch);
-        let listed_tenants = if batch.looks_at_tenants() { tenants } else { 0 };
-        let instances = topology.instance_ids().map(|_| Instance {
-            queue: Queue::new(listed_tenants),
-            slots: memory
-                .slots_per_instance()
-                .map(|capacity| Slots::new(tenants, capacity)),
-            running: 0,
-            timer: None,
-        });
-        let copy = match pool.tenant_state {
-            TenantState::Head => None,
-            TenantState::Model => Some(CopyWork {
-                loads: 0,
-                chunks_per_load: 1,
-                chunk_bytes: memory.tenant_bytes(),
-            }),
-            TenantState::Adapters { .. } => Some(CopyWork {
-                loads: 0,
-                chunks_per_load: pool.model.layers,
-                chunk_bytes: memory.tenant_bytes() / u64::from(pool.model.layers),
-            }),
-        };
-        Ok(Server {
-            admit: admit::build(&system.admit),
-            place: place::build(&pool.place),
-            batch,
-            pipeline: pipeline::build(&pool.pipeline),
-            padding: pool.padding,
-            max_tokens: match pool.padding {
-                Padding::Longest => pool.model.positions,
-                Padding::To(tokens) => tokens,
-            },
-            tenants,
-            layers: pool.model.layers,
-            copy,
-            instances: instances.collect(),
-            loads: Loads::new(topology.instances.len() as u32),
-            topology,
-            memory,
-            requests: Requests::default(),
-            running: Slab::default(),
-            waiting: 0,
-            placed: 0,
-            counted_in: vec![u64::MAX; tenants as usize],
-            batches: 0,
-            chosen: Vec::new(),
-            spare: Vec::new(),
+        Ok(match &system.pool.generation {
+            None => Server::Encoding(Box::new(EncoderServer::new(cluster, system, tenants)?)),
+            Some(generation) => {
+                Server::Generation(Box::new(GenerationServer::new(cluster, system, generation, tenants)?))
+            }
         })
-    }
-
-    /// The lanes that this server's ops name.
-    pub fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
-    /// Slots for tenants' parameters on each instance; nothing where nothing is swapped.
-    pub fn slots_per_instance(&self) -> Option<u32> {
-        self.memory.slots_per_instance().map(|slots| slots.min(self.tenants))
-    }
-
-    /// What lies in the cards' memory, and what lay there at most.
-    pub fn memory(&self) -> MemoryUse {
-        self.memory.used(
-            self.instances
-                .iter()
-                .filter_map(|i| i.slots.as_ref())
-                .map(Slots::used)
-                .sum(),
-        )
-    }
-
-    /// Swapping so far; nothing where nothing is swapped.
-    pub fn swaps(&self) -> Option<SwapCounts> {
-        self.instances
-            .iter()
-            .filter_map(|i| i.slots.as_ref())
-            .map(|s| s.counts)
-            .reduce(|a, b| SwapCounts {
-                hits: a.hits + b.hits,
-                misses: a.misses + b.misses,
-                evictions: a.evictions + b.evictions,
-                bytes_in: a.bytes_in + b.bytes_in,
-            })
-    }
-
-    /// Requests that were let in and have not left.
-    pub fn in_flight(&self) -> u64 {
-        self.requests.len() as u64
     }
 
     /// Takes an event and says what is to be done about it.
     pub fn handle(&mut self, now: Time, event: Event<'_>, commands: &mut Commands) {
-        match event {
-            Event::Arrived(request) => self.arrived(now, &request, commands),
-            Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
-            Event::Timer(instance) => {
-                self.instances[instance.index()].timer = None;
-                self.advance(now, instance, commands);
-            }
-            Event::Done(done) => self.done(now, &done, commands),
-        }
+        either!(self, server => server.handle(now, event, commands));
     }
 
-    fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
-        if let Err(reason) = self
-            .check(request)
-            .and_then(|()| self.admit.admit(request, self.waiting))
-        {
-            commands.list.push(Command::Finish(Finish {
-                request: None,
-                ticket: request.ticket,
-                tenant: request.tenant,
-                class: request.class,
-                arrival: request.arrival,
-                input_tokens: request.input_tokens,
-                batch_requests: 0,
-                verdict: Verdict::Rejected(reason),
-                waits: Waits::default(),
-            }));
-            return;
-        }
-        let instance = self.place.place(self.placed, &self.loads);
-        self.placed += 1;
-        let id = self.requests.insert(InFlight::new(request, instance));
-        self.instances[instance.index()].queue.push(&mut self.requests, id);
-        self.waiting += 1;
-        self.loads.change(instance, 1);
-        self.advance(now, instance, commands);
+    /// The lanes that this server's ops name.
+    pub fn topology(&self) -> &Topology {
+        either!(self, server => server.topology())
     }
 
-    fn check(&self, request: &Request) -> Result<(), RejectReason> {
-        if request.tenant >= self.tenants {
-            Err(RejectReason::UnknownTenant)
-        } else if request.input_tokens > self.max_tokens {
-            Err(RejectReason::TooLong)
-        } else {
-            Ok(())
-        }
+    /// Slots for tenants' parameters on each instance; nothing where nothing is swapped.
+    pub fn slots_per_instance(&self) -> Option<u32> {
+        either!(self, server => server.slots_per_instance())
     }
 
-    /// Cancellation is rare, so it searches; a request that runs is dropped when its batch ends.
-    fn cancelled(&mut self, now: Time, ticket: Ticket, commands: &mut Commands) {
-        let Some((id, request)) = self.requests.iter().find(|(_, r)| r.ticket == ticket) else {
-            return;
-        };
-        if request.batch.is_some() {
-            self.requests[id].cancelled = true;
-            return;
-        }
-        let instance = request.instance;
-        self.instances[instance.index()].queue.remove(&mut self.requests, id);
-        self.waiting -= 1;
-        let waits = Waits {
-            queue: now.since(self.requests[id].arrival),
-            ..Waits::default()
-        };
-        self.finish(id, Verdict::Cancelled, waits, 0, commands);
-        self.advance(now, instance, commands);
+    /// What lies in the cards' memory, and what lay there at most.
+    pub fn memory(&self) -> MemoryUse {
+        either!(self, server => server.memory())
     }
 
-    fn done(&mut self, now: Time, done: &Done<'_>, commands: &mut Commands) {
-        let Running {
-            instance,
-            submitted,
-            mut members,
-        } = self.running.remove(done.batch).expect("a batch ends once");
-        let state = &mut self.instances[instance.index()];
-        state.running -= 1;
-        let size = members.len() as u32;
-        let mut failures = done.failures.iter().peekable();
-        for (index, member) in members.iter().enumerate() {
-            let failure = failures.next_if(|f| f.member as usize == index).map(|f| f.reason);
-            if let Some(slots) = &mut self.instances[instance.index()].slots {
-                if failure.is_some() {
-                    slots.invalidate(member.tenant);
-                }
-                slots.release(member.slot);
-            }
-            let request = &self.requests[member.request];
-            let waits = Waits {
-                queue: submitted.since(request.arrival),
-                lane: done.timing.lane,
-                stall: done.timing.stall,
-                compute: done.timing.busy,
-                tell: now.since(done.timing.ended),
-            };
-            let verdict = match failure {
-                _ if request.cancelled => Verdict::Cancelled,
-                Some(reason) => Verdict::Failed(reason),
-                None => Verdict::Served,
-            };
-            self.finish(member.request, verdict, waits, size, commands);
-        }
-        members.clear();
-        self.spare.push(members);
-        self.advance(now, instance, commands);
+    /// Swapping so far; nothing where nothing is swapped.
+    pub fn swaps(&self) -> Option<SwapCounts> {
+        either!(self, server => server.swaps())
     }
 
-    fn finish(&mut self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32, commands: &mut Commands) {
-        let request = self.requests.remove(id).expect("a request leaves once");
-        self.loads.change(request.instance, -1);
-        commands.list.push(Command::Finish(Finish {
-            request: Some(id),
-            ticket: request.ticket,
-            tenant: request.tenant,
-            class: request.class,
-            arrival: request.arrival,
-            input_tokens: request.input_tokens,
-            batch_requests,
-            verdict,
-            waits,
-        }));
+    /// Requests that were let in and have not left.
+    pub fn in_flight(&self) -> u64 {
+        either!(self, server => server.in_flight())
     }
 
-    /// Starts batches on an instance for as long as it has room and its policy has work.
-    fn advance(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
-        while self.instances[instance.index()].running < self.pipeline.depth() {
-            match self.decide(now, instance) {
-                Decision::Start => {
-                    if !self.start(now, instance, commands) {
-                        return;
-                    }
-                }
-                Decision::AskAt(at) => {
-                    let timer = &mut self.instances[instance.index()].timer;
-                    if timer.is_none_or(|set| at < set) {
-                        *timer = Some(at);
-                        commands.list.push(Command::SetTimer { instance, at });
-                    }
-                    return;
-                }
-                Decision::Wait => return,
-            }
+    /// What generation did beside generating; nothing for encoders.
+    pub fn generation(&self) -> Option<generation::GenerationCounts> {
+        match self {
+            Server::Encoding(_) => None,
+            Server::Generation(server) => Some(server.counts()),
         }
-    }
-
-    fn decide(&mut self, now: Time, instance: InstanceId) -> Decision {
-        let view = QueueView {
-            requests: &self.requests,
-            queue: &self.instances[instance.index()].queue,
-        };
-        self.chosen.clear();
-        self.batch.decide(now, view, &mut self.chosen)
-    }
-
-    /// Submits the chosen requests, or as many from the first as there are slots for. False where there is none for the first:
-    /// batches in flight hold them all, and the end of one will ask again.
-    fn start(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) -> bool {
-        let batch_number = self.batches;
-        let state = &mut self.instances[instance.index()];
-        let (first_member, first_load, first_op) = (commands.members.len(), commands.loads.len(), commands.ops.len());
-        let mut tokens = 0;
-        let mut tenants = 0;
-        for &id in &self.chosen {
-            let request = &self.requests[id];
-            let tenant = request.tenant;
-            let counted = &mut self.counted_in[tenant as usize];
-            let slot = match &mut state.slots {
-                None => NO_SLOT,
-                Some(slots) => match slots.acquire(tenant, *counted == batch_number) {
-                    Acquired::Hit(slot) => slot,
-                    Acquired::Miss(slot) => {
-                        commands.loads.push(Load { tenant, slot });
-                        slot
-                    }
-                    Acquired::Full => break,
-                },
-            };
-            tenants += u32::from(*counted != batch_number);
-            *counted = batch_number;
-            tokens = tokens.max(request.input_tokens);
-            let input_tokens = request.input_tokens;
-            commands.members.push(Member {
-                request: id,
-                ticket: request.ticket,
-                tenant,
-                input_tokens,
-                slot,
-            });
-        }
-        let members = first_member..commands.members.len();
-        if members.is_empty() {
-            return false;
-        }
-        self.batches += 1;
-        if let Padding::To(fixed) = self.padding {
-            tokens = fixed;
-        }
-        let loads = first_load..commands.loads.len();
-        let copy = self.copy.filter(|_| !loads.is_empty()).map(|copy| CopyWork {
-            loads: loads.len() as u32,
-            ..copy
-        });
-        if let (Some(copy), Some(slots)) = (copy, &mut state.slots) {
-            slots.counts.bytes_in += u64::from(copy.loads * copy.chunks_per_load) * copy.chunk_bytes;
-        }
-        let mut kept = self.spare.pop().unwrap_or_default();
-        kept.extend_from_slice(&commands.members[members.clone()]);
-        let shape = BatchShape {
-            requests: members.len() as u32,
-            tokens,
-            tenants,
-        };
-        state.running += 1;
-        let batch = self.running.insert(Running {
-            instance,
-            submitted: now,
-            members: kept,
-        });
-        for &id in &self.chosen[..members.len()] {
-            self.instances[instance.index()].queue.remove(&mut self.requests, id);
-            self.requests[id].batch = Some(batch);
-        }
-        self.waiting -= members.len() as u32;
-        let lanes = self.topology.instances[instance.index()];
-        self.pipeline.lay_out(
-            Work {
-                layers: self.layers,
-                copy,
-            },
-            lanes,
-            &mut commands.ops,
-        );
-        let ops = first_op..commands.ops.len();
-        commands.list.push(Command::Submit(Submission {
-            batch,
-            instance,
-            shape,
-            members,
-            loads,
-            ops,
-        }));
-        true
     }
 
     /// The laws that hold between events, for tests: no instance has room while its batch policy would start something that
@@ -425,34 +98,6 @@ impl Server {
     /// # Errors
     /// The law that is broken.
     pub fn check_laws(&mut self, now: Time) -> Result<(), String> {
-        let running: usize = self.running.iter().map(|(_, r)| r.members.len()).sum();
-        if running + self.waiting as usize != self.requests.len() {
-            return Err(format!(
-                "{running} run and {} wait, but {} are in flight",
-                self.waiting,
-                self.requests.len()
-            ));
-        }
-        for instance in self.topology.instance_ids() {
-            let state = &self.instances[instance.index()];
-            let has_room = state.running < self.pipeline.depth();
-            let nothing_pinned = state.running == 0;
-            // A timer of this very instant is still to come.
-            let asked_now = state.timer.is_some_and(|at| at <= now);
-            if has_room && nothing_pinned && !asked_now && self.decide(now, instance) == Decision::Start {
-                return Err(format!(
-                    "{instance} is idle at {now} while its policy would start a batch"
-                ));
-            }
-        }
-        let memory = self.memory();
-        if memory.total_bytes() > memory.capacity_bytes {
-            return Err(format!(
-                "{} bytes lie in {} bytes of memory",
-                memory.total_bytes(),
-                memory.capacity_bytes
-            ));
-        }
-        Ok(())
+        either!(self, server => server.check_laws(now))
     }
 }

@@ -1,16 +1,34 @@
-//! Which tenants' parameters are on the card: slots of one size, filled on demand, emptied by least recent use.
+//! Which tenants' parameters are on the card: slots of one size, filled on demand, emptied by use.
+
+use std::collections::BTreeSet;
 
 use crate::op::NO_SLOT;
+use crate::spec::SwapSpec;
 
 /// A slot that no batch uses is evictable; one in use is pinned by every batch that uses it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     tenant: u32,
     pins: u32,
-    /// Towards the less recently used; meaningful only while unpinned.
+    /// Of [`Recency`]: towards the less recently used; meaningful only while unpinned.
     older: u32,
     /// Towards the more recently used.
     newer: u32,
+    /// Of [`Frequency`]: when it was last let go.
+    released: u64,
+}
+
+impl std::ops::Add for SwapCounts {
+    type Output = SwapCounts;
+
+    fn add(self, other: SwapCounts) -> SwapCounts {
+        SwapCounts {
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            evictions: self.evictions + other.evictions,
+            bytes_in: self.bytes_in + other.bytes_in,
+        }
+    }
 }
 
 /// What asking for a tenant's slot brought.
@@ -37,6 +55,28 @@ pub struct SwapCounts {
     pub bytes_in: u64,
 }
 
+/// Unpinned slots, in a list from the least to the most recently used.
+#[derive(Debug)]
+struct Recency {
+    least: u32,
+    most: u32,
+}
+
+/// Unpinned slots by their tenants' batches since the start, then by when they were let go.
+#[derive(Debug)]
+struct Frequency {
+    /// By tenant.
+    batches: Vec<u32>,
+    releases: u64,
+    unpinned: BTreeSet<(u32, u64, u32)>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Recency(Recency),
+    Frequency(Frequency),
+}
+
 /// The slots of one instance.
 #[derive(Debug)]
 pub(crate) struct Slots {
@@ -47,20 +87,29 @@ pub(crate) struct Slots {
     capacity: u32,
     /// Emptied by failed loads.
     empty: Vec<u32>,
-    least_recent: u32,
-    most_recent: u32,
+    order: Order,
     pub counts: SwapCounts,
 }
 
 impl Slots {
-    pub fn new(tenants: u32, capacity: u32) -> Slots {
+    pub fn new(tenants: u32, capacity: u32, swap: SwapSpec) -> Slots {
+        let order = match swap {
+            SwapSpec::LeastRecentlyUsed => Order::Recency(Recency {
+                least: NO_SLOT,
+                most: NO_SLOT,
+            }),
+            SwapSpec::LeastFrequentlyUsed => Order::Frequency(Frequency {
+                batches: vec![0; tenants as usize],
+                releases: 0,
+                unpinned: BTreeSet::new(),
+            }),
+        };
         Slots {
             slot_of: vec![NO_SLOT; tenants as usize],
             slots: Vec::new(),
             capacity: capacity.min(tenants),
             empty: Vec::new(),
-            least_recent: NO_SLOT,
-            most_recent: NO_SLOT,
+            order,
             counts: SwapCounts::default(),
         }
     }
@@ -75,10 +124,11 @@ impl Slots {
         let slot = self.slot_of[tenant as usize];
         if slot != NO_SLOT {
             if self.slots[slot as usize].pins == 0 {
-                self.unlink(slot);
+                self.take_out(slot);
             }
             self.slots[slot as usize].pins += 1;
             self.counts.hits += u64::from(!counted);
+            self.count_batch(tenant, counted);
             return Acquired::Hit(slot);
         }
         let slot = if let Some(slot) = self.empty.pop() {
@@ -86,9 +136,8 @@ impl Slots {
         } else if self.used() < self.capacity {
             self.slots.push(Slot::default());
             self.used() - 1
-        } else if self.least_recent != NO_SLOT {
-            let slot = self.least_recent;
-            self.unlink(slot);
+        } else if let Some(slot) = self.victim() {
+            self.take_out(slot);
             self.slot_of[self.slots[slot as usize].tenant as usize] = NO_SLOT;
             self.counts.evictions += 1;
             slot
@@ -99,7 +148,16 @@ impl Slots {
         self.slots[slot as usize].pins = 1;
         self.slot_of[tenant as usize] = slot;
         self.counts.misses += 1;
+        self.count_batch(tenant, counted);
         Acquired::Miss(slot)
+    }
+
+    /// Whether [`acquire`](Self::acquire) would find or make room for a tenant.
+    pub fn has_room_for(&self, tenant: u32) -> bool {
+        self.slot_of[tenant as usize] != NO_SLOT
+            || !self.empty.is_empty()
+            || self.used() < self.capacity
+            || self.victim().is_some()
     }
 
     /// A batch that used the slot has ended.
@@ -110,7 +168,7 @@ impl Slots {
             return;
         }
         if self.slot_of[state.tenant as usize] == slot {
-            self.link_most_recent(slot);
+            self.put_in(slot);
         } else {
             self.empty.push(slot);
         }
@@ -120,31 +178,70 @@ impl Slots {
     pub fn invalidate(&mut self, tenant: u32) {
         let slot = std::mem::replace(&mut self.slot_of[tenant as usize], NO_SLOT);
         if slot != NO_SLOT && self.slots[slot as usize].pins == 0 {
-            self.unlink(slot);
+            self.take_out(slot);
             self.empty.push(slot);
         }
     }
 
-    fn link_most_recent(&mut self, slot: u32) {
-        let older = self.most_recent;
-        self.slots[slot as usize].older = older;
-        self.slots[slot as usize].newer = NO_SLOT;
-        match older {
-            NO_SLOT => self.least_recent = slot,
-            older => self.slots[older as usize].newer = slot,
+    fn count_batch(&mut self, tenant: u32, counted: bool) {
+        if let Order::Frequency(frequency) = &mut self.order
+            && !counted
+        {
+            let batches = &mut frequency.batches[tenant as usize];
+            *batches = batches.saturating_add(1);
         }
-        self.most_recent = slot;
     }
 
-    fn unlink(&mut self, slot: u32) {
-        let Slot { older, newer, .. } = self.slots[slot as usize];
-        match older {
-            NO_SLOT => self.least_recent = newer,
-            older => self.slots[older as usize].newer = newer,
+    /// Who leaves next, of those that no batch uses.
+    fn victim(&self) -> Option<u32> {
+        match &self.order {
+            Order::Recency(recency) => Some(recency.least).filter(|&slot| slot != NO_SLOT),
+            Order::Frequency(frequency) => frequency.unpinned.first().map(|&(_, _, slot)| slot),
         }
-        match newer {
-            NO_SLOT => self.most_recent = older,
-            newer => self.slots[newer as usize].older = older,
+    }
+
+    /// A slot has become evictable.
+    fn put_in(&mut self, slot: u32) {
+        match &mut self.order {
+            Order::Recency(recency) => {
+                let older = recency.most;
+                self.slots[slot as usize].older = older;
+                self.slots[slot as usize].newer = NO_SLOT;
+                match older {
+                    NO_SLOT => recency.least = slot,
+                    older => self.slots[older as usize].newer = slot,
+                }
+                recency.most = slot;
+            }
+            Order::Frequency(frequency) => {
+                let state = &mut self.slots[slot as usize];
+                state.released = frequency.releases;
+                frequency.releases += 1;
+                let batches = frequency.batches[state.tenant as usize];
+                frequency.unpinned.insert((batches, state.released, slot));
+            }
+        }
+    }
+
+    /// An evictable slot is so no longer.
+    fn take_out(&mut self, slot: u32) {
+        let state = self.slots[slot as usize];
+        match &mut self.order {
+            Order::Recency(recency) => {
+                match state.older {
+                    NO_SLOT => recency.least = state.newer,
+                    older => self.slots[older as usize].newer = state.newer,
+                }
+                match state.newer {
+                    NO_SLOT => recency.most = state.older,
+                    newer => self.slots[newer as usize].older = state.older,
+                }
+            }
+            Order::Frequency(frequency) => {
+                let batches = frequency.batches[state.tenant as usize];
+                let there = frequency.unpinned.remove(&(batches, state.released, slot));
+                debug_assert!(there, "an evictable slot is listed");
+            }
         }
     }
 }
@@ -154,9 +251,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const LRU: SwapSpec = SwapSpec::LeastRecentlyUsed;
+
     #[test]
     fn the_least_recently_used_leaves() {
-        let mut slots = Slots::new(10, 2);
+        let mut slots = Slots::new(10, 2, LRU);
         for tenant in [0, 1] {
             assert!(matches!(slots.acquire(tenant, false), Acquired::Miss(_)));
             slots.release(tenant);
@@ -182,7 +281,7 @@ mod tests {
     #[test]
     fn cyclic_use_of_one_more_than_fits_hits_nothing() {
         // HMI, Fig. 12: periodic tenants beyond the capacity defeat LRU.
-        let mut slots = Slots::new(5, 4);
+        let mut slots = Slots::new(5, 4, LRU);
         for round in 0..50 {
             match slots.acquire(round % 5, false) {
                 Acquired::Miss(slot) => slots.release(slot),
@@ -192,12 +291,38 @@ mod tests {
         assert_eq!(slots.counts.hits, 0);
     }
 
+    #[test]
+    fn the_least_frequently_used_leaves() {
+        let mut slots = Slots::new(10, 2, SwapSpec::LeastFrequentlyUsed);
+        let mut used = |tenant| match slots.acquire(tenant, false) {
+            Acquired::Hit(slot) => {
+                slots.release(slot);
+                true
+            }
+            Acquired::Miss(slot) => {
+                slots.release(slot);
+                false
+            }
+            Acquired::Full => panic!("nothing is pinned"),
+        };
+        assert_eq!([0, 0, 1].map(&mut used), [false, true, false]);
+        // Tenant 1 was used later, but less often.
+        assert_eq!([2, 0, 1].map(&mut used), [false, true, false]);
+        // What a tenant was used counts while it is away: 1 has now had two batches, as 2 has not.
+        assert_eq!([2, 1].map(&mut used), [false, false]);
+    }
+
     proptest! {
         /// Against a model that keeps a plain list: the same hits, no tenant in two slots, no slot with two tenants.
         #[test]
-        fn agrees_with_a_plain_list(capacity in 1u32..6, uses in proptest::collection::vec((0u32..8, any::<bool>()), 1..200)) {
-            let mut slots = Slots::new(8, capacity);
+        fn agrees_with_a_plain_list(
+            capacity in 1u32..6,
+            frequency in any::<bool>(),
+            uses in proptest::collection::vec((0u32..8, any::<bool>()), 1..200),
+        ) {
+            let mut slots = Slots::new(8, capacity, if frequency { SwapSpec::LeastFrequentlyUsed } else { LRU });
             let mut recency: Vec<u32> = Vec::new();
+            let mut batches = [0; 8];
             let mut pinned: Vec<(u32, u32)> = Vec::new();
             for (tenant, release_first) in uses {
                 if release_first && !pinned.is_empty() {
@@ -208,8 +333,12 @@ mod tests {
                         recency.push(tenant);
                     }
                 }
-                let unpinned_victim = recency.iter().copied().find(|t| !pinned.iter().any(|&(p, _)| p == *t));
-                match slots.acquire(tenant, false) {
+                let unpinned = recency.iter().copied().filter(|t| !pinned.iter().any(|&(p, _)| p == *t));
+                // The first of the least: the least recent among equals.
+                let unpinned_victim = unpinned.min_by_key(|t| if frequency { batches[*t as usize] } else { 0 });
+                let acquired = slots.acquire(tenant, false);
+                batches[tenant as usize] += u32::from(acquired != Acquired::Full);
+                match acquired {
                     Acquired::Hit(slot) => {
                         prop_assert!(recency.contains(&tenant));
                         pinned.push((tenant, slot));

@@ -1,0 +1,499 @@
+//! The multi-level queue with demotion: Arlo's request scheduler (section 3.4, Algorithm 1) and its two ablations.
+//!
+//! One level a runtime, by the longest request it serves; within a level, instances by their outstanding requests in a [`Winners`]
+//! tree, so that the least loaded is known and a change of load costs a walk to the root. Deciding changes nothing: who dispatches
+//! a request, or sees one end, says so by [`Levels::load_changed`].
+
+use crate::ids::InstanceId;
+
+/// One runtime, as far as dispatching goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LevelSpec {
+    /// The longest request that it serves, in tokens.
+    pub max_length: u32,
+    /// M: requests that one instance finishes within the SLO.
+    pub capacity: u32,
+}
+
+/// How a level is chosen among those that are long enough and have an instance, the candidates, shortest first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rule {
+    /// Algorithm 1: the first candidate whose least loaded instance has outstanding requests below a threshold share of its
+    /// capacity; the first of all if none has.
+    Demote {
+        /// λ: the threshold of the first candidate. The paper has 0.85.
+        threshold: f64,
+        /// α: what the threshold is multiplied by from one candidate to the next. The paper has 0.9.
+        decay: f64,
+        /// L: how many candidates are looked at. The paper has 6.
+        peek: usize,
+    },
+    /// Intra-group load balance (section 5.2.3, ILB): always the first candidate.
+    LeastPadding,
+    /// Inter-groups greedy (section 5.2.3, IG): the candidate with the least loaded instance; of equals the first.
+    LeastLoaded,
+}
+
+/// Instances by runtime and load, and the rule by which requests are dispatched to them.
+#[derive(Clone, Debug)]
+pub struct Levels {
+    levels: Vec<Level>,
+    /// By instance: where it is.
+    places: Vec<Option<Place>>,
+    greedy: bool,
+    peek: usize,
+    /// By level and then by how many candidates were passed: the least load that is too much.
+    too_much: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Level {
+    max_length: u32,
+    instances: Winners,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    level: u32,
+    leaf: u32,
+}
+
+impl Levels {
+    /// Levels without instances.
+    ///
+    /// # Panics
+    /// When the levels' lengths do not ascend, a capacity is 0, or the rule's threshold or decay is not above 0 and at most 1.
+    pub fn new(levels: &[LevelSpec], rule: Rule) -> Levels {
+        let ascending = levels.windows(2).all(|pair| pair[0].max_length < pair[1].max_length);
+        assert!(ascending, "levels are given by ascending length");
+        assert!(
+            levels.iter().all(|level| level.capacity > 0),
+            "an instance serves something"
+        );
+        let (thresholds, greedy) = match rule {
+            Rule::Demote { threshold, decay, peek } => {
+                let is_share = |value: f64| value > 0.0 && value <= 1.0;
+                assert!(
+                    is_share(threshold) && is_share(decay),
+                    "thresholds are shares of the capacity"
+                );
+                let decayed = std::iter::successors(Some(threshold), |threshold| Some(threshold * decay));
+                (decayed.take(peek.min(levels.len())).collect(), false)
+            }
+            Rule::LeastPadding => (Vec::new(), false),
+            Rule::LeastLoaded => (Vec::new(), true),
+        };
+        let of_level = |level: &LevelSpec| {
+            let capacity = level.capacity;
+            thresholds.iter().map(move |&threshold| least_at(threshold, capacity))
+        };
+        Levels {
+            too_much: levels.iter().flat_map(of_level).collect(),
+            peek: thresholds.len(),
+            greedy,
+            levels: levels
+                .iter()
+                .map(|level| Level {
+                    max_length: level.max_length,
+                    instances: Winners::default(),
+                })
+                .collect(),
+            places: Vec::new(),
+        }
+    }
+
+    /// Where a request of `length` tokens goes: the least loaded instance, of equals the lowest, of the level that the rule
+    /// chooses. None when no instance serves so long a request.
+    pub fn dispatch(&self, length: u32) -> Option<InstanceId> {
+        let fitting = self
+            .levels
+            .iter()
+            .enumerate()
+            .skip_while(|(_, level)| level.max_length < length);
+        let mut candidates = fitting.filter_map(|(at, level)| level.instances.least().map(|least| (at, least)));
+        if self.greedy {
+            return candidates
+                .min_by_key(|(_, least)| least.load())
+                .map(|(_, least)| least.instance());
+        }
+        let (first_at, first) = candidates.next()?;
+        if self.peek == 0 || first.load() < self.too_much[first_at * self.peek] {
+            return Some(first.instance());
+        }
+        for (passed, (at, least)) in (1..self.peek).zip(candidates) {
+            if least.load() < self.too_much[at * self.peek + passed] {
+                return Some(least.instance());
+            }
+        }
+        Some(first.instance())
+    }
+
+    /// Adds an instance with so many outstanding requests to a level.
+    ///
+    /// # Panics
+    /// When there is no such level, or the instance has been added.
+    pub fn add(&mut self, instance: InstanceId, level: usize, load: u32) {
+        if self.places.len() <= instance.index() {
+            self.places.resize(instance.index() + 1, None);
+        }
+        let place = &mut self.places[instance.index()];
+        assert!(place.is_none(), "{instance} is added once");
+        *place = Some(Place {
+            level: level as u32,
+            leaf: self.levels[level].instances.add(Contender::new(load, instance)),
+        });
+    }
+
+    /// Takes an instance out, so that nothing more is dispatched to it; tells its outstanding requests. To change its runtime,
+    /// remove it and add it to the other level once it is loaded.
+    ///
+    /// # Panics
+    /// When the instance is not there.
+    pub fn remove(&mut self, instance: InstanceId) -> u32 {
+        let place = self.place(instance);
+        self.places[instance.index()] = None;
+        self.levels[place.level as usize].instances.remove(place.leaf).load()
+    }
+
+    /// Says that an instance has more or fewer outstanding requests than before.
+    ///
+    /// # Panics
+    /// When the instance is not there, or would have fewer than none.
+    pub fn load_changed(&mut self, instance: InstanceId, by: i32) {
+        let place = self.place(instance);
+        let instances = &mut self.levels[place.level as usize].instances;
+        let load = instances.get(place.leaf).load().checked_add_signed(by);
+        let load = load.expect("loads are not negative");
+        instances.set(place.leaf, Contender::new(load, instance));
+    }
+
+    /// An instance's level and outstanding requests; none if it is not there.
+    pub fn find(&self, instance: InstanceId) -> Option<(usize, u32)> {
+        let place = (*self.places.get(instance.index())?)?;
+        let level = place.level as usize;
+        Some((level, self.levels[level].instances.get(place.leaf).load()))
+    }
+
+    /// Instances of a level.
+    pub fn instances(&self, level: usize) -> usize {
+        self.levels[level].instances.len()
+    }
+
+    /// The least loaded instance of all, of equals the lowest: the one to release.
+    pub fn least_busy(&self) -> Option<InstanceId> {
+        let least = self.levels.iter().filter_map(|level| level.instances.least()).min();
+        least.map(Contender::instance)
+    }
+
+    fn place(&self, instance: InstanceId) -> Place {
+        let place = self.places.get(instance.index()).copied().flatten();
+        place.expect("the instance has been added")
+    }
+}
+
+/// The least N with N / M not below a threshold, as Algorithm 1 divides: no floating point where requests are dispatched.
+fn least_at(threshold: f64, capacity: u32) -> u32 {
+    let reaches = |load: u32| f64::from(load) / f64::from(capacity) >= threshold;
+    let mut load = (threshold * f64::from(capacity)) as u32;
+    while load > 0 && reaches(load - 1) {
+        load -= 1;
+    }
+    while !reaches(load) {
+        load += 1;
+    }
+    load
+}
+
+/// A load and an instance in one word: the lower load wins, of equal loads the lower instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Contender(u64);
+
+impl Contender {
+    /// Loses against every instance.
+    const NONE: Contender = Contender(u64::MAX);
+
+    fn new(load: u32, instance: InstanceId) -> Contender {
+        Contender(u64::from(load) << 32 | u64::from(instance.0))
+    }
+
+    fn load(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn instance(self) -> InstanceId {
+        InstanceId(self.0 as u32)
+    }
+}
+
+/// A tournament of contenders: a complete binary tree in an array, each node the lower of its two, the root at 1.
+#[derive(Clone, Debug)]
+struct Winners {
+    nodes: Vec<Contender>,
+    /// Leaves without a contender.
+    vacant: Vec<u32>,
+}
+
+impl Default for Winners {
+    fn default() -> Self {
+        Winners {
+            nodes: vec![Contender::NONE; 2],
+            vacant: vec![0],
+        }
+    }
+}
+
+impl Winners {
+    fn leaves(&self) -> usize {
+        self.nodes.len() / 2
+    }
+
+    fn len(&self) -> usize {
+        self.leaves() - self.vacant.len()
+    }
+
+    fn least(&self) -> Option<Contender> {
+        Some(self.nodes[1]).filter(|&least| least != Contender::NONE)
+    }
+
+    fn get(&self, leaf: u32) -> Contender {
+        self.nodes[self.leaves() + leaf as usize]
+    }
+
+    fn set(&mut self, leaf: u32, contender: Contender) {
+        let mut node = self.leaves() + leaf as usize;
+        let mut winner = contender;
+        self.nodes[node] = winner;
+        while node > 1 {
+            winner = winner.min(self.nodes[node ^ 1]);
+            node /= 2;
+            // Above a node that stays the same all do.
+            if self.nodes[node] == winner {
+                return;
+            }
+            self.nodes[node] = winner;
+        }
+    }
+
+    fn add(&mut self, contender: Contender) -> u32 {
+        if self.vacant.is_empty() {
+            self.grow();
+        }
+        let leaf = self.vacant.pop().expect("it has grown");
+        self.set(leaf, contender);
+        leaf
+    }
+
+    fn remove(&mut self, leaf: u32) -> Contender {
+        let contender = self.get(leaf);
+        self.set(leaf, Contender::NONE);
+        self.vacant.push(leaf);
+        contender
+    }
+
+    /// Doubles the leaves: each keeps its number.
+    fn grow(&mut self) {
+        let leaves = self.leaves();
+        let mut grown = vec![Contender::NONE; 4 * leaves];
+        grown[2 * leaves..3 * leaves].copy_from_slice(&self.nodes[leaves..]);
+        for node in (1..2 * leaves).rev() {
+            grown[node] = grown[2 * node].min(grown[2 * node + 1]);
+        }
+        self.nodes = grown;
+        self.vacant.extend((leaves as u32..2 * leaves as u32).rev());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PAPER: Rule = Rule::Demote {
+        threshold: 0.85,
+        decay: 0.9,
+        peek: 6,
+    };
+
+    fn levels(specs: &[(u32, u32)], rule: Rule) -> Levels {
+        let of = |&(max_length, capacity)| LevelSpec { max_length, capacity };
+        Levels::new(&specs.iter().map(of).collect::<Vec<_>>(), rule)
+    }
+
+    /// Fig. 4: two instances of length 128, one of 256, one of 512, as busy as the snapshot says.
+    fn figure_4(rule: Rule) -> Levels {
+        let mut levels = levels(&[(128, 80), (256, 40), (512, 20)], rule);
+        for (instance, (level, load)) in (0..).zip([(0, 78), (0, 79), (1, 28), (2, 6)]) {
+            levels.add(InstanceId(instance), level, load);
+        }
+        levels
+    }
+
+    /// Requests of Fig. 4 that come to an instance which is full already, and so end after the SLO.
+    fn violations(rule: Rule) -> (usize, usize) {
+        let mut levels = figure_4(rule);
+        let capacity = [80, 40, 20];
+        let mut late = |length: u32, requests: usize| {
+            let mut count = 0;
+            for _ in 0..requests {
+                let instance = levels.dispatch(length).expect("an instance serves 512");
+                let (level, load) = levels.find(instance).expect("it was dispatched to");
+                count += usize::from(load >= capacity[level]);
+                levels.load_changed(instance, 1);
+            }
+            count
+        };
+        (late(100, 8), late(400, 14))
+    }
+
+    #[test]
+    fn figure_4_least_padding_violates_five_and_greedy_eight() {
+        assert_eq!(violations(Rule::LeastPadding), (5, 0));
+        assert_eq!(violations(Rule::LeastLoaded), (0, 8));
+    }
+
+    #[test]
+    fn figure_4_with_the_default_thresholds_demotes_too_few_to_the_middle() {
+        // At λ α = 0.765 the 256 takes three (28 to 31 of 40), and the 512 the other five.
+        assert_eq!(violations(PAPER), (0, 5));
+        // The text's ending, "5 out of the first eight requests to GPU2", needs the 128s filled to the brim first.
+        let brim = Rule::Demote {
+            threshold: 1.0,
+            decay: 0.9,
+            peek: 6,
+        };
+        assert_eq!(violations(brim), (0, 0));
+    }
+
+    #[test]
+    fn figure_5_demotes_by_one_level() {
+        // Four runtimes; the heads of the second and third have 54 of 60 and 28 of 48. Lengths and the other two are not
+        // in the text.
+        let mut levels = levels(&[(128, 80), (256, 60), (384, 48), (512, 40)], PAPER);
+        for (instance, (level, load)) in (0..).zip([(0, 10), (1, 54), (1, 58), (2, 28), (2, 40), (3, 1)]) {
+            levels.add(InstanceId(instance), level, load);
+        }
+        assert_eq!(levels.dispatch(200), Some(InstanceId(3)));
+        assert_eq!(levels.dispatch(100), Some(InstanceId(0)));
+        assert_eq!(levels.dispatch(500), Some(InstanceId(5)));
+        assert_eq!(levels.dispatch(513), None);
+    }
+
+    #[test]
+    fn a_level_without_instances_is_no_candidate() {
+        let mut levels = levels(&[(128, 10), (256, 10), (512, 10)], PAPER);
+        assert_eq!(levels.dispatch(1), None);
+        levels.add(InstanceId(7), 2, 8);
+        // 0.8 is below λ, though not below λ α².
+        levels.add(InstanceId(3), 1, 9);
+        assert_eq!(levels.dispatch(1), Some(InstanceId(3)));
+        assert_eq!(levels.remove(InstanceId(3)), 9);
+        assert_eq!(levels.dispatch(1), Some(InstanceId(7)));
+        assert_eq!(levels.least_busy(), Some(InstanceId(7)));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Add(u32, usize, u32),
+        Remove(u32),
+        Change(u32, i32),
+        Dispatch(u32),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            2 => (0u32..40, 0usize..4, 0u32..12).prop_map(|(instance, level, load)| Step::Add(instance, level, load)),
+            1 => (0u32..40).prop_map(Step::Remove),
+            4 => (0u32..40, -2i32..4).prop_map(|(instance, by)| Step::Change(instance, by)),
+            4 => (1u32..520).prop_map(Step::Dispatch),
+        ];
+        prop::collection::vec(step, 1..200)
+    }
+
+    /// Algorithm 1 and the ablations as they are written, over a plain list.
+    fn scan(
+        instances: &BTreeMap<u32, (usize, u32)>,
+        specs: &[(u32, u32)],
+        rule: Rule,
+        length: u32,
+    ) -> Option<InstanceId> {
+        let head = |at: usize| {
+            let of_level = instances.iter().filter(|(_, place)| place.0 == at);
+            of_level.map(|(&id, &(_, load))| (load, id)).min()
+        };
+        let candidates: Vec<_> = (0..specs.len())
+            .filter(|&at| specs[at].0 >= length)
+            .filter_map(|at| head(at).map(|(load, id)| (at, load, id)))
+            .collect();
+        let first = candidates.first()?;
+        let chosen = match rule {
+            Rule::LeastPadding => first,
+            Rule::LeastLoaded => candidates.iter().min_by_key(|candidate| candidate.1)?,
+            Rule::Demote { threshold, decay, peek } => {
+                let mut threshold = threshold;
+                let mut found = None;
+                for candidate in candidates.iter().take(peek) {
+                    if f64::from(candidate.1) / f64::from(specs[candidate.0].1) < threshold {
+                        found = Some(candidate);
+                        break;
+                    }
+                    threshold *= decay;
+                }
+                found.unwrap_or(first)
+            }
+        };
+        Some(InstanceId(chosen.2))
+    }
+
+    proptest! {
+        #[test]
+        fn dispatching_is_what_a_scan_finds(
+            steps in steps(),
+            rule in prop::sample::select(vec![
+                PAPER,
+                Rule::Demote { threshold: 0.5, decay: 0.7, peek: 2 },
+                Rule::Demote { threshold: 0.9, decay: 1.0, peek: 0 },
+                Rule::LeastPadding,
+                Rule::LeastLoaded,
+            ]),
+        ) {
+            let specs = [(64, 13), (128, 9), (256, 7), (512, 3)];
+            let mut levels = levels(&specs, rule);
+            let mut naive: BTreeMap<u32, (usize, u32)> = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Add(instance, level, load) => {
+                        naive.entry(instance).or_insert_with(|| {
+                            levels.add(InstanceId(instance), level, load);
+                            (level, load)
+                        });
+                    }
+                    Step::Remove(instance) => {
+                        if let Some((_, load)) = naive.remove(&instance) {
+                            prop_assert_eq!(levels.remove(InstanceId(instance)), load);
+                        }
+                    }
+                    Step::Change(instance, by) => {
+                        if let Some((_, load)) = naive.get_mut(&instance)
+                            && let Some(changed) = load.checked_add_signed(by)
+                        {
+                            *load = changed;
+                            levels.load_changed(InstanceId(instance), by);
+                        }
+                    }
+                    Step::Dispatch(length) => {
+                        prop_assert_eq!(levels.dispatch(length), scan(&naive, &specs, rule, length));
+                    }
+                }
+                for level in 0..specs.len() {
+                    let there = naive.values().filter(|place| place.0 == level).count();
+                    prop_assert_eq!(levels.instances(level), there);
+                }
+                let least = naive.iter().map(|(&id, &(_, load))| (load, id)).min();
+                prop_assert_eq!(levels.least_busy(), least.map(|(_, id)| InstanceId(id)));
+            }
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! Encoders: a batch is formed, runs once, and every request in it is answered.
+//!
+//! Policies decide ([`crate::policy`]); this module keeps the mechanism: who waits where, which batches run, what is on the card.
+
+use tenantry_traces::{Request, Ticket, Time};
+
+use super::memory::{Memory, MemoryUse, ServerError};
+use super::queue::{InFlight, Queue, QueueView, Requests};
+use super::slots::{Acquired, Slots, SwapCounts};
+use crate::command::{Command, Commands, Finish, RejectReason, Verdict, Waits};
+use crate::event::{Done, Event};
+use crate::ids::{BatchId, InstanceId, RequestId};
+use crate::op::{BatchShape, Layers, Load, Member, NO_SLOT, Sequence, Submission};
+use crate::policy::admit::{self, Admit};
+use crate::policy::batch::{self, Batch, Decision};
+use crate::policy::pipeline::{CopyWork, Pipeline, Retrieval, Work};
+use crate::policy::place::{self, Loads, Place};
+use crate::slab::Slab;
+use crate::spec::{ClusterSpec, Padding, SystemSpec, TenantState};
+use crate::topology::Topology;
+
+struct Instance {
+    queue: Queue,
+    /// Absent where nothing is swapped.
+    slots: Option<Slots>,
+    /// Batches submitted and not ended.
+    running: u32,
+    /// The earliest instant for which a timer is set and has not come.
+    timer: Option<Time>,
+}
+
+struct Running {
+    instance: InstanceId,
+    submitted: Time,
+    members: Vec<Member>,
+}
+
+/// A serving system of encoders.
+pub struct EncoderServer {
+    admit: Box<dyn Admit>,
+    place: Box<dyn Place>,
+    batch: Box<dyn Batch>,
+    pipeline: Box<dyn Pipeline>,
+    padding: Padding,
+    max_tokens: u32,
+    tenants: u32,
+    layers: Layers,
+    /// Bytes of a token's hidden state, where representations are looked up.
+    looked_up_bytes_per_token: Option<u64>,
+    /// Of one tenant's swapped parameters; `loads` is filled in for each batch.
+    copy: Option<CopyWork>,
+    topology: Topology,
+    memory: Memory,
+
+    requests: Requests,
+    instances: Vec<Instance>,
+    running: Slab<BatchId, Running>,
+    loads: Loads,
+    waiting: u32,
+    placed: u64,
+    /// Batch that last counted each tenant, to count the different tenants of a batch.
+    counted_in: Vec<u64>,
+    batches: u64,
+    /// Reused for each decision.
+    chosen: Vec<RequestId>,
+    /// Member lists of ended batches, reused.
+    spare: Vec<Vec<Member>>,
+}
+
+impl EncoderServer {
+    /// A system on a cluster, for tenants `0..tenants`.
+    ///
+    /// # Errors
+    /// When the backbone, or one tenant's parameters beside it, do not fit on a card.
+    pub fn new(cluster: &ClusterSpec, system: &SystemSpec, tenants: u32) -> Result<EncoderServer, ServerError> {
+        let pool = &system.pool;
+        let topology = Topology::new(cluster, pool);
+        let memory = Memory::plan(cluster, pool, tenants)?;
+        let batch = batch::build(&pool.batch);
+        let listed_tenants = if batch.looks_at_tenants() { tenants } else { 0 };
+        let instances = topology.instance_ids().map(|_| Instance {
+            queue: Queue::new(listed_tenants),
+            slots: memory
+                .slots_per_instance()
+                .map(|capacity| Slots::new(tenants, capacity, pool.swap)),
+            running: 0,
+            timer: None,
+        });
+        let copy = match pool.tenant_state {
+            TenantState::Head => None,
+            TenantState::Model => Some(CopyWork {
+                loads: 0,
+                chunks_per_load: 1,
+                chunk_bytes: memory.tenant_bytes(),
+            }),
+            TenantState::Adapters { .. } => Some(CopyWork {
+                loads: 0,
+                chunks_per_load: pool.computed_layers(),
+                chunk_bytes: memory.tenant_bytes() / u64::from(pool.computed_layers()),
+            }),
+        };
+        Ok(EncoderServer {
+            admit: admit::build(&system.admit),
+            place: place::build(&pool.place),
+            batch,
+            pipeline: Box::new(pool.pipeline),
+            padding: pool.padding,
+            max_tokens: match pool.padding {
+                Padding::Longest => pool.model.positions,
+                Padding::To(tokens) => tokens,
+            },
+            tenants,
+            layers: Layers::from(pool.first_layer(), pool.model.layers),
+            looked_up_bytes_per_token: pool.plot.map(|_| u64::from(pool.model.hidden) * pool.dtype.bytes()),
+            copy,
+            instances: instances.collect(),
+            loads: Loads::new(topology.instances.len() as u32),
+            topology,
+            memory,
+            requests: Requests::default(),
+            running: Slab::default(),
+            waiting: 0,
+            placed: 0,
+            counted_in: vec![u64::MAX; tenants as usize],
+            batches: 0,
+            chosen: Vec::new(),
+            spare: Vec::new(),
+        })
+    }
+
+    /// The lanes that this server's ops name.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Slots for tenants' parameters on each instance; nothing where nothing is swapped.
+    pub fn slots_per_instance(&self) -> Option<u32> {
+        self.memory.slots_per_instance().map(|slots| slots.min(self.tenants))
+    }
+
+    /// What lies in the cards' memory, and what lay there at most.
+    pub fn memory(&self) -> MemoryUse {
+        self.memory.used(
+            self.instances
+                .iter()
+                .filter_map(|i| i.slots.as_ref())
+                .map(Slots::used)
+                .sum(),
+        )
+    }
+
+    /// Swapping so far; nothing where nothing is swapped.
+    pub fn swaps(&self) -> Option<SwapCounts> {
+        self.instances
+            .iter()
+            .filter_map(|i| i.slots.as_ref())
+            .map(|s| s.counts)
+            .reduce(|a, b| a + b)
+    }
+
+    /// Requests that were let in and have not left.
+    pub fn in_flight(&self) -> u64 {
+        self.requests.len() as u64
+    }
+
+    /// Takes an event and says what is to be done about it.
+    pub fn handle(&mut self, now: Time, event: Event<'_>, commands: &mut Commands) {
+        match event {
+            Event::Arrived(request) => self.arrived(now, &request, commands),
+            Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
+            Event::Timer(instance) => {
+                self.instances[instance.index()].timer = None;
+                self.advance(now, instance, commands);
+            }
+            Event::Done(done) => self.done(now, &done, commands),
+        }
+    }
+
+    fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
+        if let Err(reason) = self
+            .check(request)
+            .and_then(|()| self.admit.admit(request, self.waiting))
+        {
+            commands.list.push(Command::Finish(Finish {
+                request: None,
+                ticket: request.ticket,
+                tenant: request.tenant,
+                class: request.class,
+                arrival: request.arrival,
+                input_tokens: request.input_tokens,
+                batch_requests: 0,
+                output_tokens: 0,
+                first_token: None,
+                verdict: Verdict::Rejected(reason),
+                waits: Waits::default(),
+            }));
+            return;
+        }
+        let instance = self.place.place(self.placed, &self.loads);
+        self.placed += 1;
+        let id = self.requests.insert(InFlight::new(request, instance));
+        self.instances[instance.index()].queue.push(&mut self.requests, id);
+        self.waiting += 1;
+        self.loads.change(instance, 1);
+        self.advance(now, instance, commands);
+    }
+
+    fn check(&self, request: &Request) -> Result<(), RejectReason> {
+        if request.tenant >= self.tenants {
+            Err(RejectReason::UnknownTenant)
+        } else if request.input_tokens > self.max_tokens {
+            Err(RejectReason::TooLong)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Cancellation is rare, so it searches; a request that runs is dropped when its batch ends.
+    fn cancelled(&mut self, now: Time, ticket: Ticket, commands: &mut Commands) {
+        let Some((id, request)) = self.requests.iter().find(|(_, r)| r.ticket == ticket) else {
+            return;
+        };
+        if request.batch.is_some() {
+            self.requests[id].cancelled = true;
+            return;
+        }
+        let instance = request.instance;
+        self.instances[instance.index()].queue.remove(&mut self.requests, id);
+        self.waiting -= 1;
+        let waits = Waits {
+            queue: now.since(self.requests[id].arrival),
+            ..Waits::default()
+        };
+        self.finish(id, Verdict::Cancelled, waits, 0, commands);
+        self.advance(now, instance, commands);
+    }
+
+    fn done(&mut self, now: Time, done: &Done<'_>, commands: &mut Commands) {
+        let Running {
+            instance,
+            submitted,
+            mut members,
+        } = self.running.remove(done.batch).expect("a batch ends once");
+        let state = &mut self.instances[instance.index()];
+        state.running -= 1;
+        let size = members.len() as u32;
+        let mut failures = done.failures.iter().peekable();
+        for (index, member) in members.iter().enumerate() {
+            let failure = failures.next_if(|f| f.member as usize == index).map(|f| f.reason);
+            if let Some(slots) = &mut self.instances[instance.index()].slots {
+                if failure.is_some() {
+                    slots.invalidate(member.tenant);
+                }
+                slots.release(member.slot);
+            }
+            let request = &self.requests[member.request];
+            let waits = Waits {
+                queue: submitted.since(request.arrival),
+                lane: done.timing.lane,
+                stall: done.timing.stall,
+                compute: done.timing.busy,
+                tell: now.since(done.timing.ended),
+            };
+            let verdict = match failure {
+                _ if request.cancelled => Verdict::Cancelled,
+                Some(reason) => Verdict::Failed(reason),
+                None => Verdict::Served,
+            };
+            self.finish(member.request, verdict, waits, size, commands);
+        }
+        members.clear();
+        self.spare.push(members);
+        self.advance(now, instance, commands);
+    }
+
+    fn finish(&mut self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32, commands: &mut Commands) {
+        let request = self.requests.remove(id).expect("a request leaves once");
+        self.loads.change(request.instance, -1);
+        commands.list.push(Command::Finish(Finish {
+            request: Some(id),
+            ticket: request.ticket,
+            tenant: request.tenant,
+            class: request.class,
+            arrival: request.arrival,
+            input_tokens: request.input_tokens,
+            batch_requests,
+            output_tokens: 0,
+            first_token: None,
+            verdict,
+            waits,
+        }));
+    }
+
+    /// Starts batches on an instance for as long as it has room and its policy has work.
+    fn advance(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
+        while self.instances[instance.index()].running < self.pipeline.depth() {
+            match self.decide(now, instance) {
+                Decision::Start => {
+                    if !self.start(now, instance, commands) {
+                        return;
+                    }
+                }
+                Decision::AskAt(at) => {
+                    let timer = &mut self.instances[instance.index()].timer;
+                    if timer.is_none_or(|set| at < set) {
+                        *timer = Some(at);
+                        commands.list.push(Command::SetTimer { instance, at });
+                    }
+                    return;
+                }
+                Decision::Wait => return,
+            }
+        }
+    }
+
+    fn decide(&mut self, now: Time, instance: InstanceId) -> Decision {
+        let view = QueueView {
+            requests: &self.requests,
+            queue: &self.instances[instance.index()].queue,
+        };
+        self.chosen.clear();
+        self.batch.decide(now, view, &mut self.chosen)
+    }
+
+    /// Submits the chosen requests, or as many from the first as there are slots for. False where there is none for the first:
+    /// batches in flight hold them all, and the end of one will ask again.
+    fn start(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) -> bool {
+        let batch_number = self.batches;
+        let state = &mut self.instances[instance.index()];
+        let (first_member, first_load, first_op) = (commands.members.len(), commands.loads.len(), commands.ops.len());
+        let mut tokens = 0;
+        let mut all_tokens = 0;
+        let mut tenants = 0;
+        for &id in &self.chosen {
+            let request = &self.requests[id];
+            let tenant = request.tenant;
+            let counted = &mut self.counted_in[tenant as usize];
+            let slot = match &mut state.slots {
+                None => NO_SLOT,
+                Some(slots) => match slots.acquire(tenant, *counted == batch_number) {
+                    Acquired::Hit(slot) => slot,
+                    Acquired::Miss(slot) => {
+                        commands.loads.push(Load { tenant, slot });
+                        slot
+                    }
+                    Acquired::Full => break,
+                },
+            };
+            tenants += u32::from(*counted != batch_number);
+            *counted = batch_number;
+            tokens = tokens.max(request.input_tokens);
+            all_tokens += request.input_tokens;
+            let input_tokens = request.input_tokens;
+            commands.members.push(Member {
+                request: id,
+                ticket: request.ticket,
+                tenant,
+                input_tokens,
+                slot,
+                sequence: Sequence::default(),
+            });
+        }
+        let members = first_member..commands.members.len();
+        if members.is_empty() {
+            return false;
+        }
+        self.batches += 1;
+        if let Padding::To(fixed) = self.padding {
+            tokens = fixed;
+        }
+        let loads = first_load..commands.loads.len();
+        let copy = self.copy.filter(|_| !loads.is_empty()).map(|copy| CopyWork {
+            loads: loads.len() as u32,
+            ..copy
+        });
+        if let (Some(copy), Some(slots)) = (copy, &mut state.slots) {
+            slots.counts.bytes_in += u64::from(copy.loads * copy.chunks_per_load) * copy.chunk_bytes;
+        }
+        let mut kept = self.spare.pop().unwrap_or_default();
+        kept.extend_from_slice(&commands.members[members.clone()]);
+        let shape = BatchShape {
+            requests: members.len() as u32,
+            tokens,
+            input_tokens: all_tokens,
+            tenants,
+        };
+        state.running += 1;
+        let batch = self.running.insert(Running {
+            instance,
+            submitted: now,
+            members: kept,
+        });
+        for &id in &self.chosen[..members.len()] {
+            self.instances[instance.index()].queue.remove(&mut self.requests, id);
+            self.requests[id].batch = Some(batch);
+        }
+        self.waiting -= members.len() as u32;
+        let lanes = self.topology.instances[instance.index()];
+        self.pipeline.lay_out(
+            Work {
+                layers: self.layers,
+                retrieval: self.looked_up_bytes_per_token.map(|bytes| Retrieval {
+                    tokens: all_tokens,
+                    bytes: bytes * u64::from(shape.requests) * u64::from(tokens),
+                }),
+                copy,
+            },
+            lanes,
+            &mut commands.ops,
+        );
+        let ops = first_op..commands.ops.len();
+        commands.list.push(Command::Submit(Submission {
+            batch,
+            instance,
+            shape,
+            members,
+            loads,
+            ops,
+        }));
+        true
+    }
+
+    /// The laws that hold between events, for tests: no instance has room while its batch policy would start something that
+    /// fits, and nothing is counted twice.
+    ///
+    /// # Errors
+    /// The law that is broken.
+    pub fn check_laws(&mut self, now: Time) -> Result<(), String> {
+        let running: usize = self.running.iter().map(|(_, r)| r.members.len()).sum();
+        if running + self.waiting as usize != self.requests.len() {
+            return Err(format!(
+                "{running} run and {} wait, but {} are in flight",
+                self.waiting,
+                self.requests.len()
+            ));
+        }
+        for instance in self.topology.instance_ids() {
+            let state = &self.instances[instance.index()];
+            let has_room = state.running < self.pipeline.depth();
+            let nothing_pinned = state.running == 0;
+            // A timer of this very instant is still to come.
+            let asked_now = state.timer.is_some_and(|at| at <= now);
+            if has_room && nothing_pinned && !asked_now && self.decide(now, instance) == Decision::Start {
+                return Err(format!(
+                    "{instance} is idle at {now} while its policy would start a batch"
+                ));
+            }
+        }
+        let memory = self.memory();
+        if memory.total_bytes() > memory.capacity_bytes {
+            return Err(format!(
+                "{} bytes lie in {} bytes of memory",
+                memory.total_bytes(),
+                memory.capacity_bytes
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! What lies where on an instance's cards: weights, room for tenants' adapters, and pages of the key-value cache in all the rest.
+
+use crate::server::memory::{MemoryUse, ServerError};
+use crate::spec::{ClusterSpec, GenerationSpec, PoolSpec};
+
+/// The plan of one instance, the same for each. Its cards share everything evenly.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GenerationMemory {
+    instances: u64,
+    /// Of an instance's cards together.
+    capacity_bytes: u64,
+    weights_bytes: u64,
+    /// Of one tenant's adapters; 0 where there are none.
+    adapter_bytes: u64,
+    slots: u32,
+    page_bytes: u64,
+    pub pages: u32,
+}
+
+impl GenerationMemory {
+    pub fn plan(
+        cluster: &ClusterSpec,
+        pool: &PoolSpec,
+        generation: &GenerationSpec,
+        instances: usize,
+    ) -> Result<GenerationMemory, ServerError> {
+        let model = &pool.model;
+        let dtype_bytes = pool.dtype.bytes();
+        let cards = u64::from(generation.tensor_parallel);
+        let capacity_bytes = cards * cluster.gpu_memory_bytes;
+        let weights_bytes = model.parameters() * dtype_bytes;
+        let (adapter_bytes, slots) = generation.lora.map_or((0, 0), |lora| {
+            let parameters = u64::from(model.layers) * model.lora_parameters_per_layer(lora.rank);
+            (parameters * dtype_bytes, lora.slots)
+        });
+        let page_bytes = model.cached_per_token() * dtype_bytes * u64::from(generation.page_tokens);
+        let needed_bytes = weights_bytes + adapter_bytes * u64::from(slots);
+        let pages = capacity_bytes.saturating_sub(needed_bytes) / page_bytes;
+        if pages == 0 {
+            return Err(ServerError::BackboneDoesNotFit {
+                model: model.name.clone(),
+                needed_bytes: needed_bytes + page_bytes,
+                available_bytes: capacity_bytes,
+            });
+        }
+        Ok(GenerationMemory {
+            instances: instances as u64,
+            capacity_bytes,
+            weights_bytes,
+            adapter_bytes,
+            slots,
+            page_bytes,
+            pages: u32::try_from(pages).unwrap_or(u32::MAX),
+        })
+    }
+
+    pub fn adapter_bytes(&self) -> u64 {
+        self.adapter_bytes
+    }
+
+    /// `peak_pages` is the sum of what each instance held at most.
+    pub fn used(&self, slots: u32, peak_pages: u64) -> MemoryUse {
+        MemoryUse {
+            capacity_bytes: self.instances * self.capacity_bytes,
+            shared_bytes: self.instances * self.weights_bytes,
+            per_tenant_bytes: self.adapter_bytes,
+            tenant_bytes: u64::from(slots.min(self.slots * self.instances as u32)) * self.adapter_bytes,
+            cache_bytes: peak_pages * self.page_bytes,
+        }
+    }
+}
+
+/// Pages of one instance's cache. Only their number matters to policies; a machine that computes gives them places.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pages {
+    page_tokens: u32,
+    total: u32,
+    used: u32,
+    /// Promised to the run under way, which takes of them what it needs: how much, is known when it has ended.
+    promised: u32,
+    peak: u32,
+}
+
+impl Pages {
+    pub fn new(page_tokens: u32, total: u32) -> Pages {
+        Pages {
+            page_tokens,
+            total,
+            used: 0,
+            promised: 0,
+            peak: 0,
+        }
+    }
+
+    /// Pages that so many cached tokens take.
+    pub fn of(&self, tokens: u32) -> u32 {
+        tokens.div_ceil(self.page_tokens)
+    }
+
+    pub fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// Neither used nor promised.
+    pub fn free(&self) -> u32 {
+        self.total - self.used - self.promised
+    }
+
+    /// Not known to be used: with those that a run was promised.
+    pub fn perhaps_free(&self) -> u32 {
+        self.total - self.used
+    }
+
+    /// A run begins that may take so many, or ends and has taken of them what it needed.
+    pub fn promise(&mut self, pages: u32) {
+        self.promised = pages;
+        assert!(
+            self.used + pages <= self.total,
+            "more pages are promised than there are"
+        );
+    }
+
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    pub fn peak(&self) -> u32 {
+        self.peak
+    }
+
+    /// Lets `held` pages grow, or shrink, to those of `tokens`.
+    pub fn resize(&mut self, held: &mut u32, tokens: u32) {
+        let wanted = self.of(tokens);
+        self.used = self.used - *held + wanted;
+        assert!(
+            self.used + self.promised <= self.total,
+            "more pages are used than there are"
+        );
+        self.peak = self.peak.max(self.used);
+        *held = wanted;
+    }
+}

@@ -1,0 +1,139 @@
+//! A request on its way through generation, and the queue in which it waits for an instance.
+
+use std::collections::BTreeSet;
+
+use tenantry_traces::{Duration, Request, Ticket, Time};
+
+use crate::ids::{InstanceId, RequestId};
+use crate::op::NO_SLOT;
+use crate::slab::Slab;
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the queue of all instances.
+    Queue,
+    /// On an instance.
+    Instance(InstanceId),
+}
+
+/// A request inside the server.
+#[derive(Clone, Debug)]
+pub(super) struct Sequence {
+    pub ticket: Ticket,
+    pub tenant: u32,
+    pub class: u16,
+    pub arrival: Time,
+    pub prompt_tokens: u32,
+    /// Hidden from policies: only machines are told.
+    pub output_tokens: u32,
+    pub generated_tokens: u32,
+    pub cached_tokens: u32,
+    /// Tokens that must still come into the cache before it generates again: of its prompt and, after an eviction, of what it
+    /// had generated.
+    pub to_prefill: u32,
+    /// What of that the step under way takes.
+    pub chunk_tokens: u32,
+    /// Of its instance's cache.
+    pub pages: u32,
+    pub slot: u32,
+    pub place: Place,
+    /// Whether its first step on this instance is over or under way.
+    pub started: bool,
+    pub cancelled: bool,
+    pub first_token: Option<Time>,
+    /// Since when it is in the queue.
+    pub queued_since: Time,
+    pub queued: Duration,
+    pub computed: Duration,
+    pub told: Duration,
+    /// Requests that ran beside it at most, itself included.
+    pub batch_requests: u32,
+}
+
+impl Sequence {
+    pub fn new(request: &Request, now: Time) -> Sequence {
+        Sequence {
+            ticket: request.ticket,
+            tenant: request.tenant,
+            class: request.class,
+            arrival: request.arrival,
+            prompt_tokens: request.input_tokens,
+            output_tokens: request.output_tokens.max(1),
+            generated_tokens: 0,
+            cached_tokens: 0,
+            to_prefill: request.input_tokens,
+            chunk_tokens: 0,
+            pages: 0,
+            slot: NO_SLOT,
+            place: Place::Queue,
+            started: false,
+            cancelled: false,
+            first_token: None,
+            queued_since: now,
+            queued: now.since(request.arrival),
+            computed: Duration::ZERO,
+            told: Duration::ZERO,
+            batch_requests: 0,
+        }
+    }
+
+    /// Its place in the order of arrival.
+    pub fn order(&self) -> (Time, Ticket) {
+        (self.arrival, self.ticket)
+    }
+}
+
+pub(super) type Sequences = Slab<RequestId, Sequence>;
+
+/// Requests that wait for an instance, in order of arrival, also those that were evicted from one.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    all: BTreeSet<(Time, Ticket, RequestId)>,
+    /// Kept where a policy looks at tenants.
+    by_tenant: Option<BTreeSet<(u32, Time, Ticket, RequestId)>>,
+}
+
+impl Queue {
+    pub fn new(looks_at_tenants: bool) -> Queue {
+        Queue {
+            all: BTreeSet::new(),
+            by_tenant: looks_at_tenants.then(BTreeSet::new),
+        }
+    }
+
+    pub fn len(&self) -> u32 {
+        self.all.len() as u32
+    }
+
+    pub fn push(&mut self, id: RequestId, sequence: &Sequence) {
+        let (arrival, ticket) = sequence.order();
+        self.all.insert((arrival, ticket, id));
+        if let Some(by_tenant) = &mut self.by_tenant {
+            by_tenant.insert((sequence.tenant, arrival, ticket, id));
+        }
+    }
+
+    pub fn remove(&mut self, id: RequestId, sequence: &Sequence) {
+        let (arrival, ticket) = sequence.order();
+        let there = self.all.remove(&(arrival, ticket, id));
+        assert!(there, "a request that waits is in the queue");
+        if let Some(by_tenant) = &mut self.by_tenant {
+            by_tenant.remove(&(sequence.tenant, arrival, ticket, id));
+        }
+    }
+
+    pub fn first(&self) -> Option<RequestId> {
+        self.all.first().map(|&(_, _, id)| id)
+    }
+
+    pub fn first_of(&self, tenant: u32) -> Option<RequestId> {
+        let by_tenant = self.by_tenant.as_ref()?;
+        let from = (tenant, Time::ZERO, 0, RequestId { slot: 0, generation: 0 });
+        by_tenant
+            .range(from..)
+            .next()
+            .filter(|(of, ..)| *of == tenant)
+            .map(|&(_, _, _, id)| id)
+    }
+}

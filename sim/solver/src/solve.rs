@@ -1,0 +1,74 @@
+//! The runtime scheduler's decision: solve the program, or what is defined in its place.
+
+use crate::allocation::{Allocation, Status};
+use crate::error::Invalid;
+use crate::problem::Problem;
+use crate::{dynamic, integer};
+
+/// Which exact solver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// The dynamic program over (runtime, instances used, carry): exact, ties and all.
+    Dynamic,
+    /// The mixed-integer program by HiGHS: within a ten-thousandth of the optimum, its and Gurobi's default. Equals are settled by moves of single
+    /// instances, and the curves must be convex.
+    Integer,
+}
+
+/// Allocates instances to runtimes (Eqs. 1 to 7), changing as few as possible among equals, then preferring longer runtimes.
+///
+/// The result depends on the problem alone: both methods run on one thread and stop at counts of work, not of time. When the
+/// constraints cannot be met, or a limit is, there is still an allocation, and its [`Status`] says so.
+///
+/// # Errors
+/// [`Invalid`] when the problem makes no sense, or a curve is not convex and the method needs it.
+pub fn solve(problem: &Problem, method: Method) -> Result<Allocation, Invalid> {
+    problem.check()?;
+    let floors = problem.floors();
+    let needed = floors.iter().sum::<u64>();
+    if needed <= u64::from(problem.instances()) {
+        return solve_feasible(problem, &floors, method);
+    }
+    let share = largest_share(problem);
+    let smaller = scaled(problem, share);
+    let solved = solve_feasible(&smaller, &smaller.floors(), method)?;
+    let served_ppm = (share * 1_000_000 / SHARES) as u32;
+    Ok(Allocation::new(
+        problem,
+        solved.instances,
+        Status::Infeasible { needed, served_ppm },
+    ))
+}
+
+fn solve_feasible(problem: &Problem, floors: &[u64], method: Method) -> Result<Allocation, Invalid> {
+    match method {
+        Method::Dynamic => Ok(dynamic::solve(problem, floors)),
+        Method::Integer => integer::solve(problem, floors),
+    }
+}
+
+/// Shares of demand that are told apart.
+const SHARES: u64 = 1 << 20;
+
+fn scaled(problem: &Problem, share: u64) -> Problem {
+    let scale = |&demand: &u64| (u128::from(demand) * u128::from(share) / u128::from(SHARES)) as u64;
+    Problem {
+        demand_milli: problem.demand_milli.iter().map(scale).collect(),
+        ..problem.clone()
+    }
+}
+
+/// The largest share of the demand whose floors fit: no demand always does, all of it does not.
+fn largest_share(problem: &Problem) -> u64 {
+    let fits = |share: u64| scaled(problem, share).floors().iter().sum::<u64>() <= u64::from(problem.instances());
+    let (mut fitting, mut too_much) = (0, SHARES);
+    while too_much - fitting > 1 {
+        let middle = fitting.midpoint(too_much);
+        if fits(middle) {
+            fitting = middle;
+        } else {
+            too_much = middle;
+        }
+    }
+    fitting
+}

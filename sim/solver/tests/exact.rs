@@ -1,0 +1,208 @@
+//! Both solvers against every allocation there is, on problems small enough to list them.
+
+use proptest::prelude::*;
+use tenantry_solver::{MILLI, MeanLatency, Method, Problem, Runtime, Status, solve};
+
+/// For the dynamic program any curves, and latencies so short that their rounding makes equals; for the integer program
+/// convex ones in milliseconds.
+fn problems(method: Method) -> impl Strategy<Value = Problem> {
+    let (convex, unit_ns) = match method {
+        Method::Dynamic => (false, 1),
+        Method::Integer => (true, 1_000_000),
+    };
+    (1usize..5).prop_flat_map(move |runtimes| {
+        let latency = prop_oneof![
+            3 => (1u64..40).prop_map(move |service_ns| MeanLatency::Serial { service_ns: service_ns * unit_ns }),
+            1 => (1u64..30, 0u64..40, 0u64..40).prop_map(move |(start, first, second)| {
+                let second = if convex { first + second } else { second };
+                let points = [(1, start), (2, start + first), (4, start + first + 2 * second)];
+                MeanLatency::Points(points.map(|(load, latency)| (load, latency * unit_ns)).to_vec())
+            }),
+        ];
+        // Whole requests, for ties; thousandths, for all else.
+        let demand = prop_oneof![(0u64..16).prop_map(|requests| requests * MILLI), 0u64..16_000];
+        (
+            prop::collection::vec((1u32..7, latency), runtimes),
+            prop::collection::vec(demand, runtimes),
+            1u32..10,
+            1u32..3,
+            prop::option::of(prop::collection::vec(0u32..6, runtimes)),
+        )
+            .prop_map(
+                |(runtimes, demand_milli, cards, instances_per_card, previous)| Problem {
+                    runtimes: (1..)
+                        .zip(runtimes)
+                        .map(|(at, (capacity, latency))| Runtime {
+                            max_length: 64 * at,
+                            capacity,
+                            latency,
+                        })
+                        .collect(),
+                    demand_milli,
+                    cards,
+                    instances_per_card,
+                    previous: previous.unwrap_or_default(),
+                },
+            )
+    })
+}
+
+/// All ways to give out `instances`, in order.
+fn all(runtimes: usize, instances: u32) -> Vec<Vec<u32>> {
+    if runtimes == 1 {
+        return vec![vec![instances]];
+    }
+    let with_first = |first: u32| {
+        all(runtimes - 1, instances - first)
+            .into_iter()
+            .map(move |rest| [vec![first], rest].concat())
+    };
+    (0..=instances).flat_map(with_first).collect()
+}
+
+/// Every allocation that Eqs. 2, 3 and 7 permit, the best first, with its cost.
+fn ranked(problem: &Problem) -> Vec<(u128, Vec<u32>)> {
+    let permitted = |counts: &Vec<u32>| {
+        counts.last().is_some_and(|&longest| longest >= 1)
+            && counts.iter().enumerate().all(|(at, &count)| {
+                let capacity_milli = u64::from(problem.runtimes[at].capacity) * MILLI;
+                u64::from(count) >= problem.demand_milli[at] / capacity_milli
+            })
+    };
+    let changes = |counts: &[u32]| -> u32 {
+        let loads = |(now, before): (&u32, &u32)| now.saturating_sub(*before);
+        counts.iter().zip(&problem.previous).map(loads).sum()
+    };
+    let counts = all(problem.runtimes.len(), problem.instances())
+        .into_iter()
+        .filter(permitted);
+    let mut ranked: Vec<_> = counts.map(|counts| (problem.flow(&counts).cost, counts)).collect();
+    ranked.sort_by(|(cost_a, a), (cost_b, b)| {
+        let by_change = (cost_a, changes(a)).cmp(&(cost_b, changes(b)));
+        by_change.then_with(|| b.iter().rev().cmp(a.iter().rev()))
+    });
+    ranked
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn the_dynamic_program_finds_the_best_of_all(problem in problems(Method::Dynamic)) {
+        let ranked = ranked(&problem);
+        let found = solve(&problem, Method::Dynamic).expect("the problem is sound");
+        match ranked.first() {
+            Some((cost, counts)) => {
+                prop_assert_eq!(&found.status, &Status::Optimal);
+                prop_assert_eq!(&found.instances, counts);
+                prop_assert_eq!(found.flow.cost, *cost);
+            }
+            None => prop_assert!(matches!(found.status, Status::Infeasible { .. }), "{:?}", found.status),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn the_integer_program_agrees(problem in problems(Method::Integer)) {
+        let ranked = ranked(&problem);
+        let found = solve(&problem, Method::Integer).expect("the problem is sound and convex");
+        let Some((cost, _)) = ranked.first() else {
+            prop_assert!(matches!(found.status, Status::Infeasible { .. }), "{:?}", found.status);
+            return Ok(());
+        };
+        prop_assert!(matches!(found.status, Status::Within(gap) if gap <= 1e-4), "{:?}", found.status);
+        prop_assert!(found.flow.cost as f64 <= *cost as f64 * (1.0 + 1e-4), "{} for {}", found.flow.cost, cost);
+        prop_assert!(ranked.iter().any(|(_, counts)| *counts == found.instances), "it keeps to the constraints");
+        prop_assert_eq!(found.flow.cost, problem.flow(&found.instances).cost);
+    }
+
+    #[test]
+    fn what_cannot_be_met_is_still_allocated(mut problem in problems(Method::Integer)) {
+        for demand in &mut problem.demand_milli {
+            *demand += 200_000;
+        }
+        for method in [Method::Dynamic, Method::Integer] {
+            let found = solve(&problem, method).expect("the problem is sound and convex");
+            let is_infeasible = matches!(
+                found.status,
+                Status::Infeasible { needed, served_ppm } if needed > u64::from(problem.instances()) && served_ppm < 1_000_000
+            );
+            prop_assert!(is_infeasible, "{:?}", found.status);
+            prop_assert_eq!(found.instances.iter().sum::<u32>(), problem.instances());
+            prop_assert!(found.instances.last().is_some_and(|&longest| longest >= 1));
+            prop_assert_eq!(found.flow.load_milli.iter().sum::<u64>(), problem.demand_milli.iter().sum::<u64>());
+        }
+    }
+}
+
+fn serial(capacities: &[u32], services_ns: &[u64], demand_milli: &[u64], cards: u32, previous: &[u32]) -> Problem {
+    Problem {
+        runtimes: (1..)
+            .zip(capacities.iter().zip(services_ns))
+            .map(|(at, (&capacity, &service_ns))| Runtime {
+                max_length: 64 * at,
+                capacity,
+                latency: MeanLatency::Serial { service_ns },
+            })
+            .collect(),
+        demand_milli: demand_milli.to_vec(),
+        cards,
+        instances_per_card: 1,
+        previous: previous.to_vec(),
+    }
+}
+
+#[test]
+fn equals_keep_what_is_there_then_favour_the_longer() {
+    // Two runtimes alike in all but length and asked for alike: two of each cost as much as four of the longer.
+    let alike = |previous: &[u32]| serial(&[100, 100], &[10, 10], &[6_000, 6_000], 4, previous);
+    // Nothing asked for: everything costs nothing.
+    let idle = |previous: &[u32]| serial(&[10, 5, 2], &[10, 20, 50], &[0, 0, 0], 9, previous);
+    for method in [Method::Dynamic, Method::Integer] {
+        let counts = |problem: &Problem| solve(problem, method).expect("sound").instances;
+        assert_eq!(counts(&alike(&[2, 2])), [2, 2]);
+        assert_eq!(counts(&idle(&[])), [0, 0, 9]);
+        assert_eq!(counts(&idle(&[4, 3, 2])), [4, 3, 2]);
+    }
+    // Two moves away, and nothing as cheap between: only the dynamic program finds these for sure.
+    for (previous, expected) in [(&[][..], [0, 4]), (&[3, 1], [2, 2])] {
+        let found = solve(&alike(previous), Method::Dynamic).expect("sound");
+        assert_eq!(found.instances, expected);
+    }
+}
+
+#[test]
+fn more_cards_than_the_floors_need_go_where_they_help_most() {
+    // 10 cards and the paper's BERT-base: 1.152 ms at 64 tokens, 4.86 ms at 512, an SLO of 150 ms.
+    let services_ns: Vec<u64> = (0..8).map(|step| 1_152_000 + 529_714 * step).collect();
+    let capacities: Vec<u32> = services_ns
+        .iter()
+        .map(|&service_ns| (150_000_000 / service_ns) as u32)
+        .collect();
+    let demand = [60_000, 45_000, 20_000, 10_000, 6_000, 4_000, 3_000, 2_000];
+    let problem = serial(&capacities, &services_ns, &demand, 10, &[]);
+    let dynamic = solve(&problem, Method::Dynamic).expect("sound");
+    let integer = solve(&problem, Method::Integer).expect("sound");
+    assert_eq!(dynamic.instances, integer.instances);
+    assert_eq!(dynamic.flow.cost, ranked(&problem)[0].0);
+    assert!(
+        dynamic.instances[0] >= 2 && dynamic.instances[7] >= 1,
+        "{:?}",
+        dynamic.instances
+    );
+}
+
+#[test]
+fn a_curve_that_bends_down_is_refused_by_the_integer_program_alone() {
+    let mut problem = serial(&[8, 8], &[10, 20], &[5_000, 5_000], 4, &[]);
+    problem.runtimes[1].latency = MeanLatency::Points(vec![(1, 10), (2, 30), (8, 40)]);
+    assert!(solve(&problem, Method::Dynamic).is_ok());
+    let error = solve(&problem, Method::Integer).expect_err("not convex").to_string();
+    assert!(
+        error.starts_with("runtimes[1].latency: must rise ever more steeply"),
+        "{error}"
+    );
+}

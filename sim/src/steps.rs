@@ -1,0 +1,155 @@
+//! What a decoder's steps cost, one by one and many at once.
+//!
+//! While nobody joins or leaves, a step differs from the one before only in its context, which is one token longer for everyone. The
+//! attention of `n` sequences at each context is therefore summed up once, so that any number of steps is one subtraction, exactly the
+//! sum of the steps taken singly.
+
+use std::collections::BTreeSet;
+
+use tenantry_core::op::Member;
+use tenantry_core::spec::{GenerationSpec, PoolSpec};
+use tenantry_profiles::{Card, CollectiveOperation, Cost, Decoder, Family, MissingTable, Surface};
+
+/// The costs of one pool's steps, bound once.
+#[derive(Debug)]
+pub(crate) struct StepPrices {
+    layers: u32,
+    decoder: Decoder,
+    lora: Option<Surface>,
+    /// What the cards that share a layer exchange, twice in each.
+    all_reduce: Option<AllReduce>,
+    /// By sequences: the attention of all layers at contexts from 0, summed up from the shortest; as far as it was asked for.
+    attention_sums: Vec<Vec<u64>>,
+}
+
+#[derive(Debug)]
+struct AllReduce {
+    surface: Surface,
+    cards: u32,
+    bytes_per_token: u32,
+}
+
+/// The steps of one run. All but the first make a token for each of `sequences`, at a context that grows by one a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StepCosts {
+    pub first_ns: u64,
+    /// Of each later step, without attention.
+    base_ns: u64,
+    sequences: u32,
+    /// Of the second step: tokens that each sequence attends to on average, rounded down.
+    context: u32,
+    /// Of the dense part, as a measure of how much a step's duration varies.
+    pub typical: Cost,
+}
+
+impl StepPrices {
+    pub fn new(card: &Card, pool: &PoolSpec, generation: &GenerationSpec) -> Result<StepPrices, MissingTable> {
+        let (model, dtype) = (&pool.model, pool.dtype);
+        let cards = generation.tensor_parallel;
+        let lora = |lora: tenantry_core::spec::LoraSpec| card.lora(model, dtype, lora.implementation, lora.rank);
+        Ok(StepPrices {
+            layers: model.layers,
+            decoder: card.decoder(model, dtype, cards)?,
+            lora: generation.lora.map(lora).transpose()?,
+            all_reduce: match cards {
+                1 => None,
+                // Where a card's layers were measured with their exchange, it has no table of its own.
+                _ => card
+                    .collective(CollectiveOperation::AllReduce)
+                    .ok()
+                    .map(|surface| AllReduce {
+                        surface,
+                        cards,
+                        bytes_per_token: model.hidden * dtype.bytes() as u32,
+                    }),
+            },
+            attention_sums: Vec::new(),
+        })
+    }
+
+    /// The steps of a run over these members.
+    pub fn run(&mut self, members: &[Member], tenants: u32, extrapolated: &mut BTreeSet<Family>) -> StepCosts {
+        let mut chunks: Vec<(u32, u32)> = Vec::new();
+        let (mut decodes, mut attended, mut attended_next) = (0_u32, 0_u64, 0_u64);
+        for member in members {
+            let sequence = member.sequence;
+            if sequence.chunk_tokens > 0 {
+                let context = sequence.cached_tokens + sequence.chunk_tokens;
+                chunks.push((sequence.chunk_tokens, context));
+                attended_next += u64::from(context) + 1;
+            } else {
+                decodes += 1;
+                attended += u64::from(sequence.cached_tokens) + 1;
+                attended_next += u64::from(sequence.cached_tokens) + 2;
+            }
+        }
+        let sequences = members.len() as u32;
+        let mean = |sum: u64, of: u32| (sum / u64::from(of.max(1))) as u32;
+        let tokens = chunks.iter().map(|(tokens, _)| tokens).sum::<u32>() + decodes;
+        let now = mean(attended, decodes);
+        let context = mean(attended_next, sequences);
+        if !self.decoder.covers(&chunks, decodes, now) || !self.decoder.covers(&[], sequences, context) {
+            extrapolated.insert(Family::DecoderDense);
+        }
+        if self.lora.as_ref().is_some_and(|lora| !lora.covers(tenants, tokens)) {
+            extrapolated.insert(Family::Lora);
+        }
+        let first = self.decoder.attention(&chunks, decodes, now).median_ns * u64::from(self.layers);
+        StepCosts {
+            first_ns: self.base_ns(sequences, tokens, tenants) + first,
+            base_ns: self.base_ns(sequences, sequences, tenants),
+            sequences,
+            context,
+            typical: self.decoder.dense.cost(sequences.into()),
+        }
+    }
+
+    /// A step without its attention.
+    fn base_ns(&self, sequences: u32, tokens: u32, tenants: u32) -> u64 {
+        let layers = u64::from(self.layers);
+        let lora = self
+            .lora
+            .as_ref()
+            .map_or(0, |lora| lora.cost(tenants, tokens).median_ns);
+        let exchange = self.all_reduce.as_ref().map_or(0, |all_reduce| {
+            let bytes = all_reduce.bytes_per_token.saturating_mul(tokens);
+            2 * all_reduce.surface.cost(all_reduce.cards, bytes).median_ns
+        });
+        let layer = self.decoder.dense.cost(tokens.into()).median_ns + lora + exchange;
+        layers * layer + self.decoder.ends.cost(sequences, tokens).median_ns
+    }
+
+    /// The steps of a run from `from` up to `to`, counted from 0, in nanoseconds.
+    pub fn between(&mut self, costs: &StepCosts, from: u32, to: u32) -> u64 {
+        let (first, later) = (u64::from(from == 0 && to > 0), from.max(1)..to.max(1));
+        let mut ns = first * costs.first_ns;
+        if !later.is_empty() {
+            // The second step of a run has the context that `costs` names.
+            let context = |step: u32| (costs.context + step - 1) as usize;
+            let sums = self.attention_sums(costs.sequences, context(later.end));
+            ns += sums[context(later.end)] - sums[context(later.start)];
+            ns += u64::from(later.end - later.start) * costs.base_ns;
+        }
+        ns
+    }
+
+    /// Sums of the attention of all layers for contexts below each index, at least up to `context`.
+    fn attention_sums(&mut self, sequences: u32, context: usize) -> &[u64] {
+        let index = sequences as usize;
+        if index >= self.attention_sums.len() {
+            self.attention_sums.resize(index + 1, Vec::new());
+        }
+        let sums = &mut self.attention_sums[index];
+        if sums.is_empty() {
+            sums.push(0);
+        }
+        if sums.len() <= context {
+            // By half as much again, so that a growing context does not extend it at each step.
+            for at in sums.len()..=context + context / 2 {
+                let ns = self.decoder.decode.cost(sequences, at as u32 - 1).median_ns * u64::from(self.layers);
+                sums.push(sums[at - 1] + ns);
+            }
+        }
+        sums
+    }
+}
