@@ -40,6 +40,16 @@ pub enum Command {
                             Exits with 3 when the differences exceed the scenario's `validate:` limits."
     )]
     Validate(ValidateArgs),
+    /// Describe, convert and generate traces of requests, and fit generators to them.
+    #[command(after_help = "Example: tenantry trace info requests.csv --report trace.html")]
+    Trace {
+        #[command(subcommand)]
+        command: TraceCommand,
+    },
+    /// Make the page of a finished folder again, or one page of several side by side.
+    #[command(after_help = "Examples:\n  tenantry report out/simulate\n  \
+                      tenantry report out/before out/after --out before-after.html")]
+    Report(ReportArgs),
     /// Measure a card, or look at a profile.
     #[command(
         args_conflicts_with_subcommands = true,
@@ -75,6 +85,18 @@ pub struct ScenarioArgs {
     pub seed: Option<u64>,
 }
 
+/// What is kept of the runs beside their figures.
+#[derive(Debug, Args)]
+pub struct KeepArgs {
+    /// Write requests.parquet into the folder: a row for each request.
+    #[arg(long)]
+    pub requests: bool,
+    /// Write timeline.json into the folder, for ui.perfetto.dev: which op ran when on which lane. By default of the two seconds
+    /// after the warm-up; `--timeline=30s..32s` is another window.
+    #[arg(long, value_name = "START..END", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub timeline: Option<String>,
+}
+
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
     #[command(flatten)]
@@ -85,6 +107,11 @@ pub struct SimulateArgs {
     /// Runs at a time; by default one a core.
     #[arg(long)]
     pub jobs: Option<std::num::NonZeroUsize>,
+    #[command(flatten)]
+    pub keep: KeepArgs,
+    /// Write the requests of the first run as a trace, .csv, .csv.gz or .parquet, which `arrivals: {trace: …}` replays.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// Where the run's folder goes.
     #[arg(long, default_value = "out/simulate")]
     pub out: PathBuf,
@@ -97,6 +124,11 @@ pub struct ExecuteArgs {
     /// The device to run on.
     #[arg(long)]
     pub device: String,
+    #[command(flatten)]
+    pub keep: KeepArgs,
+    /// Write the requests of the first run as a trace, .csv, .csv.gz or .parquet, which `arrivals: {trace: …}` replays.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// Where the run's folder goes.
     #[arg(long, default_value = "out/execute")]
     pub out: PathBuf,
@@ -115,6 +147,8 @@ pub struct ValidateArgs {
     /// Execute the same requests this many times.
     #[arg(long, default_value = "1")]
     pub repeats: std::num::NonZeroU32,
+    #[command(flatten)]
+    pub keep: KeepArgs,
     /// Where the run's folder goes.
     #[arg(long, default_value = "out/validate")]
     pub out: PathBuf,
@@ -153,10 +187,95 @@ pub struct ProfileArgs {
 #[derive(Debug, Subcommand)]
 pub enum ProfileCommand {
     /// Print what a profile holds, where it comes from, and how well it interpolates.
-    Show {
+    #[command(after_help = "Examples:\n  tenantry profile show cpu --report cpu.html\n  \
+                            tenantry profile show --schema > card.schema.json")]
+    Show(ShowArgs),
+    /// Print what one card takes over what another does, or how far a machine drifted between two measurements.
+    #[command(after_help = "Example: tenantry profile compare cpu out/cpu-again")]
+    Compare {
         /// The name of a card, or a folder.
-        card: String,
+        first: String,
+        /// The name of another, or a folder: its medians are divided by the first's.
+        second: String,
     },
+    /// Compute the card of a device that nobody measured, or of a paper's testbed.
+    #[command(after_help = "Examples:\n  \
+                      tenantry profile derive --datasheet b200-sxm --models bert-base,llama-7b --out out/b200\n  \
+                      tenantry profile derive --datasheet my-card.yaml --out out/my-card\n  \
+                      tenantry profile derive --paper paper-p5000 --out profiles/cards/paper-p5000\n\n\
+                      What is derived is marked so, with its error, in the card and in every report that uses it.")]
+    Derive(DeriveArgs),
+    /// Make a card from public measurements, or add them to an imported card.
+    #[command(after_help = "Examples:\n  \
+                      tenantry profile import --from llmservingsim --gpu rtx-4090 RTX4090_*_dense.csv RTX4090_*_per_sequence.csv \\\n    \
+                      RTX4090_*_attention.csv.gz --out profiles/cards/rtx-4090\n  \
+                      tenantry profile import --from aiconfigurator --gpu h200-sxm --model bert-base h200_sxm_*.csv.gz --out out/h200\n\n\
+                      What a source lacks is derived from the datasheet and marked so.")]
+    Import(ImportArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// Whose tables they are.
+    #[arg(long, value_parser = source)]
+    pub from: tenantry_profiles::ImportSource,
+    /// The GPU that they were measured on, by its datasheet's name.
+    #[arg(long)]
+    pub gpu: String,
+    /// Compose only these built-in models.
+    #[arg(long, value_delimiter = ',')]
+    pub model: Vec<String>,
+    /// The gap between two kernels, in microseconds, where a source has kernels' times only.
+    #[arg(long, value_name = "US", default_value_t = tenantry_profiles::DEFAULT_LAUNCH_OVERHEAD_US)]
+    pub launch_overhead_us: f64,
+    /// The tables, as CSV, gzipped or not.
+    #[arg(required = true, value_name = "FILES")]
+    pub files: Vec<PathBuf>,
+    /// Where the card goes; one imported before keeps the tables that these files do not have.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+fn source(name: &str) -> Result<tenantry_profiles::ImportSource, String> {
+    let known = tenantry_profiles::ImportSource::ALL;
+    let found = known.iter().find(|source| source.name() == name);
+    found.copied().ok_or_else(|| {
+        let names = tenantry_profiles::ImportSource::NAMES;
+        let suggested = tenantry_profiles::near_miss(name, names.iter().copied());
+        let suggestion = suggested
+            .map(|name| format!("; did you mean {name}?"))
+            .unwrap_or_default();
+        format!("must be {}, got {name}{suggestion}", names.join(", "))
+    })
+}
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The name of a card, or a folder.
+    #[arg(required_unless_present = "schema")]
+    pub card: Option<String>,
+    /// Write a page with its curves.
+    #[arg(long, value_name = "PAGE")]
+    pub report: Option<PathBuf>,
+    /// Print the JSON Schema of card.yaml instead, for editors.
+    #[arg(long, conflicts_with_all = ["card", "report"])]
+    pub schema: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DeriveArgs {
+    /// A datasheet that comes with the product, or a YAML file with one.
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "paper")]
+    pub datasheet: Option<String>,
+    /// A paper's testbed.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["datasheet", "models"])]
+    pub paper: Option<String>,
+    /// Derive these built-in models; by default bert-base, bert-large and llama-7b.
+    #[arg(long, value_delimiter = ',')]
+    pub models: Vec<String>,
+    /// Where the card goes; by default `profiles/cards/NAME`.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -169,4 +288,167 @@ pub struct CheckArgs {
 pub struct PresetsArgs {
     /// The preset to print.
     pub name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Folders that simulate, execute or validate left.
+    #[arg(required = true, value_name = "DIR")]
+    pub folders: Vec<PathBuf>,
+    /// Where the page goes; by default report.html in the one folder, or out/report.html for several.
+    #[arg(long, value_name = "PAGE")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Count, span, rate, dispersion, lengths and the tenants' concentration.
+    #[command(after_help = "Example: tenantry trace info twitter.csv.gz azure.csv --report traces.html")]
+    Info(TraceInfoArgs),
+    /// Write a file of any known format as Tenantry's own CSV or Parquet.
+    #[command(
+        after_help = "Examples:\n  tenantry trace convert AzureLLMInferenceTrace_conv.csv azure.parquet\n  \
+                      tenantry trace convert counts.csv requests.csv.gz --input 128 --cut 1h..2h --scale 0.5"
+    )]
+    Convert(TraceConvertArgs),
+    /// Write a scenario's workload, or that of flags alone, to a file.
+    #[command(
+        allow_missing_positional = true,
+        after_help = "Examples:\n  tenantry trace generate scenarios/quickstart.yaml requests.parquet\n  \
+                      tenantry trace generate --arrivals '{poisson: {rate: 500/s}}' --lengths '{input: {twitter: {}}}' \\\n      \
+                      --tenants 10000 --popularity '{zipf: 1.1}' --requests 1000000 requests.csv"
+    )]
+    Generate(TraceGenerateArgs),
+    /// Fit a generator to one part of a recording, check it against the other, and print it as a scenario has it.
+    #[command(
+        after_help = "Examples:\n  tenantry trace fit twitter tweets.csv --report fit.html\n  \
+                      tenantry trace fit azure-functions invocations.csv --tenants 10000\n\n\
+                      Aims: means and quantiles within 3 %, dispersion within 15 %, Kolmogorov-Smirnov below 0.03. A generator that \
+                      misses one is printed all the same, and the table says so."
+    )]
+    Fit(TraceFitArgs),
+}
+
+/// How a file is read.
+#[derive(Debug, Args)]
+pub struct ReadArgs {
+    /// Refuse a file that is not in this format; by default the first line tells.
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
+    /// Leave broken lines out and count them, rather than stop at the first.
+    #[arg(long)]
+    pub skip_bad_lines: bool,
+    /// A tokenizer.json that counts the texts of ShareGPT; by default four characters are a token.
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct TraceInfoArgs {
+    /// Files of any known format, plain or gzip.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Write a page with rates over time, dispersion, lengths and tenants.
+    #[arg(long, value_name = "PAGE")]
+    pub report: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct TraceConvertArgs {
+    /// A file of any known format, plain or gzip.
+    pub file: PathBuf,
+    /// Where to: .csv, .csv.gz or .parquet.
+    pub out: PathBuf,
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// What rates are multiplied by: counts become more, instants are moved together.
+    #[arg(long, default_value = "1", value_parser = positive)]
+    pub scale: f64,
+    /// Only this part, in the recording's own time, which becomes the start: 1h..2h, or 1h.. to its end.
+    #[arg(long, value_name = "START..END")]
+    pub cut: Option<String>,
+    /// Requests a second, evenly spaced, for a format without arrivals.
+    #[arg(long, value_parser = positive)]
+    pub rate: Option<f64>,
+    /// Tokens of each input, for a format without lengths.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub input: Option<u32>,
+    /// Put requests in order of time; they are kept in memory.
+    #[arg(long)]
+    pub sort: bool,
+}
+
+/// A finite number above 0.
+fn positive(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.parse().ok();
+    number
+        .filter(|number| number.is_finite() && *number > 0.0)
+        .ok_or_else(|| format!("must be a number above 0, got {text}"))
+}
+
+#[derive(Debug, Args)]
+pub struct TraceGenerateArgs {
+    /// A YAML file, or the name of a shipped scenario; without it the flags say all.
+    pub scenario: Option<String>,
+    /// Where to: .csv, .csv.gz or .parquet.
+    pub out: PathBuf,
+    /// When requests arrive, as `workload.arrivals` of a scenario.
+    #[arg(long, value_name = "YAML")]
+    pub arrivals: Option<String>,
+    /// How long they are, as `workload.lengths`.
+    #[arg(long, value_name = "YAML")]
+    pub lengths: Option<String>,
+    /// How many tenants there are.
+    #[arg(long, value_name = "N")]
+    pub tenants: Option<String>,
+    /// Which of them asks, as `tenants.popularity`.
+    #[arg(long, value_name = "YAML")]
+    pub popularity: Option<String>,
+    /// Stop after so many requests.
+    #[arg(long, value_name = "N")]
+    pub requests: Option<String>,
+    /// Stop at this time, with its unit: 60s, 1h.
+    #[arg(long, value_name = "TIME")]
+    pub after: Option<String>,
+    /// Change a key: a dotted path and a YAML value.
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+    /// Another seed than the scenario's.
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+/// What is fitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FitKind {
+    /// Lengths of tweets, or the rate of a stream from its per-second counts.
+    Twitter,
+    /// Lengths of conversations.
+    Sharegpt,
+    /// How unevenly tenants ask.
+    AzureFunctions,
+}
+
+#[derive(Debug, Args)]
+pub struct TraceFitArgs {
+    /// What is fitted.
+    pub kind: FitKind,
+    /// The recording.
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Of the generated requests that the fit is checked with.
+    #[arg(long, default_value = "7")]
+    pub seed: u64,
+    /// Runs of at least this much time without a request are holes of the recording and left out of rates.
+    #[arg(long, value_name = "TIME", default_value = "1min")]
+    pub drop_zeros_from: String,
+    /// How many tenants the printed popularity is for; by default as many as the recording has.
+    #[arg(long, value_name = "N")]
+    pub tenants: Option<std::num::NonZeroU32>,
+    /// Write a page with the table and the curves.
+    #[arg(long, value_name = "PAGE")]
+    pub report: Option<PathBuf>,
 }

@@ -10,6 +10,7 @@ use tenantry_scenarios::RunSpec;
 use tenantry_traces::Time;
 
 use crate::failure::Failure;
+use crate::keep::{Kept, Watch};
 use crate::runs::{cluster, run_failure, summarized};
 
 /// A device of this machine.
@@ -23,6 +24,8 @@ pub struct ExecutedRun {
     pub run: Run,
     pub interrupted: bool,
     pub caveats: Vec<String>,
+    /// What was written down of it.
+    pub kept: Option<Kept>,
 }
 
 impl Device {
@@ -52,6 +55,7 @@ impl Device {
         card: &Card,
         repeat: u32,
         interrupt: &Arc<AtomicBool>,
+        mut watch: Option<Watch>,
     ) -> Result<ExecutedRun, Failure> {
         let spec = execute::Run {
             device: self.torch,
@@ -63,7 +67,11 @@ impl Device {
             max_host_bytes: tenantry_executor::available_host_bytes() / 2,
         };
         let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
-        let done = execute::execute(&spec, &mut *workload, Arc::clone(interrupt), ());
+        let interrupt = Arc::clone(interrupt);
+        let done = match &mut watch {
+            None => execute::execute(&spec, &mut *workload, interrupt, ()),
+            Some(watch) => execute::execute(&spec, &mut *workload, interrupt, watch),
+        };
         let done = done.map_err(|error| {
             let message = format!("system {} on {}: {error}", run.system.name, self.name);
             match &error {
@@ -87,6 +95,7 @@ impl Device {
             ));
         }
         Ok(ExecutedRun {
+            kept: watch.map(|watch| watch.finish(&done.record)).transpose()?,
             interrupted: done.record.interrupted,
             run: summarized(run, &self.name, repeat, &done.record),
             caveats,

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use tenantry_profiles::ProfileError;
+use tenantry_traces::TraceError;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
@@ -45,6 +48,27 @@ impl Failure {
     /// The input is wrong.
     pub fn bad_input(error: impl fmt::Display) -> Failure {
         Failure::BadInput(error.to_string())
+    }
+}
+
+/// What a profile or datasheet has wrong is the input's fault; a folder that cannot be written is not.
+impl From<ProfileError> for Failure {
+    fn from(error: ProfileError) -> Failure {
+        match error {
+            ProfileError::Io { must: "writable", .. } => Failure::running(error),
+            _ => Failure::bad_input(error),
+        }
+    }
+}
+
+/// Of a trace that is written, or read in the middle of something else. A file that the user names as input is better off with
+/// [`Failure::bad_input`], even where it cannot be opened.
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Failure {
+        match error {
+            TraceError::Io { .. } => Failure::running(error),
+            _ => Failure::bad_input(error),
+        }
     }
 }
 

@@ -6,9 +6,11 @@ mod commands;
 mod device;
 mod failure;
 mod interrupt;
+mod keep;
 mod output;
 mod progress;
 mod runs;
+mod time_range;
 
 use clap::Parser;
 
@@ -22,6 +24,8 @@ fn main() -> std::process::ExitCode {
         Command::Execute(args) => commands::execute::run(&args, &output),
         #[cfg(feature = "libtorch")]
         Command::Validate(args) => commands::validate::run(&args, &output),
+        Command::Trace { command } => commands::trace::run(&command, &output),
+        Command::Report(args) => commands::report::run(&args, &output),
         Command::Profile(args) => commands::profile::run(&args, &output),
         Command::Check(args) => commands::check::run(&args, &output),
         Command::Schema => commands::schema::run(),

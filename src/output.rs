@@ -91,6 +91,7 @@ pub fn provenance(card: &Card) -> String {
         Source::Imported => "imported",
         Source::Fitted => "fitted from a paper",
         Source::Derived => "derived, measured on no device",
+        Source::Assumed => "assumed, measured on no device",
     };
     format!("{how} on {} ({})", card.provenance.date, card.provenance.command)
 }
@@ -123,7 +124,6 @@ fn rfc3339(at: SystemTime) -> String {
 }
 
 /// Today's date in UTC.
-#[cfg(feature = "libtorch")]
 pub fn today() -> String {
     rfc3339(SystemTime::now())
         .split('T')

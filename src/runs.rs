@@ -17,6 +17,7 @@ use tenantry_traces::{Time, TraceError};
 
 use crate::cli::{OutputArgs, ScenarioArgs};
 use crate::failure::Failure;
+use crate::keep::{Kept, Watch};
 use crate::output::{print, say};
 
 /// A scenario with the cards that its runs name.
@@ -86,6 +87,48 @@ impl Loaded {
         caveats.sort();
         caveats.dedup();
         caveats
+    }
+
+    /// A sentence on each origin other than a measurement, with the tables from there that the runs so far used.
+    pub fn table_caveats(&self) -> Vec<String> {
+        let mut caveats = Vec::new();
+        for card in self.cards.values() {
+            let mut by_origin: BTreeMap<(Source, String), Vec<String>> = BTreeMap::new();
+            for used in card.used_unmeasured() {
+                let origin = used.origin;
+                let error = origin.error.map(|error| format!(", {error}")).unwrap_or_default();
+                let table = format!("{} {}", used.family, used.table);
+                let tables = by_origin
+                    .entry((origin.kind, format!("{}{error}", origin.source)))
+                    .or_default();
+                tables.push(table.trim_end().to_owned());
+            }
+            let sentence = |((kind, source), tables): (&(Source, String), &Vec<String>)| {
+                format!("Card {}, {kind} ({source}): {}.", card.name, tables.join("; "))
+            };
+            caveats.extend(by_origin.iter().map(sentence));
+        }
+        caveats
+    }
+
+    /// A sentence on each measured card that is not this machine's, by its host's processor: what was executed here need not
+    /// agree with it.
+    #[cfg(feature = "libtorch")]
+    pub fn machine_caveats(&self) -> Vec<String> {
+        let here = crate::output::processor().unwrap_or_else(|| "an unknown processor".to_owned());
+        let elsewhere = |card: &&Card| {
+            card.provenance.source == Source::Measured
+                && card.device.kind == DeviceKind::Cpu
+                && card.device.host.cpu != here
+        };
+        let sentence = |card: &Card| {
+            format!(
+                "Card {} was measured on {} on {}, and requests were executed on {here}: `tenantry profile compare` shows how far \
+                 a new profile lies from it.",
+                card.name, card.provenance.date, card.device.host.cpu
+            )
+        };
+        self.cards.values().filter(elsewhere).map(sentence).collect()
     }
 
     /// Writes the folder of results and says where the page lies.
@@ -192,12 +235,17 @@ pub fn labels(run: &RunSpec, machine: &str, repeat: u32) -> RunLabels {
 
 /// The cluster of a run on its card.
 pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
-    let copy_lanes = match card.device.kind {
-        // Each GPU has a copy engine of its own.
-        DeviceKind::Cuda => run.gpus,
-        DeviceKind::Cpu => card.lanes.host,
+    let (copy_lanes, lookup_lanes) = match card.device.kind {
+        // Each GPU has a copy engine of its own, and the host's cores do nothing else.
+        DeviceKind::Cuda => (run.gpus, run.gpus),
+        // With a single core to spare, the copy lane looks up as well.
+        DeviceKind::Cpu => (card.lanes.host.div_ceil(2), card.lanes.host / 2),
     };
-    run.cluster(card.device.memory_bytes - card.device.reserve_bytes, copy_lanes)
+    run.cluster(
+        card.device.memory_bytes - card.device.reserve_bytes,
+        copy_lanes,
+        lookup_lanes,
+    )
 }
 
 /// A simulated run.
@@ -207,6 +255,8 @@ pub struct SimulatedRun {
     pub events: u64,
     /// Op families priced beyond what was measured.
     pub extrapolated: Vec<String>,
+    /// What was written down of it.
+    pub kept: Option<Kept>,
 }
 
 /// Simulates one run. Nothing where the user had stopped before it began.
@@ -215,6 +265,7 @@ pub fn simulate(
     card: &Card,
     repeat: u32,
     interrupt: &Arc<AtomicBool>,
+    mut watch: Option<Watch>,
 ) -> Result<Option<SimulatedRun>, Failure> {
     if interrupt.load(Ordering::Relaxed) {
         return Ok(None);
@@ -231,9 +282,14 @@ pub fn simulate(
         },
     };
     let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
-    let done = tenantry_sim::simulate(&spec, &mut *workload, Arc::clone(interrupt), ());
+    let interrupt = Arc::clone(interrupt);
+    let done = match &mut watch {
+        None => tenantry_sim::simulate(&spec, &mut *workload, interrupt, ()),
+        Some(watch) => tenantry_sim::simulate(&spec, &mut *workload, interrupt, watch),
+    };
     let done = done.map_err(|error| failure_of(run, error))?;
     Ok(Some(SimulatedRun {
+        kept: watch.map(|watch| watch.finish(&done.record)).transpose()?,
         interrupted: done.record.interrupted,
         events: done.events,
         extrapolated: done.extrapolated.iter().map(ToString::to_string).collect(),

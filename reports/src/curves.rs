@@ -1,10 +1,11 @@
 //! What is drawn of a run: its latencies as quantiles, and its series over time.
 
+use serde::{Deserialize, Serialize};
 use tenantry_core::RunRecord;
-use tenantry_core::ledger::Series;
-use tenantry_traces::Time;
+use tenantry_core::ledger::{Series, Window};
+use tenantry_traces::{Duration, Time};
 
-use crate::summary::{RunLabels, RunSummary};
+use crate::summary::{RunLabels, RunSummary, rounded};
 
 /// What is kept of a run's record.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +27,7 @@ impl Run {
 }
 
 /// What is drawn of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curves {
     /// Latency in milliseconds at each of [`shares`]; empty where nothing finished.
     pub latency_ms: Vec<f64>,
@@ -49,6 +50,85 @@ impl Curves {
             },
             series: record.series.clone(),
             end: record.end,
+        }
+    }
+}
+
+/// `curves.json`: what is drawn of the runs of `summary.json`, in the same order, so that a page can be made again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CurvesFile {
+    /// Of the file's form: 1.
+    pub schema: u32,
+    /// In the order of `summary.json`.
+    pub runs: Vec<RunCurves>,
+}
+
+/// The curves of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunCurves {
+    /// See [`Curves::latency_ms`].
+    pub latency_ms: Vec<f64>,
+    /// The last event, in nanoseconds.
+    pub end_ns: u64,
+    /// Of each window, in nanoseconds.
+    pub window_ns: u64,
+    /// From time 0: requests that arrived, requests that were served, batches, and requests in them.
+    pub windows: Vec<[u64; 4]>,
+}
+
+impl CurvesFile {
+    /// Of all runs.
+    pub fn new(runs: &[Run]) -> CurvesFile {
+        CurvesFile {
+            schema: 1,
+            runs: runs.iter().map(|run| RunCurves::from(&run.curves)).collect(),
+        }
+    }
+}
+
+impl From<&Curves> for RunCurves {
+    fn from(curves: &Curves) -> RunCurves {
+        /// More than a page draws.
+        const MAX_WINDOWS: usize = 256;
+        let Series { width, windows } = &curves.series;
+        let merge = windows.len().div_ceil(MAX_WINDOWS).next_power_of_two();
+        let sum = |windows: &[Window]| {
+            windows
+                .iter()
+                .fold([0; 4], |[arrived, served, batches, requests], window| {
+                    [
+                        arrived + window.arrived,
+                        served + window.served,
+                        batches + window.batches,
+                        requests + window.batch_requests,
+                    ]
+                })
+        };
+        RunCurves {
+            latency_ms: curves.latency_ms.iter().copied().map(rounded).collect(),
+            end_ns: curves.end.0,
+            window_ns: width.0 * merge as u64,
+            windows: windows.chunks(merge).map(sum).collect(),
+        }
+    }
+}
+
+impl From<RunCurves> for Curves {
+    fn from(curves: RunCurves) -> Curves {
+        let window = |&[arrived, served, batches, batch_requests]: &[u64; 4]| Window {
+            arrived,
+            served,
+            batches,
+            batch_requests,
+            ..Window::default()
+        };
+        Curves {
+            latency_ms: curves.latency_ms,
+            series: Series {
+                width: Duration(curves.window_ns.max(1)),
+                windows: curves.windows.iter().map(window).collect(),
+            },
+            end: Time(curves.end_ns),
         }
     }
 }
@@ -84,8 +164,6 @@ pub fn log_grid(low: f64, high: f64, points: usize) -> impl Iterator<Item = f64>
 
 #[cfg(test)]
 mod tests {
-    use tenantry_traces::Duration;
-
     use super::*;
     use crate::testing::record;
 

@@ -1,19 +1,18 @@
 //! A run's folder. Each file is whole or not there at all: it is written beside its place and then takes its name.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tempfile::Builder;
 
-use crate::curves::Run;
+use crate::curves::{CurvesFile, Run};
 use crate::error::ReportError;
 use crate::flat;
 use crate::manifest::Manifest;
 use crate::page::Page;
 use crate::summary::Summary;
 use crate::validation::Validation;
+use crate::whole::write_whole;
 
 /// What a run leaves behind.
 #[derive(Clone, Copy, Debug)]
@@ -39,16 +38,14 @@ impl RunFolder<'_> {
     /// # Errors
     /// When a file cannot be written; the error names it.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, ReportError> {
-        fs::create_dir_all(folder).map_err(|source| ReportError::Io {
-            path: folder.to_owned(),
-            source,
-        })?;
+        fs::create_dir_all(folder).map_err(|source| ReportError::io(folder, source))?;
         let file = |name: &str, bytes: &[u8]| write_whole(&folder.join(name), bytes);
         let summary = Summary::new(self.scenario, self.seed, self.runs);
         let page = Page {
             scenario: self.scenario,
             runs: self.runs,
             validation: self.validation,
+            folders: &[],
             manifest: self.manifest,
         };
         file("scenario.resolved.yaml", self.resolved_scenario.as_bytes())?;
@@ -57,6 +54,9 @@ impl RunFolder<'_> {
         if let Some(validation) = self.validation {
             file("validation.json", &json(validation)?)?;
         }
+        let mut curves = serde_json::to_vec(&CurvesFile::new(self.runs))?;
+        curves.push(b'\n');
+        file("curves.json", &curves)?;
         file("summary.csv", &flat::csv(&summary.runs)?)?;
         file("summary.json", &json(&summary)?)?;
         Ok(folder.join("report.html"))
@@ -71,33 +71,6 @@ pub fn json(value: &impl Serialize) -> Result<Vec<u8>, ReportError> {
     let mut bytes = serde_json::to_vec_pretty(value)?;
     bytes.push(b'\n');
     Ok(bytes)
-}
-
-/// Writes a file whole or not at all: whoever opens `path` finds the old contents or the new ones, even after a power cut.
-///
-/// # Errors
-/// When the folder is missing, not writable or full; the error names `path`.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
-    let write = || -> io::Result<()> {
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let mut builder = Builder::new();
-        builder.prefix(".tenantry-");
-        // Temporary files are private by default; a result is as readable as any new file.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let mut file = builder.tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        Ok(())
-    };
-    write().map_err(|source| ReportError::Io {
-        path: path.to_owned(),
-        source,
-    })
 }
 
 #[cfg(test)]
@@ -138,6 +111,7 @@ mod tests {
             .collect();
         names.sort();
         let expected = [
+            "curves.json",
             "manifest.json",
             "report.html",
             "scenario.resolved.yaml",
@@ -146,36 +120,5 @@ mod tests {
             "validation.json",
         ];
         assert_eq!(names, expected, "and nothing temporary");
-    }
-
-    #[test]
-    fn a_failed_write_names_the_file_and_leaves_the_old_one() {
-        let place = tempfile::tempdir().unwrap();
-        let missing = place.path().join("missing/summary.json");
-        let error = write_whole(&missing, b"{}").unwrap_err().to_string();
-        assert!(error.starts_with(&missing.display().to_string()), "{error}");
-
-        // A folder cannot be replaced by a file, so that the last step fails.
-        let taken = place.path().join("summary.json");
-        fs::create_dir(&taken).unwrap();
-        fs::write(taken.join("old"), "old").unwrap();
-        write_whole(&taken, b"{}").unwrap_err();
-        assert_eq!(fs::read_to_string(taken.join("old")).unwrap(), "old");
-        assert_eq!(
-            fs::read_dir(place.path()).unwrap().count(),
-            1,
-            "nothing temporary is left"
-        );
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_result_is_as_readable_as_any_new_file() {
-        use std::os::unix::fs::PermissionsExt;
-        let place = tempfile::tempdir().unwrap();
-        let mode = |name: &str| fs::metadata(place.path().join(name)).unwrap().permissions().mode();
-        write_whole(&place.path().join("ours"), b"").unwrap();
-        fs::write(place.path().join("any"), b"").unwrap();
-        assert_eq!(mode("ours"), mode("any"));
     }
 }

@@ -9,6 +9,7 @@
 //!
 //! Read first: [`summary`] (what is said of a run), [`validation`] (how far the two machines differ), [`page`] (how it is shown).
 
+pub mod compared;
 pub mod curves;
 pub mod folder;
 pub mod group;
@@ -16,9 +17,13 @@ pub mod human;
 pub mod manifest;
 pub mod metric;
 pub mod page;
+pub mod requests;
 pub mod summary;
 pub mod terminal;
+pub mod timeline;
+pub mod trace;
 pub mod validation;
+pub mod whole;
 
 mod error;
 mod flat;

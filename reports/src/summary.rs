@@ -103,6 +103,15 @@ pub struct RunSummary {
     /// Requests answered after the warm-up, by `duration_s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throughput_rps: Option<f64>,
+    /// Tokens of requests answered after the warm-up, by `duration_s`; absent for encoders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_tokens_per_s: Option<f64>,
+    /// From arrival to the first token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft_ms: Option<Distribution>,
+    /// Of each request, the mean time from one token to the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpot_ms: Option<Distribution>,
     /// From arrival to answer. The five parts below add up to it, request by request and so in the mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<Distribution>,
@@ -144,6 +153,15 @@ pub struct RunSummary {
     /// Tenants' parameters that came and went.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<SwapSummary>,
+    /// Absent for encoders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<GenerationSummary>,
+    /// Cards with a request on them, averaged over the run; absent for encoders, whose cards are all kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus_time_weighted: Option<f64>,
+    /// Absent where nothing is looked up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lookup: Option<LookupSummary>,
 }
 
 /// Requests by how they ended.
@@ -223,6 +241,30 @@ pub struct SwapSummary {
     pub bytes_in: u64,
 }
 
+/// What a decoder did beside generating.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GenerationSummary {
+    /// Requests that left a card for want of memory.
+    pub evictions: u64,
+    /// Requests that left a card so that it would be empty.
+    pub migrations: u64,
+    /// Tokens that had to come into a cache again after either.
+    pub recomputed_tokens: u64,
+}
+
+/// Fragments looked up, by which table answered.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LookupSummary {
+    /// Looked up.
+    pub tokens: u64,
+    /// A domain's own table.
+    pub domain_hits: u64,
+    /// The table of all domains.
+    pub root_hits: u64,
+    /// Neither: shorter fragments did.
+    pub fallbacks: u64,
+}
+
 impl SwapSummary {
     /// Share of uses that found the parameters on the card; absent where there was no use.
     pub fn hit_share(&self) -> Option<f64> {
@@ -260,6 +302,11 @@ impl RunSummary {
             failed_by: named(&record.failed, FailureReason::name),
             duration_s: rounded(duration_s),
             throughput_rps: ratio(record.served as f64, duration_s),
+            output_tokens_per_s: record
+                .generation
+                .and_then(|_| ratio(record.output_tokens as f64, duration_s)),
+            ttft_ms: Distribution::of(&record.first_token),
+            tpot_ms: Distribution::of(&record.per_token),
             latency_ms: Distribution::of(&record.latency),
             queue_ms: Distribution::of(&record.queue),
             lane_ms: Distribution::of(&record.lane),
@@ -290,6 +337,20 @@ impl RunSummary {
                 misses: swaps.misses,
                 evictions: swaps.evictions,
                 bytes_in: swaps.bytes_in,
+            }),
+            generation: record.generation.map(|generation| GenerationSummary {
+                evictions: generation.evictions,
+                migrations: generation.migrations,
+                recomputed_tokens: generation.recomputed_tokens,
+            }),
+            gpus_time_weighted: record
+                .generation
+                .and_then(|generation| ratio(generation.occupied.as_secs_f64(), record.end.as_secs_f64())),
+            lookup: record.lookups.map(|lookups| LookupSummary {
+                tokens: lookups.tokens,
+                domain_hits: lookups.domain_hits,
+                root_hits: lookups.root_hits,
+                fallbacks: lookups.fallbacks,
             }),
         }
     }

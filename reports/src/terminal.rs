@@ -79,6 +79,11 @@ fn systems_table(rows: &[Vec<String>], style: Style, names: usize) -> Table {
     table
 }
 
+/// A table of figures: the first row is the header, the first column names.
+pub fn figures(rows: &[Vec<String>], style: Style) -> String {
+    systems_table(rows, style, 1).trim_fmt()
+}
+
 /// A validation's figures and, below, where the mean's differences come from.
 pub fn validation(validation: &Validation, style: Style) -> String {
     let mut figures = table(style);
@@ -190,7 +195,7 @@ fn table(style: Style) -> Table {
 }
 
 /// A user's text without the control characters that would move the cursor or colour the rest.
-fn safe(text: &str) -> String {
+pub(crate) fn safe(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '�' } else { c }).collect()
 }
 

@@ -61,6 +61,7 @@ pub fn record(requests: u64, slowest: Duration) -> RunRecord {
             shared_bytes: 440 << 20,
             per_tenant_bytes: 7 << 20,
             tenant_bytes: 700 << 20,
+            cache_bytes: 0,
         },
         swaps: Some(SwapCounts {
             hits: 900,

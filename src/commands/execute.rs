@@ -5,21 +5,26 @@ use tenantry_reports::{Run, Summary, terminal};
 use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
+use crate::keep::Keep;
 use crate::output::{Started, style};
-use crate::runs::{Loaded, Outcome, unfinished_caveats};
+use crate::runs::{Loaded, Outcome, labels, unfinished_caveats};
 use crate::{interrupt, progress};
 
 pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let device = Device::find(&args.device)?;
     let loaded = Loaded::load(&args.scenario, None)?;
+    let keep = Keep::new(&args.keep, args.record.as_deref(), &args.out, &loaded.runs)?;
+    let mut kept = Vec::new();
     let interrupt = interrupt::flag();
     let bar = progress::bar(loaded.runs.len() as u64, "executing", output.quiet);
     let mut runs: Vec<Run> = Vec::new();
     let mut caveats = Vec::new();
     let mut interrupted = false;
-    for spec in &loaded.runs {
-        let executed = device.execute(spec, loaded.card(spec), spec.repeat, &interrupt)?;
+    for (index, spec) in loaded.runs.iter().enumerate() {
+        let watch = keep.watch(index, spec, &labels(spec, device.name(), spec.repeat))?;
+        let executed = device.execute(spec, loaded.card(spec), spec.repeat, &interrupt, watch)?;
+        kept.extend(executed.kept);
         bar.inc(1);
         caveats.extend(executed.caveats);
         interrupted = executed.interrupted;
@@ -29,6 +34,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
+    keep.write(kept)?;
     caveats.extend(unfinished_caveats(&runs));
     caveats.sort();
     caveats.dedup();

@@ -6,7 +6,9 @@ pub mod doctor;
 pub mod execute;
 pub mod presets;
 pub mod profile;
+pub mod report;
 pub mod schema;
 pub mod simulate;
+pub mod trace;
 #[cfg(feature = "libtorch")]
 pub mod validate;

@@ -1,17 +1,20 @@
 //! `tenantry simulate`: all runs of a scenario on the virtual machine, side by side.
 
 use rayon::prelude::*;
+use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Summary, terminal};
 
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
+use crate::keep::Keep;
 use crate::output::{Started, style};
-use crate::runs::{Loaded, Outcome, SimulatedRun, extrapolation_caveat, simulate, unfinished_caveats};
+use crate::runs::{Loaded, Outcome, SimulatedRun, extrapolation_caveat, labels, simulate, unfinished_caveats};
 use crate::{interrupt, progress};
 
 pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
+    let keep = Keep::new(&args.keep, args.record.as_deref(), &args.out, &loaded.runs)?;
     let interrupt = interrupt::flag();
     let bar = progress::bar(loaded.runs.len() as u64, "simulating", output.quiet);
     let jobs = args.jobs.map_or(0, std::num::NonZeroUsize::get);
@@ -21,22 +24,25 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
         .map_err(Failure::running)?;
     // Parallelism is across runs, and the results keep the order of the runs: their number does not change a byte.
     let results: Vec<Result<Option<SimulatedRun>, Failure>> = pool.install(|| {
-        let one = |spec| {
-            let result = simulate(spec, loaded.card(spec), spec.repeat, &interrupt);
+        let one = |(index, spec)| {
+            let watch = keep.watch(index, spec, &labels(spec, VIRTUAL, spec.repeat))?;
+            let result = simulate(spec, loaded.card(spec), spec.repeat, &interrupt, watch);
             bar.inc(1);
             result
         };
-        loaded.runs.par_iter().map(one).collect()
+        loaded.runs.par_iter().enumerate().map(one).collect()
     });
     bar.finish_and_clear();
-    let finished: Vec<SimulatedRun> = results
+    let mut finished: Vec<SimulatedRun> = results
         .into_iter()
         .filter_map(Result::transpose)
         .collect::<Result<_, _>>()?;
     let interrupted = finished.len() < loaded.runs.len() || finished.iter().any(|run| run.interrupted);
 
     let mut caveats = loaded.card_caveats();
+    caveats.extend(loaded.table_caveats());
     caveats.extend(extrapolation_caveat(&finished));
+    keep.write(finished.iter_mut().filter_map(|run| run.kept.take()).collect())?;
     let events = finished.iter().map(|run| run.events).sum();
     let runs: Vec<Run> = finished.into_iter().map(|run| run.run).collect();
     caveats.extend(unfinished_caveats(&runs));

@@ -1,18 +1,22 @@
 //! `tenantry validate`: the same requests on both machines, and how far they differ.
 
+use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Validation, Verdict, terminal};
 
 use crate::cli::{OutputArgs, ValidateArgs};
 use crate::device::Device;
 use crate::failure::Failure;
+use crate::keep::Keep;
 use crate::output::{Started, style};
-use crate::runs::{Loaded, Outcome, SimulatedRun, extrapolation_caveat, simulate};
+use crate::runs::{Loaded, Outcome, SimulatedRun, extrapolation_caveat, labels, simulate};
 use crate::{interrupt, progress};
 
 pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let device = Device::find(&args.device)?;
     let loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
+    let keep = Keep::new(&args.keep, None, &args.out, &loaded.runs)?;
+    let mut kept = Vec::new();
     let interrupt = interrupt::flag();
     let repeats = args.repeats.get();
     let total = loaded.runs.len() as u64 * u64::from(1 + repeats);
@@ -22,11 +26,13 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let mut caveats = loaded.card_caveats();
     let mut interrupted = false;
     for spec in &loaded.runs {
-        let Some(run) = simulate(spec, loaded.card(spec), spec.repeat, &interrupt)? else {
+        let watch = keep.watch(runs.len(), spec, &labels(spec, VIRTUAL, spec.repeat))?;
+        let Some(mut run) = simulate(spec, loaded.card(spec), spec.repeat, &interrupt, watch)? else {
             interrupted = true;
             break;
         };
         bar.inc(1);
+        kept.extend(run.kept.take());
         runs.push(run.run.clone());
         interrupted = run.interrupted;
         simulated.push(run);
@@ -37,7 +43,10 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
             if interrupted {
                 break 'rounds;
             }
-            let executed = device.execute(spec, loaded.card(spec), spec.repeat * repeats + round, &interrupt)?;
+            let repeat = spec.repeat * repeats + round;
+            let watch = keep.watch(runs.len(), spec, &labels(spec, device.name(), repeat))?;
+            let executed = device.execute(spec, loaded.card(spec), repeat, &interrupt, watch)?;
+            kept.extend(executed.kept);
             bar.inc(1);
             caveats.extend(executed.caveats);
             interrupted = executed.interrupted;
@@ -45,6 +54,9 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
+    keep.write(kept)?;
+    caveats.extend(loaded.table_caveats());
+    caveats.extend(loaded.machine_caveats());
     caveats.extend(extrapolation_caveat(&simulated));
     caveats.sort();
     caveats.dedup();

@@ -9,9 +9,9 @@ use crate::summary::rounded;
 use crate::validation::Pair;
 
 /// Lines that a chart can hold and a reader can tell apart.
-const MAX_LINES: usize = 24;
+pub(super) const MAX_LINES: usize = 24;
 /// Colours of the page's palette, used again where there are more systems; the one after them is grey.
-const COLORS: usize = 8;
+pub(super) const COLORS: usize = 8;
 const GREY: usize = COLORS;
 /// A logarithmic axis has no zero: it begins at a microsecond at the earliest.
 const LEAST_MS: f64 = 1e-3;
@@ -31,35 +31,35 @@ pub struct Chart {
     pub caption: &'static str,
     /// What it shows, in words, for those who do not see it.
     pub summary: String,
-    x: Axis,
-    y: Axis,
+    pub(super) x: Axis,
+    pub(super) y: Axis,
     /// Marked on the x axis: the latency target in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<f64>,
+    pub(super) target: Option<f64>,
     /// Ascending.
-    xs: Vec<f64>,
-    lines: Vec<Line>,
+    pub(super) xs: Vec<f64>,
+    pub(super) lines: Vec<Line>,
 }
 
 #[derive(Debug, Serialize)]
-struct Axis {
+pub(super) struct Axis {
     label: &'static str,
     log: bool,
     percent: bool,
 }
 
 #[derive(Debug, Serialize)]
-struct Line {
-    name: String,
+pub(super) struct Line {
+    pub(super) name: String,
     /// Systems are told apart by colour, an index of the page's palette …
-    color: usize,
+    pub(super) color: usize,
     /// … and the machines by their strokes: what was simulated is solid beside what was executed, dashed.
-    dashed: bool,
-    ys: Vec<Option<f64>>,
+    pub(super) dashed: bool,
+    pub(super) ys: Vec<Option<f64>>,
 }
 
 impl Axis {
-    const fn linear(label: &'static str) -> Axis {
+    pub(super) const fn linear(label: &'static str) -> Axis {
         Axis {
             label,
             log: false,
@@ -67,7 +67,7 @@ impl Axis {
         }
     }
 
-    const fn log(label: &'static str) -> Axis {
+    pub(super) const fn log(label: &'static str) -> Axis {
         Axis {
             label,
             log: true,
@@ -75,7 +75,7 @@ impl Axis {
         }
     }
 
-    const fn percent(label: &'static str) -> Axis {
+    pub(super) const fn percent(label: &'static str) -> Axis {
         Axis {
             label,
             log: false,

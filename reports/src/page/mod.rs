@@ -5,24 +5,33 @@
 //! script element. The page's own content policy forbids it any request.
 
 mod charts;
+mod profile;
+mod trace;
 mod validation;
 mod view;
+
+pub use profile::{Curves, ProfilePage};
+pub use trace::{Fit, TracePage};
 
 use minijinja::Environment;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use serde::Serialize;
 
+use crate::compared::FolderSource;
 use crate::curves::Run;
 use crate::error::ReportError;
 use crate::group::Group;
 use crate::manifest::Manifest;
 use crate::validation::{Pair, Validation};
 
-const TEMPLATES: [(&str, &str); 3] = [
+const TEMPLATES: [(&str, &str); 6] = [
     ("report.html", include_str!("../../templates/report.html")),
     ("bars.html", include_str!("../../templates/bars.html")),
     ("validation.html", include_str!("../../templates/validation.html")),
+    ("trace.html", include_str!("../../templates/trace.html")),
+    ("profile.html", include_str!("../../templates/profile.html")),
+    ("provenance.html", include_str!("../../templates/provenance.html")),
 ];
 
 /// All that the template refers to.
@@ -40,13 +49,39 @@ struct Content<'a> {
     lanes: Vec<view::Lanes>,
     memory: Vec<view::Bar>,
     validations: &'a [validation::View],
+    folders: &'a [FolderSource],
     manifest: &'a Manifest,
     /// Of all parts of the page, for its script.
     chart_data: Vec<&'a charts::Chart>,
+    #[serde(flatten)]
+    style: Style,
+}
+
+/// What makes a page look and move as it does.
+#[derive(Serialize)]
+struct Style {
     style: &'static str,
     script: &'static str,
     uplot_style: &'static str,
     uplot_script: &'static str,
+}
+
+fn style() -> Style {
+    Style {
+        style: include_str!("../../templates/report.css"),
+        script: include_str!("../../templates/report.js"),
+        uplot_style: include_str!("../../assets/uplot/uPlot.min.css"),
+        uplot_script: include_str!("../../assets/uplot/uPlot.iife.min.js"),
+    }
+}
+
+fn environment() -> Result<Environment<'static>, ReportError> {
+    let mut environment = Environment::new();
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    for (name, source) in TEMPLATES {
+        environment.add_template(name, source)?;
+    }
+    Ok(environment)
 }
 
 /// A report on a scenario's runs.
@@ -58,6 +93,8 @@ pub struct Page<'a> {
     pub runs: &'a [Run],
     /// Where both machines ran.
     pub validation: Option<&'a Validation>,
+    /// Where several folders are compared: which.
+    pub folders: &'a [FolderSource],
     /// Where it comes from.
     pub manifest: &'a Manifest,
 }
@@ -99,18 +136,11 @@ impl Page<'_> {
             lanes: view::lanes(&groups),
             memory: view::memory(&groups),
             validations: &validations,
+            folders: self.folders,
             manifest: self.manifest,
-            style: include_str!("../../templates/report.css"),
-            script: include_str!("../../templates/report.js"),
-            uplot_style: include_str!("../../assets/uplot/uPlot.min.css"),
-            uplot_script: include_str!("../../assets/uplot/uPlot.iife.min.js"),
+            style: style(),
         };
-        let mut environment = Environment::new();
-        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-        for (name, source) in TEMPLATES {
-            environment.add_template(name, source)?;
-        }
-        Ok(environment.get_template("report.html")?.render(Serde(content))?)
+        Ok(environment()?.get_template("report.html")?.render(Serde(content))?)
     }
 }
 
@@ -134,6 +164,7 @@ mod tests {
             scenario,
             runs,
             validation: Some(&validation),
+            folders: &[],
             manifest,
         }
         .render()
@@ -238,6 +269,7 @@ mod tests {
             scenario: "idle",
             runs: &runs,
             validation: None,
+            folders: &[],
             manifest: &Manifest::default(),
         };
         let page = page.render().unwrap();

@@ -1,7 +1,11 @@
 //! `tenantry profile`: measure a card, or look at a profile.
 
+mod compare;
+mod derive;
+mod import;
 #[cfg(feature = "libtorch")]
 mod measure;
+mod plots;
 mod show;
 
 use crate::cli::{OutputArgs, ProfileArgs, ProfileCommand};
@@ -9,7 +13,10 @@ use crate::failure::Failure;
 
 pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     match &args.command {
-        Some(ProfileCommand::Show { card }) => show::run(card, output),
+        Some(ProfileCommand::Show(show)) => show::run(show, output),
+        Some(ProfileCommand::Compare { first, second }) => compare::run(first, second, output),
+        Some(ProfileCommand::Derive(derive)) => derive::run(derive, output),
+        Some(ProfileCommand::Import(import)) => import::run(import, output),
         #[cfg(feature = "libtorch")]
         None => measure::run(args, output),
         #[cfg(not(feature = "libtorch"))]

@@ -1,32 +1,117 @@
 //! `tenantry profile show`: what a profile holds, where it comes from, and how well it interpolates.
 
+use std::path::Path;
+
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::json;
 use tenantry_profiles::{AxisSummary, Card, TableSummary, describe};
+use tenantry_reports::page::ProfilePage;
+use tenantry_reports::whole::write_whole;
 
-use crate::cli::OutputArgs;
+use super::plots;
+use crate::cli::{OutputArgs, ShowArgs};
 use crate::failure::Failure;
-use crate::output::{print, provenance};
+use crate::output::{Started, print, provenance, say};
 use crate::runs::find_card;
 
-pub fn run(name: &str, output: &OutputArgs) -> Result<(), Failure> {
+const HEADER: [&str; 8] = [
+    "Family",
+    "Table",
+    "Origin",
+    "Points",
+    "Measurements",
+    "Range",
+    "Left-out error: median",
+    "p95",
+];
+
+pub fn run(args: &ShowArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let started = Started::now();
+    let Some(name) = &args.card else {
+        // Whatever is asked for beside it, a schema is JSON.
+        let bytes = tenantry_reports::folder::json(&Card::schema()).map_err(Failure::running)?;
+        print!("{}", String::from_utf8(bytes).expect("JSON is UTF-8"));
+        return Ok(());
+    };
     let card = find_card(name)?;
     let tables = describe(&card);
+    if let Some(path) = &args.report {
+        report(&card, &tables, &started, path)?;
+    }
     let value = json!({
         "name": card.name,
         "digest": card.digest(),
         "device": card.device,
         "contention": card.contention,
         "provenance": card.provenance,
-        "tables": tables.iter().map(table_json).collect::<Vec<_>>(),
+        "tables": tables.iter().map(|table| table_json(&card, table)).collect::<Vec<_>>(),
     });
-    print(output, &value, || text(&card, &tables))
+    print(output, &value, || text(&card, &tables))?;
+    if let Some(path) = &args.report {
+        say(output, &format!("report: {}", path.display()));
+    }
+    Ok(())
 }
 
-fn table_json(table: &TableSummary) -> serde_json::Value {
+/// The page with the card's tables and curves.
+fn report(card: &Card, tables: &[TableSummary], started: &Started, path: &Path) -> Result<(), Failure> {
+    let mut facts = vec![
+        ("Device", format!("{} ({})", card.device.name, card.device.kind)),
+        (
+            "Host",
+            format!("{}, {} cores", card.device.host.cpu, card.device.host.cores),
+        ),
+        ("Memory", memory(card)),
+        ("Source", provenance(card)),
+        ("Contention", contention(card)),
+        ("Digest", card.digest()),
+    ];
+    facts.extend(card.provenance.notes.iter().map(|note| ("Note", note.clone())));
+    let rows: Vec<Vec<String>> = tables.iter().map(|table| cells(card, table).to_vec()).collect();
+    let curves = plots::curves(card);
+    let page = ProfilePage {
+        title: &card.name,
+        facts: &facts,
+        header: &HEADER,
+        text_columns: 3,
+        rows: &rows,
+        charts: &curves,
+        manifest: &started.manifest(None, None, 0, Vec::new()),
+    };
+    let html = page.render().map_err(Failure::running)?;
+    write_whole(path, html.as_bytes()).map_err(Failure::running)
+}
+
+fn memory(card: &Card) -> String {
+    let device = &card.device;
+    format!(
+        "{} MiB, of which {} MiB stay free",
+        device.memory_bytes >> 20,
+        device.reserve_bytes >> 20
+    )
+}
+
+fn contention(card: &Card) -> String {
+    format!(
+        "compute beside a copy × {:.3}, a copy beside compute × {:.3}",
+        card.contention.compute_beside_copy, card.contention.copy_beside_compute
+    )
+}
+
+/// Where a table comes from, and how far it may be off where that is stated.
+fn origin(card: &Card, table: &TableSummary) -> String {
+    let origin = card.origin(table.family, &table.table);
+    match origin.error {
+        Some(error) => format!("{}, {error}", origin.kind),
+        None => origin.kind.to_string(),
+    }
+}
+
+fn table_json(card: &Card, table: &TableSummary) -> serde_json::Value {
     json!({
         "family": table.family.to_string(),
         "table": table.table,
+        "origin": card.origin(table.family, &table.table),
         "points": table.points,
         "measurements": table.measurements,
         "axes": table.axes.iter().map(|axis| json!({ "name": axis.name, "values": axis.values })).collect::<Vec<_>>(),
@@ -36,54 +121,45 @@ fn table_json(table: &TableSummary) -> serde_json::Value {
     })
 }
 
+/// One row of the table of tables.
+fn cells(card: &Card, summary: &TableSummary) -> [String; HEADER.len()] {
+    let error = |read: fn(&tenantry_profiles::TableError) -> f64| {
+        summary
+            .error
+            .as_ref()
+            .map_or_else(|| "–".to_owned(), |error| format!("{:.1} %", 100.0 * read(error)))
+    };
+    [
+        summary.family.to_string(),
+        summary.table.clone(),
+        origin(card, summary),
+        summary.points.to_string(),
+        summary.measurements.to_string(),
+        summary.axes.iter().map(range).collect::<Vec<_>>().join(", "),
+        error(|error| error.median),
+        error(|error| error.p95),
+    ]
+}
+
 pub fn text(card: &Card, tables: &[TableSummary]) -> String {
     let device = &card.device;
     let mut lines = vec![
         format!("{}: {} ({})", card.name, device.name, device.kind),
         format!("  host       {}, {} cores", device.host.cpu, device.host.cores),
-        format!(
-            "  memory     {} MiB, of which {} MiB stay free",
-            device.memory_bytes >> 20,
-            device.reserve_bytes >> 20
-        ),
+        format!("  memory     {}", memory(card)),
         format!("  source     {}", provenance(card)),
-        format!(
-            "  contention compute beside a copy × {:.3}, a copy beside compute × {:.3}",
-            card.contention.compute_beside_copy, card.contention.copy_beside_compute
-        ),
+        format!("  contention {}", contention(card)),
     ];
     lines.extend(card.provenance.notes.iter().map(|note| format!("  note       {note}")));
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header([
-        "Family",
-        "Table",
-        "Points",
-        "Measurements",
-        "Range",
-        "Left-out error: median",
-        "p95",
-    ]);
+    table.set_header(HEADER);
     for summary in tables {
-        let error = |read: fn(&tenantry_profiles::TableError) -> f64| {
-            summary
-                .error
-                .as_ref()
-                .map_or_else(|| "–".to_owned(), |error| format!("{:.1} %", 100.0 * read(error)))
-        };
-        table.add_row([
-            summary.family.to_string(),
-            summary.table.clone(),
-            summary.points.to_string(),
-            summary.measurements.to_string(),
-            summary.axes.iter().map(range).collect::<Vec<_>>().join(", "),
-            error(|error| error.median),
-            error(|error| error.p95),
-        ]);
+        table.add_row(cells(card, summary));
     }
-    for column in [2, 3, 5, 6] {
+    for column in [3, 4, 6, 7] {
         table
             .column_mut(column)
             .expect("the header has it")

@@ -1,0 +1,249 @@
+//! Finished folders, read back: for the page of one of them, or of several side by side.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::curves::{Curves, CurvesFile, Run};
+use crate::error::ReportError;
+use crate::manifest::Manifest;
+use crate::page::Page;
+use crate::summary::Summary;
+use crate::validation::{Limits, Validation};
+
+/// Which folder, and where it comes from.
+#[derive(Clone, Debug, Serialize)]
+pub struct FolderSource {
+    /// As the user calls it.
+    pub name: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The scenario's seed.
+    pub seed: u64,
+    /// Its own.
+    pub manifest: Manifest,
+}
+
+/// A folder that a command has left.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// Which.
+    pub source: FolderSource,
+    /// In its order.
+    pub runs: Vec<Run>,
+    /// Where both machines ran.
+    pub limits: Option<Limits>,
+}
+
+impl Finished {
+    /// Reads a folder that has a `summary.json`. What is drawn is in `curves.json`; where that is missing, so are the charts.
+    ///
+    /// # Errors
+    /// [`ReportError::File`] where it is no such folder or a file of it is broken.
+    pub fn read(folder: &Path) -> Result<Finished, ReportError> {
+        let summary: Summary = read(&folder.join("summary.json"))?
+            .ok_or_else(|| ReportError::file(folder, "must be a run's folder with a summary.json, got none in it"))?;
+        if summary.schema != 1 {
+            let message = format!("schema: must be 1, got {}", summary.schema);
+            return Err(ReportError::file(&folder.join("summary.json"), message));
+        }
+        let path = folder.join("curves.json");
+        let curves = match read::<CurvesFile>(&path)? {
+            None => vec![Curves::default(); summary.runs.len()],
+            Some(file) if file.runs.len() == summary.runs.len() => file.runs.into_iter().map(Curves::from).collect(),
+            Some(file) => {
+                let (want, got) = (summary.runs.len(), file.runs.len());
+                let message = format!("runs: must be {want}, as summary.json has, got {got}");
+                return Err(ReportError::file(&path, message));
+            }
+        };
+        let pairs = summary.runs.into_iter().zip(curves);
+        Ok(Finished {
+            source: FolderSource {
+                name: folder.display().to_string().trim_end_matches('/').to_owned(),
+                scenario: summary.scenario,
+                seed: summary.seed,
+                manifest: read(&folder.join("manifest.json"))?.unwrap_or_default(),
+            },
+            runs: pairs.map(|(summary, curves)| Run { summary, curves }).collect(),
+            limits: read(&folder.join("validation.json"))?.map(|validation: Value| limits(&validation)),
+        })
+    }
+}
+
+/// The limits that a `validation.json` was judged by.
+fn limits(validation: &Value) -> Limits {
+    let limit = |figure: &str| {
+        let figures = validation["comparisons"]
+            .as_array()?
+            .iter()
+            .filter_map(|c| c["figures"].as_array());
+        let found = figures
+            .flatten()
+            .find(|f| f["figure"] == figure && f["limit_percent"].is_number())?;
+        Some(found["limit_percent"].as_f64()? / 100.0)
+    };
+    Limits {
+        mean: limit("latency_ms.mean"),
+        p98: limit("latency_ms.p98"),
+        throughput: limit("throughput_rps"),
+    }
+}
+
+/// Nothing where there is no such file.
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ReportError> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(ReportError::io(path, source)),
+    };
+    let broken = |error: serde_json::Error| {
+        let text = error.to_string();
+        let what = text.split(" at line ").next().unwrap_or_default();
+        ReportError::file(
+            path,
+            format!("{}: must be what Tenantry writes, got {what}", error.line()),
+        )
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(broken)
+}
+
+/// One folder, or several as one.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// The scenario's name, or all of them.
+    pub scenario: String,
+    /// All runs; of several folders, each system is named after its folder too.
+    pub runs: Vec<Run>,
+    /// The folders, where there are several.
+    pub folders: Vec<FolderSource>,
+    /// Where one folder has runs of both machines.
+    pub validation: Option<Validation>,
+    /// The one folder's own, or `manifest` with the caveats of all.
+    pub manifest: Manifest,
+}
+
+impl Compared {
+    /// Of at least one folder. `manifest` is that of who compares.
+    pub fn new(mut folders: Vec<Finished>, manifest: Manifest) -> Compared {
+        if folders.len() == 1 {
+            let Finished { source, runs, limits } = folders.remove(0);
+            return Compared {
+                validation: limits.map(|limits| Validation::new(&source.scenario, limits, &runs)),
+                scenario: source.scenario,
+                runs,
+                folders: Vec::new(),
+                manifest: source.manifest,
+            };
+        }
+        let mut names: Vec<String> = Vec::new();
+        let mut compared = Compared {
+            scenario: String::new(),
+            runs: Vec::new(),
+            folders: Vec::new(),
+            validation: None,
+            manifest,
+        };
+        for Finished { source, runs, .. } in folders {
+            let caveats = source
+                .manifest
+                .caveats
+                .iter()
+                .map(|caveat| format!("{}: {caveat}", source.name));
+            compared.manifest.caveats.extend(caveats);
+            compared.runs.extend(runs.into_iter().map(|mut run| {
+                run.summary.system = format!("{}: {}", source.name, run.summary.system);
+                run
+            }));
+            if !names.contains(&source.scenario) {
+                names.push(source.scenario.clone());
+            }
+            compared.folders.push(source);
+        }
+        compared.scenario = names.join(" and ");
+        compared
+    }
+
+    /// The page.
+    ///
+    /// # Errors
+    /// Only when the template is broken.
+    pub fn render(&self) -> Result<String, ReportError> {
+        Page {
+            scenario: &self.scenario,
+            runs: &self.runs,
+            validation: self.validation.as_ref(),
+            folders: &self.folders,
+            manifest: &self.manifest,
+        }
+        .render()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::RunFolder;
+    use crate::testing;
+
+    fn written(place: &Path, name: &str) -> Finished {
+        let (runs, manifest) = (testing::runs(), testing::manifest());
+        let limits = Limits {
+            mean: Some(0.05),
+            ..Limits::default()
+        };
+        let validation = Validation::new("quickstart", limits, &runs);
+        let folder = RunFolder {
+            scenario: "quickstart",
+            seed: 7,
+            resolved_scenario: "name: quickstart\n",
+            runs: &runs,
+            validation: Some(&validation),
+            manifest: &manifest,
+        };
+        folder.write(&place.join(name)).unwrap();
+        Finished::read(&place.join(name)).unwrap()
+    }
+
+    #[test]
+    fn a_folder_read_back_has_the_page_that_was_written() {
+        let place = tempfile::tempdir().unwrap();
+        let finished = written(place.path(), "a");
+        assert_eq!(finished.limits.unwrap().mean, Some(0.05));
+        let again = Compared::new(vec![finished], Manifest::default()).render().unwrap();
+        let page = fs::read_to_string(place.path().join("a/report.html")).unwrap();
+        // What is drawn is kept with fewer windows; all that is said is the same.
+        let words = |page: &str| page.split_once(r#"id="chart-data""#).unwrap().0.to_owned();
+        assert_eq!(
+            words(&again).replace(" – Tenantry", ""),
+            words(&page).replace(" – Tenantry", "")
+        );
+    }
+
+    #[test]
+    fn several_folders_are_told_apart() {
+        let place = tempfile::tempdir().unwrap();
+        let folders = vec![written(place.path(), "a"), written(place.path(), "b")];
+        let compared = Compared::new(folders, testing::manifest());
+        assert_eq!(compared.runs.len(), 16);
+        let page = compared.render().unwrap();
+        assert!(page.contains("The folders") && page.contains("/a: hmi") && page.contains("/b: hmi"));
+    }
+
+    #[test]
+    fn what_is_no_folder_is_said_so() {
+        let place = tempfile::tempdir().unwrap();
+        let error = Finished::read(place.path()).unwrap_err().to_string();
+        assert!(error.contains("must be a run's folder with a summary.json"), "{error}");
+        written(place.path(), "a");
+        let broken = |name: &str, text: &str| {
+            fs::write(place.path().join("a").join(name), text).unwrap();
+            Finished::read(&place.path().join("a")).unwrap_err().to_string()
+        };
+        assert!(broken("curves.json", r#"{"schema": 1, "runs": []}"#).contains("runs: must be 8"));
+        assert!(broken("summary.json", "{\n\"schema\": 1,\n}").contains("summary.json: 3:"));
+    }
+}

@@ -1,0 +1,238 @@
+//! From the pieces of a trace to its figures, in memory that grows with its span, its tenants and its distinct lengths, and not
+//! with its requests.
+
+use tenantry_traces::describe::{Histogram, concentration, dispersion};
+use tenantry_traces::read::Record;
+use tenantry_traces::{Request, Time, TraceError};
+
+use super::{LengthFigures, RateFigures, TenantFigures, Trace, TraceCurves, TraceFigures};
+use crate::summary::rounded;
+
+/// Two years: longer than any recording, and 256 MiB of counts.
+const MAX_SECONDS: u64 = 1 << 26;
+/// Dispersion of fewer windows says nothing.
+const LEAST_WINDOWS: usize = 10;
+
+/// Takes a trace piece by piece.
+#[derive(Clone, Debug)]
+pub struct Collector {
+    requests: u64,
+    unanswered: u64,
+    counts: Vec<u32>,
+    window_s: u32,
+    first: Option<Time>,
+    last: Option<Time>,
+    input: Histogram,
+    output: Histogram,
+    by_tenant: Vec<f64>,
+}
+
+impl Collector {
+    /// Nothing yet. Arrivals are counted in windows of `window_s` seconds: 1, or 60 for activity by the minute.
+    pub fn new(window_s: u32) -> Collector {
+        Collector {
+            requests: 0,
+            unanswered: 0,
+            counts: Vec::new(),
+            window_s,
+            first: None,
+            last: None,
+            input: Histogram::default(),
+            output: Histogram::default(),
+            by_tenant: Vec::new(),
+        }
+    }
+
+    /// A recorded request.
+    ///
+    /// # Errors
+    /// [`TraceError::Spec`] where it arrives more than two years after the start.
+    pub fn record(&mut self, record: &Record) -> Result<(), TraceError> {
+        self.requests += 1;
+        if let Some(at) = record.arrival {
+            self.arrival(at)?;
+        }
+        if let Some(tokens) = record.input_tokens {
+            self.input.add(tokens);
+        }
+        match record.output_tokens {
+            None => self.unanswered += 1,
+            // Encoders generate nothing.
+            Some(0) => {}
+            Some(tokens) => self.output.add(tokens),
+        }
+        if let Some(tenant) = record.tenant {
+            self.tenant(tenant, 1);
+        }
+        Ok(())
+    }
+
+    /// A generated request.
+    ///
+    /// # Errors
+    /// As [`Collector::record`].
+    pub fn request(&mut self, request: &Request) -> Result<(), TraceError> {
+        self.record(&Record {
+            arrival: Some(request.arrival),
+            tenant: Some(request.tenant),
+            input_tokens: Some(request.input_tokens),
+            output_tokens: Some(request.output_tokens),
+            class: Some(request.class),
+        })
+    }
+
+    /// So many requests in window number `window`.
+    ///
+    /// # Errors
+    /// As [`Collector::record`].
+    pub fn window(&mut self, window: u64, requests: u32) -> Result<(), TraceError> {
+        self.requests += u64::from(requests);
+        self.count(window, requests)
+    }
+
+    /// So many requests of a tenant, whose time is told by [`Collector::window`].
+    pub fn tenant(&mut self, tenant: u32, requests: u32) {
+        let tenant = tenant as usize;
+        if tenant >= self.by_tenant.len() {
+            self.by_tenant.resize(tenant + 1, 0.0);
+        }
+        self.by_tenant[tenant] += f64::from(requests);
+    }
+
+    fn arrival(&mut self, at: Time) -> Result<(), TraceError> {
+        self.first = Some(self.first.map_or(at, |first| first.min(at)));
+        self.last = Some(self.last.map_or(at, |last| last.max(at)));
+        self.count(at.0 / 1_000_000_000 / u64::from(self.window_s), 1)
+    }
+
+    fn count(&mut self, window: u64, requests: u32) -> Result<(), TraceError> {
+        if window * u64::from(self.window_s) >= MAX_SECONDS {
+            return Err(TraceError::Spec {
+                field: "arrival".into(),
+                message: "must be within two years of the start, got a later one".into(),
+            });
+        }
+        let window = window as usize;
+        if window >= self.counts.len() {
+            self.counts.resize(window + 1, 0);
+        }
+        self.counts[window] = self.counts[window].saturating_add(requests);
+        Ok(())
+    }
+
+    /// What was taken. `skipped` lines were broken and left out.
+    pub fn finish(self, name: &str, format: &str, skipped: u64) -> Trace {
+        let mut by_tenant: Vec<f64> = self.by_tenant.into_iter().filter(|&requests| requests > 0.0).collect();
+        by_tenant.sort_unstable_by(|a, b| b.total_cmp(a));
+        let seconds = (self.counts.len() * self.window_s as usize) as f64;
+        let per_s = |requests: f64| rounded(requests / f64::from(self.window_s));
+        let total: f64 = self.counts.iter().map(|&n| f64::from(n)).sum();
+        let span_s = match (self.first, self.last) {
+            (Some(first), Some(last)) => Some(rounded(last.since(first).as_secs_f64())),
+            _ => (seconds > 0.0).then_some(seconds),
+        };
+        let rates = self.counts.iter().max().map(|&most| RateFigures {
+            mean: rounded(total / seconds),
+            max: per_s(f64::from(most)),
+            window_s: self.window_s,
+        });
+        let dispersion_at = |(name, seconds): (&'static str, u32)| {
+            let windows = (seconds % self.window_s == 0).then_some((seconds / self.window_s) as usize)?;
+            let enough = self.counts.len() / windows.max(1) >= LEAST_WINDOWS;
+            Some((name, rounded(dispersion(&self.counts, windows).filter(|_| enough)?)))
+        };
+        let tenants = || {
+            Some(TenantFigures {
+                count: by_tenant.len() as u64,
+                top_1_percent_share: rounded(concentration(&by_tenant, 0.01)?),
+                top_10_percent_share: rounded(concentration(&by_tenant, 0.1)?),
+            })
+        };
+        Trace {
+            figures: TraceFigures {
+                name: name.to_owned(),
+                format: format.to_owned(),
+                requests: self.requests,
+                unanswered: (self.unanswered > 0).then_some(self.unanswered),
+                skipped_lines: (skipped > 0).then_some(skipped),
+                span_s,
+                requests_per_s: rates,
+                dispersion: [("1s", 1), ("10s", 10), ("60s", 60)]
+                    .into_iter()
+                    .filter_map(dispersion_at)
+                    .collect(),
+                input_tokens: LengthFigures::of(&self.input),
+                output_tokens: LengthFigures::of(&self.output),
+                tenants: tenants(),
+            },
+            curves: TraceCurves {
+                counts: self.counts,
+                window_s: self.window_s,
+                input: self.input,
+                output: self.output,
+                by_tenant,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(at_s: u64, tenant: u32, output: Option<u32>) -> Record {
+        Record {
+            arrival: Some(Time(at_s * 1_000_000_000)),
+            tenant: Some(tenant),
+            input_tokens: Some(10),
+            output_tokens: output,
+            class: None,
+        }
+    }
+
+    #[test]
+    fn figures_are_those_of_what_was_taken() {
+        let mut collector = Collector::new(1);
+        for second in 0..20 {
+            for request in 0..2 * (second % 2) {
+                collector.record(&record(second, request as u32 * 3, Some(5))).unwrap();
+            }
+        }
+        collector.record(&record(19, 0, None)).unwrap();
+        let figures = collector.finish("a.csv", "tenantry", 2).figures;
+        assert_eq!(
+            (figures.requests, figures.unanswered, figures.skipped_lines),
+            (21, Some(1), Some(2))
+        );
+        assert_eq!(figures.span_s, Some(18.0));
+        assert_eq!(figures.requests_per_s.unwrap().max, 3.0);
+        assert_eq!(figures.tenants.unwrap().count, 2, "tenants 1 and 2 did not ask");
+        assert!((figures.dispersion["1s"] - 1.1).abs() < 0.2, "{figures:?}");
+        assert!(!figures.dispersion.contains_key("10s"), "two windows say nothing");
+        assert_eq!(figures.output_tokens.unwrap().p50, 5);
+    }
+
+    #[test]
+    fn what_a_format_does_not_say_is_absent() {
+        let mut collector = Collector::new(1);
+        collector
+            .record(&Record {
+                input_tokens: Some(7),
+                output_tokens: Some(0),
+                ..Record::default()
+            })
+            .unwrap();
+        let value = serde_json::to_value(collector.finish("x", "sarathi", 0).figures).unwrap();
+        let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["format", "input_tokens", "name", "requests"]);
+    }
+
+    #[test]
+    fn an_arrival_after_two_years_is_refused() {
+        let error = Collector::new(1)
+            .record(&record(1 << 27, 0, None))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("two years"), "{error}");
+    }
+}

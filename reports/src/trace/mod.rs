@@ -1,0 +1,234 @@
+//! What a trace looks like, and how far a generator is from it: the figures of `tenantry trace info` and `trace fit`.
+//!
+//! [`Collector`] takes a trace piece by piece, whatever its format says of requests; [`TraceFigures`] are its figures, [`TraceCurves`]
+//! what is drawn of it, and [`Comparison`] sets generated beside real ones.
+
+mod collect;
+mod compare;
+
+pub use collect::Collector;
+pub use compare::{Comparison, Row};
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tenantry_traces::describe::Histogram;
+
+use crate::human;
+use crate::summary::rounded;
+use crate::terminal::{self, Style};
+
+/// A trace that was read to its end.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// In figures.
+    pub figures: TraceFigures,
+    /// In pictures.
+    pub curves: TraceCurves,
+}
+
+impl Trace {
+    /// Without what `other` does not say: a generator of lengths alone says nothing of arrivals.
+    #[must_use]
+    pub fn restricted_to(mut self, other: &Trace) -> Trace {
+        let (figures, curves) = (&mut self.figures, &mut self.curves);
+        if other.figures.requests_per_s.is_none() {
+            (figures.requests_per_s, figures.span_s) = (None, None);
+            figures.dispersion.clear();
+            curves.counts.clear();
+        }
+        if other.figures.input_tokens.is_none() {
+            figures.input_tokens = None;
+            curves.input = Histogram::default();
+        }
+        if other.figures.output_tokens.is_none() {
+            figures.output_tokens = None;
+            curves.output = Histogram::default();
+        }
+        if other.figures.tenants.is_none() {
+            figures.tenants = None;
+            curves.by_tenant.clear();
+        }
+        self
+    }
+}
+
+/// A trace in figures. What a format does not say is absent, never zero.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceFigures {
+    /// The file, or what it is called.
+    pub name: String,
+    /// The format.
+    pub format: String,
+    /// All of them.
+    pub requests: u64,
+    /// Of those, the ones without an answer: turns of a conversation that ends with a question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unanswered: Option<u64>,
+    /// Broken lines that were left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped_lines: Option<u64>,
+    /// From the first arrival to the last, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub span_s: Option<f64>,
+    /// Arrivals in a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_s: Option<RateFigures>,
+    /// Index of dispersion (variance over mean of the counts, 1 for a Poisson process) by window: `1s`, `10s`, `60s`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub dispersion: BTreeMap<&'static str, f64>,
+    /// Of inputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_tokens: Option<LengthFigures>,
+    /// Of outputs; absent for encoders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<LengthFigures>,
+    /// Who asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<TenantFigures>,
+}
+
+/// Arrivals in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RateFigures {
+    /// Over all windows from the start of the recording to the last arrival.
+    pub mean: f64,
+    /// In the busiest window.
+    pub max: f64,
+    /// The window over which requests are counted, in seconds: 1, or what the format has.
+    pub window_s: u32,
+}
+
+/// A distribution of lengths, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the names are the field's own")]
+pub struct LengthFigures {
+    pub mean: f64,
+    pub p50: u32,
+    pub p90: u32,
+    pub p98: u32,
+    pub p99: u32,
+    pub max: u32,
+}
+
+impl LengthFigures {
+    /// `None` where there is no length.
+    pub fn of(lengths: &Histogram) -> Option<LengthFigures> {
+        let figures = lengths.figures()?;
+        Some(LengthFigures {
+            mean: rounded(figures.mean),
+            p50: figures.p50,
+            p90: figures.p90,
+            p98: figures.p98,
+            p99: figures.p99,
+            max: figures.max,
+        })
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct TenantFigures {
+    /// Tenants that asked at all.
+    pub count: u64,
+    /// Share of the requests that the most active 1 % of them sent (at least one tenant).
+    pub top_1_percent_share: f64,
+    /// As above, of the most active 10 %.
+    pub top_10_percent_share: f64,
+}
+
+/// What is drawn of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct TraceCurves {
+    /// Requests in each window of `window_s` seconds.
+    pub counts: Vec<u32>,
+    /// The window, in seconds.
+    pub window_s: u32,
+    /// Input lengths.
+    pub input: Histogram,
+    /// Output lengths.
+    pub output: Histogram,
+    /// Requests of each tenant that asked, most first.
+    pub by_tenant: Vec<f64>,
+}
+
+/// The figures of some traces, a column each.
+pub fn table(traces: &[Trace], style: Style) -> String {
+    let mut rows: Vec<Vec<String>> = vec![vec![String::new()]];
+    rows[0].extend(traces.iter().map(|trace| terminal::safe(&trace.figures.name)));
+    for (title, read) in FIGURES {
+        let cells: Vec<Option<String>> = traces.iter().map(|trace| read(&trace.figures)).collect();
+        if cells.iter().any(Option::is_some) {
+            let cells = cells.into_iter().map(|cell| cell.unwrap_or(human::ABSENT.to_owned()));
+            rows.push([title.to_owned()].into_iter().chain(cells).collect());
+        }
+    }
+    terminal::figures(&rows, style)
+}
+
+/// A row of the table: what it is called, and what a trace says there.
+type Figure = (&'static str, fn(&TraceFigures) -> Option<String>);
+
+/// The rows of the table, on the terminal and on the page.
+pub const FIGURES: [Figure; 24] = [
+    ("format", |trace| Some(trace.format.clone())),
+    ("requests", |trace| Some(human::count(trace.requests))),
+    ("unanswered", |trace| trace.unanswered.map(human::count)),
+    ("skipped lines", |trace| trace.skipped_lines.map(human::count)),
+    ("span, s", |trace| trace.span_s.map(human::number)),
+    ("requests/s, mean", |trace| {
+        Some(human::number(trace.requests_per_s?.mean))
+    }),
+    ("requests/s, most", |trace| {
+        Some(human::number(trace.requests_per_s?.max))
+    }),
+    ("dispersion at 1 s", |trace| {
+        trace.dispersion.get("1s").map(|&d| human::number(d))
+    }),
+    ("dispersion at 10 s", |trace| {
+        trace.dispersion.get("10s").map(|&d| human::number(d))
+    }),
+    ("dispersion at 60 s", |trace| {
+        trace.dispersion.get("60s").map(|&d| human::number(d))
+    }),
+    ("input tokens, mean", |trace| {
+        Some(human::number(trace.input_tokens?.mean))
+    }),
+    ("input tokens, p50", |trace| {
+        Some(human::count(trace.input_tokens?.p50.into()))
+    }),
+    ("input tokens, p90", |trace| {
+        Some(human::count(trace.input_tokens?.p90.into()))
+    }),
+    ("input tokens, p98", |trace| {
+        Some(human::count(trace.input_tokens?.p98.into()))
+    }),
+    ("input tokens, p99", |trace| {
+        Some(human::count(trace.input_tokens?.p99.into()))
+    }),
+    ("input tokens, most", |trace| {
+        Some(human::count(trace.input_tokens?.max.into()))
+    }),
+    ("output tokens, mean", |trace| {
+        Some(human::number(trace.output_tokens?.mean))
+    }),
+    ("output tokens, p50", |trace| {
+        Some(human::count(trace.output_tokens?.p50.into()))
+    }),
+    ("output tokens, p90", |trace| {
+        Some(human::count(trace.output_tokens?.p90.into()))
+    }),
+    ("output tokens, p98", |trace| {
+        Some(human::count(trace.output_tokens?.p98.into()))
+    }),
+    ("output tokens, most", |trace| {
+        Some(human::count(trace.output_tokens?.max.into()))
+    }),
+    ("tenants", |trace| Some(human::count(trace.tenants?.count))),
+    ("share of the top 1 %", |trace| {
+        Some(human::percent(trace.tenants?.top_1_percent_share))
+    }),
+    ("share of the top 10 %", |trace| {
+        Some(human::percent(trace.tenants?.top_10_percent_share))
+    }),
+];

@@ -1,0 +1,168 @@
+//! Files that are there whole or not at all.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile, TempPath};
+
+use crate::error::ReportError;
+
+/// What temporary names begin with.
+const PREFIX: &str = ".tenantry-";
+
+/// A file that is written beside its place and takes its name when it is finished: whoever opens the path finds the old contents
+/// or the new ones, even after a power cut. Dropped unfinished, it leaves nothing.
+#[derive(Debug)]
+pub struct WholeFile {
+    path: PathBuf,
+    out: BufWriter<NamedTempFile>,
+}
+
+impl WholeFile {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// When the folder is missing or not writable; the error names `path`.
+    pub fn create(path: &Path) -> Result<WholeFile, ReportError> {
+        let mut builder = Builder::new();
+        builder.prefix(PREFIX);
+        // Temporary files are private by default; a result is as readable as any new file.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let file = builder
+            .tempfile_in(folder_of(path))
+            .map_err(|source| ReportError::io(path, source))?;
+        Ok(WholeFile {
+            path: path.to_owned(),
+            out: BufWriter::with_capacity(1 << 16, file),
+        })
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// When the disk is full or the name is a folder's; the error names the path.
+    pub fn finish(self) -> Result<(), ReportError> {
+        let WholeFile { path, out } = self;
+        let persist = || -> io::Result<()> {
+            let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+            file.as_file().sync_all()?;
+            file.persist(&path)?;
+            Ok(())
+        };
+        persist().map_err(|source| ReportError::io(&path, source))
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Writes a file whole or not at all.
+///
+/// # Errors
+/// As [`WholeFile`].
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
+    let mut file = WholeFile::create(path)?;
+    file.write_all(bytes).map_err(|source| ReportError::io(path, source))?;
+    file.finish()
+}
+
+/// A part of a file that is joined from several: it lies beside its place, is closed when it is finished, since there may be
+/// thousands of them, and is removed when it is dropped.
+#[derive(Debug)]
+pub struct Part(TempPath);
+
+/// A part that is being written.
+pub type PartFile = BufWriter<NamedTempFile>;
+
+impl Part {
+    /// Begins a part of the file at `path`.
+    ///
+    /// # Errors
+    /// When the folder is missing or not writable.
+    pub fn begin(path: &Path) -> io::Result<PartFile> {
+        let file = Builder::new().prefix(PREFIX).tempfile_in(folder_of(path))?;
+        Ok(BufWriter::new(file))
+    }
+
+    /// The part is complete.
+    ///
+    /// # Errors
+    /// When the disk is full.
+    pub fn end(file: PartFile) -> io::Result<Part> {
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok(Part(file.into_temp_path()))
+    }
+
+    /// To be read from its beginning.
+    ///
+    /// # Errors
+    /// When somebody has removed it.
+    pub fn open(&self) -> io::Result<File> {
+        File::open(&self.0)
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_finished_is_not_there() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("trace.csv");
+        let mut file = WholeFile::create(&path).unwrap();
+        file.write_all(b"half").unwrap();
+        drop(file);
+        drop(Part::end(Part::begin(&path).unwrap()).unwrap());
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_failed_write_names_the_file_and_leaves_the_old_one() {
+        let place = tempfile::tempdir().unwrap();
+        let missing = place.path().join("missing/summary.json");
+        let error = write_whole(&missing, b"{}").unwrap_err().to_string();
+        assert!(error.starts_with(&missing.display().to_string()), "{error}");
+
+        // A folder cannot be replaced by a file, so that the last step fails.
+        let taken = place.path().join("summary.json");
+        fs::create_dir(&taken).unwrap();
+        fs::write(taken.join("old"), "old").unwrap();
+        write_whole(&taken, b"{}").unwrap_err();
+        assert_eq!(fs::read_to_string(taken.join("old")).unwrap(), "old");
+        assert_eq!(
+            fs::read_dir(place.path()).unwrap().count(),
+            1,
+            "nothing temporary is left"
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_result_is_as_readable_as_any_new_file() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let mode = |name: &str| fs::metadata(place.path().join(name)).unwrap().permissions().mode();
+        write_whole(&place.path().join("ours"), b"").unwrap();
+        fs::write(place.path().join("any"), b"").unwrap();
+        assert_eq!(mode("ours"), mode("any"));
+    }
+}

@@ -1,0 +1,144 @@
+//! `tenantry profile derive`: a card from a datasheet, or from a paper's own numbers.
+
+use std::path::{Path, PathBuf};
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde_json::json;
+use tenantry_profiles::paper::{Outcome, Paper, Role, Sensitivity};
+use tenantry_profiles::roofline::{Datasheet, Roofline, derive_card};
+use tenantry_profiles::{Card, ModelShape, ProfileError, describe};
+
+use super::show;
+use crate::cli::{DeriveArgs, OutputArgs};
+use crate::failure::Failure;
+use crate::output::{print, say, today};
+
+/// What is derived where no models are named.
+const DEFAULT_MODELS: [&str; 3] = ["bert-base", "bert-large", "llama-7b"];
+
+pub fn run(args: &DeriveArgs, output: &OutputArgs) -> Result<(), Failure> {
+    match (&args.paper, &args.datasheet) {
+        (Some(name), _) => paper(name, args, output),
+        (None, Some(sheet)) => datasheet(sheet, args, output),
+        (None, None) => unreachable!("clap asks for one of them"),
+    }
+}
+
+fn save(card: &Card, args: &DeriveArgs, output: &OutputArgs) -> Result<PathBuf, Failure> {
+    let out = args
+        .out
+        .clone()
+        .unwrap_or_else(|| Path::new("profiles/cards").join(&card.name));
+    card.save(&out)?;
+    say(output, &format!("profile: {}", out.display()));
+    Ok(out)
+}
+
+fn datasheet(name: &str, args: &DeriveArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let is_file = name.ends_with(".yaml") || name.ends_with(".yml");
+    let sheet = if is_file {
+        let text = std::fs::read_to_string(name)
+            .map_err(|error| Failure::BadInput(format!("{name}: must be readable, got: {error}")))?;
+        Datasheet::read(name, &text)?
+    } else {
+        Datasheet::builtin(name).map_err(ProfileError::from)?
+    };
+    let names: Vec<&str> = match args.models.is_empty() {
+        true => DEFAULT_MODELS.to_vec(),
+        false => args.models.iter().map(String::as_str).collect(),
+    };
+    let known = ModelShape::builtin_names();
+    let model = |name: &&str| {
+        ModelShape::builtin(name)
+            .ok_or_else(|| Failure::BadInput(format!("--models: must be among {}, got {name}", known.join(", "))))
+    };
+    let models: Vec<ModelShape> = names.iter().map(model).collect::<Result<_, _>>()?;
+    let command = format!(
+        "tenantry profile derive --datasheet {} --models {}",
+        sheet.name,
+        names.join(",")
+    );
+    let mut card = derive_card(&Roofline::new(sheet), &models, &today(), &command);
+    if let Some(name) = args
+        .out
+        .as_deref()
+        .and_then(Path::file_name)
+        .and_then(|name| name.to_str())
+    {
+        name.clone_into(&mut card.name);
+    }
+    let out = save(&card, args, output)?;
+    let tables = describe(&card);
+    let value = json!({ "card": card.name, "folder": out, "digest": card.digest(), "tables": tables.len() });
+    print(output, &value, || show::text(&card, &tables))
+}
+
+fn paper(name: &str, args: &DeriveArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let paper = Paper::load(name)?;
+    let card = paper.card();
+    let out = save(&card, args, output)?;
+    let (outcomes, sensitivities) = (paper.outcomes(&card), paper.sensitivities());
+    let value = json!({
+        "card": card.name,
+        "folder": out,
+        "digest": card.digest(),
+        "paper": paper.paper(),
+        "inputs": paper.numbers(),
+        "outcomes": outcomes,
+        "sensitivities": sensitivities,
+    });
+    print(output, &value, || text(&paper, &outcomes, &sensitivities))
+}
+
+fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>, figures: &[usize]) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    for &column in figures {
+        let column = table.column_mut(column).expect("the header has it");
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
+
+fn text(paper: &Paper, outcomes: &[Outcome], sensitivities: &[Sensitivity]) -> String {
+    let role = |role: Role| match role {
+        Role::Input => "input",
+        Role::Predicted => "predicted",
+    };
+    let outcomes = outcomes.iter().map(|outcome| {
+        let off = 100.0 * (outcome.ours / outcome.paper - 1.0);
+        [
+            outcome.what.to_owned(),
+            format!("{:.4}", outcome.paper)
+                .trim_end_matches('0')
+                .trim_end_matches('.')
+                .to_owned(),
+            format!("{:.4}", outcome.ours)
+                .trim_end_matches('0')
+                .trim_end_matches('.')
+                .to_owned(),
+            format!("{off:+.1} %"),
+            role(outcome.role).to_owned(),
+        ]
+    });
+    let outcomes = table(
+        ["Result, by first-order arithmetic", "Paper", "Ours", "Off", "Kind"],
+        outcomes,
+        &[1, 2, 3],
+    );
+    let sensitivities = sensitivities.iter().map(|sensitivity| {
+        [
+            sensitivity.number.clone(),
+            sensitivity.outcome.to_owned(),
+            format!("{:+.1} %", 100.0 * sensitivity.change),
+        ]
+    });
+    let sensitivities = table(["Assumption, + 20 %", "Result", "Changes by"], sensitivities, &[2]);
+    format!("{}: {}\n\n{outcomes}\n\n{sensitivities}", paper.name(), paper.paper())
+}

@@ -1,0 +1,44 @@
+//! `tenantry profile import`: a card from public measurements, or more tables for one.
+
+use serde_json::json;
+use tenantry_profiles::{Card, Import, ModelShape, describe};
+
+use super::show;
+use crate::cli::{ImportArgs, OutputArgs};
+use crate::failure::Failure;
+use crate::output::{print, today};
+
+pub fn run(args: &ImportArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let name = args.out.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name =
+        name.ok_or_else(|| Failure::BadInput(format!("--out: must be a folder's path, got {}", args.out.display())))?;
+    let import = Import {
+        source: args.from,
+        gpu: args.gpu.clone(),
+        models: args.model.iter().map(|name| model(name)).collect::<Result<_, _>>()?,
+        launch_overhead_us: args.launch_overhead_us,
+        files: args.files.clone(),
+    };
+    let imported = import.run(&name, &today())?;
+    let mut card = if args.out.join("card.yaml").is_file() {
+        let mut card = Card::load(&args.out)?;
+        card.add_imported(&imported)
+            .map_err(|invalid| Failure::BadInput(invalid.to_string()))?;
+        card
+    } else {
+        imported
+    };
+    card.fill_from_datasheet(&args.gpu)
+        .map_err(|invalid| Failure::BadInput(invalid.to_string()))?;
+    card.save(&args.out)?;
+    let tables = describe(&card);
+    let value = json!({ "name": card.name, "folder": args.out, "digest": card.digest(), "tables": tables.len() });
+    print(output, &value, || show::text(&card, &tables))
+}
+
+fn model(name: &str) -> Result<ModelShape, Failure> {
+    ModelShape::builtin(name).ok_or_else(|| {
+        let known = ModelShape::builtin_names();
+        Failure::BadInput(format!("--model: must be among {}, got {name}", known.join(", ")))
+    })
+}

@@ -1,0 +1,265 @@
+//! `tenantry trace convert`: any known format as our own.
+
+use std::path::Path;
+
+use serde_json::json;
+use tenantry_traces::read::{Format, Record, activity};
+use tenantry_traces::write::TraceFile;
+use tenantry_traces::{Duration, Entry, Request, Time, build};
+
+use super::source::{self, Watchdog};
+use super::workload;
+use crate::cli::{OutputArgs, TraceConvertArgs};
+use crate::failure::Failure;
+use crate::output::{print, say};
+use crate::time_range;
+
+/// What became of a file.
+#[derive(Default)]
+struct Converted {
+    requests: u64,
+    skipped_lines: u64,
+    unanswered: u64,
+    /// What the format does not say, and what was put in its place.
+    filled_in: Vec<String>,
+}
+
+pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let format = source::format(&args.file, &args.read)?;
+    let cut = match &args.cut {
+        None => (Duration::ZERO, None),
+        Some(text) => time_range::parse_open("--cut", text)?,
+    };
+    let mut out = TraceFile::create(&args.out)?;
+    let mut watchdog = Watchdog::new();
+    let converted = match format {
+        Format::Counts | Format::ActivitySparse | Format::ActivityWide => {
+            aggregated(args, format, cut, &mut out, &mut watchdog)?
+        }
+        _ => requests(args, cut, &mut out, &mut watchdog)?,
+    };
+    if converted.requests == 0 {
+        return Err(Failure::BadInput(format!(
+            "{}: must have requests in the part that is converted, got none",
+            args.file.display()
+        )));
+    }
+    out.finish()?;
+    let value = json!({
+        "file": args.file,
+        "format": format.name(),
+        "out": args.out,
+        "requests": converted.requests,
+        "skipped_lines": converted.skipped_lines,
+        "unanswered": converted.unanswered,
+        "filled_in": converted.filled_in,
+    });
+    print(output, &value, || {
+        format!(
+            "{}: {} requests from {} ({})",
+            args.out.display(),
+            converted.requests,
+            args.file.display(),
+            format.name()
+        )
+    })?;
+    if converted.skipped_lines > 0 {
+        say(
+            output,
+            &format!("note: {} broken lines were left out", converted.skipped_lines),
+        );
+    }
+    if converted.unanswered > 0 {
+        say(
+            output,
+            &format!("note: {} turns without an answer were left out", converted.unanswered),
+        );
+    }
+    for filled in &converted.filled_in {
+        say(output, &format!("note: the format does not say it: {filled}"));
+    }
+    Ok(())
+}
+
+/// A file with a record a request.
+fn requests(
+    args: &TraceConvertArgs,
+    (from, length): (Duration, Option<Duration>),
+    out: &mut TraceFile,
+    watchdog: &mut Watchdog,
+) -> Result<Converted, Failure> {
+    let mut records = source::records(&args.file, &args.read)?;
+    let mut converted = Converted::default();
+    let mut completion = Completion::new(args);
+    let mut sorted: Vec<Request> = Vec::new();
+    let mut last = Time::ZERO;
+    for record in records.by_ref() {
+        watchdog.check()?;
+        let record = record.map_err(Failure::bad_input)?;
+        if record.input_tokens.is_some() && record.output_tokens.is_none() {
+            converted.unanswered += 1;
+            continue;
+        }
+        let mut request = completion.complete(&record, &args.file)?;
+        let Some(since) = request.arrival.0.checked_sub(from.0) else {
+            continue;
+        };
+        if length.is_some_and(|length| since >= length.0) {
+            continue;
+        }
+        request.arrival = match args.scale {
+            1.0 => Time(since),
+            scale => Time((since as f64 / scale) as u64),
+        };
+        if args.sort {
+            sorted.push(request);
+            continue;
+        }
+        if request.arrival < last {
+            return Err(Failure::BadInput(format!(
+                "{}: must be in order of time to be replayed, got request {} at {} after {last}; --sort puts it in order, in memory",
+                args.file.display(),
+                converted.requests,
+                request.arrival
+            )));
+        }
+        last = request.arrival;
+        request.ticket = converted.requests;
+        converted.requests += 1;
+        out.write(&request)?;
+    }
+    sorted.sort_by_key(|request| request.arrival);
+    for mut request in sorted {
+        request.ticket = converted.requests;
+        converted.requests += 1;
+        out.write(&request)?;
+    }
+    converted.skipped_lines = records.skipped();
+    converted.filled_in = completion.filled_in;
+    Ok(converted)
+}
+
+/// Puts in what a format does not say.
+struct Completion<'a> {
+    args: &'a TraceConvertArgs,
+    seen: u64,
+    filled_in: Vec<String>,
+}
+
+impl Completion<'_> {
+    fn new(args: &TraceConvertArgs) -> Completion<'_> {
+        Completion {
+            args,
+            seen: 0,
+            filled_in: Vec::new(),
+        }
+    }
+
+    fn complete(&mut self, record: &Record, path: &Path) -> Result<Request, Failure> {
+        let missing = |what: &str, flag: &str| {
+            Failure::BadInput(format!(
+                "{}: must say the {what}, got a format that does not; give {flag}",
+                path.display()
+            ))
+        };
+        let arrival = match (record.arrival, self.args.rate) {
+            (Some(arrival), _) => arrival,
+            (None, Some(rate)) => {
+                self.note(|| format!("arrivals are evenly spaced at {rate} requests/s"));
+                Time((self.seen as f64 * 1e9 / rate) as u64)
+            }
+            (None, None) => return Err(missing("arrival", "--rate R, in requests a second, for equal gaps")),
+        };
+        self.seen += 1;
+        let input_tokens = match (record.input_tokens, self.args.input) {
+            (Some(tokens), _) => tokens,
+            (None, Some(tokens)) => {
+                self.note(|| format!("inputs are {tokens} tokens, outputs none"));
+                tokens
+            }
+            (None, None) => return Err(missing("input length", "--input N, in tokens, for equal lengths")),
+        };
+        if record.tenant.is_none() {
+            self.note(|| "all requests are of tenant 0".to_owned());
+        }
+        Ok(Request {
+            ticket: 0,
+            tenant: record.tenant.unwrap_or(0),
+            arrival,
+            input_tokens,
+            output_tokens: record.output_tokens.unwrap_or(0),
+            class: record.class.unwrap_or(0),
+        })
+    }
+
+    fn note(&mut self, text: impl Fn() -> String) {
+        // The first record says it all: a format has a column or has it not.
+        if self.seen <= 1 {
+            let text = text();
+            if !self.filled_in.contains(&text) {
+                self.filled_in.push(text);
+            }
+        }
+    }
+}
+
+/// Counts a second or a minute: each becomes so many requests.
+fn aggregated(
+    args: &TraceConvertArgs,
+    format: Format,
+    (from, length): (Duration, Option<Duration>),
+    out: &mut TraceFile,
+    watchdog: &mut Watchdog,
+) -> Result<Converted, Failure> {
+    let Some(input) = args.input else {
+        return Err(Failure::BadInput(format!(
+            "{}: must say the input length, got {}, which does not; give --input N, in tokens, for equal lengths",
+            args.file.display(),
+            format.name()
+        )));
+    };
+    let path = json!(args.file);
+    let mut filled_in = vec![format!("inputs are {input} tokens, outputs none")];
+    let mut overrides = vec![format!("workload.lengths.input.fixed={input}")];
+    if format == Format::Counts {
+        let mut counts =
+            json!({ "path": path, "placement": "even", "scale": args.scale, "from": format!("{}ns", from.0) });
+        if let Some(length) = length {
+            counts["length"] = json!(format!("{}ns", length.0));
+        }
+        filled_in.push("arrivals are evenly spaced within each second".into());
+        filled_in.push("all requests are of tenant 0".into());
+        overrides.push(format!("workload.arrivals={}", json!({ "counts": counts })));
+    } else {
+        if args.cut.is_some() {
+            return Err(Failure::BadInput(format!(
+                "--cut: must not be given for tenants' activity ({}), got {}",
+                format.name(),
+                args.cut.as_deref().unwrap_or_default()
+            )));
+        }
+        let mut tenants = 0;
+        activity::for_each(&args.file, |cell| tenants = tenants.max(cell.tenant + 1)).map_err(Failure::bad_input)?;
+        filled_in.push("arrivals are drawn within each minute".into());
+        overrides.push(format!("tenants.count={}", tenants.max(1)));
+        overrides.push("tenants.popularity=of-arrivals".into());
+        overrides.push(format!(
+            "workload.arrivals={}",
+            json!({ "activity": { "path": path, "scale": args.scale } })
+        ));
+    }
+    let mut workload = build(&workload::of_overrides(&overrides)?).map_err(Failure::bad_input)?;
+    let mut requests = 0;
+    while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
+        watchdog.check()?;
+        if let Entry::Request(request) = entry {
+            out.write(&request)?;
+            requests += 1;
+        }
+    }
+    Ok(Converted {
+        requests,
+        filled_in,
+        ..Converted::default()
+    })
+}

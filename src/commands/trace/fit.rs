@@ -1,0 +1,395 @@
+//! `tenantry trace fit`: a generator fitted to one part of a recording and checked against the other.
+//!
+//! What is checked is what is printed: the fitted numbers are written as a scenario's keys, those keys make the generated requests,
+//! and these are set beside the part that the fit did not see.
+
+use serde_json::{Value, json};
+use tenantry_reports::page::{Fit, TracePage};
+use tenantry_reports::trace::{Collector, Comparison, Trace, table};
+use tenantry_reports::whole::write_whole;
+use tenantry_traces::fit::quantiles::{self, LENGTH_PROBABILITIES, LengthKnot, fit_lengths};
+use tenantry_traces::fit::{azure_functions, twitter};
+use tenantry_traces::read::{Counts, Format, activity};
+use tenantry_traces::{Entry, Lengths, build};
+
+use super::source::{self, Watchdog};
+use super::workload;
+use crate::cli::{FitKind, OutputArgs, TraceFitArgs};
+use crate::failure::Failure;
+use crate::output::{Started, print, say, style};
+use crate::time_range;
+
+/// Keys of a scenario: a dotted path and a value.
+type Keys = Vec<(&'static str, Value)>;
+
+/// A generator and what it was checked against.
+struct Fitted {
+    keys: Keys,
+    /// The part that the fit did not see.
+    real: Trace,
+    generated: Trace,
+    /// What was fitted to what.
+    notes: Vec<String>,
+}
+
+pub fn run(args: &TraceFitArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let started = Started::now();
+    let mut watchdog = Watchdog::new();
+    let fitted = match args.kind {
+        FitKind::Twitter if source::format(&args.file, &args.read)? == Format::Counts => rates(args, &mut watchdog)?,
+        FitKind::Twitter | FitKind::Sharegpt => lengths(args, &mut watchdog)?,
+        FitKind::AzureFunctions => popularity(args, &mut watchdog)?,
+    };
+    let yaml = yaml(&args.file.display().to_string(), &fitted);
+    let generated = fitted.generated.restricted_to(&fitted.real);
+    let traces = [fitted.real, generated];
+    let comparison = Comparison::new(&traces[0], &traces[1]);
+    if let Some(path) = &args.report {
+        let page = TracePage {
+            title: &format!("{} fitted to {}", args.kind.name(), args.file.display()),
+            traces: &traces,
+            fit: Some(Fit {
+                comparison: &comparison,
+                yaml: &yaml,
+            }),
+            manifest: &started.manifest(None, None, 0, fitted.notes.clone()),
+        };
+        let html = page.render().map_err(Failure::running)?;
+        write_whole(path, html.as_bytes()).map_err(Failure::running)?;
+    }
+    let value = json!({
+        "kind": args.kind.name(),
+        "file": args.file,
+        "notes": fitted.notes,
+        "real": traces[0].figures,
+        "generated": traces[1].figures,
+        "comparison": comparison.rows,
+        "within_aims": comparison.within(),
+        "yaml": yaml,
+    });
+    print(output, &value, || {
+        format!("{}\n\n{}\n\n{yaml}", table(&traces, style()), comparison.table(style()))
+    })?;
+    for note in &fitted.notes {
+        say(output, &format!("note: {note}"));
+    }
+    if let Some(path) = &args.report {
+        say(output, &format!("report: {}", path.display()));
+    }
+    Ok(())
+}
+
+fn too_few(args: &TraceFitArgs, what: &str, least: usize, got: usize) -> Failure {
+    Failure::BadInput(format!(
+        "{}: must have at least {least} {what} to be fitted and checked, got {got}",
+        args.file.display()
+    ))
+}
+
+/// Every second one from the first on to fit, and from the second on to check.
+fn halves<T: Copy>(all: &[T]) -> [Vec<T>; 2] {
+    [0, 1].map(|from| all.iter().skip(from).step_by(2).copied().collect())
+}
+
+/// Requests that are generated for a check: enough that chance plays no part beside the recording's own.
+const GENERATED: u64 = 1_000_000;
+
+/// Generates what `keys` say until `stop`.
+fn generate(args: &TraceFitArgs, keys: &Keys, stop: Value, watchdog: &mut Watchdog) -> Result<Trace, Failure> {
+    let mut overrides: Vec<String> = keys.iter().map(|(path, value)| format!("{path}={value}")).collect();
+    overrides.push(format!("workload.stop={stop}"));
+    overrides.push(format!("seed={}", args.seed));
+    let mut workload = build(&workload::of_overrides(&overrides)?).map_err(Failure::running)?;
+    let mut collector = Collector::new(1);
+    while let Some(entry) = workload.next().map_err(Failure::running)? {
+        watchdog.check()?;
+        if let Entry::Request(request) = entry {
+            collector.request(&request).map_err(Failure::running)?;
+        }
+    }
+    Ok(collector.finish("generated", "fitted", 0))
+}
+
+/// Lengths: each on its own as points of its distribution function.
+fn lengths(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
+    const LEAST: usize = 100;
+    source::format(&args.file, &args.read)?;
+    let mut pairs: Vec<Lengths> = Vec::new();
+    let mut records = source::records(&args.file, &args.read)?;
+    for record in records.by_ref() {
+        watchdog.check()?;
+        let record = record.map_err(Failure::bad_input)?;
+        if let (Some(input), Some(output)) = (record.input_tokens, record.output_tokens) {
+            pairs.push(Lengths { input, output });
+        }
+    }
+    if pairs.len() < LEAST {
+        return Err(too_few(args, "requests with lengths", LEAST, pairs.len()));
+    }
+    let [seen, unseen] = halves(&pairs);
+    let points = |lengths: Vec<u32>| points(&fit_lengths(&lengths, &LENGTH_PROBABILITIES));
+    let mut keys: Keys = vec![(
+        "workload.lengths.input",
+        json!({ "quantiles": points(seen.iter().map(|pair| pair.input).collect()) }),
+    )];
+    let mut notes = vec![format!(
+        "fitted to every second request ({}), checked against the others ({})",
+        seen.len(),
+        unseen.len()
+    )];
+    if seen.iter().any(|pair| pair.output > 0) {
+        let outputs = points(seen.iter().map(|pair| pair.output).collect());
+        keys.push(("workload.lengths.output", json!({ "quantiles": outputs })));
+        notes.push(
+            "inputs and outputs are drawn on their own; where they go together, `joint: { trace: { path: … } }` draws pairs of the recording".into(),
+        );
+    }
+    let mut real = Collector::new(1);
+    for Lengths { input, output } in unseen {
+        let record = tenantry_traces::read::Record {
+            input_tokens: Some(input),
+            output_tokens: Some(output),
+            ..Default::default()
+        };
+        real.record(&record).map_err(Failure::running)?;
+    }
+    Ok(Fitted {
+        generated: generate(args, &keys, json!({ "requests": GENERATED }), watchdog)?,
+        real: real.finish("real, unseen", records.format().name(), records.skipped()),
+        keys,
+        notes,
+    })
+}
+
+/// Knots as the scenario has them: a length stands for what rounds to it.
+fn points(knots: &[LengthKnot]) -> Vec<Value> {
+    quantiles::points(knots)
+        .iter()
+        .map(|point| json!({ "share": point.probability, "tokens": point.tokens }))
+        .collect()
+}
+
+/// Requests that a check of rates generates at most, so that it takes seconds.
+const RATES_GENERATED: f64 = 1e8;
+
+/// Rates: of the generators that a scenario has, the one that is nearest to the part that is fitted.
+fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
+    const LEAST: usize = 1200;
+    let counts = counts(args)?;
+    if counts.len() < LEAST {
+        return Err(too_few(args, "seconds with counts", LEAST, counts.len()));
+    }
+    let (seen, unseen) = counts.split_at(counts.len() / 2);
+    let mean = |counts: &[u32]| counts.iter().map(|&n| f64::from(n)).sum::<f64>() / counts.len() as f64;
+    let (seen_mean, unseen_mean) = (mean(seen), mean(unseen));
+    if seen_mean == 0.0 || unseen_mean == 0.0 {
+        return Err(too_few(args, "requests in each half", 1, 0));
+    }
+    let trace = |counts: &[u32], name: &str| -> Result<Trace, Failure> {
+        let mut collector = Collector::new(1);
+        for (second, &count) in counts.iter().enumerate() {
+            collector.window(second as u64, count).map_err(Failure::bad_input)?;
+        }
+        Ok(collector.finish(name, "counts", 0))
+    };
+    let rate = |rate: f64| format!("{rate:.6}/s");
+    let candidate = |mean: f64, name: &str| match name {
+        "poisson" => Some(json!({ "poisson": { "rate": rate(mean) } })),
+        "twitter" => Some(json!({ "twitter": { "rate": rate(mean) } })),
+        _ => {
+            let regimes = twitter::fit_rates(seen)?;
+            let scale = mean / regimes.mean_rate_per_s();
+            let state = |rates: &[quantiles::Knot], dwell_s: &[quantiles::Knot]| {
+                let dwell = format!("{:.3}s", quantiles::mean(dwell_s));
+                json!({ "rate": rate(scale * quantiles::mean(rates)), "mean_dwell": dwell })
+            };
+            let states = [
+                state(&regimes.calm_rate, &regimes.calm_s),
+                state(&regimes.plateau_rate, &regimes.plateau_s),
+            ];
+            Some(json!({ "mmpp": { "states": states } }))
+        }
+    };
+    // Chosen by the part that is fitted; the other part only judges.
+    let seen_trace = trace(seen, "real, seen")?;
+    let mut best: Option<(f64, &str)> = None;
+    for name in ["poisson", "mmpp", "twitter"] {
+        let Some(arrivals) = candidate(seen_mean, name) else {
+            continue;
+        };
+        let seconds = (seen.len() as f64).min(RATES_GENERATED / 5.0 / seen_mean).ceil();
+        let generated = generate(args, &vec![("workload.arrivals", arrivals)], after(seconds), watchdog)?;
+        let distance = distance(&seen_trace, &generated);
+        if best.is_none_or(|(least, _)| distance < least) {
+            best = Some((distance, name));
+        }
+    }
+    let (_, name) = best.expect("a Poisson process can always be had");
+    // Rates of two halves differ, and a generator is scaled to the rate that is wanted: the shape is what is checked.
+    let checked = vec![(
+        "workload.arrivals",
+        candidate(unseen_mean, name).expect("it could be had before"),
+    )];
+    let seconds = (2.0 * unseen.len() as f64).min(RATES_GENERATED / unseen_mean).ceil();
+    Ok(Fitted {
+        generated: generate(args, &checked, after(seconds), watchdog)?,
+        real: trace(unseen, "real, unseen")?,
+        keys: vec![(
+            "workload.arrivals",
+            candidate(mean(&counts), name).expect("it could be had before"),
+        )],
+        notes: vec![
+            format!(
+                "`{name}` is the nearest to the first half ({} s) of poisson, mmpp and twitter",
+                seen.len()
+            ),
+            format!(
+                "checked against the second half ({} s) at its mean rate; `twitter` is the sample stream's own pattern, scaled",
+                unseen.len()
+            ),
+        ],
+    })
+}
+
+fn after(seconds: f64) -> Value {
+    json!({ "after": format!("{seconds}s") })
+}
+
+/// How far a generator is off: the distance of the rates' distributions, and by what factor dispersion is missed.
+fn distance(real: &Trace, generated: &Trace) -> f64 {
+    let histogram = |trace: &Trace| trace.curves.counts.iter().copied().collect();
+    let real_rates: tenantry_traces::describe::Histogram = histogram(real);
+    let rates = real_rates.distance(&histogram(generated)).unwrap_or(1.0);
+    let dispersions = real.figures.dispersion.iter().map(|(window, real)| {
+        let generated = generated.figures.dispersion.get(window).copied().unwrap_or(0.0);
+        (generated / real).ln().abs().min(3.0)
+    });
+    rates + dispersions.sum::<f64>() / 3.0
+}
+
+/// Per-second counts without the recording's holes.
+fn counts(args: &TraceFitArgs) -> Result<Vec<u32>, Failure> {
+    let (hole, _) = time_range::parse_open("--drop-zeros-from", &format!("{}..", args.drop_zeros_from))?;
+    let hole_s = (hole.as_secs_f64().ceil() as usize).max(1);
+    let mut counts: Vec<u32> = Vec::new();
+    let mut zeros = 0;
+    let end_run = |counts: &mut Vec<u32>, zeros: usize| {
+        if zeros < hole_s {
+            counts.extend(std::iter::repeat_n(0, zeros));
+        }
+    };
+    for count in Counts::open(&args.file).map_err(Failure::bad_input)? {
+        match count.map_err(Failure::bad_input)? {
+            0 => zeros += 1,
+            count => {
+                end_run(&mut counts, zeros);
+                zeros = 0;
+                counts.push(count);
+            }
+        }
+    }
+    end_run(&mut counts, zeros);
+    Ok(counts)
+}
+
+/// Popularity: how unevenly tenants ask.
+fn popularity(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
+    const LEAST: usize = 20;
+    let (totals, format) = totals(args, watchdog)?;
+    if totals.len() < LEAST {
+        return Err(too_few(args, "tenants", LEAST, totals.len()));
+    }
+    let [seen, unseen] = halves(&totals);
+    let knots = azure_functions::fit(&seen);
+    let keys = |tenants: u32| -> Keys {
+        let weights = azure_functions::weights_of(&knots, tenants);
+        let total: f64 = weights.iter().sum();
+        let share = |weight: &f64| -> f64 { format!("{:.5e}", weight / total).parse().expect("a float") };
+        vec![
+            ("tenants.count", json!(tenants)),
+            (
+                "tenants.popularity",
+                json!({ "weights": weights.iter().map(share).collect::<Vec<_>>() }),
+            ),
+        ]
+    };
+    let mut real = Collector::new(1);
+    for (tenant, &total) in (0..).zip(&unseen) {
+        real.tenant(tenant, total as u32);
+    }
+    let mut real = real.finish("real, unseen", format, 0);
+    real.figures.requests = unseen.iter().sum::<f64>() as u64;
+    let requests = unseen.iter().sum::<f64>().min(20.0 * GENERATED as f64) as u64;
+    let stop = json!({ "requests": requests.max(GENERATED) });
+    let generated = generate(args, &keys(unseen.len() as u32), stop, watchdog)?;
+    let tenants = args.tenants.map_or(totals.len() as u32, std::num::NonZeroU32::get);
+    Ok(Fitted {
+        keys: keys(tenants),
+        real,
+        generated,
+        notes: vec![format!(
+            "fitted to every second tenant ({}), checked against the others ({}); weights for {tenants} tenants, --tenants makes them for another number",
+            seen.len(),
+            unseen.len()
+        )],
+    })
+}
+
+/// Requests of each tenant that asked.
+fn totals(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<(Vec<f64>, &'static str), Failure> {
+    let format = source::format(&args.file, &args.read)?;
+    let mut totals: Vec<f64> = match format {
+        Format::ActivitySparse | Format::ActivityWide => activity::totals(&args.file).map_err(Failure::bad_input)?,
+        _ => {
+            let mut totals: Vec<f64> = Vec::new();
+            for record in source::records(&args.file, &args.read)? {
+                watchdog.check()?;
+                let record = record.map_err(Failure::bad_input)?;
+                let Some(tenant) = record.tenant else {
+                    return Err(Failure::BadInput(format!(
+                        "{}: must say whose a request is, got {}, which does not",
+                        args.file.display(),
+                        format.name()
+                    )));
+                };
+                let tenant = tenant as usize;
+                if tenant >= totals.len() {
+                    totals.resize(tenant + 1, 0.0);
+                }
+                totals[tenant] += 1.0;
+            }
+            totals
+        }
+    };
+    totals.retain(|&total| total > 0.0);
+    Ok((totals, format.name()))
+}
+
+/// The keys, nested as a scenario has them.
+fn yaml(file: &str, fitted: &Fitted) -> String {
+    let mut text = format!("# For a scenario; fitted to {file} by `tenantry trace fit`.\n");
+    let mut open: Vec<&str> = Vec::new();
+    for (path, value) in &fitted.keys {
+        let steps: Vec<&str> = path.split('.').collect();
+        let same = open.iter().zip(&steps).take_while(|(a, b)| a == b).count();
+        for (depth, step) in steps.iter().enumerate().skip(same) {
+            let indent = "  ".repeat(depth);
+            match depth + 1 == steps.len() {
+                true => text.push_str(&format!("{indent}{step}: {value}\n")),
+                false => text.push_str(&format!("{indent}{step}:\n")),
+            }
+        }
+        open = steps[..steps.len() - 1].to_vec();
+    }
+    text
+}
+
+impl FitKind {
+    fn name(self) -> &'static str {
+        match self {
+            FitKind::Twitter => "twitter",
+            FitKind::Sharegpt => "sharegpt",
+            FitKind::AzureFunctions => "azure-functions",
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `tenantry trace generate`: a workload as a file.
+
+use serde_json::json;
+use tenantry_traces::spec::{ArrivalsSpec, WorkloadSpec};
+use tenantry_traces::write::TraceFile;
+use tenantry_traces::{Entry, build};
+
+use super::source::Watchdog;
+use super::workload;
+use crate::cli::{OutputArgs, TraceGenerateArgs};
+use crate::failure::Failure;
+use crate::output::{print, say};
+use crate::progress;
+use crate::runs::scenario;
+
+pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let spec = spec(args)?;
+    if let ArrivalsSpec::ClosedLoop { .. } = spec.arrivals {
+        return Err(Failure::BadInput(
+            "workload.arrivals: must not wait for answers, got closed-loop; `tenantry simulate --record` writes down what such \
+             clients ask"
+                .into(),
+        ));
+    }
+    let mut watchdog = Watchdog::new();
+    let mut workload = build(&spec).map_err(Failure::bad_input)?;
+    let mut file = TraceFile::create(&args.out)?;
+    let bar = progress::bar(
+        spec.stop.requests.unwrap_or(0),
+        "generating",
+        output.quiet || spec.stop.requests.is_none(),
+    );
+    let mut requests: u64 = 0;
+    while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
+        watchdog.check()?;
+        if let Entry::Request(request) = entry {
+            file.write(&request)?;
+            requests += 1;
+            if requests.is_multiple_of(1 << 16) {
+                bar.set_position(requests);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    if requests == 0 {
+        return Err(Failure::BadInput(
+            "workload: must have requests to be written, got none".into(),
+        ));
+    }
+    file.finish()?;
+    for source in spec.sources() {
+        say(output, &format!("note: {source}"));
+    }
+    let value = json!({ "out": args.out, "requests": requests, "tenants": spec.tenants, "seed": spec.seed });
+    print(output, &value, || {
+        format!(
+            "{}: {requests} requests of {} tenants, seed {}",
+            args.out.display(),
+            spec.tenants,
+            spec.seed
+        )
+    })
+}
+
+/// The scenario's workload, or that of the flags alone; flags change a scenario's too.
+fn spec(args: &TraceGenerateArgs) -> Result<WorkloadSpec, Failure> {
+    let flags = [
+        ("workload.arrivals", &args.arrivals),
+        ("workload.lengths", &args.lengths),
+        ("tenants.count", &args.tenants),
+        ("tenants.popularity", &args.popularity),
+        ("workload.stop.requests", &args.requests),
+        ("workload.stop.after", &args.after),
+    ];
+    let mut overrides = args.set.clone();
+    overrides.extend(
+        flags
+            .iter()
+            .filter_map(|(path, value)| value.as_ref().map(|value| format!("{path}={value}"))),
+    );
+    match &args.scenario {
+        Some(name) => workload::one(&scenario(&crate::cli::ScenarioArgs {
+            scenario: name.clone(),
+            set: overrides,
+            seed: args.seed,
+        })?),
+        None => {
+            for (flag, value) in [("--arrivals", &args.arrivals), ("--lengths", &args.lengths)] {
+                if value.is_none() && args.set.is_empty() {
+                    return Err(Failure::BadInput(format!(
+                        "{flag}: must be given where there is no scenario, got nothing; see `tenantry trace generate --help`"
+                    )));
+                }
+            }
+            overrides.extend(args.seed.map(|seed| format!("seed={seed}")));
+            workload::of_overrides(&overrides)
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `tenantry trace info`: what traces look like.
+
+use std::path::PathBuf;
+
+use tenantry_reports::page::TracePage;
+use tenantry_reports::trace::{Trace, table};
+use tenantry_reports::whole::write_whole;
+
+use super::source::{Watchdog, read};
+use crate::cli::{OutputArgs, TraceInfoArgs};
+use crate::failure::Failure;
+use crate::output::{Started, print, say, style};
+
+pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let started = Started::now();
+    let mut watchdog = Watchdog::new();
+    let mut traces: Vec<Trace> = args
+        .files
+        .iter()
+        .map(|file| read(file, &args.read, &mut watchdog))
+        .collect::<Result<_, _>>()?;
+    // A file's name is enough where it tells the files apart.
+    let short = |file: &PathBuf| file.file_name().map(|name| name.to_string_lossy().into_owned());
+    for (file, trace) in args.files.iter().zip(&mut traces) {
+        if let (Some(name), 1) = (
+            short(file),
+            args.files.iter().filter(|other| short(other) == short(file)).count(),
+        ) {
+            trace.figures.name = name;
+        }
+    }
+    if let Some(path) = &args.report {
+        let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+        let page = TracePage {
+            title: &names.join(", "),
+            traces: &traces,
+            fit: None,
+            manifest: &started.manifest(None, None, 0, Vec::new()),
+        };
+        let html = page.render().map_err(Failure::running)?;
+        write_whole(path, html.as_bytes()).map_err(Failure::running)?;
+    }
+    let figures: Vec<_> = traces.iter().map(|trace| &trace.figures).collect();
+    print(output, &figures, || table(&traces, style()))?;
+    if let Some(path) = &args.report {
+        say(output, &format!("report: {}", path.display()));
+    }
+    Ok(())
+}

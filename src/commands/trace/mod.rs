@@ -1,0 +1,20 @@
+//! `tenantry trace`: describe, convert and generate traces, and fit generators to them.
+
+mod convert;
+mod fit;
+mod generate;
+mod info;
+mod source;
+mod workload;
+
+use crate::cli::{OutputArgs, TraceCommand};
+use crate::failure::Failure;
+
+pub fn run(command: &TraceCommand, output: &OutputArgs) -> Result<(), Failure> {
+    match command {
+        TraceCommand::Info(args) => info::run(args, output),
+        TraceCommand::Convert(args) => convert::run(args, output),
+        TraceCommand::Generate(args) => generate::run(args, output),
+        TraceCommand::Fit(args) => fit::run(args, output),
+    }
+}

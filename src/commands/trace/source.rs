@@ -1,0 +1,137 @@
+//! Files of any known format.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tenantry_reports::trace::{Collector, Trace};
+use tenantry_traces::TraceError;
+use tenantry_traces::read::sharegpt::{FOUR_CHARS_A_TOKEN, Tokenize};
+use tenantry_traces::read::tokenizer::TokenizerJson;
+use tenantry_traces::read::{Counts, Format, Records, activity};
+
+use crate::cli::ReadArgs;
+use crate::failure::Failure;
+
+/// How many pieces pass between looks at the interrupt flag.
+const INTERRUPT_CHECK: u64 = 1 << 16;
+
+/// A flag that Ctrl-C sets, looked at now and then.
+pub struct Watchdog {
+    flag: Arc<AtomicBool>,
+    calls: u64,
+}
+
+impl Watchdog {
+    pub fn new() -> Watchdog {
+        Watchdog {
+            flag: crate::interrupt::flag(),
+            calls: 0,
+        }
+    }
+
+    /// To be called for every piece.
+    pub fn check(&mut self) -> Result<(), Failure> {
+        self.calls += 1;
+        if self.calls.is_multiple_of(INTERRUPT_CHECK) && self.flag.load(Ordering::Relaxed) {
+            return Err(Failure::Interrupted("nothing was written".into()));
+        }
+        Ok(())
+    }
+}
+
+/// The format of a file, which must be the one that `--format` names, if any.
+pub fn format(path: &Path, args: &ReadArgs) -> Result<Format, Failure> {
+    let wanted = match &args.format {
+        None => None,
+        Some(name) => Some(format_by_name(name)?),
+    };
+    let found = Format::of(path).map_err(Failure::bad_input)?;
+    match wanted {
+        Some(wanted) if wanted != found => Err(Failure::BadInput(format!(
+            "{}: must be {}, as --format says, got {}",
+            path.display(),
+            wanted.name(),
+            found.name()
+        ))),
+        _ => Ok(found),
+    }
+}
+
+fn format_by_name(name: &str) -> Result<Format, Failure> {
+    let found = Format::ALL.into_iter().find(|format| format.name() == name);
+    found.ok_or_else(|| {
+        let names = Format::ALL.map(Format::name);
+        let near = names
+            .into_iter()
+            .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)))
+            .expect("there are formats");
+        Failure::BadInput(format!(
+            "--format: must be one of {}, got {name}; did you mean {near}?",
+            names.join(", ")
+        ))
+    })
+}
+
+/// The requests of a file that holds them one by one.
+pub fn records(path: &Path, args: &ReadArgs) -> Result<Records, Failure> {
+    let tokenize: Box<dyn Tokenize> = match &args.tokenizer {
+        Some(tokenizer) => Box::new(TokenizerJson::open(tokenizer).map_err(Failure::bad_input)?),
+        None => Box::new(FOUR_CHARS_A_TOKEN),
+    };
+    Records::open_with(path, args.skip_bad_lines, tokenize).map_err(Failure::bad_input)
+}
+
+/// A whole file.
+pub fn read(path: &Path, args: &ReadArgs, watchdog: &mut Watchdog) -> Result<Trace, Failure> {
+    let format = format(path, args)?;
+    let name = path.display().to_string();
+    let empty = |trace: Trace| match trace.figures.requests {
+        0 => Err(Failure::BadInput(format!("{name}: must have requests, got none"))),
+        _ => Ok(trace),
+    };
+    let located = |error: TraceError| match error {
+        TraceError::Spec { field, message } => Failure::BadInput(format!("{name}: {field}: {message}")),
+        error => Failure::bad_input(error),
+    };
+    match format {
+        Format::Counts => {
+            let mut collector = Collector::new(1);
+            for (second, count) in Counts::open(path).map_err(Failure::bad_input)?.enumerate() {
+                watchdog.check()?;
+                collector
+                    .window(second as u64, count.map_err(Failure::bad_input)?)
+                    .map_err(located)?;
+            }
+            empty(collector.finish(&name, format.name(), 0))
+        }
+        Format::ActivitySparse | Format::ActivityWide => {
+            let mut collector = Collector::new(60);
+            let mut failed = Ok(());
+            activity::for_each(path, |cell| {
+                if failed.is_ok() {
+                    failed = collector.window(u64::from(cell.minute), cell.requests);
+                    collector.tenant(cell.tenant, cell.requests);
+                }
+            })
+            .map_err(Failure::bad_input)?;
+            failed.map_err(located)?;
+            empty(collector.finish(&name, format.name(), 0))
+        }
+        Format::RateShape => Err(Failure::BadInput(format!(
+            "{name}: must hold requests, counts or activity, got {}, which holds only relative rates",
+            format.name()
+        ))),
+        _ => {
+            let mut collector = Collector::new(1);
+            let mut records = records(path, args)?;
+            for record in records.by_ref() {
+                watchdog.check()?;
+                collector
+                    .record(&record.map_err(Failure::bad_input)?)
+                    .map_err(located)?;
+            }
+            empty(collector.finish(&name, format.name(), records.skipped()))
+        }
+    }
+}

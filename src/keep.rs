@@ -1,0 +1,197 @@
+//! What is kept of runs beside their figures: `requests.parquet`, `timeline.json`, and the requests as a trace.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use tenantry_core::board::OpRan;
+use tenantry_core::event::Event;
+use tenantry_core::run::Observer;
+use tenantry_core::{Command, Commands, RunRecord};
+use tenantry_reports::requests::{self, RequestsPart};
+use tenantry_reports::timeline::{self, TimelinePart};
+use tenantry_reports::whole::Part;
+use tenantry_reports::{ReportError, RunLabels};
+use tenantry_scenarios::RunSpec;
+use tenantry_traces::spec::ArrivalsSpec;
+use tenantry_traces::write::TraceFile;
+use tenantry_traces::{Duration, Time, TraceError};
+
+use crate::cli::KeepArgs;
+use crate::failure::Failure;
+use crate::time_range;
+
+/// How much of a run is drawn where the user does not say.
+const TIMELINE: Duration = Duration::from_secs(2);
+
+/// What is to be kept of a command's runs.
+#[derive(Debug)]
+pub struct Keep {
+    requests: Option<PathBuf>,
+    timeline: Option<(PathBuf, Option<Range<Time>>)>,
+    record: Option<PathBuf>,
+}
+
+impl Keep {
+    /// As the command line asks, with files in the folder `out`, which is made where it is missing.
+    pub fn new(args: &KeepArgs, record: Option<&Path>, out: &Path, runs: &[RunSpec]) -> Result<Keep, Failure> {
+        let window = match args.timeline.as_deref() {
+            None => None,
+            Some("") => Some(None),
+            Some(text) => Some(Some(time_range::parse("--timeline", text)?)),
+        };
+        if let (Some(_), Some(first)) = (record, runs.first()) {
+            let others = runs.iter().filter(|run| run.workload != first.workload).count();
+            if others > 0 {
+                return Err(Failure::BadInput(format!(
+                    "--record: must have one workload to record, got {others} runs with others than the first (a sweep or \
+                     repeats); choose one with --set"
+                )));
+            }
+            let closed = matches!(first.workload.arrivals, ArrivalsSpec::ClosedLoop { .. });
+            if closed && runs.len() > 1 {
+                return Err(Failure::BadInput(
+                    "--record: must have one system where clients wait for their answers, since each system is then asked other \
+                     requests; choose one with --set systems=[…]"
+                        .into(),
+                ));
+            }
+        }
+        if args.requests || window.is_some() {
+            std::fs::create_dir_all(out).map_err(|error| Failure::Running(format!("{}: {error}", out.display())))?;
+        }
+        Ok(Keep {
+            requests: args.requests.then(|| out.join("requests.parquet")),
+            timeline: window.map(|window| (out.join("timeline.json"), window)),
+            record: record.map(Path::to_owned),
+        })
+    }
+
+    /// Watches the run that is number `index` of the command. Nothing where nothing is kept of it.
+    pub fn watch(&self, index: usize, run: &RunSpec, labels: &RunLabels) -> Result<Option<Watch>, Failure> {
+        let warm_up = Time::ZERO + run.warm_up;
+        let timeline = self.timeline.as_ref().map(|(path, window)| {
+            let window = window.clone().unwrap_or(warm_up..warm_up + TIMELINE);
+            TimelinePart::new(path, window, index as u64 + 1, labels)
+        });
+        let requests = self.requests.as_ref().map(|path| RequestsPart::new(path, labels));
+        let record = self.record.as_ref().filter(|_| index == 0);
+        let watch = Watch {
+            requests: requests.transpose().map_err(Failure::running)?,
+            timeline: timeline.transpose().map_err(Failure::running)?,
+            record: record.map(|path| Recorder::create(path)).transpose()?,
+        };
+        let anything = watch.requests.is_some() || watch.timeline.is_some() || watch.record.is_some();
+        Ok(anything.then_some(watch))
+    }
+
+    /// Writes the files from what was kept of all runs, in their order.
+    pub fn write(self, kept: Vec<Kept>) -> Result<(), Failure> {
+        let (mut requests, mut timeline) = (Vec::new(), Vec::new());
+        for kept in kept {
+            requests.extend(kept.requests);
+            timeline.extend(kept.timeline);
+            if let Some(trace) = kept.record {
+                trace.finish()?;
+            }
+        }
+        if let Some(path) = &self.requests {
+            requests::join(path, &requests).map_err(Failure::running)?;
+        }
+        if let Some((path, _)) = &self.timeline {
+            timeline::join(path, &timeline).map_err(Failure::running)?;
+        }
+        Ok(())
+    }
+}
+
+/// Watches one run.
+#[derive(Debug)]
+pub struct Watch {
+    requests: Option<RequestsPart>,
+    timeline: Option<TimelinePart>,
+    record: Option<Recorder>,
+}
+
+/// What was kept of one run.
+pub struct Kept {
+    requests: Option<Part>,
+    timeline: Option<Part>,
+    record: Option<TraceFile>,
+}
+
+impl Watch {
+    /// The run is over.
+    pub fn finish(self, run: &RunRecord) -> Result<Kept, Failure> {
+        let lanes = || run.lanes.iter().map(|lane| lane.name.as_str());
+        let part = |part: Option<Result<Part, ReportError>>| part.transpose().map_err(Failure::running);
+        Ok(Kept {
+            requests: part(self.requests.map(RequestsPart::finish))?,
+            timeline: part(self.timeline.map(|timeline| timeline.finish(lanes())))?,
+            record: self.record.map(Recorder::finish).transpose()?,
+        })
+    }
+}
+
+impl Observer for Watch {
+    fn event(&mut self, now: Time, event: &Event<'_>) {
+        if let Some(requests) = &mut self.requests {
+            requests.event(now, event);
+        }
+        if let Some(record) = &mut self.record {
+            record.event(now, event);
+        }
+    }
+
+    fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
+        if let Some(requests) = &mut self.requests {
+            requests.command(now, command, commands);
+        }
+    }
+
+    fn watches_ops(&self) -> bool {
+        self.timeline.is_some()
+    }
+
+    fn ran(&mut self, ran: &OpRan) {
+        if let Some(timeline) = &mut self.timeline {
+            timeline.ran(ran);
+        }
+    }
+}
+
+/// Writes the requests of a run down as they arrive.
+struct Recorder {
+    trace: TraceFile,
+    /// The first thing that went wrong; nothing is written after it.
+    failed: Option<TraceError>,
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    fn create(path: &Path) -> Result<Recorder, Failure> {
+        Ok(Recorder {
+            trace: TraceFile::create(path)?,
+            failed: None,
+        })
+    }
+
+    fn finish(self) -> Result<TraceFile, Failure> {
+        match self.failed {
+            Some(error) => Err(error.into()),
+            None => Ok(self.trace),
+        }
+    }
+}
+
+impl Observer for Recorder {
+    fn event(&mut self, _: Time, event: &Event<'_>) {
+        if let (Event::Arrived(request), None) = (event, &self.failed) {
+            self.failed = self.trace.write(request).err();
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Windows of time on the command line: `30s..32s`.
+
+use std::ops::Range;
+
+use tenantry_scenarios::scalar::Span;
+use tenantry_traces::{Duration, Time};
+
+use crate::failure::Failure;
+
+/// `START..END`, both with units.
+pub fn parse(flag: &str, text: &str) -> Result<Range<Time>, Failure> {
+    match parse_open(flag, text)? {
+        (start, Some(length)) => Ok(Time(start.0)..Time(start.0) + length),
+        (_, None) => Err(must_be(flag, text)),
+    }
+}
+
+/// `START..END` or `START..`: where it begins and how long it is, where that is said.
+pub fn parse_open(flag: &str, text: &str) -> Result<(Duration, Option<Duration>), Failure> {
+    let time = |text: &str| serde_yaml::from_str::<Span>(text).ok().map(|span| span.0);
+    let read = || {
+        let (start, end) = text.split_once("..")?;
+        let start = if start.is_empty() { Duration::ZERO } else { time(start)? };
+        if end.is_empty() {
+            return Some((start, None));
+        }
+        let length = time(end)?.0.checked_sub(start.0).filter(|&length| length > 0)?;
+        Some((start, Some(Duration(length))))
+    };
+    read().ok_or_else(|| must_be(flag, text))
+}
+
+fn must_be(flag: &str, text: &str) -> Failure {
+    Failure::BadInput(format!(
+        "{flag}: must be START..END with units, the end after the start, such as 30s..32s, got {text}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_read_with_their_units() {
+        let range = parse("--timeline", "500ms..2s").unwrap();
+        assert_eq!(range, Time(500_000_000)..Time(2_000_000_000));
+        assert_eq!(parse_open("--cut", "1min..").unwrap(), (Duration::from_secs(60), None));
+        assert_eq!(
+            parse_open("--cut", "..1min").unwrap(),
+            (Duration::ZERO, Some(Duration::from_secs(60)))
+        );
+        for wrong in ["", "1s", "1..2", "2s..1s", "1s..1s", "a..b"] {
+            assert!(parse("--timeline", wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A folder to work in, and the program.
+
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+use tenantry_profiles::testing::synthetic_card;
+
+/// A small scenario on the synthetic card, with two systems.
+pub const SCENARIO: &str = "\
+name: test
+seed: 1
+card: ./card
+cluster: { gpus: 1, gpu_memory: 64 MiB }
+models: { backbone: tiny }
+tenants: { count: 20, popularity: uniform }
+workload:
+  arrivals: { poisson: { rate: 100/s } }
+  lengths: { input: { normal: { mean: 30, sd: 8, min: 4, max: 60 } } }
+  stop: { requests: 300 }
+systems:
+  - preset: hbert-adapter
+    tenant_state: { adapters: { bottleneck: 16 } }
+  - preset: bert-shared
+";
+
+/// With a card and `s.yaml`.
+pub fn folder() -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    synthetic_card()
+        .save(&folder.path().join("card"))
+        .expect("the card is saved");
+    fs::write(folder.path().join("s.yaml"), SCENARIO).unwrap();
+    folder
+}
+
+/// Runs the program.
+pub fn tenantry(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tenantry"));
+    command
+        .current_dir(folder)
+        .args(args)
+        .output()
+        .expect("the program starts")
+}
+
+/// Runs the program, which must succeed; its standard output.
+pub fn good(folder: &Path, args: &[&str]) -> String {
+    let output = tenantry(folder, args);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {message}");
+    String::from_utf8(output.stdout).expect("what is printed is text")
+}
+
+/// As [`good`], as JSON.
+pub fn good_json(folder: &Path, args: &[&str]) -> serde_json::Value {
+    let mut all = args.to_vec();
+    all.push("--json");
+    serde_json::from_str(&good(folder, &all)).expect("--json prints JSON and nothing else")
+}
+
+/// Arguments, the exit code, and what the message must contain.
+pub type Case = (&'static [&'static str], i32, &'static [&'static str]);
+
+/// Each case must fail as it says.
+pub fn check_bad(folder: &Path, cases: &[Case]) {
+    let mut wrong = Vec::new();
+    for (args, code, fragments) in cases {
+        let output = tenantry(folder, args);
+        let message = String::from_utf8_lossy(&output.stderr);
+        let missing: Vec<_> = fragments
+            .iter()
+            .filter(|fragment| !message.contains(**fragment))
+            .collect();
+        if output.status.code() != Some(*code) || !missing.is_empty() || message.contains("panicked") {
+            wrong.push(format!(
+                "{args:?}: exit {:?}, not in the message: {missing:?}\n  {message}",
+                output.status.code()
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Names in a folder, sorted.
+pub fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,489 @@
+//! What a run writes down beside its figures: `requests.parquet`, `timeline.json`, and its requests as a trace.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::path::Path;
+
+use common::{Case, check_bad, folder, good, names};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, Row};
+use serde_json::Value;
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// A row of `requests.parquet`, by column.
+type Cells = BTreeMap<String, Field>;
+
+fn rows(path: &Path) -> Vec<Cells> {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let cells = |row: Row| {
+        row.get_column_iter()
+            .map(|(name, cell)| (name.clone(), cell.clone()))
+            .collect()
+    };
+    let rows: Vec<Cells> = reader
+        .get_row_iter(None)
+        .unwrap()
+        .map(|row| cells(row.unwrap()))
+        .collect();
+    let counted: i64 = reader
+        .metadata()
+        .row_groups()
+        .iter()
+        .map(|group| group.num_rows())
+        .sum();
+    assert_eq!(rows.len() as i64, counted);
+    rows
+}
+
+fn whole(row: &Cells, column: &str) -> Option<u64> {
+    match &row[column] {
+        Field::Null => None,
+        Field::Long(value) => Some(*value as u64),
+        Field::UInt(value) => Some(u64::from(*value)),
+        other => panic!("{column}: {other:?}"),
+    }
+}
+
+fn text<'a>(row: &'a Cells, column: &str) -> Option<&'a str> {
+    match &row[column] {
+        Field::Null => None,
+        Field::Str(text) => Some(text),
+        other => panic!("{column}: {other:?}"),
+    }
+}
+
+const LENGTHS: &str = "workload.lengths={joint: of-arrivals}";
+
+#[test]
+fn a_recorded_run_replayed_gives_the_same_summary() {
+    let folder = folder();
+    good(
+        folder.path(),
+        &["simulate", "s.yaml", "--record", "r.csv", "--out", "first"],
+    );
+    let first = fs::read(folder.path().join("first/summary.json")).unwrap();
+    for file in ["r.csv", "r.csv.gz", "r.parquet"] {
+        if file != "r.csv" {
+            good(
+                folder.path(),
+                &["simulate", "s.yaml", "--record", file, "--out", "again"],
+            );
+        }
+        let arrivals = format!("workload.arrivals={{trace: {{path: {file}}}}}");
+        let args = [
+            "simulate", "s.yaml", "--out", "replay", "--set", &arrivals, "--set", LENGTHS,
+        ];
+        let rest = ["--set", "tenants.popularity=of-arrivals", "--set", "workload.stop={}"];
+        good(folder.path(), &[&args[..], &rest[..]].concat());
+        let replayed = fs::read(folder.path().join("replay/summary.json")).unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&first),
+            String::from_utf8_lossy(&replayed),
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn a_closed_loop_is_recorded_as_it_was_asked() {
+    let folder = folder();
+    let closed = [
+        "--set",
+        "workload.arrivals={closed-loop: {clients: 5, think_time: 3ms}}",
+        "--set",
+        "systems=[{preset: bert-shared}]",
+    ];
+    good(
+        folder.path(),
+        &[
+            &["simulate", "s.yaml", "--record", "r.parquet", "--out", "a"],
+            &closed[..],
+        ]
+        .concat(),
+    );
+    let trace = common::good_json(folder.path(), &["trace", "info", "r.parquet"]);
+    assert_eq!(trace[0]["requests"], 300);
+    // Replayed, the same requests come at the same instants, whoever waits for them.
+    let replay = [
+        "simulate",
+        "s.yaml",
+        "--out",
+        "b",
+        "--set",
+        "workload.arrivals={trace: {path: r.parquet}}",
+        "--set",
+        LENGTHS,
+        "--set",
+        "tenants.popularity=of-arrivals",
+        "--set",
+        "workload.stop={}",
+        "--set",
+        "systems=[{preset: bert-shared}]",
+    ];
+    good(folder.path(), &replay);
+    let [a, b] = ["a", "b"].map(|out| json(&folder.path().join(out).join("summary.json"))["runs"][0].clone());
+    assert_eq!(a["requests"], b["requests"]);
+    assert_eq!(a["latency_ms"], b["latency_ms"]);
+}
+
+#[test]
+fn requests_add_up_to_the_summary() {
+    let folder = folder();
+    let bounded = [
+        "--set",
+        "workload.arrivals.poisson.rate=4000/s",
+        "--set",
+        "workload.stop={requests: 3000}",
+    ];
+    good(
+        folder.path(),
+        &[&["simulate", "s.yaml", "--requests", "--out", "out"], &bounded[..]].concat(),
+    );
+    let summary = json(&folder.path().join("out/summary.json"));
+    let rows = rows(&folder.path().join("out/requests.parquet"));
+    for run in summary["runs"].as_array().unwrap() {
+        let rows: Vec<&Cells> = rows
+            .iter()
+            .filter(|row| text(row, "system") == run["system"].as_str())
+            .collect();
+        assert_eq!(rows.len() as u64, run["requests"]["offered"].as_u64().unwrap());
+        let tickets: BTreeSet<u64> = rows.iter().map(|row| whole(row, "ticket").unwrap()).collect();
+        assert_eq!(tickets.len(), rows.len(), "each once");
+        for outcome in ["finished", "rejected", "failed", "cancelled", "unfinished"] {
+            let count = rows.iter().filter(|row| text(row, "outcome") == Some(outcome)).count() as u64;
+            assert_eq!(count, run["requests"][outcome].as_u64().unwrap(), "{outcome}");
+        }
+        let mut latency_ns = 0;
+        let mut batches: BTreeMap<u64, u64> = BTreeMap::new();
+        let finished: Vec<&&Cells> = rows
+            .iter()
+            .filter(|row| text(row, "outcome") == Some("finished"))
+            .collect();
+        for row in &finished {
+            let at = |column| whole(row, column).unwrap_or_else(|| panic!("{column} of {row:?}"));
+            let waits: u64 = ["queue_ns", "lane_ns", "stall_ns", "compute_ns", "tell_ns"]
+                .into_iter()
+                .map(at)
+                .sum();
+            assert_eq!(at("end_ns") - at("arrival_ns"), waits, "{row:?}");
+            assert_eq!(at("start_ns"), at("arrival_ns") + at("queue_ns"));
+            assert!(at("input_tokens") <= 60 && at("tenant") < 20);
+            assert_eq!(whole(row, "output_tokens"), None, "encoders generate nothing");
+            latency_ns += waits;
+            *batches.entry(at("batch")).or_default() += 1;
+        }
+        for row in &finished {
+            assert_eq!(
+                whole(row, "batch_requests"),
+                Some(batches[&whole(row, "batch").unwrap()]),
+                "{row:?}"
+            );
+        }
+        let mean_ms = latency_ns as f64 / finished.len() as f64 / 1e6;
+        let said = run["latency_ms"]["mean"].as_f64().unwrap();
+        assert!((mean_ms / said - 1.0).abs() < 1e-5, "{mean_ms} against {said}");
+    }
+}
+
+#[test]
+fn rows_of_rejected_requests_say_why_and_the_rest_is_null() {
+    let folder = folder();
+    let full = [
+        "--set",
+        "workload.arrivals.poisson.rate=100000/s",
+        "--set",
+        "workload.stop={requests: 500}",
+        "--set",
+        "systems=[{preset: bert-shared, admit: {bounded-queue: {max_waiting: 4}}}]",
+    ];
+    good(
+        folder.path(),
+        &[&["simulate", "s.yaml", "--requests", "--out", "out"], &full[..]].concat(),
+    );
+    let rows = rows(&folder.path().join("out/requests.parquet"));
+    let rejected: Vec<&Cells> = rows
+        .iter()
+        .filter(|row| text(row, "outcome") == Some("rejected"))
+        .collect();
+    assert!(!rejected.is_empty());
+    for row in rejected {
+        assert_eq!(text(row, "reason"), Some("queue_full"));
+        for column in [
+            "start_ns",
+            "queue_ns",
+            "compute_ns",
+            "batch",
+            "batch_requests",
+            "output_tokens",
+        ] {
+            assert_eq!(whole(row, column), None, "{column}");
+        }
+        assert!(
+            whole(row, "end_ns") >= whole(row, "arrival_ns"),
+            "turned away at the door, once it was looked at"
+        );
+    }
+}
+
+#[test]
+fn what_is_written_down_does_not_depend_on_the_number_of_threads() {
+    let folder = folder();
+    let run = |jobs: &str, out: &str| {
+        let sweep = ["--set", "sweep={tenants.count: [5, 20]}", "--set", "repeats=2"];
+        let args = [
+            "simulate",
+            "s.yaml",
+            "--jobs",
+            jobs,
+            "--requests",
+            "--timeline",
+            "--out",
+            out,
+        ];
+        good(folder.path(), &[&args[..], &sweep[..]].concat());
+        ["requests.parquet", "timeline.json"].map(|name| fs::read(folder.path().join(out).join(name)).unwrap())
+    };
+    assert!(run("1", "a") == run("2", "b"));
+    let rows = rows(&folder.path().join("a/requests.parquet"));
+    assert_eq!(rows.len(), 2 * 2 * 2 * 300);
+    let runs: BTreeSet<(&str, &str, Option<u64>)> = rows
+        .iter()
+        .map(|row| {
+            (
+                text(row, "system").unwrap(),
+                text(row, "parameters").unwrap(),
+                whole(row, "repeat"),
+            )
+        })
+        .collect();
+    assert_eq!(runs.len(), 8);
+    assert!(runs.iter().any(|run| run.1 == r#"{"tenants.count":5}"#), "{runs:?}");
+}
+
+/// The complete events of a process in a `timeline.json`: lane, start and duration in microseconds.
+fn ops(timeline: &Value, process: u64) -> Vec<(String, f64, f64)> {
+    let events = timeline["traceEvents"].as_array().unwrap();
+    let of_process = || events.iter().filter(|event| event["pid"] == process);
+    let names: BTreeMap<u64, String> = of_process()
+        .filter(|event| event["name"] == "thread_name")
+        .map(|event| {
+            (
+                event["tid"].as_u64().unwrap(),
+                event["args"]["name"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect();
+    of_process()
+        .filter(|event| event["ph"] == "X")
+        .map(|event| {
+            let number = |key: &str| event[key].as_f64().unwrap();
+            assert!(event["args"]["requests"].as_u64().unwrap() > 0 && !event["name"].as_str().unwrap().is_empty());
+            (
+                names[&event["tid"].as_u64().unwrap()].clone(),
+                number("ts"),
+                number("dur"),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_timeline_of_a_whole_run_adds_up_to_how_busy_its_lanes_were() {
+    let folder = folder();
+    good(
+        folder.path(),
+        &["simulate", "s.yaml", "--timeline=0s..1h", "--out", "out"],
+    );
+    let timeline = json(&folder.path().join("out/timeline.json"));
+    let summary = json(&folder.path().join("out/summary.json"));
+    for (process, run) in (1..).zip(summary["runs"].as_array().unwrap()) {
+        let ops = ops(&timeline, process);
+        let duration_us = run["duration_s"].as_f64().unwrap() * 1e6;
+        for (lane, said) in run["lanes"].as_object().unwrap() {
+            let on_lane: Vec<_> = ops.iter().filter(|op| op.0 == *lane).collect();
+            let busy_us: f64 = on_lane.iter().map(|op| op.2).sum();
+            let said = said["busy_share"].as_f64().unwrap();
+            assert!(
+                (busy_us / duration_us - said).abs() < 1e-4,
+                "{lane}: {busy_us} µs against {said}"
+            );
+            let mut sorted: Vec<_> = on_lane.iter().map(|op| (op.1, op.2)).collect();
+            sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+            for pair in sorted.windows(2) {
+                assert!(
+                    pair[0].0 + pair[0].1 <= pair[1].0 + 2e-3,
+                    "ops of a lane follow each other: {pair:?}"
+                );
+            }
+        }
+        assert!(ops.iter().any(|op| op.0.contains("compute")));
+    }
+}
+
+#[test]
+fn a_timeline_holds_its_window_and_begins_after_the_warm_up() {
+    let folder = folder();
+    let run = |flag: &str, out: &str| {
+        good(
+            folder.path(),
+            &[
+                "simulate",
+                "s.yaml",
+                flag,
+                "--out",
+                out,
+                "--set",
+                "workload.warm_up=500ms",
+            ],
+        );
+        ops(&json(&folder.path().join(out).join("timeline.json")), 1)
+    };
+    for (flag, out, window) in [
+        ("--timeline", "a", 500e3..2_500e3),
+        ("--timeline=1s..1500ms", "b", 1_000e3..1_500e3),
+    ] {
+        let ops = run(flag, out);
+        assert!(!ops.is_empty(), "{flag}");
+        assert!(
+            ops.iter().all(|op| op.1 + op.2 > window.start && op.1 < window.end),
+            "{flag}"
+        );
+    }
+}
+
+#[test]
+fn nothing_is_written_down_unasked_and_nothing_temporary_is_left() {
+    let folder = folder();
+    good(folder.path(), &["simulate", "s.yaml", "--out", "plain"]);
+    let plain = names(&folder.path().join("plain"));
+    assert!(
+        !plain
+            .iter()
+            .any(|name| name.ends_with(".parquet") || name.starts_with("timeline")),
+        "{plain:?}"
+    );
+    good(
+        folder.path(),
+        &[
+            "simulate",
+            "s.yaml",
+            "--out",
+            "all",
+            "--requests",
+            "--timeline",
+            "--record",
+            "all/r.csv",
+        ],
+    );
+    let mut expected = plain.clone();
+    expected.extend(["r.csv", "requests.parquet", "timeline.json"].map(String::from));
+    expected.sort();
+    assert_eq!(names(&folder.path().join("all")), expected);
+    let summary = |out: &str| fs::read(folder.path().join(out).join("summary.json")).unwrap();
+    assert_eq!(summary("plain"), summary("all"), "watching changes nothing");
+}
+
+const BAD: &[Case] = &[
+    (
+        &["simulate", "s.yaml", "--timeline=soon"],
+        2,
+        &["--timeline: must be START..END with units", "got soon"],
+    ),
+    (
+        &["simulate", "s.yaml", "--timeline=1s.."],
+        2,
+        &["--timeline: must be START..END"],
+    ),
+    (
+        &["simulate", "s.yaml", "--timeline=2s..1s"],
+        2,
+        &["the end after the start"],
+    ),
+    (
+        &["simulate", "s.yaml", "--record", "r.json"],
+        2,
+        &["r.json: must end in .parquet, .csv or .csv.gz"],
+    ),
+    (
+        &["simulate", "s.yaml", "--record", "missing/r.csv"],
+        1,
+        &["missing/r.csv"],
+    ),
+    (
+        &["simulate", "s.yaml", "--record", "r.csv", "--set", "repeats=2"],
+        2,
+        &["--record: must have one workload to record", "choose one with --set"],
+    ),
+    (
+        &[
+            "simulate",
+            "s.yaml",
+            "--record",
+            "r.csv",
+            "--set",
+            "workload.arrivals={closed-loop: {clients: 5, think_time: 3ms}}",
+        ],
+        2,
+        &["--record: must have one system where clients wait"],
+    ),
+    (&["simulate", "s.yaml", "--requests", "--out", "s.yaml"], 1, &["s.yaml"]),
+];
+
+#[test]
+fn bad_input_gives_the_contracts_message_and_exit_code() {
+    let folder = folder();
+    let before = names(folder.path());
+    check_bad(folder.path(), BAD);
+    let mut after = names(folder.path());
+    after.retain(|name| name != "out");
+    assert_eq!(after, before, "nothing was written");
+}
+
+/// The real machine reports its ops and requests to the same observers.
+#[cfg(feature = "libtorch")]
+#[test]
+fn a_real_run_writes_down_the_same_things() {
+    let folder = folder();
+    let args = [
+        "execute",
+        "s.yaml",
+        "--device",
+        "cpu",
+        "--out",
+        "real",
+        "--requests",
+        "--timeline=0s..1h",
+        "--record",
+        "r.csv",
+        "--set",
+        "models.backbone={layers: 1, hidden: 16, heads: 2, intermediate: 32, vocabulary: 50, positions: 64}",
+    ];
+    good(folder.path(), &args);
+    let summary = json(&folder.path().join("real/summary.json"));
+    let rows = rows(&folder.path().join("real/requests.parquet"));
+    assert_eq!(rows.len(), 600);
+    assert!(rows.iter().all(|row| text(row, "machine") == Some("cpu")));
+    let timeline = json(&folder.path().join("real/timeline.json"));
+    for (process, run) in (1..).zip(summary["runs"].as_array().unwrap()) {
+        let busy_us: f64 = ops(&timeline, process)
+            .iter()
+            .filter(|op| op.0.contains("compute"))
+            .map(|op| op.2)
+            .sum();
+        let lanes = run["lanes"].as_object().unwrap();
+        let said: f64 = lanes
+            .iter()
+            .filter(|(name, _)| name.contains("compute"))
+            .map(|(_, lane)| lane["busy_share"].as_f64().unwrap())
+            .sum();
+        let share = busy_us / 1e6 / run["duration_s"].as_f64().unwrap();
+        assert!((share - said).abs() < 0.01, "{share} against {said}");
+    }
+    let recorded = common::good_json(folder.path(), &["trace", "info", "r.csv"]);
+    assert_eq!(recorded[0]["requests"], 300);
+}

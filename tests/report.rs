@@ -1,0 +1,92 @@
+//! `tenantry report`: one folder's page again, and several side by side.
+
+mod common;
+
+use std::fs;
+
+use common::{Case, check_bad, folder, good, good_json, names};
+
+#[test]
+fn one_folder_has_its_page_again() {
+    let folder = folder();
+    good(folder.path(), &["simulate", "s.yaml", "--out", "a"]);
+    let page = || fs::read_to_string(folder.path().join("a/report.html")).unwrap();
+    let words = |page: String| page.split_once(r#"id="chart-data""#).unwrap().0.to_owned();
+    let before = words(page());
+    fs::remove_file(folder.path().join("a/report.html")).unwrap();
+    let value = good_json(folder.path(), &["report", "a"]);
+    assert_eq!(value["page"], "a/report.html");
+    assert_eq!(value["runs"].as_array().unwrap().len(), 2);
+    assert_eq!(words(page()), before, "all that it says is the same");
+}
+
+#[test]
+fn several_folders_are_compared() {
+    let folder = folder();
+    good(folder.path(), &["simulate", "s.yaml", "--out", "slow"]);
+    good(
+        folder.path(),
+        &[
+            "simulate",
+            "s.yaml",
+            "--out",
+            "fast",
+            "--set",
+            "workload.arrivals.poisson.rate=500/s",
+        ],
+    );
+    let text = good(folder.path(), &["report", "slow", "fast", "--out", "pages/both.html"]);
+    for name in ["slow: hbert-adapter", "fast: bert-shared"] {
+        assert!(text.contains(name), "{text}");
+    }
+    let page = fs::read_to_string(folder.path().join("pages/both.html")).unwrap();
+    assert!(page.contains("The folders") && page.contains("fast: bert-shared") && page.contains("chart-latency"));
+    assert_eq!(good(folder.path(), &["report", "slow", "fast", "--quiet"]), "");
+    assert!(folder.path().join("out/report.html").exists(), "the default place");
+}
+
+#[test]
+fn a_folder_without_curves_has_a_page_without_charts_of_them() {
+    let folder = folder();
+    good(folder.path(), &["simulate", "s.yaml", "--out", "a"]);
+    fs::remove_file(folder.path().join("a/curves.json")).unwrap();
+    good(folder.path(), &["report", "a"]);
+    let page = fs::read_to_string(folder.path().join("a/report.html")).unwrap();
+    assert!(page.contains("hbert-adapter") && !page.contains("chart-latency"));
+}
+
+const BAD: &[Case] = &[
+    (&["report"], 2, &["<DIR>"]),
+    (
+        &["report", "missing"],
+        2,
+        &["missing: must be a run's folder with a summary.json"],
+    ),
+    (&["report", "card"], 2, &["card: must be a run's folder"]),
+    (&["report", "s.yaml"], 1, &["s.yaml"]),
+    (
+        &["report", "broken"],
+        2,
+        &["broken/summary.json: 2: must be what Tenantry writes"],
+    ),
+    (
+        &["report", "later"],
+        2,
+        &["later/summary.json: schema: must be 1, got 9"],
+    ),
+];
+
+#[test]
+fn bad_input_gives_the_contracts_message_and_exit_code() {
+    let folder = folder();
+    for (name, text) in [
+        ("broken", "{\n  \"schema\": }"),
+        ("later", r#"{"schema": 9, "scenario": "s", "seed": 1, "runs": []}"#),
+    ] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+        fs::write(folder.path().join(name).join("summary.json"), text).unwrap();
+    }
+    let before = names(folder.path());
+    check_bad(folder.path(), BAD);
+    assert_eq!(names(folder.path()), before);
+}
