@@ -233,6 +233,13 @@ impl Prices {
         steps.run(members, tenants, &mut self.extrapolated)
     }
 
+    /// What the steps of a decoder's run from `from` up to `to`, counted from 0, take beside nothing else and without jitter, in
+    /// nanoseconds.
+    pub fn steps_ns(&mut self, members: &[Member], tenants: u32, from: u32, to: u32) -> u64 {
+        let costs = self.run(members, tenants);
+        self.steps().between(&costs, from, to)
+    }
+
     pub(crate) fn steps(&mut self) -> &mut StepPrices {
         match &mut self.model {
             ModelPrices::Decoder(steps) => steps,

@@ -203,7 +203,7 @@ fn lightly_loaded_cards_are_emptied() {
     let mut system = system(generation);
     // The first four fill a card and the next four another; one of each is left when the others have ended.
     system.pool.generation.as_mut().expect("it generates").max_batch = 4;
-    let output = |n: u64| if n % 4 == 0 { 400 } else { 5 };
+    let output = |n: u64| if n.is_multiple_of(4) { 400 } else { 5 };
     let entries: Vec<Entry> = (0..8).map(|n| request(n, n, n as u32 % 4, 20, output(n))).collect();
     let counts = |system: &SystemSpec| {
         let (record, _) = simulate(system, 4, 400, Jitter::None, entries.clone(), false);
