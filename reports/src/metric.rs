@@ -1,5 +1,6 @@
 //! The figures that tables show, in their order.
 
+use crate::group::Group;
 use crate::human;
 use crate::summary::{Distribution, RunSummary};
 
@@ -39,13 +40,25 @@ pub struct Metric {
 }
 
 /// The figures that tables show.
-pub const METRICS: [Metric; 10] = [
+const METRICS: [Metric; 13] = [
     Metric {
         title: "Requests/s",
         help: "Requests answered a second.",
         unit: Unit::Number,
         read: |run| run.throughput_rps,
     },
+    Metric {
+        title: "Tokens/s",
+        help: "Tokens generated a second, of requests that were answered.",
+        unit: Unit::Number,
+        read: |run| run.output_tokens_per_s,
+    },
+    latency("TTFT ms", "Mean time to the first token, from arrival.", |run| {
+        Some(run.ttft_ms?.mean)
+    }),
+    latency("TPOT ms", "Mean time from one token of a request to its next.", |run| {
+        Some(run.tpot_ms?.mean)
+    }),
     latency("Mean ms", "Mean latency, from arrival to answer.", |run| {
         Some(run.latency_ms?.mean)
     }),
@@ -89,6 +102,18 @@ pub const METRICS: [Metric; 10] = [
         read: |run| run.swap?.hit_share(),
     },
 ];
+
+/// What only some systems have: its column is left out where none does.
+const OF_SOME: [&str; 3] = ["Tokens/s", "TTFT ms", "TPOT ms"];
+
+/// The figures that a table of these groups shows.
+pub fn shown(groups: &[Group<'_>]) -> Vec<&'static Metric> {
+    let some_has = |metric: &Metric| groups.iter().any(|group| group.mean(metric.read).is_some());
+    METRICS
+        .iter()
+        .filter(|metric| !OF_SOME.contains(&metric.title) || some_has(metric))
+        .collect()
+}
 
 const fn latency(title: &'static str, help: &'static str, read: fn(&RunSummary) -> Option<f64>) -> Metric {
     Metric {

@@ -5,7 +5,7 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Lin
 use crate::curves::Run;
 use crate::group::{Group, Spread, title};
 use crate::human::{self, ABSENT};
-use crate::metric::METRICS;
+use crate::metric;
 use crate::validation::{Comparison, Validation, Verdict};
 
 /// Where a table is shown.
@@ -36,12 +36,14 @@ const HEADER_LINE: TableStyle = TableStyle::new().header_separator(LineStyle::no
 
 /// Systems as rows, or as columns where the terminal is too narrow for that. Figures are means over repeats.
 pub fn systems(runs: &[Run], style: Style) -> String {
+    let groups = Group::all(runs);
+    let metrics = metric::shown(&groups);
     let titles = ["System", "Machine"]
         .into_iter()
-        .chain(METRICS.iter().map(|metric| metric.title));
+        .chain(metrics.iter().map(|metric| metric.title));
     let mut rows: Vec<Vec<String>> = vec![titles.map(str::to_owned).collect()];
-    rows.extend(Group::all(runs).iter().map(|group| {
-        let figures = METRICS.iter().map(|metric| {
+    rows.extend(groups.iter().map(|group| {
+        let figures = metrics.iter().map(|metric| {
             group
                 .mean(metric.read)
                 .map_or(ABSENT.to_owned(), |value| metric.unit.show(value))

@@ -207,14 +207,26 @@ impl Comparison {
             let (simulated, executed) = both(pair, |group| group.spread(read));
             FigureError::new(figure, simulated, executed, limit)
         };
-        let figures = vec![
+        let figures = [
             figure("throughput_rps", limits.throughput, |run| run.throughput_rps),
             figure("latency_ms.mean", limits.mean, |run| Some(run.latency_ms?.mean)),
             figure("latency_ms.p50", None, |run| Some(run.latency_ms?.p50)),
             figure("latency_ms.p98", limits.p98, |run| Some(run.latency_ms?.p98)),
             figure("latency_ms.p99", None, |run| Some(run.latency_ms?.p99)),
             figure("batch_size_mean", None, |run| run.batch_size_mean),
-        ];
+        ]
+        .into_iter()
+        // What neither side has, as an encoder has no tokens, is no figure of theirs.
+        .chain(
+            [
+                figure("output_tokens_per_s", None, |run| run.output_tokens_per_s),
+                figure("ttft_ms.mean", None, |run| Some(run.ttft_ms?.mean)),
+                figure("tpot_ms.mean", None, |run| Some(run.tpot_ms?.mean)),
+            ]
+            .into_iter()
+            .filter(|figure| figure.simulated.is_some() || figure.executed.is_some()),
+        )
+        .collect::<Vec<_>>();
         Comparison {
             system: pair.any().system().to_owned(),
             parameters: pair.any().parameters().clone(),

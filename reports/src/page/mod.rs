@@ -23,6 +23,7 @@ use crate::curves::Run;
 use crate::error::ReportError;
 use crate::group::Group;
 use crate::manifest::Manifest;
+use crate::metric;
 use crate::validation::{Pair, Validation};
 
 const TEMPLATES: [(&str, &str); 6] = [
@@ -107,6 +108,7 @@ impl Page<'_> {
     pub fn render(&self) -> Result<String, ReportError> {
         let groups = Group::all(self.runs);
         let pairs = self.validation.map_or(Vec::new(), |_| Pair::all(self.runs));
+        let metrics = metric::shown(&groups);
         let main_charts = charts::main(&groups);
         let validations: Vec<_> = self
             .validation
@@ -123,8 +125,8 @@ impl Page<'_> {
                 .validation
                 .and_then(|validation| validation.verdict)
                 .map(validation::sentence),
-            columns: view::columns(),
-            rows: groups.iter().map(view::Row::new).collect(),
+            columns: view::columns(&metrics),
+            rows: groups.iter().map(|group| view::Row::new(group, &metrics)).collect(),
             chart_limit: charts::limit_note(groups.len()),
             chart_data: main_charts
                 .iter()

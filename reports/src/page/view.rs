@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::group::{Group, Spread};
 use crate::human::{self, ABSENT};
-use crate::metric::{METRICS, latency_at};
+use crate::metric::{Metric, latency_at};
 use crate::summary::RunSummary;
 
 /// A column of the systems' table.
@@ -15,8 +15,8 @@ pub struct Column {
 }
 
 /// The columns of the systems' table.
-pub fn columns() -> Vec<Column> {
-    METRICS
+pub fn columns(metrics: &[&Metric]) -> Vec<Column> {
+    metrics
         .iter()
         .map(|metric| Column {
             title: metric.title,
@@ -43,8 +43,8 @@ struct Cell {
 
 impl Row {
     /// Of a group.
-    pub fn new(group: &Group<'_>) -> Row {
-        let cells = METRICS.iter().map(|metric| match group.spread(metric.read) {
+    pub fn new(group: &Group<'_>, metrics: &[&Metric]) -> Row {
+        let cells = metrics.iter().map(|metric| match group.spread(metric.read) {
             None => Cell {
                 text: ABSENT.to_owned(),
                 spread: None,
