@@ -305,6 +305,7 @@ fn generation_of(generation: &RawGeneration) -> GenerationSpec {
             },
         },
         page_tokens: generation.page_tokens.0,
+        prefix_caching: generation.prefix_caching,
         tensor_parallel: generation.tensor_parallel.0,
         consolidate: generation.consolidate.map(|consolidate| ConsolidateSpec {
             every: consolidate.every.0,

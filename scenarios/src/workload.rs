@@ -1,10 +1,11 @@
 //! From the raw `workload:` and `tenants:` to a [`WorkloadSpec`].
 
 use tenantry_traces::Time;
+use tenantry_traces::fit::twitter::Regimes;
 use tenantry_traces::spec::{
-    ActivitySpec, ArrivalsSpec, CountsSpec, Cut, DiurnalSpec, GroupsSpec, LengthSpec, LengthsSpec, LifetimesSpec,
-    MmppState, OnOffSpec, Phases, Placement, PopularitySpec, PresenceSpec, QuantilePoint, RampPoint, ShapeSpec, Stop,
-    TraceSpec, Tweets, WorkloadSpec,
+    ActivitySpec, ArrivalsSpec, CountsSpec, Cut, DiurnalSpec, GroupsSpec, JointSpec, LengthSpec, LengthsSpec,
+    LifetimesSpec, MmppState, OnOffSpec, OutputBinSpec, Phases, Placement, PopularitySpec, PresenceSpec, QuantilePoint,
+    RampPoint, ShapeSpec, Stop, TraceSpec, Tweets, WorkloadSpec,
 };
 
 use crate::error::Problem;
@@ -163,6 +164,7 @@ fn arrivals(raw: &RawArrivals) -> ArrivalsSpec {
                 RawPlacement::Even => Placement::Even,
             },
             scale: counts.scale.0,
+            skip_bad_lines: counts.skip_bad_lines,
             drop_zeros_from: counts.drop_zeros_from.map(|period| period.0),
             cut: Cut {
                 from: counts.from.0,
@@ -183,6 +185,7 @@ fn arrivals(raw: &RawArrivals) -> ArrivalsSpec {
         RawArrivals::Activity(activity) => ArrivalsSpec::Activity(ActivitySpec {
             path: activity.path.clone(),
             scale: activity.scale.0,
+            skip_bad_lines: activity.skip_bad_lines,
             repeat: activity.repeat,
         }),
         RawArrivals::Shape(shape) => ArrivalsSpec::Shape(ShapeSpec {
@@ -192,6 +195,29 @@ fn arrivals(raw: &RawArrivals) -> ArrivalsSpec {
             repeat: shape.repeat,
         }),
         RawArrivals::Twitter { rate } => ArrivalsSpec::Twitter { rate_per_s: rate.0 },
+        RawArrivals::Regimes { rate, calm, plateau } => {
+            let times = |regime: &RawRegime| -> Vec<_> {
+                let points = regime.lasts.iter();
+                points
+                    .map(|point| (point.share.0, point.time.0.as_secs_f64()))
+                    .collect()
+            };
+            let rates = |regime: &RawRegime| -> Vec<_> {
+                let points = regime.rates.iter();
+                points.map(|point| (point.share.0, point.rate.0)).collect()
+            };
+            ArrivalsSpec::Regimes {
+                rate_per_s: rate.0,
+                regimes: Regimes {
+                    calm_s: times(calm),
+                    plateau_s: times(plateau),
+                    calm_rate: rates(calm),
+                    plateau_rate: rates(plateau),
+                    calm_memory_s: calm.memory.0.as_secs_f64(),
+                    plateau_memory_s: plateau.memory.0.as_secs_f64(),
+                },
+            }
+        }
         RawArrivals::Superpose(parts) => ArrivalsSpec::Superpose(parts.iter().map(arrivals).collect()),
         RawArrivals::Scaled {
             factor,
@@ -219,6 +245,16 @@ fn lengths(raw: &RawLengths, problems: &mut Vec<Problem>) -> LengthsSpec {
         }
         return match joint {
             RawJoint::Sharegpt => LengthsSpec::ShareGpt,
+            RawJoint::Bins { input, output_by_input } => LengthsSpec::Joint(JointSpec {
+                input: points(input),
+                output_by_input: output_by_input
+                    .iter()
+                    .map(|bin| OutputBinSpec {
+                        longest_input: bin.longest_input.0,
+                        output: points(&bin.output),
+                    })
+                    .collect(),
+            }),
             RawJoint::Trace(recorded) => resampled(recorded),
             RawJoint::OfArrivals => LengthsSpec::OfArrivals,
         };
@@ -256,6 +292,14 @@ fn resampled(recorded: &RawRecordedLengths) -> LengthsSpec {
     }
 }
 
+fn points(raw: &[RawQuantilePoint]) -> Vec<QuantilePoint> {
+    let point = |point: &RawQuantilePoint| QuantilePoint {
+        probability: point.share.0,
+        tokens: point.tokens.0,
+    };
+    raw.iter().map(point).collect()
+}
+
 /// `None` where only the arrivals can say.
 fn length(raw: &RawLength) -> Option<LengthSpec> {
     Some(match raw {
@@ -278,13 +322,7 @@ fn length(raw: &RawLength) -> Option<LengthSpec> {
             max: max.0,
         },
         RawLength::Empirical(lengths) => LengthSpec::Empirical(lengths.iter().map(|tokens| tokens.0).collect()),
-        RawLength::Quantiles(points) => {
-            let point = |point: &RawQuantilePoint| QuantilePoint {
-                probability: point.share.0,
-                tokens: point.tokens.0,
-            };
-            LengthSpec::Quantiles(points.iter().map(point).collect())
-        }
+        RawLength::Quantiles(raw) => LengthSpec::Quantiles(points(raw)),
         RawLength::Sharegpt => LengthSpec::ShareGpt,
         RawLength::Twitter { tweets, span } => LengthSpec::Twitter {
             tweets: match tweets {

@@ -68,6 +68,7 @@ fn system() -> SystemSpec {
                 max_batch: 32,
                 prefill: PrefillSpec::OnePerStep,
                 page_tokens: 16,
+                prefix_caching: false,
                 tensor_parallel: 1,
                 consolidate: None,
             }),

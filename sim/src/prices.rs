@@ -1,11 +1,12 @@
 //! From an op to nanoseconds, by a card's measured tables.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use tenantry_core::op::{BatchShape, Encode, Member, OpKind};
 use tenantry_core::spec::{PlotSpec, PoolSpec, TenantState};
 use tenantry_profiles::{
-    AdapterSurface, Card, Cost, Curve, Direction, DispatchOperation, Family, MissingTable, Resume, Surface, Tier,
+    AdapterSurface, Beyond, Card, Cost, Curve, Direction, DispatchOperation, Family, MissingTable, Resume, Surface,
+    Tier,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::{Duration, Time};
@@ -46,7 +47,22 @@ pub struct Prices {
     alarm: Cost,
     resume: Option<Resume>,
     draws: Option<Draws>,
-    extrapolated: BTreeSet<Family>,
+    extrapolated: Extrapolated,
+}
+
+/// Families of which a cost was asked beyond what was measured, and the farthest of each.
+#[derive(Debug, Default)]
+pub(crate) struct Extrapolated(BTreeMap<Family, Beyond>);
+
+impl Extrapolated {
+    /// Remembers a cost, if it was beyond.
+    pub fn note(&mut self, beyond: Option<Beyond>, family: Family) {
+        let Some(beyond) = beyond else { return };
+        let farthest = self.0.entry(family).or_insert(beyond);
+        if beyond.factor() > farthest.factor() {
+            *farthest = beyond;
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -64,6 +80,8 @@ struct EncoderPrices {
     adapter: Option<AdapterSurface>,
     /// One layer on several instances of a card at once; absent where that was not measured.
     concurrent: Option<AdapterSurface>,
+    /// Instances on a card.
+    streams: u32,
 }
 
 impl EncoderPrices {
@@ -86,6 +104,7 @@ impl EncoderPrices {
                 1 => None,
                 _ => card.concurrent_layer(model, *dtype).ok(),
             },
+            streams: pool.instances_per_gpu,
         })
     }
 }
@@ -129,7 +148,7 @@ impl Prices {
                 Jitter::None => None,
                 Jitter::Measured { seed } => Some(Draws::new(seed, Purpose::Jitter)),
             },
-            extrapolated: BTreeSet::new(),
+            extrapolated: Extrapolated::default(),
         })
     }
 
@@ -147,14 +166,12 @@ impl Prices {
     pub fn work_ns(&mut self, kind: &OpKind, shape: BatchShape, spread: &mut OpSpread) -> u64 {
         match kind {
             OpKind::CopyIn(copy) => {
-                if !self.copy.covers(copy.chunk_bytes) {
-                    self.extrapolated.insert(Family::Copy);
-                }
+                self.extrapolated.note(self.copy.beyond(copy.chunk_bytes), Family::Copy);
                 u64::from(copy.chunks) * spread.of(self.copy.cost(copy.chunk_bytes))
             }
             OpKind::Lookup(lookup) => self.lookup_ns(lookup.tokens, spread),
             OpKind::Stage(stage) => {
-                self.note(self.copy.covers(stage.bytes), Family::Copy);
+                self.extrapolated.note(self.copy.beyond(stage.bytes), Family::Copy);
                 spread.of(self.copy.cost(stage.bytes))
             }
             OpKind::Encode(encode) => self.encode_ns(encode, shape, spread),
@@ -165,7 +182,7 @@ impl Prices {
     fn lookup_ns(&mut self, tokens: u32, spread: &mut OpSpread) -> u64 {
         let LookupPrices { spec, memory, root } = self.lookup.as_ref().expect("a pool that looks up has a table");
         let draw = spread.draw();
-        let covers = memory.covers(spec.threads, tokens) && root.covers(spec.threads, tokens);
+        let beyond = [memory, root].map(|surface| surface.beyond(spec.threads, tokens));
         let ns = match spec.tier {
             Tier::Memory => draw.of(memory.cost(spec.threads, tokens)),
             Tier::Disk => {
@@ -174,7 +191,9 @@ impl Prices {
                 draw.of(memory.cost(spec.threads, by_domain)) + draw.of(root.cost(spec.threads, tokens - by_domain))
             }
         };
-        self.note(covers, Family::PlotLookup);
+        for beyond in beyond {
+            self.extrapolated.note(beyond, Family::PlotLookup);
+        }
         ns
     }
 
@@ -203,23 +222,25 @@ impl Prices {
         // The parts of one op run within milliseconds of each other: what slows one slows all.
         let draw = spread.draw();
         let mut ns = 0;
-        let mut note = |covers: bool, family: Family| {
-            if !covers {
-                self.extrapolated.insert(family);
-            }
-        };
+        let mut note = |beyond, family| self.extrapolated.note(beyond, family);
         if encode.embed {
-            note(prices.embedding.covers(requests, tokens), Family::Embedding);
+            note(prices.embedding.beyond(requests, tokens), Family::Embedding);
             ns += draw.of(prices.embedding.cost(requests, tokens));
         }
-        note(prices.layer.covers(requests, tokens), Family::EncoderLayer);
+        note(prices.layer.beyond(requests, tokens), Family::EncoderLayer);
+        if let Some(concurrent) = &prices.concurrent {
+            note(
+                concurrent.beyond(prices.streams, requests, tokens),
+                Family::ConcurrentLayer,
+            );
+        }
         ns += layers * draw.of(prices.layer.cost(requests, tokens));
         if let Some(adapter) = &prices.adapter {
             ns += layers * draw.of(adapter.cost(tenants, requests, tokens));
-            note(adapter.covers(tenants, requests, tokens), Family::Adapter);
+            note(adapter.beyond(tenants, requests, tokens), Family::Adapter);
         }
         if encode.heads {
-            note(prices.head.covers(requests.into()), Family::Head);
+            note(prices.head.beyond(requests.into()), Family::Head);
             ns += draw.of(prices.head.cost(requests.into()));
         }
         ns
@@ -254,12 +275,6 @@ impl Prices {
         (typical.at_quantile(u) * 1_000_000 / typical.median_ns.max(1)).max(1)
     }
 
-    fn note(&mut self, covers: bool, family: Family) {
-        if !covers {
-            self.extrapolated.insert(family);
-        }
-    }
-
     /// From handing an op to an idle lane until it starts, in nanoseconds.
     pub fn wake_ns(&self, spread: &mut OpSpread) -> u64 {
         spread.of(self.wake)
@@ -285,9 +300,9 @@ impl Prices {
             .map_or(0, |resume| spread.of(resume.cost(micros(idle.0), micros(work_ns))))
     }
 
-    /// Families of which a cost was asked beyond what was measured.
-    pub fn extrapolated(&self) -> impl Iterator<Item = Family> + '_ {
-        self.extrapolated.iter().copied()
+    /// Families of which a cost was asked beyond what was measured, and how far at most.
+    pub fn extrapolated(&self) -> impl Iterator<Item = (Family, Beyond)> + '_ {
+        self.extrapolated.0.iter().map(|(family, beyond)| (*family, *beyond))
     }
 }
 

@@ -7,7 +7,7 @@ use tenantry_core::ledger::{BrokenLaw, Ledger, RunRecord};
 use tenantry_core::run::{Observer, RunError, run};
 use tenantry_core::server::{Server, ServerError};
 use tenantry_core::{ClusterSpec, SystemSpec};
-use tenantry_profiles::{Card, Family};
+use tenantry_profiles::{Beyond, Card, Family};
 use tenantry_traces::{Time, Workload};
 
 use crate::prices::{Jitter, PriceError, Prices};
@@ -35,8 +35,8 @@ pub struct Run<'a> {
 pub struct Simulated {
     /// The run's figures.
     pub record: RunRecord,
-    /// Families of which a cost was extrapolated.
-    pub extrapolated: Vec<Family>,
+    /// Families of which a cost was extrapolated, and how far at most.
+    pub extrapolated: Vec<(Family, Beyond)>,
     /// Events of the virtual machine.
     pub events: u64,
 }

@@ -4,11 +4,11 @@
 //! attention of `n` sequences at each context is therefore summed up once, so that any number of steps is one subtraction, exactly the
 //! sum of the steps taken singly.
 
-use std::collections::BTreeSet;
-
 use tenantry_core::op::Member;
 use tenantry_core::spec::{GenerationSpec, PoolSpec};
 use tenantry_profiles::{Card, CollectiveOperation, Cost, Decoder, Family, MissingTable, Surface};
+
+use crate::prices::Extrapolated;
 
 /// The costs of one pool's steps, bound once.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl StepPrices {
     }
 
     /// The steps of a run over these members.
-    pub fn run(&mut self, members: &[Member], tenants: u32, extrapolated: &mut BTreeSet<Family>) -> StepCosts {
+    pub fn run(&mut self, members: &[Member], tenants: u32, extrapolated: &mut Extrapolated) -> StepCosts {
         let mut chunks: Vec<(u32, u32)> = Vec::new();
         let (mut decodes, mut attended, mut attended_next) = (0_u32, 0_u64, 0_u64);
         for member in members {
@@ -88,11 +88,16 @@ impl StepPrices {
         let tokens = chunks.iter().map(|(tokens, _)| tokens).sum::<u32>() + decodes;
         let now = mean(attended, decodes);
         let context = mean(attended_next, sequences);
-        if !self.decoder.covers(&chunks, decodes, now) || !self.decoder.covers(&[], sequences, context) {
-            extrapolated.insert(Family::DecoderDense);
+        for (chunks, sequences, context) in [(&chunks[..], decodes, now), (&[], sequences, context)] {
+            self.decoder.beyond(chunks, sequences, context, |family, beyond| {
+                extrapolated.note(Some(beyond), family);
+            });
         }
-        if self.lora.as_ref().is_some_and(|lora| !lora.covers(tenants, tokens)) {
-            extrapolated.insert(Family::Lora);
+        let lora = self.lora.as_ref().and_then(|lora| lora.beyond(tenants, tokens));
+        extrapolated.note(lora, Family::Lora);
+        if let Some(all_reduce) = &self.all_reduce {
+            let bytes = all_reduce.bytes_per_token.saturating_mul(tokens);
+            extrapolated.note(all_reduce.surface.beyond(all_reduce.cards, bytes), Family::Collective);
         }
         let first = self.decoder.attention(&chunks, decodes, now).median_ns * u64::from(self.layers);
         StepCosts {

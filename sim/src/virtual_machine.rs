@@ -130,6 +130,8 @@ struct Lane {
     /// Of decoders' runs.
     steps: u64,
     busy: Duration,
+    /// When the end of its last op is heard of: no later op's end is heard of sooner, since a lane tells in order.
+    heard: Time,
 }
 
 /// How many calls pass between looks at the interrupt flag.
@@ -218,6 +220,7 @@ impl VirtualMachine {
                     ops: 0,
                     steps: 0,
                     busy: Duration::ZERO,
+                    heard: Time::ZERO,
                 })
                 .collect(),
             topology: topology.clone(),
@@ -447,7 +450,10 @@ impl VirtualMachine {
         // Whoever waits on this lane needs no telling; other lanes and the server do.
         self.try_start(lane);
         self.restretch_neighbours(lane);
-        self.push(self.now + tell, What::Heard { op: OpIndex(op) });
+        let heard = &mut self.lanes[lane.index()].heard;
+        *heard = (*heard).max(self.now + tell);
+        let at = *heard;
+        self.push(at, What::Heard { op: OpIndex(op) });
     }
 }
 

@@ -28,6 +28,7 @@ fn generation() -> GenerationSpec {
         max_batch: 4,
         prefill: PrefillSpec::OnePerStep,
         page_tokens: PAGE_TOKENS,
+        prefix_caching: false,
         tensor_parallel: 1,
         consolidate: None,
     }
@@ -127,6 +128,24 @@ fn who_runs_out_of_pages_is_computed_again() {
         counts.recomputed_tokens > 30,
         "the prompt and what was generated: {counts:?}"
     );
+}
+
+#[test]
+fn what_was_not_overwritten_is_not_computed_again() {
+    let entries = || vec![request(0, 0, 0, 30, 60), request(1, 10, 1, 30, 60)];
+    let recomputed = |prefix_caching| {
+        let generation = GenerationSpec {
+            lora: None,
+            prefix_caching,
+            ..generation()
+        };
+        let (record, _) = simulate(&system(generation), 1, 9, Jitter::None, entries(), false);
+        assert_eq!((record.counts.served, record.output_tokens), (2, 120));
+        record.generation.expect("it generates").recomputed_tokens
+    };
+    // The one that stays takes a page or two of those that the other left, the last first; the rest is there when it returns.
+    let (with, without) = (recomputed(true), recomputed(false));
+    assert!(with > 0 && with < without, "{with} of {without}");
 }
 
 #[test]
@@ -239,8 +258,9 @@ fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
     ];
     let lora = proptest::option::of(1u32..6);
     let consolidate = proptest::option::of(1u64..30);
-    (join, prefill, place, lora, consolidate, 1u32..6, 1u32..4, 8u32..60).prop_map(
-        |(join, prefill, place, slots, consolidate, max_batch, gpus, pages)| {
+    let spec = (join, prefill, place, lora, consolidate, any::<bool>());
+    (spec, 1u32..6, 1u32..4, 8u32..60).prop_map(
+        |((join, prefill, place, slots, consolidate, prefix_caching), max_batch, gpus, pages)| {
             let generation = GenerationSpec {
                 lora: slots.map(|slots| LoraSpec {
                     rank: 8,
@@ -251,6 +271,7 @@ fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
                 max_batch,
                 prefill,
                 page_tokens: PAGE_TOKENS,
+                prefix_caching,
                 tensor_parallel: 1,
                 consolidate: consolidate.map(|ms| ConsolidateSpec {
                     every: Duration::from_millis(ms),

@@ -78,6 +78,9 @@ pub struct RawGeneration {
     /// Tokens of a page of the key-value cache.
     #[serde(default = "sixteen")]
     pub page_tokens: Count,
+    /// Whether an evicted request that returns to its card finds what has not been overwritten of its pages.
+    #[serde(default)]
+    pub prefix_caching: bool,
     /// Cards that share each instance's layers.
     #[serde(default = "one")]
     pub tensor_parallel: Count,

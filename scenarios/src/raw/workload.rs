@@ -57,10 +57,27 @@ pub struct RawLengths {
 pub enum RawJoint {
     /// ShareGPT's conversations, from a generator that was fitted to them.
     Sharegpt,
+    /// Inputs, and outputs by how long the input is, as `tenantry trace fit` prints them.
+    Bins {
+        /// Points of the inputs' distribution function, linear between them.
+        input: Vec<RawQuantilePoint>,
+        /// By rising input; the last one holds all beyond.
+        output_by_input: Vec<RawOutputBin>,
+    },
     /// Drawn from the requests of a recording.
     Trace(RawRecordedLengths),
     /// As the recorded arrivals say.
     OfArrivals,
+}
+
+/// Outputs of requests whose inputs are of about one length.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawOutputBin {
+    /// The longest input of the bin, in tokens.
+    pub longest_input: Count,
+    /// Points of the outputs' distribution function, linear between them.
+    pub output: Vec<RawQuantilePoint>,
 }
 
 /// Lengths of a recording.
@@ -144,6 +161,15 @@ pub enum RawArrivals {
         /// Mean requests per second; the pattern is scaled to it.
         rate: Rate,
     },
+    /// Calms and plateaus in turns, as `tenantry trace fit` prints them.
+    Regimes {
+        /// Mean requests per second; the pattern is scaled to it.
+        rate: Rate,
+        /// Between plateaus. Its level goes on where it left off.
+        calm: RawRegime,
+        /// Stretches of a higher rate.
+        plateau: RawRegime,
+    },
     /// Several at once.
     Superpose(Vec<RawArrivals>),
     /// More or fewer of the same: rates are multiplied; where there are instants rather than rates, time is compressed.
@@ -175,6 +201,38 @@ pub struct RawRampPoint {
     pub rate: RateOrZero,
 }
 
+/// A calm or a plateau. Points are of distribution functions, linear between them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawRegime {
+    /// How long it lasts.
+    pub lasts: Vec<RawTimePoint>,
+    /// The rate in it, in any scale.
+    pub rates: Vec<RawRatePoint>,
+    /// Over what time the level is forgotten: the time constant of its autocorrelation.
+    pub memory: Period,
+}
+
+/// A point of a distribution of times.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawTimePoint {
+    /// Share of at most this time: rises from 0 to 1.
+    pub share: NotNegative,
+    /// Rises with the share.
+    pub time: Span,
+}
+
+/// A point of a distribution of rates.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawRatePoint {
+    /// Share of at most this rate: rises from 0 to 1.
+    pub share: NotNegative,
+    /// Rises with the share.
+    pub rate: RateOrZero,
+}
+
 /// Arrivals from per-second counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -190,6 +248,9 @@ pub struct RawCounts {
     /// Runs of zero seconds of at least this length are left out, as holes of the recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drop_zeros_from: Option<Period>,
+    /// Let a second with a broken line have no requests rather than stop at the first.
+    #[serde(default)]
+    pub skip_bad_lines: bool,
     /// Where it begins; this instant becomes the start of the run.
     #[serde(default)]
     pub from: Span,
@@ -257,6 +318,9 @@ pub struct RawActivity {
     /// What the counts are multiplied by.
     #[serde(default = "unscaled")]
     pub scale: Positive,
+    /// Leave broken lines out rather than stop at the first.
+    #[serde(default)]
+    pub skip_bad_lines: bool,
     /// Whether it begins again at its end.
     #[serde(default)]
     pub repeat: bool,

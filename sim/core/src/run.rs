@@ -77,7 +77,7 @@ impl<O: Observer> Observer for &mut O {
 /// How a run came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnd {
-    /// Time of the last event.
+    /// Time of the last event, policies' timers aside that found nobody inside.
     pub at: Time,
     /// The user stopped it; what had finished by then is in the ledger.
     pub interrupted: bool,
@@ -110,6 +110,7 @@ pub fn run(
 ) -> Result<RunEnd, RunError> {
     let mut commands = Commands::default();
     let mut at = Time::ZERO;
+    let mut last = Time::ZERO;
     machine.count_busy_from(ledger.warm_up());
     let watches_ops = watch.watches_ops();
     if watches_ops {
@@ -127,12 +128,25 @@ pub fn run(
                 Some(Entry::Cancel { ticket, .. }) => (now, Event::Cancelled(ticket)),
                 None => return Err(BrokenLaw("a workload that announced an entry has one".into()).into()),
             },
-            Ok(Next::Idle) => return Ok(RunEnd { at, interrupted: false }),
-            Err(MachineError::Interrupted) => return Ok(RunEnd { at, interrupted: true }),
+            Ok(Next::Idle) => {
+                return Ok(RunEnd {
+                    at: last,
+                    interrupted: false,
+                });
+            }
+            Err(MachineError::Interrupted) => {
+                return Ok(RunEnd {
+                    at: last,
+                    interrupted: true,
+                });
+            }
             Err(error) => return Err(RunError::Machine(error)),
         };
         ledger.event(at, now, &event)?;
         at = now;
+        if server.in_flight() > 0 || !matches!(event, Event::Timer(_)) {
+            last = now;
+        }
         watch.event(now, &event);
         server.handle(now, event, &mut commands);
         for command in &commands.list {

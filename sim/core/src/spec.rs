@@ -71,6 +71,8 @@ pub struct GenerationSpec {
     pub prefill: PrefillSpec,
     /// Tokens of a page of the key-value cache.
     pub page_tokens: u32,
+    /// Whether an evicted request that returns to its instance finds what has not been overwritten of its pages (vLLM).
+    pub prefix_caching: bool,
     /// Cards that share each instance's layers.
     pub tensor_parallel: u32,
     /// Whether, and how, nearly empty instances are emptied.

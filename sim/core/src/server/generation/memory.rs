@@ -79,6 +79,18 @@ pub(super) struct Pages {
     /// Promised to the run under way, which takes of them what it needs: how much, is known when it has ended.
     promised: u32,
     peak: u32,
+    /// Pages handed out since the start. Those that lie free are handed out in the order in which they became so.
+    handed_out: u64,
+    /// The place in that order of the next page that becomes free.
+    next_place: u64,
+}
+
+/// Pages that a request held until it left, the last of them the first to be handed out again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    pages: u32,
+    /// The place of its first page in the order of handing out, and one.
+    end: u64,
 }
 
 impl Pages {
@@ -88,6 +100,8 @@ impl Pages {
             total,
             used: 0,
             promised: 0,
+            handed_out: 0,
+            next_place: u64::from(total),
             peak: 0,
         }
     }
@@ -131,6 +145,8 @@ impl Pages {
     /// Lets `held` pages grow, or shrink, to those of `tokens`.
     pub fn resize(&mut self, held: &mut u32, tokens: u32) {
         let wanted = self.of(tokens);
+        self.handed_out += u64::from(wanted.saturating_sub(*held));
+        self.next_place += u64::from(held.saturating_sub(wanted));
         self.used = self.used - *held + wanted;
         assert!(
             self.used + self.promised <= self.total,
@@ -138,5 +154,21 @@ impl Pages {
         );
         self.peak = self.peak.max(self.used);
         *held = wanted;
+    }
+
+    /// Lets all go of a request's pages, the last first.
+    pub fn leave(&mut self, held: &mut u32) -> Left {
+        let pages = *held;
+        self.resize(held, 0);
+        Left {
+            pages,
+            end: self.next_place,
+        }
+    }
+
+    /// Tokens at the beginning of a request that left whose pages nobody has been given since.
+    pub fn intact_tokens(&self, left: Left) -> u32 {
+        let intact = left.end.saturating_sub(self.handed_out).min(u64::from(left.pages));
+        intact as u32 * self.page_tokens
     }
 }

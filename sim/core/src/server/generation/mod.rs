@@ -429,7 +429,8 @@ impl GenerationServer {
         } else {
             state.joining.retain(|&other| other != id);
         }
-        state.pages.resize(&mut sequence.pages, 0);
+        let left = state.pages.leave(&mut sequence.pages);
+        sequence.left = Some((instance, left, sequence.cached_tokens));
         if let Some(slots) = &mut state.slots {
             slots.release(sequence.slot);
             sequence.slot = NO_SLOT;
@@ -463,7 +464,6 @@ impl GenerationServer {
     /// Puts a request that has left its instance back into the queue; what it had cached must be computed again.
     fn requeue(&mut self, id: RequestId) {
         let sequence = &mut self.sequences[id];
-        self.counts.recomputed_tokens += u64::from(sequence.cached_tokens);
         sequence.to_prefill = sequence.prompt_tokens + sequence.generated_tokens;
         sequence.cached_tokens = 0;
         self.queue.push(id, &self.sequences[id]);

@@ -85,7 +85,18 @@ impl GenerationServer {
         let sequence = &mut self.sequences[id];
         sequence.place = Place::Instance(instance);
         sequence.queued += now.since(sequence.queued_since);
-        state.pages.resize(&mut sequence.pages, sequence.to_prefill);
+        if let Some((there, left, was_cached)) = sequence.left.take() {
+            let found = match self.spec.prefix_caching && there == instance {
+                // The last token is computed anyway, for the one that follows it.
+                true => state.pages.intact_tokens(left).min(was_cached),
+                false => 0,
+            };
+            sequence.cached_tokens = found;
+            sequence.to_prefill -= found;
+            self.counts.recomputed_tokens += u64::from(was_cached - found);
+        }
+        let tokens = sequence.cached_tokens + sequence.to_prefill;
+        state.pages.resize(&mut sequence.pages, tokens);
         state.joining.push_back(id);
         let mut ready = true;
         if let Some(slots) = &mut state.slots {

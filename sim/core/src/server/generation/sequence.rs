@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use tenantry_traces::{Duration, Request, Ticket, Time};
 
+use super::memory::Left;
 use crate::ids::{InstanceId, RequestId};
 use crate::op::NO_SLOT;
 use crate::slab::Slab;
@@ -36,6 +37,8 @@ pub(super) struct Sequence {
     pub chunk_tokens: u32,
     /// Of its instance's cache.
     pub pages: u32,
+    /// What it left on the instance where it last was, and how many tokens were cached there.
+    pub left: Option<(InstanceId, Left, u32)>,
     pub slot: u32,
     pub place: Place,
     /// Whether its first step on this instance is over or under way.
@@ -65,6 +68,7 @@ impl Sequence {
             to_prefill: request.input_tokens,
             chunk_tokens: 0,
             pages: 0,
+            left: None,
             slot: NO_SLOT,
             place: Place::Queue,
             started: false,
