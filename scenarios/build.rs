@@ -17,7 +17,10 @@ fn main() -> io::Result<()> {
         }
     }
     let mut table = String::from("&[\n");
-    for file in files.iter().filter(|path| path.extension().is_some_and(|ending| ending == "yaml")) {
+    for file in files
+        .iter()
+        .filter(|path| path.extension().is_some_and(|ending| ending == "yaml"))
+    {
         let path = file.strip_prefix(".").unwrap_or(file).display().to_string();
         let name = path.trim_end_matches(".yaml");
         let text = format!("include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/\", {path:?}))");

@@ -68,7 +68,7 @@ const BAD: &[Case] = &[
     (
         &["trace", "info", "own.csv", "--format", "vidur"],
         2,
-        &["own.csv: must be vidur, as --format says, got tenantry"],
+        &["--format: own.csv: must begin as vidur does"],
     ),
     (
         &["trace", "info", "own.csv", "--format", "tenantri"],
@@ -566,7 +566,7 @@ fn lengths_are_fitted_and_checked_on_what_the_fit_did_not_see() {
     let rows = fit["comparison"].as_array().unwrap();
     assert_eq!(rows.len(), 10, "five figures of inputs and of outputs: {fit:#}");
     let page = fs::read_to_string(folder.path().join("fit.html")).unwrap();
-    assert!(page.contains("Real against generated") && page.contains("quantiles"));
+    assert!(page.contains("Real against generated") && page.contains("joint"));
     let pasted = pasted(folder.path(), fit["yaml"].as_str().unwrap(), "{requests: 40000}");
     for what in ["input_tokens", "output_tokens"] {
         let mean = |value: &serde_json::Value| value[what]["mean"].as_f64().unwrap();
@@ -604,7 +604,9 @@ fn rates_are_fitted_by_the_nearest_generator() {
     )
     .unwrap();
     let fit = good_json(folder.path(), &["trace", "fit", "twitter", "stream.csv"]);
-    assert!(fit["yaml"].as_str().unwrap().contains("mmpp"), "{fit:#}");
+    // Two states are regimes too: which of the two forms is nearer is up to the draws.
+    let yaml = fit["yaml"].as_str().unwrap();
+    assert!(yaml.contains("mmpp") || yaml.contains("regimes"), "{fit:#}");
     let pasted = pasted(folder.path(), fit["yaml"].as_str().unwrap(), "{after: 20000s}");
     let mean = pasted["requests_per_s"]["mean"].as_f64().unwrap();
     let real = counts.iter().sum::<u32>() as f64 / counts.len() as f64;

@@ -32,12 +32,17 @@ fn assert_round_trip(scenario: &Scenario) {
 fn shipped_scenarios_are_right() {
     for name in shipped_names() {
         let scenario = Scenario::load(name, &[]).unwrap_or_else(|errors| panic!("{errors}"));
-        assert_eq!(scenario.name, name);
+        let own = name.rsplit('/').next().expect("a path has a last part");
+        assert!(scenario.name.ends_with(own), "{name} is called {}", scenario.name);
         assert_eq!(
             scenario,
             Scenario::load(&format!("scenarios/{name}.yaml"), &[]).unwrap()
         );
-        assert!(scenario.slo.is_some() && scenario.validate.is_some());
+        // What can be executed says what it is held to; cards of papers are nowhere.
+        assert!(
+            scenario.validate.is_some() || scenario.card.starts_with("paper-"),
+            "{name}"
+        );
         assert_round_trip(&scenario);
     }
 }

@@ -110,6 +110,13 @@ fn all_arrivals() {
         ),
         ("{twitter: {rate: 5/s}}", "uniform", FIXED),
         (
+            "{regimes: {rate: 5/s, \
+             calm: {lasts: [{share: 0, time: 1s}, {share: 1, time: 9s}], rates: [{share: 0, rate: 0/s}, {share: 1, rate: 2/s}], memory: 3s}, \
+             plateau: {lasts: [{share: 0, time: 1s}, {share: 1, time: 2s}], rates: [{share: 0, rate: 4/s}, {share: 1, rate: 9.5/s}], memory: 1s}}}",
+            "uniform",
+            FIXED,
+        ),
+        (
             "{superpose: [{poisson: {rate: 5/s}}, {scaled: {factor: 2, arrivals: {constant: {rate: 1/s}}}}]}",
             "uniform",
             FIXED,
@@ -165,6 +172,9 @@ fn all_lengths() {
     }
     for joint in [
         "sharegpt",
+        "{bins: {input: [{share: 0, tokens: 0.5}, {share: 1, tokens: 30.5}], output_by_input: [\
+         {longest_input: 9, output: [{share: 0, tokens: 0.5}, {share: 1, tokens: 5.5}]}, \
+         {longest_input: 20, output: [{share: 0, tokens: 7.5}, {share: 1, tokens: 8.5}]}]}}",
         "{trace: {path: FOLDER/talk.json, tokenizer: FOLDER/tokenizer.json}}",
     ] {
         run(folder.path(), "{count: 10}", POISSON, &format!("{{joint: {joint}}}"));

@@ -112,8 +112,8 @@ fn without_holes(counts: &[u32]) -> Vec<u32> {
 }
 
 fn rates(folder: &Path) -> Result<(), TraceError> {
-    let counts =
-        Counts::open(&folder.join("twitter/twitter_2021_08_per_second.csv.gz"))?.collect::<Result<Vec<_>, _>>()?;
+    let counts = Counts::open(&folder.join("twitter/twitter_2021_08_per_second.csv.gz"), false)?
+        .collect::<Result<Vec<_>, _>>()?;
     let counts = without_holes(&counts);
     let real = &counts[counts.len() / 2..];
     let mean = real.iter().map(|&count| f64::from(count)).sum::<f64>() / real.len() as f64;
@@ -142,7 +142,10 @@ fn rates(folder: &Path) -> Result<(), TraceError> {
 }
 
 fn tenants(folder: &Path) -> Result<(), TraceError> {
-    let totals = activity::totals(&folder.join("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz"))?;
+    let totals = activity::totals(
+        &folder.join("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz"),
+        false,
+    )?;
     let real = every_second(&totals);
     let generated = azure_functions::weights(real.len() as u32);
     let histogram = |totals: &[f64]| -> Histogram { totals.iter().map(|total| total.round() as u32).collect() };

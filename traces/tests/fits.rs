@@ -41,7 +41,7 @@ fn constants_are_what_the_fit_gives() {
         );
     }
     if let Some(path) = data("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz") {
-        let knots = azure_functions::fit(&every_second(&activity::totals(&path).unwrap(), 0));
+        let knots = azure_functions::fit(&every_second(&activity::totals(&path, false).unwrap(), 0));
         assert!(knots == azure_functions::LOG_REQUESTS, "LOG_REQUESTS\n{knots:?}\n");
     }
     if let Some(path) = data("twitter/twitter_2021_08_per_second.csv.gz") {
@@ -235,7 +235,7 @@ fn generated_tenants_are_as_uneven_as_the_half_that_the_fit_did_not_see() {
     let Some(path) = data("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz") else {
         return;
     };
-    let unseen = every_second(&activity::totals(&path).unwrap(), 1);
+    let unseen = every_second(&activity::totals(&path, false).unwrap(), 1);
     let generated = azure_functions::weights(unseen.len() as u32);
     for (name, share) in [("top 1 %", 0.01), ("top 10 %", 0.1)] {
         let [real, generated] = [&unseen, &generated].map(|totals| concentration(totals, share).unwrap());

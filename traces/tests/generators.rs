@@ -4,10 +4,12 @@ use std::io::Write;
 
 use proptest::prelude::*;
 use tenantry_traces::describe::dispersion;
+use tenantry_traces::fit::twitter::{self, Regimes};
+use tenantry_traces::fit::{quantiles, sharegpt};
 use tenantry_traces::generate::Shares;
 use tenantry_traces::spec::{
-    ArrivalsSpec, CountsSpec, Cut, LengthSpec, LengthsSpec, MmppState, Placement, PopularitySpec, QuantilePoint,
-    RampPoint, Stop, Tweets, WorkloadSpec,
+    ArrivalsSpec, CountsSpec, Cut, JointSpec, LengthSpec, LengthsSpec, MmppState, OutputBinSpec, Placement,
+    PopularitySpec, QuantilePoint, RampPoint, Stop, Tweets, WorkloadSpec,
 };
 use tenantry_traces::{Duration, Entry, Request, Time, TraceError, Workload, build};
 
@@ -248,6 +250,7 @@ fn holes_of_a_recording_are_left_out_and_silence_is_kept() {
     file.write_all(b"requests\n9\n2\n0\n3\n0\n0\n0\n4\n9\n").unwrap();
     let counts = |drop_zeros_from, repeat| {
         let spec = CountsSpec {
+            skip_bad_lines: false,
             path: file.path().to_path_buf(),
             placement: Placement::Even,
             scale: 2.0,
@@ -528,5 +531,67 @@ fn what_cannot_be_met_is_refused_with_its_field() {
     assert_eq!(
         unnamed.next().unwrap_err().to_string(),
         "tenants.popularity: must be a distribution, since the arrivals bring no tenant, got `of-arrivals`"
+    );
+}
+
+/// The public fits, said as a scenario says a fit of its own.
+#[test]
+fn fits_of_ones_own_are_the_shipped_ones_where_their_numbers_are() {
+    let shipped = twitter::RATES;
+    let regimes = Regimes {
+        calm_s: shipped.calm_s.to_vec(),
+        plateau_s: shipped.plateau_s.to_vec(),
+        calm_rate: shipped.calm_rate.to_vec(),
+        plateau_rate: shipped.plateau_rate.to_vec(),
+        calm_memory_s: shipped.calm_memory_s,
+        plateau_memory_s: shipped.plateau_memory_s,
+    };
+    let joint = JointSpec {
+        input: quantiles::points(sharegpt::INPUT),
+        output_by_input: sharegpt::OUTPUT_BY_INPUT
+            .iter()
+            .map(|&(longest_input, output)| OutputBinSpec {
+                longest_input,
+                output: quantiles::points(output),
+            })
+            .collect(),
+    };
+    let with = |arrivals, lengths| WorkloadSpec {
+        lengths,
+        stop: Stop {
+            requests: Some(20_000),
+            after: None,
+        },
+        ..spec(arrivals)
+    };
+    let own = |regimes, joint| {
+        with(
+            ArrivalsSpec::Regimes {
+                rate_per_s: 3.0,
+                regimes,
+            },
+            LengthsSpec::Joint(joint),
+        )
+    };
+    let shipped = with(ArrivalsSpec::Twitter { rate_per_s: 3.0 }, LengthsSpec::ShareGpt);
+    assert_eq!(requests(&own(regimes.clone(), joint.clone())), requests(&shipped));
+
+    let mut falling = regimes.clone();
+    falling.calm_rate[3].1 = 1.0;
+    let mut timeless = regimes.clone();
+    timeless.plateau_s = vec![(0.0, 0.0), (1.0, 0.0)];
+    for (broken, field) in [(falling, "calm.rates"), (timeless, "plateau.lasts")] {
+        let error = build(&own(broken, joint.clone())).err().unwrap().to_string();
+        assert!(
+            error.starts_with(&format!("workload.arrivals.regimes.{field}: must be")),
+            "{error}"
+        );
+    }
+    let mut unsorted = joint;
+    unsorted.output_by_input.swap(0, 1);
+    let error = build(&own(regimes, unsorted)).err().unwrap().to_string();
+    assert!(
+        error.contains("output_by_input[1].longest_input: must be above the bin before"),
+        "{error}"
     );
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use tenantry_traces::read::shape::RateShape;
+use tenantry_traces::read::sharegpt::FOUR_CHARS_A_TOKEN;
 use tenantry_traces::read::tokenizer::TokenizerJson;
 use tenantry_traces::read::{Counts, Format, Record, Records, activity, own};
 use tenantry_traces::{Request, Time};
@@ -135,7 +136,7 @@ fn broken_lines_can_be_skipped_and_are_counted() {
 #[test]
 fn counts_must_be_contiguous() {
     let file = file(b"second,requests\n100,5\n101,6\n103,7\n");
-    let counts: Vec<_> = Counts::open(file.path()).unwrap().collect();
+    let counts: Vec<_> = Counts::open(file.path(), false).unwrap().collect();
     assert_eq!(counts[1].as_ref().unwrap(), &6);
     let error = counts[2].as_ref().unwrap_err().to_string();
     assert!(
@@ -150,11 +151,11 @@ fn activity_is_read_wide_and_sparse() {
     let sparse = file(b"tenant,minute,invocations\n0,1,3\n1,0,1\n");
     let cells = |path: &Path| {
         let mut cells = Vec::new();
-        activity::for_each(path, |cell| cells.push(cell)).unwrap();
+        activity::for_each(path, false, |cell| cells.push(cell)).unwrap();
         cells
     };
     assert_eq!(cells(wide.path()), cells(sparse.path()));
-    assert_eq!(activity::totals(wide.path()).unwrap(), [3.0, 1.0]);
+    assert_eq!(activity::totals(wide.path(), false).unwrap(), [3.0, 1.0]);
 }
 
 #[test]
@@ -276,9 +277,86 @@ proptest! {
         if let Ok(records) = Records::open(file.path(), true) {
             records.take(most).for_each(drop);
         }
-        if let Ok(counts) = Counts::open(file.path()) {
+        if let Ok(counts) = Counts::open(file.path(), false) {
             counts.take(most).for_each(drop);
         }
-        let _ = activity::for_each(file.path(), drop);
+        let _ = activity::for_each(file.path(), false, drop);
     }
+}
+
+#[test]
+fn a_format_can_be_given_where_several_fit() {
+    let file = file(b"arrived_at,num_prefill_tokens,num_decode_tokens\n0.25,10,20\n");
+    let as_format = |format| {
+        let records = Records::open_as(file.path(), format, false, Box::new(FOUR_CHARS_A_TOKEN));
+        records.map(|mut records| records.next().unwrap().unwrap())
+    };
+    assert_eq!(Format::of(file.path()).unwrap(), Format::Vidur);
+    assert_eq!(as_format(Format::Sarathi).unwrap().arrival, None);
+    assert_eq!(as_format(Format::Vidur).unwrap().arrival, Some(Time(250_000_000)));
+    for (format, marks) in [
+        (Format::AzureLlm, "azure-llm does (TIMESTAMP,"),
+        (Format::ShareGpt, "sharegpt does ("),
+        (Format::TenantryParquet, "tenantry-parquet does (PAR1"),
+    ] {
+        let error = as_format(format).unwrap_err().to_string();
+        assert!(error.contains(&format!("must begin as {marks}")), "{error}");
+    }
+}
+
+#[test]
+fn broken_lines_of_counts_and_activity_can_be_left_out() {
+    let counts = file(b"second,requests\n4294967294,5\n4294967295,x\n0,1\n");
+    assert!(Counts::open(counts.path(), false).unwrap().any(|count| count.is_err()));
+    let counts = file(b"second,requests\n7,5\n8,x\n9,2\n");
+    let error = Counts::open(counts.path(), false).unwrap().find_map(Result::err);
+    assert!(
+        error
+            .unwrap()
+            .to_string()
+            .contains(":3: requests: must be a whole number, got `x`")
+    );
+    let mut left = Counts::open(counts.path(), true).unwrap();
+    let kept: Vec<u32> = left.by_ref().collect::<Result<_, _>>().unwrap();
+    assert_eq!(
+        (kept, left.skipped()),
+        (vec![5, 0, 2], 1),
+        "the others keep their second"
+    );
+
+    for (bytes, cells) in [
+        (&b"tenant,minute,invocations\n0,1,2\n0,x,9\n1,0,4\n1,2\n"[..], vec![(0, 1, 2), (1, 0, 4)]),
+        (
+            b"HashOwner,HashApp,HashFunction,Trigger,1_minute,2_minute\na,b,c,http,0,2\na,b,d,http,7,x\na,b,e,http,4,0\na\n",
+            vec![(0, 1, 2), (1, 0, 4)],
+        ),
+        (b"app,func,end_timestamp,duration\na,f,60.5,0.5\na,f,x,1\na,g,1,0.5\na\n", vec![(0, 1, 1), (1, 0, 1)]),
+    ] {
+        let file = file(bytes);
+        let mut got = Vec::new();
+        let skipped = activity::for_each(file.path(), true, |cell| got.push((cell.tenant, cell.minute, cell.requests)));
+        assert_eq!((skipped.unwrap(), got), (2, cells));
+        assert!(activity::for_each(file.path(), false, |_| ()).is_err());
+    }
+}
+
+#[test]
+fn activity_is_read_by_the_names_of_its_columns() {
+    for bytes in [
+        &b"minute,id,invocations,tenant\n5,77,2,1\n"[..],
+        b"duration,func,app,end_timestamp\n1,f,a,2\n1,g,a,301.5\n",
+        b"HashFunction,1_minute,2_minute,3_minute,4_minute,5_minute,6_minute\nf,0,0,0,0,0,0\ng,0,0,0,0,0,2\n",
+    ] {
+        let file = file(bytes);
+        let mut last = None;
+        activity::for_each(file.path(), false, |cell| last = Some((cell.tenant, cell.minute))).unwrap();
+        assert_eq!(last, Some((1, 5)));
+    }
+    // A minute beyond all recordings would wrap the length of a round.
+    let far = file(b"tenant,minute,invocations\n0,4294967295,1\n");
+    let error = activity::totals(far.path(), false).unwrap_err().to_string();
+    assert!(
+        error.contains(":2: minute: must be below 16777216, got 4294967295"),
+        "{error}"
+    );
 }

@@ -55,7 +55,7 @@ fn seconds(records: &[Record]) -> f64 {
 #[test]
 fn twitter_counts() {
     if let Some(path) = data("twitter/twitter_2021_08_per_second.csv.gz") {
-        let counts: Vec<u32> = Counts::open(&path).unwrap().collect::<Result<_, _>>().unwrap();
+        let counts: Vec<u32> = Counts::open(&path, false).unwrap().collect::<Result<_, _>>().unwrap();
         assert_eq!(counts.len(), 1_899_061);
         assert_eq!(counts.iter().map(|&n| u64::from(n)).sum::<u64>(), 120_774_326);
         assert_eq!(counts.iter().filter(|&&n| n == 0).count(), 37_899);
@@ -71,7 +71,7 @@ fn twitter_counts() {
         assert!(counts_without_holes(&path).len() < 1_863_000);
     }
     if let Some(path) = data("twitter/twitter_2021_08_clip_6h.csv") {
-        let counts: Vec<u32> = Counts::open(&path).unwrap().collect::<Result<_, _>>().unwrap();
+        let counts: Vec<u32> = Counts::open(&path, false).unwrap().collect::<Result<_, _>>().unwrap();
         assert_eq!(counts.iter().sum::<u32>(), 1_071_141);
         assert!((dispersion(&counts, 1).unwrap() - 26.9).abs() < 0.1);
         check(
@@ -84,7 +84,7 @@ fn twitter_counts() {
         );
     }
     if let Some(path) = data("twitter/twitter_2021_08_per_minute.csv") {
-        let error = Counts::open(&path).map(|_| ()).unwrap_err().to_string();
+        let error = Counts::open(&path, false).map(|_| ()).unwrap_err().to_string();
         assert!(
             error.contains("must be per-second counts (`requests` or `second,requests`), got rate-shape"),
             "{error}"
@@ -211,20 +211,20 @@ fn azure_functions() {
     if let Some(path) = data("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz") {
         let mut cells = 0;
         let mut most = 0;
-        activity::for_each(&path, |cell| {
+        activity::for_each(&path, false, |cell| {
             cells += 1;
             most = most.max(cell.requests);
             assert!(cell.tenant < 1_350 && cell.minute < 1_440);
         })
         .unwrap();
         assert_eq!((cells, most), (334_418, 697));
-        let totals = activity::totals(&path).unwrap();
+        let totals = activity::totals(&path, false).unwrap();
         assert_eq!((totals.len(), totals.iter().sum::<f64>()), (1_350, 996_503.0));
         assert!((concentration(&totals, 0.01).unwrap() - 0.461).abs() < 0.01);
         assert!((concentration(&totals, 0.1).unwrap() - 0.792).abs() < 0.001);
     }
     if let Some(path) = data("azure_functions/azure_functions_2019_original_format_head100.csv") {
-        assert_eq!(activity::totals(&path).unwrap().len(), 100);
+        assert_eq!(activity::totals(&path, false).unwrap().len(), 100);
     }
 }
 
@@ -253,7 +253,7 @@ fn azure_functions_2021() {
         .zip(&durations)
         .map(|(row, duration)| row.arrival.unwrap().as_secs_f64() + duration);
     assert!((ends.fold(0.0, f64::max) - 1_260.055_798).abs() < 1e-5);
-    assert_eq!(activity::totals(&path).unwrap().iter().sum::<f64>(), 199.0);
+    assert_eq!(activity::totals(&path, false).unwrap().iter().sum::<f64>(), 199.0);
 }
 
 #[test]
@@ -362,6 +362,7 @@ fn tenants_are_as_active_as_they_were() {
         tenants,
         popularity: PopularitySpec::OfArrivals,
         arrivals: ArrivalsSpec::Activity(ActivitySpec {
+            skip_bad_lines: false,
             path: path.clone(),
             scale,
             repeat: false,
@@ -380,7 +381,7 @@ fn tenants_are_as_active_as_they_were() {
             .or_insert(0) += 1;
     }
     let mut recorded = BTreeMap::new();
-    activity::for_each(&path, |cell| {
+    activity::for_each(&path, false, |cell| {
         _ = recorded.insert((cell.tenant, cell.minute), cell.requests)
     })
     .unwrap();
@@ -452,9 +453,10 @@ fn counts_are_replayed_second_by_second() {
     let Some(path) = data("twitter/twitter_2021_08_clip_6h.csv") else {
         return;
     };
-    let real: Vec<u32> = Counts::open(&path).unwrap().collect::<Result<_, _>>().unwrap();
+    let real: Vec<u32> = Counts::open(&path, false).unwrap().collect::<Result<_, _>>().unwrap();
     let replay = |placement, scale| {
         let counts = CountsSpec {
+            skip_bad_lines: false,
             path: path.clone(),
             placement,
             scale,

@@ -1,6 +1,8 @@
 //! From the pieces of a trace to its figures, in memory that grows with its span, its tenants and its distinct lengths, and not
 //! with its requests.
 
+use std::collections::HashMap;
+
 use tenantry_traces::describe::{Histogram, concentration, dispersion};
 use tenantry_traces::read::Record;
 use tenantry_traces::{Request, Time, TraceError};
@@ -24,8 +26,13 @@ pub struct Collector {
     last: Option<Time>,
     input: Histogram,
     output: Histogram,
+    /// Tenants below [`DENSE_TENANTS`], by number; the others kept aside.
     by_tenant: Vec<f64>,
+    other_tenants: HashMap<u32, f64>,
 }
+
+/// More tenants than are at all likely: 8 MiB of counts. A lone large number must not cost its size.
+const DENSE_TENANTS: usize = 1 << 20;
 
 impl Collector {
     /// Nothing yet. Arrivals are counted in windows of `window_s` seconds: 1, or 60 for activity by the minute.
@@ -40,6 +47,7 @@ impl Collector {
             input: Histogram::default(),
             output: Histogram::default(),
             by_tenant: Vec::new(),
+            other_tenants: HashMap::new(),
         }
     }
 
@@ -56,7 +64,8 @@ impl Collector {
             self.input.add(tokens);
         }
         match record.output_tokens {
-            None => self.unanswered += 1,
+            // Where there is no input there is no turn that could be answered.
+            None => self.unanswered += u64::from(record.input_tokens.is_some()),
             // Encoders generate nothing.
             Some(0) => {}
             Some(tokens) => self.output.add(tokens),
@@ -92,6 +101,10 @@ impl Collector {
 
     /// So many requests of a tenant, whose time is told by [`Collector::window`].
     pub fn tenant(&mut self, tenant: u32, requests: u32) {
+        if tenant as usize >= DENSE_TENANTS {
+            *self.other_tenants.entry(tenant).or_default() += f64::from(requests);
+            return;
+        }
         let tenant = tenant as usize;
         if tenant >= self.by_tenant.len() {
             self.by_tenant.resize(tenant + 1, 0.0);
@@ -122,7 +135,12 @@ impl Collector {
 
     /// What was taken. `skipped` lines were broken and left out.
     pub fn finish(self, name: &str, format: &str, skipped: u64) -> Trace {
-        let mut by_tenant: Vec<f64> = self.by_tenant.into_iter().filter(|&requests| requests > 0.0).collect();
+        let mut by_tenant: Vec<f64> = self
+            .by_tenant
+            .into_iter()
+            .chain(self.other_tenants.into_values())
+            .filter(|&requests| requests > 0.0)
+            .collect();
         by_tenant.sort_unstable_by(|a, b| b.total_cmp(a));
         let seconds = (self.counts.len() * self.window_s as usize) as f64;
         let per_s = |requests: f64| rounded(requests / f64::from(self.window_s));
@@ -138,8 +156,10 @@ impl Collector {
         });
         let dispersion_at = |(name, seconds): (&'static str, u32)| {
             let windows = (seconds % self.window_s == 0).then_some((seconds / self.window_s) as usize)?;
-            let enough = self.counts.len() / windows.max(1) >= LEAST_WINDOWS;
-            Some((name, rounded(dispersion(&self.counts, windows).filter(|_| enough)?)))
+            // Of instants, the last window is cut off by the last one.
+            let whole = &self.counts[..self.counts.len() - usize::from(self.last.is_some())];
+            let enough = whole.len() / windows.max(1) >= LEAST_WINDOWS;
+            Some((name, rounded(dispersion(whole, windows).filter(|_| enough)?)))
         };
         let tenants = || {
             Some(TenantFigures {
@@ -225,6 +245,19 @@ mod tests {
         let value = serde_json::to_value(collector.finish("x", "sarathi", 0).figures).unwrap();
         let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
         assert_eq!(keys, ["format", "input_tokens", "name", "requests"]);
+    }
+
+    #[test]
+    fn a_cut_off_last_second_is_no_dispersion_and_a_large_tenant_no_memory() {
+        let mut collector = Collector::new(1);
+        for second in 0..50 {
+            for _ in 0..if second == 49 { 1 } else { 9 } {
+                collector.record(&record(second, u32::MAX, None)).unwrap();
+            }
+        }
+        let figures = collector.finish("a.csv", "tenantry", 0).figures;
+        assert_eq!(figures.dispersion["1s"], 0.0);
+        assert_eq!(figures.tenants.unwrap().count, 1);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use tenantry_traces::read::{Format, Record, activity};
+use tenantry_traces::read::{Counts, Format, Record, activity};
 use tenantry_traces::write::TraceFile;
 use tenantry_traces::{Duration, Entry, Request, Time, build};
 
@@ -74,6 +74,9 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
             output,
             &format!("note: {} turns without an answer were left out", converted.unanswered),
         );
+    }
+    if let Some(note) = source::approximation(format, &args.read) {
+        say(output, &format!("note: {note}"));
     }
     for filled in &converted.filled_in {
         say(output, &format!("note: the format does not say it: {filled}"));
@@ -221,9 +224,22 @@ fn aggregated(
     let path = json!(args.file);
     let mut filled_in = vec![format!("inputs are {input} tokens, outputs none")];
     let mut overrides = vec![format!("workload.lengths.input.fixed={input}")];
+    let mut skipped_lines = 0;
     if format == Format::Counts {
-        let mut counts =
-            json!({ "path": path, "placement": "even", "scale": args.scale, "from": format!("{}ns", from.0) });
+        let mut counts = json!({
+            "path": path,
+            "placement": "even",
+            "scale": args.scale,
+            "from": format!("{}ns", from.0),
+            "skip_bad_lines": args.read.skip_bad_lines,
+        });
+        if args.read.skip_bad_lines {
+            let mut all = Counts::open(&args.file, true).map_err(Failure::bad_input)?;
+            for count in all.by_ref() {
+                count.map_err(Failure::bad_input)?;
+            }
+            skipped_lines = all.skipped();
+        }
         if let Some(length) = length {
             counts["length"] = json!(format!("{}ns", length.0));
         }
@@ -239,13 +255,16 @@ fn aggregated(
             )));
         }
         let mut tenants = 0;
-        activity::for_each(&args.file, |cell| tenants = tenants.max(cell.tenant + 1)).map_err(Failure::bad_input)?;
+        skipped_lines = activity::for_each(&args.file, args.read.skip_bad_lines, |cell| {
+            tenants = tenants.max(cell.tenant + 1);
+        })
+        .map_err(Failure::bad_input)?;
         filled_in.push("arrivals are drawn within each minute".into());
         overrides.push(format!("tenants.count={}", tenants.max(1)));
         overrides.push("tenants.popularity=of-arrivals".into());
         overrides.push(format!(
             "workload.arrivals={}",
-            json!({ "activity": { "path": path, "scale": args.scale } })
+            json!({ "activity": { "path": path, "scale": args.scale, "skip_bad_lines": args.read.skip_bad_lines } })
         ));
     }
     let mut workload = build(&workload::of_overrides(&overrides)?).map_err(Failure::bad_input)?;
@@ -259,6 +278,7 @@ fn aggregated(
     }
     Ok(Converted {
         requests,
+        skipped_lines,
         filled_in,
         ..Converted::default()
     })

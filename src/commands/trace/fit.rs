@@ -3,12 +3,14 @@
 //! What is checked is what is printed: the fitted numbers are written as a scenario's keys, those keys make the generated requests,
 //! and these are set beside the part that the fit did not see.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use tenantry_reports::page::{Fit, TracePage};
 use tenantry_reports::trace::{Collector, Comparison, Trace, table};
 use tenantry_reports::whole::write_whole;
 use tenantry_traces::fit::quantiles::{self, LENGTH_PROBABILITIES, LengthKnot, fit_lengths};
-use tenantry_traces::fit::{azure_functions, twitter};
+use tenantry_traces::fit::{azure_functions, sharegpt, twitter};
 use tenantry_traces::read::{Counts, Format, activity};
 use tenantry_traces::{Entry, Lengths, build};
 
@@ -110,7 +112,7 @@ fn generate(args: &TraceFitArgs, keys: &Keys, stop: Value, watchdog: &mut Watchd
     Ok(collector.finish("generated", "fitted", 0))
 }
 
-/// Lengths: each on its own as points of its distribution function.
+/// Lengths as points of their distribution functions, outputs by how long the input is.
 fn lengths(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
     const LEAST: usize = 100;
     source::format(&args.file, &args.read)?;
@@ -127,23 +129,30 @@ fn lengths(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failu
         return Err(too_few(args, "requests with lengths", LEAST, pairs.len()));
     }
     let [seen, unseen] = halves(&pairs);
-    let points = |lengths: Vec<u32>| points(&fit_lengths(&lengths, &LENGTH_PROBABILITIES));
-    let mut keys: Keys = vec![(
-        "workload.lengths.input",
-        json!({ "quantiles": points(seen.iter().map(|pair| pair.input).collect()) }),
-    )];
     let mut notes = vec![format!(
         "fitted to every second request ({}), checked against the others ({})",
         seen.len(),
         unseen.len()
     )];
-    if seen.iter().any(|pair| pair.output > 0) {
-        let outputs = points(seen.iter().map(|pair| pair.output).collect());
-        keys.push(("workload.lengths.output", json!({ "quantiles": outputs })));
-        notes.push(
-            "inputs and outputs are drawn on their own; where they go together, `joint: { trace: { path: … } }` draws pairs of the recording".into(),
-        );
-    }
+    let keys: Keys = if seen.iter().any(|pair| pair.output > 0) {
+        let joint = sharegpt::fit(&seen);
+        let bins = joint
+            .output_by_input
+            .iter()
+            .map(|bin| json!({ "longest_input": bin.longest_input, "output": points(&bin.output) }));
+        let bins: Vec<Value> = bins.collect();
+        notes.push(format!(
+            "outputs depend on inputs, in {} bins of equally many requests",
+            bins.len()
+        ));
+        let joint = json!({ "bins": { "input": points(&joint.input), "output_by_input": bins } });
+        vec![("workload.lengths", json!({ "joint": joint }))]
+    } else {
+        let inputs: Vec<u32> = seen.iter().map(|pair| pair.input).collect();
+        let inputs = points(&fit_lengths(&inputs, &LENGTH_PROBABILITIES));
+        vec![("workload.lengths.input", json!({ "quantiles": inputs }))]
+    };
+    notes.extend(source::approximation(records.format(), &args.read).map(str::to_owned));
     let mut real = Collector::new(1);
     for Lengths { input, output } in unseen {
         let record = tenantry_traces::read::Record {
@@ -175,7 +184,7 @@ const RATES_GENERATED: f64 = 1e8;
 /// Rates: of the generators that a scenario has, the one that is nearest to the part that is fitted.
 fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
     const LEAST: usize = 1200;
-    let counts = counts(args)?;
+    let (counts, skipped) = counts(args)?;
     if counts.len() < LEAST {
         return Err(too_few(args, "seconds with counts", LEAST, counts.len()));
     }
@@ -193,11 +202,13 @@ fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure
         Ok(collector.finish(name, "counts", 0))
     };
     let rate = |rate: f64| format!("{rate:.6}/s");
+    let regimes = twitter::fit_rates(seen);
     let candidate = |mean: f64, name: &str| match name {
         "poisson" => Some(json!({ "poisson": { "rate": rate(mean) } })),
         "twitter" => Some(json!({ "twitter": { "rate": rate(mean) } })),
+        "regimes" => regimes.as_ref().map(|regimes| own_regimes(regimes, rate(mean))),
         _ => {
-            let regimes = twitter::fit_rates(seen)?;
+            let regimes = regimes.as_ref()?;
             let scale = mean / regimes.mean_rate_per_s();
             let state = |rates: &[quantiles::Knot], dwell_s: &[quantiles::Knot]| {
                 let dwell = format!("{:.3}s", quantiles::mean(dwell_s));
@@ -213,7 +224,7 @@ fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure
     // Chosen by the part that is fitted; the other part only judges.
     let seen_trace = trace(seen, "real, seen")?;
     let mut best: Option<(f64, &str)> = None;
-    for name in ["poisson", "mmpp", "twitter"] {
+    for name in ["poisson", "mmpp", "regimes", "twitter"] {
         let Some(arrivals) = candidate(seen_mean, name) else {
             continue;
         };
@@ -231,24 +242,49 @@ fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure
         candidate(unseen_mean, name).expect("it could be had before"),
     )];
     let seconds = (2.0 * unseen.len() as f64).min(RATES_GENERATED / unseen_mean).ceil();
+    let mut real = trace(unseen, "real, unseen")?;
+    real.figures.skipped_lines = (skipped > 0).then_some(skipped);
     Ok(Fitted {
         generated: generate(args, &checked, after(seconds), watchdog)?,
-        real: trace(unseen, "real, unseen")?,
+        real,
         keys: vec![(
             "workload.arrivals",
             candidate(mean(&counts), name).expect("it could be had before"),
         )],
         notes: vec![
             format!(
-                "`{name}` is the nearest to the first half ({} s) of poisson, mmpp and twitter",
+                "`{name}` is the nearest to the first half ({} s) of poisson, mmpp, regimes and twitter",
                 seen.len()
             ),
             format!(
-                "checked against the second half ({} s) at its mean rate; `twitter` is the sample stream's own pattern, scaled",
+                "checked against the second half ({} s) at its mean rate; `regimes` is the first half's own pattern, `twitter` the sample stream's",
                 unseen.len()
             ),
         ],
     })
+}
+
+/// The pattern of the recording itself.
+fn own_regimes(regimes: &twitter::Regimes, rate: String) -> Value {
+    let seconds = |seconds: f64| format!("{seconds:.3}s");
+    let regime = |lasts: &[quantiles::Knot], rates: &[quantiles::Knot], memory_s: f64| {
+        let lasts = lasts
+            .iter()
+            .map(|knot| json!({ "share": knot.0, "time": seconds(knot.1) }));
+        let rates = rates
+            .iter()
+            .map(|knot| json!({ "share": knot.0, "rate": format!("{}/s", knot.1) }));
+        json!({
+            "lasts": lasts.collect::<Vec<_>>(),
+            "rates": rates.collect::<Vec<_>>(),
+            "memory": seconds(memory_s.max(0.001)),
+        })
+    };
+    json!({ "regimes": {
+        "rate": rate,
+        "calm": regime(&regimes.calm_s, &regimes.calm_rate, regimes.calm_memory_s),
+        "plateau": regime(&regimes.plateau_s, &regimes.plateau_rate, regimes.plateau_memory_s),
+    } })
 }
 
 fn after(seconds: f64) -> Value {
@@ -267,8 +303,8 @@ fn distance(real: &Trace, generated: &Trace) -> f64 {
     rates + dispersions.sum::<f64>() / 3.0
 }
 
-/// Per-second counts without the recording's holes.
-fn counts(args: &TraceFitArgs) -> Result<Vec<u32>, Failure> {
+/// Per-second counts without the recording's holes, and how many broken lines were left out.
+fn counts(args: &TraceFitArgs) -> Result<(Vec<u32>, u64), Failure> {
     let (hole, _) = time_range::parse_open("--drop-zeros-from", &format!("{}..", args.drop_zeros_from))?;
     let hole_s = (hole.as_secs_f64().ceil() as usize).max(1);
     let mut counts: Vec<u32> = Vec::new();
@@ -278,7 +314,8 @@ fn counts(args: &TraceFitArgs) -> Result<Vec<u32>, Failure> {
             counts.extend(std::iter::repeat_n(0, zeros));
         }
     };
-    for count in Counts::open(&args.file).map_err(Failure::bad_input)? {
+    let mut recorded = Counts::open(&args.file, args.read.skip_bad_lines).map_err(Failure::bad_input)?;
+    for count in recorded.by_ref() {
         match count.map_err(Failure::bad_input)? {
             0 => zeros += 1,
             count => {
@@ -289,13 +326,13 @@ fn counts(args: &TraceFitArgs) -> Result<Vec<u32>, Failure> {
         }
     }
     end_run(&mut counts, zeros);
-    Ok(counts)
+    Ok((counts, recorded.skipped()))
 }
 
 /// Popularity: how unevenly tenants ask.
 fn popularity(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
     const LEAST: usize = 20;
-    let (totals, format) = totals(args, watchdog)?;
+    let (totals, format, skipped) = totals(args, watchdog)?;
     if totals.len() < LEAST {
         return Err(too_few(args, "tenants", LEAST, totals.len()));
     }
@@ -317,7 +354,7 @@ fn popularity(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Fa
     for (tenant, &total) in (0..).zip(&unseen) {
         real.tenant(tenant, total as u32);
     }
-    let mut real = real.finish("real, unseen", format, 0);
+    let mut real = real.finish("real, unseen", format.name(), skipped);
     real.figures.requests = unseen.iter().sum::<f64>() as u64;
     let requests = unseen.iter().sum::<f64>().min(20.0 * GENERATED as f64) as u64;
     let stop = json!({ "requests": requests.max(GENERATED) });
@@ -335,14 +372,20 @@ fn popularity(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Fa
     })
 }
 
-/// Requests of each tenant that asked.
-fn totals(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<(Vec<f64>, &'static str), Failure> {
+/// Requests of each tenant that asked, and how many broken lines were left out.
+fn totals(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<(Vec<f64>, Format, u64), Failure> {
     let format = source::format(&args.file, &args.read)?;
-    let mut totals: Vec<f64> = match format {
-        Format::ActivitySparse | Format::ActivityWide => activity::totals(&args.file).map_err(Failure::bad_input)?,
+    let mut totals: BTreeMap<u32, f64> = BTreeMap::new();
+    let skipped = match format {
+        Format::ActivitySparse | Format::ActivityWide => {
+            activity::for_each(&args.file, args.read.skip_bad_lines, |cell| {
+                *totals.entry(cell.tenant).or_default() += f64::from(cell.requests);
+            })
+            .map_err(Failure::bad_input)?
+        }
         _ => {
-            let mut totals: Vec<f64> = Vec::new();
-            for record in source::records(&args.file, &args.read)? {
+            let mut records = source::records(&args.file, &args.read)?;
+            for record in records.by_ref() {
                 watchdog.check()?;
                 let record = record.map_err(Failure::bad_input)?;
                 let Some(tenant) = record.tenant else {
@@ -352,17 +395,12 @@ fn totals(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<(Vec<f64>, &'s
                         format.name()
                     )));
                 };
-                let tenant = tenant as usize;
-                if tenant >= totals.len() {
-                    totals.resize(tenant + 1, 0.0);
-                }
-                totals[tenant] += 1.0;
+                *totals.entry(tenant).or_default() += 1.0;
             }
-            totals
+            records.skipped()
         }
     };
-    totals.retain(|&total| total > 0.0);
-    Ok((totals, format.name()))
+    Ok((totals.into_values().collect(), format, skipped))
 }
 
 /// The keys, nested as a scenario has them.

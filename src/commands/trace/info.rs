@@ -6,7 +6,7 @@ use tenantry_reports::page::TracePage;
 use tenantry_reports::trace::{Trace, table};
 use tenantry_reports::whole::write_whole;
 
-use super::source::{Watchdog, read};
+use super::source::{Watchdog, approximation, format, read};
 use crate::cli::{OutputArgs, TraceInfoArgs};
 use crate::failure::Failure;
 use crate::output::{Started, print, say, style};
@@ -42,6 +42,11 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     let figures: Vec<_> = traces.iter().map(|trace| &trace.figures).collect();
     print(output, &figures, || table(&traces, style()))?;
+    for file in &args.files {
+        if let Some(note) = approximation(format(file, &args.read)?, &args.read) {
+            say(output, &format!("note: {}: {note}", file.display()));
+        }
+    }
     if let Some(path) = &args.report {
         say(output, &format!("report: {}", path.display()));
     }

@@ -40,22 +40,16 @@ impl Watchdog {
     }
 }
 
-/// The format of a file, which must be the one that `--format` names, if any.
+/// The format of a file: the one that `--format` names, which the file must fit, or what its first line says.
 pub fn format(path: &Path, args: &ReadArgs) -> Result<Format, Failure> {
-    let wanted = match &args.format {
-        None => None,
-        Some(name) => Some(format_by_name(name)?),
+    let Some(name) = &args.format else {
+        return Format::of(path).map_err(Failure::bad_input);
     };
-    let found = Format::of(path).map_err(Failure::bad_input)?;
-    match wanted {
-        Some(wanted) if wanted != found => Err(Failure::BadInput(format!(
-            "{}: must be {}, as --format says, got {}",
-            path.display(),
-            wanted.name(),
-            found.name()
-        ))),
-        _ => Ok(found),
-    }
+    let format = format_by_name(name)?;
+    format
+        .confirm(path)
+        .map_err(|error| Failure::BadInput(format!("--format: {error}")))?;
+    Ok(format)
 }
 
 fn format_by_name(name: &str) -> Result<Format, Failure> {
@@ -79,7 +73,14 @@ pub fn records(path: &Path, args: &ReadArgs) -> Result<Records, Failure> {
         Some(tokenizer) => Box::new(TokenizerJson::open(tokenizer).map_err(Failure::bad_input)?),
         None => Box::new(FOUR_CHARS_A_TOKEN),
     };
-    Records::open_with(path, args.skip_bad_lines, tokenize).map_err(Failure::bad_input)
+    Records::open_as(path, format(path, args)?, args.skip_bad_lines, tokenize).map_err(Failure::bad_input)
+}
+
+/// What must be said of lengths that are not what a tokenizer counts.
+pub fn approximation(format: Format, args: &ReadArgs) -> Option<&'static str> {
+    (format == Format::ShareGpt && args.tokenizer.is_none()).then_some(
+        "texts are counted as four characters a token, an approximation for English; --tokenizer FILE counts them",
+    )
 }
 
 /// A whole file.
@@ -97,18 +98,19 @@ pub fn read(path: &Path, args: &ReadArgs, watchdog: &mut Watchdog) -> Result<Tra
     match format {
         Format::Counts => {
             let mut collector = Collector::new(1);
-            for (second, count) in Counts::open(path).map_err(Failure::bad_input)?.enumerate() {
+            let mut counts = Counts::open(path, args.skip_bad_lines).map_err(Failure::bad_input)?;
+            for (second, count) in counts.by_ref().enumerate() {
                 watchdog.check()?;
                 collector
                     .window(second as u64, count.map_err(Failure::bad_input)?)
                     .map_err(located)?;
             }
-            empty(collector.finish(&name, format.name(), 0))
+            empty(collector.finish(&name, format.name(), counts.skipped()))
         }
         Format::ActivitySparse | Format::ActivityWide => {
             let mut collector = Collector::new(60);
             let mut failed = Ok(());
-            activity::for_each(path, |cell| {
+            let skipped = activity::for_each(path, args.skip_bad_lines, |cell| {
                 if failed.is_ok() {
                     failed = collector.window(u64::from(cell.minute), cell.requests);
                     collector.tenant(cell.tenant, cell.requests);
@@ -116,10 +118,11 @@ pub fn read(path: &Path, args: &ReadArgs, watchdog: &mut Watchdog) -> Result<Tra
             })
             .map_err(Failure::bad_input)?;
             failed.map_err(located)?;
-            empty(collector.finish(&name, format.name(), 0))
+            empty(collector.finish(&name, format.name(), skipped))
         }
         Format::RateShape => Err(Failure::BadInput(format!(
-            "{name}: must hold requests, counts or activity, got {}, which holds only relative rates",
+            "{name}: must hold requests, counts or activity, got {}, whose steps are averages; a scenario follows them with \
+             `arrivals: {{ shape: {{ path: … }} }}`",
             format.name()
         ))),
         _ => {

@@ -52,10 +52,12 @@ pub fn read_records(path: &Path) {
 
 /// All that is not a request a row.
 pub fn read_aggregates(path: &Path) {
-    if let Ok(counts) = Counts::open(path) {
-        counts.take(MOST).for_each(drop);
+    for skip_bad_lines in [false, true] {
+        if let Ok(counts) = Counts::open(path, skip_bad_lines) {
+            counts.take(MOST).for_each(drop);
+        }
+        let _ = activity::for_each(path, skip_bad_lines, drop);
     }
-    let _ = activity::for_each(path, drop);
     let _ = RateShape::read(path);
 }
 

@@ -33,7 +33,7 @@ impl ActiveTenants {
         draws: Draws,
     ) -> Result<ActiveTenants, TraceError> {
         let mut recorded: Vec<Vec<Cell>> = Vec::new();
-        activity::for_each(&spec.path, |cell| {
+        activity::for_each(&spec.path, spec.skip_bad_lines, |cell| {
             let tenant = cell.tenant as usize;
             if recorded.len() <= tenant {
                 recorded.resize(tenant + 1, Vec::new());

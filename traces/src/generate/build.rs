@@ -14,7 +14,7 @@ use super::presence::Presence;
 use super::process::{Gaps, Process};
 use super::rates::{Constant, Mmpp, Product, Ramp, bursts};
 use super::recorded::Recorded;
-use super::regimes::RegimeRates;
+use super::regimes::{self, RegimeRates};
 use super::requests::Requests;
 use super::shape::ShapedRates;
 use crate::draw::{Draws, Purpose};
@@ -103,6 +103,7 @@ fn is_endless(arrivals: &ArrivalsSpec) -> bool {
         | ArrivalsSpec::Mmpp { .. }
         | ArrivalsSpec::PeriodicPerTenant { .. }
         | ArrivalsSpec::ClosedLoop { .. }
+        | ArrivalsSpec::Regimes { .. }
         | ArrivalsSpec::Twitter { .. } => true,
     }
 }
@@ -161,6 +162,14 @@ impl Builder {
                 let rate_per_s = positive(&name("twitter.rate_per_s"), *rate_per_s)? * rate_factor;
                 Box::new(Process::new(
                     RegimeRates::new(twitter::RATES, rate_per_s, rate_draws),
+                    poisson,
+                ))
+            }
+            ArrivalsSpec::Regimes { rate_per_s, regimes } => {
+                let rate_per_s = positive(&name("regimes.rate_per_s"), *rate_per_s)? * rate_factor;
+                regimes::check(&name("regimes"), regimes)?;
+                Box::new(Process::new(
+                    RegimeRates::new(regimes.clone(), rate_per_s, rate_draws),
                     poisson,
                 ))
             }

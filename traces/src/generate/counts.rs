@@ -18,6 +18,7 @@ pub struct CountedRates {
     /// In seconds of the recording.
     from: u64,
     end: Option<u64>,
+    skip_bad_lines: bool,
     repeat: bool,
     second: u64,
     /// Whether this round through the file has had a request: without one, repeating would never end.
@@ -63,7 +64,8 @@ impl CountedRates {
         }
         Ok(CountedRates {
             path: spec.path.clone(),
-            counts: Counts::open(&spec.path)?,
+            skip_bad_lines: spec.skip_bad_lines,
+            counts: Counts::open(&spec.path, spec.skip_bad_lines)?,
             scale: positive(&format!("{field}.scale"), spec.scale)? * factor,
             from,
             end: length.map(|length| from + length),
@@ -99,7 +101,7 @@ impl CountedRates {
                     return Err(TraceError::file(&self.path, message));
                 }
                 None if self.repeat => {
-                    self.counts = Counts::open(&self.path)?;
+                    self.counts = Counts::open(&self.path, self.skip_bad_lines)?;
                     self.second = 0;
                     self.any = false;
                 }

@@ -57,6 +57,29 @@ impl LengthsByTicket {
                     bins: bins.map(|bin| (bin.0, Length::of_quantiles(&points(bin.1)))).collect(),
                 }
             }
+            LengthsSpec::Joint(joint) => {
+                let field = "workload.lengths.joint";
+                check_quantiles(&format!("{field}.input"), &joint.input)?;
+                if joint.output_by_input.is_empty() {
+                    let field = format!("{field}.output_by_input");
+                    return Err(TraceError::spec(&field, "a list of at least one", "an empty list"));
+                }
+                let mut bins = Vec::new();
+                for (i, bin) in joint.output_by_input.iter().enumerate() {
+                    let field = format!("{field}.output_by_input[{i}]");
+                    check_quantiles(&format!("{field}.output"), &bin.output)?;
+                    if bins.last().is_some_and(|(before, _)| *before >= bin.longest_input) {
+                        let field = format!("{field}.longest_input");
+                        return Err(TraceError::spec(&field, "above the bin before", bin.longest_input));
+                    }
+                    bins.push((bin.longest_input, Length::of_quantiles(&bin.output)));
+                }
+                LengthsByTicket::Joint {
+                    input: (input_draws, Length::of_quantiles(&joint.input)),
+                    output: output_draws,
+                    bins,
+                }
+            }
             LengthsSpec::Resampled {
                 path,
                 skip_bad_lines,
@@ -80,6 +103,7 @@ impl LengthsByTicket {
             LengthsByTicket::Joint { input, output, bins } => {
                 let tokens = input.1.of(input.0, ticket);
                 let bin = bins.partition_point(|(longest_input, _)| *longest_input < tokens);
+                let bin = bin.min(bins.len() - 1);
                 Lengths {
                     input: tokens,
                     output: bins[bin].1.of(*output, ticket),

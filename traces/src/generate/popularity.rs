@@ -75,7 +75,7 @@ impl TenantsByTicket {
             }
             PopularitySpec::AzureFunctions => azure_functions::weights(tenants),
             PopularitySpec::File(path) => {
-                let totals = activity::totals(path)?;
+                let totals = activity::totals(path, false)?;
                 let rows = Rows::new(seed, totals.len(), tenants);
                 (0..tenants).map(|tenant| totals[rows.of(tenant)]).collect()
             }

@@ -2,7 +2,7 @@
 
 use super::process::{Rates, Segment};
 use crate::draw::Draws;
-use crate::error::TraceError;
+use crate::error::{TraceError, not_negative, positive};
 use crate::fit::quantiles::{self, Knot};
 use crate::fit::twitter::{Regimes, STEP_S};
 use crate::time::Time;
@@ -21,6 +21,36 @@ pub struct RegimeRates<K> {
     calm_level: f64,
     plateau_level: f64,
     now: Time,
+}
+
+/// That there is a rate and that time goes on.
+///
+/// # Errors
+/// [`TraceError::Spec`] with the points that must be others; `field` names `regimes`.
+pub fn check(field: &str, regimes: &Regimes) -> Result<(), TraceError> {
+    for (name, knots) in [
+        ("calm.lasts", &regimes.calm_s),
+        ("calm.rates", &regimes.calm_rate),
+        ("plateau.lasts", &regimes.plateau_s),
+        ("plateau.rates", &regimes.plateau_rate),
+    ] {
+        let field = format!("{field}.{name}");
+        let ends = (knots.first().map(|knot| knot.0), knots.last().map(|knot| knot.0));
+        let rise = knots
+            .windows(2)
+            .all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1);
+        if ends != (Some(0.0), Some(1.0)) || knots.len() < 2 || !rise {
+            let must_be = "points that rise from share 0 to share 1";
+            return Err(TraceError::spec(&field, must_be, format!("{knots:?}")));
+        }
+        not_negative(&field, knots[0].1)?;
+        if name != "calm.rates" {
+            positive(&field, quantiles::mean(knots))?;
+        }
+    }
+    positive(&format!("{field}.calm.memory"), regimes.calm_memory_s)?;
+    positive(&format!("{field}.plateau.memory"), regimes.plateau_memory_s)?;
+    Ok(())
 }
 
 impl<K: AsRef<[Knot]>> RegimeRates<K> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::field::{fields, whole_u32};
+use super::field::{fields, positions, whole_u32};
 use super::format::Format;
 use super::lines::Lines;
 use super::records::{Record, Records};
@@ -19,41 +19,61 @@ pub struct Cell {
     pub requests: u32,
 }
 
-/// Calls `take` for every cell of a recording, in the order of the file.
+/// Calls `take` for every cell of a recording, in the order of the file. With `skip_bad_lines`, broken lines are left out: the result is how
+/// many there were. In the wide form they do not count as tenants.
 ///
 /// # Errors
 /// [`TraceError::Line`] where a line is broken, [`TraceError::File`] where the file is of another format.
-pub fn for_each(path: &Path, mut take: impl FnMut(Cell)) -> Result<(), TraceError> {
+pub fn for_each(path: &Path, skip_bad_lines: bool, mut take: impl FnMut(Cell)) -> Result<u64, TraceError> {
     let format = Format::of(path)?;
     if format == Format::Invocations {
-        return for_each_invocation(path, take);
+        return for_each_invocation(path, skip_bad_lines, take);
     }
-    let read_line = match format {
-        Format::ActivitySparse => sparse,
-        Format::ActivityWide => wide,
+    let mut lines = Lines::open(path)?;
+    lines.advance()?;
+    let columns = fields(lines.line()).count();
+    let layout = match format {
+        Format::ActivitySparse => Layout::Sparse(positions(lines.line(), ["tenant", "minute", "invocations"])),
+        Format::ActivityWide => Layout::Wide(positions(lines.line(), ["1_minute"])[0]),
         _ => {
             let message = format!("must be tenants' activity (Azure Functions), got {}", format.name());
             return Err(TraceError::file(path, message));
         }
     };
-    let mut lines = Lines::open(path)?;
-    lines.advance()?;
-    let columns = fields(lines.line()).count();
-    let mut row = 0;
+    // A line is taken as a whole or not at all.
+    let mut cells: Vec<Cell> = Vec::new();
+    let (mut row, mut skipped) = (0, 0);
     while lines.advance()? {
-        let got = fields(lines.line()).count();
-        if got != columns {
-            return Err(lines.error(format!("must have {columns} columns as the first line has, got {got}")));
+        cells.clear();
+        let parsed = match layout {
+            Layout::Sparse(at) => sparse(lines.line(), columns, at, &mut cells),
+            Layout::Wide(first) => wide(lines.line(), columns, first, row, &mut cells),
+        };
+        match parsed {
+            Ok(()) => {
+                cells.iter().copied().for_each(&mut take);
+                row += 1;
+            }
+            Err(_) if skip_bad_lines => skipped += 1,
+            Err(message) => return Err(lines.error(message)),
         }
-        read_line(row, lines.line(), &mut take).map_err(|message| lines.error(message))?;
-        row += 1;
     }
-    Ok(())
+    Ok(skipped)
+}
+
+/// Which columns hold what.
+#[derive(Clone, Copy)]
+enum Layout {
+    /// Tenant, minute and invocations.
+    Sparse([usize; 3]),
+    /// The first minute; the others follow.
+    Wide(usize),
 }
 
 /// Azure Functions 2021: a cell an invocation, in the minute in which it began.
-fn for_each_invocation(path: &Path, mut take: impl FnMut(Cell)) -> Result<(), TraceError> {
-    let mut records = Records::open(path, false)?;
+fn for_each_invocation(path: &Path, skip_bad_lines: bool, mut take: impl FnMut(Cell)) -> Result<u64, TraceError> {
+    let mut records = Records::open(path, skip_bad_lines)?;
+    let mut skipped = 0;
     while let Some(record) = records.next() {
         let Record {
             arrival: Some(arrival),
@@ -63,26 +83,27 @@ fn for_each_invocation(path: &Path, mut take: impl FnMut(Cell)) -> Result<(), Tr
         else {
             unreachable!("an invocation has its function and its time")
         };
-        let minute = u32::try_from(arrival.0 / 60_000_000_000)
-            .ok()
-            .filter(|_| tenant < MAX_TENANTS);
-        take(Cell {
-            tenant,
-            minute: minute
-                .ok_or_else(|| records.error("must be within 2^32 minutes and 2^24 functions, got more".into()))?,
-            requests: 1,
-        });
+        let minute = u32::try_from(arrival.0 / 60_000_000_000).unwrap_or(u32::MAX);
+        match check(tenant, minute) {
+            Ok(()) => take(Cell {
+                tenant,
+                minute,
+                requests: 1,
+            }),
+            Err(_) if skip_bad_lines => skipped += 1,
+            Err(message) => return Err(records.error(message)),
+        }
     }
-    Ok(())
+    Ok(skipped + records.skipped())
 }
 
 /// Requests of each tenant over the whole recording.
 ///
 /// # Errors
 /// As [`for_each`], and [`TraceError::File`] where there are no requests at all.
-pub fn totals(path: &Path) -> Result<Vec<f64>, TraceError> {
+pub fn totals(path: &Path, skip_bad_lines: bool) -> Result<Vec<f64>, TraceError> {
     let mut totals: Vec<f64> = Vec::new();
-    for_each(path, |cell| {
+    for_each(path, skip_bad_lines, |cell| {
         let tenant = cell.tenant as usize;
         if totals.len() <= tenant {
             totals.resize(tenant + 1, 0.0);
@@ -98,32 +119,56 @@ pub fn totals(path: &Path) -> Result<Vec<f64>, TraceError> {
 /// More tenants than any cluster has; a table of them still fits a laptop.
 const MAX_TENANTS: u32 = 1 << 24;
 
-/// `tenant,minute,invocations`.
-fn sparse(_row: u32, line: &[u8], take: &mut dyn FnMut(Cell)) -> Result<(), String> {
-    let mut fields = fields(line);
-    let mut value =
-        |name: &str| whole_u32(fields.next().unwrap_or_default()).map_err(|message| format!("{name}: {message}"));
-    let cell = Cell {
-        tenant: value("tenant")?,
-        minute: value("minute")?,
-        requests: value("invocations")?,
-    };
-    if cell.tenant >= MAX_TENANTS {
-        return Err(format!("tenant: must be below {MAX_TENANTS}, got {}", cell.tenant));
+/// Thirty years: longer than any recording.
+const MAX_MINUTES: u32 = 1 << 24;
+
+fn check(tenant: u32, minute: u32) -> Result<(), String> {
+    match (tenant < MAX_TENANTS, minute < MAX_MINUTES) {
+        (false, _) => Err(format!("tenant: must be below {MAX_TENANTS}, got {tenant}")),
+        (_, false) => Err(format!("minute: must be below {MAX_MINUTES}, got {minute}")),
+        _ => Ok(()),
     }
+}
+
+fn must_have(columns: usize, got: usize) -> Result<(), String> {
+    match got == columns {
+        true => Ok(()),
+        false => Err(format!("must have {columns} columns as the first line has, got {got}")),
+    }
+}
+
+/// `tenant,minute,invocations`, in any order.
+fn sparse(line: &[u8], columns: usize, at: [usize; 3], cells: &mut Vec<Cell>) -> Result<(), String> {
+    let mut three = [&b""[..]; 3];
+    let mut got = 0;
+    for (column, field) in fields(line).enumerate() {
+        if let Some(i) = at.iter().position(|&at| at == column) {
+            three[i] = field;
+        }
+        got = column + 1;
+    }
+    must_have(columns, got)?;
+    let value = |name: &str, field| whole_u32(field).map_err(|message| format!("{name}: {message}"));
+    let cell = Cell {
+        tenant: value("tenant", three[0])?,
+        minute: value("minute", three[1])?,
+        requests: value("invocations", three[2])?,
+    };
+    check(cell.tenant, cell.minute)?;
     if cell.requests > 0 {
-        take(cell);
+        cells.push(cell);
     }
     Ok(())
 }
 
-/// `HashFunction,HashOwner,HashApp` and perhaps `Trigger`, then a column a minute.
-fn wide(row: u32, line: &[u8], take: &mut dyn FnMut(Cell)) -> Result<(), String> {
-    let hashes = 3 + usize::from(fields(line).nth(3).is_some_and(|field| whole_u32(field).is_err()));
-    for (minute, field) in (0..).zip(fields(line).skip(hashes)) {
+/// Hashes and perhaps a trigger, then from `first` on a column a minute.
+fn wide(line: &[u8], columns: usize, first: usize, row: u32, cells: &mut Vec<Cell>) -> Result<(), String> {
+    must_have(columns, fields(line).count())?;
+    for (minute, field) in (0..).zip(fields(line).skip(first)) {
         let requests = whole_u32(field).map_err(|message| format!("{}_minute: {message}", minute + 1))?;
+        check(row, minute)?;
         if requests > 0 {
-            take(Cell {
+            cells.push(Cell {
                 tenant: row,
                 minute,
                 requests,

@@ -12,21 +12,21 @@ pub struct Counts {
     lines: Lines,
     has_second: bool,
     second: Option<u32>,
+    skip_bad_lines: bool,
+    skipped: u64,
 }
 
 impl Counts {
-    /// Opens a CSV with the column `requests`, or `second,requests`.
+    /// Opens a CSV with the column `requests`, or `second,requests`. With `skip_bad_lines`, a broken line is counted and its second has
+    /// no requests, so that the others keep their time.
     ///
     /// # Errors
     /// [`TraceError::Io`], and [`TraceError::File`] where it is not such a CSV.
-    pub fn open(path: &Path) -> Result<Counts, TraceError> {
+    pub fn open(path: &Path, skip_bad_lines: bool) -> Result<Counts, TraceError> {
         let format = Format::of(path)?;
         if format != Format::Counts {
-            let message = format!(
-                "must be per-second counts (`requests` or `second,requests`), got {}",
-                format.name()
-            );
-            return Err(TraceError::file(path, message));
+            let must_be = "must be per-second counts (`requests` or `second,requests`)";
+            return Err(TraceError::file(path, format!("{must_be}, got {}", format.name())));
         }
         let mut lines = Lines::open(path)?;
         lines.advance()?;
@@ -34,7 +34,14 @@ impl Counts {
             has_second: lines.line().contains(&b','),
             lines,
             second: None,
+            skip_bad_lines,
+            skipped: 0,
         })
+    }
+
+    /// How many broken lines there were so far.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     fn parse(&mut self) -> Result<u32, String> {
@@ -46,8 +53,8 @@ impl Counts {
                 .map_err(|m| format!("second: {m}"))?;
             if let Some(must_be) = self
                 .second
-                .map(|before| before + 1)
-                .filter(|&must_be| must_be != second)
+                .map(|before| u64::from(before) + 1)
+                .filter(|&must_be| must_be != u64::from(second))
             {
                 return Err(format!(
                     "second: must be {must_be}, after the line before, got {second}"
@@ -74,7 +81,17 @@ impl Iterator for Counts {
         match self.lines.advance() {
             Err(error) => Some(Err(error)),
             Ok(false) => None,
-            Ok(true) => Some(self.parse().map_err(|message| self.lines.error(message))),
+            Ok(true) => {
+                let before = self.second;
+                Some(match self.parse() {
+                    Err(_) if self.skip_bad_lines => {
+                        self.skipped += 1;
+                        self.second = before.map(|before| before.saturating_add(1));
+                        Ok(0)
+                    }
+                    parsed => parsed.map_err(|message| self.lines.error(message)),
+                })
+            }
         }
     }
 }

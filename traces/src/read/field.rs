@@ -4,12 +4,28 @@ use crate::time::{Duration, Time};
 
 /// The fields of a comma-separated line, without the quotes around them. None of the formats has a comma inside a field.
 pub fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|&byte| byte == b',').map(|field| {
-        let field = field.trim_ascii();
-        field
-            .strip_prefix(b"\"")
-            .and_then(|rest| rest.strip_suffix(b"\""))
-            .unwrap_or(field)
+    line.split(|&byte| byte == b',').map(|field| match field {
+        // Nearly all: nothing to take off.
+        [first, .., last] if is_plain(*first) && is_plain(*last) => field,
+        _ => {
+            let field = field.trim_ascii();
+            field
+                .strip_prefix(b"\"")
+                .and_then(|rest| rest.strip_suffix(b"\""))
+                .unwrap_or(field)
+        }
+    })
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte > b' ' && byte != b'"'
+}
+
+/// Where the columns of these names are in a first line that has them all.
+pub fn positions<const N: usize>(header: &[u8], names: [&str; N]) -> [usize; N] {
+    names.map(|name| {
+        let at = fields(header).position(|field| field == name.as_bytes());
+        at.expect("the format is known by these columns")
     })
 }
 
@@ -26,6 +42,19 @@ pub fn shown(field: &[u8]) -> String {
 
 /// A whole number.
 pub fn whole(field: &[u8]) -> Result<u64, String> {
+    // Nineteen digits cannot overflow.
+    if let 1..=19 = field.len() {
+        let mut value = 0u64;
+        let mut are_digits = true;
+        for byte in field {
+            let digit = byte.wrapping_sub(b'0');
+            are_digits &= digit < 10;
+            value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+        }
+        if are_digits {
+            return Ok(value);
+        }
+    }
     let value = field.iter().try_fold(0u64, |value, byte| {
         let digit = byte.wrapping_sub(b'0');
         (digit < 10)

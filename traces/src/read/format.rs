@@ -200,25 +200,59 @@ impl Format {
         if !lines.advance()? {
             return Err(TraceError::file(path, "must have a first line, got an empty file"));
         }
-        Format::of_first_line(lines.line()).map_err(|message| TraceError::file(path, message))
+        let line = lines.line();
+        Format::ALL
+            .into_iter()
+            .find(|format| format.fits(line))
+            .ok_or_else(|| TraceError::file(path, unknown(line)))
     }
 
-    fn of_first_line(line: &[u8]) -> Result<Format, String> {
-        match line.trim_ascii_start().first() {
-            Some(b'[') => return Ok(Format::ShareGpt),
-            Some(b'{') => return Ok(Format::Mooncake),
-            _ => {}
+    /// That `path` can be read as this format, whatever else its first line fits too: a table with the columns of several formats is
+    /// of each of them.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`], and [`TraceError::File`] with what the file lacks.
+    pub fn confirm(self, path: &Path) -> Result<(), TraceError> {
+        let is_parquet = starts_with(path, parquet::MAGIC)?;
+        if is_parquet || self == Format::TenantryParquet {
+            let got = if is_parquet { "Parquet" } else { "another beginning" };
+            return match is_parquet && self == Format::TenantryParquet {
+                true => Ok(()),
+                false => Err(TraceError::file(path, self.must_be(got))),
+            };
         }
+        let mut lines = Lines::open(path)?;
+        if !lines.advance()? {
+            return Err(TraceError::file(path, "must have a first line, got an empty file"));
+        }
+        match self.fits(lines.line()) {
+            true => Ok(()),
+            false => Err(TraceError::file(path, self.must_be(&shown(lines.line())))),
+        }
+    }
+
+    fn must_be(self, got: &str) -> String {
+        format!(
+            "must begin as {} does ({}), got {got}",
+            self.name(),
+            self.marks().join(",")
+        )
+    }
+
+    /// Whether a first line is that of this format, perhaps among others.
+    fn fits(self, line: &[u8]) -> bool {
         let header: Vec<&[u8]> = fields(line).collect();
-        let has = |mark: &&str| header.contains(&mark.as_bytes());
-        let fits = |format: &Format| match format {
-            Format::TenantryParquet | Format::Mooncake | Format::ShareGpt => false,
+        let begins_with = |byte| line.trim_ascii_start().first() == Some(&byte);
+        match self {
+            Format::TenantryParquet => false,
+            Format::ShareGpt => begins_with(b'['),
+            Format::Mooncake => begins_with(b'{'),
+            _ if begins_with(b'[') || begins_with(b'{') => false,
             Format::RateShape => shape::HEADERS.iter().any(|(names, _)| shape::is(&header, names)),
             // Other tables of aggregates have a `requests` column too.
             Format::Counts => matches!(header[..], [b"requests"] | [b"second", b"requests"]),
-            _ => format.marks().iter().all(has),
-        };
-        Format::ALL.into_iter().find(fits).ok_or_else(|| unknown(line, &header))
+            _ => self.marks().iter().all(|mark| header.contains(&mark.as_bytes())),
+        }
     }
 }
 
@@ -239,7 +273,8 @@ fn starts_with(path: &Path, magic: &[u8]) -> Result<bool, TraceError> {
 }
 
 /// Says what would have been known, and which format came closest.
-fn unknown(line: &[u8], header: &[&[u8]]) -> String {
+fn unknown(line: &[u8]) -> String {
+    let header: Vec<&[u8]> = fields(line).collect();
     let missing = |format: &Format| -> Vec<&str> {
         format
             .marks()

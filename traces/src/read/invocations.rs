@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::field::{Clock, fields};
+use super::field::{Clock, fields, positions};
 use super::lines::Lines;
 use super::records::Record;
 use crate::error::TraceError;
@@ -17,6 +17,9 @@ pub(super) const COLUMNS: [&str; 4] = ["app", "func", "end_timestamp", "duration
 /// their number, not with the file.
 pub(super) struct Invocations {
     pub lines: Lines,
+    /// How many columns there are, and which of them are the four.
+    columns: usize,
+    at: [usize; 4],
     tenants: HashMap<Vec<u8>, u32>,
     key: Vec<u8>,
     duration: Duration,
@@ -27,6 +30,8 @@ impl Invocations {
         let mut lines = Lines::open(path)?;
         lines.advance()?;
         Ok(Invocations {
+            columns: fields(lines.line()).count(),
+            at: positions(lines.line(), COLUMNS),
             lines,
             tenants: HashMap::new(),
             key: Vec::new(),
@@ -41,12 +46,21 @@ impl Invocations {
 
     /// The current line's record. What began before the recording arrives at its start.
     pub fn parse(&mut self) -> Result<Record, String> {
-        let mut fields = fields(self.lines.line());
-        let mut next = || fields.next().unwrap_or_default();
-        let (app, function, end, duration) = (next(), next(), next(), next());
-        if duration.is_empty() || fields.next().is_some() {
-            return Err(format!("must have the columns {}, got others", COLUMNS.join(",")));
+        let mut four = [&b""[..]; 4];
+        let mut got = 0;
+        for (column, field) in fields(self.lines.line()).enumerate() {
+            if let Some(i) = self.at.iter().position(|&at| at == column) {
+                four[i] = field;
+            }
+            got = column + 1;
         }
+        if got != self.columns {
+            return Err(format!(
+                "must have {} columns as the first line has, got {got}",
+                self.columns
+            ));
+        }
+        let [app, function, end, duration] = four;
         let seconds = |name: &str, field: &[u8]| {
             Clock::Seconds
                 .parse(field)

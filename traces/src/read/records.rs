@@ -58,7 +58,20 @@ impl Records {
     /// # Errors
     /// As [`Records::open`].
     pub fn open_with(path: &Path, skip_bad_lines: bool, tokenize: Box<dyn Tokenize>) -> Result<Records, TraceError> {
-        let format = Format::of(path)?;
+        Records::open_as(path, Format::of(path)?, skip_bad_lines, tokenize)
+    }
+
+    /// As [`Records::open_with`], of a format that is given rather than found.
+    ///
+    /// # Errors
+    /// As [`Records::open`]; [`TraceError::File`] also where the file does not begin as `format` does.
+    pub fn open_as(
+        path: &Path,
+        format: Format,
+        skip_bad_lines: bool,
+        tokenize: Box<dyn Tokenize>,
+    ) -> Result<Records, TraceError> {
+        format.confirm(path)?;
         let source = match format {
             Format::ShareGpt => Source::ShareGpt(Box::new(Conversations::open(path, tokenize)?)),
             Format::TenantryParquet => Source::Parquet(Box::new(parquet::Rows::open(path)?)),

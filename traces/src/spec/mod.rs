@@ -9,6 +9,7 @@ use std::path::PathBuf;
 pub use tenants::{DiurnalSpec, GroupsSpec, LifetimesSpec, OnOffSpec, Phases, PopularitySpec, PresenceSpec};
 
 use crate::fit;
+use crate::fit::twitter::Regimes;
 use crate::time::{Duration, Time};
 
 /// A whole workload.
@@ -111,6 +112,13 @@ pub enum ArrivalsSpec {
         /// Mean requests per second; the pattern is scaled to it.
         rate_per_s: f64,
     },
+    /// Calms and plateaus that were fitted to a recording ([`crate::fit::twitter::fit_rates`]).
+    Regimes {
+        /// Mean requests per second; the pattern is scaled to it.
+        rate_per_s: f64,
+        /// The pattern.
+        regimes: Regimes,
+    },
     /// Poisson at a rate that follows aggregated rates, step by step.
     Shape(ShapeSpec),
     /// Several at once.
@@ -154,6 +162,8 @@ pub struct CountsSpec {
     /// Runs of at least this many zero seconds are left out, as holes of the recording (the Twitter archive lacks 29 minutes
     /// every day).
     pub drop_zeros_from: Option<Duration>,
+    /// Let a second with a broken line have no requests rather than stop at the first.
+    pub skip_bad_lines: bool,
     /// Which part.
     pub cut: Cut,
 }
@@ -196,6 +206,8 @@ pub struct ActivitySpec {
     pub path: PathBuf,
     /// What the counts are multiplied by; a fraction of a request is one with that chance.
     pub scale: f64,
+    /// Leave broken lines out rather than stop at the first.
+    pub skip_bad_lines: bool,
     /// Whether the recording begins again at its end.
     pub repeat: bool,
 }
@@ -238,6 +250,8 @@ pub enum LengthsSpec {
     },
     /// Both at once, as in ShareGPT conversations under the Llama-2 tokenizer ([`crate::fit::sharegpt`]).
     ShareGpt,
+    /// Inputs, and outputs by input, that were fitted to a recording ([`crate::fit::sharegpt::fit`]).
+    Joint(JointSpec),
     /// Pairs drawn from the lengths of a recorded trace; its rows are kept in memory.
     Resampled {
         /// A file of a known format with lengths ([`crate::read`]).
@@ -249,6 +263,24 @@ pub enum LengthsSpec {
     },
     /// As the recorded arrivals say.
     OfArrivals,
+}
+
+/// Inputs, and outputs by how long the input is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JointSpec {
+    /// Points of the inputs' distribution function.
+    pub input: Vec<QuantilePoint>,
+    /// By rising input, at least one; the last one holds all beyond.
+    pub output_by_input: Vec<OutputBinSpec>,
+}
+
+/// The outputs of requests whose inputs are of about one length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutputBinSpec {
+    /// The longest input of the bin, in tokens.
+    pub longest_input: u32,
+    /// Points of the outputs' distribution function.
+    pub output: Vec<QuantilePoint>,
 }
 
 /// One length, in tokens. Bounds are inclusive; a distribution is cut at them, not piled up on them.
@@ -345,7 +377,7 @@ impl WorkloadSpec {
                 }
             }
             LengthsSpec::ShareGpt => sources.push(fit::sharegpt::SOURCE),
-            LengthsSpec::Resampled { .. } | LengthsSpec::OfArrivals => {}
+            LengthsSpec::Joint(_) | LengthsSpec::Resampled { .. } | LengthsSpec::OfArrivals => {}
         }
         if self.popularity == PopularitySpec::AzureFunctions {
             sources.push(fit::azure_functions::SOURCE);

@@ -24,7 +24,7 @@ pub fn data(name: &str) -> Option<PathBuf> {
 /// Per-second counts without holes: runs of at least a minute of zeros are left out.
 #[allow(dead_code, reason = "not every test file reads counts")]
 pub fn counts_without_holes(path: &std::path::Path) -> Vec<u32> {
-    let counts: Vec<u32> = tenantry_traces::read::Counts::open(path)
+    let counts: Vec<u32> = tenantry_traces::read::Counts::open(path, false)
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
