@@ -127,6 +127,33 @@ impl Cost {
     }
 }
 
+/// How far a cost was asked beyond what was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beyond {
+    /// The dimension, as its table calls it.
+    pub axis: &'static str,
+    /// What was asked.
+    pub asked: u64,
+    /// The nearest that was measured.
+    pub measured: u64,
+}
+
+impl Beyond {
+    /// How many times what was measured, or one over that where less was asked; above 1.
+    pub fn factor(&self) -> f64 {
+        let (asked, measured) = (self.asked.max(1) as f64, self.measured.max(1) as f64);
+        (asked / measured).max(measured / asked)
+    }
+}
+
+impl std::fmt::Display for Beyond {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Beyond { axis, asked, measured } = self;
+        let bound = if asked > measured { "up to" } else { "from" };
+        write!(formatter, "{axis} {asked}, measured {bound} {measured}")
+    }
+}
+
 /// Costs by batch and padded tokens.
 #[derive(Clone, Debug)]
 pub struct Surface(pub(crate) Grid<2>);
@@ -140,6 +167,11 @@ impl Surface {
     /// Whether this lies within what was measured; reports say where it does not.
     pub fn covers(&self, batch: u32, tokens: u32) -> bool {
         self.0.covers([batch.into(), tokens.into()])
+    }
+
+    /// How far this lies beyond what was measured; nothing where it is [covered](Self::covers).
+    pub fn beyond(&self, batch: u32, tokens: u32) -> Option<Beyond> {
+        self.0.beyond([batch.into(), tokens.into()])
     }
 }
 
@@ -157,6 +189,11 @@ impl Curve {
     pub fn covers(&self, x: u64) -> bool {
         self.0.covers([x])
     }
+
+    /// How far this lies beyond what was measured; nothing where it is [covered](Self::covers).
+    pub fn beyond(&self, x: u64) -> Option<Beyond> {
+        self.0.beyond([x])
+    }
 }
 
 /// Costs of one layer's adapters.
@@ -173,6 +210,11 @@ impl AdapterSurface {
     /// Whether this lies within what was measured; reports say where it does not.
     pub fn covers(&self, tenants: u32, batch: u32, tokens: u32) -> bool {
         self.0.covers([tenants.into(), batch.into(), tokens.into()])
+    }
+
+    /// How far this lies beyond what was measured; nothing where it is [covered](Self::covers).
+    pub fn beyond(&self, tenants: u32, batch: u32, tokens: u32) -> Option<Beyond> {
+        self.0.beyond([tenants.into(), batch.into(), tokens.into()])
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a decoder's step costs: layers token by token, attention by context, and the ends.
 
-use crate::cost::{Cost, Curve, Surface};
+use crate::cost::{Beyond, Cost, Curve, Surface};
 use crate::grid::Grid;
+use crate::rows::Family;
 
 /// Costs of a decoder's steps.
 #[derive(Clone, Debug)]
@@ -33,6 +34,11 @@ impl MixedAttention {
     /// Whether this lies within what was measured; reports say where it does not.
     pub fn covers(&self, tokens: u32, cached: u32, sequences: u32, context: u32) -> bool {
         self.0.covers(Self::at(tokens, cached, sequences, context))
+    }
+
+    /// How far this lies beyond what was measured; nothing where it is [covered](Self::covers).
+    pub fn beyond(&self, tokens: u32, cached: u32, sequences: u32, context: u32) -> Option<Beyond> {
+        self.0.beyond(Self::at(tokens, cached, sequences, context))
     }
 
     fn at(tokens: u32, cached: u32, sequences: u32, context: u32) -> [u64; 4] {
@@ -80,20 +86,35 @@ impl Decoder {
 
     /// Whether all that such a step costs lies within what was measured; reports say where it does not.
     pub fn covers(&self, chunks: &[(u32, u32)], sequences: u32, context: u32) -> bool {
-        let (outputs, tokens) = outputs_and_tokens(chunks, sequences);
-        let attention = match (&self.mixed, chunks, sequences) {
-            (Some(mixed), [_, ..], 1..) => {
-                let (tokens, cached) = as_one_chunk(chunks);
-                mixed.covers(tokens, cached, sequences, context)
-            }
-            _ => {
-                let chunks_are = chunks
-                    .iter()
-                    .all(|&(tokens, context)| self.prefill.covers(tokens, context));
-                chunks_are && (sequences == 0 || self.decode.covers(sequences, context))
+        let mut covers = true;
+        self.beyond(chunks, sequences, context, |_, _| covers = false);
+        covers
+    }
+
+    /// Tells of each family how far such a step lies beyond what was measured.
+    pub fn beyond(&self, chunks: &[(u32, u32)], sequences: u32, context: u32, mut tell: impl FnMut(Family, Beyond)) {
+        let mut note = |family, beyond: Option<Beyond>| {
+            if let Some(beyond) = beyond {
+                tell(family, beyond);
             }
         };
-        attention && self.dense.covers(tokens.into()) && self.ends.covers(outputs, tokens)
+        let (outputs, tokens) = outputs_and_tokens(chunks, sequences);
+        match (&self.mixed, chunks, sequences) {
+            (Some(mixed), [_, ..], 1..) => {
+                let (tokens, cached) = as_one_chunk(chunks);
+                note(Family::DecoderMixed, mixed.beyond(tokens, cached, sequences, context));
+            }
+            _ => {
+                for &(tokens, context) in chunks {
+                    note(Family::DecoderPrefill, self.prefill.beyond(tokens, context));
+                }
+                if sequences > 0 {
+                    note(Family::DecoderDecode, self.decode.beyond(sequences, context));
+                }
+            }
+        }
+        note(Family::DecoderDense, self.dense.beyond(tokens.into()));
+        note(Family::DecoderEnds, self.ends.beyond(outputs, tokens));
     }
 }
 

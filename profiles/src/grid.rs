@@ -6,14 +6,11 @@
 //! 2. Each axis gets a knot at zero and one beyond the largest measured value ([`Grid::extend`]). Their values continue
 //!    the nearest segments, so that the outermost cells extrapolate by the same formula that interpolates.
 
-use crate::cost::{Cost, Spread};
+use crate::cost::{Beyond, Cost, Spread};
 use crate::slice::Slice;
 
 /// A median in nanoseconds, and mean, p05, p95 and p99 as parts of a million of it.
 type Node = [f64; 5];
-
-/// The most dimensions that a grid has.
-const MOST_AXES: usize = 4;
 
 /// On the line from `near` to `far`, where `fraction` is 1. However far beyond it goes on, parts that are equal in both
 /// stay exactly what they are.
@@ -36,6 +33,7 @@ pub(crate) struct Grid<const N: usize> {
 
 #[derive(Clone, Debug)]
 struct Axis {
+    name: &'static str,
     /// Ascending, from zero to beyond the measured range.
     knots: Vec<u64>,
     /// One over the width of the cell above each knot but the last.
@@ -45,15 +43,25 @@ struct Axis {
 }
 
 impl Axis {
-    fn new(knots: Vec<u64>) -> Axis {
+    fn new(name: &'static str, knots: Vec<u64>) -> Axis {
         let inverse_width = knots.windows(2).map(|pair| 1.0 / (pair[1] - pair[0]) as f64).collect();
         let (smallest_measured, largest_measured) = (knots[1], knots[knots.len() - 2]);
         Axis {
+            name,
             knots,
             inverse_width,
             smallest_measured,
             largest_measured,
         }
+    }
+
+    fn beyond(&self, value: u64) -> Option<Beyond> {
+        let measured = value.clamp(self.smallest_measured, self.largest_measured);
+        (measured != value).then_some(Beyond {
+            axis: self.name,
+            asked: value,
+            measured,
+        })
     }
 
     /// The cell that holds `value`, and how far into it the value lies: from 0 to 1, or more in the last cell.
@@ -104,13 +112,31 @@ impl<const N: usize> Grid<N> {
         }
         let (knots, nodes) = extended;
         Ok(Grid {
-            axes: knots.map(Axis::new),
+            axes: {
+                let mut names = slice.axes.iter();
+                knots.map(|knots| Axis::new(names.next().expect("an axis has a name"), knots))
+            },
             nodes,
         })
     }
 
     /// The cost at a point.
     pub fn cost(&self, at: [u64; N]) -> Cost {
+        // An array of 2^N places needs a number of its own. N is known where this is compiled, and so is the branch.
+        match N {
+            // A single cost, such as of a hand-over.
+            0 => self.interpolate::<1>(at),
+            1 => self.interpolate::<2>(at),
+            2 => self.interpolate::<4>(at),
+            3 => self.interpolate::<8>(at),
+            4 => self.interpolate::<16>(at),
+            _ => unreachable!("tables have up to four axes"),
+        }
+    }
+
+    /// The cost at a point of a cell of so many corners, 2^N.
+    #[inline]
+    fn interpolate<const CORNERS: usize>(&self, at: [u64; N]) -> Cost {
         let mut index = 0;
         let mut strides = [1; N];
         let mut fractions = [0.0; N];
@@ -123,8 +149,8 @@ impl<const N: usize> Grid<N> {
             strides[axis - 1] = strides[axis] * self.axes[axis].knots.len();
         }
         // The corners of the cell: those far along an axis have its bit set.
-        let mut corners = [[0.0; 5]; 1 << MOST_AXES];
-        for (corner, node) in corners[..1 << N].iter_mut().enumerate() {
+        let mut corners = [[0.0; 5]; CORNERS];
+        for (corner, node) in corners.iter_mut().enumerate() {
             let steps = (0..N).map(|axis| (corner >> axis & 1) * strides[axis]);
             *node = self.nodes[index + steps.sum::<usize>()];
         }
@@ -152,6 +178,15 @@ impl<const N: usize> Grid<N> {
             .iter()
             .zip(at)
             .all(|(axis, value)| (axis.smallest_measured..=axis.largest_measured).contains(&value))
+    }
+
+    /// How far beyond what was measured a point lies, along the axis where that is farthest; nothing where it is covered.
+    pub fn beyond(&self, at: [u64; N]) -> Option<Beyond> {
+        if self.covers(at) {
+            return None;
+        }
+        let beyond = self.axes.iter().zip(at).filter_map(|(axis, value)| axis.beyond(value));
+        beyond.max_by(|one, other| one.factor().total_cmp(&other.factor()))
     }
 }
 

@@ -7,13 +7,12 @@ use tenantry_profiles::{DType, EmbeddingRow, EncoderLayerRow, HeadRow, ModelShap
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::axes::Axes;
-use super::schedule::Point;
+use super::instances::{Instance, LAYERS};
+use super::schedule::{Measure, Point};
 use super::timed;
 use crate::error::ExecutorError;
 use crate::model::{Encoder, Heads, Input};
 
-/// Layers in one measurement: two, so that the caches at the second layer's start are as another layer left them.
-const LAYERS: usize = 2;
 /// Tenants among whose heads a batch's are found.
 const TENANTS: u32 = 1024;
 /// Measurements of every point that a suite's time must allow, warm-up included.
@@ -23,18 +22,21 @@ const PASSES: f64 = 10.0;
 pub(crate) struct Subject {
     pub encoder: Encoder,
     pub axes: Axes,
-    dtype: DType,
+    /// What one token takes in one measurement, from which the grid was chosen.
+    pub per_token: Duration,
+    pub dtype: DType,
     seed: u64,
 }
 
 impl Subject {
-    /// A random model; its grid is what `time` allows.
+    /// A random model; its grid is what `time` allows. What a token takes is measured where it is not known.
     pub fn new(
         shape: &ModelShape,
         seed: u64,
         dtype: DType,
         device: tch::Device,
         time: Duration,
+        per_token: Option<Duration>,
     ) -> Result<Subject, ExecutorError> {
         let encoder = Encoder::random(shape, seed, dtype, device)?;
         let (batch, tokens) = (4, shape.positions.min(32));
@@ -44,19 +46,20 @@ impl Subject {
                 batch: vec![batch],
                 tokens: vec![tokens],
             },
+            per_token: Duration::ZERO,
             dtype,
             seed,
         };
-        let mut forward = subject.layers(batch, tokens)?;
-        forward()?;
-        let per_token = forward()? * subject.layers_at_once() as u32 / (batch * tokens);
-        drop(forward);
-        subject.axes = Axes::affordable(shape.positions, per_token, time.div_f64(PASSES));
+        subject.per_token = match per_token {
+            Some(known) => known,
+            None => {
+                let mut forward = subject.layers(batch, tokens)?;
+                forward()?;
+                forward()? * LAYERS.min(shape.layers) / (batch * tokens)
+            }
+        };
+        subject.axes = Axes::affordable(shape.positions, subject.per_token, time.div_f64(PASSES));
         Ok(subject)
-    }
-
-    fn layers_at_once(&self) -> usize {
-        LAYERS.min(self.encoder.shape().layers as usize)
     }
 
     /// A batch of random tokens with some padding, as most batches have.
@@ -82,21 +85,36 @@ impl Subject {
         &self,
         batch: u32,
         tokens: u32,
-    ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
-        let input = self.input(batch, tokens)?;
-        let hidden = self.encoder.embed(&input)?;
-        let at_once = self.layers_at_once();
-        let starts = self.encoder.shape().layers as usize - at_once + 1;
-        let mut calls = 0;
-        Ok(move || {
-            let first = calls * at_once % starts;
-            calls += 1;
-            let forward = || {
-                self.encoder
-                    .layers(hidden.shallow_clone(), first..first + at_once, &input, None)
-            };
-            Ok(timed(self.encoder.device(), forward)? / at_once as u32)
-        })
+    ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + use<>, ExecutorError> {
+        let mut instance = Instance::new(&self.encoder, self.input(batch, tokens)?)?;
+        Ok(move || instance.layer())
+    }
+
+    /// Measures layers of a batch in the middle of the grid.
+    pub fn middle(&self) -> Result<Measure<'_>, ExecutorError> {
+        let middle = |axis: &[u32]| axis[axis.len() / 2];
+        Ok(Box::new(
+            self.layers(middle(&self.axes.batch), middle(&self.axes.tokens))?,
+        ))
+    }
+
+    /// Measures forward passes from token ids to the last hidden state, one for each of these batches that the grid has.
+    pub fn passes(&self, batches: &[u32]) -> Result<Vec<Measure<'_>>, ExecutorError> {
+        let tokens = self.axes.tokens[self.axes.tokens.len() / 2];
+        let pass = |&batch: &u32| -> Result<Measure<'_>, ExecutorError> {
+            let (input, encoder) = (self.input(batch, tokens)?, &self.encoder);
+            let layers = encoder.shape().layers as usize;
+            Ok(Box::new(move || {
+                timed(encoder.device(), || {
+                    encoder.layers(encoder.embed(&input)?, 0..layers, &input, None)
+                })
+            }))
+        };
+        batches
+            .iter()
+            .filter(|batch| self.axes.batch.contains(batch))
+            .map(pass)
+            .collect()
     }
 
     /// Measures from drawing token ids, which stands for reading a request, to the first hidden state.

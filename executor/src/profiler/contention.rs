@@ -1,55 +1,89 @@
-//! How much compute and copies slow each other down when they run side by side.
+//! How much compute, copies and look-ups slow each other down when they run side by side.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tenantry_profiles::Contention;
 
-use super::compute::Subject;
 use super::copies::Copies;
+use super::lookups::LookupSubject;
+use super::schedule::Measure;
 use super::stats::Samples;
 use crate::device::prepare_lane_thread;
 use crate::error::ExecutorError;
 
 /// Size of the copies: large enough to keep the memory busy, small enough to be many.
 const COPY_BYTES: u64 = 1 << 20;
-/// How often each of the three (compute alone, copies alone, both) is measured, in turns.
+/// How often each of the three (compute alone, the other alone, both) is measured, in turns.
 const ROUNDS: u32 = 12;
 /// How long each lasts at a time.
 const PHASE: Duration = Duration::from_millis(60);
 
-/// Measures a model's layers beside copies, from two threads as the lanes do.
+/// Measures `compute`, a model's layers, beside copies and beside look-ups, where there are tables, from two threads as the lanes do.
 pub(crate) fn measure(
-    subject: &Subject,
+    compute: &mut Measure<'_>,
     copies: &Copies,
+    lookups: Option<&LookupSubject>,
     interrupted: &AtomicBool,
 ) -> Result<Contention, ExecutorError> {
-    let middle = |axis: &[u32]| axis[axis.len() / 2];
-    let mut compute = subject.layers(middle(&subject.axes.batch), middle(&subject.axes.tokens))?;
-    let [mut compute_alone, mut compute_beside, mut copy_alone, mut copy_beside] = [(); 4].map(|()| Samples::default());
+    let beside_copy = side_by_side(compute, || copies.share(), copying, interrupted)?;
+    let beside_lookup = match lookups {
+        Some(lookups) => side_by_side(compute, || lookups, |lookups| lookups.beside(), interrupted)?,
+        None => Slowdowns {
+            compute: 1.0,
+            other: 1.0,
+        },
+    };
+    Ok(Contention {
+        compute_beside_copy: beside_copy.compute,
+        copy_beside_compute: beside_copy.other,
+        compute_beside_lookup: beside_lookup.compute,
+        lookup_beside_compute: beside_lookup.other,
+    })
+}
+
+fn copying(copies: &Copies) -> Measure<'_> {
+    Box::new(copies.measure(COPY_BYTES))
+}
+
+/// By how much each of two grows beside the other.
+struct Slowdowns {
+    compute: f64,
+    other: f64,
+}
+
+/// Measures `compute` and what `other` measures, alone and beside each other. `share` gives a handle that may go to another thread.
+fn side_by_side<S: Send>(
+    compute: &mut Measure<'_>,
+    share: impl Fn() -> S,
+    other: for<'a> fn(&'a S) -> Measure<'a>,
+    interrupted: &AtomicBool,
+) -> Result<Slowdowns, ExecutorError> {
+    let [mut compute_alone, mut compute_beside, mut other_alone, mut other_beside] =
+        [(); 4].map(|()| Samples::default());
     for _ in 0..ROUNDS {
         if interrupted.load(Ordering::Relaxed) {
             break;
         }
-        repeat(&mut compute, &mut compute_alone)?;
-        repeat(&mut copies.measure(COPY_BYTES), &mut copy_alone)?;
-        let handle = copies.share();
+        repeat(compute, &mut compute_alone)?;
+        repeat(&mut other(&share()), &mut other_alone)?;
+        let handle = share();
         std::thread::scope(|scope| {
-            let copying = scope.spawn(|| {
+            let beside = scope.spawn(|| {
                 // Moved in: tensors may go to another thread, but not be shared with it.
                 let handle = handle;
                 prepare_lane_thread();
                 let mut samples = Samples::default();
-                repeat(&mut handle.measure(COPY_BYTES), &mut samples).map(|()| samples)
+                repeat(&mut other(&handle), &mut samples).map(|()| samples)
             });
-            repeat(&mut compute, &mut compute_beside)?;
-            copy_beside.append(copying.join().expect("a copy reports its errors")?);
+            repeat(compute, &mut compute_beside)?;
+            other_beside.append(beside.join().expect("the other reports its errors")?);
             Ok::<(), ExecutorError>(())
         })?;
     }
-    Ok(Contention {
-        compute_beside_copy: slowdown(&compute_beside, &compute_alone),
-        copy_beside_compute: slowdown(&copy_beside, &copy_alone),
+    Ok(Slowdowns {
+        compute: slowdown(&compute_beside, &compute_alone),
+        other: slowdown(&other_beside, &other_alone),
     })
 }
 

@@ -1,39 +1,53 @@
 //! Measures what each op costs on a device, with the functions and thread settings that serve requests later.
 //!
-//! [`profile`] makes a [`Card`]. Each family's points are in a file of their own (`compute.rs`, `adapters.rs`, `copies.rs`);
-//! `schedule.rs` decides how often each is measured, and `stats.rs` what came out.
+//! [`profile`] makes a [`Card`]. Each family's points are in a file of their own (`compute.rs`, `instances.rs`, `adapters.rs`,
+//! `lookups.rs`, `decoder.rs`, `lora.rs`, `copies.rs`); `schedule.rs` decides how often each is measured, and `stats.rs` what came out.
+//! `partial.rs` is what an interrupted run leaves for the next one.
 
 mod adapters;
 mod axes;
 mod compute;
 mod contention;
 mod copies;
+mod decoder;
+mod instances;
+mod lookups;
+mod lora;
+mod partial;
+mod pets;
 mod resume;
 mod schedule;
 mod stats;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tenantry_profiles::{
-    Card, DType, Device, DispatchOperation, DispatchRow, Lanes, ModelShape, Provenance, Source, Tables,
+    Card, DType, Device, DispatchOperation, DispatchRow, Lanes, ModelKind, ModelShape, Provenance, Source, Tables,
 };
 
 use self::adapters::AdapterSubject;
 use self::compute::Subject;
 use self::copies::{Checkpoint, Copies};
-use self::schedule::Outcome;
+use self::decoder::DecoderSubject;
+use self::lookups::LookupSubject;
+use self::lora::LoraSubject;
+use self::partial::Partial;
+use self::pets::PetSubject;
+use self::schedule::{Outcome, Schedule, Watch};
 use self::stats::Samples;
 use crate::adapters::AdapterShape;
 use crate::device::{element_bytes, kind, prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
+use crate::lora::LoraShape;
 use crate::machine::threads::{HandOver, hand_overs};
 
 /// How thorough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suite {
-    /// Up to 40 seconds for the first model and 100 for each further one.
+    /// Up to 40 seconds for the first model and 80 for each further one.
     Quick,
     /// Up to 10 minutes a model: adapters at every length, larger copies, and time for every point to settle.
     Full,
@@ -74,6 +88,8 @@ pub struct Plan {
     pub dtype: DType,
     /// Bottlenecks of adapters.
     pub bottlenecks: Vec<u32>,
+    /// Ranks of decoders' LoRA.
+    pub ranks: Vec<u32>,
     /// Numbers of classes of heads.
     pub classes: Vec<u32>,
     /// How thorough.
@@ -82,6 +98,9 @@ pub struct Plan {
     pub seed: u64,
     /// A folder on the disk that models are loaded from; a file of each model's size is written there for a while.
     pub scratch: PathBuf,
+    /// Where measurements are kept while there is no card: a run goes on with what an interrupted one of the same plan left there, at
+    /// the same place of the same order. Whoever has saved the card removes it. Nothing is kept where absent.
+    pub partial: Option<PathBuf>,
     /// The command that measures this card again.
     pub command: String,
     /// The day, as `2025-01-31`.
@@ -111,7 +130,7 @@ pub struct Profiled {
 /// Ops that do nothing, to learn what it takes to hand one to an idle lane. At the start, and again at the end.
 const DISPATCH_ROUNDS: u32 = 150;
 /// What contention, idleness and the second half of the dispatches take, after the points.
-const AFTER_POINTS: Duration = Duration::from_secs(10);
+const AFTER_POINTS: Duration = Duration::from_secs(12);
 /// Share of a model's time that goes to its forward pass, when its grid is chosen.
 const FORWARD_SHARE: f64 = 0.6;
 
@@ -119,7 +138,7 @@ const FORWARD_SHARE: f64 = 0.6;
 /// is returned.
 ///
 /// # Errors
-/// A model that this executor does not run, a scratch folder that cannot be written, or no memory.
+/// A model that this executor does not run, a scratch folder that cannot be written, no memory, or measurements kept of another plan.
 pub fn profile(
     plan: &Plan,
     progress: &mut dyn FnMut(Progress),
@@ -129,7 +148,16 @@ pub fn profile(
         return Err(ExecutorError::input("models", "at least one", "none"));
     }
     prepare_lane_thread();
-    let until = Instant::now() + plan.suite.duration(plan.models.len()).saturating_sub(AFTER_POINTS);
+    let start = Instant::now();
+    let time = plan.suite.duration(plan.models.len()).saturating_sub(AFTER_POINTS);
+    let earlier = match &plan.partial {
+        Some(path) => Partial::read(path, plan)?,
+        None => None,
+    };
+    let per_token = |model: &ModelShape| {
+        let known = earlier.as_ref()?.per_token_ns.get(&model.name)?;
+        Some(Duration::from_nanos(*known))
+    };
     let mut dispatches = hand_overs(DISPATCH_ROUNDS);
 
     let mut notes = Vec::new();
@@ -141,9 +169,20 @@ pub fn profile(
             plan.dtype,
             plan.device,
             time_for_model.mul_f64(FORWARD_SHARE),
+            per_token(shape),
         )
     };
-    let subjects = plan.models.iter().map(subject).collect::<Result<Vec<_>, _>>()?;
+    let of_kind = |kind| plan.models.iter().filter(move |model| model.kind == kind);
+    let subjects = of_kind(ModelKind::Encoder)
+        .map(subject)
+        .collect::<Result<Vec<_>, _>>()?;
+    let decoder = |shape| {
+        let time = time_for_model.mul_f64(FORWARD_SHARE);
+        DecoderSubject::new(shape, plan.seed, plan.dtype, plan.device, time, per_token(shape))
+    };
+    let decoders = of_kind(ModelKind::Decoder)
+        .map(decoder)
+        .collect::<Result<Vec<_>, _>>()?;
     let heads = subjects
         .iter()
         .map(|subject| subject.heads(&plan.classes))
@@ -161,6 +200,27 @@ pub fn profile(
             adapters.push(adapter);
         }
     }
+    let pets = subjects
+        .iter()
+        .map(|subject| PetSubject::new(subject, plan.dtype, plan.seed))
+        .collect::<Result<Vec<_>, _>>()?;
+    notes.extend(pets.iter().flat_map(PetSubject::fails));
+    let mut loras = Vec::new();
+    for subject in &decoders {
+        for &rank in &plan.ranks {
+            let lora = LoraSubject::new(subject, rank, plan.dtype, plan.seed)?;
+            if let Some(reason) = lora.grouped_fails() {
+                let name = &subject.decoder.shape().name;
+                notes.push(format!(
+                    "grouped LoRA of {name}, rank {rank}, does not run here: {reason}"
+                ));
+            }
+            loras.push(lora);
+        }
+    }
+    let lookups = of_kind(ModelKind::Encoder)
+        .map(|shape| LookupSubject::new(shape, plan.seed, &plan.scratch))
+        .collect::<Result<Vec<_>, _>>()?;
     let (copy_sizes, model_sizes) = sizes(plan)?;
     let copies = Copies::new(plan.device, *copy_sizes.last().expect("there are sizes"))?;
     let encoders = subjects.iter().map(|subject| &subject.encoder);
@@ -171,19 +231,89 @@ pub fn profile(
     let mut points = Vec::new();
     for (subject, heads) in subjects.iter().zip(&heads) {
         points.extend(subject.points(heads)?);
+        points.extend(instances::points(subject, heads, plan.suite)?);
     }
     for adapter in &adapters {
         points.extend(adapter.points(plan.suite)?);
+    }
+    for pet in &pets {
+        points.extend(pet.points(plan.suite)?);
+    }
+    for lookup in &lookups {
+        points.extend(lookup.points(plan.suite));
+    }
+    for subject in &decoders {
+        points.extend(subject.points()?);
+    }
+    for lora in &loras {
+        points.extend(lora.points()?);
     }
     points.extend(copies.points(&copy_sizes));
     points.extend(copies.model_points(&model_sizes));
     points.extend(checkpoints.iter().map(|checkpoint| checkpoint.point(plan.dtype)));
 
     let mut tables = Tables::default();
-    let outcome = schedule::measure(points, &mut tables, until, plan.seed, progress, interrupted)?;
+    let mut schedule = Schedule::new(points, plan.seed);
+    let encoders = subjects
+        .iter()
+        .map(|subject| (subject.encoder.shape(), subject.per_token));
+    let decoders_too = decoders
+        .iter()
+        .map(|subject| (subject.decoder.shape(), subject.per_token));
+    let per_token_ns: BTreeMap<String, u64> = encoders
+        .chain(decoders_too)
+        .map(|(shape, per_token)| (shape.name.clone(), per_token.as_nanos() as u64))
+        .collect();
+    // Preparing again is not part of the time, so that a run in many parts measures as much as one.
+    let (spent, runs) = match earlier {
+        None => (start.elapsed(), 1),
+        Some(earlier) => {
+            if !schedule.resume(earlier.state) {
+                let what = plan
+                    .partial
+                    .as_ref()
+                    .map_or(String::new(), |path| path.display().to_string());
+                return Err(ExecutorError::input(
+                    what,
+                    "of the points that this machine has, or removed",
+                    "others",
+                ));
+            }
+            (Duration::from_nanos(earlier.spent_ns), earlier.runs + 1)
+        }
+    };
+    let begin = Instant::now();
+    let mut keep = |state| match &plan.partial {
+        None => Ok(()),
+        Some(path) => {
+            let mut partial = Partial::new(plan, spent + begin.elapsed(), per_token_ns.clone(), state);
+            partial.runs = runs;
+            partial.write(path)
+        }
+    };
+    schedule.measure(Watch {
+        until: begin + time.saturating_sub(spent),
+        progress,
+        keep: &mut keep,
+        interrupted,
+    })?;
+    keep(schedule.state())?;
+    let outcome = schedule.record(&mut tables);
     notes.extend(outcome.notes());
-    let contention = contention::measure(&subjects[0], &copies, interrupted)?;
-    tables.resume = resume::measure(&subjects[0], interrupted)?;
+    if runs > 1 {
+        notes.push(format!(
+            "measured in {runs} runs: it was interrupted, and went on where it had stopped"
+        ));
+    }
+    let (mut middle, passes) = match (subjects.first(), decoders.first()) {
+        (Some(subject), _) if plan.models[0].kind == ModelKind::Encoder => {
+            (subject.middle()?, subject.passes(&resume::BATCHES)?)
+        }
+        (_, Some(subject)) => (subject.middle()?, subject.passes(&resume::BATCHES)?),
+        _ => unreachable!("there is a first model, and it is one or the other"),
+    };
+    let contention = contention::measure(&mut middle, &copies, lookups.first(), interrupted)?;
+    tables.resume = resume::measure(passes, interrupted)?;
     dispatches.extend(hand_overs(DISPATCH_ROUNDS));
     tables.dispatch = dispatch_rows(&dispatches);
 
@@ -199,6 +329,7 @@ pub fn profile(
         },
         device: plan.description.clone(),
         contention,
+        origins: Default::default(),
         provenance: Provenance {
             source: Source::Measured,
             date: plan.date.clone(),
@@ -222,6 +353,11 @@ fn sizes(plan: &Plan) -> Result<(Vec<u64>, Vec<u64>), ExecutorError> {
     for model in &plan.models {
         for &bottleneck in &plan.bottlenecks {
             copies.push(AdapterShape::new(model, bottleneck)?.parameters_per_layer() * element);
+        }
+        if model.kind == ModelKind::Decoder {
+            for &rank in &plan.ranks {
+                copies.push(LoraShape::new(model, rank)?.parameters() * element);
+            }
         }
     }
     for sizes in [&mut models, &mut copies] {
@@ -303,10 +439,12 @@ mod tests {
             models: vec![small],
             dtype: DType::F32,
             bottlenecks: vec![4],
+            ranks: vec![16],
             classes: vec![2],
             suite: Suite::Quick,
             seed: 1,
             scratch: std::env::temp_dir(),
+            partial: None,
             command: "tenantry profile --device cpu".into(),
             date: "2025-01-31".into(),
         }
@@ -341,6 +479,11 @@ mod tests {
                 assert!(adapter.unwrap().covers(32, 32, 8));
             }
         }
+        assert!(card.static_model(model, dtype).is_ok());
+        assert!(card.concurrent_layer(model, dtype).unwrap().covers(1, 4, 8));
+        for &kind in tenantry_profiles::PetKind::ALL {
+            assert!(card.pet(model, dtype, kind).unwrap().covers(32, 8), "{kind}");
+        }
         assert!(
             card.copy(tenantry_profiles::Direction::HostToDevice, false)
                 .unwrap()
@@ -351,6 +494,74 @@ mod tests {
         }
         assert!(card.dispatch(DispatchOperation::Wake).unwrap().median_ns > 0);
         assert_eq!(card.models, plan.models);
+    }
+
+    #[test]
+    fn a_card_of_a_small_decoder_prices_its_steps_and_lora() {
+        let small = |name: &str| ModelShape {
+            name: format!("small-{name}"),
+            hidden: 16,
+            heads: 4,
+            kv_heads: if name == "tiny-llama" { 2 } else { 4 },
+            intermediate: 32,
+            vocabulary: 50,
+            positions: 64,
+            ..ModelShape::builtin(name).unwrap()
+        };
+        let models = vec![small("tiny-llama"), small("tiny-opt")];
+        let plan = Plan { models, ..plan() };
+        let card = profile_briefly(&plan, 3).card;
+        for model in &plan.models {
+            let decoder = card.decoder(model, plan.dtype, 1).unwrap();
+            assert!(decoder.dense.covers(64) && decoder.ends.covers(32, 64));
+            assert!(decoder.prefill.covers(16, 64) && decoder.decode.covers(32, 16));
+            for &implementation in tenantry_profiles::AdapterImplementation::ALL {
+                let lora = card.lora(model, plan.dtype, implementation, 16);
+                let runs = card
+                    .provenance
+                    .notes
+                    .iter()
+                    .all(|note| !note.starts_with("grouped LoRA"));
+                if runs || implementation != tenantry_profiles::AdapterImplementation::Grouped {
+                    assert!(lora.unwrap().covers(16, 32), "{implementation}");
+                }
+            }
+        }
+        assert!(card.tables.encoder_layer.is_empty());
+    }
+
+    #[test]
+    fn an_interrupted_profile_is_gone_on_with_and_only_by_its_own_plan() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("card.partial");
+        let plan = Plan {
+            partial: Some(path.clone()),
+            ..plan()
+        };
+        assert!(profile_briefly(&plan, 1).interrupted);
+        let first = Partial::read(&path, &plan).unwrap().unwrap();
+        let card = profile_briefly(&plan, 2).card;
+        let second = Partial::read(&path, &plan).unwrap().unwrap();
+        assert_eq!((first.runs, second.runs), (1, 2));
+        assert_eq!(first.per_token_ns, second.per_token_ns);
+        assert!(second.spent_ns >= first.spent_ns);
+        let went_on = |note: &String| note.starts_with("measured in 2 runs");
+        assert!(card.provenance.notes.iter().any(went_on), "{:?}", card.provenance.notes);
+
+        let other = Plan { seed: 2, ..plan };
+        let refused = profile(&other, &mut |_| {}, &AtomicBool::new(true))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            refused.contains("card.partial: seed: must be 2, as asked for, got 1"),
+            "{refused}"
+        );
+        assert!(refused.contains("tenantry profile --device cpu"), "{refused}");
+        std::fs::write(&path, "{").unwrap();
+        let broken = profile(&other, &mut |_| {}, &AtomicBool::new(true))
+            .unwrap_err()
+            .to_string();
+        assert!(broken.contains("must be an unfinished profile, or removed"), "{broken}");
     }
 
     #[test]

@@ -8,15 +8,14 @@ use std::time::Duration;
 
 use tenantry_profiles::{ResumeRow, Stats};
 
-use super::compute::Subject;
+use super::schedule::Measure;
 use super::stats::Samples;
-use super::timed;
 use crate::error::ExecutorError;
 
 /// How long the lane is idle.
 const IDLE_US: [u32; 5] = [100, 500, 2_000, 8_000, 25_000];
-/// Sequences in the batches, so that there is little and much to compute.
-const BATCHES: [u32; 2] = [1, 8];
+/// Sequences in the passes, so that there is little and much to compute.
+pub(crate) const BATCHES: [u32; 2] = [1, 8];
 /// How often each point is measured.
 const ROUNDS: usize = 60;
 /// A pass without idleness before it is measured for as many rounds.
@@ -24,14 +23,16 @@ const WARM_UP: usize = 3;
 /// A pass slower than this is not worth the wait: idleness is lost in it.
 const WORK_MAX: Duration = Duration::from_millis(50);
 
-/// Measures forward passes after idleness, beside the same back to back. Nothing once the user has asked to stop.
-pub(crate) fn measure(subject: &Subject, interrupted: &AtomicBool) -> Result<Vec<ResumeRow>, ExecutorError> {
-    let tokens = subject.axes.tokens[subject.axes.tokens.len() / 2];
+/// Measures forward passes, each larger than the one before, after idleness, beside the same back to back. Nothing once the user has
+/// asked to stop.
+pub(crate) fn measure(passes: Vec<Measure<'_>>, interrupted: &AtomicBool) -> Result<Vec<ResumeRow>, ExecutorError> {
     let mut rows: Vec<ResumeRow> = Vec::new();
-    for batch in BATCHES.into_iter().filter(|batch| subject.axes.batch.contains(batch)) {
-        let mut pass = forward(subject, batch, tokens)?;
+    for mut pass in passes {
         let mut warm = Samples::default();
         for round in 0..WARM_UP + ROUNDS {
+            if interrupted.load(Ordering::Relaxed) {
+                return Ok(Vec::new());
+            }
             let took = pass()?;
             if round >= WARM_UP {
                 warm.push(micros(took));
@@ -63,21 +64,6 @@ pub(crate) fn measure(subject: &Subject, interrupted: &AtomicBool) -> Result<Vec
         rows.extend(IDLE_US.into_iter().zip(after_idle).map(row));
     }
     Ok(rows)
-}
-
-/// A forward pass from token ids to the last hidden state.
-fn forward(
-    subject: &Subject,
-    batch: u32,
-    tokens: u32,
-) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
-    let input = subject.input(batch, tokens)?;
-    let encoder = &subject.encoder;
-    Ok(move || {
-        timed(encoder.device(), || {
-            encoder.layers(encoder.embed(&input)?, 0..encoder.shape().layers as usize, &input, None)
-        })
-    })
 }
 
 fn micros(duration: Duration) -> f64 {

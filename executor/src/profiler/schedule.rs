@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use tenantry_profiles::{Stats, Tables};
 use tenantry_traces::draw::{Draws, Purpose};
 
@@ -25,8 +26,11 @@ const COUNT_NEEDED: usize = 3;
 const COUNT_MAX: usize = 2000;
 /// What a visit lasts; a slower op is measured once a visit.
 const VISIT: Duration = Duration::from_millis(10);
+/// How much measuring a crash may cost.
+const KEEP: Duration = Duration::from_secs(10);
 
-type Measure<'a> = Box<dyn FnMut() -> Result<Duration, ExecutorError> + 'a>;
+/// Does an op once and says how long it took.
+pub(crate) type Measure<'a> = Box<dyn FnMut() -> Result<Duration, ExecutorError> + 'a>;
 type Record<'a> = Box<dyn Fn(&mut Tables, Stats) + 'a>;
 
 /// One point of one table.
@@ -36,6 +40,9 @@ pub(crate) struct Point<'a> {
     record: Record<'a>,
     samples: Samples,
     visits: u32,
+    /// Whether this process has visited it.
+    warm: bool,
+    finished: bool,
 }
 
 impl<'a> Point<'a> {
@@ -53,21 +60,26 @@ impl<'a> Point<'a> {
             record,
             samples: Samples::default(),
             visits: 0,
+            warm: false,
+            finished: false,
         }
     }
 
     fn visit(&mut self) -> Result<(), ExecutorError> {
         let start = Instant::now();
+        let before = self.samples.count();
         let warm_up = (self.measure)()?;
         // Other points have filled the caches meanwhile. An op longer than a visit is past that within itself, and warms up
         // only once.
-        if self.visits > 0 && warm_up > VISIT {
+        if self.warm && warm_up > VISIT {
             self.samples.push(micros(warm_up));
         }
-        while self.samples.count() < COUNT_MAX && (start.elapsed() < VISIT || self.samples.count() == 0) {
+        while self.samples.count() < COUNT_MAX && (start.elapsed() < VISIT || self.samples.count() == before) {
             self.samples.push(micros((self.measure)()?));
         }
         self.visits += 1;
+        self.warm = true;
+        self.finished = self.is_finished();
         Ok(())
     }
 
@@ -100,64 +112,141 @@ pub(crate) struct Outcome {
     pub left_out: Vec<String>,
 }
 
-/// Measures until all points are finished or `until` has come, and fills `tables`.
-pub(crate) fn measure(
-    mut points: Vec<Point<'_>>,
-    tables: &mut Tables,
-    until: Instant,
+/// How far a schedule has come: all that it takes to go on as if nothing had happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct State {
+    round: u64,
+    /// Points that this round has not visited, the next one last.
+    rest: Vec<usize>,
+    points: Vec<PointState>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct PointState {
+    table: String,
+    samples: Samples,
+    visits: u32,
+}
+
+/// When measuring ends, and who hears how far it is.
+pub(crate) struct Watch<'a> {
+    pub until: Instant,
+    pub progress: &'a mut dyn FnMut(Progress),
+    /// Is given the state every few seconds, and when the user asks to stop.
+    pub keep: &'a mut dyn FnMut(State) -> Result<(), ExecutorError>,
+    pub interrupted: &'a AtomicBool,
+}
+
+/// Points, and in which order they are visited.
+pub(crate) struct Schedule<'a> {
+    points: Vec<Point<'a>>,
     seed: u64,
-    progress: &mut dyn FnMut(Progress),
-    interrupted: &AtomicBool,
-) -> Result<Outcome, ExecutorError> {
-    let total = points.len();
-    let mut finished = vec![false; total];
-    'rounds: for round in 0.. {
-        let mut order: Vec<usize> = (0..total).filter(|&index| !finished[index]).collect();
-        shuffle(&mut order, seed, round);
-        let mut visited = false;
-        for index in order {
-            if interrupted.load(Ordering::Relaxed) {
-                break 'rounds;
-            }
-            let time_left = until.saturating_duration_since(Instant::now());
-            if time_left.is_zero() && points[index].is_usable() {
-                continue;
-            }
-            points[index].visit()?;
-            visited = true;
-            finished[index] = points[index].is_finished();
-            let points_done = finished.iter().filter(|finished| **finished).count();
-            progress(Progress {
-                points_done,
-                points: total,
-                time_left,
-            });
-        }
-        if !visited {
-            break;
+    /// Rounds that have begun.
+    round: u64,
+    /// Points that this round has not visited, the next one last.
+    rest: Vec<usize>,
+}
+
+impl<'a> Schedule<'a> {
+    pub fn new(points: Vec<Point<'a>>, seed: u64) -> Schedule<'a> {
+        Schedule {
+            points,
+            seed,
+            round: 0,
+            rest: Vec::new(),
         }
     }
 
-    let mut left_out: Vec<String> = points
-        .iter()
-        .filter(|point| !point.is_usable())
-        .map(|point| point.table.clone())
-        .collect();
-    left_out.sort();
-    left_out.dedup();
-    let saved: Vec<&Point<'_>> = points.iter().filter(|point| !left_out.contains(&point.table)).collect();
-    for point in &saved {
-        (point.record)(tables, point.samples.stats());
+    /// Goes on where another schedule of the same points stopped. False, and nothing is changed, where they are not the same.
+    pub fn resume(&mut self, state: State) -> bool {
+        let ours = self.points.iter().map(|point| &point.table);
+        if !ours.eq(state.points.iter().map(|point| &point.table))
+            || state.rest.iter().any(|&index| index >= self.points.len())
+        {
+            return false;
+        }
+        (self.round, self.rest) = (state.round, state.rest);
+        for (point, state) in self.points.iter_mut().zip(state.points) {
+            (point.samples, point.visits) = (state.samples, state.visits);
+            point.finished = point.is_finished();
+        }
+        true
     }
-    Ok(Outcome {
-        points: total,
-        finished: finished.iter().filter(|finished| **finished).count(),
-        widest: saved
+
+    pub fn state(&self) -> State {
+        let point = |point: &Point<'_>| PointState {
+            table: point.table.clone(),
+            samples: point.samples.clone(),
+            visits: point.visits,
+        };
+        State {
+            round: self.round,
+            rest: self.rest.clone(),
+            points: self.points.iter().map(point).collect(),
+        }
+    }
+
+    /// Measures until all points are finished or the time is over.
+    pub fn measure(&mut self, watch: Watch<'_>) -> Result<(), ExecutorError> {
+        let mut kept = Instant::now();
+        loop {
+            if watch.interrupted.load(Ordering::Relaxed) {
+                return (watch.keep)(self.state());
+            }
+            let time_left = watch.until.saturating_duration_since(Instant::now());
+            let wanted = |point: &Point<'_>| !(point.finished || time_left.is_zero() && point.is_usable());
+            if !self.points.iter().any(wanted) {
+                return Ok(());
+            }
+            let Some(index) = self.rest.pop() else {
+                self.rest = (0..self.points.len())
+                    .filter(|&index| !self.points[index].finished)
+                    .collect();
+                shuffle(&mut self.rest, self.seed, self.round);
+                self.round += 1;
+                continue;
+            };
+            if !wanted(&self.points[index]) {
+                continue;
+            }
+            self.points[index].visit()?;
+            (watch.progress)(Progress {
+                points_done: self.points.iter().filter(|point| point.finished).count(),
+                points: self.points.len(),
+                time_left,
+            });
+            if kept.elapsed() >= KEEP {
+                (watch.keep)(self.state())?;
+                kept = Instant::now();
+            }
+        }
+    }
+
+    /// Fills `tables` with those whose points were all measured.
+    pub fn record(&self, tables: &mut Tables) -> Outcome {
+        let mut left_out: Vec<String> = self
+            .points
             .iter()
-            .map(|point| point.samples.relative_half_width())
-            .fold(0.0, f64::max),
-        left_out,
-    })
+            .filter(|point| !point.is_usable())
+            .map(|point| point.table.clone())
+            .collect();
+        left_out.sort();
+        left_out.dedup();
+        let saved = self.points.iter().filter(|point| !left_out.contains(&point.table));
+        let saved: Vec<&Point<'_>> = saved.collect();
+        for point in &saved {
+            (point.record)(tables, point.samples.stats());
+        }
+        Outcome {
+            points: self.points.len(),
+            finished: self.points.iter().filter(|point| point.finished).count(),
+            widest: saved
+                .iter()
+                .map(|point| point.samples.relative_half_width())
+                .fold(0.0, f64::max),
+            left_out,
+        }
+    }
 }
 
 /// Fisher and Yates's shuffle, the same for the same seed and round.
@@ -194,10 +283,26 @@ mod tests {
     }
 
     fn run(points: Vec<Point<'_>>, time: Duration, interrupted: &AtomicBool) -> (Outcome, Tables) {
+        let mut schedule = Schedule::new(points, 1);
+        measure(&mut schedule, time, interrupted);
         let mut tables = Tables::default();
-        let until = Instant::now() + time;
-        let outcome = measure(points, &mut tables, until, 1, &mut |_| {}, interrupted).unwrap();
-        (outcome, tables)
+        (schedule.record(&mut tables), tables)
+    }
+
+    /// Measures, and returns the state that was kept last.
+    fn measure(schedule: &mut Schedule<'_>, time: Duration, interrupted: &AtomicBool) -> Option<State> {
+        let mut kept = None;
+        let watch = Watch {
+            until: Instant::now() + time,
+            progress: &mut |_| {},
+            keep: &mut |state| {
+                kept = Some(state);
+                Ok(())
+            },
+            interrupted,
+        };
+        schedule.measure(watch).unwrap();
+        kept
     }
 
     #[test]
@@ -249,6 +354,61 @@ mod tests {
             tables.copy.is_empty() || tables.copy.len() == 2,
             "a table is saved whole or not at all"
         );
+    }
+
+    /// Points that note when they are visited and, after `stop` visits in all, ask to stop. Slow ones: a measurement a visit.
+    fn noting<'a>(log: &'a RefCell<Vec<u64>>, stop: Option<usize>, interrupted: &'a AtomicBool) -> Vec<Point<'a>> {
+        let point = |bytes: u64| {
+            let measure = move || {
+                let took = Duration::from_micros(100 * bytes);
+                log.borrow_mut().push(bytes);
+                if stop.is_some_and(|stop| log.borrow().len() >= stop) {
+                    interrupted.store(true, Ordering::Relaxed);
+                }
+                std::thread::sleep(VISIT);
+                Ok(took)
+            };
+            let row = move |stats| CopyRow {
+                direction: Direction::HostToDevice,
+                pinned: false,
+                bytes,
+                stats,
+            };
+            Point::new("copy".to_string(), measure, move |tables: &mut Tables, stats| {
+                tables.copy.push(row(stats))
+            })
+        };
+        (1..=4).map(point).collect()
+    }
+
+    #[test]
+    fn what_is_interrupted_goes_on_with_the_same_points_in_the_same_order() {
+        let (whole, never) = (RefCell::new(Vec::new()), AtomicBool::new(false));
+        let mut schedule = Schedule::new(noting(&whole, None, &never), 5);
+        measure(&mut schedule, IN_TIME, &never);
+        let mut expected = Tables::default();
+        let outcome = schedule.record(&mut expected);
+
+        let (parts, stop) = (RefCell::new(Vec::new()), AtomicBool::new(false));
+        let mut schedule = Schedule::new(noting(&parts, Some(14), &stop), 5);
+        let state = measure(&mut schedule, IN_TIME, &stop).unwrap();
+        let text = serde_json::to_string(&state).unwrap();
+        let mut resumed = Schedule::new(noting(&parts, None, &never), 5);
+        assert!(resumed.resume(serde_json::from_str(&text).unwrap()));
+        assert_eq!(resumed.state(), state);
+        measure(&mut resumed, IN_TIME, &never);
+        let mut tables = Tables::default();
+        assert_eq!((resumed.record(&mut tables), tables), (outcome, expected));
+        // A visit that warms up anew calls twice.
+        parts.borrow_mut().dedup();
+        whole.borrow_mut().dedup();
+        assert_eq!(*parts.borrow(), *whole.borrow());
+    }
+
+    #[test]
+    fn other_points_are_not_gone_on_with() {
+        let state = Schedule::new(points(2, Duration::from_micros), 1).state();
+        assert!(!Schedule::new(points(3, Duration::from_micros), 1).resume(state));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! A point's measurements, and how well they tell its median.
 
+use serde::{Deserialize, Serialize};
 use tenantry_profiles::Stats;
 
 /// Measurements of one point, in microseconds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {

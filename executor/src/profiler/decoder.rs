@@ -1,0 +1,380 @@
+//! Points of decoders: what a layer does token by token, its attention, and what comes before and after the layers.
+
+use std::time::Duration;
+
+use tch::{Kind, Tensor};
+use tenantry_profiles::{
+    DType, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, ModelShape, Stats, Tables,
+};
+
+use super::schedule::{Measure, Point};
+use super::timed;
+use crate::decoder::{Chunk, Decoder, KvCache, Sampling, Step, sample};
+use crate::error::ExecutorError;
+
+/// Layers that are measured: enough to find the caches, at a layer's start, as another layer left them.
+const LAYERS: u32 = 4;
+/// Tokens in a step.
+const TOKENS: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+/// Tokens of a prompt's chunk, and those that its last token attends to.
+const CHUNK: [u32; 7] = [2, 16, 64, 128, 256, 512, 1024];
+/// Sequences that get a new token.
+const SEQUENCES: [u32; 6] = [1, 2, 4, 8, 16, 32];
+/// Tokens that each attends to.
+const CONTEXT: [u32; 5] = [16, 128, 512, 1024, 2048];
+/// Tokens in a page, as is usual.
+const PAGE_TOKENS: u32 = 16;
+/// Measurements of every point that the time must allow, warm-up included.
+const PASSES: f64 = 10.0;
+
+/// A decoder to be measured, and in which steps.
+pub(crate) struct DecoderSubject {
+    pub decoder: Decoder,
+    kv: KvCache,
+    dtype: DType,
+    pub axes: DecoderAxes,
+    /// What one token takes in one measurement, from which the grids were chosen.
+    pub per_token: Duration,
+}
+
+/// The values of the grids' dimensions, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DecoderAxes {
+    pub tokens: Vec<u32>,
+    pub chunk: Vec<u32>,
+    pub sequences: Vec<u32>,
+    pub context: Vec<u32>,
+}
+
+impl DecoderAxes {
+    /// The grids for a model of so many positions. Where measuring every point once would take longer than `pass`, the most tokens
+    /// are left out; `per_token` is what one token takes in one measurement.
+    fn affordable(positions: u32, per_token: Duration, pass: Duration) -> DecoderAxes {
+        let fits = |most: u32| move |tokens: &u32| *tokens <= most.min(positions);
+        let below = |axis: &[u32], most| -> Vec<u32> { axis.iter().copied().filter(fits(most)).collect() };
+        let mut most = *TOKENS.last().expect("there are some");
+        loop {
+            let mut axes = DecoderAxes {
+                tokens: below(&TOKENS, most),
+                chunk: below(&CHUNK, 2 * most),
+                sequences: SEQUENCES.to_vec(),
+                context: below(&CONTEXT, 4 * most),
+            };
+            for axis in [&mut axes.chunk, &mut axes.context] {
+                if axis.is_empty() {
+                    axis.push(positions);
+                }
+            }
+            let tokens: u32 = axes.tokens.iter().sum();
+            // Attention's points take about as long as the others.
+            if most <= 32 || f64::from(tokens) * 2.0 * per_token.as_secs_f64() <= pass.as_secs_f64() {
+                return axes;
+            }
+            most /= 2;
+        }
+    }
+}
+
+impl DecoderSubject {
+    /// A random model of a few layers; its grids are what `time` allows. What a token takes is measured where it is not known.
+    pub fn new(
+        shape: &ModelShape,
+        seed: u64,
+        dtype: DType,
+        device: tch::Device,
+        time: Duration,
+        per_token: Option<Duration>,
+    ) -> Result<DecoderSubject, ExecutorError> {
+        let few = ModelShape {
+            layers: shape.layers.min(LAYERS),
+            ..shape.clone()
+        };
+        let decoder = Decoder::random(&few, seed, dtype, device)?;
+        let layers = 0..few.layers as usize;
+        let sample = few.positions.min(32);
+        let kv = KvCache::new(
+            &few,
+            layers.clone(),
+            sample.div_ceil(PAGE_TOKENS),
+            PAGE_TOKENS,
+            dtype,
+            device,
+        )?;
+        let mut subject = DecoderSubject {
+            decoder,
+            kv,
+            dtype,
+            axes: DecoderAxes::affordable(few.positions, Duration::ZERO, time),
+            per_token: Duration::ZERO,
+        };
+        subject.per_token = match per_token {
+            Some(known) => known,
+            None => {
+                let mut dense = subject.dense(sample)?;
+                dense()?;
+                dense()? / sample
+            }
+        };
+        subject.axes = DecoderAxes::affordable(few.positions, subject.per_token, time.div_f64(PASSES));
+
+        let of = |axis: &[u32]| axis.last().map_or(1, |&last| last.div_ceil(PAGE_TOKENS));
+        let pages = of(&subject
+            .axes
+            .sequences
+            .iter()
+            .map(|&n| n * PAGE_TOKENS)
+            .collect::<Vec<_>>())
+            * of(&subject.axes.context)
+            + of(&subject.axes.tokens).max(of(&subject.axes.chunk));
+        subject.kv = KvCache::new(&few, layers, pages, PAGE_TOKENS, dtype, device)?;
+        Ok(subject)
+    }
+
+    /// So many sequences that get their next token, each attending to `context` tokens, and then a prompt of `rest` tokens. Pages of
+    /// a sequence lie apart, as they do once sequences have come and gone.
+    fn step(&self, sequences: u32, context: u32, rest: u32) -> Result<Step, ExecutorError> {
+        let vocabulary = i64::from(self.decoder.shape().vocabulary);
+        let ids: Vec<i64> = (0..i64::from(sequences.max(rest)))
+            .map(|index| index * 31 % vocabulary)
+            .collect();
+        let count = self.kv.pages_for(context).max(1);
+        let pages: Vec<Vec<u32>> = (0..sequences)
+            .map(|own| (0..count).map(|page| own + page * sequences).collect())
+            .collect();
+        let last = self.kv.pages();
+        let prompt: Vec<u32> = (last - self.kv.pages_for(rest)..last).collect();
+        let mut chunks: Vec<Chunk<'_>> = pages
+            .iter()
+            .zip(ids.chunks(1))
+            .map(|(pages, ids)| Chunk {
+                ids,
+                cached: context - 1,
+                pages,
+                slot: None,
+                wants_token: true,
+            })
+            .collect();
+        if rest > 0 {
+            chunks.push(Chunk {
+                ids: &ids[..rest as usize],
+                cached: 0,
+                pages: &prompt,
+                slot: None,
+                wants_token: false,
+            });
+        }
+        self.decoder.step(&chunks, &self.kv)
+    }
+
+    fn layers(&self) -> usize {
+        self.decoder.shape().layers as usize
+    }
+
+    fn hidden(&self, tokens: u32) -> Result<Tensor, ExecutorError> {
+        let size = [i64::from(tokens), self.decoder.shape().hidden.into()];
+        let ones = Tensor::f_ones(size, (Kind::Float, self.decoder.device()))?;
+        Ok(ones.f_to_kind(self.decoder.kind())?)
+    }
+
+    /// Measures one layer without its attention, at each call another.
+    fn dense(&self, tokens: u32) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
+        let step = self.step(0, 1, tokens)?;
+        let (hidden, attended) = (self.hidden(tokens)?, self.hidden(tokens)?);
+        let mut calls = 0;
+        Ok(move || {
+            let layer = calls % self.layers();
+            calls += 1;
+            timed(self.decoder.device(), || {
+                let projected = self.decoder.before_attention(layer, &hidden, &step, None)?;
+                let after = self
+                    .decoder
+                    .after_attention(layer, hidden.shallow_clone(), &attended, None)?;
+                Ok((projected, after))
+            })
+        })
+    }
+
+    /// Measures one layer's attention, at each call another's.
+    fn attention(&self, step: Step) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
+        let hidden = self.hidden(step.tokens() as u32)?;
+        let projected = self.decoder.before_attention(0, &hidden, &step, None)?;
+        let mut calls = 0;
+        Ok(move || {
+            let layer = calls % self.layers();
+            calls += 1;
+            timed(self.decoder.device(), || {
+                self.decoder.attend(layer, &projected, &step, &self.kv)
+            })
+        })
+    }
+
+    /// Measures attention of a chunk that ends a context of so many tokens.
+    fn prefill(
+        &self,
+        tokens: u32,
+        context: u32,
+    ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
+        let ids = vec![1; tokens as usize];
+        let pages: Vec<u32> = (0..self.kv.pages_for(context)).rev().collect();
+        let chunk = Chunk {
+            ids: &ids,
+            cached: context - tokens,
+            pages: &pages,
+            slot: None,
+            wants_token: true,
+        };
+        self.attention(self.decoder.step(&[chunk], &self.kv)?)
+    }
+
+    /// Measures from the chunks of a step to the first hidden state, and from the last to the new tokens on the host.
+    fn ends(
+        &self,
+        sequences: u32,
+        tokens: u32,
+    ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
+        // A step has at least as many tokens as sequences; what the grid has beyond is measured as if it had fewer.
+        let decoding = sequences.min(tokens);
+        let hidden = self.hidden(sequences)?;
+        let samplings = vec![Sampling::Greedy; sequences as usize];
+        let context = self.axes.context[0];
+        Ok(move || {
+            timed(self.decoder.device(), || {
+                let step = self.step(decoding, context, tokens - decoding)?;
+                let first = self.decoder.embed(&step)?;
+                Ok((first, sample(&self.decoder.logits_of(&hidden)?, &samplings)?))
+            })
+        })
+    }
+
+    /// All points.
+    pub fn points(&self) -> Result<Vec<Point<'_>>, ExecutorError> {
+        let (model, dtype, axes) = (self.decoder.shape().name.clone(), self.dtype, &self.axes);
+        let mut points = Vec::new();
+        for &tokens in &axes.tokens {
+            let name = model.clone();
+            let row = move |tables: &mut Tables, stats: Stats| {
+                tables.decoder_dense.push(DecoderDenseRow {
+                    model: name.clone(),
+                    dtype,
+                    tensor_parallel: 1,
+                    tokens,
+                    stats,
+                });
+            };
+            points.push(Point::new(
+                format!("decoder_dense of {model}"),
+                self.dense(tokens)?,
+                row,
+            ));
+            for &sequences in &axes.sequences {
+                let name = model.clone();
+                let row = move |tables: &mut Tables, stats: Stats| {
+                    tables.decoder_ends.push(DecoderEndsRow {
+                        model: name.clone(),
+                        dtype,
+                        tensor_parallel: 1,
+                        sequences,
+                        tokens,
+                        stats,
+                    });
+                };
+                points.push(Point::new(
+                    format!("decoder_ends of {model}"),
+                    self.ends(sequences, tokens)?,
+                    row,
+                ));
+            }
+        }
+        for &context in &axes.chunk {
+            for &tokens in axes.chunk.iter().filter(|tokens| **tokens <= context) {
+                let name = model.clone();
+                let row = move |tables: &mut Tables, stats: Stats| {
+                    tables.decoder_prefill.push(DecoderPrefillRow {
+                        model: name.clone(),
+                        dtype,
+                        tensor_parallel: 1,
+                        tokens,
+                        context,
+                        stats,
+                    });
+                };
+                points.push(Point::new(
+                    format!("decoder_prefill of {model}"),
+                    self.prefill(tokens, context)?,
+                    row,
+                ));
+            }
+        }
+        for &sequences in &axes.sequences {
+            for &context in &axes.context {
+                let name = model.clone();
+                let row = move |tables: &mut Tables, stats: Stats| {
+                    tables.decoder_decode.push(DecoderDecodeRow {
+                        model: name.clone(),
+                        dtype,
+                        tensor_parallel: 1,
+                        sequences,
+                        context,
+                        stats,
+                    });
+                };
+                points.push(Point::new(
+                    format!("decoder_decode of {model}"),
+                    self.attention(self.step(sequences, context, 0)?)?,
+                    row,
+                ));
+            }
+        }
+        Ok(points)
+    }
+
+    /// Measures layers of a step in the middle of the grid.
+    pub fn middle(&self) -> Result<Measure<'_>, ExecutorError> {
+        Ok(Box::new(self.dense(self.axes.tokens[self.axes.tokens.len() / 2])?))
+    }
+
+    /// Measures all layers of steps of so many sequences that get their next token.
+    pub fn passes(&self, sequences: &[u32]) -> Result<Vec<Measure<'_>>, ExecutorError> {
+        let pass = |&sequences: &u32| -> Result<Measure<'_>, ExecutorError> {
+            let step = self.step(sequences, self.axes.context[0], 0)?;
+            Ok(Box::new(move || {
+                timed(self.decoder.device(), || {
+                    let hidden = self.decoder.embed(&step)?;
+                    self.decoder.layers(hidden, 0..self.layers(), &step, &self.kv, None)
+                })
+            }))
+        };
+        sequences.iter().map(pass).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_and_time_limit_the_grids() {
+        let cheap = Duration::from_nanos(1);
+        let pass = Duration::from_secs(1);
+        let all = DecoderAxes::affordable(4096, cheap, pass);
+        assert_eq!(
+            (all.tokens, all.chunk, all.context),
+            (TOKENS.to_vec(), CHUNK.to_vec(), CONTEXT.to_vec())
+        );
+        let short = DecoderAxes::affordable(128, cheap, pass);
+        assert_eq!(
+            (short.tokens.last(), short.chunk.last(), short.context.last()),
+            (Some(&128), Some(&128), Some(&128))
+        );
+        let shortest = DecoderAxes::affordable(8, cheap, pass);
+        assert_eq!((shortest.chunk, shortest.context), (vec![2], vec![8]));
+        // A millisecond a token: 255 tokens twice are half a second.
+        let slow = DecoderAxes::affordable(4096, Duration::from_millis(1), pass);
+        assert_eq!(
+            (slow.tokens.last(), slow.chunk.last(), slow.context.last()),
+            (Some(&128), Some(&256), Some(&512))
+        );
+        let slowest = DecoderAxes::affordable(4096, pass, pass);
+        assert_eq!((slowest.tokens.last(), slowest.sequences.len()), (Some(&32), 6));
+    }
+}

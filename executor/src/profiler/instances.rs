@@ -1,0 +1,172 @@
+//! Points of a model's instances: a whole forward pass at each padded shape, and one layer while other instances compute one.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tch::{Kind, Tensor};
+use tenantry_profiles::{ConcurrentLayerRow, StaticModelRow, Tables};
+
+use super::compute::Subject;
+use super::schedule::Point;
+use super::{Suite, timed};
+use crate::device::prepare_lane_thread;
+use crate::error::ExecutorError;
+use crate::model::{Encoder, Heads, Input};
+
+/// Instances that compute at once, as far as there are cores.
+const STREAMS: [u32; 4] = [1, 2, 4, 8];
+/// Layers in one measurement: two, so that the caches at the second layer's start are as another layer left them.
+pub(crate) const LAYERS: u32 = 2;
+
+/// Handles on a model and a batch that may go to another thread.
+pub(crate) struct Instance {
+    encoder: Encoder,
+    input: Input,
+    hidden: Tensor,
+    calls: usize,
+}
+
+impl Instance {
+    /// Of a batch that has been embedded.
+    pub fn new(encoder: &Encoder, input: Input) -> Result<Instance, ExecutorError> {
+        Ok(Instance {
+            hidden: encoder.embed(&input)?,
+            encoder: encoder.share(),
+            input,
+            calls: 0,
+        })
+    }
+
+    /// Computes two layers, at each call beginning with another, and says what one took.
+    pub fn layer(&mut self) -> Result<Duration, ExecutorError> {
+        let layers = self.encoder.shape().layers as usize;
+        let at_once = (LAYERS as usize).min(layers);
+        let first = self.calls * at_once % (layers - at_once + 1);
+        self.calls += 1;
+        let forward = || {
+            let hidden = self.hidden.shallow_clone();
+            self.encoder.layers(hidden, first..first + at_once, &self.input, None)
+        };
+        Ok(timed(self.encoder.device(), forward)? / at_once as u32)
+    }
+}
+
+/// What the first of these instances takes for a layer while the others compute theirs, on a thread each as lanes have.
+fn layer_in_company(instances: &mut [Instance]) -> Result<Duration, ExecutorError> {
+    let (first, others) = instances.split_first_mut().expect("there is one at least");
+    let (start, end) = (Barrier::new(others.len() + 1), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let company: Vec<_> = others
+            .iter_mut()
+            .map(|other| {
+                scope.spawn(|| {
+                    prepare_lane_thread();
+                    let warm = other.layer();
+                    start.wait();
+                    warm?;
+                    while !end.load(Ordering::Relaxed) {
+                        other.layer()?;
+                    }
+                    Ok::<(), ExecutorError>(())
+                })
+            })
+            .collect();
+        start.wait();
+        // The others' beginnings are over when this one's first is.
+        let took = first.layer().and_then(|_| first.layer());
+        end.store(true, Ordering::Relaxed);
+        for other in company {
+            other.join().expect("an instance reports its errors")?;
+        }
+        took
+    })
+}
+
+/// All points of a model.
+pub(crate) fn points<'a>(
+    subject: &'a Subject,
+    heads: &'a [(u32, Heads)],
+    suite: Suite,
+) -> Result<Vec<Point<'a>>, ExecutorError> {
+    let mut points = concurrent(subject, suite)?;
+    if let Some((_, heads)) = heads.first() {
+        points.extend(whole(subject, heads, suite)?);
+    }
+    Ok(points)
+}
+
+fn concurrent(subject: &Subject, suite: Suite) -> Result<Vec<Point<'_>>, ExecutorError> {
+    let (model, dtype) = (subject.encoder.shape().name.clone(), subject.dtype);
+    let (batches, lengths) = match suite {
+        Suite::Quick => (first_and_middle(&subject.axes.batch), subject.axes.few_tokens()),
+        Suite::Full => (subject.axes.batch.clone(), subject.axes.few_tokens()),
+    };
+    let cores = crate::host::cores();
+    let mut points = Vec::new();
+    for streams in STREAMS.into_iter().filter(|&streams| streams == 1 || streams <= cores) {
+        for &batch in &batches {
+            for &tokens in &lengths {
+                let instance = || Instance::new(&subject.encoder, subject.input(batch, tokens)?);
+                let mut instances = (0..streams).map(|_| instance()).collect::<Result<Vec<_>, _>>()?;
+                let model = model.clone();
+                let row = move |tables: &mut Tables, stats| {
+                    tables.concurrent_layer.push(ConcurrentLayerRow {
+                        model: model.clone(),
+                        dtype,
+                        streams,
+                        batch,
+                        tokens,
+                        stats,
+                    });
+                };
+                let table = format!("concurrent_layer of {}", subject.encoder.shape().name);
+                points.push(Point::new(table, move || layer_in_company(&mut instances), row));
+            }
+        }
+    }
+    Ok(points)
+}
+
+/// Whole passes, from token ids to the answers in host memory. A CPU compiles nothing for a shape: what is measured is the same
+/// eager pass as in parts, without the hand-overs between them.
+fn whole<'a>(subject: &'a Subject, heads: &'a Heads, suite: Suite) -> Result<Vec<Point<'a>>, ExecutorError> {
+    let (model, dtype) = (subject.encoder.shape().name.clone(), subject.dtype);
+    let batches = match suite {
+        Suite::Quick => vec![subject.axes.batch[0]],
+        Suite::Full => first_and_middle(&subject.axes.batch),
+    };
+    let mut points = Vec::new();
+    for &batch in &batches {
+        for &tokens in &subject.axes.tokens {
+            let (encoder, input) = (&subject.encoder, subject.input(batch, tokens)?);
+            let tenants: Vec<u32> = (0..batch).collect();
+            let pass = move || {
+                timed(encoder.device(), || {
+                    let hidden = encoder.embed(&input)?;
+                    let hidden = encoder.layers(hidden, 0..encoder.shape().layers as usize, &input, None)?;
+                    let classes = heads.forward(&hidden, &tenants)?.f_argmax(1, false)?;
+                    Ok(Vec::<i64>::try_from(&classes.f_to_kind(Kind::Int64)?)?)
+                })
+            };
+            let name = model.clone();
+            let row = move |tables: &mut Tables, stats| {
+                tables.static_model.push(StaticModelRow {
+                    model: name.clone(),
+                    dtype,
+                    batch,
+                    tokens,
+                    stats,
+                });
+            };
+            points.push(Point::new(format!("static_model of {model}"), pass, row));
+        }
+    }
+    Ok(points)
+}
+
+fn first_and_middle(all: &[u32]) -> Vec<u32> {
+    let mut both = vec![all[0], all[(all.len() - 1) / 2]];
+    both.dedup();
+    both
+}

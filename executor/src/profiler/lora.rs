@@ -1,0 +1,116 @@
+//! Points of LoRA: every implementation that the device has.
+
+use std::time::Duration;
+
+use tch::{Kind, Tensor};
+use tenantry_profiles::{AdapterImplementation, DType, LoraRow, Stats, Tables};
+
+use super::compute::spread_out;
+use super::decoder::DecoderSubject;
+use super::schedule::Point;
+use super::timed;
+use crate::error::ExecutorError;
+use crate::lora::{LoraCache, LoraShape, LoraStore, Loras, Segment};
+
+/// Tenants in the cache, among whom a step's are found: more than a step has, so that their matrices are not all in the
+/// processor's caches.
+const SLOTS: u32 = 64;
+/// Tenants in a step.
+const TENANTS: [u32; 4] = [1, 4, 16, 32];
+/// Tokens in a step: those of decodes, and those of prompts.
+const TOKENS: [u32; 6] = [1, 4, 16, 32, 128, 512];
+
+/// LoRA of one rank over one decoder.
+pub(crate) struct LoraSubject<'a> {
+    subject: &'a DecoderSubject,
+    dtype: DType,
+    cache: LoraCache,
+}
+
+impl<'a> LoraSubject<'a> {
+    /// A full cache of random matrices.
+    pub fn new(subject: &'a DecoderSubject, rank: u32, dtype: DType, seed: u64) -> Result<Self, ExecutorError> {
+        let (model, device) = (subject.decoder.shape(), subject.decoder.device());
+        let shape = LoraShape::new(model, rank)?;
+        let cache = LoraCache::new(shape, SLOTS, dtype, device)?;
+        // Which numbers they are costs nothing; a few tenants' are enough to fill all slots.
+        let tenants = SLOTS.min(4);
+        let store = LoraStore::random(shape, tenants, seed, dtype, device, u64::MAX)?;
+        for slot in 0..SLOTS {
+            cache.load(&store, slot % tenants, slot, 0..shape.layers as usize)?;
+        }
+        Ok(LoraSubject { subject, dtype, cache })
+    }
+
+    /// Why there are no points of the grouped implementation, if there are none.
+    pub fn grouped_fails(&self) -> Option<&str> {
+        self.cache.grouped_fails()
+    }
+
+    /// All points.
+    pub fn points(&self) -> Result<Vec<Point<'_>>, ExecutorError> {
+        let (model, dtype, rank) = (&self.subject.decoder.shape().name, self.dtype, self.cache.shape().rank);
+        let most = *self.subject.axes.tokens.last().expect("a grid has tokens");
+        let mut points = Vec::new();
+        for implementation in self.cache.implementations() {
+            for tokens in TOKENS.into_iter().filter(|tokens| *tokens <= most) {
+                for tenants in TENANTS.into_iter().filter(|tenants| *tenants <= tokens) {
+                    let name = model.clone();
+                    let row = move |tables: &mut Tables, stats: Stats| {
+                        tables.lora.push(LoraRow {
+                            model: name.clone(),
+                            dtype,
+                            implementation,
+                            rank,
+                            tenants,
+                            tokens,
+                            stats,
+                        });
+                    };
+                    let table = format!("lora of {model}, {implementation}, rank {rank}");
+                    points.push(Point::new(table, self.measure(implementation, tenants, tokens)?, row));
+                }
+            }
+        }
+        Ok(points)
+    }
+
+    /// Measures all products of one layer, at each call another's and of other tenants.
+    fn measure(
+        &self,
+        implementation: AdapterImplementation,
+        tenants: u32,
+        tokens: u32,
+    ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
+        let (decoder, shape) = (&self.subject.decoder, self.cache.shape());
+        let numbers = |widths: Vec<i64>| -> Result<Vec<Tensor>, ExecutorError> {
+            let ones = |width| {
+                let size = [i64::from(tokens), width];
+                Tensor::f_ones(size, (Kind::Float, decoder.device()))?.f_to_kind(decoder.kind())
+            };
+            Ok(widths.into_iter().map(ones).collect::<Result<_, _>>()?)
+        };
+        let (widths_in, widths_out) = shape.widths();
+        let (inputs, mut outputs) = (numbers(widths_in)?, numbers(widths_out)?);
+        let mut calls = 0;
+        Ok(move || {
+            let first = calls * tenants;
+            let layer = calls as usize % shape.layers as usize;
+            calls += 1;
+            let segment = |tenant| Segment {
+                slot: Some(spread_out(first + tenant, SLOTS)),
+                tokens: (tenant + 1) * tokens / tenants - tenant * tokens / tenants,
+            };
+            let segments: Vec<Segment> = (0..tenants).map(segment).collect();
+            // Made once a step: a layer's share of it is small.
+            let plan = self.cache.plan(&segments, implementation)?;
+            for output in &mut outputs {
+                // The products are added: without this they would grow beyond all numbers.
+                let _ = output.f_zero_()?;
+            }
+            timed(decoder.device(), || {
+                Loras::new(&self.cache, &plan).layer(layer, &inputs, &mut outputs)
+            })
+        })
+    }
+}

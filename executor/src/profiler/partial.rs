@@ -1,0 +1,104 @@
+//! What an interrupted run leaves beside the card, so that the same command goes on where it stopped.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Plan;
+use super::schedule::State;
+use crate::error::ExecutorError;
+
+/// An unfinished profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Partial {
+    /// The command that goes on with it.
+    command: String,
+    /// What is measured and on what, by name; measurements of another plan are no part of this one.
+    plan: BTreeMap<String, Value>,
+    /// Runs that worked on it.
+    pub runs: u32,
+    /// Of the suite's time.
+    pub spent_ns: u64,
+    /// What one token of each model took when its grid was chosen: the same grid comes of it again.
+    pub per_token_ns: BTreeMap<String, u64>,
+    /// What was measured, and what is next.
+    pub state: State,
+}
+
+impl Partial {
+    /// Of a first run.
+    pub fn new(plan: &Plan, spent: Duration, per_token_ns: BTreeMap<String, u64>, state: State) -> Partial {
+        Partial {
+            command: plan.command.clone(),
+            plan: described(plan),
+            runs: 1,
+            spent_ns: spent.as_nanos() as u64,
+            per_token_ns,
+            state,
+        }
+    }
+
+    /// Reads what an earlier run of this plan left; nothing where there is no such file.
+    pub fn read(path: &Path, plan: &Plan) -> Result<Option<Partial>, ExecutorError> {
+        let text = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|source| file_error(path, source))?,
+        };
+        let partial: Partial = serde_json::from_str(&text).map_err(|error| {
+            let what = path.display().to_string();
+            ExecutorError::input(what, "an unfinished profile, or removed", error)
+        })?;
+        for (name, value) in described(plan) {
+            let theirs = partial.plan.get(&name).unwrap_or(&Value::Null);
+            if *theirs != value {
+                let what = format!("{}: {name}", path.display());
+                let advice = format!("{theirs} (finish it with `{}`, or remove the file)", partial.command);
+                return Err(ExecutorError::input(what, format!("{value}, as asked for"), advice));
+            }
+        }
+        Ok(Some(partial))
+    }
+
+    /// Writes it, whole or not at all.
+    pub fn write(&self, path: &Path) -> Result<(), ExecutorError> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let write = || {
+            std::fs::create_dir_all(folder)?;
+            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            serde_json::to_writer(io::BufWriter::new(&mut file), self)?;
+            file.flush()?;
+            file.persist(path)?;
+            Ok(())
+        };
+        write().map_err(|source| file_error(path, source))
+    }
+}
+
+fn file_error(path: &Path, source: io::Error) -> ExecutorError {
+    let path = path.to_path_buf();
+    ExecutorError::File { path, source }
+}
+
+/// All that decides which points there are and what they take.
+fn described(plan: &Plan) -> BTreeMap<String, Value> {
+    let device = &plan.description;
+    [
+        ("version", json!(env!("CARGO_PKG_VERSION"))),
+        ("device", json!([device.name, device.host.cpu, device.host.cores])),
+        ("driver", json!([device.driver, device.libtorch])),
+        ("models", json!(plan.models)),
+        ("dtype", json!(plan.dtype.to_string())),
+        ("bottlenecks", json!(plan.bottlenecks)),
+        ("ranks", json!(plan.ranks)),
+        ("classes", json!(plan.classes)),
+        ("suite", json!(format!("{:?}", plan.suite).to_lowercase())),
+        ("seed", json!(plan.seed)),
+    ]
+    .map(|(name, value)| (name.to_string(), value))
+    .into()
+}
