@@ -37,6 +37,9 @@ pub enum ExecutorError {
         /// What the probe said.
         reason: String,
     },
+    /// A table of precomputed representations that could not be built, opened or read.
+    #[error(transparent)]
+    Plot(#[from] tenantry_plot::PlotError),
     /// A file that could not be read or written.
     #[error("{}: {source}", path.display())]
     File {

@@ -42,29 +42,68 @@
 //! Whole models per tenant are [`ModelStore`] and [`ModelSlots`], used likewise: `slots.load(&store, tenant, slot)`, then
 //! `slots.encoder(slot)`.
 //!
+//! One step of a decoder with LoRA, a prompt and a running sequence together:
+//!
+//! ```
+//! # use tch::Device;
+//! use tenantry_executor::{Chunk, Decoder, KvCache, LoraCache, LoraShape, LoraStore, Loras, Sampling, TenantParameters, sample};
+//! # use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
+//!
+//! # fn main() -> Result<(), tenantry_executor::ExecutorError> {
+//! # let (dtype, device) = (DType::F32, Device::Cpu);
+//! let shape = ModelShape::builtin("tiny-llama").unwrap();
+//! let decoder = Decoder::random(&shape, 7, dtype, device)?;
+//! let kv = KvCache::new(&shape, 0..2, 64, 16, dtype, device)?;
+//! let lora = LoraShape::new(&shape, 16)?;
+//! let store = LoraStore::random(lora, 200, 7, dtype, device, 1 << 30)?;
+//! let slots = LoraCache::new(lora, 8, dtype, device)?;
+//! slots.load(&store, 42, 0, 0..2)?;
+//! slots.load(&store, 7, 1, 0..2)?;
+//!
+//! let running = Chunk { ids: &[9], cached: 20, pages: &[5, 3], slot: Some(0), wants_token: true };
+//! let prompt = Chunk { ids: &[4, 8, 15, 16], cached: 0, pages: &[11], slot: Some(1), wants_token: true };
+//! let step = decoder.step(&[running, prompt], &kv)?;
+//! let plan = slots.plan(step.segments(), AdapterImplementation::Loop)?;
+//! let logits = decoder.forward(&step, &kv, Some(TenantParameters::Lora(Loras::new(&slots, &plan))))?;
+//! let tokens = sample(&logits, &[Sampling::Greedy; 2])?;
+//! assert_eq!(tokens.len(), 2);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! **Threads.** Tensors may move to another thread but not be shared, so each lane holds handles of its own, made by
 //! `share()`: they refer to the same memory. Nothing here locks: the server sees to it that a slot is not loaded while a
 //! forward pass uses it.
 //!
-//! Read `model/encoder.rs` for the forward pass, `adapters/apply.rs` for batched adapters, `profiler/mod.rs` for what is
+//! Read `model/encoder.rs` and `decoder/forward.rs` for the forward passes, `adapters/apply.rs` for batched adapters, `profiler/mod.rs` for what is
 //! measured.
 
 mod adapters;
+mod decoder;
 mod device;
 mod error;
 mod find;
 mod host;
+mod lora;
 pub mod machine;
 mod model;
 mod parameter_sets;
+pub mod pet;
+mod plot;
 pub mod profiler;
 mod random;
 
 pub use adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
+pub use decoder::{
+    Chunk, Decoder, DecoderConfig, DecoderSlots, DecoderStore, KvCache, Sampling, Step, TenantParameters, read_decoder,
+    sample, write_decoder,
+};
 pub use device::{kind, prepare_lane_thread, synchronize};
 pub use error::ExecutorError;
 pub use find::find_device;
 pub use host::{LIBTORCH_VERSION, available_host_bytes, cores, describe_cpu};
+pub use lora::{LoraCache, LoraPlan, LoraShape, LoraStore, Loras, Segment, read_lora};
 pub use model::{Encoder, Heads, Input, ModelSlots, ModelStore, read_checkpoint, write_checkpoint};
 pub use parameter_sets::ParameterSets;
+pub use plot::{Building, Progress, Tables, WatchBuilding, tables_folder};
 pub use tch::Device;

@@ -12,6 +12,7 @@ pub(crate) enum Part {
     Model = 0,
     Adapter = 1,
     Head = 2,
+    Lora = 3,
 }
 
 /// The draws for one owner's weights.

@@ -9,12 +9,12 @@ use tenantry_core::log::Log;
 use tenantry_core::machine::MachineError;
 use tenantry_core::op::OpKind;
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, Padding, PipelineSpec, PlaceSpec, PoolSpec, SwapSpec, SystemSpec, TenantState,
+    AdmitSpec, BatchSpec, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
 use tenantry_executor::machine::{Job, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape};
+use tenantry_profiles::{AdapterImplementation, Card, DType, DispatchOperation, ModelShape, Tier};
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Duration, Entry, Listed, Request, Time};
 
@@ -24,6 +24,8 @@ const TENANTS: u32 = 10;
 struct Lane {
     ops: u64,
     free_since: Time,
+    /// A lane tells of its ops in order.
+    heard: Time,
 }
 
 /// When an op's end is heard, its place in the order of issue, its lane, its start and its end.
@@ -59,10 +61,11 @@ impl Workers for Script {
                 .resume_ns(self.now.since(lane.free_since), work_ns, &mut spread);
         }
         let ended = started + Duration(work_ns);
-        let heard = ended + Duration(self.prices.tell_ns(&mut spread));
+        let heard = lane.heard.max(ended + Duration(self.prices.tell_ns(&mut spread)));
         *lane = Lane {
             ops: lane.ops + 1,
             free_since: ended,
+            heard,
         };
         self.heard
             .push(Reverse((heard, self.issued, job.lane.0, started, ended)));
@@ -99,6 +102,15 @@ fn card() -> Card {
     let mut card = synthetic_card();
     card.contention.compute_beside_copy = 1.0;
     card.contention.copy_beside_compute = 1.0;
+    card.contention.compute_beside_lookup = 1.0;
+    card.contention.lookup_beside_compute = 1.0;
+    // On a busy machine, telling of an op's end can take longer than the ops after it.
+    let tells = card
+        .tables
+        .dispatch
+        .iter_mut()
+        .filter(|row| row.operation == DispatchOperation::Tell);
+    tells.for_each(|row| (row.stats.p95_us, row.stats.p99_us) = (4_000.0, 20_000.0));
     card
 }
 
@@ -115,30 +127,47 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         implementation: AdapterImplementation::Loop,
     };
     let state_and_pipeline = prop_oneof![
-        Just((TenantState::Model, PipelineSpec::Prefetch)),
-        Just((TenantState::Model, PipelineSpec::Synchronous)),
-        Just((adapters, PipelineSpec::Synchronous)),
-        Just((adapters, PipelineSpec::Prefetch)),
-        Just((adapters, PipelineSpec::Layerwise)),
-        Just((TenantState::Head, PipelineSpec::Prefetch)),
+        Just((TenantState::Model, PipelineSpec::PREFETCH)),
+        Just((TenantState::Model, PipelineSpec::SYNCHRONOUS)),
+        Just((adapters, PipelineSpec::SYNCHRONOUS)),
+        Just((adapters, PipelineSpec::PREFETCH)),
+        Just((adapters, PipelineSpec::LAYERWISE)),
+        Just((adapters, PipelineSpec::PREFETCH_RETRIEVAL)),
+        Just((TenantState::Model, PipelineSpec::PREFETCH_RETRIEVAL)),
+        Just((TenantState::Head, PipelineSpec::PREFETCH)),
+        Just((TenantState::Head, PipelineSpec::SYNCHRONOUS)),
     ];
-    (batch, state_and_pipeline, 1u32..3).prop_map(|(batch, (tenant_state, pipeline), instances_per_gpu)| SystemSpec {
-        name: "same".into(),
-        admit: AdmitSpec::Open,
-        pool: PoolSpec {
-            name: "pool".into(),
-            model: ModelShape::builtin("tiny").expect("tiny is built in"),
-            dtype: DType::F32,
-            classes: 2,
-            tenant_state,
-            padding: Padding::Longest,
-            instances_per_gpu,
-            place: PlaceSpec::LeastLoaded,
-            batch,
-            swap: SwapSpec::LeastRecentlyUsed,
-            pipeline,
+    let tier = prop_oneof![Just(Tier::Memory), Just(Tier::Disk)];
+    let plot = proptest::option::of(tier.prop_map(|tier| PlotSpec {
+        lower_layers: 1,
+        fragment_tokens: 3,
+        threads: 1,
+        tier,
+        domain_hits_ppm: 500_000,
+        fallbacks_ppm: 20_000,
+    }));
+    let systems = (batch, state_and_pipeline, plot, 1u32..3);
+    systems.prop_map(
+        |(batch, (tenant_state, pipeline), plot, instances_per_gpu)| SystemSpec {
+            name: "same".into(),
+            admit: AdmitSpec::Open,
+            pool: PoolSpec {
+                name: "pool".into(),
+                model: ModelShape::builtin("tiny").expect("tiny is built in"),
+                dtype: DType::F32,
+                classes: 2,
+                plot,
+                tenant_state,
+                padding: Padding::Longest,
+                instances_per_gpu,
+                place: PlaceSpec::LeastLoaded,
+                batch,
+                swap: SwapSpec::LeastRecentlyUsed,
+                pipeline,
+                generation: None,
+            },
         },
-    })
+    )
 }
 
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
@@ -178,10 +207,11 @@ proptest! {
 
     #[test]
     fn the_real_machine_on_a_script_equals_the_virtual_one(
-        system in systems(), entries in entries(), seed in 0u64..1000, memory_mib in 24u64..40
+        system in systems(), entries in entries(), seed in 0u64..1000, memory_mib in 24u64..40,
+        lookup_lanes in 0u32..2
     ) {
         let card = card();
-        let cluster = ClusterSpec { gpus: 1, gpu_memory_bytes: memory_mib << 20, copy_lanes: 1 };
+        let cluster = ClusterSpec { gpus: 1, gpu_memory_bytes: memory_mib << 20, copy_lanes: 1, lookup_lanes };
         let jitter = Jitter::Measured { seed };
         let server = || Server::new(&cluster, &system, TENANTS).expect("it fits");
         let prices = || Prices::new(&card, &system.pool, jitter).expect("the card has all tables");

@@ -54,7 +54,7 @@ impl AdapterCache {
         let plan = AdapterPlan::new(&[0, 0], 8, AdapterImplementation::Grouped, self.device())?;
         let ones = Tensor::f_ones([2, 8, self.shape.hidden.into()], (self.kind(), self.device()))?;
         let adapters = Adapters::new(self, &plan);
-        let adapted = adapters.apply(0, ones)?;
+        let adapted = adapters.apply(self.shape.first_layer as usize, ones)?;
         let difference = adapted.f_sub_scalar(1.0)?.f_abs()?.f_max()?.f_double_value(&[])?;
         if difference != 0.0 {
             let must = "its input where the adapter is zero";
@@ -91,7 +91,7 @@ impl AdapterCache {
             ));
         }
         for layer in layers {
-            let mut to = self.layers[layer].f_select(0, slot.into())?;
+            let mut to = self.layer(layer).f_select(0, slot.into())?;
             copy_block(&mut to, &store.layer(tenant, layer)?)?;
         }
         Ok(())
@@ -174,7 +174,7 @@ impl AdapterCache {
 
     /// One layer's slots, `[slots, parameters_per_layer]`.
     pub(crate) fn layer(&self, layer: usize) -> &Tensor {
-        &self.layers[layer]
+        &self.layers[self.shape.index(layer)]
     }
 
     fn device(&self) -> Device {

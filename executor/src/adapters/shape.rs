@@ -13,7 +13,9 @@ use crate::error::ExecutorError;
 /// One layer's parameters are one block: `W_down [hidden, bottleneck]`, `b_down`, `W_up [bottleneck, hidden]`, `b_up`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdapterShape {
-    /// Layers of the backbone, each with an adapter.
+    /// The lowest layer with an adapter.
+    pub first_layer: u32,
+    /// Layers from there on, each with an adapter.
     pub layers: u32,
     /// Width of the backbone's hidden state.
     pub hidden: u32,
@@ -27,11 +29,24 @@ impl AdapterShape {
     /// # Errors
     /// A bottleneck of 0.
     pub fn new(model: &ModelShape, bottleneck: u32) -> Result<AdapterShape, ExecutorError> {
+        AdapterShape::upper(model, 0, bottleneck)
+    }
+
+    /// The adapters of a backbone whose layers below `first_layer` have none.
+    ///
+    /// # Errors
+    /// A bottleneck of 0, or no such layer.
+    pub fn upper(model: &ModelShape, first_layer: u32, bottleneck: u32) -> Result<AdapterShape, ExecutorError> {
         if bottleneck == 0 {
             return Err(ExecutorError::input("bottleneck of the adapters", "at least 1", 0));
         }
+        if first_layer >= model.layers {
+            let must = format!("below {}, the layers of {}", model.layers, model.name);
+            return Err(ExecutorError::input("first layer with an adapter", must, first_layer));
+        }
         Ok(AdapterShape {
-            layers: model.layers,
+            first_layer,
+            layers: model.layers - first_layer,
             hidden: model.hidden,
             bottleneck,
         })
@@ -48,10 +63,26 @@ impl AdapterShape {
         u64::from(self.layers) * self.parameters_per_layer()
     }
 
+    /// A layer's place among those with an adapter.
+    ///
+    /// # Panics
+    /// If the layer has none.
+    pub(crate) fn index(&self, layer: usize) -> usize {
+        let index = layer.checked_sub(self.first_layer as usize);
+        index.filter(|&index| index < self.layers as usize).unwrap_or_else(|| {
+            let end = self.first_layer + self.layers;
+            panic!(
+                "layer {layer} has no adapter: those from {} to {} have",
+                self.first_layer,
+                end - 1
+            )
+        })
+    }
+
     /// Where one layer's parameters lie in a tenant's block.
     pub(crate) fn layer_block(&self, layer: usize) -> Range<usize> {
-        let length = self.parameters_per_layer() as usize;
-        layer * length..(layer + 1) * length
+        let (index, length) = (self.index(layer), self.parameters_per_layer() as usize);
+        index * length..(index + 1) * length
     }
 
     /// Views of `blocks` `[k, parameters_per_layer]` as `k` adapters; nothing is copied.

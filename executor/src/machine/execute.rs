@@ -1,19 +1,22 @@
 //! One run on the real machine, from specs to a record.
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use tch::Device;
 use tenantry_core::ledger::{BrokenLaw, Ledger, RunRecord};
-use tenantry_core::machine::Machine;
 use tenantry_core::run::{Observer, RunError, run};
 use tenantry_core::server::{Server, ServerError};
 use tenantry_core::{ClusterSpec, SystemSpec};
 use tenantry_traces::{Time, Workload};
 
-use super::serving::{Answer, Serving};
-use super::{RealMachine, threads::Threads};
+use super::RealMachine;
+use super::generating::{Generated, GenerationServing};
+use super::serving::{Answer, Provision, Serving};
+use super::threads::Threads;
 use crate::error::ExecutorError;
+use crate::plot::{Building, Tables};
 
 /// What is to be executed.
 #[derive(Clone, Debug)]
@@ -32,6 +35,10 @@ pub struct Run<'a> {
     pub seed: u64,
     /// Host memory that tenants' parameters may take.
     pub max_host_bytes: u64,
+    /// Where tables to look up in are kept from one run to the next: [`tables_folder`](crate::tables_folder).
+    pub tables: PathBuf,
+    /// Told how the building of tables goes on, before anything is served.
+    pub building: fn(Building<'_>),
 }
 
 /// What came of it.
@@ -41,6 +48,8 @@ pub struct Executed {
     pub record: RunRecord,
     /// The class that each request got, by ticket.
     pub answers: Vec<Answer>,
+    /// The tokens that each request got, by ticket.
+    pub generated: Vec<Generated>,
     /// Bytes of tenants' parameters in host memory.
     pub host_bytes: u64,
     /// Parameter sets that differ, where the host's memory did not hold one for each tenant.
@@ -76,29 +85,70 @@ pub fn execute(
 ) -> Result<Executed, ExecuteError> {
     let mut server = Server::new(&spec.cluster, spec.system, spec.tenants)?;
     let topology = server.topology().clone();
-    let slots = server.slots_per_instance();
-    let serving = Serving::new(
-        &spec.system.pool,
-        &topology,
-        spec.tenants,
-        slots,
-        spec.seed,
-        spec.device,
-        spec.max_host_bytes,
-    )?;
+    let parameters = Parameters::new(spec, &server)?;
     let answers = Arc::default();
-    let threads = Threads::start(serving.lanes(&topology, &answers), interrupt).map_err(RunError::Machine)?;
+    let lanes = match &parameters {
+        Parameters::Encoders(serving) => serving.lanes(&topology, &answers),
+        Parameters::Decoders(serving) => serving.lanes(&topology),
+    };
+    let threads = Threads::start(lanes, interrupt).map_err(RunError::Machine)?;
+    let threads = match &parameters {
+        Parameters::Encoders(serving) => threads.counting(serving.lookups()),
+        Parameters::Decoders(_) => threads,
+    };
     let mut machine = RealMachine::new(&topology, threads);
     let mut ledger = Ledger::new(spec.warm_up);
     let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;
-    let record = ledger.close(end, &server, machine.lanes(end.at))?;
+    let record = ledger.close(end, &server, &machine)?;
     machine.into_workers().stop();
     let mut answers = std::mem::take(&mut *Mutex::lock(&answers).expect("no lane panics with the list"));
     answers.sort_unstable();
+    let (host_bytes, shared_sets, generated) = match &parameters {
+        Parameters::Encoders(serving) => (serving.host_bytes(), serving.shared_sets(), Vec::new()),
+        Parameters::Decoders(serving) => (serving.host_bytes(), serving.shared_sets(), serving.generated()),
+    };
     Ok(Executed {
         record,
         answers,
-        host_bytes: serving.host_bytes(),
-        shared_sets: serving.shared_sets(),
+        generated,
+        host_bytes,
+        shared_sets,
     })
+}
+
+/// What a pool's requests run on.
+enum Parameters {
+    Encoders(Box<Serving>),
+    Decoders(Box<GenerationServing>),
+}
+
+impl Parameters {
+    fn new(spec: &Run<'_>, server: &Server) -> Result<Parameters, ExecutorError> {
+        let pool = &spec.system.pool;
+        let (tenants, seed, device, max_host_bytes) = (spec.tenants, spec.seed, spec.device, spec.max_host_bytes);
+        Ok(match (&pool.generation, server) {
+            (Some(generation), Server::Generation(server)) => {
+                let serving = GenerationServing::new(pool, generation, server, tenants, seed, device, max_host_bytes)?;
+                Parameters::Decoders(Box::new(serving))
+            }
+            _ => {
+                let (topology, slots) = (server.topology(), server.slots_per_instance());
+                let mut building = spec.building;
+                let tables = pool
+                    .plot
+                    .map(|plot| Tables::open_or_build(&spec.tables, &pool.model, &plot, seed, device, &mut building))
+                    .transpose()?;
+                let provision = Provision {
+                    tenants,
+                    slots,
+                    seed,
+                    device,
+                    max_host_bytes,
+                    tables,
+                };
+                let serving = Serving::new(pool, topology, provision)?;
+                Parameters::Encoders(Box::new(serving))
+            }
+        })
+    }
 }

@@ -5,20 +5,25 @@
 //! runs. Workers stamp when each op started and ended. [`Workers`] hides whether they are threads or a script.
 
 pub mod execute;
+pub mod generating;
+mod retrieval;
 pub mod serving;
 pub mod threads;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tenantry_core::board::{Board, OpRef};
-use tenantry_core::event::{Done, Event, MemberFailure};
-use tenantry_core::ids::{InstanceId, LaneId};
-use tenantry_core::machine::{LaneUse, Machine, MachineError, Next};
+use tenantry_core::event::{Done, EndedMember, Event, MemberFailure, RunOutcome};
+use tenantry_core::ids::{InstanceId, LaneId, RequestId};
+use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
 use tenantry_core::op::{BatchShape, Load, Member, OpKind};
 use tenantry_core::{Command, Commands, Topology};
 use tenantry_traces::{Duration, Time};
+
+use self::retrieval::Retrieved;
 
 /// A batch as the ops on it see it.
 #[derive(Debug)]
@@ -33,6 +38,23 @@ pub struct Batch {
     pub loads: Vec<Load>,
     /// Members that failed in an op so far.
     pub failures: Mutex<Vec<MemberFailure>>,
+    /// Whether its run of steps is to end at the next.
+    pub interrupted: AtomicBool,
+    /// What came of its run of steps.
+    pub outcome: Mutex<Option<Outcome>>,
+    /// What stands for the lower layers.
+    pub(crate) retrieved: Mutex<Retrieved>,
+}
+
+/// What came of a run of steps.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Steps made.
+    pub steps: u32,
+    /// When the first was over.
+    pub first_step_ended: Time,
+    /// Members that have their last token, in order.
+    pub ended: Vec<EndedMember>,
 }
 
 /// An op handed to a worker.
@@ -76,6 +98,20 @@ pub trait Workers {
     /// # Errors
     /// When a worker is lost or the user asked to stop.
     fn wait(&mut self, deadline: Option<Time>) -> Result<Option<Ran>, MachineError>;
+
+    /// A request has left the instance that computes on this lane: what is cached of it can be let go, after the ops issued before.
+    ///
+    /// # Errors
+    /// When the lane's worker is lost.
+    fn release(&mut self, lane: LaneId, request: RequestId) -> Result<(), MachineError> {
+        let _ = (lane, request);
+        Ok(())
+    }
+
+    /// What was looked up so far; nothing where nothing is.
+    fn lookups(&self) -> Option<LookupCounts> {
+        None
+    }
 }
 
 /// A machine over real workers.
@@ -93,6 +129,8 @@ pub struct RealMachine<W> {
     count_from: Time,
     /// Lent to the server with the event.
     failures: Vec<MemberFailure>,
+    /// Likewise: the batch's requests, and what came of its run.
+    outcome: Option<(u32, Outcome)>,
 }
 
 impl<W: Workers> RealMachine<W> {
@@ -108,6 +146,7 @@ impl<W: Workers> RealMachine<W> {
             timers: BinaryHeap::new(),
             timers_set: 0,
             failures: Vec::new(),
+            outcome: None,
         }
     }
 
@@ -153,6 +192,8 @@ impl<W: Workers> RealMachine<W> {
             self.failures.append(&mut failures);
             self.failures.sort_by_key(|failure| failure.member);
             self.failures.dedup_by_key(|failure| failure.member);
+            let mut outcome = batch.outcome.lock().expect("no worker panics with what came of a run");
+            self.outcome = outcome.take().map(|outcome| (batch.shape.requests, outcome));
         }
         if noticed.batch_ended {
             self.batches[slot] = None;
@@ -176,6 +217,12 @@ impl<W: Workers> Machine for RealMachine<W> {
                         op: op.index,
                         timing,
                         failures: &self.failures,
+                        run: self.outcome.as_ref().map(|(requests, outcome)| RunOutcome {
+                            requests: *requests,
+                            steps: outcome.steps,
+                            first_step_ended: outcome.first_step_ended,
+                            ended: &outcome.ended,
+                        }),
                     };
                     return Ok(Next::Event(now, Event::Done(done)));
                 }
@@ -208,6 +255,9 @@ impl<W: Workers> Machine for RealMachine<W> {
                     members: commands.members(submission).to_vec(),
                     loads: commands.loads(submission).to_vec(),
                     failures: Mutex::default(),
+                    interrupted: AtomicBool::new(false),
+                    outcome: Mutex::default(),
+                    retrieved: Mutex::default(),
                 }));
                 self.board
                     .submit(now, submission.batch, submission.instance, submission.shape, ops);
@@ -219,6 +269,16 @@ impl<W: Workers> Machine for RealMachine<W> {
                 self.timers.push(Reverse((*at, self.timers_set, *instance)));
                 self.timers_set += 1;
             }
+            Command::Interrupt { batch, .. } => {
+                // A batch that has ended has nothing to be interrupted.
+                if let Some(batch) = &self.batches[batch.slot as usize] {
+                    batch.interrupted.store(true, Ordering::Relaxed);
+                }
+            }
+            Command::Release { instance, request } => {
+                let lane = self.topology.instances[instance.index()].compute;
+                self.workers.release(lane, *request)?;
+            }
             Command::Finish(_) => {}
         }
         Ok(())
@@ -226,6 +286,14 @@ impl<W: Workers> Machine for RealMachine<W> {
 
     fn count_busy_from(&mut self, start: Time) {
         self.count_from = start;
+    }
+
+    fn board(&mut self) -> &mut Board {
+        &mut self.board
+    }
+
+    fn lookups(&self) -> Option<LookupCounts> {
+        self.workers.lookups()
     }
 
     fn lanes(&self, _: Time) -> Vec<LaneUse> {

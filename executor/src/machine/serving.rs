@@ -1,12 +1,13 @@
-//! What the lanes do: copies on one, forward passes on the other, with handles of their own on the same memory.
+//! What the lanes do: copies and look-ups on some, forward passes on the others, with handles of their own on the same memory.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 use tenantry_core::command::FailureReason;
 use tenantry_core::event::MemberFailure;
 use tenantry_core::ids::InstanceId;
+use tenantry_core::machine::LookupCounts;
 use tenantry_core::op::{Encode, Layers, OpKind};
 use tenantry_core::spec::{PoolSpec, TenantState};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
@@ -14,11 +15,13 @@ use tenantry_profiles::AdapterImplementation;
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::Batch;
+use super::retrieval::{Retrieval, Retrieved, rows};
 use super::threads::Perform;
 use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
-use crate::device::prepare_lane_thread;
+use crate::device::{kind, prepare_lane_thread};
 use crate::error::ExecutorError;
 use crate::model::{Encoder, Heads, Input, ModelSlots, ModelStore};
+use crate::plot::Tables;
 
 /// The class that a tenant's head found the likeliest for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,11 +77,28 @@ impl Slots {
     }
 }
 
+/// What a pool's parameters depend on, beside the pool itself.
+pub struct Provision {
+    /// How many tenants.
+    pub tenants: u32,
+    /// Slots of each instance; nothing where nothing is swapped.
+    pub slots: Option<u32>,
+    /// Of weights and token ids.
+    pub seed: u64,
+    /// Where is computed.
+    pub device: Device,
+    /// Host memory that tenants' parameters may take.
+    pub max_host_bytes: u64,
+    /// What the pool looks up in, where it does: of the same seed.
+    pub tables: Option<Tables>,
+}
+
 /// The parameters of a pool and its tenants: all that must exist before the first request.
 pub struct Serving {
     pool: PoolSpec,
     device: Device,
     seed: u64,
+    retrieval: Option<Arc<Retrieval>>,
     backbone: Option<Encoder>,
     heads: Heads,
     store: Store,
@@ -87,31 +107,43 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Random weights for a pool and `tenants` tenants, with `slots` slots for each instance. Tenants' parameters take at most
-    /// `max_host_bytes` of host memory.
+    /// Random weights for a pool and its tenants. Where representations are looked up, only the layers above them are there.
     ///
     /// # Errors
-    /// A shape that cannot be built, or no memory.
-    pub fn new(
-        pool: &PoolSpec,
-        topology: &Topology,
-        tenants: u32,
-        slots: Option<u32>,
-        seed: u64,
-        device: Device,
-        max_host_bytes: u64,
-    ) -> Result<Serving, ExecutorError> {
+    /// A shape that cannot be built, tables of another width or none for a pool that looks up, or no memory.
+    pub fn new(pool: &PoolSpec, topology: &Topology, provision: Provision) -> Result<Serving, ExecutorError> {
         let PoolSpec {
             model, dtype, classes, ..
         } = pool;
-        let shared = || Encoder::random(model, seed, *dtype, device);
+        let Provision {
+            tenants,
+            slots,
+            seed,
+            device,
+            max_host_bytes,
+            tables,
+        } = provision;
+        let retrieval = match (pool.plot, tables) {
+            (None, _) => None,
+            (Some(plot), Some(tables)) if tables.hidden() == model.hidden as usize => {
+                Some(Arc::new(Retrieval::new(tables, plot.threads)?))
+            }
+            (Some(_), tables) => {
+                let must = format!("of {} values a token, as {} has", model.hidden, model.name);
+                let got = tables.map_or("none".to_string(), |tables| tables.hidden().to_string());
+                return Err(ExecutorError::input("tables to look up in", must, got));
+            }
+        };
+        let first_layer = pool.first_layer();
+        let shared = || Encoder::random_upper(model, first_layer, seed, *dtype, device);
         let (backbone, store) = match pool.tenant_state {
             TenantState::Model => {
-                let store = ModelStore::random(model, tenants, seed, *dtype, device, max_host_bytes)?;
+                let store =
+                    ModelStore::random_upper(model, first_layer, tenants, seed, *dtype, device, max_host_bytes)?;
                 (None, Store::Models(store))
             }
             TenantState::Adapters { bottleneck, .. } => {
-                let adapter = AdapterShape::new(model, bottleneck)?;
+                let adapter = AdapterShape::upper(model, first_layer, bottleneck)?;
                 let store = AdapterStore::random(adapter, tenants, seed, *dtype, device, max_host_bytes)?;
                 (Some(shared()?), Store::Adapters(store))
             }
@@ -119,7 +151,9 @@ impl Serving {
         };
         let instance_slots = |_| -> Result<Slots, ExecutorError> {
             Ok(match (pool.tenant_state, slots) {
-                (TenantState::Model, Some(slots)) => Slots::Models(ModelSlots::new(model, slots, *dtype, device)?),
+                (TenantState::Model, Some(slots)) => {
+                    Slots::Models(ModelSlots::upper(model, first_layer, slots, *dtype, device)?)
+                }
                 (
                     TenantState::Adapters {
                         bottleneck,
@@ -127,7 +161,8 @@ impl Serving {
                     },
                     Some(slots),
                 ) => {
-                    let cache = AdapterCache::new(AdapterShape::new(model, bottleneck)?, slots, *dtype, device)?;
+                    let adapter = AdapterShape::upper(model, first_layer, bottleneck)?;
+                    let cache = AdapterCache::new(adapter, slots, *dtype, device)?;
                     // An implementation that this device lacks is refused here and not in the middle of a run.
                     cache.plan(&[0], 1, implementation)?;
                     Slots::Adapters(cache, implementation)
@@ -147,6 +182,7 @@ impl Serving {
             pool: pool.clone(),
             device,
             seed,
+            retrieval,
         })
     }
 
@@ -161,12 +197,21 @@ impl Serving {
         self.store.sets().map_or(0, crate::ParameterSets::host_bytes)
     }
 
+    /// What the lanes look up, counted; nothing where they look nothing up.
+    pub fn lookups(&self) -> Option<Arc<Mutex<LookupCounts>>> {
+        self.retrieval.as_ref().map(|retrieval| retrieval.counts())
+    }
+
     /// Who does each lane's ops. `answers` receives what comes of them.
     pub fn lanes(&self, topology: &Topology, answers: &Arc<Mutex<Vec<Answer>>>) -> Vec<(Lane, Box<dyn Perform>)> {
         let bad_slots = BadSlots::default();
         let lane = |(index, lane): (usize, &Lane)| {
             let perform: Box<dyn Perform> = match lane.kind {
-                LaneKind::Copy => Box::new(CopyLane {
+                LaneKind::Copy | LaneKind::Lookup => Box::new(HostLane {
+                    retrieval: self.retrieval.clone(),
+                    kind: kind(self.pool.dtype),
+                    device: self.device,
+                    first_layer: self.pool.first_layer() as u16,
                     store: self.store.share(),
                     slots: self.slots.iter().map(Slots::share).collect(),
                     bad_slots: Arc::clone(&bad_slots),
@@ -183,6 +228,7 @@ impl Serving {
                         slots: slots.share(),
                         vocabulary: u64::from(self.pool.model.vocabulary),
                         positions: self.pool.model.positions,
+                        looks_up: self.retrieval.is_some(),
                         tokens: Draws::new(self.seed, Purpose::Tokens),
                         device: self.device,
                         bad_slots: Arc::clone(&bad_slots),
@@ -197,15 +243,20 @@ impl Serving {
     }
 }
 
-/// Copies tenants' parameters to the device.
-struct CopyLane {
+/// Looks up in host memory, and copies to the device: what was looked up, and tenants' parameters. A lane is given all of these or some.
+struct HostLane {
+    retrieval: Option<Arc<Retrieval>>,
+    kind: Kind,
+    device: Device,
+    /// The lowest that is computed, and so that has parameters.
+    first_layer: u16,
     store: Store,
     /// By instance.
     slots: Vec<Slots>,
     bad_slots: BadSlots,
 }
 
-impl CopyLane {
+impl HostLane {
     fn load(&self, instance: InstanceId, tenant: u32, slot: u32, layers: Layers) -> Result<(), FailureReason> {
         if self.store.sets().is_some_and(|sets| tenant >= sets.tenants()) {
             return Err(FailureReason::LoadFailed);
@@ -219,21 +270,38 @@ impl CopyLane {
     }
 }
 
-impl Perform for CopyLane {
+impl Perform for HostLane {
     fn prepare(&mut self) {
         prepare_lane_thread();
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
-        let OpKind::CopyIn(copy) = kind else {
-            unreachable!("a copy lane copies")
-        };
+        let retrieval = || self.retrieval.as_ref().expect("a pool that looks up has tables");
+        match kind {
+            OpKind::CopyIn(copy) => self.copy_in(batch, copy.layers),
+            OpKind::Lookup(_) => {
+                if retrieval().look_up(batch).is_err() {
+                    fail_all(batch, FailureReason::LookupFailed);
+                }
+            }
+            OpKind::Stage(_) => {
+                if let Err(error) = retrieval().stage(batch, self.kind, self.device) {
+                    fail_all(batch, reason(&error, FailureReason::LoadFailed));
+                }
+            }
+            OpKind::Encode(_) | OpKind::Run(_) => unreachable!("a host's lane computes nothing"),
+        }
+    }
+}
+
+impl HostLane {
+    fn copy_in(&self, batch: &Batch, layers: Layers) {
         for load in &batch.loads {
-            let result = self.load(batch.instance, load.tenant, load.slot, copy.layers);
+            let result = self.load(batch.instance, load.tenant, load.slot, layers);
             let mut bad = self.bad_slots.lock().expect("no lane panics with the list");
             let Err(reason) = result else {
                 // The first layer's copy makes a slot good again; a later layer's does not mend an earlier one's failure.
-                if copy.layers.first == 0 {
+                if layers.first == self.first_layer {
                     bad.remove(&(batch.instance, load.slot));
                 }
                 continue;
@@ -274,6 +342,8 @@ struct ComputeLane {
     slots: Slots,
     vocabulary: u64,
     positions: u32,
+    /// Whether passes begin with what was looked up.
+    looks_up: bool,
     tokens: Draws,
     device: Device,
     bad_slots: BadSlots,
@@ -291,9 +361,36 @@ impl ComputeLane {
         }
     }
 
-    fn begin(&self, batch: &Batch) -> Result<UnderWay, ExecutorError> {
-        let mut rows: Vec<usize> = (0..batch.members.len()).collect();
-        rows.sort_by_key(|&row| batch.members[row].slot);
+    fn begin(&self, batch: &Batch, embed: bool) -> Result<UnderWay, ExecutorError> {
+        let rows = rows(batch);
+        let (input, hidden) = match embed {
+            true => self.embed(batch, &rows)?,
+            false => {
+                let mut retrieved = batch.retrieved.lock().expect("no lane panics with it");
+                let Retrieved::Staged(input, hidden) = std::mem::take(&mut *retrieved) else {
+                    // What failed before has been told.
+                    return Err(ExecutorError::input("representations", "on the device", "nothing"));
+                };
+                (input, hidden)
+            }
+        };
+        let plan = match &self.slots {
+            Slots::Adapters(cache, implementation) => {
+                let slots: Vec<u32> = rows.iter().map(|&row| batch.members[row].slot).collect();
+                Some(cache.plan(&slots, input.tokens(), *implementation)?)
+            }
+            Slots::Models(_) | Slots::None => None,
+        };
+        Ok(UnderWay {
+            input,
+            plan,
+            rows,
+            hidden,
+        })
+    }
+
+    /// Draws the token ids of the batch, and embeds them.
+    fn embed(&self, batch: &Batch, rows: &[usize]) -> Result<(Input, Tensor), ExecutorError> {
         let sequences: Vec<Vec<i64>> = rows
             .iter()
             .map(|&row| {
@@ -305,25 +402,13 @@ impl ComputeLane {
             .collect();
         let encoder = self.encoder(batch);
         let input = encoder.input(&sequences, batch.shape.tokens as usize)?;
-        let plan = match &self.slots {
-            Slots::Adapters(cache, implementation) => {
-                let slots: Vec<u32> = rows.iter().map(|&row| batch.members[row].slot).collect();
-                Some(cache.plan(&slots, input.tokens(), *implementation)?)
-            }
-            Slots::Models(_) | Slots::None => None,
-        };
         let hidden = encoder.embed(&input)?;
-        Ok(UnderWay {
-            input,
-            plan,
-            rows,
-            hidden,
-        })
+        Ok((input, hidden))
     }
 
     fn encode(&mut self, encode: &Encode, batch: &Batch) -> Result<(), ExecutorError> {
-        let mut under_way = if encode.embed {
-            self.begin(batch)?
+        let mut under_way = if encode.begin {
+            self.begin(batch, encode.embed)?
         } else {
             self.under_way.take().ok_or_else(|| {
                 // The op before it failed, and its members have been told.
@@ -394,13 +479,25 @@ impl Perform for ComputeLane {
             (None, Slots::Models(slots)) => slots.encoder(0),
             (None, _) => return,
         };
+        let shape = encoder.shape();
+        let (tokens, layers) = (self.positions as usize, encoder.first_layer()..shape.layers);
         for batch in [1, 8] {
-            let sequences = vec![vec![0_i64; self.positions as usize]; batch];
             for _ in 0..3 {
                 let warm_up = || -> Result<(), ExecutorError> {
-                    let input = encoder.input(&sequences, self.positions as usize)?;
-                    let hidden =
-                        encoder.layers(encoder.embed(&input)?, 0..encoder.shape().layers as usize, &input, None)?;
+                    let (input, hidden) = match self.looks_up {
+                        false => {
+                            let input = encoder.input(&vec![vec![0_i64; tokens]; batch], tokens)?;
+                            let hidden = encoder.embed(&input)?;
+                            (input, hidden)
+                        }
+                        true => {
+                            let size = [batch as i64, tokens as i64, shape.hidden.into()];
+                            let input = Input::of_lengths(&vec![tokens; batch], tokens, encoder.kind(), self.device)?;
+                            (input, Tensor::f_zeros(size, (encoder.kind(), self.device))?)
+                        }
+                    };
+                    let layers = layers.start as usize..layers.end as usize;
+                    let hidden = encoder.layers(hidden, layers, &input, None)?;
                     self.heads.forward(&hidden, &vec![0; batch]).map(drop)
                 };
                 // What cannot run will say so when a request asks for it.
@@ -419,18 +516,22 @@ impl Perform for ComputeLane {
         self.fail_bad_slots(batch);
         if let Err(error) = self.encode(encode, batch) {
             self.under_way = None;
-            let reason = reason(&error, FailureReason::ComputeFailed);
-            let failures = (0..batch.members.len() as u32).map(|member| MemberFailure { member, reason });
-            batch
-                .failures
-                .lock()
-                .expect("no lane panics with the list")
-                .extend(failures);
+            fail_all(batch, reason(&error, FailureReason::ComputeFailed));
         }
     }
 }
 
-fn reason(error: &ExecutorError, otherwise: FailureReason) -> FailureReason {
+/// Fails all members of a batch; those that failed before keep their reason.
+fn fail_all(batch: &Batch, reason: FailureReason) {
+    let failures = (0..batch.members.len() as u32).map(|member| MemberFailure { member, reason });
+    batch
+        .failures
+        .lock()
+        .expect("no lane panics with the list")
+        .extend(failures);
+}
+
+pub(super) fn reason(error: &ExecutorError, otherwise: FailureReason) -> FailureReason {
     match error {
         ExecutorError::Torch(error) if error.to_string().contains("out of memory") => FailureReason::OutOfMemory,
         _ => otherwise,

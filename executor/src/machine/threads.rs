@@ -1,14 +1,14 @@
 //! Workers that are threads: one for each lane.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use tenantry_core::board::OpRef;
-use tenantry_core::ids::{BatchId, GpuId, InstanceId, LaneId};
-use tenantry_core::machine::MachineError;
+use tenantry_core::ids::{BatchId, GpuId, InstanceId, LaneId, RequestId};
+use tenantry_core::machine::{LookupCounts, MachineError};
 use tenantry_core::op::{BatchShape, CopyIn, Layers, OpKind};
 use tenantry_core::topology::{Lane, LaneKind};
 use tenantry_traces::{Duration, Time};
@@ -20,8 +20,24 @@ pub trait Perform: Send {
     /// Called once on the lane's own thread, before the run's time begins.
     fn prepare(&mut self) {}
 
+    /// Called once when the run's time begins: what it stamps counts from here.
+    fn start_clock(&mut self, origin: Instant) {
+        let _ = origin;
+    }
+
     /// Does one op. Members that fail are put into the batch's list, and the others go on.
     fn perform(&mut self, kind: &OpKind, batch: &Batch);
+
+    /// A request has left the lane's instance: called between the ops before and after.
+    fn release(&mut self, request: RequestId) {
+        let _ = request;
+    }
+}
+
+/// What a worker is told, in order.
+enum Message {
+    Job(Job),
+    Release(RequestId),
 }
 
 /// The longest wait without a look at the interrupt flag.
@@ -31,10 +47,12 @@ const INTERRUPT_CHECK: std::time::Duration = std::time::Duration::from_millis(50
 #[derive(Debug)]
 pub struct Threads {
     origin: Instant,
-    lanes: Vec<Sender<Job>>,
+    lanes: Vec<Sender<Message>>,
     ran: Receiver<Ran>,
     in_hand: usize,
     interrupt: Arc<AtomicBool>,
+    /// Kept by the lanes that look up.
+    lookups: Option<Arc<Mutex<LookupCounts>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -51,13 +69,14 @@ impl Threads {
         let mut senders = Vec::new();
         let mut threads = Vec::new();
         for (index, ((lane, mut perform), origin)) in lanes.into_iter().zip(origins).enumerate() {
-            let (sender, jobs) = mpsc::channel::<Job>();
+            let (sender, messages) = mpsc::channel::<Message>();
             let (report, ready) = (report.clone(), ready.clone());
             let worker = move || {
                 perform.prepare();
                 drop(ready);
                 let Ok(origin) = origin.recv() else { return };
-                work(LaneId(index as u32), origin, &jobs, &mut *perform, &report);
+                perform.start_clock(origin);
+                work(LaneId(index as u32), origin, &messages, &mut *perform, &report);
             };
             let thread = std::thread::Builder::new().name(lane.name.clone()).spawn(worker);
             threads
@@ -77,8 +96,14 @@ impl Threads {
             ran,
             in_hand: 0,
             interrupt,
+            lookups: None,
             threads,
         })
+    }
+
+    /// Says what the lanes count in `lookups`.
+    pub fn counting(self, lookups: Option<Arc<Mutex<LookupCounts>>>) -> Threads {
+        Threads { lookups, ..self }
     }
 
     /// Ends the threads and waits for them.
@@ -90,9 +115,16 @@ impl Threads {
     }
 }
 
-fn work(lane: LaneId, origin: Instant, jobs: &Receiver<Job>, perform: &mut dyn Perform, report: &Sender<Ran>) {
+fn work(lane: LaneId, origin: Instant, messages: &Receiver<Message>, perform: &mut dyn Perform, report: &Sender<Ran>) {
     // The loop ends when the machine is dropped.
-    while let Ok(job) = jobs.recv() {
+    while let Ok(message) = messages.recv() {
+        let job = match message {
+            Message::Job(job) => job,
+            Message::Release(request) => {
+                perform.release(request);
+                continue;
+            }
+        };
         let started = since(origin);
         perform.perform(&job.kind, &job.batch);
         // The batch is let go before the coordinator hears, so that it is the last to hold it.
@@ -104,7 +136,8 @@ fn work(lane: LaneId, origin: Instant, jobs: &Receiver<Job>, perform: &mut dyn P
     }
 }
 
-fn since(origin: Instant) -> Time {
+/// The run's time.
+pub(crate) fn since(origin: Instant) -> Time {
     Time(u64::try_from(origin.elapsed().as_nanos()).expect("a run is shorter than 584 years"))
 }
 
@@ -117,7 +150,13 @@ impl Workers for Threads {
         self.in_hand += 1;
         let lane = job.lane;
         self.lanes[lane.index()]
-            .send(job)
+            .send(Message::Job(job))
+            .map_err(|_| MachineError::Device(format!("the worker of {lane} is lost")))
+    }
+
+    fn release(&mut self, lane: LaneId, request: RequestId) -> Result<(), MachineError> {
+        self.lanes[lane.index()]
+            .send(Message::Release(request))
             .map_err(|_| MachineError::Device(format!("the worker of {lane} is lost")))
     }
 
@@ -145,6 +184,11 @@ impl Workers for Threads {
                 }
             }
         }
+    }
+
+    fn lookups(&self) -> Option<LookupCounts> {
+        let counts = self.lookups.as_ref()?;
+        Some(*counts.lock().expect("no lane panics while it counts"))
     }
 }
 
@@ -202,11 +246,15 @@ pub fn hand_overs(rounds: u32) -> Vec<HandOver> {
         shape: BatchShape {
             requests: 0,
             tokens: 0,
+            input_tokens: 0,
             tenants: 0,
         },
         members: Vec::new(),
         loads: Vec::new(),
         failures: std::sync::Mutex::default(),
+        interrupted: AtomicBool::new(false),
+        outcome: std::sync::Mutex::default(),
+        retrieved: std::sync::Mutex::default(),
     });
     let kind = OpKind::CopyIn(CopyIn {
         layers: Layers::all(0),

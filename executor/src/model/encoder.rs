@@ -21,8 +21,12 @@ const LAYER_NORM_EPSILON: f64 = 1e-12;
 #[derive(Debug)]
 pub struct Encoder {
     shape: ModelShape,
+    /// The lowest layer that is here.
+    first_layer: u32,
     parameters: Tensor,
-    embedding: Embedding,
+    /// Absent where the lower layers are.
+    embedding: Option<Embedding>,
+    /// From `first_layer` on.
     layers: Vec<Layer>,
 }
 
@@ -34,14 +38,15 @@ struct Embedding {
     norm: Norm,
 }
 
+/// One layer's parameters, as views.
 #[derive(Debug)]
-struct Layer {
-    query_key_value: Linear,
-    attention_output: Linear,
-    attention_norm: Norm,
-    intermediate: Linear,
-    output: Linear,
-    output_norm: Norm,
+pub(crate) struct Layer {
+    pub query_key_value: Linear,
+    pub attention_output: Linear,
+    pub attention_norm: Norm,
+    pub intermediate: Linear,
+    pub output: Linear,
+    pub output_norm: Norm,
 }
 
 impl Encoder {
@@ -57,14 +62,40 @@ impl Encoder {
         Encoder::from_parameters(shape, parameters)
     }
 
-    /// An encoder whose parameters are to be [loaded](Self::load); until then they are whatever the memory held.
+    /// The layers from `first_layer` on of [`random`](Self::random) of the same seed; all, with the embedding, from 0 on. The rest
+    /// takes no memory on the device.
     ///
     /// # Errors
-    /// A shape that is no BERT-like encoder's, or no memory on the device.
-    pub fn unloaded(shape: &ModelShape, dtype: DType, device: Device) -> Result<Encoder, ExecutorError> {
-        layout::check(shape)?;
-        let parameters = Tensor::f_empty([shape.parameters() as i64], (kind(dtype), device))?;
-        Encoder::from_parameters(shape, parameters)
+    /// A shape that is no BERT-like encoder's or has no such layer, or no memory on the device.
+    pub fn random_upper(
+        shape: &ModelShape,
+        first_layer: u32,
+        seed: u64,
+        dtype: DType,
+        device: Device,
+    ) -> Result<Encoder, ExecutorError> {
+        let length = layout::upper_parameters(shape, first_layer)?;
+        let mut numbers = vec![0.0; shape.parameters() as usize];
+        layout::initialise(shape, seed, 0, &mut numbers);
+        let upper = &numbers[numbers.len() - length as usize..];
+        let parameters = Tensor::f_from_slice(upper)?.f_to_kind(kind(dtype))?.f_to(device)?;
+        Encoder::from_upper_parameters(shape, first_layer, parameters)
+    }
+
+    /// The layers from `first_layer` on of an encoder whose parameters are to be [loaded](Self::load); until then they are whatever the
+    /// memory held.
+    ///
+    /// # Errors
+    /// A shape that is no BERT-like encoder's or has no such layer, or no memory on the device.
+    pub fn unloaded(
+        shape: &ModelShape,
+        first_layer: u32,
+        dtype: DType,
+        device: Device,
+    ) -> Result<Encoder, ExecutorError> {
+        let length = layout::upper_parameters(shape, first_layer)?;
+        let parameters = Tensor::f_empty([length as i64], (kind(dtype), device))?;
+        Encoder::from_upper_parameters(shape, first_layer, parameters)
     }
 
     /// An encoder over a flat block of parameters, `[shape.parameters()]`, which it shares and does not copy.
@@ -72,8 +103,23 @@ impl Encoder {
     /// # Errors
     /// A shape that is no BERT-like encoder's, or a block of another length.
     pub fn from_parameters(shape: &ModelShape, parameters: Tensor) -> Result<Encoder, ExecutorError> {
-        layout::check(shape)?;
-        let (found, must) = (parameters.size(), [shape.parameters() as i64]);
+        Encoder::from_upper_parameters(shape, 0, parameters)
+    }
+
+    /// The layers from `first_layer` on over the last part of such a block, which begins with that layer; all, with the embedding, from
+    /// 0 on.
+    ///
+    /// # Errors
+    /// A shape that is no BERT-like encoder's or has no such layer, or a block of another length.
+    pub fn from_upper_parameters(
+        shape: &ModelShape,
+        first_layer: u32,
+        parameters: Tensor,
+    ) -> Result<Encoder, ExecutorError> {
+        let (found, must) = (
+            parameters.size(),
+            [layout::upper_parameters(shape, first_layer)? as i64],
+        );
         if found != must || !parameters.is_contiguous() {
             let what = format!("parameters of {}", shape.name);
             return Err(ExecutorError::input(
@@ -87,12 +133,15 @@ impl Encoder {
             block: &parameters,
             offset: 0,
         };
-        let embedding = Embedding {
-            words: views.matrix(shape.vocabulary.into(), hidden)?,
-            positions: views.matrix(shape.positions.into(), hidden)?,
-            segments: views.matrix(2, hidden)?,
-            norm: views.norm(hidden)?,
+        let mut embedding = || -> Result<Embedding, ExecutorError> {
+            Ok(Embedding {
+                words: views.matrix(shape.vocabulary.into(), hidden)?,
+                positions: views.matrix(shape.positions.into(), hidden)?,
+                segments: views.matrix(2, hidden)?,
+                norm: views.norm(hidden)?,
+            })
         };
+        let embedding = (first_layer == 0).then(&mut embedding).transpose()?;
         let mut layer = || -> Result<Layer, ExecutorError> {
             Ok(Layer {
                 query_key_value: views.linear(3 * hidden, hidden)?,
@@ -103,9 +152,10 @@ impl Encoder {
                 output_norm: views.norm(hidden)?,
             })
         };
-        let layers = (0..shape.layers).map(|_| layer()).collect::<Result<_, _>>()?;
+        let layers = (first_layer..shape.layers).map(|_| layer()).collect::<Result<_, _>>()?;
         Ok(Encoder {
             shape: shape.clone(),
+            first_layer,
             parameters,
             embedding,
             layers,
@@ -128,7 +178,8 @@ impl Encoder {
 
     /// Another handle on the same memory, for another thread.
     pub fn share(&self) -> Encoder {
-        Encoder::from_parameters(&self.shape, self.parameters.shallow_clone()).expect("the same block fits again")
+        Encoder::from_upper_parameters(&self.shape, self.first_layer, self.parameters.shallow_clone())
+            .expect("the same block fits again")
     }
 
     /// A padded batch of token ids, ready for [`embed`](Self::embed): each of `sequences` is padded to `tokens`.
@@ -155,19 +206,23 @@ impl Encoder {
     /// The sum of token, position and (first) segment embeddings, normalised: `[n, l, hidden]`.
     ///
     /// # Errors
-    /// No memory on the device.
+    /// Only upper layers are here, the batch has no token ids, or no memory on the device.
     pub fn embed(&self, input: &Input) -> Result<Tensor, ExecutorError> {
+        let (Some(embedding), Some(ids)) = (&self.embedding, &input.ids) else {
+            let what = format!("embedding of {}", self.shape.name);
+            return Err(ExecutorError::input(what, "here, with token ids", "looked up instead"));
+        };
         tch::no_grad(|| {
             let Embedding {
                 words,
                 positions,
                 segments,
                 norm,
-            } = &self.embedding;
+            } = embedding;
             let position = positions
                 .f_narrow(0, 0, input.tokens() as i64)?
                 .f_add(&segments.f_select(0, 0)?)?;
-            let mut sum = Tensor::f_embedding(words, &input.ids, -1, false, false)?;
+            let mut sum = Tensor::f_embedding(words, ids, -1, false, false)?;
             norm.forward(&sum.f_add_(&position)?)
         })
     }
@@ -179,7 +234,7 @@ impl Encoder {
     /// Adapters of another width, or no memory on the device.
     ///
     /// # Panics
-    /// If the model has no such layers.
+    /// If there are no such layers here.
     pub fn layers(
         &self,
         mut hidden: Tensor,
@@ -202,7 +257,7 @@ impl Encoder {
         input: &Input,
         adapters: Option<&Adapters<'_>>,
     ) -> Result<Tensor, ExecutorError> {
-        let layer = &self.layers[index];
+        let layer = self.layer_parts(index);
         let mut attention = layer.attention_output.forward(&self.attend(layer, hidden, input)?)?;
         if let Some(adapters) = adapters {
             attention = adapters.apply(index, attention)?;
@@ -216,12 +271,16 @@ impl Encoder {
 
     /// Multi-head self-attention up to, and without, its output projection: `[n, l, hidden]`.
     fn attend(&self, layer: &Layer, hidden: &Tensor, input: &Input) -> Result<Tensor, ExecutorError> {
+        self.attend_projected(&layer.query_key_value.forward(hidden)?, input)
+    }
+
+    /// Attention over queries, keys and values that are already there, `[n, l, 3 · hidden]`.
+    pub(crate) fn attend_projected(&self, projected: &Tensor, input: &Input) -> Result<Tensor, ExecutorError> {
         let (n, l) = (input.batch() as i64, input.tokens() as i64);
         let (heads, width) = (
             i64::from(self.shape.heads),
             i64::from(self.shape.hidden / self.shape.heads),
         );
-        let projected = layer.query_key_value.forward(hidden)?;
         let by_head = projected.f_view([n, l, 3, heads, width])?.f_permute([2, 0, 3, 1, 4])?;
         let (query, key, value) = (
             by_head.f_select(0, 0)?,
@@ -233,12 +292,25 @@ impl Encoder {
         Ok(attended.f_transpose(1, 2)?.f_reshape([n, l, heads * width])?)
     }
 
+    /// A layer's parameters.
+    ///
+    /// # Panics
+    /// If there is no such layer here.
+    pub(crate) fn layer_parts(&self, index: usize) -> &Layer {
+        &self.layers[index - self.first_layer as usize]
+    }
+
+    /// The lowest layer that is here.
+    pub fn first_layer(&self) -> u32 {
+        self.first_layer
+    }
+
     /// The model's shape.
     pub fn shape(&self) -> &ModelShape {
         &self.shape
     }
 
-    /// The flat block, `[shape.parameters()]`.
+    /// The flat block: `[shape.parameters()]`, or its last part where only upper layers are here.
     pub fn parameters(&self) -> &Tensor {
         &self.parameters
     }
@@ -255,16 +327,16 @@ impl Encoder {
 
     /// Bytes that the parameters take on the device.
     pub fn device_bytes(&self) -> u64 {
-        self.shape.parameters() * element_bytes(self.kind())
+        self.parameters.numel() as u64 * element_bytes(self.kind())
     }
 }
 
 #[derive(Debug)]
-struct Linear {
+pub(crate) struct Linear {
     /// `[out, in]`.
-    weight: Tensor,
+    pub weight: Tensor,
     /// `[out]`.
-    bias: Tensor,
+    pub bias: Tensor,
 }
 
 impl Linear {
@@ -274,15 +346,20 @@ impl Linear {
 }
 
 #[derive(Debug)]
-struct Norm {
+pub(crate) struct Norm {
     weight: Tensor,
-    bias: Tensor,
+    pub bias: Tensor,
 }
 
 impl Norm {
     fn forward(&self, x: &Tensor) -> Result<Tensor, ExecutorError> {
+        self.normalise(x, Some(&self.bias))
+    }
+
+    /// Normalised and scaled, with this bias or none.
+    pub(crate) fn normalise(&self, x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, ExecutorError> {
         let width = self.weight.size();
-        Ok(x.f_layer_norm(width, Some(&self.weight), Some(&self.bias), LAYER_NORM_EPSILON, true)?)
+        Ok(x.f_layer_norm(width, Some(&self.weight), bias, LAYER_NORM_EPSILON, true)?)
     }
 }
 

@@ -1,14 +1,17 @@
-//! A batch's token ids, padded to one length, and the mask that hides the padding.
+//! A padded batch: its token ids, where they are embedded, and the mask that hides the padding.
 
 use tch::{Device, Kind, Tensor};
 
 use crate::error::ExecutorError;
 
-/// A padded batch on the device. Made by [`Encoder::input`](crate::Encoder::input).
+/// A padded batch on the device. Made by [`Encoder::input`](crate::Encoder::input), or by [`of_lengths`](Self::of_lengths) where the first
+/// hidden states come from elsewhere.
 #[derive(Debug)]
 pub struct Input {
-    /// Token ids `[n, l]`, 64-bit; padding is id 0.
-    pub(crate) ids: Tensor,
+    batch: usize,
+    tokens: usize,
+    /// Token ids `[n, l]`, 64-bit; padding is id 0. None where nothing is embedded.
+    pub(crate) ids: Option<Tensor>,
     /// What is added to attention scores, `[n, 1, 1, l]`: 0 for tokens, minus infinity for padding. None where nothing is
     /// padded.
     pub(crate) mask: Option<Tensor>,
@@ -51,27 +54,58 @@ impl Input {
         }
         let (n, l) = (sequences.len() as i64, tokens as i64);
         let ids = Tensor::f_from_slice(&ids)?.f_view([n, l])?.f_to(device)?;
-        let mask = padded.then(|| mask(sequences, tokens, kind, device)).transpose()?;
-        Ok(Input { ids, mask })
+        let lengths: Vec<usize> = sequences.iter().map(|sequence| sequence.as_ref().len()).collect();
+        let mask = padded.then(|| mask(&lengths, tokens, kind, device)).transpose()?;
+        Ok(Input {
+            batch: sequences.len(),
+            tokens,
+            ids: Some(ids),
+            mask,
+        })
+    }
+
+    /// A batch of sequences of these lengths, padded to `tokens`, without token ids; `kind` and `device` are the model's.
+    ///
+    /// # Errors
+    /// No sequences, an empty one, or one longer than `tokens`.
+    pub fn of_lengths(lengths: &[usize], tokens: usize, kind: Kind, device: Device) -> Result<Input, ExecutorError> {
+        if lengths.is_empty() {
+            return Err(ExecutorError::input("batch", "at least one sequence", "none"));
+        }
+        if let Some(index) = lengths.iter().position(|length| !(1..=tokens).contains(length)) {
+            let must = format!("from 1 to {tokens} tokens");
+            return Err(ExecutorError::input(
+                format!("sequence {index} of the batch"),
+                must,
+                lengths[index],
+            ));
+        }
+        let padded = lengths.iter().any(|&length| length < tokens);
+        Ok(Input {
+            batch: lengths.len(),
+            tokens,
+            ids: None,
+            mask: padded.then(|| mask(lengths, tokens, kind, device)).transpose()?,
+        })
     }
 
     /// Sequences in the batch.
     pub fn batch(&self) -> usize {
-        self.ids.size()[0] as usize
+        self.batch
     }
 
     /// Tokens of each, padding included.
     pub fn tokens(&self) -> usize {
-        self.ids.size()[1] as usize
+        self.tokens
     }
 }
 
-fn mask(sequences: &[impl AsRef<[i64]>], tokens: usize, kind: Kind, device: Device) -> Result<Tensor, ExecutorError> {
-    let mut scores = vec![0f32; sequences.len() * tokens];
-    for (sequence, row) in sequences.iter().zip(scores.chunks_mut(tokens)) {
-        row[sequence.as_ref().len()..].fill(f32::NEG_INFINITY);
+fn mask(lengths: &[usize], tokens: usize, kind: Kind, device: Device) -> Result<Tensor, ExecutorError> {
+    let mut scores = vec![0f32; lengths.len() * tokens];
+    for (&length, row) in lengths.iter().zip(scores.chunks_mut(tokens)) {
+        row[length..].fill(f32::NEG_INFINITY);
     }
-    let shape = [sequences.len() as i64, 1, 1, tokens as i64];
+    let shape = [lengths.len() as i64, 1, 1, tokens as i64];
     Ok(Tensor::f_from_slice(&scores)?
         .f_view(shape)?
         .f_to_kind(kind)?

@@ -112,11 +112,29 @@ pub(crate) fn places(shape: &ModelShape) -> Vec<Place> {
     tensors.into_iter().map(place).collect()
 }
 
-/// Fills a flat block as BERT is initialised: small weights, no biases, norms that change nothing.
+/// How many numbers of a flat block belong to the layers from `first_layer` on, which lie at its end; all, with the embedding, from 0 on.
+pub(crate) fn upper_parameters(shape: &ModelShape, first_layer: u32) -> Result<u64, ExecutorError> {
+    check(shape)?;
+    match first_layer {
+        0 => Ok(shape.parameters()),
+        first if first < shape.layers => Ok(u64::from(shape.layers - first) * shape.layer_parameters()),
+        _ => {
+            let what = format!("first layer of {}", shape.name);
+            Err(ExecutorError::input(
+                what,
+                format!("below {}, its layers", shape.layers),
+                first_layer,
+            ))
+        }
+    }
+}
+
+/// Fills a flat block, or the last part of one, as BERT is initialised: small weights, no biases, norms that change nothing.
 pub(crate) fn initialise(shape: &ModelShape, seed: u64, owner: u64, block: &mut [f32]) {
     let mut stream = weights(seed, Part::Model, owner);
-    for place in places(shape) {
-        let numbers = &mut block[place.offset..place.offset + place.length()];
+    let left_out = shape.parameters() as usize - block.len();
+    for place in places(shape).into_iter().filter(|place| place.offset >= left_out) {
+        let numbers = &mut block[place.offset - left_out..][..place.length()];
         match place.name.as_str() {
             name if name.ends_with("LayerNorm.weight") => numbers.fill(1.0),
             name if name.ends_with("bias") => numbers.fill(0.0),

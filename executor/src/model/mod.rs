@@ -12,6 +12,7 @@ mod store;
 
 pub use checkpoint::{read_checkpoint, write_checkpoint};
 pub use encoder::Encoder;
+pub(crate) use encoder::{Layer, Linear as LinearParameters, Norm as NormParameters};
 pub use heads::Heads;
 pub use input::Input;
 pub use store::{ModelSlots, ModelStore};

@@ -11,7 +11,7 @@ use crate::parameter_sets::ParameterSets;
 /// Every tenant's own fine-tuned model in host memory, as flat blocks of parameters.
 #[derive(Debug)]
 pub struct ModelStore {
-    /// The blocks, each `[shape.parameters()]`.
+    /// The blocks, each `[shape.parameters()]`, or the last part of it that belongs to the layers that tenants have.
     pub sets: ParameterSets,
 }
 
@@ -28,11 +28,27 @@ impl ModelStore {
         device: Device,
         max_bytes: u64,
     ) -> Result<ModelStore, ExecutorError> {
-        layout::check(shape)?;
+        ModelStore::random_upper(shape, 0, tenants, seed, dtype, device, max_bytes)
+    }
+
+    /// Likewise, of the layers from `first_layer` on.
+    ///
+    /// # Errors
+    /// A shape that is no BERT-like encoder's or has no such layer, or memory for less than one tenant's layers.
+    pub fn random_upper(
+        shape: &ModelShape,
+        first_layer: u32,
+        tenants: u32,
+        seed: u64,
+        dtype: DType,
+        device: Device,
+        max_bytes: u64,
+    ) -> Result<ModelStore, ExecutorError> {
+        let length = layout::upper_parameters(shape, first_layer)?;
         // Owner 0 is the shared backbone of `Encoder::random`; each tenant's model differs from it.
         let fill = |tenant: u32, block: &mut [f32]| layout::initialise(shape, seed, u64::from(tenant) + 1, block);
         Ok(ModelStore {
-            sets: ParameterSets::new(tenants, shape.parameters(), dtype, device, max_bytes, fill)?,
+            sets: ParameterSets::new(tenants, length, dtype, device, max_bytes, fill)?,
         })
     }
 
@@ -56,8 +72,22 @@ impl ModelSlots {
     /// # Errors
     /// A shape that is no BERT-like encoder's, or no memory on the device.
     pub fn new(shape: &ModelShape, slots: u32, dtype: DType, device: Device) -> Result<ModelSlots, ExecutorError> {
+        ModelSlots::upper(shape, 0, slots, dtype, device)
+    }
+
+    /// `slots` empty slots for the layers from `first_layer` on.
+    ///
+    /// # Errors
+    /// A shape that is no BERT-like encoder's or has no such layer, or no memory on the device.
+    pub fn upper(
+        shape: &ModelShape,
+        first_layer: u32,
+        slots: u32,
+        dtype: DType,
+        device: Device,
+    ) -> Result<ModelSlots, ExecutorError> {
         let slots = (0..slots)
-            .map(|_| Encoder::unloaded(shape, dtype, device))
+            .map(|_| Encoder::unloaded(shape, first_layer, dtype, device))
             .collect::<Result<_, _>>()?;
         Ok(ModelSlots { slots })
     }

@@ -1,16 +1,72 @@
 //! Whole runs on real threads: what comes of them, and that their logs replay.
 
+use std::sync::LazyLock;
+
+use tempfile::TempDir;
 use tenantry_core::log::{Log, replay};
-use tenantry_core::spec::{AdmitSpec, BatchSpec, Padding, PipelineSpec, PlaceSpec, SwapSpec, SystemSpec};
-use tenantry_core::{ClusterSpec, Ledger, Machine, RunRecord, Server, run};
-use tenantry_profiles::{DType, ModelShape};
+use tenantry_core::spec::{
+    AdmitSpec, BatchSpec, Padding, ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, SwapSpec, SystemSpec,
+};
+use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
+use tenantry_plot::Engine;
+use tenantry_profiles::{DType, ModelShape, Tier};
 use tenantry_traces::{Duration, Entry, Listed, Request, Time};
 
 use super::*;
 use crate::machine::{RealMachine, threads::Threads};
+use crate::plot::Language;
 
 const TENANTS: u32 = 12;
 const REQUESTS: u64 = 60;
+const SEED: u64 = 3;
+const PLOT: PlotSpec = PlotSpec {
+    lower_layers: 1,
+    fragment_tokens: 3,
+    threads: 1,
+    tier: Tier::Memory,
+    domain_hits_ppm: 400_000,
+    fallbacks_ppm: 100_000,
+};
+
+/// Tables that all tests find built once.
+static TABLES: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
+
+/// Of the middle layer of three, so that a wrong first layer would be noticed.
+fn looked_up() -> ModelShape {
+    ModelShape {
+        name: "three".into(),
+        layers: 3,
+        ..ModelShape::builtin("tiny").unwrap()
+    }
+}
+
+fn tables(folder: &TempDir, plot: &PlotSpec) -> Tables {
+    let model = looked_up();
+    let encoder = Encoder::random(&model, SEED, DType::F32, Device::Cpu).unwrap();
+    let mut encode = |fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+        Ok(crate::plot::lower_layers(
+            &encoder,
+            plot.lower_layers,
+            fragment_tokens,
+            fragments,
+            rows,
+        )?)
+    };
+    let language = Language::new(SEED, model.vocabulary).with_corpus(4);
+    let (name, hidden) = (format!("lower{}", plot.lower_layers), model.hidden);
+    Tables::with_encoder(folder.path(), &name, hidden, plot, language, &mut encode, &mut |_| {}).unwrap()
+}
+
+fn with_plot(system: SystemSpec, plot: PlotSpec) -> SystemSpec {
+    SystemSpec {
+        pool: PoolSpec {
+            plot: Some(plot),
+            model: looked_up(),
+            ..system.pool
+        },
+        ..system
+    }
+}
 
 fn system(tenant_state: TenantState, batch: BatchSpec, pipeline: PipelineSpec) -> SystemSpec {
     SystemSpec {
@@ -21,6 +77,7 @@ fn system(tenant_state: TenantState, batch: BatchSpec, pipeline: PipelineSpec) -
             model: ModelShape::builtin("tiny").unwrap(),
             dtype: DType::F32,
             classes: 5,
+            plot: None,
             tenant_state,
             padding: Padding::Longest,
             instances_per_gpu: 1,
@@ -28,20 +85,36 @@ fn system(tenant_state: TenantState, batch: BatchSpec, pipeline: PipelineSpec) -
             batch,
             swap: SwapSpec::LeastRecentlyUsed,
             pipeline,
+            generation: None,
         },
     }
 }
 
 /// Runs a burst of requests; `change` may spoil the parameters before it starts.
 fn serve(system: &SystemSpec, slots: u64, change: impl FnOnce(&mut Serving)) -> (RunRecord, Vec<Answer>) {
+    let tables = system.pool.plot.map(|plot| tables(&TABLES, &plot));
+    serve_with(system, slots, tables, change)
+}
+
+fn serve_with(
+    system: &SystemSpec,
+    slots: u64,
+    tables: Option<Tables>,
+    change: impl FnOnce(&mut Serving),
+) -> (RunRecord, Vec<Answer>) {
     let pool = &system.pool;
     let heads = u64::from(TENANTS) * pool.model.head_parameters(pool.classes) * 4;
-    let model = pool.model.parameters() * 4;
+    let layers = u64::from(pool.computed_layers());
+    let embedding = match pool.plot {
+        None => pool.model.embedding_parameters(),
+        Some(_) => 0,
+    };
+    let model = (layers * pool.model.layer_parameters() + embedding) * 4;
     let memory = heads
         + match pool.tenant_state {
             TenantState::Model => slots * model,
             TenantState::Adapters { bottleneck, .. } => {
-                model + slots * 2 * pool.model.adapter_parameters_per_layer(bottleneck) * 4
+                model + slots * layers * pool.model.adapter_parameters_per_layer(bottleneck) * 4
             }
             TenantState::Head => model,
         };
@@ -49,29 +122,31 @@ fn serve(system: &SystemSpec, slots: u64, change: impl FnOnce(&mut Serving)) -> 
         gpus: 1,
         gpu_memory_bytes: memory,
         copy_lanes: 1,
+        lookup_lanes: 1,
     };
     let mut server = Server::new(&cluster, system, TENANTS).unwrap();
     let topology = server.topology().clone();
-    let mut serving = Serving::new(
-        pool,
-        &topology,
-        TENANTS,
-        server.slots_per_instance(),
-        3,
-        Device::Cpu,
-        1 << 30,
-    )
-    .unwrap();
+    let provision = Provision {
+        tenants: TENANTS,
+        slots: server.slots_per_instance(),
+        seed: SEED,
+        device: Device::Cpu,
+        max_host_bytes: 1 << 30,
+        tables,
+    };
+    let mut serving = Serving::new(pool, &topology, provision).unwrap();
     change(&mut serving);
     let answers = Arc::default();
-    let threads = Threads::start(serving.lanes(&topology, &answers), Arc::default()).unwrap();
+    let threads = Threads::start(serving.lanes(&topology, &answers), Arc::default())
+        .unwrap()
+        .counting(serving.lookups());
     let mut machine = RealMachine::new(&topology, threads);
     let entries = (0..REQUESTS).map(|ticket| {
         Entry::Request(Request {
             ticket,
-            tenant: (ticket * 7 % u64::from(TENANTS)) as u32,
+            tenant: tenant_of(ticket),
             arrival: Time(ticket * 100_000),
-            input_tokens: 3 + (ticket % 20) as u32,
+            input_tokens: tokens_of(ticket),
             output_tokens: 0,
             class: 0,
         })
@@ -82,11 +157,20 @@ fn serve(system: &SystemSpec, slots: u64, change: impl FnOnce(&mut Serving)) -> 
     // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing else.
     let mut fresh = Server::new(&cluster, system, TENANTS).unwrap();
     assert_eq!(replay(&mut fresh, &log.events), log.commands);
-    let record = ledger.close(end, &server, machine.lanes(end.at)).unwrap();
+    let record = ledger.close(end, &server, &machine).unwrap();
     machine.into_workers().stop();
     let mut answers = std::mem::take(&mut *answers.lock().unwrap());
     answers.sort_unstable();
     (record, answers)
+}
+
+fn tenant_of(ticket: u64) -> u32 {
+    (ticket * 7 % u64::from(TENANTS)) as u32
+}
+
+/// Some texts are shorter than a fragment.
+fn tokens_of(ticket: u64) -> u32 {
+    1 + (ticket % 20) as u32
 }
 
 const BATCHED: BatchSpec = BatchSpec::SizeOrTimeout {
@@ -111,7 +195,7 @@ fn batching_and_swapping_do_not_change_an_answer() {
     let alone = system(
         adapters(AdapterImplementation::Loop),
         ONE_BY_ONE,
-        PipelineSpec::Synchronous,
+        PipelineSpec::SYNCHRONOUS,
     );
     let (record, expected) = serve(&alone, u64::from(TENANTS), |_| {});
     assert_eq!((record.counts.served, expected.len() as u64), (REQUESTS, REQUESTS));
@@ -119,9 +203,9 @@ fn batching_and_swapping_do_not_change_an_answer() {
     assert!(classes.len() > 1, "the heads tell inputs apart");
     for implementation in [AdapterImplementation::Loop, AdapterImplementation::GatherBmm] {
         for pipeline in [
-            PipelineSpec::Synchronous,
-            PipelineSpec::Prefetch,
-            PipelineSpec::Layerwise,
+            PipelineSpec::SYNCHRONOUS,
+            PipelineSpec::PREFETCH,
+            PipelineSpec::LAYERWISE,
         ] {
             let batched = system(adapters(implementation), BATCHED, pipeline);
             let (record, answers) = serve(&batched, 9, |_| {});
@@ -141,14 +225,14 @@ fn whole_models_are_swapped_and_answer_for_their_own_tenant() {
     let synchronous = system(
         TenantState::Model,
         BatchSpec::PerTenant { max_size: 4 },
-        PipelineSpec::Synchronous,
+        PipelineSpec::SYNCHRONOUS,
     );
     let (record, expected) = serve(&synchronous, u64::from(TENANTS), |_| {});
     assert_eq!(record.counts.served, REQUESTS);
     let prefetch = system(
         TenantState::Model,
         BatchSpec::PerTenant { max_size: 2 },
-        PipelineSpec::Prefetch,
+        PipelineSpec::PREFETCH,
     );
     let (record, answers) = serve(&prefetch, 3, |_| {});
     assert!(record.swaps.unwrap().evictions > 0);
@@ -158,22 +242,155 @@ fn whole_models_are_swapped_and_answer_for_their_own_tenant() {
 /// One tenant's parameters are missing: its requests fail with the reason, in every batch, and all others are served.
 #[test]
 fn only_the_requests_of_a_tenant_that_cannot_be_loaded_fail() {
-    for pipeline in [
-        PipelineSpec::Synchronous,
-        PipelineSpec::Prefetch,
-        PipelineSpec::Layerwise,
-    ] {
-        let system = system(adapters(AdapterImplementation::GatherBmm), BATCHED, pipeline);
-        let (record, _) = serve(&system, 9, |serving| {
-            let shape = AdapterShape::new(&system.pool.model, 16).unwrap();
-            let store = AdapterStore::random(shape, TENANTS - 1, 3, DType::F32, Device::Cpu, 1 << 30);
-            serving.store = Store::Adapters(store.unwrap());
+    for pipeline in PIPELINES {
+        let whole = system(adapters(AdapterImplementation::GatherBmm), BATCHED, pipeline);
+        for system in [whole.clone(), with_plot(whole, PLOT)] {
+            let (record, _) = serve(&system, 9, |serving| {
+                let shape = AdapterShape::upper(&system.pool.model, system.pool.first_layer(), 16).unwrap();
+                let store = AdapterStore::random(shape, TENANTS - 1, SEED, DType::F32, Device::Cpu, 1 << 30);
+                serving.store = Store::Adapters(store.unwrap());
+            });
+            let of_last = (0..REQUESTS).filter(|&ticket| tenant_of(ticket) == TENANTS - 1).count() as u64;
+            assert_eq!(record.counts.failed, of_last, "{pipeline:?}");
+            assert_eq!(record.failed.get(&FailureReason::LoadFailed), Some(&of_last));
+            assert_eq!(record.counts.served, REQUESTS - of_last);
+        }
+    }
+}
+
+/// All of Fig. 10's, and the layerwise one without look-ups ahead.
+const PIPELINES: [PipelineSpec; 5] = [
+    PipelineSpec::SYNCHRONOUS,
+    PipelineSpec::PREFETCH_RETRIEVAL,
+    PipelineSpec::PREFETCH,
+    PipelineSpec::LAYERWISE,
+    PipelineSpec {
+        prefetch_retrieval: false,
+        parameters: ParameterPipeline::NextLayer,
+    },
+];
+
+/// What a request's class must be, from the parts alone: rows summed up, then the upper layers by `encoder`, then the head.
+fn expected_class(tables: &Tables, encoder: &Encoder, adapter: Option<(&AdapterCache, u32)>, ticket: u64) -> u32 {
+    let (tenant, tokens) = (tenant_of(ticket), tokens_of(ticket) as usize);
+    let model = encoder.shape();
+    let mut found = vec![0.0; tokens * model.hidden as usize];
+    let request = [(ticket, tenant, tokens as u32)];
+    tables
+        .retrieve(&Engine::new(1).unwrap(), request.into_iter(), tokens, &mut found)
+        .unwrap();
+    let hidden = Tensor::from_slice(&found).view([1, tokens as i64, model.hidden.into()]);
+    let input = Input::of_lengths(&[tokens], tokens, Kind::Float, Device::Cpu).unwrap();
+    let plan = adapter.map(|(cache, slot)| cache.plan(&[slot], tokens, AdapterImplementation::Loop).unwrap());
+    let adapters = adapter
+        .zip(plan.as_ref())
+        .map(|((cache, _), plan)| Adapters::new(cache, plan));
+    let layers = PLOT.lower_layers as usize..model.layers as usize;
+    let hidden = encoder.layers(hidden, layers, &input, adapters.as_ref()).unwrap();
+    let heads = Heads::random(model, TENANTS, 5, SEED, DType::F32, Device::Cpu).unwrap();
+    let logits = heads.forward(&hidden, &[tenant]).unwrap();
+    logits.argmax(1, false).int64_value(&[0]) as u32
+}
+
+/// Adapters in the upper layers, every pipeline: the answers are those of the parts put together by hand, and every fragment is accounted for.
+#[test]
+fn looked_up_representations_lead_to_the_same_answers_in_every_pipeline() {
+    let tables = tables(&TABLES, &PLOT);
+    // The whole model, of which a pool has the upper layers only.
+    let encoder = Encoder::random(&looked_up(), SEED, DType::F32, Device::Cpu).unwrap();
+    let shape = AdapterShape::upper(&looked_up(), 1, 16).unwrap();
+    let store = AdapterStore::random(shape, TENANTS, SEED, DType::F32, Device::Cpu, 1 << 30).unwrap();
+    let cache = AdapterCache::new(shape, TENANTS, DType::F32, Device::Cpu).unwrap();
+    for tenant in 0..TENANTS {
+        cache.load(&store, tenant, tenant, 1..3).unwrap();
+    }
+    let expected: Vec<Answer> = (0..REQUESTS)
+        .map(|ticket| Answer {
+            ticket,
+            class: expected_class(&tables, &encoder, Some((&cache, tenant_of(ticket))), ticket),
+        })
+        .collect();
+    let classes: BTreeSet<u32> = expected.iter().map(|answer| answer.class).collect();
+    assert!(classes.len() > 1, "the heads tell inputs apart");
+    let mut counted = BTreeSet::new();
+    for pipeline in PIPELINES {
+        for threads in [1, 2] {
+            let plot = PlotSpec { threads, ..PLOT };
+            let system = with_plot(
+                system(adapters(AdapterImplementation::GatherBmm), BATCHED, pipeline),
+                plot,
+            );
+            let (record, answers) = serve(&system, 9, |_| {});
+            assert_eq!(record.counts.served, REQUESTS, "{pipeline:?}");
+            assert!(record.batches < REQUESTS, "requests are batched");
+            assert_eq!(answers, expected, "{pipeline:?}");
+            let lookups = record.lookups.unwrap();
+            assert!(
+                lookups.domain_hits > 0 && lookups.root_hits > 0 && lookups.fallbacks > 0,
+                "{lookups:?}"
+            );
+            counted.insert(format!("{lookups:?}"));
+        }
+    }
+    assert_eq!(
+        counted.len(),
+        1,
+        "what is found depends on the texts alone: {counted:?}"
+    );
+}
+
+/// hBERT-PLOT: each tenant has upper layers of its own.
+#[test]
+fn tenants_own_upper_layers_are_swapped_under_a_table() {
+    let tables = tables(&TABLES, &PLOT);
+    let store = ModelStore::random_upper(&looked_up(), 1, TENANTS, SEED, DType::F32, Device::Cpu, 1 << 30).unwrap();
+    let expected: Vec<Answer> = (0..REQUESTS)
+        .map(|ticket| {
+            let upper = store.sets.of(tenant_of(ticket)).shallow_clone();
+            let encoder = Encoder::from_upper_parameters(&looked_up(), 1, upper).unwrap();
+            Answer {
+                ticket,
+                class: expected_class(&tables, &encoder, None, ticket),
+            }
+        })
+        .collect();
+    for pipeline in [PipelineSpec::SYNCHRONOUS, PipelineSpec::PREFETCH] {
+        let own = system(TenantState::Model, BatchSpec::PerTenant { max_size: 4 }, pipeline);
+        let (record, answers) = serve(&with_plot(own, PLOT), 3, |_| {});
+        assert!(record.swaps.unwrap().evictions > 0);
+        assert_eq!(answers, expected, "{pipeline:?}");
+    }
+}
+
+/// The root table is cut under its reader: whose rows are gone fails with the reason, the others are served, and nothing else stops.
+#[test]
+fn a_table_cut_under_its_reader_fails_the_batches_that_need_what_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let plot = PlotSpec {
+        tier: Tier::Disk,
+        ..PLOT
+    };
+    for pipeline in PIPELINES {
+        let tables = tables(&folder, &plot);
+        let path = tables.snapshot().root().tables()[0].path().to_path_buf();
+        let whole = std::fs::read(&path).unwrap();
+        let system = with_plot(
+            system(adapters(AdapterImplementation::Loop), ONE_BY_ONE, pipeline),
+            plot,
+        );
+        let (record, answers) = serve_with(&system, 9, Some(tables), |_| {
+            // The most frequent fragments' rows lie at the beginning.
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.set_len(whole.len() as u64 / 3).unwrap();
         });
-        let of_last = (0..REQUESTS)
-            .filter(|ticket| ticket * 7 % u64::from(TENANTS) == 11)
-            .count() as u64;
-        assert_eq!(record.counts.failed, of_last, "{pipeline:?}");
-        assert_eq!(record.failed.get(&FailureReason::LoadFailed), Some(&of_last));
-        assert_eq!(record.counts.served, REQUESTS - of_last);
+        std::fs::write(&path, &whole).unwrap();
+        let failed = record.failed.get(&FailureReason::LookupFailed).copied();
+        assert_eq!(failed, Some(record.counts.failed), "{:?}", record.failed);
+        assert_eq!(record.counts.failed + record.counts.served, REQUESTS);
+        assert!(
+            record.counts.served > 0,
+            "short texts and those of frequent fragments are still found"
+        );
+        assert_eq!(answers.len() as u64, record.counts.served);
     }
 }

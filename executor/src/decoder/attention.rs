@@ -1,0 +1,107 @@
+//! Self-attention of a step's tokens over the key-value cache: chunks one by one, all new tokens together.
+
+use tch::Tensor;
+
+use super::kv::KvCache;
+use super::step::{Decodes, Prefill, Step};
+use crate::error::ExecutorError;
+
+/// How many heads, and how wide each is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heads {
+    pub query: i64,
+    pub kv: i64,
+    pub width: i64,
+}
+
+impl Heads {
+    /// Heads of queries, keys and values.
+    pub fn all(self) -> i64 {
+        self.query + 2 * self.kv
+    }
+
+    /// Writes the keys and values in `projected`, `[tokens, all heads, width]`, to the cache, and attends: `[tokens, hidden]`.
+    pub fn attend(self, projected: &Tensor, layer: usize, step: &Step, kv: &KvCache) -> Result<Tensor, ExecutorError> {
+        let tokens = step.tokens() as i64;
+        let mut pages = kv.layer(layer)?;
+        let new = projected
+            .f_narrow(1, self.query, 2 * self.kv)?
+            .f_view([tokens, 2, self.kv, self.width])?;
+        let _ = pages.f_index_put_(&[Some(&step.pages), None, Some(&step.offsets)], &new, false)?;
+
+        let mut attended = Vec::with_capacity(step.prefills.len() + 1);
+        for prefill in &step.prefills {
+            attended.push(self.prefill(projected, &pages, prefill)?);
+        }
+        if let Some(decodes) = &step.decodes {
+            attended.push(self.decode(projected, &pages, decodes)?);
+        }
+        Ok(match attended.len() {
+            1 => attended.pop().expect("there is one"),
+            _ => Tensor::f_cat(&attended, 0)?,
+        })
+    }
+
+    /// One chunk over itself and what is cached before it.
+    fn prefill(self, projected: &Tensor, pages: &Tensor, prefill: &Prefill) -> Result<Tensor, ExecutorError> {
+        let own = projected.f_narrow(0, prefill.first, prefill.tokens)?;
+        let query = own.f_narrow(1, 0, self.query)?;
+        let attended = match &prefill.cached {
+            None => {
+                let key = own.f_narrow(1, self.query, self.kv)?;
+                let value = own.f_narrow(1, self.query + self.kv, self.kv)?;
+                self.causal(&query.f_unsqueeze(0)?, &key.f_unsqueeze(0)?, &value.f_unsqueeze(0)?)?
+            }
+            Some(cached) => {
+                let [key, value] = self.gathered(pages, &cached.pages, 1, cached.context)?;
+                let query = query.f_unsqueeze(0)?.f_transpose(1, 2)?;
+                let mask = Some(&cached.mask);
+                Tensor::f_scaled_dot_product_attention(&query, &key, &value, mask, 0.0, false, None, true)?
+                    .f_transpose(1, 2)?
+            }
+        };
+        Ok(attended.f_reshape([prefill.tokens, self.query * self.width])?)
+    }
+
+    /// Attention of sequences of equal length over themselves: queries, keys and values are `[n, l, heads, width]`.
+    pub fn causal(self, query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Tensor, ExecutorError> {
+        let by_head = |x: &Tensor| x.f_transpose(1, 2);
+        let (query, key, value) = (by_head(query)?, by_head(key)?, by_head(value)?);
+        let attended =
+            Tensor::f_scaled_dot_product_attention::<Tensor>(&query, &key, &value, None, 0.0, true, None, true)?;
+        Ok(attended.f_transpose(1, 2)?)
+    }
+
+    /// One new token of each sequence, all at once.
+    fn decode(self, projected: &Tensor, pages: &Tensor, decodes: &Decodes) -> Result<Tensor, ExecutorError> {
+        let sequences = decodes.sequences;
+        let [key, value] = self.gathered(pages, &decodes.pages, sequences, decodes.context)?;
+        // The query heads that share keys stand as so many positions of one head: nothing is repeated in memory.
+        let query = projected
+            .f_narrow(0, decodes.first, sequences)?
+            .f_narrow(1, 0, self.query)?
+            .f_reshape([sequences, self.kv, self.query / self.kv, self.width])?;
+        let mask = decodes.mask.as_ref();
+        let attended = Tensor::f_scaled_dot_product_attention(&query, &key, &value, mask, 0.0, false, None, false)?;
+        Ok(attended.f_reshape([sequences, self.query * self.width])?)
+    }
+
+    /// The keys and values of so many sequences, copied together from their pages: `[sequences, kv, context, width]` each.
+    fn gathered(
+        self,
+        pages: &Tensor,
+        ids: &Tensor,
+        sequences: i64,
+        context: i64,
+    ) -> Result<[Tensor; 2], ExecutorError> {
+        let gather = |which| {
+            pages
+                .f_select(1, which)?
+                .f_index_select(0, ids)?
+                .f_view([sequences, -1, self.kv, self.width])?
+                .f_narrow(1, 0, context)?
+                .f_transpose(1, 2)
+        };
+        Ok([gather(0)?, gather(1)?])
+    }
+}

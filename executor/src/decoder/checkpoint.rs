@@ -1,0 +1,286 @@
+//! Weights in files: safetensors in Hugging Face's layout of Llama and OPT, in one file or several.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
+use serde::Deserialize;
+use tch::{Device, Kind, Tensor};
+use tenantry_profiles::{DType, ModelShape};
+
+use super::layout::{Place, check, places};
+use crate::device::kind;
+use crate::error::ExecutorError;
+
+/// How large checkpoints are split.
+const INDEX: &str = "model.safetensors.index.json";
+const SINGLE: &str = "model.safetensors";
+/// Llama's output matrix. Checkpoints whose output shares the token embeddings, the block's first tensor, leave it out.
+const OUTPUT: &str = "lm_head.weight";
+
+/// Reads a checkpoint into a flat block in host memory, `[shape.parameters()]`, for
+/// [`Decoder::from_parameters`](super::Decoder::from_parameters). `path` is a safetensors file, or a folder with
+/// `model.safetensors` or with parts and `model.safetensors.index.json`. Other tensors are left alone.
+///
+/// # Errors
+/// A file that cannot be read or is no safetensors file, a tensor that is missing or has another shape than `shape` asks for.
+pub fn read_decoder(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Tensor, ExecutorError> {
+    check(shape)?;
+    let block = Tensor::f_empty([shape.parameters() as i64], (kind(dtype), Device::Cpu))?;
+    let mut missing: BTreeMap<usize, Place> = places(shape).into_iter().enumerate().collect();
+    let files = files(path)?;
+    for file in &files {
+        let bytes = map(file)?;
+        let tensors = parse(file, &bytes)?;
+        let mut found = Vec::new();
+        for (&index, place) in &missing {
+            if let Some((name, tensor)) = find(&tensors, &place.name) {
+                copy(file, &name, &tensor, place, &block)?;
+                found.push(index);
+            }
+        }
+        for index in found {
+            missing.remove(&index);
+        }
+    }
+    for place in missing.into_values() {
+        // Only when all files have been read: the output matrix may be in a later one than the embeddings.
+        if place.name != OUTPUT {
+            let must = format!("a tensor {:?}", place.stored_shape());
+            return Err(wrong(path, &place.name, must, "no such tensor".into()));
+        }
+        let length = place.length() as i64;
+        let words = block.f_narrow(0, 0, length)?;
+        block.f_narrow(0, place.offset as i64, length)?.f_copy_(&words)?;
+    }
+    Ok(block)
+}
+
+fn wrong(path: &Path, tensor: &str, must: String, got: String) -> ExecutorError {
+    ExecutorError::Checkpoint {
+        path: path.to_path_buf(),
+        tensor: tensor.to_string(),
+        must,
+        got,
+    }
+}
+
+fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> ExecutorError + '_ {
+    |source| ExecutorError::File {
+        path: path.to_path_buf(),
+        source,
+    }
+}
+
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+/// The files of a checkpoint.
+fn files(path: &Path) -> Result<Vec<PathBuf>, ExecutorError> {
+    let index = path.join(INDEX);
+    if !path.is_dir() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    if !index.is_file() {
+        return Ok(vec![path.join(SINGLE)]);
+    }
+    let text = std::fs::read_to_string(&index).map_err(unreadable(&index))?;
+    let parsed: Index = serde_json::from_str(&text).map_err(|error| {
+        wrong(
+            &index,
+            "weight_map",
+            "names of tensors and files".into(),
+            error.to_string(),
+        )
+    })?;
+    let names: BTreeSet<String> = parsed.weight_map.into_values().collect();
+    Ok(names.into_iter().map(|name| path.join(name)).collect())
+}
+
+/// Maps a file into memory.
+pub(crate) fn map(path: &Path) -> Result<Mmap, ExecutorError> {
+    let file = File::open(path).map_err(unreadable(path))?;
+    // SAFETY: the map is read before its reader returns; a file that someone truncates meanwhile is beyond repair.
+    unsafe { Mmap::map(&file) }.map_err(unreadable(path))
+}
+
+/// Reads a safetensors file's header.
+pub(crate) fn parse<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>, ExecutorError> {
+    SafeTensors::deserialize(bytes)
+        .map_err(|error| wrong(path, "header", "that of a safetensors file".into(), error.to_string()))
+}
+
+/// A tensor's numbers, `[…]` as stored.
+pub(crate) fn numbers(path: &Path, name: &str, tensor: &TensorView<'_>) -> Result<Tensor, ExecutorError> {
+    let stored = match tensor.dtype() {
+        Dtype::F32 => Kind::Float,
+        Dtype::F16 => Kind::Half,
+        Dtype::BF16 => Kind::BFloat16,
+        other => return Err(wrong(path, name, "of F32, F16 or BF16".into(), format!("{other:?}"))),
+    };
+    let size: Vec<i64> = tensor.shape().iter().map(|&n| n as i64).collect();
+    Ok(Tensor::f_from_data_size(tensor.data(), &size, stored)?)
+}
+
+fn copy(path: &Path, name: &str, tensor: &TensorView<'_>, place: &Place, block: &Tensor) -> Result<(), ExecutorError> {
+    if tensor.shape() != place.stored_shape() {
+        let must = format!("of shape {:?}", place.stored_shape());
+        return Err(wrong(path, name, must, format!("{:?}", tensor.shape())));
+    }
+    let rows = numbers(path, name, tensor)?.f_narrow(0, place.skipped_rows as i64, place.shape[0] as i64)?;
+    block
+        .f_narrow(0, place.offset as i64, place.length() as i64)?
+        .f_copy_(&rows.f_reshape([-1])?)?;
+    Ok(())
+}
+
+/// The tensor of that name, with the name that it has in the file: some of OPT's checkpoints leave the first part out.
+fn find<'a>(tensors: &SafeTensors<'a>, name: &str) -> Option<(String, TensorView<'a>)> {
+    let mut candidates = vec![name];
+    candidates.extend(
+        name.strip_prefix("model.")
+            .filter(|_| name.starts_with("model.decoder.")),
+    );
+    candidates
+        .into_iter()
+        .find_map(|name| tensors.tensor(name).ok().map(|found| (name.to_string(), found)))
+}
+
+/// Writes a flat block of 32-bit parameters as one file that [`read_decoder`] and Hugging Face's library read. The file is whole
+/// or not there at all.
+///
+/// # Errors
+/// A shape that is no decoder's, a block of another length, or a file that cannot be written.
+pub fn write_decoder(path: &Path, shape: &ModelShape, block: &Tensor) -> Result<(), ExecutorError> {
+    check(shape)?;
+    let block = block.f_to(Device::Cpu)?;
+    if block.size() != [shape.parameters() as i64] || block.kind() != Kind::Float {
+        let got = format!("{:?} of {:?}", block.size(), block.kind());
+        let must = format!("{} of Float", shape.parameters());
+        return Err(ExecutorError::input("parameters to write", must, got));
+    }
+    let mut bytes = vec![0; 4 * shape.parameters() as usize];
+    block.f_copy_data_u8(&mut bytes, shape.parameters() as usize)?;
+    let stored: Vec<(Place, Vec<u8>)> = places(shape)
+        .into_iter()
+        .map(|place| with_skipped_rows(place, &bytes))
+        .collect();
+    let tensors: HashMap<&str, TensorView<'_>> = stored
+        .iter()
+        .map(|(place, data)| {
+            let view = TensorView::new(Dtype::F32, place.stored_shape(), data);
+            (
+                place.name.as_str(),
+                view.expect("the data is as long as the shape says"),
+            )
+        })
+        .collect();
+    let partial = path.with_extension("partial");
+    safetensors::serialize_to_file(tensors, None, &partial).map_err(|error| {
+        unreadable(path)(match error {
+            SafeTensorError::IoError(source) => source,
+            other => std::io::Error::other(other.to_string()),
+        })
+    })?;
+    std::fs::rename(&partial, path).map_err(unreadable(path))
+}
+
+/// A place's bytes as they are stored: OPT's positions after two rows of zeros.
+fn with_skipped_rows(place: Place, bytes: &[u8]) -> (Place, Vec<u8>) {
+    let row: usize = place.shape[1..].iter().product();
+    let mut data = vec![0; 4 * place.skipped_rows * row];
+    data.extend(&bytes[4 * place.offset..4 * (place.offset + place.length())]);
+    (place, data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decoder::Decoder;
+
+    fn shape(name: &str) -> ModelShape {
+        ModelShape {
+            hidden: 16,
+            intermediate: 24,
+            vocabulary: 20,
+            positions: 8,
+            ..ModelShape::builtin(name).unwrap()
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["tiny-llama", "tiny-opt"] {
+            let decoder = Decoder::random(&shape(name), 5, DType::F32, Device::Cpu).unwrap();
+            let path = folder.path().join(SINGLE);
+            write_decoder(&path, &shape(name), decoder.parameters()).unwrap();
+            let read = |path: &Path, dtype| read_decoder(path, &shape(name), dtype).unwrap();
+            assert!(read(&path, DType::F32).equal(decoder.parameters()));
+            assert!(read(folder.path(), DType::F32).equal(decoder.parameters()));
+            assert!(read(&path, DType::Bf16).equal(&decoder.parameters().to_kind(Kind::BFloat16)));
+            assert_eq!(
+                std::fs::read_dir(folder.path()).unwrap().count(),
+                1,
+                "nothing partial is left"
+            );
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_in_parts_is_read_by_its_index() {
+        let (folder, shape) = (tempfile::tempdir().unwrap(), shape("tiny-llama"));
+        let decoder = Decoder::random(&shape, 5, DType::F32, Device::Cpu).unwrap();
+        let whole = folder.path().join("whole");
+        write_decoder(&whole, &shape, decoder.parameters()).unwrap();
+        let bytes = std::fs::read(&whole).unwrap();
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let (mut parts, mut map) = ([Vec::new(), Vec::new()], BTreeMap::new());
+        for (index, (name, tensor)) in tensors.iter().enumerate() {
+            map.insert(name.to_string(), format!("part-{}.safetensors", index % 2));
+            parts[index % 2].push((name, tensor));
+        }
+        for (index, part) in parts.into_iter().enumerate() {
+            safetensors::serialize_to_file(part, None, &folder.path().join(format!("part-{index}.safetensors")))
+                .unwrap();
+        }
+        let index = serde_json::json!({"metadata": {}, "weight_map": map}).to_string();
+        std::fs::write(folder.path().join(INDEX), index).unwrap();
+        assert!(
+            read_decoder(folder.path(), &shape, DType::F32)
+                .unwrap()
+                .equal(decoder.parameters())
+        );
+    }
+
+    #[test]
+    fn errors_name_file_tensor_and_shapes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(SINGLE);
+        let (opt, llama) = (shape("tiny-opt"), shape("tiny-llama"));
+        let decoder = Decoder::random(&opt, 5, DType::F32, Device::Cpu).unwrap();
+        write_decoder(&path, &opt, decoder.parameters()).unwrap();
+        let refused = |shape: &ModelShape| read_decoder(&path, shape, DType::F32).unwrap_err().to_string();
+        let longer = ModelShape {
+            positions: 9,
+            ..opt.clone()
+        };
+        assert!(
+            refused(&longer).ends_with(
+                "model.safetensors: model.decoder.embed_positions.weight: must be of shape [11, 16], got [10, 16]"
+            ),
+            "{}",
+            refused(&longer)
+        );
+        assert!(
+            refused(&llama).ends_with("model.embed_tokens.weight: must be a tensor [20, 16], got no such tensor"),
+            "{}",
+            refused(&llama)
+        );
+    }
+}

@@ -1,0 +1,293 @@
+//! What a decoder's shape leaves open, and both from Hugging Face's `config.json`.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use tenantry_profiles::{ModelKind, ModelShape};
+
+use super::layout;
+use crate::error::ExecutorError;
+
+/// A decoder's shape, with the two numbers that checkpoints of one shape differ in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecoderConfig {
+    /// The shape; `gated` is Llama's block, otherwise it is OPT's.
+    pub shape: ModelShape,
+    /// Added to the variance by norms.
+    pub norm_epsilon: f64,
+    /// Base of the rotary positions' wavelengths; OPT has none.
+    pub rope_theta: f64,
+}
+
+/// Llama 2's and OPT's.
+const NORM_EPSILON: f64 = 1e-5;
+/// Llama 1's and 2's.
+const ROPE_THETA: f64 = 10_000.0;
+
+impl DecoderConfig {
+    /// A shape with Llama 2's or OPT's numbers.
+    ///
+    /// # Errors
+    /// A shape that is no Llama- or OPT-like decoder's.
+    pub fn new(shape: &ModelShape) -> Result<DecoderConfig, ExecutorError> {
+        layout::check(shape)?;
+        Ok(DecoderConfig {
+            shape: shape.clone(),
+            norm_epsilon: NORM_EPSILON,
+            rope_theta: ROPE_THETA,
+        })
+    }
+
+    /// Reads a `config.json` of a `LlamaForCausalLM` or `OPTForCausalLM`; `name` is what the model is to be called.
+    ///
+    /// # Errors
+    /// A file that cannot be read, another architecture, or a variant of these two that is not computed here.
+    pub fn read(path: &Path, name: &str) -> Result<DecoderConfig, ExecutorError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ExecutorError::File {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        let wrong = |field: &str, must: &str, got: String| ExecutorError::Checkpoint {
+            path: path.to_path_buf(),
+            tensor: field.into(),
+            must: must.into(),
+            got,
+        };
+        let unfit = |error: serde_json::Error| wrong("config", "that of a Llama or OPT checkpoint", error.to_string());
+        let kind: Kind = serde_json::from_str(&text).map_err(unfit)?;
+        let config = match kind.model_type.as_str() {
+            "llama" => serde_json::from_str::<Llama>(&text)
+                .map_err(unfit)?
+                .config(name, &wrong)?,
+            "opt" => serde_json::from_str::<Opt>(&text)
+                .map_err(unfit)?
+                .config(name, &wrong)?,
+            other => return Err(wrong("model_type", "llama or opt", other.into())),
+        };
+        layout::check(&config.shape)?;
+        Ok(config)
+    }
+}
+
+type Wrong<'a> = &'a dyn Fn(&str, &str, String) -> ExecutorError;
+
+/// Refuses a field that says anything but what is computed here. What is absent is Hugging Face's default, which is computed.
+fn only<T: PartialEq + std::fmt::Debug>(
+    field: &str,
+    must: T,
+    got: &Option<T>,
+    wrong: Wrong<'_>,
+) -> Result<(), ExecutorError> {
+    match got {
+        Some(got) if *got != must => Err(wrong(field, &format!("{must:?}"), format!("{got:?}"))),
+        _ => Ok(()),
+    }
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    model_type: String,
+}
+
+#[derive(Deserialize)]
+struct Llama {
+    hidden_size: u32,
+    intermediate_size: u32,
+    num_hidden_layers: u32,
+    num_attention_heads: u32,
+    num_key_value_heads: Option<u32>,
+    vocab_size: u32,
+    max_position_embeddings: u32,
+    rms_norm_eps: f64,
+    head_dim: Option<u32>,
+    hidden_act: Option<String>,
+    attention_bias: Option<bool>,
+    mlp_bias: Option<bool>,
+    /// Before version 5 of transformers.
+    rope_theta: Option<f64>,
+    rope_scaling: Option<Rope>,
+    /// Since.
+    rope_parameters: Option<Rope>,
+}
+
+#[derive(Deserialize)]
+struct Rope {
+    #[serde(alias = "type")]
+    rope_type: Option<String>,
+    rope_theta: Option<f64>,
+}
+
+impl Llama {
+    fn config(self, name: &str, wrong: Wrong<'_>) -> Result<DecoderConfig, ExecutorError> {
+        only("hidden_act", "silu".to_string(), &self.hidden_act, wrong)?;
+        only("attention_bias", false, &self.attention_bias, wrong)?;
+        only("mlp_bias", false, &self.mlp_bias, wrong)?;
+        if let Some(width) = self.hidden_size.checked_div(self.num_attention_heads) {
+            only("head_dim", width, &self.head_dim, wrong)?;
+        }
+        for (field, rope) in [
+            ("rope_scaling.rope_type", &self.rope_scaling),
+            ("rope_parameters.rope_type", &self.rope_parameters),
+        ] {
+            let kind = rope.as_ref().and_then(|rope| rope.rope_type.clone());
+            only(field, "default".to_string(), &kind, wrong)?;
+        }
+        let newer = self.rope_parameters.and_then(|rope| rope.rope_theta);
+        Ok(DecoderConfig {
+            shape: ModelShape {
+                name: name.into(),
+                kind: ModelKind::Decoder,
+                layers: self.num_hidden_layers,
+                hidden: self.hidden_size,
+                heads: self.num_attention_heads,
+                kv_heads: self.num_key_value_heads.unwrap_or(self.num_attention_heads),
+                intermediate: self.intermediate_size,
+                gated: true,
+                vocabulary: self.vocab_size,
+                positions: self.max_position_embeddings,
+            },
+            norm_epsilon: self.rms_norm_eps,
+            rope_theta: newer.or(self.rope_theta).unwrap_or(ROPE_THETA),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Opt {
+    hidden_size: u32,
+    ffn_dim: u32,
+    num_hidden_layers: u32,
+    num_attention_heads: u32,
+    vocab_size: u32,
+    max_position_embeddings: u32,
+    word_embed_proj_dim: Option<u32>,
+    activation_function: Option<String>,
+    do_layer_norm_before: Option<bool>,
+    enable_bias: Option<bool>,
+    layer_norm_elementwise_affine: Option<bool>,
+    tie_word_embeddings: Option<bool>,
+    #[serde(rename = "_remove_final_layer_norm")]
+    remove_final_layer_norm: Option<bool>,
+}
+
+impl Opt {
+    fn config(self, name: &str, wrong: Wrong<'_>) -> Result<DecoderConfig, ExecutorError> {
+        only(
+            "activation_function",
+            "relu".to_string(),
+            &self.activation_function,
+            wrong,
+        )?;
+        only(
+            "word_embed_proj_dim",
+            self.hidden_size,
+            &self.word_embed_proj_dim,
+            wrong,
+        )?;
+        only("do_layer_norm_before", true, &self.do_layer_norm_before, wrong)?;
+        only("enable_bias", true, &self.enable_bias, wrong)?;
+        let affine = &self.layer_norm_elementwise_affine;
+        only("layer_norm_elementwise_affine", true, affine, wrong)?;
+        only("tie_word_embeddings", true, &self.tie_word_embeddings, wrong)?;
+        only("_remove_final_layer_norm", false, &self.remove_final_layer_norm, wrong)?;
+        Ok(DecoderConfig {
+            shape: ModelShape {
+                name: name.into(),
+                kind: ModelKind::Decoder,
+                layers: self.num_hidden_layers,
+                hidden: self.hidden_size,
+                heads: self.num_attention_heads,
+                kv_heads: self.num_attention_heads,
+                intermediate: self.ffn_dim,
+                gated: false,
+                vocabulary: self.vocab_size,
+                positions: self.max_position_embeddings,
+            },
+            norm_epsilon: NORM_EPSILON,
+            rope_theta: ROPE_THETA,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<DecoderConfig, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        std::fs::write(&path, text).unwrap();
+        DecoderConfig::read(&path, "m").map_err(|error| error.to_string().split_once("config.json: ").unwrap().1.into())
+    }
+
+    const LLAMA_2_7B: &str = r#"{
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32000,
+        "max_position_embeddings": 4096, "rms_norm_eps": 1e-05, "rope_scaling": null, "hidden_act": "silu"
+    }"#;
+
+    const OPT_125M: &str = r#"{
+        "model_type": "opt", "hidden_size": 768, "ffn_dim": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
+        "vocab_size": 50272, "max_position_embeddings": 2048, "word_embed_proj_dim": 768, "do_layer_norm_before": true
+    }"#;
+
+    #[test]
+    fn the_published_configs_are_the_built_in_shapes() {
+        for (text, name) in [(LLAMA_2_7B, "llama-7b"), (OPT_125M, "opt-125m")] {
+            let shape = ModelShape {
+                name: "m".into(),
+                ..ModelShape::builtin(name).unwrap()
+            };
+            assert_eq!(read(text).unwrap(), DecoderConfig::new(&shape).unwrap());
+        }
+    }
+
+    #[test]
+    fn both_places_of_the_rotary_base_are_read() {
+        let old = LLAMA_2_7B.replace("\"rope_scaling\": null", "\"rope_theta\": 500000.0");
+        let new = LLAMA_2_7B.replace(
+            "\"rope_scaling\": null",
+            "\"rope_parameters\": {\"rope_theta\": 500000.0}",
+        );
+        assert_eq!(read(&old).unwrap().rope_theta, 500_000.0);
+        assert_eq!(read(&new), read(&old));
+    }
+
+    #[test]
+    fn variants_that_are_not_computed_are_refused() {
+        let scaled = "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0}";
+        for (text, message) in [
+            (
+                LLAMA_2_7B.replace("\"rope_scaling\": null", scaled),
+                "rope_scaling.rope_type: must be \"default\", got \"llama3\"",
+            ),
+            (
+                LLAMA_2_7B.replace("silu", "gelu"),
+                "hidden_act: must be \"silu\", got \"gelu\"",
+            ),
+            (
+                LLAMA_2_7B.replace("\"rope_scaling\": null", "\"head_dim\": 256"),
+                "head_dim: must be 128, got 256",
+            ),
+            (
+                LLAMA_2_7B.replace("\"llama\"", "\"bloom\""),
+                "model_type: must be llama or opt, got bloom",
+            ),
+            (
+                OPT_125M.replace("\"word_embed_proj_dim\": 768", "\"word_embed_proj_dim\": 512"),
+                "word_embed_proj_dim: must be 768, got 512",
+            ),
+            (
+                OPT_125M.replace("before\": true", "before\": false"),
+                "do_layer_norm_before: must be true, got false",
+            ),
+        ] {
+            assert_eq!(read(&text).unwrap_err(), message);
+        }
+        let error = read("{\"model_type\": \"opt\"}").unwrap_err();
+        assert!(
+            error.starts_with("config: must be that of a Llama or OPT checkpoint, got missing field"),
+            "{error}"
+        );
+    }
+}

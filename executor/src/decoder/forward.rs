@@ -1,0 +1,438 @@
+//! The decoder: views into one flat block of parameters, and the forward pass in pieces.
+
+use std::ops::Range;
+
+use tch::{Device, Kind, Tensor};
+use tenantry_profiles::{DType, ModelShape};
+
+use super::attention::Heads;
+use super::config::DecoderConfig;
+use super::kv::KvCache;
+use super::layout;
+use super::parts::{Angles, Linear, Norm, Rotary, Views};
+use super::step::{Chunk, Step};
+use crate::adapters::Adapters;
+use crate::device::{copy_block, element_bytes, kind};
+use crate::error::ExecutorError;
+use crate::lora::{Input, Loras};
+
+/// A decoder on a device: Llama's block (Touvron et al., 2023: root mean square norms before each sub-layer, rotary positions,
+/// grouped-query attention, a gated feed-forward) or OPT's (Zhang et al., 2022: layer norms before each sub-layer, learned
+/// positions, ReLU, biases).
+///
+/// All parameters lie in one block and the layers are views into it, as in [`Encoder`](crate::Encoder).
+#[derive(Debug)]
+pub struct Decoder {
+    config: DecoderConfig,
+    parameters: Tensor,
+    /// `[vocabulary, hidden]`.
+    words: Tensor,
+    /// `[positions, hidden]`; OPT's.
+    positions: Option<Tensor>,
+    rotary: Option<Rotary>,
+    layers: Vec<Layer>,
+    norm: Norm,
+    /// `[vocabulary, hidden]`; OPT's is `words`.
+    output: Tensor,
+}
+
+#[derive(Debug)]
+struct Layer {
+    attention_norm: Norm,
+    /// Queries, keys and values of all heads.
+    query_key_value: Linear,
+    attention_output: Linear,
+    feed_forward_norm: Norm,
+    /// Llama's gate and up, one below the other, or OPT's first matrix.
+    up: Linear,
+    down: Linear,
+}
+
+/// What the step's tenants add to the backbone.
+#[derive(Clone, Copy, Debug)]
+pub enum TenantParameters<'a> {
+    /// Low-rank products beside every dense projection.
+    Lora(Loras<'a>),
+    /// Houlsby adapters after attention (hGPT); planned by [`Step::plan_adapters`].
+    Adapters(Adapters<'a>),
+}
+
+impl<'a> TenantParameters<'a> {
+    fn lora(self) -> Option<Loras<'a>> {
+        match self {
+            TenantParameters::Lora(loras) => Some(loras),
+            TenantParameters::Adapters(_) => None,
+        }
+    }
+}
+
+impl Decoder {
+    /// A decoder with random weights, the same for the same seed on every device.
+    ///
+    /// # Errors
+    /// A shape that is no decoder's, or no memory on the device.
+    pub fn random(shape: &ModelShape, seed: u64, dtype: DType, device: Device) -> Result<Decoder, ExecutorError> {
+        let config = DecoderConfig::new(shape)?;
+        let parameters = Tensor::f_empty([shape.parameters() as i64], (kind(dtype), device))?;
+        // Tensor by tensor: a model that fills a card need not fit the host's memory in single precision.
+        layout::initialise(shape, seed, 0, |offset, numbers| {
+            let mut place = parameters.f_narrow(0, offset as i64, numbers.len() as i64)?;
+            copy_block(&mut place, &Tensor::f_from_slice(numbers)?)
+        })?;
+        Decoder::from_parameters(&config, parameters)
+    }
+
+    /// A decoder over a flat block of parameters, `[shape.parameters()]`, such as [`read_decoder`](super::read_decoder) reads. It
+    /// shares the block and does not copy it.
+    ///
+    /// # Errors
+    /// A shape that is no decoder's, or a block of another length.
+    pub fn from_parameters(config: &DecoderConfig, parameters: Tensor) -> Result<Decoder, ExecutorError> {
+        let shape = &config.shape;
+        layout::check(shape)?;
+        let (found, must) = (parameters.size(), [shape.parameters() as i64]);
+        if found != must || !parameters.is_contiguous() {
+            let what = format!("parameters of {}", shape.name);
+            let must = format!("a contiguous block of {must:?}");
+            return Err(ExecutorError::input(what, must, format!("{found:?}")));
+        }
+        let width = i64::from(shape.hidden / shape.heads);
+        let rotary = shape.gated.then(|| {
+            let (kind, device) = (parameters.kind(), parameters.device());
+            Rotary::new(shape.positions, width, config.rope_theta, kind, device)
+        });
+        let rotary = rotary.transpose()?;
+        Decoder::with_views(config, parameters, rotary)
+    }
+
+    fn with_views(
+        config: &DecoderConfig,
+        parameters: Tensor,
+        rotary: Option<Rotary>,
+    ) -> Result<Decoder, ExecutorError> {
+        let shape = &config.shape;
+        let (hidden, intermediate) = (i64::from(shape.hidden), i64::from(shape.intermediate));
+        let projected = hidden + 2 * i64::from(layout::kv_width(shape));
+        let up = if shape.gated { 2 * intermediate } else { intermediate };
+        let mut views = Views {
+            block: &parameters,
+            offset: 0,
+            biases: !shape.gated,
+            epsilon: config.norm_epsilon,
+        };
+        let words = views.matrix(shape.vocabulary.into(), hidden)?;
+        let positions = (!shape.gated).then(|| views.matrix(shape.positions.into(), hidden));
+        let positions = positions.transpose()?;
+        let mut layer = || -> Result<Layer, ExecutorError> {
+            Ok(Layer {
+                attention_norm: views.norm(hidden)?,
+                query_key_value: views.linear(projected, hidden)?,
+                attention_output: views.linear(hidden, hidden)?,
+                feed_forward_norm: views.norm(hidden)?,
+                up: views.linear(up, hidden)?,
+                down: views.linear(hidden, intermediate)?,
+            })
+        };
+        let layers = (0..shape.layers).map(|_| layer()).collect::<Result<_, _>>()?;
+        let norm = views.norm(hidden)?;
+        let output = match shape.gated {
+            true => views.matrix(shape.vocabulary.into(), hidden)?,
+            false => words.shallow_clone(),
+        };
+        Ok(Decoder {
+            config: config.clone(),
+            parameters,
+            words,
+            positions,
+            rotary,
+            layers,
+            norm,
+            output,
+        })
+    }
+
+    /// Swaps the whole model: copies a flat block of parameters over this decoder's. No forward pass may run on it meanwhile.
+    ///
+    /// # Errors
+    /// A block of another length.
+    pub fn load(&self, parameters: &Tensor) -> Result<(), ExecutorError> {
+        if parameters.size() != self.parameters.size() {
+            let must = format!("{:?} numbers", self.parameters.size());
+            let what = format!("parameters of {}", self.shape().name);
+            return Err(ExecutorError::input(what, must, format!("{:?}", parameters.size())));
+        }
+        copy_block(&mut self.parameters.shallow_clone(), parameters)
+    }
+
+    /// Another handle on the same memory, for another thread.
+    pub fn share(&self) -> Decoder {
+        let rotary = self.rotary.as_ref().map(Rotary::share);
+        let shared = Decoder::with_views(&self.config, self.parameters.shallow_clone(), rotary);
+        shared.expect("the same block fits again")
+    }
+
+    /// Lays out a forward pass over `chunks`, whose keys and values are in `kv`.
+    ///
+    /// # Errors
+    /// No chunks, an empty one, an id outside the vocabulary, a sequence longer than the model has positions, pages that there
+    /// are not, too few of them, or one that two chunks write to.
+    pub fn step(&self, chunks: &[Chunk<'_>], kv: &KvCache) -> Result<Step, ExecutorError> {
+        tch::no_grad(|| Step::new(self.shape(), self.rotary.as_ref(), kv, chunks))
+    }
+
+    /// The whole forward pass over a step: logits `[n, vocabulary]` of the chunks that want a token, in the order given.
+    ///
+    /// # Errors
+    /// A cache that does not hold all layers or is of another shape, or no memory on the device.
+    pub fn forward(
+        &self,
+        step: &Step,
+        kv: &KvCache,
+        tenants: Option<TenantParameters<'_>>,
+    ) -> Result<Tensor, ExecutorError> {
+        let hidden = self.layers(self.embed(step)?, 0..self.layers.len(), step, kv, tenants)?;
+        self.logits(&hidden, step)
+    }
+
+    /// The first hidden state of a step's tokens, `[tokens, hidden]`.
+    ///
+    /// # Errors
+    /// No memory on the device.
+    pub fn embed(&self, step: &Step) -> Result<Tensor, ExecutorError> {
+        tch::no_grad(|| self.embedded(&step.ids, &step.positions))
+    }
+
+    fn embedded(&self, ids: &Tensor, positions: &Tensor) -> Result<Tensor, ExecutorError> {
+        let mut words = self.words.f_index_select(0, ids)?;
+        Ok(match &self.positions {
+            None => words,
+            Some(table) => words.f_add_(&table.f_index_select(0, positions)?)?,
+        })
+    }
+
+    /// Layers `range` over `hidden`, `[tokens, hidden]` both in and out. A range that begins above 0 goes on from hidden states
+    /// that a PLOT table gave for the lower layers, put in the step's order by [`Step::arrange`].
+    ///
+    /// # Errors
+    /// Parameters or a cache of another shape, or no memory on the device.
+    ///
+    /// # Panics
+    /// If the model or the cache has no such layers.
+    pub fn layers(
+        &self,
+        mut hidden: Tensor,
+        range: Range<usize>,
+        step: &Step,
+        kv: &KvCache,
+        tenants: Option<TenantParameters<'_>>,
+    ) -> Result<Tensor, ExecutorError> {
+        for layer in range {
+            let projected = self.before_attention(layer, &hidden, step, tenants)?;
+            let attended = self.attend(layer, &projected, step, kv)?;
+            hidden = self.after_attention(layer, hidden, &attended, tenants)?;
+        }
+        Ok(hidden)
+    }
+
+    /// A layer's queries, keys and values, rotated: `[tokens, heads, width]`.
+    ///
+    /// # Errors
+    /// As for [`layers`](Self::layers).
+    pub fn before_attention(
+        &self,
+        layer: usize,
+        hidden: &Tensor,
+        step: &Step,
+        tenants: Option<TenantParameters<'_>>,
+    ) -> Result<Tensor, ExecutorError> {
+        tch::no_grad(|| self.project(layer, hidden, step.angles.as_ref(), tenants))
+    }
+
+    /// A layer's self-attention up to, and without, its output projection: writes keys and values to the cache, `[tokens, hidden]`.
+    ///
+    /// # Errors
+    /// As for [`layers`](Self::layers).
+    pub fn attend(&self, layer: usize, projected: &Tensor, step: &Step, kv: &KvCache) -> Result<Tensor, ExecutorError> {
+        tch::no_grad(|| self.heads().attend(projected, layer, step, kv))
+    }
+
+    /// What a layer does after attention, from `hidden` before it: `[tokens, hidden]`.
+    ///
+    /// # Errors
+    /// As for [`layers`](Self::layers).
+    pub fn after_attention(
+        &self,
+        layer: usize,
+        hidden: Tensor,
+        attended: &Tensor,
+        tenants: Option<TenantParameters<'_>>,
+    ) -> Result<Tensor, ExecutorError> {
+        tch::no_grad(|| self.finish(layer, &hidden, attended, tenants))
+    }
+
+    fn project(
+        &self,
+        index: usize,
+        hidden: &Tensor,
+        angles: Option<&Angles>,
+        tenants: Option<TenantParameters<'_>>,
+    ) -> Result<Tensor, ExecutorError> {
+        let (layer, heads) = (&self.layers[index], self.heads());
+        let normed = layer.attention_norm.forward(hidden)?;
+        let mut projected = layer.query_key_value.forward(&normed)?;
+        if let Some(loras) = tenants.and_then(TenantParameters::lora) {
+            loras.add(index, Input::Attention, &normed, &mut projected)?;
+        }
+        let projected = projected.f_view([-1, heads.all(), heads.width])?;
+        if let Some(angles) = angles {
+            angles.rotate(&mut projected.f_narrow(1, 0, heads.query + heads.kv)?)?;
+        }
+        Ok(projected)
+    }
+
+    fn finish(
+        &self,
+        index: usize,
+        hidden: &Tensor,
+        attended: &Tensor,
+        tenants: Option<TenantParameters<'_>>,
+    ) -> Result<Tensor, ExecutorError> {
+        let layer = &self.layers[index];
+        let loras = tenants.and_then(TenantParameters::lora);
+        let add = |input, x: &Tensor, y: &mut Tensor| loras.map_or(Ok(()), |loras| loras.add(index, input, x, y));
+
+        let mut attention = layer.attention_output.forward(attended)?;
+        add(Input::AttentionOutput, attended, &mut attention)?;
+        if let Some(TenantParameters::Adapters(adapters)) = tenants {
+            // To the adapters, each token is a sequence.
+            attention = adapters.apply(index, attention.f_unsqueeze(1)?)?.f_squeeze_dim(1)?;
+        }
+        let hidden = attention.f_add_(hidden)?;
+        let normed = layer.feed_forward_norm.forward(&hidden)?;
+        let mut up = layer.up.forward(&normed)?;
+        add(Input::FeedForward, &normed, &mut up)?;
+        let inner = match self.shape().gated {
+            true => {
+                let halves = up.f_chunk(2, 1)?;
+                halves[0].f_silu()?.f_mul_(&halves[1])?
+            }
+            false => up.f_relu_()?,
+        };
+        let mut output = layer.down.forward(&inner)?;
+        add(Input::FeedForwardOutput, &inner, &mut output)?;
+        Ok(output.f_add_(&hidden)?)
+    }
+
+    /// Logits `[n, vocabulary]` after the last token of each chunk that wants one, in the order of the chunks given.
+    ///
+    /// # Errors
+    /// No memory on the device.
+    pub fn logits(&self, hidden: &Tensor, step: &Step) -> Result<Tensor, ExecutorError> {
+        tch::no_grad(|| self.logits_of(&step.last_rows(hidden)?))
+    }
+
+    /// Logits `[…, vocabulary]` of every state in `hidden`, `[…, hidden]`.
+    ///
+    /// # Errors
+    /// No memory on the device.
+    pub fn logits_of(&self, hidden: &Tensor) -> Result<Tensor, ExecutorError> {
+        tch::no_grad(|| Ok(self.norm.forward(hidden)?.f_linear::<&Tensor>(&self.output, None)?))
+    }
+
+    /// Hidden states `[n, l, hidden]` after the first `layers` layers of equally long token sequences, without a cache: what a
+    /// PLOT table holds of each fragment (HMI, section 3.2). With all layers it is the whole model.
+    ///
+    /// # Errors
+    /// No sequences, an empty one, several lengths, more tokens than positions, an id outside the vocabulary, or no memory.
+    ///
+    /// # Panics
+    /// If the model has fewer layers.
+    pub fn lower_layers(&self, sequences: &[impl AsRef<[i64]>], layers: usize) -> Result<Tensor, ExecutorError> {
+        let (ids, length) = self.equally_long(sequences)?;
+        tch::no_grad(|| {
+            let (n, length, heads) = (sequences.len() as i64, length as i64, self.heads());
+            let device = self.device();
+            let ids = Tensor::f_from_slice(&ids)?.f_to(device)?;
+            let positions = Tensor::f_arange(length, (Kind::Int64, device))?.f_repeat([n])?;
+            let angles = self.rotary.as_ref().map(|rotary| rotary.angles(&positions));
+            let angles = angles.transpose()?;
+            let mut hidden = self.embedded(&ids, &positions)?;
+            for layer in 0..layers {
+                let projected = self.project(layer, &hidden, angles.as_ref(), None)?;
+                let projected = projected.f_view([n, length, heads.all(), heads.width])?;
+                let parts = projected.f_split_with_sizes([heads.query, heads.kv, heads.kv], 2)?;
+                let attended = heads.causal(&parts[0], &parts[1], &parts[2])?;
+                let attended = attended.f_reshape([n * length, heads.query * heads.width])?;
+                hidden = self.finish(layer, &hidden, &attended, None)?;
+            }
+            Ok(hidden.f_view([n, length, -1])?)
+        })
+    }
+
+    fn equally_long(&self, sequences: &[impl AsRef<[i64]>]) -> Result<(Vec<i64>, usize), ExecutorError> {
+        let Some(first) = sequences.first() else {
+            return Err(ExecutorError::input("sequences", "at least one", "none"));
+        };
+        let (length, most) = (first.as_ref().len(), self.shape().positions as usize);
+        if !(1..=most).contains(&length) {
+            return Err(ExecutorError::input(
+                "tokens of sequence 0",
+                format!("from 1 to {most}"),
+                length,
+            ));
+        }
+        let mut ids = Vec::with_capacity(sequences.len() * length);
+        for (index, sequence) in sequences.iter().enumerate() {
+            let sequence = sequence.as_ref();
+            if sequence.len() != length {
+                let must = format!("{length}, as those of sequence 0");
+                return Err(ExecutorError::input(
+                    format!("tokens of sequence {index}"),
+                    must,
+                    sequence.len(),
+                ));
+            }
+            let vocabulary = i64::from(self.shape().vocabulary);
+            if let Some(id) = sequence.iter().find(|id| !(0..vocabulary).contains(*id)) {
+                let must = format!("token ids from 0 to {}", vocabulary - 1);
+                return Err(ExecutorError::input(format!("sequence {index}"), must, id));
+            }
+            ids.extend(sequence);
+        }
+        Ok((ids, length))
+    }
+
+    fn heads(&self) -> Heads {
+        let shape = self.shape();
+        Heads {
+            query: shape.heads.into(),
+            kv: shape.kv_heads.into(),
+            width: (shape.hidden / shape.heads).into(),
+        }
+    }
+
+    /// The model's shape.
+    pub fn shape(&self) -> &ModelShape {
+        &self.config.shape
+    }
+
+    /// The flat block, `[shape.parameters()]`.
+    pub fn parameters(&self) -> &Tensor {
+        &self.parameters
+    }
+
+    /// Where it computes.
+    pub fn device(&self) -> Device {
+        self.parameters.device()
+    }
+
+    /// Its number format.
+    pub fn kind(&self) -> Kind {
+        self.parameters.kind()
+    }
+
+    /// Bytes that the parameters take on the device.
+    pub fn device_bytes(&self) -> u64 {
+        self.shape().parameters() * element_bytes(self.kind())
+    }
+}

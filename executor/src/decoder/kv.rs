@@ -1,0 +1,154 @@
+//! Keys and values of running sequences, in pages on the device.
+
+use std::ops::Range;
+
+use tch::{Device, Kind, Tensor};
+use tenantry_profiles::{DType, ModelShape};
+
+use super::layout;
+use crate::device::{element_bytes, kind};
+use crate::error::ExecutorError;
+
+/// Pages of keys and values, the page outermost, so that sequences join and leave one by one (Punica, section 5.4).
+///
+/// The cache knows nothing of sequences: which pages are whose is what each [`Chunk`](super::Chunk) of a step says. A page
+/// holds all layers, so that one copy moves it.
+#[derive(Debug)]
+pub struct KvCache {
+    /// `[pages, layers, 2, page_tokens, kv_heads, width]`. Tokens come before heads, unlike in the paper: so the pages of a
+    /// sequence, gathered, are its keys without another copy.
+    pages: Tensor,
+    layers: Range<usize>,
+}
+
+impl KvCache {
+    /// `pages` pages of `page_tokens` tokens each, for `layers` of a decoder: all, or the upper ones where a PLOT table stands
+    /// in for the lower.
+    ///
+    /// # Errors
+    /// A shape that is no decoder's, no pages, empty pages, layers that the shape does not have, or no memory on the device.
+    pub fn new(
+        shape: &ModelShape,
+        layers: Range<usize>,
+        pages: u32,
+        page_tokens: u32,
+        dtype: DType,
+        device: Device,
+    ) -> Result<KvCache, ExecutorError> {
+        layout::check(shape)?;
+        for (what, count) in [("pages of the KV cache", pages), ("tokens in a page", page_tokens)] {
+            if count == 0 {
+                return Err(ExecutorError::input(what, "at least 1", 0));
+            }
+        }
+        if layers.is_empty() || layers.end > shape.layers as usize {
+            let must = format!("some of the {} of {}", shape.layers, shape.name);
+            return Err(ExecutorError::input(
+                "layers of the KV cache",
+                must,
+                format!("{layers:?}"),
+            ));
+        }
+        let size = [
+            i64::from(pages),
+            layers.len() as i64,
+            2,
+            page_tokens.into(),
+            shape.kv_heads.into(),
+            (shape.hidden / shape.heads).into(),
+        ];
+        // Zeros and not garbage: what a page holds beyond its sequence is masked, but masked infinities are still no numbers.
+        Ok(KvCache {
+            pages: Tensor::f_zeros(size, (kind(dtype), device))?,
+            layers,
+        })
+    }
+
+    /// How many pages there are; their ids count from 0.
+    pub fn pages(&self) -> u32 {
+        self.pages.size()[0] as u32
+    }
+
+    /// Tokens in a page.
+    pub fn page_tokens(&self) -> u32 {
+        self.pages.size()[3] as u32
+    }
+
+    /// Pages that a sequence of so many tokens needs.
+    pub fn pages_for(&self, tokens: u32) -> u32 {
+        tokens.div_ceil(self.page_tokens())
+    }
+
+    /// The layers it is for.
+    pub fn layers(&self) -> Range<usize> {
+        self.layers.clone()
+    }
+
+    /// Bytes of one page, over all layers.
+    pub fn bytes_per_page(&self) -> u64 {
+        self.device_bytes() / u64::from(self.pages())
+    }
+
+    /// Bytes that all pages take on the device.
+    pub fn device_bytes(&self) -> u64 {
+        self.pages.numel() as u64 * element_bytes(self.pages.kind())
+    }
+
+    /// Another handle on the same memory, for another thread.
+    pub fn share(&self) -> KvCache {
+        KvCache {
+            pages: self.pages.shallow_clone(),
+            layers: self.layers.clone(),
+        }
+    }
+
+    /// Where it lies.
+    pub fn device(&self) -> Device {
+        self.pages.device()
+    }
+
+    /// Its number format.
+    pub fn kind(&self) -> Kind {
+        self.pages.kind()
+    }
+
+    /// A layer's pages, `[pages, 2, page_tokens, kv_heads, width]`.
+    ///
+    /// # Panics
+    /// If it is not among the cache's layers.
+    pub(crate) fn layer(&self, layer: usize) -> Result<Tensor, ExecutorError> {
+        assert!(self.layers.contains(&layer), "layer {layer} of {:?}", self.layers);
+        Ok(self.pages.f_select(1, (layer - self.layers.start) as i64)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_follow_from_the_shape() {
+        let shape = ModelShape::builtin("tiny-llama").unwrap();
+        let kv = KvCache::new(&shape, 0..2, 5, 16, DType::F32, Device::Cpu).unwrap();
+        // 2 layers × keys and values × 16 tokens × 2 heads × 32 numbers × 4 bytes.
+        assert_eq!((kv.bytes_per_page(), kv.device_bytes()), (16_384, 81_920));
+        assert_eq!([0, 1, 16, 17].map(|tokens| kv.pages_for(tokens)), [0, 1, 1, 2]);
+        let upper = KvCache::new(&shape, 1..2, 5, 16, DType::Bf16, Device::Cpu).unwrap();
+        assert_eq!(upper.bytes_per_page(), 4_096);
+    }
+
+    #[test]
+    fn impossible_caches_are_refused() {
+        let shape = ModelShape::builtin("tiny-llama").unwrap();
+        let refused = |layers, pages, tokens| {
+            let error = KvCache::new(&shape, layers, pages, tokens, DType::F32, Device::Cpu);
+            error.unwrap_err().to_string()
+        };
+        assert_eq!(refused(0..2, 0, 16), "pages of the KV cache: must be at least 1, got 0");
+        assert_eq!(refused(0..2, 4, 0), "tokens in a page: must be at least 1, got 0");
+        assert_eq!(
+            refused(1..3, 4, 16),
+            "layers of the KV cache: must be some of the 2 of tiny-llama, got 1..3"
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! Which parameter lies where in a decoder's flat block: Hugging Face's tensors, in the order of the forward pass.
+//!
+//! Query, key and value lie next to each other, and so do Llama's gate and up: one view over them is one matrix product.
+
+use tenantry_profiles::{ModelKind, ModelShape};
+
+use crate::error::ExecutorError;
+use crate::random::{INITIAL_STD, Part, fill, weights};
+
+/// The first rows of OPT's position table belong to no position: position 0 is row 2.
+const OPT_POSITION_OFFSET: usize = 2;
+
+/// One tensor of a checkpoint and its place in the flat block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its name in Hugging Face's layout.
+    pub name: String,
+    /// Its shape in the block.
+    pub shape: Vec<usize>,
+    /// Index of its first number in the block.
+    pub offset: usize,
+    /// Rows that the checkpoint's tensor has before those in the block.
+    pub skipped_rows: usize,
+}
+
+impl Place {
+    /// How many numbers it has in the block.
+    pub fn length(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Its shape in the checkpoint.
+    pub fn stored_shape(&self) -> Vec<usize> {
+        let mut shape = self.shape.clone();
+        shape[0] += self.skipped_rows;
+        shape
+    }
+}
+
+/// Refuses what is not a Llama- or OPT-like decoder.
+pub(crate) fn check(shape: &ModelShape) -> Result<(), ExecutorError> {
+    shape.validate().map_err(|error| ExecutorError::Shape {
+        model: shape.name.clone(),
+        error,
+    })?;
+    let refuse = |field: &str, must: String, got: &dyn std::fmt::Display| {
+        let what = format!("model {}: {field}", shape.name);
+        Err(ExecutorError::input(what, must, got))
+    };
+    if shape.kind != ModelKind::Decoder {
+        return refuse("kind", "decoder".into(), &shape.kind);
+    }
+    if !shape.gated && shape.kv_heads != shape.heads {
+        let must = format!("heads ({}) for an OPT-like decoder", shape.heads);
+        return refuse("kv_heads", must, &shape.kv_heads);
+    }
+    if shape.gated && !(shape.hidden / shape.heads).is_multiple_of(2) {
+        let must = "heads of an even width for rotary positions".to_string();
+        return refuse("hidden / heads", must, &(shape.hidden / shape.heads));
+    }
+    Ok(())
+}
+
+/// Width of all key heads together.
+pub(crate) fn kv_width(shape: &ModelShape) -> u32 {
+    shape.hidden / shape.heads * shape.kv_heads
+}
+
+/// All tensors of a decoder, in the order of its flat block and without gaps.
+pub(crate) fn places(shape: &ModelShape) -> Vec<Place> {
+    let tensors = if shape.gated { llama(shape) } else { opt(shape) };
+    let mut offset = 0;
+    let place = |(name, shape): (String, Vec<u32>)| {
+        let skipped_rows = if name.ends_with("embed_positions.weight") {
+            OPT_POSITION_OFFSET
+        } else {
+            0
+        };
+        let place = Place {
+            name,
+            shape: shape.into_iter().map(|n| n as usize).collect(),
+            offset,
+            skipped_rows,
+        };
+        offset += place.length();
+        place
+    };
+    tensors.into_iter().map(place).collect()
+}
+
+type Named = (String, Vec<u32>);
+
+fn llama(shape: &ModelShape) -> Vec<Named> {
+    let (hidden, kv, intermediate) = (shape.hidden, kv_width(shape), shape.intermediate);
+    let of_layer = [
+        ("input_layernorm.weight", vec![hidden]),
+        ("self_attn.q_proj.weight", vec![hidden, hidden]),
+        ("self_attn.k_proj.weight", vec![kv, hidden]),
+        ("self_attn.v_proj.weight", vec![kv, hidden]),
+        ("self_attn.o_proj.weight", vec![hidden, hidden]),
+        ("post_attention_layernorm.weight", vec![hidden]),
+        ("mlp.gate_proj.weight", vec![intermediate, hidden]),
+        ("mlp.up_proj.weight", vec![intermediate, hidden]),
+        ("mlp.down_proj.weight", vec![hidden, intermediate]),
+    ];
+    let mut tensors = vec![("model.embed_tokens.weight".to_string(), vec![shape.vocabulary, hidden])];
+    for layer in 0..shape.layers {
+        let named = |(name, shape): &(&str, Vec<u32>)| (format!("model.layers.{layer}.{name}"), shape.clone());
+        tensors.extend(of_layer.iter().map(named));
+    }
+    tensors.push(("model.norm.weight".to_string(), vec![hidden]));
+    tensors.push(("lm_head.weight".to_string(), vec![shape.vocabulary, hidden]));
+    tensors
+}
+
+fn opt(shape: &ModelShape) -> Vec<Named> {
+    let (hidden, intermediate) = (shape.hidden, shape.intermediate);
+    let of_layer = [
+        ("self_attn_layer_norm.weight", vec![hidden]),
+        ("self_attn_layer_norm.bias", vec![hidden]),
+        ("self_attn.q_proj.weight", vec![hidden, hidden]),
+        ("self_attn.k_proj.weight", vec![hidden, hidden]),
+        ("self_attn.v_proj.weight", vec![hidden, hidden]),
+        ("self_attn.q_proj.bias", vec![hidden]),
+        ("self_attn.k_proj.bias", vec![hidden]),
+        ("self_attn.v_proj.bias", vec![hidden]),
+        ("self_attn.out_proj.weight", vec![hidden, hidden]),
+        ("self_attn.out_proj.bias", vec![hidden]),
+        ("final_layer_norm.weight", vec![hidden]),
+        ("final_layer_norm.bias", vec![hidden]),
+        ("fc1.weight", vec![intermediate, hidden]),
+        ("fc1.bias", vec![intermediate]),
+        ("fc2.weight", vec![hidden, intermediate]),
+        ("fc2.bias", vec![hidden]),
+    ];
+    let mut tensors = vec![
+        (
+            "model.decoder.embed_tokens.weight".to_string(),
+            vec![shape.vocabulary, hidden],
+        ),
+        (
+            "model.decoder.embed_positions.weight".to_string(),
+            vec![shape.positions, hidden],
+        ),
+    ];
+    for layer in 0..shape.layers {
+        let named = |(name, shape): &(&str, Vec<u32>)| (format!("model.decoder.layers.{layer}.{name}"), shape.clone());
+        tensors.extend(of_layer.iter().map(named));
+    }
+    tensors.push(("model.decoder.final_layer_norm.weight".to_string(), vec![hidden]));
+    tensors.push(("model.decoder.final_layer_norm.bias".to_string(), vec![hidden]));
+    tensors
+}
+
+/// Makes each tensor of a flat block as both are initialised, small weights, no biases, norms that change nothing, and gives it to
+/// `write` with its offset.
+pub(crate) fn initialise(
+    shape: &ModelShape,
+    seed: u64,
+    owner: u64,
+    mut write: impl FnMut(usize, &[f32]) -> Result<(), ExecutorError>,
+) -> Result<(), ExecutorError> {
+    let mut stream = weights(seed, Part::Model, owner);
+    for place in places(shape) {
+        let mut numbers = vec![0.0; place.length()];
+        match place.name.as_str() {
+            name if name.ends_with("norm.weight") => numbers.fill(1.0),
+            name if name.ends_with("bias") => {}
+            _ => fill(&mut stream, INITIAL_STD, &mut numbers),
+        }
+        write(place.offset, &numbers)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_as_long_as_the_shape_has_parameters() {
+        for name in ["tiny-llama", "tiny-opt", "opt-125m", "llama-7b", "llama-70b"] {
+            let shape = ModelShape::builtin(name).unwrap();
+            let last = places(&shape).pop().unwrap();
+            assert_eq!((last.offset + last.length()) as u64, shape.parameters(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_decoder_is_refused() {
+        let refused = |shape: ModelShape| check(&shape).unwrap_err().to_string();
+        let builtin = |name| ModelShape::builtin(name).unwrap();
+        assert_eq!(
+            refused(builtin("tiny")),
+            "model tiny: kind: must be decoder, got encoder"
+        );
+        assert_eq!(
+            refused(ModelShape {
+                kv_heads: 1,
+                ..builtin("tiny-opt")
+            }),
+            "model tiny-opt: kv_heads: must be heads (2) for an OPT-like decoder, got 1"
+        );
+        assert_eq!(
+            refused(ModelShape {
+                hidden: 12,
+                ..builtin("tiny-llama")
+            }),
+            "model tiny-llama: hidden / heads: must be heads of an even width for rotary positions, got 3"
+        );
+    }
+}

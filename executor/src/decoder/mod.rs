@@ -1,0 +1,26 @@
+//! Decoders that generate token by token: Llama-like and OPT-like, over a paged key-value cache.
+//!
+//! [`Decoder`] computes; a [`Step`] is what one forward pass processes, prompts' [`Chunk`]s and new tokens together;
+//! [`KvCache`] holds keys and values in pages, whose ids the caller gives out; [`sample`] picks the next tokens. [`DecoderStore`] and
+//! [`DecoderSlots`] are whole decoders per tenant.
+
+mod attention;
+mod checkpoint;
+mod config;
+mod forward;
+mod kv;
+mod layout;
+mod parts;
+mod sample;
+mod step;
+mod store;
+
+pub(crate) use checkpoint::{map, numbers, parse};
+pub use checkpoint::{read_decoder, write_decoder};
+pub use config::DecoderConfig;
+pub use forward::{Decoder, TenantParameters};
+pub use kv::KvCache;
+pub(crate) use layout::check;
+pub use sample::{Sampling, sample};
+pub use step::{Chunk, Step};
+pub use store::{DecoderSlots, DecoderStore};

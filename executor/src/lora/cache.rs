@@ -1,0 +1,176 @@
+//! Some tenants' low-rank matrices, on the device.
+
+use std::ops::Range;
+
+use tch::{Device, Kind, Tensor};
+use tenantry_profiles::{AdapterImplementation, DType};
+
+use super::apply::Loras;
+use super::plan::{LoraPlan, Segment};
+use super::shape::LoraShape;
+use super::store::LoraStore;
+use crate::device::{copy_block, element_bytes, kind};
+use crate::error::{ExecutorError, first_line};
+
+/// Slots on the device, each with room for one tenant's matrices of all layers, which one copy fills.
+#[derive(Debug)]
+pub struct LoraCache {
+    shape: LoraShape,
+    /// `[slots, layers, parameters_per_layer]`.
+    slots: Tensor,
+    /// Why libtorch's grouped product cannot be used here, if it cannot.
+    grouped_fails: Option<String>,
+}
+
+impl LoraCache {
+    /// `slots` empty slots, which add nothing to the backbone. Tries out once whether libtorch's grouped product works here, for
+    /// these shapes.
+    ///
+    /// # Errors
+    /// No slots, or no memory on the device.
+    pub fn new(shape: LoraShape, slots: u32, dtype: DType, device: Device) -> Result<LoraCache, ExecutorError> {
+        if slots == 0 {
+            return Err(ExecutorError::input("slots for LoRA", "at least 1", 0));
+        }
+        let size = [
+            i64::from(slots),
+            shape.layers.into(),
+            shape.parameters_per_layer() as i64,
+        ];
+        let mut cache = LoraCache {
+            shape,
+            slots: Tensor::f_zeros(size, (kind(dtype), device))?,
+            grouped_fails: None,
+        };
+        cache.grouped_fails = cache.try_grouped().err().map(|error| match error {
+            ExecutorError::Torch(error) => first_line(&error),
+            other => other.to_string(),
+        });
+        Ok(cache)
+    }
+
+    fn try_grouped(&self) -> Result<(), ExecutorError> {
+        let segment = |slot| Segment {
+            slot: Some(slot),
+            tokens: 3,
+        };
+        let segments = [segment(self.slots() - 1), segment(0)];
+        let plan = LoraPlan::new(&segments, self.slots(), AdapterImplementation::Grouped, self.device())?;
+        let ones = |widths: Vec<i64>| -> Result<Vec<Tensor>, ExecutorError> {
+            let ones = |width| Tensor::f_ones([6, width], (self.kind(), self.device()));
+            Ok(widths.into_iter().map(ones).collect::<Result<_, _>>()?)
+        };
+        let (inputs, outputs) = self.shape.widths();
+        let mut sums = ones(outputs)?;
+        Loras::new(self, &plan).layer(0, &ones(inputs)?, &mut sums)?;
+        for sum in sums {
+            let difference = sum.f_sub_scalar(1.0)?.f_abs()?.f_max()?.f_double_value(&[])?;
+            if difference != 0.0 {
+                let must = "what was there where the matrices are zero";
+                return Err(ExecutorError::input(
+                    "libtorch's grouped product",
+                    must,
+                    format!("off by {difference}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the matrices of `layers` of a tenant into a slot, over whatever was there, by one copy. No forward pass may use that
+    /// slot's matrices of these layers meanwhile; of other layers and slots it may.
+    ///
+    /// # Errors
+    /// A store of another shape.
+    ///
+    /// # Panics
+    /// If there is no such tenant, slot or layer.
+    pub fn load(&self, store: &LoraStore, tenant: u32, slot: u32, layers: Range<usize>) -> Result<(), ExecutorError> {
+        if store.shape() != self.shape {
+            let must = format!("{:?}", self.shape);
+            return Err(ExecutorError::input(
+                "LoRA to load",
+                must,
+                format!("{:?}", store.shape()),
+            ));
+        }
+        let own = self.slots.f_select(0, slot.into())?;
+        let mut to = own
+            .f_narrow(0, layers.start as i64, layers.len() as i64)?
+            .f_view([-1])?;
+        copy_block(&mut to, &store.layers(tenant, layers)?)
+    }
+
+    /// Plans a step whose tokens fall on slots as `segments` say: [`Step::segments`](crate::Step::segments).
+    ///
+    /// # Errors
+    /// An implementation that this device does not have, an empty step, or a slot that there is not.
+    pub fn plan(&self, segments: &[Segment], implementation: AdapterImplementation) -> Result<LoraPlan, ExecutorError> {
+        if let Some(reason) = self
+            .grouped_fails
+            .as_ref()
+            .filter(|_| implementation == AdapterImplementation::Grouped)
+        {
+            return Err(ExecutorError::Unavailable {
+                implementation,
+                reason: reason.clone(),
+            });
+        }
+        LoraPlan::new(segments, self.slots(), implementation, self.device())
+    }
+
+    /// Implementations that work on this device, for matrices of this shape.
+    pub fn implementations(&self) -> Vec<AdapterImplementation> {
+        let works = |implementation: &AdapterImplementation| {
+            *implementation != AdapterImplementation::Grouped || self.grouped_fails.is_none()
+        };
+        AdapterImplementation::ALL.iter().copied().filter(works).collect()
+    }
+
+    /// Why [`AdapterImplementation::Grouped`] does not work here, if it does not.
+    pub fn grouped_fails(&self) -> Option<&str> {
+        self.grouped_fails.as_deref()
+    }
+
+    /// The shape of each tenant's matrices.
+    pub fn shape(&self) -> LoraShape {
+        self.shape
+    }
+
+    /// How many tenants' matrices have room.
+    pub fn slots(&self) -> u32 {
+        self.slots.size()[0] as u32
+    }
+
+    /// Bytes that one slot takes on the device.
+    pub fn bytes_per_slot(&self) -> u64 {
+        self.shape.parameters() * element_bytes(self.kind())
+    }
+
+    /// Bytes that all slots take on the device.
+    pub fn device_bytes(&self) -> u64 {
+        u64::from(self.slots()) * self.bytes_per_slot()
+    }
+
+    /// Another handle on the same memory, for another thread.
+    pub fn share(&self) -> LoraCache {
+        LoraCache {
+            shape: self.shape,
+            slots: self.slots.shallow_clone(),
+            grouped_fails: self.grouped_fails.clone(),
+        }
+    }
+
+    /// One layer's slots, `[slots, parameters_per_layer]`.
+    pub(crate) fn layer(&self, layer: usize) -> Result<Tensor, ExecutorError> {
+        Ok(self.slots.f_select(1, layer as i64)?)
+    }
+
+    fn device(&self) -> Device {
+        self.slots.device()
+    }
+
+    fn kind(&self) -> Kind {
+        self.slots.kind()
+    }
+}

@@ -1,0 +1,476 @@
+//! Runs of steps on one instance.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tch::Device;
+use tenantry_core::command::FailureReason;
+use tenantry_core::event::{EndedMember, MemberFailure};
+use tenantry_core::ids::RequestId;
+use tenantry_core::op::{Member, NO_SLOT, OpKind, Run, Until};
+use tenantry_traces::draw::{Draws, Purpose};
+
+use super::pages::{HeldPages, PagePool};
+use super::{Adapters, GeneratedTokens, GenerationServing};
+use crate::decoder::{Chunk, Decoder, KvCache, Sampling, TenantParameters, sample};
+use crate::device::{prepare_lane_thread, synchronize};
+use crate::error::ExecutorError;
+use crate::lora::{LoraPlan, Loras, Segment};
+use crate::machine::serving::reason;
+use crate::machine::threads::{Perform, since};
+use crate::machine::{Batch, Outcome};
+
+/// Makes steps of one instance's requests.
+pub(super) struct RunLane {
+    decoder: Decoder,
+    kv: KvCache,
+    pages: PagePool,
+    adapters: Option<Adapters>,
+    held: HashMap<RequestId, Held>,
+    /// Of token ids.
+    draws: Draws,
+    vocabulary: u64,
+    end_of_sequence: Option<i64>,
+    device: Device,
+    generated: GeneratedTokens,
+    origin: Instant,
+    /// The plan of the last step, which the next one uses again where its tokens fall on the same slots.
+    plan: Option<(Vec<Segment>, LoraPlan)>,
+}
+
+/// What an instance keeps of a request from its first step here until it leaves.
+struct Held {
+    /// Of its prompt and of what it has generated.
+    ids: Vec<i64>,
+    pages: HeldPages,
+}
+
+/// A member of the run under way.
+struct Running {
+    index: u32,
+    request: RequestId,
+    ticket: u64,
+    slot: Option<u32>,
+    /// Its prompt and what it had generated before the run.
+    tokens: u32,
+    cached: u32,
+    /// What the next step takes; 0 where that is the token made last.
+    chunk: u32,
+    /// Whether the next step makes a token.
+    completes: bool,
+    /// Tokens to be made in this run.
+    left: u32,
+    /// In this run, up to its last.
+    made: u32,
+    ended: Option<u32>,
+}
+
+impl Running {
+    fn new(index: usize, member: &Member) -> Running {
+        let sequence = member.sequence;
+        Running {
+            index: index as u32,
+            request: member.request,
+            ticket: member.ticket,
+            slot: (member.slot != NO_SLOT).then_some(member.slot),
+            tokens: member.input_tokens + sequence.generated_tokens,
+            cached: sequence.cached_tokens,
+            chunk: sequence.chunk_tokens,
+            completes: sequence.chunk_tokens == 0 || sequence.completes,
+            left: sequence.output_tokens.saturating_sub(sequence.generated_tokens).max(1),
+            made: 0,
+            ended: None,
+        }
+    }
+
+    /// Tokens in the cache after the next step.
+    fn cached_next(&self) -> u32 {
+        self.cached + self.chunk.max(1)
+    }
+
+    /// Tokens that the server has counted pages for: a prompt's all at once.
+    fn counted(&self) -> u32 {
+        match self.chunk {
+            0 => self.cached_next(),
+            _ => self.tokens.max(self.cached_next()),
+        }
+    }
+}
+
+impl RunLane {
+    pub fn new(serving: &GenerationServing, instance: usize) -> RunLane {
+        let kv = serving.caches[instance].share();
+        RunLane {
+            decoder: serving.decoder.share(),
+            pages: PagePool::new(kv.pages()),
+            kv,
+            adapters: serving.adapters.get(instance).map(Adapters::share),
+            held: HashMap::new(),
+            draws: Draws::new(serving.seed, Purpose::Tokens),
+            vocabulary: serving.decoder.shape().vocabulary.into(),
+            end_of_sequence: serving.end_of_sequence,
+            device: serving.device,
+            generated: Arc::clone(&serving.generated),
+            origin: Instant::now(),
+            plan: None,
+        }
+    }
+
+    /// Keeps a member that is new here: its prompt, and what it has generated elsewhere.
+    fn hold(&mut self, member: &Member) {
+        let held = self.held.entry(member.request).or_insert_with(|| {
+            let mut draws = self.draws.about(member.ticket);
+            let prompt = (0..member.input_tokens).map(|_| draws.below(self.vocabulary) as i64);
+            let mut ids: Vec<i64> = prompt.collect();
+            let generated = self.generated.lock().expect("no lane panics with the tokens");
+            ids.extend(generated.get(&member.ticket).into_iter().flatten());
+            Held {
+                ids,
+                pages: HeldPages::default(),
+            }
+        });
+        assert_eq!(
+            held.ids.len() as u32,
+            member.input_tokens + member.sequence.generated_tokens,
+            "the server counts the tokens that ticket {} has",
+            member.ticket
+        );
+    }
+
+    fn run(&mut self, run: &Run, batch: &Batch) -> (Outcome, Vec<MemberFailure>) {
+        batch.members.iter().for_each(|member| self.hold(member));
+        let members = batch.members.iter().enumerate();
+        let mut members: Vec<Running> = members.map(|(index, member)| Running::new(index, member)).collect();
+        let mut failures = Vec::new();
+        let mut outcome = Outcome {
+            steps: 0,
+            first_step_ended: since(self.origin),
+            ended: Vec::new(),
+        };
+        while !members.is_empty() && outcome.steps < run.max_steps {
+            if let Err(error) = self.step(&mut members) {
+                // Prompts are what needs the most memory, and all that is new: they fail, and the others go on without them.
+                let reason = reason(&error, FailureReason::ComputeFailed);
+                let prompts = members.iter().any(|member| member.chunk > 0);
+                let fails = |member: &mut Running| member.chunk > 0 || !prompts;
+                for Running { index: member, .. } in members.extract_if(.., fails) {
+                    failures.push(MemberFailure { member, reason });
+                }
+                continue;
+            }
+            outcome.steps += 1;
+            if outcome.steps == 1 {
+                outcome.first_step_ended = since(self.origin);
+            }
+            self.note_ended(&mut members, outcome.steps);
+            let over = match run.until {
+                Until::FirstEnds => members.iter().any(|member| member.ended.is_some()),
+                Until::AllEnd => members.iter().all(|member| member.ended.is_some()),
+            };
+            if over || !failures.is_empty() || batch.interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        let ended = |member: &Running| {
+            let step = member.ended?;
+            let member = member.index;
+            Some(EndedMember { member, step })
+        };
+        outcome.ended = members.iter().filter_map(ended).collect();
+        self.keep_generated(&members);
+        (outcome, failures)
+    }
+
+    /// One step of all members: their chunks come into the cache, and those whose prompt is complete get a token.
+    fn step(&mut self, members: &mut [Running]) -> Result<(), ExecutorError> {
+        for member in members.iter() {
+            let held = self.held.get_mut(&member.request).expect("a member is held");
+            self.pages.grow(&mut held.pages, self.kv.pages_for(member.counted()));
+        }
+        let chunk = |member: &Running| {
+            let held = &self.held[&member.request];
+            Chunk {
+                ids: &held.ids[member.cached as usize..member.cached_next() as usize],
+                cached: member.cached,
+                pages: held.pages.ids(),
+                slot: member.slot,
+                wants_token: member.completes,
+            }
+        };
+        let chunks: Vec<Chunk<'_>> = members.iter().map(chunk).collect();
+        let step = self.decoder.step(&chunks, &self.kv)?;
+        let adapters = self.adapters.as_ref();
+        if let Some(Adapters { cache, implementation }) = adapters
+            && self
+                .plan
+                .as_ref()
+                .is_none_or(|(segments, _)| segments != step.segments())
+        {
+            let plan = cache.plan(step.segments(), *implementation)?;
+            self.plan = Some((step.segments().to_vec(), plan));
+        }
+        let loras = adapters.zip(self.plan.as_ref());
+        let loras = loras.map(|(adapters, (_, plan))| TenantParameters::Lora(Loras::new(&adapters.cache, plan)));
+        let logits = self.decoder.forward(&step, &self.kv, loras)?;
+        let tokens = match step.wanted() {
+            0 => {
+                synchronize(self.device);
+                Vec::new()
+            }
+            // Reading the tokens waits for the device.
+            wanted => sample(&logits, &vec![Sampling::Greedy; wanted])?,
+        };
+        let mut tokens = tokens.into_iter();
+        for member in members {
+            member.cached = member.cached_next();
+            member.chunk = 0;
+            if member.completes {
+                let token = tokens.next().expect("a token for each that wants one");
+                let held = self.held.get_mut(&member.request).expect("a member is held");
+                held.ids.push(token);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the tokens of the step that is over. Where all wait for the longest, a member that has ended goes on, and what it
+    /// makes is not counted.
+    fn note_ended(&self, members: &mut [Running], step: u32) {
+        for member in members
+            .iter_mut()
+            .filter(|member| member.completes && member.ended.is_none())
+        {
+            member.made += 1;
+            let last = self.held[&member.request].ids.last();
+            if member.made == member.left || (last.is_some() && last == self.end_of_sequence.as_ref()) {
+                member.ended = Some(step);
+            }
+        }
+    }
+
+    fn keep_generated(&self, members: &[Running]) {
+        let mut generated = self.generated.lock().expect("no lane panics with the tokens");
+        for member in members.iter().filter(|member| member.made > 0) {
+            let new = member.tokens as usize..(member.tokens + member.made) as usize;
+            let tokens = generated.entry(member.ticket).or_default();
+            tokens.extend(&self.held[&member.request].ids[new]);
+        }
+    }
+
+    /// Steps over whatever the cache's first pages hold: a prompt of a page each, then a token each.
+    fn warm_up(&self, requests: u32) -> Result<(), ExecutorError> {
+        let tokens = self.kv.page_tokens();
+        let pages: Vec<u32> = (0..requests.min(self.kv.pages())).collect();
+        let ids = vec![0; tokens as usize];
+        for cached in [0, tokens - 1] {
+            let chunk = |page| Chunk {
+                ids: &ids[cached as usize..],
+                cached,
+                pages: std::slice::from_ref(page),
+                slot: self.adapters.as_ref().map(|_| 0),
+                wants_token: true,
+            };
+            let chunks: Vec<Chunk<'_>> = pages.iter().map(chunk).collect();
+            let step = self.decoder.step(&chunks, &self.kv)?;
+            let plan = |adapters: &Adapters| adapters.cache.plan(step.segments(), adapters.implementation);
+            let plan = self.adapters.as_ref().map(plan).transpose()?;
+            let loras = self.adapters.as_ref().zip(plan.as_ref());
+            let loras = loras.map(|(adapters, plan)| TenantParameters::Lora(Loras::new(&adapters.cache, plan)));
+            let logits = self.decoder.forward(&step, &self.kv, loras)?;
+            sample(&logits, &vec![Sampling::Greedy; step.wanted()])?;
+        }
+        Ok(())
+    }
+}
+
+impl Perform for RunLane {
+    /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
+    fn prepare(&mut self) {
+        prepare_lane_thread();
+        for requests in [1, 8] {
+            for _ in 0..3 {
+                // What cannot run will say so when a request asks for it.
+                if self.warm_up(requests).is_err() {
+                    return;
+                }
+            }
+        }
+        synchronize(self.device);
+    }
+
+    fn start_clock(&mut self, origin: Instant) {
+        self.origin = origin;
+    }
+
+    fn perform(&mut self, kind: &OpKind, batch: &Batch) {
+        let OpKind::Run(run) = kind else {
+            unreachable!("a decoder's compute lane makes steps")
+        };
+        let (outcome, failures) = self.run(run, batch);
+        *batch.outcome.lock().expect("nobody panics with what came of a run") = Some(outcome);
+        batch
+            .failures
+            .lock()
+            .expect("no lane panics with the list")
+            .extend(failures);
+    }
+
+    fn release(&mut self, request: RequestId) {
+        let held = self.held.remove(&request);
+        self.pages
+            .give_back(held.expect("a request leaves once, and after its first step").pages);
+        let all_free = self.pages.free() == self.kv.pages();
+        assert_eq!(
+            self.held.is_empty(),
+            all_free,
+            "pages are held by requests, and by nobody else"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
+
+    use tenantry_core::ids::InstanceId;
+    use tenantry_core::op::{BatchShape, Sequence};
+    use tenantry_profiles::{DType, ModelShape};
+
+    use super::*;
+
+    fn lane() -> RunLane {
+        let model = ModelShape::builtin("tiny-llama").unwrap();
+        let serving = GenerationServing {
+            device: Device::Cpu,
+            seed: 1,
+            decoder: Decoder::random(&model, 1, DType::F32, Device::Cpu).unwrap(),
+            store: None,
+            adapters: Vec::new(),
+            caches: vec![KvCache::new(&model, 0..2, 20, 4, DType::F32, Device::Cpu).unwrap()],
+            end_of_sequence: None,
+            generated: GeneratedTokens::default(),
+        };
+        RunLane::new(&serving, 0)
+    }
+
+    fn member(slot: u32, sequence: Sequence) -> Member {
+        Member {
+            request: RequestId { slot, generation: 0 },
+            ticket: slot.into(),
+            tenant: 0,
+            input_tokens: 6,
+            slot: NO_SLOT,
+            sequence,
+        }
+    }
+
+    fn prompt(slot: u32) -> Member {
+        let sequence = Sequence {
+            cached_tokens: 0,
+            chunk_tokens: 6,
+            completes: true,
+            generated_tokens: 0,
+            output_tokens: 50,
+        };
+        member(slot, sequence)
+    }
+
+    fn batch(members: Vec<Member>) -> Batch {
+        Batch {
+            instance: InstanceId(0),
+            shape: BatchShape {
+                requests: members.len() as u32,
+                tokens: 0,
+                input_tokens: 0,
+                tenants: 1,
+            },
+            members,
+            loads: Vec::new(),
+            failures: Mutex::default(),
+            interrupted: AtomicBool::new(false),
+            outcome: Mutex::default(),
+            retrieved: Mutex::default(),
+        }
+    }
+
+    fn steps(max_steps: u32) -> OpKind {
+        OpKind::Run(Run {
+            max_steps,
+            until: Until::FirstEnds,
+        })
+    }
+
+    fn outcome(batch: &Batch) -> (u32, Vec<MemberFailure>) {
+        let steps = batch.outcome.lock().unwrap().as_ref().unwrap().steps;
+        (steps, batch.failures.lock().unwrap().clone())
+    }
+
+    #[test]
+    fn a_prompt_that_fails_does_not_fail_the_others() {
+        let mut lane = lane();
+        let first = batch(vec![prompt(0)]);
+        lane.perform(&steps(3), &first);
+        assert_eq!(outcome(&first), (3, Vec::new()));
+
+        // The second's prompt is beyond the vocabulary.
+        let spoilt = Held {
+            ids: vec![1_000_000; 6],
+            pages: HeldPages::default(),
+        };
+        lane.held.insert(prompt(1).request, spoilt);
+        let running = Sequence {
+            cached_tokens: 8,
+            generated_tokens: 3,
+            output_tokens: 50,
+            ..Sequence::default()
+        };
+        let both = batch(vec![prompt(1), member(0, running)]);
+        lane.perform(&steps(9), &both);
+        let failure = MemberFailure {
+            member: 0,
+            reason: FailureReason::ComputeFailed,
+        };
+        assert_eq!(outcome(&both), (1, vec![failure]), "the server hears of it at once");
+        assert_eq!(lane.generated.lock().unwrap()[&0].len(), 4);
+
+        let alone = batch(vec![prompt(1)]);
+        lane.perform(&steps(9), &alone);
+        assert_eq!(outcome(&alone), (0, vec![failure]));
+        lane.release(prompt(1).request);
+        lane.release(prompt(0).request);
+        assert!(lane.held.is_empty());
+    }
+
+    #[test]
+    fn an_interrupt_ends_a_run_at_its_next_step() {
+        let mut lane = lane();
+        let interrupted = batch(vec![prompt(0)]);
+        interrupted.interrupted.store(true, Ordering::Relaxed);
+        lane.perform(&steps(30), &interrupted);
+        assert_eq!(outcome(&interrupted).0, 1);
+    }
+
+    #[test]
+    fn where_all_wait_for_the_longest_its_length_is_the_runs() {
+        let mut lane = lane();
+        let of = |slot, output_tokens| {
+            let mut member = prompt(slot);
+            member.sequence.output_tokens = output_tokens;
+            member
+        };
+        let all = batch(vec![of(0, 4), of(1, 7), of(2, 2)]);
+        let kind = OpKind::Run(Run {
+            max_steps: 30,
+            until: Until::AllEnd,
+        });
+        lane.perform(&kind, &all);
+        let ended = all.outcome.lock().unwrap().clone().unwrap().ended;
+        let steps: Vec<(u32, u32)> = ended.iter().map(|end| (end.member, end.step)).collect();
+        assert_eq!(steps, [(0, 4), (1, 7), (2, 2)]);
+        let generated = lane.generated.lock().unwrap();
+        assert_eq!([0, 1, 2].map(|ticket| generated[&ticket].len()), [4, 7, 2]);
+    }
+}

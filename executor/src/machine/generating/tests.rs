@@ -1,0 +1,447 @@
+//! Whole runs on real threads: the tokens are those of each request alone, whatever ran beside it and wherever; and logs replay.
+
+use std::collections::BTreeMap;
+
+use tch::Tensor;
+use tenantry_core::command::{Command, Finish, Verdict};
+use tenantry_core::log::{Log, replay};
+use tenantry_core::spec::{
+    AdmitSpec, BatchSpec, ConsolidateSpec, JoinSpec, LoraSpec, Padding, PipelineSpec, PlaceSpec, PrefillSpec, SwapSpec,
+    SystemSpec, TenantState,
+};
+use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
+use tenantry_profiles::{DType, ModelShape};
+use tenantry_traces::draw::{Draws, Purpose};
+use tenantry_traces::{Duration, Entry, Listed, Request, Time};
+
+use super::*;
+use crate::TenantParameters;
+use crate::decoder::Chunk;
+use crate::lora::Loras;
+use crate::machine::{RealMachine, threads::Threads};
+
+const TENANTS: u32 = 9;
+const REQUESTS: u64 = 36;
+const PAGE_TOKENS: u32 = 8;
+const SEED: u64 = 3;
+
+fn model() -> ModelShape {
+    ModelShape {
+        hidden: 48,
+        heads: 6,
+        kv_heads: 2,
+        intermediate: 40,
+        vocabulary: 97,
+        positions: 128,
+        ..ModelShape::builtin("tiny-llama").unwrap()
+    }
+}
+
+fn generation() -> GenerationSpec {
+    GenerationSpec {
+        lora: Some(LoraSpec {
+            rank: 4,
+            implementation: AdapterImplementation::GatherBmm,
+            slots: 4,
+        }),
+        join: JoinSpec::AnyTenant,
+        max_batch: 5,
+        prefill: PrefillSpec::OnePerStep,
+        page_tokens: PAGE_TOKENS,
+        prefix_caching: false,
+        tensor_parallel: 1,
+        consolidate: None,
+    }
+}
+
+fn system(generation: GenerationSpec) -> SystemSpec {
+    SystemSpec {
+        name: "test".into(),
+        admit: AdmitSpec::Open,
+        pool: PoolSpec {
+            name: "pool".into(),
+            model: model(),
+            dtype: DType::F32,
+            classes: 2,
+            plot: None,
+            tenant_state: TenantState::Head,
+            padding: Padding::Longest,
+            instances_per_gpu: 1,
+            place: PlaceSpec::LargestWorkingSet,
+            batch: BatchSpec::PerTenant { max_size: 1 },
+            swap: SwapSpec::LeastRecentlyUsed,
+            pipeline: PipelineSpec::SYNCHRONOUS,
+            generation: Some(generation),
+        },
+    }
+}
+
+fn cluster(system: &SystemSpec, gpus: u32, pages: u32) -> ClusterSpec {
+    let (pool, generation) = (&system.pool, system.pool.generation.as_ref().unwrap());
+    let model = &pool.model;
+    let adapters = generation.lora.map_or(0, |lora| {
+        u64::from(model.layers) * model.lora_parameters_per_layer(lora.rank) * u64::from(lora.slots)
+    });
+    let page = model.cached_per_token() * u64::from(generation.page_tokens);
+    ClusterSpec {
+        gpus,
+        gpu_memory_bytes: 4 * (model.parameters() + adapters + page * u64::from(pages)),
+        copy_lanes: 1,
+        lookup_lanes: 1,
+    }
+}
+
+fn request(ticket: u64) -> Request {
+    Request {
+        ticket,
+        tenant: (ticket * 7 % u64::from(TENANTS)) as u32,
+        arrival: Time(ticket * 100_000),
+        input_tokens: 3 + (ticket * 5 % 23) as u32,
+        output_tokens: 1 + (ticket * 11 % 29) as u32,
+        class: 0,
+    }
+}
+
+fn requests() -> Vec<Entry> {
+    (0..REQUESTS).map(|ticket| Entry::Request(request(ticket))).collect()
+}
+
+/// What came of a run.
+struct Served {
+    record: RunRecord,
+    finished: BTreeMap<u64, Finish>,
+    generated: BTreeMap<u64, Vec<i64>>,
+    serving: GenerationServing,
+}
+
+/// Serves `entries`; `change` may spoil the parameters before it starts.
+fn serve(
+    generation: GenerationSpec,
+    gpus: u32,
+    pages: u32,
+    entries: Vec<Entry>,
+    change: impl FnOnce(GenerationServing) -> GenerationServing,
+) -> Served {
+    let system = system(generation);
+    let cluster = cluster(&system, gpus, pages);
+    let mut server = Server::new(&cluster, &system, TENANTS).unwrap();
+    let topology = server.topology().clone();
+    let Server::Generation(generating) = &server else {
+        unreachable!()
+    };
+    assert_eq!(generating.pages_per_instance(), pages);
+    let generation = system.pool.generation.as_ref().unwrap();
+    let serving = GenerationServing::new(
+        &system.pool,
+        generation,
+        generating,
+        TENANTS,
+        SEED,
+        Device::Cpu,
+        1 << 30,
+    );
+    let serving = serving.unwrap();
+    // Large enough that every part shows in the output: a tenant's adapters too.
+    serving.decoder.load(&(serving.decoder.parameters() * 5.0)).unwrap();
+    if let Some(store) = &serving.store {
+        for tenant in 0..TENANTS {
+            store.set(tenant, &(store.sets.of(tenant) * 10.0)).unwrap();
+        }
+    }
+    let serving = change(serving);
+    let threads = Threads::start(serving.lanes(&topology), Arc::default()).unwrap();
+    let mut machine = RealMachine::new(&topology, threads);
+    let (mut ledger, mut log) = (Ledger::new(Time::ZERO), Log::default());
+    let mut workload = Listed::new(entries);
+    let end = run(&mut server, &mut workload, &mut machine, &mut ledger, &mut log).unwrap();
+    server.check_laws(end.at).unwrap();
+    // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing else.
+    let mut fresh = Server::new(&cluster, &system, TENANTS).unwrap();
+    assert_eq!(replay(&mut fresh, &log.events), log.commands);
+    let record = ledger.close(end, &server, &machine).unwrap();
+    machine.into_workers().stop();
+    let finished = log.commands.iter().filter_map(|logged| match &logged.command {
+        Command::Finish(finish) => Some((finish.ticket, *finish)),
+        _ => None,
+    });
+    Served {
+        record,
+        finished: finished.collect(),
+        generated: serving.generated().into_iter().map(|g| (g.ticket, g.tokens)).collect(),
+        serving,
+    }
+}
+
+impl Served {
+    /// How far a request's tokens are from being the most likely ones, in logits, at worst: each position is computed in full, alone
+    /// and without what was cached, with `tenant`'s adapters.
+    fn regret(&self, ticket: u64, tenant: u32) -> f64 {
+        let Request { input_tokens, .. } = request(ticket);
+        let mut draws = Draws::new(SEED, Purpose::Tokens).about(ticket);
+        let vocabulary = u64::from(model().vocabulary);
+        let mut ids: Vec<i64> = (0..input_tokens).map(|_| draws.below(vocabulary) as i64).collect();
+        let pages = Vec::from_iter(0..16);
+        let kv = KvCache::new(&model(), 0..2, 16, PAGE_TOKENS, DType::F32, Device::Cpu).unwrap();
+        let adapters = self.serving.store.as_ref().map(|store| {
+            let cache = LoraCache::new(store.shape(), 1, DType::F32, Device::Cpu).unwrap();
+            cache.load(store, tenant, 0, 0..2).unwrap();
+            cache
+        });
+        let mut worst = 0.0_f64;
+        for &token in &self.generated[&ticket] {
+            let chunk = Chunk {
+                ids: &ids,
+                cached: 0,
+                pages: &pages,
+                slot: adapters.as_ref().map(|_| 0),
+                wants_token: true,
+            };
+            let step = self.serving.decoder.step(&[chunk], &kv).unwrap();
+            let plan = adapters
+                .as_ref()
+                .map(|cache| cache.plan(step.segments(), AdapterImplementation::Loop).unwrap());
+            let loras = adapters.as_ref().zip(plan.as_ref());
+            let loras = loras.map(|(cache, plan)| TenantParameters::Lora(Loras::new(cache, plan)));
+            let logits: Tensor = self.serving.decoder.forward(&step, &kv, loras).unwrap();
+            worst = worst.max(logits.max().double_value(&[]) - logits.double_value(&[0, token]));
+            ids.push(token);
+        }
+        worst
+    }
+
+    /// That each request got the tokens that it would have got alone, as many as were asked for.
+    fn assert_greedy(&self, what: &str) {
+        assert_eq!(self.record.counts.served, REQUESTS, "{what}");
+        for ticket in 0..REQUESTS {
+            let request = request(ticket);
+            let regret = self.regret(ticket, request.tenant);
+            assert!(regret < 1e-3, "{what}: ticket {ticket} is off by {regret}");
+            let (asked, got) = (request.output_tokens, self.generated[&ticket].len() as u32);
+            assert_eq!(
+                (got, self.finished[&ticket].output_tokens),
+                (asked, asked),
+                "{what}: ticket {ticket}"
+            );
+        }
+    }
+}
+
+#[test]
+fn tokens_are_those_of_each_request_alone() {
+    let alone = serve(generation(), 1, 100, requests(), |serving| serving);
+    alone.assert_greedy("one prompt in a step");
+    let all: Vec<&Vec<i64>> = alone.generated.values().collect();
+    let different = all
+        .iter()
+        .flat_map(|tokens| tokens.iter())
+        .collect::<std::collections::BTreeSet<_>>();
+    assert!(
+        different.len() > 10,
+        "the model does not say one thing only: {different:?}"
+    );
+    // The measure itself can fail: with another's adapters the tokens would have been others.
+    let strange = (0..REQUESTS).filter(|&ticket| alone.regret(ticket, (request(ticket).tenant + 1) % TENANTS) > 1e-2);
+    assert!(strange.count() > REQUESTS as usize / 2);
+
+    for (what, prefill) in [("pieces", 3), ("larger pieces", 11)] {
+        let prefill = PrefillSpec::Chunked {
+            max_tokens: prefill + 5,
+        };
+        let chunked = GenerationSpec {
+            prefill,
+            ..generation()
+        };
+        serve(chunked, 1, 100, requests(), |serving| serving).assert_greedy(what);
+    }
+    for implementation in [AdapterImplementation::Loop, AdapterImplementation::Grouped] {
+        let lora = generation().lora.map(|lora| LoraSpec { implementation, ..lora });
+        let other = GenerationSpec { lora, ..generation() };
+        serve(other, 1, 100, requests(), |serving| serving).assert_greedy(implementation.name());
+    }
+    let backbone = GenerationSpec {
+        lora: None,
+        ..generation()
+    };
+    serve(backbone, 1, 100, requests(), |serving| serving).assert_greedy("the backbone alone");
+}
+
+#[test]
+fn baselines_generate_the_same() {
+    for join in [JoinSpec::HeadRun, JoinSpec::HeadRunStatic, JoinSpec::QueuePerTenant] {
+        let prefill = match join {
+            JoinSpec::HeadRunStatic => PrefillSpec::Chunked { max_tokens: 1000 },
+            _ => PrefillSpec::OnePerStep,
+        };
+        let generation = GenerationSpec {
+            join,
+            prefill,
+            ..generation()
+        };
+        // In the order of tenants, so that the queue's head is of one tenant for a while.
+        let mut entries = requests();
+        let tenant = |entry: &Entry| match entry {
+            Entry::Request(request) => request.tenant,
+            Entry::Cancel { .. } => unreachable!(),
+        };
+        entries.sort_by_key(tenant);
+        for entry in &mut entries {
+            let Entry::Request(request) = entry else { unreachable!() };
+            request.arrival = Time::ZERO;
+        }
+        let served = serve(generation, 1, 100, entries, |serving| serving);
+        served.assert_greedy(&format!("{join:?}"));
+        // A static batch is of those that have come when it begins, which is up to the machine's threads.
+        assert!(
+            join == JoinSpec::HeadRunStatic || served.finished.values().any(|finish| finish.batch_requests > 1),
+            "{join:?}"
+        );
+    }
+}
+
+#[test]
+fn who_is_evicted_or_moved_goes_on_as_if_nothing_had_happened() {
+    // Five requests of up to 54 tokens want 35 pages.
+    let evicted = serve(generation(), 1, 11, requests(), |serving| serving);
+    let counts = evicted.record.generation.unwrap();
+    assert!(counts.evictions > 0 && counts.recomputed_tokens > 0, "{counts:?}");
+    evicted.assert_greedy("evictions");
+    assert!(
+        evicted.record.swaps.unwrap().evictions > 0,
+        "tenants take turns in the slots"
+    );
+
+    let consolidate = ConsolidateSpec {
+        every: Duration(200_000),
+        light: 3,
+    };
+    let moving = GenerationSpec {
+        consolidate: Some(consolidate),
+        ..generation()
+    };
+    // Two workers that fill and empty again: a burst, then few.
+    let mut entries = requests();
+    for entry in &mut entries {
+        let Entry::Request(request) = entry else { unreachable!() };
+        request.arrival = Time(request.ticket / 9 * 12_000_000);
+    }
+    let moved = serve(moving, 2, 60, entries, |serving| serving);
+    let counts = moved.record.generation.unwrap();
+    assert!(counts.migrations > 0, "{counts:?}");
+    moved.assert_greedy("migrations");
+}
+
+#[test]
+fn a_request_that_is_cancelled_in_mid_stream_leaves_the_others_alone() {
+    let mut entries = requests();
+    // Nobody waits for these: they come first, and would go on for long.
+    let long = |ticket: u64| Request {
+        output_tokens: 100,
+        arrival: Time::ZERO,
+        ..request(ticket)
+    };
+    let cancelled = [0, 1, 2];
+    for ticket in cancelled {
+        entries[ticket as usize] = Entry::Request(long(ticket));
+    }
+    let at = Time::ZERO + Duration::from_millis(5);
+    entries.extend(cancelled.map(|ticket| Entry::Cancel { at, ticket }));
+    entries.sort_by_key(Entry::at);
+    let served = serve(generation(), 1, 60, entries, |serving| serving);
+    for (&ticket, finish) in &served.finished {
+        let regret = served
+            .generated
+            .contains_key(&ticket)
+            .then(|| served.regret(ticket, finish.tenant));
+        assert!(
+            regret.is_none_or(|regret| regret < 1e-3),
+            "ticket {ticket} is off by {regret:?}"
+        );
+        let made = served.generated.get(&ticket).map_or(0, Vec::len);
+        assert_eq!(finish.output_tokens as usize, made, "ticket {ticket}");
+        // A fast machine may have answered before.
+        if cancelled.contains(&ticket) {
+            assert!(finish.verdict == Verdict::Cancelled && made < 100 || made == 100);
+        } else {
+            assert_eq!(finish.verdict, Verdict::Served);
+        }
+    }
+    assert_eq!(served.finished.len() as u64, REQUESTS);
+}
+
+#[test]
+fn the_end_of_sequence_token_ends_a_request() {
+    let whole = serve(generation(), 1, 100, requests(), |serving| serving);
+    // The token that comes before their last in most requests.
+    let mut counted: BTreeMap<i64, usize> = BTreeMap::new();
+    for tokens in whole.generated.values() {
+        for token in tokens[..tokens.len() - 1]
+            .iter()
+            .collect::<std::collections::BTreeSet<_>>()
+        {
+            *counted.entry(*token).or_default() += 1;
+        }
+    }
+    let (&end, &requests_cut) = counted.iter().max_by_key(|(_, count)| **count).unwrap();
+    assert!(requests_cut > 1 && requests_cut < REQUESTS as usize);
+    let cut = serve(generation(), 1, 100, requests(), |serving| {
+        serving.with_end_of_sequence(end)
+    });
+    assert_eq!(cut.record.counts.served, REQUESTS);
+    let mut shorter = 0;
+    for (ticket, tokens) in &cut.generated {
+        let first_end = tokens.iter().position(|&token| token == end);
+        let asked = request(*ticket).output_tokens as usize;
+        assert!(
+            first_end.map_or(tokens.len() == asked, |at| at + 1 == tokens.len()),
+            "ticket {ticket}"
+        );
+        assert!(cut.regret(*ticket, request(*ticket).tenant) < 1e-3, "ticket {ticket}");
+        shorter += usize::from(tokens.len() < asked);
+    }
+    assert!(shorter > 0 && cut.record.output_tokens < whole.record.output_tokens);
+}
+
+#[test]
+fn only_the_requests_of_a_tenant_that_cannot_be_loaded_fail() {
+    let served = serve(generation(), 2, 60, requests(), |mut serving| {
+        let shape = serving.store.as_ref().unwrap().shape();
+        // The last tenants' adapters are lost.
+        let fewer = LoraStore::random(shape, TENANTS - 2, SEED, DType::F32, Device::Cpu, 1 << 30).unwrap();
+        serving.store = Some(fewer);
+        serving
+    });
+    for finish in served.finished.values() {
+        let expected = match finish.tenant < TENANTS - 2 {
+            true => Verdict::Served,
+            false => Verdict::Failed(FailureReason::LoadFailed),
+        };
+        assert_eq!(finish.verdict, expected, "ticket {}", finish.ticket);
+    }
+    assert!(served.record.counts.failed > 0);
+}
+
+#[test]
+fn what_is_only_simulated_is_refused() {
+    let system = system(generation());
+    let server = Server::new(&cluster(&system, 2, 60), &system, TENANTS).unwrap();
+    let Server::Generation(server) = &server else {
+        unreachable!()
+    };
+    let refused = |generation| {
+        let serving = GenerationServing::new(&system.pool, &generation, server, TENANTS, SEED, Device::Cpu, 1 << 30);
+        serving.err().unwrap().to_string()
+    };
+    let spread = GenerationSpec {
+        tensor_parallel: 2,
+        ..generation()
+    };
+    assert_eq!(refused(spread), "tensor_parallel: must be 1 to be executed, got 2");
+    let found_again = GenerationSpec {
+        prefix_caching: true,
+        ..generation()
+    };
+    assert_eq!(
+        refused(found_again),
+        "prefix_caching: must be false to be executed, got true"
+    );
+}

@@ -1,0 +1,116 @@
+//! What stands for the lower layers: looked up into host memory on one lane, staged on the device by another, and begun with by the third.
+
+use std::sync::{Arc, Mutex};
+
+use tch::{Device, Kind, Tensor};
+use tenantry_core::machine::LookupCounts;
+use tenantry_plot::{Engine, PlotError};
+
+use super::Batch;
+use crate::device::synchronize;
+use crate::error::ExecutorError;
+use crate::model::Input;
+use crate::plot::Tables;
+
+/// How far a batch's representations have come.
+#[derive(Debug, Default)]
+pub(crate) enum Retrieved {
+    /// None were asked for, or they could not be had.
+    #[default]
+    Nothing,
+    /// In host memory: `[requests, tokens, hidden]`, in the order of [`rows`].
+    Found(Vec<f32>),
+    /// On the device, likewise.
+    Staged(Input, Tensor),
+}
+
+/// Members in the order of a batch's rows: those of one tenant next to each other.
+pub(crate) fn rows(batch: &Batch) -> Vec<usize> {
+    let mut rows: Vec<usize> = (0..batch.members.len()).collect();
+    rows.sort_by_key(|&row| batch.members[row].slot);
+    rows
+}
+
+/// Looks batches up. Lanes share it.
+pub(crate) struct Retrieval {
+    tables: Tables,
+    engine: Engine,
+    counts: Arc<Mutex<LookupCounts>>,
+    /// Buffers of batches that have been staged: fresh memory would cost as much as the look-up itself.
+    spare: Mutex<Vec<Vec<f32>>>,
+}
+
+impl Retrieval {
+    /// Look-ups shared by so many threads each.
+    ///
+    /// # Errors
+    /// No threads, or more than can be started.
+    pub fn new(tables: Tables, threads: u32) -> Result<Retrieval, ExecutorError> {
+        Ok(Retrieval {
+            tables,
+            engine: Engine::new(threads as usize)?,
+            counts: Arc::default(),
+            spare: Mutex::default(),
+        })
+    }
+
+    /// What all look-ups so far met.
+    pub fn counts(&self) -> Arc<Mutex<LookupCounts>> {
+        Arc::clone(&self.counts)
+    }
+
+    /// Looks a batch up into host memory.
+    ///
+    /// # Errors
+    /// A table that can no longer be read.
+    pub fn look_up(&self, batch: &Batch) -> Result<(), PlotError> {
+        let width = batch.shape.tokens as usize;
+        let mut found = self.spare.lock().expect(UNBROKEN).pop().unwrap_or_default();
+        found.resize(batch.members.len() * width * self.tables.hidden(), 0.0);
+        let requests: Vec<(u64, u32, u32)> = rows(batch)
+            .into_iter()
+            .map(|row| &batch.members[row])
+            .map(|member| (member.ticket, member.tenant, member.input_tokens))
+            .collect();
+        let met = self
+            .tables
+            .retrieve(&self.engine, requests.into_iter(), width, &mut found)?;
+        let mut counts = self.counts.lock().expect(UNBROKEN);
+        // Each fragment has one answer; tokens at a text's end begin none.
+        counts.tokens += met.domain_hits + met.root_hits + met.fallbacks;
+        counts.domain_hits += met.domain_hits;
+        counts.root_hits += met.root_hits;
+        counts.fallbacks += met.fallbacks;
+        *batch.retrieved.lock().expect(UNBROKEN) = Retrieved::Found(found);
+        Ok(())
+    }
+
+    /// Copies what was looked up to where it is computed with, in the model's number format.
+    ///
+    /// # Errors
+    /// Nothing was looked up, or no memory on the device.
+    pub fn stage(&self, batch: &Batch, kind: Kind, device: Device) -> Result<(), ExecutorError> {
+        let Retrieved::Found(found) = std::mem::take(&mut *batch.retrieved.lock().expect(UNBROKEN)) else {
+            // The look-up failed, and its members have been told.
+            return Err(ExecutorError::input("representations", "looked up", "nothing"));
+        };
+        let tokens = batch.shape.tokens as usize;
+        let lengths: Vec<usize> = rows(batch)
+            .into_iter()
+            .map(|row| batch.members[row].input_tokens as usize)
+            .collect();
+        let size = [lengths.len() as i64, tokens as i64, self.tables.hidden() as i64];
+        let input = Input::of_lengths(&lengths, tokens, kind, device)?;
+        let hidden = Tensor::f_from_slice(&found)?
+            .f_view(size)?
+            .f_to_kind(kind)?
+            .f_to(device)?;
+        synchronize(device);
+        self.spare.lock().expect(UNBROKEN).push(found);
+        *batch.retrieved.lock().expect(UNBROKEN) = Retrieved::Staged(input, hidden);
+        Ok(())
+    }
+}
+
+/// Why a lock can be had.
+const UNBROKEN: &str = "no lane panics while it holds this";

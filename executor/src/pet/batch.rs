@@ -1,0 +1,205 @@
+//! A batch of several tasks of any kinds, and its forward pass (PetS, sections 3.1 and 3.4.3, Fig. 5).
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tch::Tensor;
+
+use super::kind::{Linear, Norm, Operators};
+use super::streams::{Job, Streams};
+use crate::error::ExecutorError;
+use crate::model::{Encoder, Input};
+
+/// Neighbouring sequences of one task: a mini-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Whose.
+    pub task: u32,
+    /// Sequences.
+    pub count: usize,
+    /// The longest of them, in tokens: what lies beyond is padding, on which the task's operators are not computed.
+    pub tokens: usize,
+}
+
+/// Mini-batches of loaded tasks, in the order of the batch's sequences. Made by [`Registry::batch`](super::Registry::batch).
+#[derive(Debug)]
+pub struct PetBatch {
+    members: Vec<Member>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub operators: Arc<Mutex<Box<dyn Operators>>>,
+    /// Sequences, and the first of them.
+    pub first: i64,
+    pub count: i64,
+    /// The longest.
+    pub tokens: i64,
+    pub stream: u32,
+}
+
+impl Member {
+    fn operators(&self) -> MutexGuard<'_, Box<dyn Operators>> {
+        self.operators.lock().expect("no operator panics")
+    }
+
+    /// The mini-batch's part of `[n, l, width]`, without padding beyond its longest.
+    fn part(&self, of: &Tensor) -> Result<Tensor, ExecutorError> {
+        Ok(of.f_narrow(0, self.first, self.count)?.f_narrow(1, 0, self.tokens)?)
+    }
+}
+
+impl PetBatch {
+    pub(crate) fn new(members: Vec<Member>) -> PetBatch {
+        PetBatch { members }
+    }
+
+    /// Assigns each mini-batch to a stream, as
+    /// [`StreamScheduler`](tenantry_core::policy::streams::StreamScheduler) chooses. Until then all are on the first.
+    ///
+    /// # Panics
+    /// Without a stream for each mini-batch.
+    pub fn assign(&mut self, stream_of: &[u32]) {
+        assert_eq!(stream_of.len(), self.members.len(), "a stream for each mini-batch");
+        for (member, stream) in self.members.iter_mut().zip(stream_of) {
+            member.stream = *stream;
+        }
+    }
+
+    /// Layers `range` over `hidden`, `[n, l, hidden]` both in and out, where `input` is the batch that `hidden` came from. What it
+    /// yields at padding is of no use, as with [`Encoder::layers`].
+    ///
+    /// # Errors
+    /// A batch of another size, mini-batches longer than it, or no memory on the device.
+    ///
+    /// # Panics
+    /// If the model has no such layers, or a mini-batch is on a stream that there is not.
+    pub fn layers(
+        &self,
+        encoder: &Encoder,
+        mut hidden: Tensor,
+        range: Range<usize>,
+        input: &Input,
+        streams: &Streams,
+    ) -> Result<Tensor, ExecutorError> {
+        let count: i64 = self.members.iter().map(|member| member.count).sum();
+        if count != input.batch() as i64 {
+            let must = format!("{count}, the sequences of its mini-batches");
+            return Err(ExecutorError::input("sequences of the batch", must, input.batch()));
+        }
+        let longest = self.members.iter().map(|member| member.tokens).max().unwrap_or(0);
+        if longest > input.tokens() as i64 {
+            let must = format!("at least {longest}, its longest mini-batch");
+            return Err(ExecutorError::input("padded length of the batch", must, input.tokens()));
+        }
+        let highest = self.members.iter().map(|member| member.stream).max().unwrap_or(0);
+        assert!(highest < streams.count(), "stream {highest} of {}", streams.count());
+        tch::no_grad(|| {
+            for layer in range {
+                hidden = self.layer(encoder, layer, &hidden, input, streams)?;
+            }
+            Ok(hidden)
+        })
+    }
+
+    fn layer(
+        &self,
+        encoder: &Encoder,
+        layer: usize,
+        hidden: &Tensor,
+        input: &Input,
+        streams: &Streams,
+    ) -> Result<Tensor, ExecutorError> {
+        let linear = |linear, x: &Tensor| self.linear(encoder, layer, linear, x, streams);
+        let attended = encoder.attend_projected(&linear(Linear::QueryKeyValue, hidden)?, input)?;
+        let mut attention = linear(Linear::AttentionOutput, &attended)?;
+        let hidden = self.norm(encoder, layer, Norm::Attention, &attention.f_add_(hidden)?)?;
+        let inner = linear(Linear::Intermediate, &hidden)?.f_gelu_("none")?;
+        let mut output = linear(Linear::Output, &inner)?;
+        self.norm(encoder, layer, Norm::Output, &output.f_add_(&hidden)?)
+    }
+
+    /// The three operations of the unified representation.
+    fn linear(
+        &self,
+        encoder: &Encoder,
+        layer: usize,
+        linear: Linear,
+        x: &Tensor,
+        streams: &Streams,
+    ) -> Result<Tensor, ExecutorError> {
+        let shared = linear.of(encoder.layer_parts(layer));
+        let has_own = |member: &Member| member.operators().bias(layer, linear).is_some();
+        let biases = self.members.iter().any(has_own);
+        // Where nobody has a bias of its own, the product adds the shared one by the way.
+        let y = x.f_linear(&shared.weight, (!biases).then_some(&shared.bias))?;
+        if biases {
+            self.add_shared(&y, &shared.bias, has_own)?;
+        }
+        let works = |member: &&Member| {
+            let operators = member.operators();
+            operators.bias(layer, linear).is_some() || operators.has_delta(layer, linear)
+        };
+        let job = |member: &Member| {
+            let job = Job {
+                operators: Arc::clone(&member.operators),
+                layer,
+                linear,
+                x: member.part(x)?,
+                y: member.part(&y)?,
+            };
+            Ok((member.stream, job))
+        };
+        streams.run(self.members.iter().filter(works).map(job))?;
+        Ok(y)
+    }
+
+    fn norm(&self, encoder: &Encoder, layer: usize, norm: Norm, x: &Tensor) -> Result<Tensor, ExecutorError> {
+        let shared = norm.of(encoder.layer_parts(layer));
+        let has_own = |member: &Member| member.operators().norm_bias(layer, norm).is_some();
+        if !self.members.iter().any(has_own) {
+            return shared.normalise(x, Some(&shared.bias));
+        }
+        let y = shared.normalise(x, None)?;
+        self.add_shared(&y, &shared.bias, has_own)?;
+        for member in &self.members {
+            if let Some(bias) = member.operators().norm_bias(layer, norm) {
+                let _ = member.part(&y)?.f_add_(bias)?;
+            }
+        }
+        Ok(y)
+    }
+
+    /// Adds the shared bias where a mini-batch has none of its own, a stretch of such mini-batches at a time.
+    fn add_shared(&self, y: &Tensor, bias: &Tensor, has_own: impl Fn(&Member) -> bool) -> Result<(), ExecutorError> {
+        for stretch in self.members.chunk_by(|a, b| has_own(a) == has_own(b)) {
+            if !has_own(&stretch[0]) {
+                let count = stretch.iter().map(|member| member.count).sum();
+                let _ = y.f_narrow(0, stretch[0].first, count)?.f_add_(bias)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One task's operators at one linear layer: of inputs `x`, `[n, l, in]`, into results `y`, `[n, l, out]`, which hold the shared
+/// product.
+pub(crate) fn operate(
+    operators: &dyn Operators,
+    layer: usize,
+    linear: Linear,
+    x: &Tensor,
+    y: &Tensor,
+) -> Result<(), ExecutorError> {
+    let mut result = y.shallow_clone();
+    if let Some(bias) = operators.bias(layer, linear) {
+        let _ = result.f_add_(bias)?;
+    }
+    if operators.has_delta(layer, linear) {
+        let rows = |of: &Tensor| of.f_flatten(0, 1);
+        if let Some(delta) = operators.delta(layer, linear, &rows(x)?, &rows(y)?)? {
+            let _ = result.f_add_(&delta.f_reshape(y.size())?)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! What a kind of parameter-efficient task is: how its parameters are checked, loaded and computed.
+
+use std::fmt::Debug;
+
+use tch::Tensor;
+use tenantry_core::policy::pet_work::PetSizes;
+use tenantry_profiles::ModelShape;
+
+use super::adapters::Adapters;
+use super::bit_fit::BitFit;
+use super::diff_pruning::DiffPruning;
+use super::error::Misfit;
+use super::lora::Lora;
+use super::mask_bert::MaskBert;
+use super::parameters::{Parameters, Reader};
+use crate::error::ExecutorError;
+use crate::model::{Encoder, Layer, LinearParameters, NormParameters};
+
+/// The linear layers of an encoder layer. Query, key and value are one, stacked in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linear {
+    /// `[3 · hidden, hidden]`.
+    QueryKeyValue,
+    /// `[hidden, hidden]`.
+    AttentionOutput,
+    /// `[intermediate, hidden]`.
+    Intermediate,
+    /// `[hidden, intermediate]`.
+    Output,
+}
+
+impl Linear {
+    /// All, in the order of the forward pass.
+    pub const ALL: [Linear; 4] = [
+        Linear::QueryKeyValue,
+        Linear::AttentionOutput,
+        Linear::Intermediate,
+        Linear::Output,
+    ];
+
+    /// Its part of a parameter's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Linear::QueryKeyValue => "query_key_value",
+            Linear::AttentionOutput => "attention_output",
+            Linear::Intermediate => "intermediate",
+            Linear::Output => "output",
+        }
+    }
+
+    /// Its outputs and inputs in a model.
+    pub fn size(self, shape: &ModelShape) -> (usize, usize) {
+        let (hidden, intermediate) = (shape.hidden as usize, shape.intermediate as usize);
+        match self {
+            Linear::QueryKeyValue => (3 * hidden, hidden),
+            Linear::AttentionOutput => (hidden, hidden),
+            Linear::Intermediate => (intermediate, hidden),
+            Linear::Output => (hidden, intermediate),
+        }
+    }
+
+    pub(crate) fn of(self, layer: &Layer) -> &LinearParameters {
+        match self {
+            Linear::QueryKeyValue => &layer.query_key_value,
+            Linear::AttentionOutput => &layer.attention_output,
+            Linear::Intermediate => &layer.intermediate,
+            Linear::Output => &layer.output,
+        }
+    }
+}
+
+/// The norms of an encoder layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norm {
+    /// After attention.
+    Attention,
+    /// After the feed-forward.
+    Output,
+}
+
+impl Norm {
+    /// All, in the order of the forward pass.
+    pub const ALL: [Norm; 2] = [Norm::Attention, Norm::Output];
+
+    /// Its part of a parameter's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Norm::Attention => "attention_norm",
+            Norm::Output => "output_norm",
+        }
+    }
+
+    pub(crate) fn of(self, layer: &Layer) -> &NormParameters {
+        match self {
+            Norm::Attention => &layer.attention_norm,
+            Norm::Output => &layer.output_norm,
+        }
+    }
+}
+
+/// What a task's parameters will take on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// Numbers, in the shared model's number format.
+    pub numbers: u64,
+    /// Indices of sparse matrices, 4 bytes each.
+    pub indices: u64,
+}
+
+/// A kind of parameter-efficient task.
+pub trait Kind: Debug + Sync {
+    /// As registrations, files and profiles call it.
+    fn name(&self) -> &'static str;
+
+    /// Looks at every tensor that the kind has for a model of this shape. The registry refuses tensors that were not looked at.
+    ///
+    /// # Errors
+    /// The first tensor that does not fit.
+    fn check(&self, parameters: &Reader<'_>, shape: &ModelShape) -> Result<Resident, Misfit>;
+
+    /// Brings checked parameters onto the shared model's device, in the form in which they are computed.
+    ///
+    /// # Errors
+    /// No memory, or an operator that this device does not have.
+    fn load(&self, parameters: &Reader<'_>, model: &Encoder) -> Result<Box<dyn Operators>, ExecutorError>;
+
+    /// Random parameters of the given sizes, the same for the same seed and task on every device.
+    fn random(&self, shape: &ModelShape, sizes: &PetSizes, seed: u64, task: u32) -> Parameters;
+}
+
+/// A task's parameters on the device, and what they compute. Layers count from 0.
+pub trait Operators: Debug + Send {
+    /// The bias that takes the shared one's place, `[out]`.
+    fn bias(&self, _layer: usize, _linear: Linear) -> Option<&Tensor> {
+        None
+    }
+
+    /// The bias that takes the shared one's place in a norm, `[hidden]`.
+    fn norm_bias(&self, _layer: usize, _norm: Norm) -> Option<&Tensor> {
+        None
+    }
+
+    /// What is to be added to a linear layer's result: of inputs `x`, `[tokens, in]`, and the result `y`, `[tokens, out]`, bias
+    /// included. None where there is nothing to add.
+    ///
+    /// # Errors
+    /// No memory.
+    fn delta(&self, _layer: usize, _linear: Linear, _x: &Tensor, _y: &Tensor) -> Result<Option<Tensor>, ExecutorError> {
+        Ok(None)
+    }
+
+    /// Whether [`delta`](Self::delta) adds anything there.
+    fn has_delta(&self, _layer: usize, _linear: Linear) -> bool {
+        false
+    }
+}
+
+/// All kinds: the paper's four (PetS, Table 1), then LoRA.
+pub static KINDS: [&dyn Kind; 5] = [&Adapters, &MaskBert, &DiffPruning, &BitFit, &Lora];
+
+/// The kind of this name.
+pub fn kind_named(name: &str) -> Option<&'static dyn Kind> {
+    KINDS.into_iter().find(|kind| kind.name() == name)
+}
+
+/// The name of a layer's parameter: `layer.3.output.bias`.
+pub(crate) fn parameter(layer: u32, of: &str, part: &str) -> String {
+    format!("layer.{layer}.{of}.{part}")
+}

@@ -1,0 +1,240 @@
+//! A task's parameters as they are stored: named arrays, compressed, in memory and in safetensors files.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use tch::{Kind as Number, Tensor};
+
+use super::error::Misfit;
+use crate::error::ExecutorError;
+use crate::model::Encoder;
+
+/// A stored array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// Of its elements: 32-bit floats, 32-bit integers, or bytes.
+    pub dtype: Dtype,
+    /// Its dimensions.
+    pub shape: Vec<usize>,
+    /// Its elements, little-endian.
+    pub data: Vec<u8>,
+}
+
+impl Array {
+    /// 32-bit floats.
+    ///
+    /// # Panics
+    /// If there are not as many as the shape says.
+    pub fn floats(shape: &[usize], numbers: &[f32]) -> Array {
+        let data = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        Array::new(Dtype::F32, shape, data)
+    }
+
+    /// 32-bit integers.
+    ///
+    /// # Panics
+    /// If there are not as many as the shape says.
+    pub fn integers(shape: &[usize], numbers: &[i32]) -> Array {
+        let data = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        Array::new(Dtype::I32, shape, data)
+    }
+
+    /// Bytes.
+    ///
+    /// # Panics
+    /// If there are not as many as the shape says.
+    pub fn bytes(shape: &[usize], data: Vec<u8>) -> Array {
+        Array::new(Dtype::U8, shape, data)
+    }
+
+    fn new(dtype: Dtype, shape: &[usize], data: Vec<u8>) -> Array {
+        let bytes = shape.iter().product::<usize>() * dtype.bitsize() / 8;
+        assert_eq!(data.len(), bytes, "an array is as long as its shape {shape:?} says");
+        let shape = shape.to_vec();
+        Array { dtype, shape, data }
+    }
+}
+
+/// A task's parameters, compressed: what the repository keeps and files hold. `layer.<i>.<linear or norm>.<part>` names an array;
+/// which parts there are is said in each kind's file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parameters {
+    arrays: BTreeMap<String, Array>,
+}
+
+/// The header entries of a file.
+const MODEL: &str = "shared_model";
+const KIND: &str = "kind";
+
+impl Parameters {
+    /// Puts an array in, in place of another of its name.
+    pub fn insert(&mut self, name: impl Into<String>, array: Array) {
+        self.arrays.insert(name.into(), array);
+    }
+
+    /// Takes an array out.
+    pub fn remove(&mut self, name: &str) -> Option<Array> {
+        self.arrays.remove(name)
+    }
+
+    /// The array of this name.
+    pub fn get(&self, name: &str) -> Option<&Array> {
+        self.arrays.get(name)
+    }
+
+    /// Bytes that all arrays take in the repository.
+    pub fn bytes(&self) -> u64 {
+        self.arrays.values().map(|array| array.data.len() as u64).sum()
+    }
+
+    /// Writes a safetensors file whose header says of which shared model and kind they are. The file is there whole or not at
+    /// all.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn save(&self, path: &Path, model: &str, kind: &str) -> Result<(), ExecutorError> {
+        let failed = |source| ExecutorError::File {
+            path: path.to_path_buf(),
+            source,
+        };
+        let header = [(MODEL, model), (KIND, kind)].map(|(key, value)| (key.to_string(), value.to_string()));
+        let mut tensors = Vec::new();
+        for (name, array) in &self.arrays {
+            let view = TensorView::new(array.dtype, array.shape.clone(), &array.data);
+            tensors.push((name, view.expect("an array is as long as its shape says")));
+        }
+        let bytes = safetensors::serialize(tensors, Some(HashMap::from(header)))
+            .map_err(|error| failed(std::io::Error::other(error.to_string())))?;
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".partial");
+        std::fs::write(&partial, bytes).map_err(failed)?;
+        std::fs::rename(&partial, path).map_err(failed)
+    }
+
+    /// Reads what [`save`](Self::save) wrote: the shared model's name, the kind's, and the parameters.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is no safetensors file, or does not say of which model and kind it is.
+    pub fn read(path: &Path) -> Result<(String, String, Parameters), ExecutorError> {
+        let bytes = std::fs::read(path).map_err(|source| ExecutorError::File {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        let wrong = |tensor: &str, must: &str, got: String| ExecutorError::Checkpoint {
+            path: path.to_path_buf(),
+            tensor: tensor.to_string(),
+            must: must.to_string(),
+            got,
+        };
+        let no_header =
+            |error: safetensors::SafeTensorError| wrong("header", "that of a safetensors file", error.to_string());
+        let tensors = SafeTensors::deserialize(&bytes).map_err(no_header)?;
+        let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(no_header)?;
+        let entry = |key: &str| {
+            let entries = metadata.metadata().as_ref();
+            let value = entries.and_then(|entries| entries.get(key)).cloned();
+            value.ok_or_else(|| wrong("header", &format!("one with an entry {key}"), "none".into()))
+        };
+        let (model, kind) = (entry(MODEL)?, entry(KIND)?);
+        let mut parameters = Parameters::default();
+        for (name, view) in tensors.iter() {
+            let dtype = view.dtype();
+            if ![Dtype::F32, Dtype::I32, Dtype::U8].contains(&dtype) {
+                return Err(wrong(name, "of F32, I32 or U8", format!("{dtype:?}")));
+            }
+            parameters.insert(name, Array::new(dtype, view.shape(), view.data().to_vec()));
+        }
+        Ok((model, kind, parameters))
+    }
+}
+
+/// Reads a task's parameters and remembers which, so that those that nobody reads can be refused.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    parameters: &'a Parameters,
+    read: RefCell<BTreeSet<&'a str>>,
+}
+
+impl<'a> Reader<'a> {
+    /// Nothing read yet.
+    pub fn new(parameters: &'a Parameters) -> Reader<'a> {
+        Reader {
+            parameters,
+            read: RefCell::default(),
+        }
+    }
+
+    /// Whether there is an array of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.parameters.arrays.contains_key(name)
+    }
+
+    /// The array of this name, of `dtype` and with as many dimensions as `shape` has; `None` in `shape` stands for any size.
+    ///
+    /// # Errors
+    /// No such array, or one of another shape.
+    pub fn array(&self, name: &str, dtype: Dtype, shape: &[Option<usize>]) -> Result<&'a Array, Misfit> {
+        let wanted = || {
+            let size = |size: &Option<usize>| size.map_or("any".to_string(), |size| size.to_string());
+            let sizes: Vec<String> = shape.iter().map(size).collect();
+            format!("{dtype:?} of shape [{}]", sizes.join(", "))
+        };
+        let misfit = |must, got| Misfit {
+            tensor: name.to_string(),
+            must,
+            got,
+        };
+        let Some((name, array)) = self.parameters.arrays.get_key_value(name) else {
+            return Err(misfit(wanted(), "no such tensor".into()));
+        };
+        let fits = |(found, wanted): (&usize, &Option<usize>)| wanted.is_none_or(|wanted| wanted == *found);
+        if array.dtype != dtype || array.shape.len() != shape.len() || !array.shape.iter().zip(shape).all(fits) {
+            return Err(misfit(
+                wanted(),
+                format!("{:?} of shape {:?}", array.dtype, array.shape),
+            ));
+        }
+        self.read.borrow_mut().insert(name);
+        Ok(array)
+    }
+
+    /// A checked array of floats as a tensor on the model's device, in its number format.
+    ///
+    /// # Errors
+    /// No memory on the device.
+    pub(crate) fn tensor(&self, name: &str, model: &Encoder) -> Result<Tensor, ExecutorError> {
+        Ok(self.host_tensor(name)?.f_to_kind(model.kind())?.f_to(model.device())?)
+    }
+
+    /// A checked array as a tensor in host memory.
+    pub(crate) fn host_tensor(&self, name: &str) -> Result<Tensor, ExecutorError> {
+        let array = self.parameters.get(name).expect("the parameters were checked");
+        let kind = match array.dtype {
+            Dtype::F32 => Number::Float,
+            Dtype::I32 => Number::Int,
+            _ => Number::Uint8,
+        };
+        let shape: Vec<i64> = array.shape.iter().map(|&size| size as i64).collect();
+        Ok(Tensor::f_from_data_size(&array.data, &shape, kind)?)
+    }
+
+    /// Refuses arrays that were not read.
+    ///
+    /// # Errors
+    /// The first of them by name.
+    pub fn finish(&self) -> Result<(), Misfit> {
+        let read = self.read.borrow();
+        let left = self.parameters.arrays.keys().find(|name| !read.contains(name.as_str()));
+        left.map_or(Ok(()), |name| {
+            let got = "one that neither kind nor shared model has";
+            Err(Misfit {
+                tensor: name.clone(),
+                must: "a tensor of this kind and shared model".into(),
+                got: got.into(),
+            })
+        })
+    }
+}

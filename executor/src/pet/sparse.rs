@@ -1,0 +1,115 @@
+//! Sparse matrices, stored as bits or as CSR, and the product with them.
+
+use safetensors::Dtype;
+use tch::Tensor;
+use tenantry_traces::draw::Stream;
+
+use super::error::Misfit;
+use super::parameters::{Array, Reader};
+use crate::error::{ExecutorError, first_line};
+use crate::model::Encoder;
+
+/// Indices that a matrix of so many rows and elements has in CSR.
+pub(crate) fn csr_indices(rows: usize, elements: usize) -> u64 {
+    (elements + rows + 1) as u64
+}
+
+/// A sparse matrix `[out, in]` on the device, in CSR.
+#[derive(Debug)]
+pub(crate) struct Sparse(Tensor);
+
+impl Sparse {
+    /// From CSR's three arrays: where each row starts, each element's column, each element's value.
+    pub fn new(
+        starts: &Tensor,
+        columns: &Tensor,
+        values: &Tensor,
+        size: (usize, usize),
+        model: &Encoder,
+    ) -> Result<Sparse, ExecutorError> {
+        let (kind, device) = (model.kind(), model.device());
+        let size = [size.0 as i64, size.1 as i64];
+        let on_device = |tensor: &Tensor| tensor.f_to(device);
+        let csr = Tensor::f_sparse_csr_tensor_crow_col_value_size(
+            &on_device(starts)?,
+            &on_device(columns)?,
+            &on_device(&values.f_to_kind(kind)?)?,
+            size,
+            (kind, device),
+        )?;
+        // Not every device multiplies sparse matrices in every number format: better to know when loading.
+        let probe = Tensor::f_zeros([size[1], 1], (kind, device))?;
+        let _ = csr.f_matmul(&probe).map_err(|error| {
+            let got = format!("{kind:?}: {}", first_line(&error));
+            let what = "number format of the shared model";
+            ExecutorError::input(what, "one for which this device has a sparse product", got)
+        })?;
+        Ok(Sparse(csr))
+    }
+
+    /// `x · Sᵀ` of `x`, `[tokens, in]`: `[tokens, out]`.
+    pub fn product(&self, x: &Tensor) -> Result<Tensor, ExecutorError> {
+        Ok(self.0.f_matmul(&x.f_transpose(0, 1)?)?.f_transpose(0, 1)?)
+    }
+}
+
+/// The names of a matrix's three arrays.
+pub(crate) fn csr_names(prefix: &str) -> [String; 3] {
+    ["starts", "columns", "values"].map(|part| format!("{prefix}.{part}"))
+}
+
+/// Checks a stored CSR matrix of the given size; returns its number of elements.
+pub(crate) fn check_csr(reader: &Reader<'_>, prefix: &str, (rows, columns): (usize, usize)) -> Result<usize, Misfit> {
+    let [starts_name, columns_name, values_name] = csr_names(prefix);
+    let starts = reader.array(&starts_name, Dtype::I32, &[Some(rows + 1)])?;
+    let values = reader.array(&values_name, Dtype::F32, &[None])?;
+    let elements = values.shape[0];
+    let column_of = reader.array(&columns_name, Dtype::I32, &[Some(elements)])?;
+    let starts: Vec<i32> = integers(starts).collect();
+    let whole = starts.first() == Some(&0) && starts.last().copied() == i32::try_from(elements).ok();
+    if !whole || !starts.is_sorted() {
+        return Err(Misfit {
+            tensor: starts_name,
+            must: format!("rising from 0 to {elements}, the number of values"),
+            got: format!("from {} to {}", starts[0], starts[rows]),
+        });
+    }
+    let column_of: Vec<i32> = integers(column_of).collect();
+    for row in starts.windows(2) {
+        let row = &column_of[row[0] as usize..row[1] as usize];
+        let outside = row.iter().find(|&&column| column < 0 || column as usize >= columns);
+        let unsorted = row.windows(2).find(|pair| pair[0] >= pair[1]).map(|pair| &pair[1]);
+        if let Some(column) = outside.or(unsorted) {
+            return Err(Misfit {
+                tensor: columns_name,
+                must: format!("from 0 to {}, rising within a row", columns - 1),
+                got: column.to_string(),
+            });
+        }
+    }
+    Ok(elements)
+}
+
+fn integers(array: &Array) -> impl Iterator<Item = i32> + '_ {
+    let integer = |bytes: &[u8]| i32::from_le_bytes(bytes.try_into().expect("four bytes"));
+    array.data.chunks_exact(4).map(integer)
+}
+
+/// Bytes of a row of bits.
+pub(crate) fn row_bytes(columns: usize) -> usize {
+    columns.div_ceil(8)
+}
+
+/// The columns of a row of bits that are 0, ascending. The first column is a byte's lowest bit.
+pub(crate) fn zeros(row: &[u8], columns: usize) -> impl Iterator<Item = usize> + '_ {
+    (0..columns).filter(move |column| row[column / 8] >> (column % 8) & 1 == 0)
+}
+
+/// `count` different elements of `total`, ascending: one in each of `count` equal stretches.
+pub(crate) fn scattered(stream: &mut Stream, total: usize, count: usize) -> Vec<usize> {
+    let place = |index: usize| {
+        let (first, end) = (index * total / count, (index + 1) * total / count);
+        first + stream.below((end - first) as u64) as usize
+    };
+    (0..count).map(place).collect()
+}

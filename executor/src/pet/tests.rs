@@ -1,0 +1,695 @@
+//! Each kind against its dense merge, in mixed batches; and what is refused.
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use tch::{Device, Kind as Number, Tensor};
+use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
+use tenantry_profiles::{DType, ModelShape, PetKind};
+
+use super::*;
+use crate::error::ExecutorError;
+use crate::model::Encoder;
+
+/// Widths that are no multiples of 8, so that rows of bits end within a byte.
+fn shape(name: &str) -> ModelShape {
+    ModelShape {
+        name: name.into(),
+        hidden: 20,
+        heads: 2,
+        kv_heads: 2,
+        intermediate: 36,
+        vocabulary: 50,
+        positions: 16,
+        ..ModelShape::builtin("tiny").unwrap()
+    }
+}
+
+fn encoder(name: &str) -> Encoder {
+    Encoder::random(&shape(name), 7, DType::F32, Device::Cpu).unwrap()
+}
+
+/// More than the paper's shares, so that what goes wrong is seen in small matrices.
+const SIZES: PetSizes = PetSizes {
+    bottleneck: 6,
+    rank: 3,
+    masked_share: 0.2,
+    difference_share: 0.1,
+};
+
+fn random(kind: &str, task: u32) -> Parameters {
+    kind_named(kind).unwrap().random(&shape("small"), &SIZES, 3, task)
+}
+
+/// Task `t` is of kind `t % 5`; all are loaded.
+fn registry(tasks: u32) -> Registry {
+    let mut registry = Registry::new(&KINDS, u64::MAX);
+    registry.add_model(encoder("small")).unwrap();
+    for task in 0..tasks {
+        let kind = KINDS[task as usize % 5].name();
+        registry.register(task, "small", kind, random(kind, task)).unwrap();
+        registry.load(task).unwrap();
+    }
+    registry
+}
+
+fn floats(parameters: &Parameters, name: &str) -> Tensor {
+    Reader::new(parameters).host_tensor(name).unwrap()
+}
+
+/// The shared model with a task's parameters merged into its weights, as a framework without shared operators would serve it.
+fn merged(encoder: &Encoder, kind: &str, parameters: &Parameters) -> Encoder {
+    let merged = Encoder::from_parameters(encoder.shape(), encoder.parameters().copy()).unwrap();
+    let own = |of: &str, part: &str, layer: usize| floats(parameters, &format!("layer.{layer}.{of}.{part}"));
+    for layer in 0..2 {
+        let parts = merged.layer_parts(layer);
+        for linear in Linear::ALL {
+            let (outputs, inputs) = linear.size(encoder.shape());
+            let (mut weight, mut bias) = (
+                linear.of(parts).weight.shallow_clone(),
+                linear.of(parts).bias.shallow_clone(),
+            );
+            let own = |part: &str| own(linear.name(), part, layer);
+            match kind {
+                "mask-bert" => {
+                    let bytes = own("mask");
+                    let bits: Vec<Tensor> = (0..8i64)
+                        .map(|bit| bytes.bitwise_right_shift_tensor_scalar(bit).bitwise_and(1))
+                        .collect();
+                    let mask = Tensor::stack(&bits, 2)
+                        .view([outputs as i64, -1])
+                        .narrow(1, 0, inputs as i64);
+                    assert!(mask.sum(Number::Int64).int64_value(&[]) < (outputs * inputs) as i64);
+                    weight.copy_(&(&weight * mask));
+                }
+                "diff-pruning" => {
+                    let starts = Vec::<i32>::try_from(&own("delta.starts")).unwrap();
+                    for row in 0..outputs {
+                        for element in starts[row]..starts[row + 1] {
+                            let column = own("delta.columns").int64_value(&[element.into()]);
+                            let mut cell = weight.get(row as i64).get(column);
+                            cell += own("delta.values").double_value(&[element.into()]);
+                        }
+                    }
+                    bias += own("bias_delta");
+                }
+                "bit-fit" => bias.copy_(&own("bias")),
+                "lora" => weight += own("lora_b").matmul(&own("lora_a")),
+                other => panic!("{other} does not merge"),
+            }
+        }
+        if kind == "bit-fit" {
+            for norm in Norm::ALL {
+                norm.of(parts)
+                    .bias
+                    .shallow_clone()
+                    .copy_(&own(norm.name(), "bias", layer));
+            }
+        }
+    }
+    merged
+}
+
+/// Adapters add layers, so that there is nothing to merge them into: the whole forward pass of one sequence, written with other
+/// operations.
+fn with_adapters(encoder: &Encoder, parameters: &Parameters, ids: &[i64]) -> Tensor {
+    let input = encoder.input(&[ids], ids.len()).unwrap();
+    let mut hidden = encoder.embed(&input).unwrap().get(0);
+    for layer in 0..2 {
+        let parts = encoder.layer_parts(layer);
+        let linear = |linear: Linear, x: &Tensor| x.matmul(&linear.of(parts).weight.tr()) + &linear.of(parts).bias;
+        let adapt = |of: Linear, y: Tensor| {
+            let own = |part| floats(parameters, &format!("layer.{layer}.{}.adapter.{part}", of.name()));
+            let inner = (y.matmul(&own("down")) + own("down_bias")).clamp_min(0.0);
+            &y + inner.matmul(&own("up")) + own("up_bias")
+        };
+        let norm = |norm: Norm, x: Tensor| norm.of(parts).normalise(&x, Some(&norm.of(parts).bias)).unwrap();
+        let by_part = linear(Linear::QueryKeyValue, &hidden).chunk(3, -1);
+        let heads: Vec<Tensor> = (0..2)
+            .map(|head| {
+                let [q, k, v] = [0, 1, 2].map(|part: usize| by_part[part].narrow(-1, head * 10, 10));
+                (q.matmul(&k.tr()) / 10f64.sqrt()).softmax(-1, Number::Float).matmul(&v)
+            })
+            .collect();
+        let attention = linear(Linear::AttentionOutput, &Tensor::cat(&heads, -1));
+        let middle = norm(Norm::Attention, adapt(Linear::AttentionOutput, attention) + &hidden);
+        let output = linear(Linear::Output, &linear(Linear::Intermediate, &middle).gelu("none"));
+        hidden = norm(Norm::Output, adapt(Linear::Output, output) + &middle);
+    }
+    hidden
+}
+
+/// What serves a task alone: its merged model, or its adapters beside the shared one.
+enum Alone {
+    Merged(Encoder),
+    Adapters(Encoder, Parameters),
+}
+
+impl Alone {
+    fn new(encoder: &Encoder, task: u32) -> Alone {
+        let kind = KINDS[task as usize % 5].name();
+        let parameters = random(kind, task);
+        match kind {
+            "adapters" => Alone::Adapters(encoder.share(), parameters),
+            _ => Alone::Merged(merged(encoder, kind, &parameters)),
+        }
+    }
+
+    /// The last hidden states of one sequence, `[l, hidden]`.
+    fn run(&self, ids: &[i64]) -> Tensor {
+        match self {
+            Alone::Adapters(encoder, parameters) => with_adapters(encoder, parameters, ids),
+            Alone::Merged(own) => {
+                let input = own.input(&[ids], ids.len()).unwrap();
+                own.layers(own.embed(&input).unwrap(), 0..2, &input, None)
+                    .unwrap()
+                    .get(0)
+            }
+        }
+    }
+}
+
+/// The last hidden states of a batch, `[n, l, hidden]`.
+fn together(
+    registry: &Registry,
+    model: &str,
+    tasks: &[(u32, Vec<Vec<i64>>)],
+    stream_of: &[u32],
+    streams: &Streams,
+) -> Tensor {
+    let encoder = registry.model(model).unwrap();
+    let sequences: Vec<&Vec<i64>> = tasks.iter().flat_map(|(_, sequences)| sequences).collect();
+    let longest = sequences.iter().map(|ids| ids.len()).max().unwrap();
+    let input = encoder.input(&sequences, longest).unwrap();
+    let group = |(task, sequences): &(u32, Vec<Vec<i64>>)| Group {
+        task: *task,
+        count: sequences.len(),
+        tokens: sequences.iter().map(Vec::len).max().unwrap(),
+    };
+    let groups: Vec<Group> = tasks.iter().map(group).collect();
+    let mut batch = registry.batch(model, &groups).unwrap();
+    batch.assign(stream_of);
+    let hidden = encoder.embed(&input).unwrap();
+    batch.layers(encoder, hidden, 0..2, &input, streams).unwrap()
+}
+
+fn difference(a: &Tensor, b: &Tensor) -> f64 {
+    (a - b).abs().max().double_value(&[])
+}
+
+/// A mini-batch of each given task: `(task, lengths)`.
+fn with_ids(groups: &[(u32, Vec<usize>)]) -> Vec<(u32, Vec<Vec<i64>>)> {
+    let ids = |task: u32, row: usize, length: usize| {
+        let id = |position: usize| ((task as usize * 31 + row * 7 + position * 13) % 50) as i64;
+        (0..length).map(id).collect()
+    };
+    let group = |(task, lengths): &(u32, Vec<usize>)| {
+        let sequences = lengths.iter().enumerate().map(|(row, &length)| ids(*task, row, length));
+        (*task, sequences.collect())
+    };
+    groups.iter().map(group).collect()
+}
+
+fn groups(tasks: u32) -> impl Strategy<Value = Vec<(u32, Vec<usize>)>> {
+    prop::collection::vec((0..tasks, prop::collection::vec(1usize..=16, 1..4)), 1..8)
+}
+
+#[test]
+fn a_mixed_batch_equals_each_request_on_its_dense_merge() {
+    const TASKS: u32 = 10;
+    let registry = registry(TASKS);
+    let encoder = registry.model("small").unwrap();
+    let alone: Vec<Alone> = (0..TASKS).map(|task| Alone::new(encoder, task)).collect();
+    let check = |(groups, count): (Vec<(u32, Vec<usize>)>, u32)| {
+        let tasks = with_ids(&groups);
+        let streams = Streams::new(count).unwrap();
+        let stream_of: Vec<u32> = (0..tasks.len() as u32).map(|index| index * 7 % count).collect();
+        let found = together(&registry, "small", &tasks, &stream_of, &streams);
+        let mut row = 0;
+        for (task, sequences) in &tasks {
+            for ids in sequences {
+                let found = found.get(row).narrow(0, 0, ids.len() as i64);
+                let off = difference(&found, &alone[*task as usize].run(ids));
+                prop_assert!(off < 2e-5, "task {task}, sequence {row}: off by {off}");
+                row += 1;
+            }
+        }
+        // Neither the number of streams nor who runs on which changes a bit.
+        let one = together(
+            &registry,
+            "small",
+            &tasks,
+            &vec![0; tasks.len()],
+            &Streams::new(1).unwrap(),
+        );
+        prop_assert!(one.equal(&found));
+        Ok(())
+    };
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(48));
+    runner.run(&(groups(TASKS), 1u32..4), check).unwrap();
+}
+
+#[test]
+fn every_kind_makes_a_difference() {
+    let registry = registry(5);
+    let encoder = registry.model("small").unwrap();
+    let ids: Vec<i64> = (0..9).collect();
+    let input = encoder.input(&[&ids], 9).unwrap();
+    let plain = encoder
+        .layers(encoder.embed(&input).unwrap(), 0..2, &input, None)
+        .unwrap();
+    for task in 0..5 {
+        let adapted = together(
+            &registry,
+            "small",
+            &[(task, vec![ids.clone()])],
+            &[0],
+            &Streams::new(1).unwrap(),
+        );
+        let off = difference(&adapted, &plain);
+        assert!(off > 1e-3, "{}: {off}", KINDS[task as usize].name());
+    }
+}
+
+#[test]
+fn kinds_are_those_that_profiles_know() {
+    assert_eq!(KINDS.map(|kind| kind.name()).as_slice(), PetKind::NAMES);
+}
+
+#[test]
+fn the_core_counts_the_bytes_that_are_resident() {
+    let shape = ModelShape::builtin("tiny").unwrap();
+    let mut registry = Registry::new(&KINDS, u64::MAX);
+    registry
+        .add_model(Encoder::random(&shape, 7, DType::F32, Device::Cpu).unwrap())
+        .unwrap();
+    for (task, kind) in PetKind::ALL.iter().enumerate() {
+        let parameters = kind_named(kind.name()).unwrap().random(&shape, &PetSizes::PAPER, 1, 0);
+        let compressed = parameters.bytes();
+        registry.register(task as u32, "tiny", kind.name(), parameters).unwrap();
+        let (resident, stored) = registry.task_bytes(task as u32).unwrap();
+        assert_eq!(resident, resident_bytes(*kind, &shape, &PetSizes::PAPER), "{kind}");
+        assert_eq!(stored, compressed);
+        if *kind == PetKind::MaskBert {
+            // A bit for each weight: 12 · hidden² a layer.
+            assert_eq!(stored, 2 * 12 * 128 * 128 / 8);
+            assert!(resident > stored);
+        } else {
+            assert_eq!(resident, stored, "{kind} is stored as it is computed");
+        }
+    }
+}
+
+#[test]
+fn what_was_saved_is_registered_from_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut registry = registry(0);
+    for (task, kind) in KINDS.iter().enumerate() {
+        let path = folder.path().join(format!("{}.safetensors", kind.name()));
+        let parameters = random(kind.name(), task as u32);
+        parameters.save(&path, "small", kind.name()).unwrap();
+        let read = Parameters::read(&path).unwrap();
+        assert_eq!(read, ("small".to_string(), kind.name().to_string(), parameters));
+        registry.register_file(task as u32, &path).unwrap();
+        assert_eq!(
+            registry.triplet(task as u32).unwrap().to_string(),
+            format!("{} of small", kind.name())
+        );
+    }
+    assert_eq!(
+        std::fs::read_dir(folder.path()).unwrap().count(),
+        5,
+        "no partial files are left"
+    );
+    std::fs::write(folder.path().join("text"), b"no tensors").unwrap();
+    let refused = registry
+        .register_file(9, &folder.path().join("text"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("text: header: must be that of a safetensors file, got "),
+        "{refused}"
+    );
+    let refused = registry
+        .register_file(9, &folder.path().join("none"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.ends_with("none: No such file or directory (os error 2)"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn each_bad_task_is_refused_alone() {
+    let mut registry = registry(5);
+    let change = |kind: &str, name: &str, array: Option<Array>| {
+        let mut parameters = random(kind, 1);
+        match array {
+            Some(array) => parameters.insert(name, array),
+            None => drop(parameters.remove(name).unwrap()),
+        }
+        parameters
+    };
+    let bytes = |shape: &[usize]| Some(Array::bytes(shape, vec![255; shape.iter().product()]));
+    let numbers = |shape: &[usize]| Some(Array::floats(shape, &vec![0.0; shape.iter().product()]));
+    let whole = |numbers: &[i32]| Some(Array::integers(&[numbers.len()], numbers));
+    let mask = "layer.1.output.mask";
+    for (task, model, kind, parameters, message) in [
+        (
+            1,
+            "small",
+            "bit-fit",
+            random("bit-fit", 1),
+            "task 1: must be registered once, got a second registration (it is mask-bert of small)",
+        ),
+        (
+            9,
+            "smal",
+            "bit-fit",
+            random("bit-fit", 1),
+            "task 9: shared model: must be one of small, got smal (did you mean small?)",
+        ),
+        (
+            9,
+            "small",
+            "mask-brt",
+            random("mask-bert", 1),
+            "task 9: kind: must be one of adapters, mask-bert, diff-pruning, bit-fit, lora, got mask-brt (did you mean mask-bert?)",
+        ),
+        (
+            9,
+            "small",
+            "mask-bert",
+            change("mask-bert", mask, bytes(&[20, 4])),
+            "task 9: layer.1.output.mask: must be U8 of shape [20, 5], got U8 of shape [20, 4]",
+        ),
+        (
+            9,
+            "small",
+            "mask-bert",
+            change("mask-bert", mask, None),
+            "task 9: layer.1.output.mask: must be U8 of shape [20, 5], got no such tensor",
+        ),
+        (
+            9,
+            "small",
+            "adapters",
+            change("adapters", "layer.0.output.adapter.up", numbers(&[5, 20])),
+            "task 9: layer.0.output.adapter.up: must be F32 of shape [6, 20], got F32 of shape [5, 20]",
+        ),
+        (
+            9,
+            "small",
+            "lora",
+            change("lora", "layer.0.intermediate.lora_b", numbers(&[36, 4])),
+            "task 9: layer.0.intermediate.lora_b: must be F32 of shape [36, 3], got F32 of shape [36, 4]",
+        ),
+        (
+            9,
+            "small",
+            "lora",
+            Parameters::default(),
+            "task 9: layer.0.query_key_value.lora_a: must be there, or another linear layer's, got no such tensor",
+        ),
+        (
+            9,
+            "small",
+            "bit-fit",
+            change("bit-fit", "layer.2.output.bias", numbers(&[20])),
+            "task 9: layer.2.output.bias: must be a tensor of this kind and shared model, got one that neither kind nor shared model has",
+        ),
+        (
+            9,
+            "small",
+            "diff-pruning",
+            change(
+                "diff-pruning",
+                "layer.0.attention_output.delta.columns",
+                whole(&[20; 40]),
+            ),
+            "task 9: layer.0.attention_output.delta.columns: must be from 0 to 19, rising within a row, got 20",
+        ),
+        (
+            9,
+            "small",
+            "diff-pruning",
+            change("diff-pruning", "layer.0.attention_output.delta.starts", whole(&[0; 21])),
+            "task 9: layer.0.attention_output.delta.starts: must be rising from 0 to 40, the number of values, got from 0 to 0",
+        ),
+    ] {
+        assert_eq!(
+            registry
+                .register(task, model, kind, parameters)
+                .unwrap_err()
+                .to_string(),
+            message
+        );
+    }
+    // The others are served as if nothing had happened.
+    let tasks = with_ids(&[(1, vec![5]), (3, vec![7, 2])]);
+    let found = together(&registry, "small", &tasks, &[0, 0], &Streams::new(1).unwrap());
+    let expected = Alone::new(registry.model("small").unwrap(), 1).run(&tasks[0].1[0]);
+    assert!(difference(&found.get(0).narrow(0, 0, 5), &expected) < 2e-5);
+}
+
+#[test]
+fn memory_that_is_exhausted_is_told_and_freed_again() {
+    let encoder = encoder("small");
+    let small = encoder.device_bytes();
+    let bytes = |kind: &str| {
+        let kind = kind_named(kind).unwrap();
+        let parameters = random(kind.name(), 0);
+        let resident = kind.check(&Reader::new(&parameters), &shape("small")).unwrap();
+        4 * (resident.numbers + resident.indices)
+    };
+    // Room for the model, one task of adapters, and a byte less than one of LoRA.
+    let mut registry = Registry::new(&KINDS, small + bytes("adapters") + bytes("lora") - 1);
+    registry.add_model(encoder).unwrap();
+    for (task, kind) in [(0, "adapters"), (1, "lora"), (2, "bit-fit")] {
+        registry.register(task, "small", kind, random(kind, task)).unwrap();
+    }
+    registry.load(0).unwrap();
+    let refused = registry.load(1).unwrap_err();
+    let (needs, free) = (bytes("lora"), bytes("lora") - 1);
+    assert!(
+        matches!(refused, PetError::OutOfMemory { bytes, free_bytes, .. } if (bytes, free_bytes) == (needs, free)),
+        "{refused}"
+    );
+    assert!(
+        refused.to_string().starts_with("task 1 (lora of small): must fit the "),
+        "{refused}"
+    );
+    registry.load(2).unwrap();
+    registry.load(2).unwrap();
+    assert_eq!(registry.used_bytes(), small + bytes("adapters") + bytes("bit-fit"));
+    let group = |task| Group {
+        task,
+        count: 1,
+        tokens: 1,
+    };
+    let refused =
+        |registry: &Registry, model: &str, group: Group| registry.batch(model, &[group]).unwrap_err().to_string();
+    assert_eq!(
+        refused(&registry, "small", group(1)),
+        "task 1: must be loaded before it is batched, got a task in the repository only"
+    );
+    assert_eq!(
+        refused(&registry, "small", group(7)),
+        "task 7: must be registered, got no registration"
+    );
+    assert_eq!(
+        refused(&registry, "other", group(0)),
+        "task 0: must be of shared model other in this batch, got one of small"
+    );
+    assert_eq!(
+        refused(&registry, "small", Group { count: 0, ..group(0) }),
+        "sequences of the mini-batch of task 0: must be at least 1, got 0"
+    );
+    registry.remove(0).unwrap();
+    registry.load(1).unwrap();
+    assert!(registry.batch("small", &[group(1), group(2), group(1)]).is_ok());
+    let refused = registry.add_model(self::encoder("second")).unwrap_err().to_string();
+    assert!(refused.starts_with("shared model second: must fit the "), "{refused}");
+}
+
+#[test]
+fn a_batch_that_is_not_its_mini_batches_is_refused() {
+    let registry = registry(2);
+    let encoder = registry.model("small").unwrap();
+    let input = encoder.input(&[vec![1, 2, 3], vec![4]], 3).unwrap();
+    let refused = |groups: &[Group]| {
+        let batch = registry.batch("small", groups).unwrap();
+        let hidden = encoder.embed(&input).unwrap();
+        let layers = batch.layers(encoder, hidden, 0..2, &input, &Streams::new(1).unwrap());
+        layers.unwrap_err().to_string()
+    };
+    let group = |task, tokens| Group { task, count: 1, tokens };
+    assert_eq!(
+        refused(&[group(0, 3)]),
+        "sequences of the batch: must be 1, the sequences of its mini-batches, got 2"
+    );
+    assert_eq!(
+        refused(&[group(0, 3), group(1, 4)]),
+        "padded length of the batch: must be at least 4, its longest mini-batch, got 3"
+    );
+}
+
+#[test]
+fn several_shared_models_serve_side_by_side() {
+    let mut registry = registry(5);
+    let deep = ModelShape {
+        layers: 3,
+        hidden: 12,
+        ..shape("deep")
+    };
+    registry
+        .add_model(Encoder::random(&deep, 9, DType::F32, Device::Cpu).unwrap())
+        .unwrap();
+    let refused = registry.add_model(encoder("small")).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "shared model small: must be added once, got a second of this name"
+    );
+    let wrong = registry
+        .register(50, "deep", "lora", random("lora", 0))
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        wrong,
+        "task 50: layer.0.query_key_value.lora_a: must be F32 of shape [any, 12], got F32 of shape [3, 20]"
+    );
+    for (index, kind) in KINDS.iter().enumerate() {
+        let task = 50 + index as u32;
+        registry
+            .register(task, "deep", kind.name(), kind.random(&deep, &SIZES, 3, task))
+            .unwrap();
+        registry.load(task).unwrap();
+    }
+    // A shared handle, as another lane has it, computes the same.
+    let streams = Streams::new(2).unwrap();
+    let run = |registry: &Registry, model: &str, first: u32| {
+        let tasks = with_ids(&[(first, vec![4, 9]), (first + 1, vec![3]), (first + 4, vec![9])]);
+        together(registry, model, &tasks, &[0, 1, 1], &streams)
+    };
+    assert_eq!(run(&registry, "deep", 50).size(), [4, 9, 12]);
+    assert_eq!(run(&registry, "small", 0).size(), [4, 9, 20]);
+    assert!(run(&registry.share(), "deep", 50).equal(&run(&registry, "deep", 50)));
+    let mixed = [0, 50].map(|task| Group {
+        task,
+        count: 1,
+        tokens: 1,
+    });
+    let refused = registry.batch("small", &mixed).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "task 50: must be of shared model small in this batch, got one of deep"
+    );
+}
+
+/// A kind that only this test knows: one scale for all of a linear layer's results (as in IA³, in little).
+#[derive(Debug)]
+struct Scale;
+
+#[derive(Debug)]
+struct ScaleBy(f64);
+
+impl Kind for Scale {
+    fn name(&self) -> &'static str {
+        "scale"
+    }
+
+    fn check(&self, parameters: &Reader<'_>, _: &ModelShape) -> Result<Resident, Misfit> {
+        parameters.array("scale", safetensors::Dtype::F32, &[Some(1)])?;
+        Ok(Resident::default())
+    }
+
+    fn load(&self, parameters: &Reader<'_>, _: &Encoder) -> Result<Box<dyn Operators>, ExecutorError> {
+        Ok(Box::new(ScaleBy(parameters.host_tensor("scale")?.double_value(&[0]))))
+    }
+
+    fn random(&self, _: &ModelShape, _: &PetSizes, _: u64, _: u32) -> Parameters {
+        let mut parameters = Parameters::default();
+        parameters.insert("scale", Array::floats(&[1], &[1.5]));
+        parameters
+    }
+}
+
+impl Operators for ScaleBy {
+    fn delta(&self, _: usize, _: Linear, _: &Tensor, y: &Tensor) -> Result<Option<Tensor>, ExecutorError> {
+        Ok(Some(y * (self.0 - 1.0)))
+    }
+
+    fn has_delta(&self, _: usize, linear: Linear) -> bool {
+        linear == Linear::Output
+    }
+}
+
+#[test]
+fn a_new_kind_is_one_implementation() {
+    static WITH_SCALE: [&dyn Kind; 1] = [&Scale];
+    let mut registry = Registry::new(&WITH_SCALE, u64::MAX);
+    registry.add_model(encoder("small")).unwrap();
+    registry
+        .register(0, "small", "scale", Scale.random(&shape("small"), &SIZES, 0, 0))
+        .unwrap();
+    registry.load(0).unwrap();
+    let ids = vec![vec![3, 1, 4]];
+    let found = together(&registry, "small", &[(0, ids.clone())], &[0], &Streams::new(1).unwrap());
+
+    let scaled = Encoder::from_parameters(&shape("small"), encoder("small").parameters().copy()).unwrap();
+    for layer in 0..2 {
+        let output = &scaled.layer_parts(layer).output;
+        let (mut weight, mut bias) = (output.weight.shallow_clone(), output.bias.shallow_clone());
+        weight *= 1.5;
+        bias *= 1.5;
+    }
+    let input = scaled.input(&ids, 3).unwrap();
+    let expected = scaled
+        .layers(scaled.embed(&input).unwrap(), 0..2, &input, None)
+        .unwrap();
+    assert!(difference(&found, &expected) < 2e-5);
+}
+
+#[test]
+fn a_stream_that_fails_is_told_and_the_others_end() {
+    #[derive(Debug)]
+    struct Fails;
+    impl Operators for Fails {
+        fn delta(&self, _: usize, _: Linear, _: &Tensor, _: &Tensor) -> Result<Option<Tensor>, ExecutorError> {
+            Err(ExecutorError::input("operator", "one that works", "one that fails"))
+        }
+        fn has_delta(&self, _: usize, _: Linear) -> bool {
+            true
+        }
+    }
+    let job = |operators: Box<dyn Operators>, y: &Tensor| streams::Job {
+        operators: std::sync::Arc::new(std::sync::Mutex::new(operators)),
+        layer: 0,
+        linear: Linear::Output,
+        x: Tensor::zeros([1, 2, 3], (Number::Float, Device::Cpu)),
+        y: y.shallow_clone(),
+    };
+    let streams = Streams::new(3).unwrap();
+    let y = Tensor::ones([1, 2, 3], (Number::Float, Device::Cpu));
+    let jobs = [
+        (1, job(Box::new(Fails), &y)),
+        (2, job(Box::new(ScaleBy(2.0)), &y)),
+        (0, job(Box::new(Fails), &y)),
+    ];
+    // `ScaleBy` works on the output layer, where these jobs are.
+    let failed = streams.run(jobs.into_iter().map(Ok)).unwrap_err();
+    assert_eq!(
+        failed.to_string(),
+        "operator: must be one that works, got one that fails"
+    );
+    assert_eq!(y.sum(Number::Float).double_value(&[]), 12.0);
+    // And they serve the next batch.
+    streams
+        .run([(2, job(Box::new(ScaleBy(2.0)), &y))].into_iter().map(Ok))
+        .unwrap();
+    assert_eq!(y.sum(Number::Float).double_value(&[]), 24.0);
+    assert_eq!(
+        Streams::new(0).unwrap_err().to_string(),
+        "streams: must be at least 1, got 0"
+    );
+}

@@ -1,0 +1,494 @@
+//! The tables that a pool looks up in: built once, with progress, and found again.
+
+use std::convert::Infallible;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tch::{Device, Kind, Tensor};
+use tenantry_core::spec::PlotSpec;
+use tenantry_plot::{
+    Batch, BuildSpec, Builder, Cause, Counters, DomainId, Encode, Engine, Node, PlotError, Progress, Select, Shape,
+    Snapshot, Tier, Tiers, Tree,
+};
+use tenantry_profiles::{DType, ModelShape};
+
+use super::language::{DOMAINS, Language};
+use crate::error::ExecutorError;
+use crate::model::Encoder;
+
+/// What building goes through, for a line of progress.
+#[derive(Clone, Copy, Debug)]
+pub struct Building<'a> {
+    /// Of the version tree: `root`, or a domain's.
+    pub node: &'a str,
+    /// Tokens of the table's fragments.
+    pub fragment_tokens: u32,
+    /// How far it is.
+    pub progress: Progress,
+}
+
+/// Told how the building of tables goes on.
+pub type WatchBuilding<'a> = &'a mut dyn FnMut(Building<'_>);
+
+/// Runs lower layers over fragments of so many tokens: from `[count, tokens]` to `[count, tokens, hidden]`.
+pub(crate) type EncodeFragments<'a> = &'a mut dyn FnMut(usize, &[u32], &mut [f32]) -> Result<(), Cause>;
+
+/// Fragments encoded at once.
+const CHUNK_FRAGMENTS: u32 = 1024;
+/// For counting; the corpus takes far less.
+const COUNTING_BYTES: usize = 256 << 20;
+/// What tables were built from, for who changes the language, the corpus or the layers' initialisation.
+const CORPUS_VERSION: u32 = 1;
+
+/// Where tables are kept from one run to the next: the user's cache, or the folder for temporary files where there is none.
+pub fn tables_folder() -> PathBuf {
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    cache.unwrap_or_else(std::env::temp_dir).join("tenantry").join("plot")
+}
+
+/// A pool's version tree, and the language of what is looked up in it.
+#[derive(Clone)]
+pub struct Tables {
+    snapshot: Arc<Snapshot>,
+    /// By domain; none where only the root answers.
+    domains: Vec<Option<DomainId>>,
+    language: Arc<Language>,
+}
+
+impl Tables {
+    /// The tables of the lower layers of the model that `seed` initialises, over the language of the same seed: opened, if they lie in a
+    /// folder of their own in `folder`, and otherwise built there, which may take minutes. What was interrupted is gone on with.
+    ///
+    /// A domain's table holds the fragments that are `domain_hits_ppm` of the domain's occurrences; the root's, all but the `fallbacks_ppm`
+    /// rarest occurrences.
+    ///
+    /// # Errors
+    /// A model that has no such layers, a full disk, or no memory.
+    pub fn open_or_build(
+        folder: &Path,
+        model: &ModelShape,
+        plot: &PlotSpec,
+        seed: u64,
+        device: Device,
+        watch: WatchBuilding<'_>,
+    ) -> Result<Tables, ExecutorError> {
+        if plot.lower_layers >= model.layers {
+            let must = format!("below {}, the layers of {}", model.layers, model.name);
+            return Err(ExecutorError::input(
+                "lower layers of the table",
+                must,
+                plot.lower_layers,
+            ));
+        }
+        let name = format!(
+            "{}-{}x{}-{}h-{}i-{}v-{}p-seed{seed}-lower{}",
+            model.name,
+            model.layers,
+            model.hidden,
+            model.heads,
+            model.intermediate,
+            model.vocabulary,
+            model.positions,
+            plot.lower_layers
+        );
+        let mut encoder = None;
+        let mut encode = |fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+            // Only now, since tables that are there need no model.
+            let encoder = match &mut encoder {
+                Some(encoder) => encoder,
+                none => none.insert(Encoder::random(model, seed, DType::F32, device)?),
+            };
+            lower_layers(encoder, plot.lower_layers, fragment_tokens, fragments, rows)?;
+            Ok(())
+        };
+        let language = Language::new(seed, model.vocabulary);
+        Tables::with_encoder(folder, &name, model.hidden, plot, language, &mut encode, watch)
+    }
+
+    /// Likewise, of layers that are given and known by `name`.
+    pub(crate) fn with_encoder(
+        folder: &Path,
+        name: &str,
+        hidden: u32,
+        plot: &PlotSpec,
+        language: Language,
+        encode: EncodeFragments<'_>,
+        watch: WatchBuilding<'_>,
+    ) -> Result<Tables, ExecutorError> {
+        let plain = |letter: char| match letter.is_ascii_alphanumeric() || "-_.".contains(letter) {
+            true => letter,
+            false => '_',
+        };
+        let PlotSpec {
+            fragment_tokens,
+            domain_hits_ppm,
+            fallbacks_ppm,
+            ..
+        } = *plot;
+        let name = format!(
+            "{name}-n{fragment_tokens}-domains{domain_hits_ppm}-fallbacks{fallbacks_ppm}-corpus{}-v{CORPUS_VERSION}",
+            language.corpus_sequences()
+        );
+        let folder = folder.join(name.chars().map(plain).collect::<String>());
+        let file_error = |source| ExecutorError::File {
+            path: folder.clone(),
+            source,
+        };
+        fs::create_dir_all(&folder).map_err(file_error)?;
+        // Another process, or another thread of this one, may be building the same.
+        let lock = fs::File::create(folder.join("lock")).map_err(file_error)?;
+        lock.lock().map_err(file_error)?;
+
+        let mut building = TreeBuilding {
+            tree: &folder,
+            shape: Shape {
+                fragment_tokens,
+                ..Shape::trigrams(hidden)
+            },
+            name: &name,
+            language: &language,
+            encode,
+            watch,
+        };
+        let tiers = Tiers {
+            root: tier(plot.tier),
+            domains: Tier::Memory { locked: false },
+        };
+        if !folder.join("root").join("CURRENT").exists() {
+            let keep = f64::from(1_000_000 - fallbacks_ppm.min(1_000_000)) / 1e6;
+            building.root(match fallbacks_ppm {
+                0 => Select::All,
+                _ => Select::Coverage(keep),
+            })?;
+            Tree::found(&folder, tiers)?;
+        }
+        let tree = Tree::open(&folder, tiers)?;
+        if domain_hits_ppm > 0 {
+            for domain in 0..DOMAINS {
+                let name = domain_name(domain);
+                if tree.snapshot().domain(&name).is_none() {
+                    building.domain(
+                        domain,
+                        Select::Coverage(f64::from(domain_hits_ppm.min(1_000_000)) / 1e6),
+                    )?;
+                    tree.publish(Node::Domain(&name))?;
+                }
+            }
+        }
+        let snapshot = tree.snapshot();
+        Ok(Tables {
+            domains: (0..DOMAINS)
+                .map(|domain| snapshot.domain(&domain_name(domain)))
+                .collect(),
+            snapshot,
+            language: Arc::new(language),
+        })
+    }
+
+    /// Looks the texts of requests up, each given by ticket, tenant and tokens, from drawing their token ids on, which stands for reading
+    /// them: fills `out`, `[requests, width, hidden]`.
+    ///
+    /// # Errors
+    /// A table that can no longer be read, or a text longer than `width`.
+    pub(crate) fn retrieve(
+        &self,
+        engine: &Engine,
+        requests: impl ExactSizeIterator<Item = (u64, u32, u32)>,
+        width: usize,
+        out: &mut [f32],
+    ) -> Result<Counters, PlotError> {
+        let count = requests.len();
+        let mut tokens = vec![0; count * width];
+        let (mut lengths, mut domains) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for ((ticket, tenant, length), row) in requests.zip(tokens.chunks_mut(width.max(1))) {
+            let text = self.language.request(ticket, tenant).take(length as usize);
+            row.iter_mut().zip(text).for_each(|(token, id)| *token = id);
+            lengths.push(length);
+            domains.push(self.domains[(tenant % DOMAINS) as usize]);
+        }
+        let batch = Batch {
+            tokens: &tokens,
+            width,
+            lengths: &lengths,
+            domains: &domains,
+        };
+        engine.retrieve(&self.snapshot, &batch, out)
+    }
+
+    /// The root's tables alone.
+    pub(crate) fn without_domains(self) -> Tables {
+        Tables {
+            domains: vec![None; DOMAINS as usize],
+            ..self
+        }
+    }
+
+    /// Width of a representation.
+    pub(crate) fn hidden(&self) -> usize {
+        self.snapshot.root().shape().hidden as usize
+    }
+
+    /// The tree as it was opened.
+    #[cfg(test)]
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+}
+
+fn domain_name(domain: u32) -> String {
+    format!("domain-{domain}")
+}
+
+fn tier(tier: tenantry_profiles::Tier) -> Tier {
+    match tier {
+        tenantry_profiles::Tier::Memory => Tier::Memory { locked: false },
+        tenantry_profiles::Tier::Disk => Tier::Disk,
+    }
+}
+
+/// The embedding and the layers below `lower_layers`, over each fragment for itself.
+pub(crate) fn lower_layers(
+    encoder: &Encoder,
+    lower_layers: u32,
+    fragment_tokens: usize,
+    fragments: &[u32],
+    rows: &mut [f32],
+) -> Result<(), ExecutorError> {
+    let sequences: Vec<Vec<i64>> = fragments
+        .chunks_exact(fragment_tokens)
+        .map(|fragment| fragment.iter().map(|&token| token.into()).collect())
+        .collect();
+    let input = encoder.input(&sequences, fragment_tokens)?;
+    let hidden = encoder.layers(encoder.embed(&input)?, 0..lower_layers as usize, &input, None)?;
+    let hidden: Tensor = hidden.f_to_kind(Kind::Float)?.f_to(Device::Cpu)?.f_contiguous()?;
+    hidden.f_copy_data(rows, rows.len())?;
+    Ok(())
+}
+
+/// A version tree being built.
+struct TreeBuilding<'a, 'b, 'c> {
+    tree: &'a Path,
+    /// Of the longest fragments.
+    shape: Shape,
+    name: &'a str,
+    language: &'a Language,
+    encode: EncodeFragments<'b>,
+    watch: WatchBuilding<'c>,
+}
+
+impl TreeBuilding<'_, '_, '_> {
+    /// The root's table, and those of shorter fragments that stand in for what it has not.
+    fn root(&mut self, select: Select) -> Result<(), ExecutorError> {
+        let language = self.language;
+        for fragment_tokens in 1..=self.shape.fragment_tokens {
+            let select = match fragment_tokens == self.shape.fragment_tokens {
+                true => select,
+                // Of fragments longer than three, the parts of one or two are enough: all lengths would each take as much as the longest.
+                false if fragment_tokens <= 2 => Select::All,
+                false => continue,
+            };
+            let texts = (0..DOMAINS).flat_map(|domain| language.corpus(domain));
+            self.table(
+                Node::Root,
+                "root",
+                fragment_tokens,
+                select,
+                texts.chain(language.lexicon()),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn domain(&mut self, domain: u32, select: Select) -> Result<(), ExecutorError> {
+        let (name, language) = (domain_name(domain), self.language);
+        let fragment_tokens = self.shape.fragment_tokens;
+        self.table(
+            Node::Domain(&name),
+            &name,
+            fragment_tokens,
+            select,
+            language.corpus(domain),
+        )
+    }
+
+    fn table(
+        &mut self,
+        node: Node<'_>,
+        node_name: &str,
+        fragment_tokens: u32,
+        select: Select,
+        corpus: impl Iterator<Item = Vec<u32>>,
+    ) -> Result<(), ExecutorError> {
+        let path = Tree::stage(self.tree, node)?.join(format!("{fragment_tokens}.plot"));
+        if path.exists() {
+            return Ok(());
+        }
+        let spec = BuildSpec {
+            shape: self.shape.with_fragment_tokens(fragment_tokens),
+            select,
+            chunk_fragments: CHUNK_FRAGMENTS,
+            memory_bytes: COUNTING_BYTES,
+        };
+        let mut encoder = Named {
+            name: self.name,
+            fragment_tokens: fragment_tokens as usize,
+            encode: &mut *self.encode,
+        };
+        let mut tell = |progress| {
+            (self.watch)(Building {
+                node: node_name,
+                fragment_tokens,
+                progress,
+            });
+            ControlFlow::Continue(())
+        };
+        let texts = corpus.map(Ok::<_, Infallible>);
+        Builder::open(&path, spec)?.run(texts, &mut encoder, &mut tell)?;
+        Ok(())
+    }
+}
+
+/// Layers and their name.
+struct Named<'a> {
+    name: &'a str,
+    fragment_tokens: usize,
+    encode: EncodeFragments<'a>,
+}
+
+impl Encode for Named<'_> {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn encode(&mut self, fragments: &[u32], rows: &mut [f32]) -> Result<(), Cause> {
+        (self.encode)(self.fragment_tokens, fragments, rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const PLOT: PlotSpec = PlotSpec {
+        lower_layers: 2,
+        fragment_tokens: 6,
+        threads: 1,
+        tier: tenantry_profiles::Tier::Memory,
+        domain_hits_ppm: 500_000,
+        fallbacks_ppm: 0,
+    };
+
+    fn model() -> ModelShape {
+        ModelShape {
+            name: "three".into(),
+            layers: 3,
+            ..ModelShape::builtin("tiny").unwrap()
+        }
+    }
+
+    fn lower(encoder: &Encoder, tokens: &[u32], layers: std::ops::Range<usize>) -> Tensor {
+        let ids: Vec<i64> = tokens.iter().map(|&token| token.into()).collect();
+        let input = encoder.input(&[ids], tokens.len()).unwrap();
+        encoder
+            .layers(encoder.embed(&input).unwrap(), layers, &input, None)
+            .unwrap()
+    }
+
+    /// A fragment as long as the input stands for the lower layers, up to half precision; longer inputs are averages of what their
+    /// fragments give each token; and the second time nothing is built.
+    #[test]
+    fn tables_stand_for_the_lower_layers() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = model();
+        let encoder = Encoder::random(&model, 5, DType::F32, Device::Cpu).unwrap();
+        let encoded = Cell::new(0);
+        let open = || {
+            let mut encode = |fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+                encoded.set(encoded.get() + fragments.len());
+                Ok(lower_layers(&encoder, 2, fragment_tokens, fragments, rows)?)
+            };
+            let language = Language::new(5, model.vocabulary).with_corpus(2);
+            Tables::with_encoder(
+                folder.path(),
+                "three",
+                model.hidden,
+                &PLOT,
+                language,
+                &mut encode,
+                &mut |_| {},
+            )
+            .unwrap()
+        };
+        let tables = open();
+        let built = encoded.get();
+        let retrieve = |tokens: &[u32]| {
+            let mut found = vec![0f32; tokens.len() * 128];
+            let batch = Batch {
+                tokens,
+                width: tokens.len(),
+                lengths: &[tokens.len() as u32],
+                domains: &[tables.domains[1]],
+            };
+            let met = Engine::new(1)
+                .unwrap()
+                .retrieve(&tables.snapshot, &batch, &mut found)
+                .unwrap();
+            (met, Tensor::from_slice(&found).view([1, tokens.len() as i64, 128]))
+        };
+        let assert_close = |found: &Tensor, expected: &Tensor| {
+            let difference = (found - expected).abs().max().double_value(&[]);
+            assert!(difference < 4e-3, "off by {difference}");
+        };
+        let text = tables.language.corpus(1).next().unwrap();
+        for start in [0, 17, 100] {
+            let fragment = &text[start..start + 6];
+            let (met, found) = retrieve(fragment);
+            assert_eq!((met.domain_hits + met.root_hits, met.fallbacks, met.misses), (1, 0, 0));
+            assert_close(&found, &lower(&encoder, fragment, 0..2));
+            // With the upper layer on top, the whole model.
+            let input = crate::Input::of_lengths(&[6], 6, Kind::Float, Device::Cpu).unwrap();
+            let upper = Encoder::random_upper(&model, 2, 5, DType::F32, Device::Cpu).unwrap();
+            assert_eq!(upper.device_bytes(), 4 * model.layer_parameters());
+            assert_close(
+                &upper.layers(found, 2..3, &input, None).unwrap(),
+                &lower(&encoder, fragment, 0..3),
+            );
+        }
+        // Seven tokens: two fragments, whose overlap is averaged.
+        let (_, found) = retrieve(&text[40..47]);
+        let [first, second] = [40, 41].map(|start| lower(&encoder, &text[start..start + 6], 0..2));
+        assert_close(&found.narrow(1, 0, 1), &first.narrow(1, 0, 1));
+        assert_close(
+            &found.narrow(1, 1, 5),
+            &((first.narrow(1, 1, 5) + second.narrow(1, 0, 5)) / 2),
+        );
+        assert_close(&found.narrow(1, 6, 1), &second.narrow(1, 5, 1));
+
+        open();
+        assert_eq!(encoded.get(), built, "what was built is found again");
+    }
+
+    #[test]
+    fn a_table_leaves_a_layer_to_compute() {
+        let folder = tempfile::tempdir().unwrap();
+        let plot = PlotSpec {
+            lower_layers: 3,
+            ..PLOT
+        };
+        let refused = Tables::open_or_build(folder.path(), &model(), &plot, 5, Device::Cpu, &mut |_| {});
+        let message = refused.err().expect("nothing would be left").to_string();
+        assert_eq!(
+            message,
+            "lower layers of the table: must be below 3, the layers of three, got 3"
+        );
+    }
+}

@@ -1,0 +1,339 @@
+//! Likewise for decoders: runs of steps that end when somebody ends, at an interrupt, or for want of pages, on one card or two.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use proptest::prelude::*;
+use tenantry_core::event::EndedMember;
+use tenantry_core::ids::LaneId;
+use tenantry_core::log::{Log, replay};
+use tenantry_core::machine::MachineError;
+use tenantry_core::op::{OpKind, Run, Until};
+use tenantry_core::spec::{
+    AdmitSpec, BatchSpec, ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, Padding, PipelineSpec, PlaceSpec,
+    PoolSpec, PrefillSpec, SwapSpec, SystemSpec, TenantState,
+};
+use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
+use tenantry_executor::machine::{Batch, Job, Outcome, Ran, RealMachine, Workers};
+use tenantry_profiles::testing::synthetic_card;
+use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape};
+use tenantry_sim::{Jitter, Prices, VirtualMachine};
+use tenantry_traces::{Duration, Entry, Listed, Request, Time};
+
+const TENANTS: u32 = 8;
+const PAGE_TOKENS: u32 = 16;
+
+/// A run whose steps are being made.
+struct UnderWay {
+    batch: Arc<Batch>,
+    started: Time,
+    steps: u32,
+    /// Steps after which it ends, if nobody interrupts it.
+    most: u32,
+    /// When the next step is over.
+    boundary: Time,
+    first_step_ended: Time,
+}
+
+#[derive(Default)]
+struct Lane {
+    free_since: Time,
+    run: Option<UnderWay>,
+}
+
+/// When an op's end is heard, its place in the order of ends, its lane, its start and its end.
+type Heard = (Time, u64, u32, Time, Time);
+
+/// Workers that take what the profile says, on a clock that jumps, and look for an interrupt after each step.
+struct Script {
+    now: Time,
+    prices: Prices,
+    lanes: Vec<Lane>,
+    heard: BinaryHeap<Reverse<Heard>>,
+    ended: u64,
+}
+
+/// Steps after which a member has its last token.
+fn left(batch: &Batch) -> impl Iterator<Item = u32> + '_ {
+    batch.members.iter().map(|member| match member.sequence {
+        sequence if sequence.chunk_tokens > 0 && !sequence.completes => u32::MAX,
+        sequence => sequence.output_tokens - sequence.generated_tokens,
+    })
+}
+
+impl Script {
+    fn ends(&mut self, lane: LaneId, started: Time, ended: Time) {
+        let tell = Duration(self.prices.tell_ns(&mut self.prices.spread(0, 0)));
+        self.lanes[lane.index()].free_since = ended;
+        self.heard
+            .push(Reverse((ended + tell, self.ended, lane.0, started, ended)));
+        self.ended += 1;
+    }
+
+    fn begin(&mut self, lane: LaneId, run: Run, started: Time, resume: Duration, batch: Arc<Batch>) {
+        let until = match run.until {
+            Until::FirstEnds => left(&batch).min(),
+            Until::AllEnd => left(&batch).max(),
+        };
+        let first_ns = self.prices.steps_ns(&batch.members, batch.shape.tenants, 0, 1);
+        let boundary = started + resume + Duration(first_ns);
+        self.lanes[lane.index()].run = Some(UnderWay {
+            started,
+            steps: 0,
+            most: run.max_steps.min(until.expect("a run has members")),
+            boundary,
+            first_step_ended: boundary,
+            batch,
+        });
+    }
+
+    /// The next end of a step: when, whether it is its run's last, and where.
+    fn next_boundary(&self) -> Option<(Time, bool, usize)> {
+        let runs = self.lanes.iter().enumerate();
+        let boundary = |(lane, state): (usize, &Lane)| {
+            let run = state.run.as_ref()?;
+            Some((run.boundary, run.steps + 1 == run.most, lane))
+        };
+        runs.filter_map(boundary)
+            .min_by_key(|&(at, last, lane)| (at, !last, lane))
+    }
+
+    fn step(&mut self, lane: usize) {
+        let run = self.lanes[lane].run.as_mut().expect("a run is under way");
+        run.steps += 1;
+        if run.steps < run.most && !run.batch.interrupted.load(Ordering::Relaxed) {
+            let (members, tenants) = (&run.batch.members, run.batch.shape.tenants);
+            let step_ns = self.prices.steps_ns(members, tenants, run.steps, run.steps + 1);
+            run.boundary += Duration(step_ns);
+            return;
+        }
+        let run = self.lanes[lane].run.take().expect("a run is under way");
+        let ended = left(&run.batch).enumerate().filter(|&(_, step)| step <= run.steps);
+        let ended = ended.map(|(member, step)| EndedMember {
+            member: member as u32,
+            step,
+        });
+        *run.batch.outcome.lock().unwrap() = Some(Outcome {
+            steps: run.steps,
+            first_step_ended: run.first_step_ended,
+            ended: ended.collect(),
+        });
+        self.ends(LaneId(lane as u32), run.started, run.boundary);
+    }
+}
+
+impl Workers for Script {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn issue(&mut self, job: Job) -> Result<(), MachineError> {
+        let mut spread = self.prices.spread(0, 0);
+        let free_since = self.lanes[job.lane.index()].free_since;
+        let follows = free_since > Time::ZERO && free_since >= self.now;
+        let started = match follows {
+            true => free_since,
+            false => self.now + Duration(self.prices.wake_ns(&mut spread)),
+        };
+        match job.kind {
+            OpKind::Run(run) => {
+                assert!(!follows, "an instance makes one run at a time");
+                let first_ns = self.prices.steps_ns(&job.batch.members, job.batch.shape.tenants, 0, 1);
+                let resume = self.prices.resume_ns(self.now.since(free_since), first_ns, &mut spread);
+                self.begin(job.lane, run, started, Duration(resume), job.batch);
+            }
+            kind => {
+                let work_ns = self.prices.work_ns(&kind, job.batch.shape, &mut spread);
+                self.ends(job.lane, started, started + Duration(work_ns));
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, deadline: Option<Time>) -> Result<Option<Ran>, MachineError> {
+        let noticed = deadline.map(|deadline| match deadline <= self.now {
+            true => self.now,
+            false => deadline + Duration(self.prices.alarm_ns(deadline)),
+        });
+        loop {
+            let heard = self.heard.peek().map(|&Reverse((heard, ..))| heard);
+            let next = match (heard, noticed) {
+                (Some(heard), Some(noticed)) => Some(heard.min(noticed)),
+                (heard, noticed) => heard.or(noticed),
+            };
+            match (self.next_boundary(), next) {
+                // At one instant, a run that is over ends before all else; one that goes on hears of an interrupt first.
+                (Some((at, last, lane)), next) if next.is_none_or(|next| at < next || at == next && last) => {
+                    self.step(lane)
+                }
+                (_, Some(next)) if heard == Some(next) => {
+                    let Reverse((heard, _, lane, started, ended)) = self.heard.pop().expect("peeked");
+                    self.now = heard;
+                    let lane = LaneId(lane);
+                    return Ok(Some(Ran { lane, started, ended }));
+                }
+                (_, Some(next)) => {
+                    self.now = next;
+                    return Ok(None);
+                }
+                (_, None) => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Without contention: a script cannot re-price an op that it has already timed.
+fn card() -> Card {
+    let mut card = synthetic_card();
+    card.contention.compute_beside_copy = 1.0;
+    card.contention.copy_beside_compute = 1.0;
+    card
+}
+
+fn systems() -> impl Strategy<Value = SystemSpec> {
+    let join = prop_oneof![
+        3 => Just(JoinSpec::AnyTenant),
+        1 => Just(JoinSpec::HeadRun),
+        1 => Just(JoinSpec::HeadRunStatic),
+        1 => Just(JoinSpec::QueuePerTenant),
+    ];
+    let prefill = prop_oneof![
+        Just(PrefillSpec::OnePerStep),
+        (8u32..60).prop_map(|max_tokens| PrefillSpec::Chunked { max_tokens }),
+    ];
+    let lora = proptest::option::of(1u32..5).prop_map(|slots| {
+        slots.map(|slots| LoraSpec {
+            rank: 8,
+            implementation: AdapterImplementation::Grouped,
+            slots,
+        })
+    });
+    let consolidate = proptest::option::of((1u64..5, 1u32..4)).prop_map(|consolidate| {
+        consolidate.map(|(ms, light)| ConsolidateSpec {
+            every: Duration::from_millis(ms),
+            light,
+        })
+    });
+    let place = prop_oneof![
+        Just(PlaceSpec::LargestWorkingSet),
+        Just(PlaceSpec::LeastLoaded),
+        Just(PlaceSpec::RoundRobin),
+    ];
+    (join, prefill, lora, consolidate, place, 1u32..6).prop_map(
+        |(join, prefill, lora, consolidate, place, max_batch)| SystemSpec {
+            name: "same".into(),
+            admit: AdmitSpec::Open,
+            pool: PoolSpec {
+                name: "pool".into(),
+                model: ModelShape::builtin("tiny-llama").expect("it is built in"),
+                dtype: DType::F32,
+                classes: 2,
+                plot: None,
+                tenant_state: TenantState::Head,
+                padding: Padding::Longest,
+                instances_per_gpu: 1,
+                place,
+                batch: BatchSpec::PerTenant { max_size: 1 },
+                swap: SwapSpec::LeastRecentlyUsed,
+                pipeline: PipelineSpec::SYNCHRONOUS,
+                generation: Some(GenerationSpec {
+                    lora,
+                    join,
+                    max_batch,
+                    prefill,
+                    page_tokens: PAGE_TOKENS,
+                    prefix_caching: false,
+                    tensor_parallel: 1,
+                    consolidate,
+                }),
+            },
+        },
+    )
+}
+
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    let one = (
+        0u64..900_000,
+        0..TENANTS,
+        1u32..80,
+        1u32..60,
+        proptest::option::weighted(0.15, 0u64..9_000_000),
+    );
+    proptest::collection::vec(one, 1..60).prop_map(|requests| {
+        let (mut at, mut entries) = (0, Vec::new());
+        for (ticket, (gap_ns, tenant, input_tokens, output_tokens, cancel)) in requests.into_iter().enumerate() {
+            at += gap_ns;
+            let ticket = ticket as u64;
+            entries.push(Entry::Request(Request {
+                ticket,
+                tenant,
+                arrival: Time(at),
+                input_tokens,
+                output_tokens,
+                class: 0,
+            }));
+            entries.extend(cancel.map(|after| Entry::Cancel {
+                at: Time(at + after),
+                ticket,
+            }));
+        }
+        entries.sort_by_key(Entry::at);
+        entries
+    })
+}
+
+fn cluster(system: &SystemSpec, gpus: u32, pages: u32) -> ClusterSpec {
+    let model = &system.pool.model;
+    let lora = system.pool.generation.as_ref().and_then(|generation| generation.lora);
+    let adapters = lora.map_or(0, |lora| {
+        u64::from(model.layers) * model.lora_parameters_per_layer(lora.rank) * u64::from(lora.slots)
+    });
+    let page = model.cached_per_token() * u64::from(PAGE_TOKENS);
+    ClusterSpec {
+        gpus,
+        gpu_memory_bytes: 4 * (model.parameters() + adapters + page * u64::from(pages)),
+        copy_lanes: 1,
+        lookup_lanes: 1,
+    }
+}
+
+fn log_of(server: &mut Server, machine: &mut impl Machine, entries: Vec<Entry>) -> Log {
+    let (mut log, mut ledger) = (Log::default(), Ledger::new(Time::ZERO));
+    run(server, &mut Listed::new(entries), machine, &mut ledger, &mut log).expect("the run is sound");
+    log
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn the_real_machine_on_a_script_equals_the_virtual_one(
+        system in systems(), entries in entries(), gpus in 1u32..3, pages in 9u32..40
+    ) {
+        let card = card();
+        let cluster = cluster(&system, gpus, pages);
+        let server = || Server::new(&cluster, &system, TENANTS).expect("it fits");
+        let prices = || Prices::new(&card, &system.pool, Jitter::None).expect("the card has all tables");
+
+        let mut simulated = server();
+        let mut machine =
+            VirtualMachine::new(simulated.topology(), prices(), &card.contention, Default::default());
+        let virtual_log = log_of(&mut simulated, &mut machine, entries.clone());
+
+        let mut executed = server();
+        let script = Script {
+            now: Time::ZERO,
+            prices: prices(),
+            lanes: executed.topology().lanes.iter().map(|_| Lane::default()).collect(),
+            heard: BinaryHeap::new(),
+            ended: 0,
+        };
+        let mut machine = RealMachine::new(executed.topology(), script);
+        let real_log = log_of(&mut executed, &mut machine, entries);
+
+        prop_assert_eq!(&virtual_log, &real_log);
+        prop_assert_eq!(replay(&mut server(), &real_log.events), real_log.commands);
+    }
+}
