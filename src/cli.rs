@@ -46,6 +46,10 @@ pub enum Command {
         #[command(subcommand)]
         command: TraceCommand,
     },
+    /// Run the papers' experiments on the papers' cards, and compare with what they say.
+    #[command(after_help = "Example: tenantry reproduce hmi --out out/hmi\n\n\
+                            Exits with 3 when a prediction is outside its tolerance.")]
+    Reproduce(ReproduceArgs),
     /// Make the page of a finished folder again, or one page of several side by side.
     #[command(after_help = "Examples:\n  tenantry report out/simulate\n  \
                       tenantry report out/before out/after --out before-after.html")]
@@ -55,7 +59,8 @@ pub enum Command {
         args_conflicts_with_subcommands = true,
         after_help = "Examples:\n  tenantry profile --device cpu --suite quick\n  \
                       tenantry profile --device cpu --for scenarios/quickstart.yaml --out out/cpu\n  \
-                      tenantry profile show cpu"
+                      tenantry profile show cpu\n\n\
+                      An interrupted measurement (Ctrl-C) leaves OUT.partial; the same command goes on with it."
     )]
     Profile(ProfileArgs),
     /// Say whether a scenario is valid, and what it resolves to.
@@ -157,9 +162,9 @@ pub struct ValidateArgs {
 /// How thorough a profile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Suite {
-    /// Minutes: the shapes that small scenarios need.
+    /// At most 40 s for the first model and 80 s for each further one: the shapes that small scenarios need.
     Quick,
-    /// As long as it takes.
+    /// At most 10 minutes a model: more shapes, and time for every median to settle.
     Full,
 }
 
@@ -290,6 +295,27 @@ pub struct PresetsArgs {
     pub name: Option<String>,
 }
 
+/// Which paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PaperName {
+    /// Hierarchical models, 10,000 on one card.
+    Hmi,
+    /// Many LoRAs on one language model.
+    Punica,
+    /// Each of them.
+    All,
+}
+
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// The paper.
+    #[arg(value_enum, default_value = "all")]
+    pub paper: PaperName,
+    /// Where reproduce.md and reproduce.json go.
+    #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
+    pub out: PathBuf,
+}
+
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// Folders that simulate, execute or validate left.
@@ -332,7 +358,7 @@ pub enum TraceCommand {
 /// How a file is read.
 #[derive(Debug, Args)]
 pub struct ReadArgs {
-    /// Refuse a file that is not in this format; by default the first line tells.
+    /// Read a file as this format, where its first line fits several; by default the first line tells.
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
     /// Leave broken lines out and count them, rather than stop at the first.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use tenantry_core::Topology;
 use tenantry_executor::machine::execute::{self, ExecuteError};
+use tenantry_executor::{Building, Progress};
 use tenantry_profiles::Card;
 use tenantry_reports::Run;
 use tenantry_scenarios::RunSpec;
@@ -65,6 +67,8 @@ impl Device {
             warm_up: Time::ZERO + run.warm_up,
             seed: run.seed,
             max_host_bytes: tenantry_executor::available_host_bytes() / 2,
+            tables: tenantry_executor::tables_folder(),
+            building: say_building,
         };
         let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
         let interrupt = Arc::clone(interrupt);
@@ -87,8 +91,8 @@ impl Device {
                 run.system.name, run.tenants
             ));
         }
-        let lanes = run.gpus * (1 + run.system.pool.instances_per_gpu);
-        let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let lanes = Topology::new(&spec.cluster, &run.system.pool).lanes.len();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if lanes > cores {
             caveats.push(format!(
                 "{lanes} lanes share {cores} cores, so that they slow each other down."
@@ -100,5 +104,18 @@ impl Device {
             run: summarized(run, &self.name, repeat, &done.record),
             caveats,
         })
+    }
+}
+
+/// Now and then a line, since tables of a large model take minutes.
+fn say_building(building: Building<'_>) {
+    const FRAGMENTS_BETWEEN: u64 = 1 << 15;
+    if let Progress::Encoding { done, total } = building.progress
+        && (done == total || done.is_multiple_of(FRAGMENTS_BETWEEN))
+    {
+        eprintln!(
+            "table of {}, fragments of {} tokens: {done} of {total}",
+            building.node, building.fragment_tokens
+        );
     }
 }

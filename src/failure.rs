@@ -14,7 +14,6 @@ pub enum Failure {
     /// The input is wrong: exit code 2.
     BadInput(String),
     /// A declared limit was not met: exit code 3.
-    #[cfg(feature = "libtorch")]
     LimitNotMet(String),
     /// The user stopped it; what was finished is saved: exit code 130.
     Interrupted(String),
@@ -34,7 +33,6 @@ impl Failure {
         ExitCode::from(match self {
             Failure::Running(_) => 1,
             Failure::BadInput(_) => 2,
-            #[cfg(feature = "libtorch")]
             Failure::LimitNotMet(_) => 3,
             Failure::Interrupted(_) => 130,
         })
@@ -76,7 +74,6 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Running(message) | Failure::BadInput(message) => write!(f, "error: {message}"),
-            #[cfg(feature = "libtorch")]
             Failure::LimitNotMet(message) => write!(f, "limit not met: {message}"),
             Failure::Interrupted(message) => write!(f, "interrupted: {message}"),
         }

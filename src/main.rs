@@ -25,6 +25,7 @@ fn main() -> std::process::ExitCode {
         #[cfg(feature = "libtorch")]
         Command::Validate(args) => commands::validate::run(&args, &output),
         Command::Trace { command } => commands::trace::run(&command, &output),
+        Command::Reproduce(args) => commands::reproduce::run(&args, &output),
         Command::Report(args) => commands::report::run(&args, &output),
         Command::Profile(args) => commands::profile::run(&args, &output),
         Command::Check(args) => commands::check::run(&args, &output),

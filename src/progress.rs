@@ -6,10 +6,19 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar of `total` steps with the time left; silent where nobody watches.
 pub fn bar(total: u64, what: &'static str, quiet: bool) -> ProgressBar {
+    styled(total, what, quiet, "{prefix} {wide_bar} {pos}/{len}, {eta} left")
+}
+
+/// A bar of work that says by itself when it ends at the latest: its message says how long that is.
+#[cfg(feature = "libtorch")]
+pub fn known_end(total: u64, what: &'static str, quiet: bool) -> ProgressBar {
+    styled(total, what, quiet, "{prefix} {wide_bar} {pos}/{len}, {msg}")
+}
+
+fn styled(total: u64, what: &'static str, quiet: bool, template: &str) -> ProgressBar {
     if quiet || !std::io::stderr().is_terminal() {
         return ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
     }
-    let style =
-        ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}, {eta} left").expect("the template is valid");
-    ProgressBar::new(total).with_style(style).with_message(what)
+    let style = ProgressStyle::with_template(template).expect("the template is valid");
+    ProgressBar::new(total).with_style(style).with_prefix(what)
 }

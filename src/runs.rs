@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tenantry_core::machine::MachineError;
 use tenantry_core::run::RunError;
 use tenantry_core::{ClusterSpec, RunRecord};
-use tenantry_profiles::{Card, DeviceKind, ProfileError, Source};
+use tenantry_profiles::{Beyond, Card, DeviceKind, Family, ProfileError, Source};
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::{Run, RunFolder, RunLabels, Slo, Validation};
 use tenantry_scenarios::{Jitter, RunSpec, Scenario};
@@ -253,8 +253,8 @@ pub struct SimulatedRun {
     pub run: Run,
     pub interrupted: bool,
     pub events: u64,
-    /// Op families priced beyond what was measured.
-    pub extrapolated: Vec<String>,
+    /// Op families priced beyond what was measured, and how far at most.
+    pub extrapolated: Vec<(Family, Beyond)>,
     /// What was written down of it.
     pub kept: Option<Kept>,
 }
@@ -292,7 +292,7 @@ pub fn simulate(
         kept: watch.map(|watch| watch.finish(&done.record)).transpose()?,
         interrupted: done.record.interrupted,
         events: done.events,
-        extrapolated: done.extrapolated.iter().map(ToString::to_string).collect(),
+        extrapolated: done.extrapolated,
         run: summarized(run, tenantry_reports::summary::VIRTUAL, repeat, &done.record),
     }))
 }
@@ -339,10 +339,18 @@ pub fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
 
 /// A sentence on what was extrapolated, if anything.
 pub fn extrapolation_caveat(runs: &[SimulatedRun]) -> Option<String> {
-    let families: std::collections::BTreeSet<&str> = runs
+    let mut farthest: BTreeMap<Family, Beyond> = BTreeMap::new();
+    for &(family, beyond) in runs.iter().flat_map(|run| &run.extrapolated) {
+        let known = farthest.entry(family).or_insert(beyond);
+        if beyond.factor() > known.factor() {
+            *known = beyond;
+        }
+    }
+    let list: Vec<String> = farthest
         .iter()
-        .flat_map(|run| run.extrapolated.iter().map(String::as_str))
+        .map(|(family, beyond)| format!("{family} ({beyond})"))
         .collect();
-    let list = families.into_iter().collect::<Vec<_>>().join(", ");
-    (!list.is_empty()).then(|| format!("Costs beyond the measured range were extrapolated: {list}."))
+    let list = list.join("; ");
+    (!list.is_empty())
+        .then(|| format!("Costs beyond the measured range were extrapolated, for each family the farthest: {list}."))
 }

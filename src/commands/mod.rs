@@ -7,6 +7,7 @@ pub mod execute;
 pub mod presets;
 pub mod profile;
 pub mod report;
+pub mod reproduce;
 pub mod schema;
 pub mod simulate;
 pub mod trace;

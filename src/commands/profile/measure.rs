@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use tenantry_core::spec::TenantState;
+use tenantry_executor::ExecutorError;
 use tenantry_executor::profiler::{Plan, Profiled, Progress, Suite as Thoroughness, profile};
 use tenantry_profiles::{DType, ModelShape, ProfileError};
 use tenantry_scenarios::RunSpec;
@@ -20,6 +21,9 @@ use crate::{interrupt, progress};
 const DEFAULT_MODELS: [&str; 2] = ["tiny", "bert-mini"];
 const DEFAULT_BOTTLENECKS: [u32; 2] = [16, 64];
 const DEFAULT_CLASSES: u32 = 2;
+/// Of decoders' LoRA; a full suite takes all of them.
+const DEFAULT_RANKS: [u32; 4] = [8, 16, 32, 64];
+const QUICK_RANKS: usize = 2;
 /// Of weights and of the order of measurement.
 const SEED: u64 = 7;
 
@@ -27,6 +31,7 @@ const SEED: u64 = 7;
 struct Needs {
     models: Vec<ModelShape>,
     bottlenecks: Vec<u32>,
+    ranks: Vec<u32>,
     classes: Vec<u32>,
 }
 
@@ -45,6 +50,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         .and_then(|name| name.to_str())
         .unwrap_or(device_name)
         .to_owned();
+    let partial = PathBuf::from(format!("{}.partial", out.display()));
     let plan = Plan {
         name,
         device: device.torch(),
@@ -52,6 +58,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         models: needs.models,
         dtype: DType::F32,
         bottlenecks: needs.bottlenecks,
+        ranks: needs.ranks,
         classes: needs.classes,
         suite: match args.suite {
             Suite::Quick => Thoroughness::Quick,
@@ -59,6 +66,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         },
         seed: SEED,
         scratch: std::env::temp_dir(),
+        partial: Some(partial.clone()),
         command: command(args, device_name),
         date: today(),
     };
@@ -74,21 +82,34 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         &format!("measuring {models} on {device_name}, at most {seconds} s"),
     );
     let interrupt = interrupt::flag();
-    let bar = progress::bar(1, "measuring", output.quiet);
+    if partial.exists() {
+        say(output, &format!("going on with {}", partial.display()));
+    }
+    let bar = progress::known_end(1, "measuring", output.quiet);
     let mut show_progress = |at: Progress| {
         bar.set_length(at.points as u64);
         bar.set_position(at.points_done as u64);
+        bar.set_message(format!("at most {} s left", at.time_left.as_secs()));
     };
-    let Profiled { card, interrupted } = profile(&plan, &mut show_progress, &interrupt).map_err(Failure::running)?;
+    let Profiled { card, interrupted } =
+        profile(&plan, &mut show_progress, &interrupt).map_err(|error| match error {
+            ExecutorError::Input { .. } => Failure::bad_input(error),
+            other => Failure::running(other),
+        })?;
     bar.finish_and_clear();
     if interrupted {
         // A card that lacks tables must not take the place of one that has them.
         return Err(Failure::Interrupted(format!(
-            "nothing was written to {}",
-            out.display()
+            "nothing was written to {}; {} keeps what was measured, and the same command goes on with it",
+            out.display(),
+            partial.display()
         )));
     }
-    card.save(&out).map_err(|error| match error {
+    let saved = card.save(&out);
+    // What is too noisy for a card would be so again.
+    std::fs::remove_file(&partial)
+        .map_err(|error| Failure::Running(format!("{}: must be removable: {error}", partial.display())))?;
+    saved.map_err(|error| match error {
         ProfileError::Invalid(invalid) => {
             let advice = "the machine was too noisy while it was measured; measure again when it is quiet";
             Failure::Running(format!("{invalid} ({advice})"))
@@ -126,6 +147,10 @@ fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
     Ok(Needs {
         models: names.iter().map(model).collect::<Result<_, _>>()?,
         bottlenecks: DEFAULT_BOTTLENECKS.to_vec(),
+        ranks: match args.suite {
+            Suite::Quick => DEFAULT_RANKS[..QUICK_RANKS].to_vec(),
+            Suite::Full => DEFAULT_RANKS.to_vec(),
+        },
         classes: vec![DEFAULT_CLASSES],
     })
 }
@@ -134,6 +159,7 @@ fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
     let mut needs = Needs {
         models: Vec::new(),
         bottlenecks: Vec::new(),
+        ranks: Vec::new(),
         classes: Vec::new(),
     };
     for pool in runs.iter().map(|run| &run.system.pool) {
@@ -148,8 +174,10 @@ fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
         if let TenantState::Adapters { bottleneck, .. } = pool.tenant_state {
             needs.bottlenecks.push(bottleneck);
         }
+        let lora = pool.generation.as_ref().and_then(|generation| generation.lora);
+        needs.ranks.extend(lora.map(|lora| lora.rank));
     }
-    for list in [&mut needs.bottlenecks, &mut needs.classes] {
+    for list in [&mut needs.bottlenecks, &mut needs.ranks, &mut needs.classes] {
         list.sort_unstable();
         list.dedup();
     }

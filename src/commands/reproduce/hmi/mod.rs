@@ -1,0 +1,50 @@
+//! HMI (Hierarchical knowledge Management-based multi-tenant Inference), on `paper-p5000`.
+
+mod memory;
+mod pipelines;
+mod response;
+mod swapping;
+
+use super::Figure;
+use super::lab::Lab;
+use super::row::Row;
+use crate::failure::Failure;
+
+/// Above its tables.
+pub const TITLE: &str = "HMI: 10,000 hierarchical models on one NVIDIA Quadro P5000 (card paper-p5000)";
+
+/// In the paper's order.
+pub const FIGURES: &[Figure] = &[
+    swapping::figure_3,
+    swapping::figure_4,
+    memory::table_2,
+    swapping::figure_11,
+    response::figure_12,
+    response::figure_13,
+    memory::table_5,
+    pipelines::table_6,
+    pipelines::figure_17,
+    pipelines::table_7,
+    out_of_scope,
+];
+
+/// What the text cannot support, and what no simulator says.
+fn out_of_scope(_: &Lab) -> Result<Vec<Row>, Failure> {
+    Ok(vec![
+        Row::not_checkable(
+            "Out of scope",
+            "accuracy: Fig. 5, 7, 14, 16, Tables 3, 4, 5, 7 to 11",
+            "what trained models answer: no simulator says it",
+        ),
+        Row::not_checkable(
+            "Table 4",
+            "hGPT's latency, −49 %",
+            "decoders are not served from a table in simulations; six layers of twelve are Table 7's −49 %",
+        ),
+        Row::not_checkable(
+            "Fig. 15",
+            "tokens/s of hGPT among 1 to 10,000 tenants",
+            "the figure is lost, the text says only that it is high, and decoders are not served from a table in simulations",
+        ),
+    ])
+}

@@ -1,0 +1,99 @@
+//! Response times: Fig. 12 of periodic tenants, Fig. 13 of a burst.
+
+use crate::commands::reproduce::lab::{Changed, Lab, Runs, latency_ms};
+use crate::commands::reproduce::row::Row;
+use crate::failure::Failure;
+
+/// A capacity that serves nearly all of 10,000 tenants' 500 requests a second.
+const NEARLY_ENOUGH: f64 = 490.0;
+/// What the figure is said to show at 10,000 tenants; the text has no number.
+const RATIO: f64 = 1000.0;
+
+/// Every tenant asks once in 20 s, a hundred times.
+pub fn figure_12(lab: &Lab) -> Result<Vec<Row>, Failure> {
+    const FIGURE: &str = "Fig. 12";
+    let few = lab.runs("hmi/fig-12", &["sweep={tenants.count: [10, 100]}"])?;
+    let fitted = lab.runs("hmi/fig-12", &[])?;
+    let faster = lab.runs_with("hmi/fig-12", &[], "hbert_per_s", Changed::To(NEARLY_ENOUGH))?;
+    let mean_s = |runs: &Runs, system: &str| latency_ms(runs.of(system)) / 1e3;
+    let ratio = |runs: &Runs| mean_s(runs, "bert-dedicated") / mean_s(runs, "hbert");
+    let small = [10, 100].map(|tenants| latency_ms(few.among("hbert", tenants)));
+    let queues = "10,000 tenants are 500 requests/s, more than Table 6's 380.9/s: hBERT itself queues, the longer the test lasts";
+    Ok(vec![
+        Row::shape(
+            FIGURE,
+            "hBERT, mean at 100 tenants over 10: constant",
+            "×",
+            small[1] / small[0],
+            (small[1] / small[0] - 1.0).abs() < 0.1,
+        ),
+        Row::assumed(FIGURE, "hBERT, mean at 10,000 tenants, Table 6's capacity", "s", None, mean_s(&fitted, "hbert")).note(queues),
+        Row::assumed(
+            FIGURE,
+            "BERT-dedicated over hBERT, Table 6's capacity",
+            "×",
+            Some(RATIO),
+            ratio(&fitted),
+        )
+        .note(format!("{queues}; some 1,000 ×, which the lost figure is said to show, cannot be had at this capacity")),
+        Row::assumed(FIGURE, "hBERT, mean at 10,000 tenants, 490/s", "s", None, mean_s(&faster, "hbert"))
+            .note("assumes a card fitted to 490/s rather than to Table 6's 380.9/s"),
+        Row::assumed(FIGURE, "BERT-dedicated over hBERT, 490/s", "×", Some(RATIO), ratio(&faster)).note(
+            "assumes a card fitted to 490/s: the ratio hangs on how nearly hBERT keeps up, not on how much faster it is",
+        ),
+        Row::shape(
+            FIGURE,
+            "BERT-dedicated at 10,000 tenants, share of the load that it serves: it cannot keep up",
+            "",
+            fitted.of("bert-dedicated").throughput_rps.unwrap_or(0.0) / 500.0,
+            ratio(&fitted) > 10.0,
+        ),
+    ])
+}
+
+/// Systems of `hmi/fig-13` beside hBERT.
+const OTHERS: [(&str, &str); 4] = [
+    ("bert-dedicated", "BERT-dedicated"),
+    ("bert-compress-tiny4", "BERT-compress tiny4"),
+    ("bert-shared", "BERT-shared"),
+    ("hbert-adapter", "hBERT-adapter"),
+];
+
+/// 250 threads start 50 ms apart and ask 50 times each.
+pub fn figure_13(lab: &Lab) -> Result<Vec<Row>, Failure> {
+    const FIGURE: &str = "Fig. 13";
+    let runs = lab.runs("hmi/fig-13", &[])?;
+    let hbert = runs.among("hbert", 1000);
+    let requests = hbert.requests.finished as f64;
+    let quantiles = |system: &str, tenants: u32| {
+        let latency = runs.among(system, tenants).latency_ms.expect("requests were answered");
+        [latency.p50, latency.p90, latency.p99]
+    };
+    let in_words = |[p50, p90, p99]: [f64; 3]| format!("p50, p90, p99: {p50:.0}, {p90:.0}, {p99:.0} ms");
+    let ours = quantiles("hbert", 1000);
+    let mut rows = vec![
+        Row::predicted(FIGURE, "requests", "", [12_500.0, requests], 0.01),
+        Row::predicted(FIGURE, "time that they take", "s", [72.5, hbert.duration_s], 0.02)
+            .note("the paper counts 250 gaps and 50 pauses, of which the last do not matter"),
+        Row::assumed(FIGURE, "hBERT, median", "ms", None, ours[0]).note(format!(
+            "assumes 1,000 tenants, which nobody says: {}; of 10 tenants {}",
+            in_words(ours),
+            in_words(quantiles("hbert", 10))
+        )),
+    ];
+    for (system, name) in OTHERS {
+        let theirs = quantiles(system, 1000);
+        let few = quantiles(system, 10);
+        rows.push(
+            Row::shape(
+                FIGURE,
+                format!("{name}, median over hBERT's: above 1, as are p90 and p99"),
+                "×",
+                theirs[0] / ours[0],
+                theirs.iter().zip(ours).all(|(theirs, ours)| *theirs > ours),
+            )
+            .note(format!("{}; of 10 tenants {}", in_words(theirs), in_words(few))),
+        );
+    }
+    Ok(rows)
+}

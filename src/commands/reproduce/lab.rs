@@ -1,0 +1,135 @@
+//! Where a reproduction's figures come from: shipped scenarios, simulated on the papers' cards.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tenantry_core::Observer;
+use tenantry_profiles::Card;
+use tenantry_profiles::paper::Paper;
+use tenantry_reports::RunSummary;
+use tenantry_reports::summary::VIRTUAL;
+use tenantry_scenarios::RunSpec;
+use tenantry_traces::Time;
+
+use crate::cli::ScenarioArgs;
+use crate::failure::Failure;
+use crate::runs::{Loaded, cluster, summarized};
+
+/// Simulates.
+pub struct Lab {
+    interrupt: Arc<AtomicBool>,
+}
+
+/// A scenario's runs in its order.
+#[derive(Debug)]
+pub struct Runs(Vec<RunSummary>);
+
+impl Lab {
+    /// One that stops when the flag is set.
+    pub fn new(interrupt: Arc<AtomicBool>) -> Lab {
+        Lab { interrupt }
+    }
+
+    /// A shipped scenario with changes, as `--set` has them.
+    pub fn load(&self, scenario: &str, set: &[&str]) -> Result<Loaded, Failure> {
+        let args = ScenarioArgs {
+            scenario: scenario.to_owned(),
+            set: set.iter().map(|text| (*text).to_owned()).collect(),
+            seed: None,
+        };
+        Loaded::load(&args, None)
+    }
+
+    /// All runs of a shipped scenario.
+    pub fn runs(&self, scenario: &str, set: &[&str]) -> Result<Runs, Failure> {
+        let loaded = self.load(scenario, set)?;
+        let runs = loaded.runs.iter().map(|run| self.run(run, loaded.card(run), ()));
+        runs.collect::<Result<_, _>>().map(Runs)
+    }
+
+    /// Likewise, where the card is made from another value for one of the paper's numbers.
+    pub fn runs_with(&self, scenario: &str, set: &[&str], number: &str, value: Changed) -> Result<Runs, Failure> {
+        let loaded = self.load(scenario, set)?;
+        let run = |run: &RunSpec| {
+            let paper = Paper::load(&run.card)?;
+            let value = match value {
+                Changed::To(value) => value,
+                Changed::By(factor) => factor * paper.number(number),
+            };
+            self.run(run, &paper.with(number, value).card(), ())
+        };
+        loaded.runs.iter().map(run).collect::<Result<_, _>>().map(Runs)
+    }
+
+    /// One run, for whoever watches.
+    pub fn run(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<RunSummary, Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::Running(format!("system {}: {error}", run.system.name));
+        let spec = tenantry_sim::Run {
+            card,
+            cluster: cluster(run, card),
+            system: &run.system,
+            tenants: run.tenants,
+            warm_up: Time::ZERO + run.warm_up,
+            jitter: tenantry_sim::Jitter::None,
+        };
+        let mut workload = tenantry_traces::build(&run.workload).map_err(|error| failed(&error))?;
+        let done = tenantry_sim::simulate(&spec, &mut *workload, Arc::clone(&self.interrupt), watch)
+            .map_err(|error| failed(&error))?;
+        if done.record.interrupted {
+            return Err(Failure::Interrupted("nothing was written".into()));
+        }
+        Ok(summarized(run, VIRTUAL, run.repeat, &done.record).summary)
+    }
+}
+
+/// How a number of a paper is changed.
+#[derive(Clone, Copy, Debug)]
+pub enum Changed {
+    /// To this value.
+    To(f64),
+    /// To so many times its value.
+    By(f64),
+}
+
+impl Runs {
+    /// The run of a system; the first where a sweep gives several.
+    pub fn of(&self, system: &str) -> &RunSummary {
+        self.find(system, &[])
+    }
+
+    /// The run of a system at a sweep point, of which the values named by `at` are given as JSON.
+    pub fn find(&self, system: &str, at: &[(&str, serde_json::Value)]) -> &RunSummary {
+        let matches = |run: &&RunSummary| {
+            run.system == system && at.iter().all(|(path, value)| run.parameters.get(*path) == Some(value))
+        };
+        self.0
+            .iter()
+            .find(matches)
+            .unwrap_or_else(|| panic!("the scenario has a run of {system} at {at:?}"))
+    }
+
+    /// The run of a system among so many tenants.
+    pub fn among(&self, system: &str, tenants: u32) -> &RunSummary {
+        self.find(system, &[("tenants.count", tenants.into())])
+    }
+}
+
+/// Requests a second; 0 where none was answered.
+pub fn rate(run: &RunSummary) -> f64 {
+    run.throughput_rps.unwrap_or(0.0)
+}
+
+/// Tokens made a second; 0 where there are none.
+pub fn tokens_per_s(run: &RunSummary) -> f64 {
+    run.output_tokens_per_s.unwrap_or(0.0)
+}
+
+/// Mean latency in milliseconds; infinite where nothing was answered.
+pub fn latency_ms(run: &RunSummary) -> f64 {
+    run.latency_ms.map_or(f64::INFINITY, |latency| latency.mean)
+}
+
+/// What a change does to a figure: `+1.2 %`.
+pub fn change(from: f64, to: f64) -> String {
+    format!("{:+.1} %", 100.0 * (to / from - 1.0)).replacen('-', "−", 1)
+}

@@ -1,0 +1,110 @@
+//! `tenantry reproduce`: the papers' tables and figures beside what the simulator says of the papers' own cards.
+//!
+//! Every figure of ours comes from a simulated run of a shipped scenario (`scenarios/hmi`, `scenarios/punica`), from a server's memory
+//! plan, from the formulas of a table's size, or, where the paper timed a kernel or a layer alone, from the card's tables. What each
+//! comparison is worth stands beside it: see `docs/reproduce.md`.
+
+mod hmi;
+mod lab;
+mod punica;
+mod row;
+mod show;
+
+use serde::Serialize;
+use tenantry_reports::folder::json;
+use tenantry_reports::whole::write_whole;
+
+use crate::cli::{OutputArgs, PaperName, ReproduceArgs};
+use crate::failure::Failure;
+use crate::output::{print, say, style};
+use crate::{interrupt, progress};
+use lab::Lab;
+use row::Row;
+
+/// One figure or table of a paper.
+type Figure = fn(&Lab) -> Result<Vec<Row>, Failure>;
+
+/// What came of one paper.
+#[derive(Debug, Serialize)]
+struct Reproduction {
+    paper: &'static str,
+    title: &'static str,
+    /// Whether all predictions lie within their tolerance.
+    within: bool,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    schema: u32,
+    papers: &'a [Reproduction],
+}
+
+pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let papers: Vec<(&str, &str, &[Figure])> = [
+        (PaperName::Hmi, "hmi", hmi::TITLE, hmi::FIGURES),
+        (PaperName::Punica, "punica", punica::TITLE, punica::FIGURES),
+    ]
+    .into_iter()
+    .filter(|(name, ..)| args.paper == PaperName::All || args.paper == *name)
+    .map(|(_, name, title, figures)| (name, title, figures))
+    .collect();
+    let lab = Lab::new(interrupt::flag());
+    let steps = papers.iter().map(|(.., figures)| figures.len() as u64).sum();
+    let bar = progress::bar(steps, "reproducing", output.quiet);
+    let mut reproductions = Vec::new();
+    for (paper, title, figures) in papers {
+        let mut rows = Vec::new();
+        for figure in figures {
+            rows.extend(figure(&lab)?);
+            bar.inc(1);
+        }
+        reproductions.push(Reproduction {
+            paper,
+            title,
+            within: !rows.iter().any(Row::missed),
+            rows,
+        });
+    }
+    bar.finish_and_clear();
+    publish(args, output, &reproductions)?;
+
+    let missed: Vec<String> = reproductions
+        .iter()
+        .flat_map(|paper| {
+            paper
+                .rows
+                .iter()
+                .filter(|row| row.missed())
+                .map(|row| (paper.paper, row))
+        })
+        .map(|(paper, row)| format!("{paper}, {}, {}", row.figure, row.what))
+        .collect();
+    match missed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::LimitNotMet(format!(
+            "outside the tolerance: {}",
+            missed.join("; ")
+        ))),
+    }
+}
+
+fn publish(args: &ReproduceArgs, output: &OutputArgs, reproductions: &[Reproduction]) -> Result<(), Failure> {
+    let folder = &args.out;
+    std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))?;
+    let written = Written {
+        schema: 1,
+        papers: reproductions,
+    };
+    let bytes = json(&written).map_err(Failure::running)?;
+    write_whole(&folder.join("reproduce.json"), &bytes).map_err(Failure::running)?;
+    let pages: Vec<String> = reproductions.iter().map(show::markdown).collect();
+    let page = folder.join("reproduce.md");
+    write_whole(&page, pages.join("\n").as_bytes()).map_err(Failure::running)?;
+    print(output, &written, || {
+        let texts: Vec<String> = reproductions.iter().map(|paper| show::text(paper, style())).collect();
+        texts.join("\n\n")
+    })?;
+    say(output, &format!("report: {}", page.display()));
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! Text generation on one card and on eight that share each layer: Fig. 11 and 12.
+
+use serde_json::{Value, json};
+use tenantry_reports::RunSummary;
+
+use crate::commands::reproduce::lab::{Changed, Lab, Runs, change, tokens_per_s};
+use crate::commands::reproduce::row::Row;
+use crate::failure::Failure;
+
+/// Patterns of popularity: the paper's name, and what `tenants.popularity` is.
+fn patterns() -> [(&'static str, Value); 4] {
+    [
+        ("distinct", json!("distinct")),
+        ("uniform", json!("uniform-sqrt")),
+        ("skewed", json!({ "skewed": 1.5 })),
+        ("identical", json!("identical")),
+    ]
+}
+
+const MODELS: [(&str, &str, f64, f64); 2] = [("7B", "llama-7b", 1044.0, 1140.0), ("13B", "llama-13b", 693.0, 789.0)];
+
+/// Lengths and number of requests of the authors' public benchmark (punica-ai/punica, benchmarks/bench_textgen.py and
+/// bench_textgen_lora_all.py): some 1,030 tokens each.
+const PUBLIC: [&str; 4] = [
+    "workload.arrivals.burst.threads=1024",
+    "tenants.count=1024",
+    "workload.lengths={input: {lognormal: {median: 18, sigma: 0.8, min: 1, max: 2046}}, \
+     output: {quantiles: [{share: 0, tokens: 1}, {share: 1, tokens: 2030}]}}",
+    "sweep={models.backbone: [llama-7b, llama-13b], tenants.popularity: [distinct]}",
+];
+
+fn at<'a>(runs: &'a Runs, system: &str, model: &str, popularity: &Value) -> &'a RunSummary {
+    runs.find(
+        system,
+        &[
+            ("models.backbone", json!(model)),
+            ("tenants.popularity", popularity.clone()),
+        ],
+    )
+}
+
+/// The 7B and 13B models on one card.
+pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
+    const FIGURE: &str = "Fig. 11";
+    let runs = lab.runs("punica/fig-11", &[])?;
+    let all_alike = lab.runs("punica/fig-11", &["workload.lengths.output={fixed: 101}"])?;
+    let longer_prompts = lab.runs_with(
+        "punica/fig-11",
+        &["workload.lengths.input.fixed=192"],
+        "prompt_tokens",
+        Changed::To(192.0),
+    )?;
+    let public = lab.runs("punica/fig-11", &PUBLIC)?;
+    let speed =
+        |runs: &Runs, system: &str, model: &str, popularity: &Value| tokens_per_s(at(runs, system, model, popularity));
+    let assumptions = |system: &str, model: &str, popularity: &Value| {
+        let ours = speed(&runs, system, model, popularity);
+        format!(
+            "assumes prompts of 160 tokens and outputs spread evenly up to 201; all of 101: {}, prompts of 192: {}",
+            change(ours, speed(&all_alike, system, model, popularity)),
+            change(ours, speed(&longer_prompts, system, model, popularity)),
+        )
+    };
+    let mut rows = Vec::new();
+    for (name, model, punica, vllm) in MODELS {
+        for (pattern, popularity) in patterns() {
+            let ours = speed(&runs, "punica", model, &popularity);
+            let what = format!("{name}, Punica, {pattern}");
+            let row = match (model, pattern) {
+                ("llama-7b", "distinct") => Row::input(FIGURE, what, "tok/s", punica, ours),
+                _ => Row::predicted(FIGURE, what, "tok/s", [punica, ours], 0.1),
+            };
+            rows.push(row.note(assumptions("punica", model, &popularity)));
+        }
+        let identical = json!("identical");
+        let backbone = speed(&runs, "vllm-backbone", model, &identical);
+        rows.push(
+            Row::predicted(
+                FIGURE,
+                format!("{name}, vLLM backbone, identical"),
+                "tok/s",
+                [vllm, backbone],
+                0.1,
+            )
+            .note(assumptions("vllm-backbone", model, &identical)),
+        );
+        let static_batches = speed(&runs, "static-batches", model, &identical);
+        rows.push(
+            Row::shape(
+                FIGURE,
+                format!("{name}, static batches, identical: below those that are joined"),
+                "tok/s",
+                static_batches,
+                static_batches < backbone,
+            )
+            .note(assumptions("static-batches", model, &identical)),
+        );
+        for (pattern, popularity) in &patterns()[..3] {
+            let baseline = at(&runs, "vllm-backbone", model, popularity);
+            let batch = baseline.batch_size_mean.unwrap_or(0.0);
+            rows.push(
+                Row::shape(
+                    FIGURE,
+                    format!("{name}, vLLM backbone, {pattern}, batch: extremely small (1 to 3)"),
+                    "",
+                    batch,
+                    (1.0..=3.0).contains(&batch),
+                )
+                .note(format!(
+                    "{:.0} tok/s: only neighbours in the queue run together",
+                    tokens_per_s(baseline)
+                )),
+            );
+        }
+    }
+    let distinct = json!("distinct");
+    let twelve = |runs: &Runs| {
+        speed(runs, "punica", "llama-7b", &distinct) / speed(runs, "vllm-backbone", "llama-7b", &distinct)
+    };
+    rows.push(
+        Row::predicted(
+            "Abstract",
+            "7B, Punica over vLLM, distinct",
+            "×",
+            [12.0, twelve(&runs)],
+            0.1,
+        )
+        .note(format!("all outputs of 101 tokens: {:.1} ×", twelve(&all_alike))),
+    );
+    rows.push(added_latency(&runs));
+    for (pattern, popularity) in &patterns()[1..3] {
+        let queues = speed(&runs, "queue-per-lora", "llama-7b", popularity);
+        let over = speed(&runs, "punica", "llama-7b", popularity) / queues;
+        rows.push(
+            Row::assumed(
+                FIGURE,
+                format!("7B, a queue for each LoRA, {pattern}"),
+                "tok/s",
+                None,
+                queues,
+            )
+            .note(format!(
+                "a better baseline than the paper has, with LoRA: Punica is {over:.1} × as fast as it, not twelve"
+            )),
+        );
+    }
+    for (name, model, paper, _) in MODELS {
+        rows.push(
+            Row::assumed(
+                FIGURE,
+                format!("{name}, Punica, distinct, lengths of the authors' public benchmark"),
+                "tok/s",
+                Some(paper),
+                speed(&public, "punica", model, &distinct),
+            )
+            .note(
+                "punica-ai/punica's bench_textgen_lora_all.py sends 1,024 requests of some 24 tokens that make 1,000 each, ten times the \
+                 text's 101,000 in all, and counts prompts as well",
+            ),
+        );
+    }
+    Ok(rows)
+}
+
+/// What LoRA adds to each token.
+fn added_latency(runs: &Runs) -> Row {
+    let per_token = |system: &str, pattern: &str| {
+        let run = at(runs, system, "llama-7b", &json!(pattern));
+        run.tpot_ms.map_or(f64::NAN, |tpot| tpot.mean)
+    };
+    let added = per_token("punica", "distinct") - per_token("vllm-backbone", "identical");
+    Row::assumed("Abstract", "7B, LoRA adds to each token, distinct", "ms", Some(2.0), added).note(
+        "the paper says nothing of its workload: assumes that of Fig. 11, whose batches are not always of 32; the card adds 2 ms to a step of \
+         32 new tokens",
+    )
+}
+
+/// The 70B model on eight cards.
+pub fn figure_12(lab: &Lab) -> Result<Vec<Row>, Failure> {
+    const FIGURE: &str = "Fig. 12";
+    let runs = lab.runs("punica/fig-12", &[])?;
+    let all_alike = lab.runs("punica/fig-12", &["workload.lengths.output={fixed: 101}"])?;
+    let speed = |runs: &Runs, system: &str, popularity: &Value| {
+        tokens_per_s(runs.find(system, &[("tenants.popularity", popularity.clone())]))
+    };
+    let row = |what: &str, system: &str, popularity: &Value, paper: f64| {
+        let ours = speed(&runs, system, popularity);
+        Row::predicted(FIGURE, what, "tok/s", [paper, ours], 0.1).note(format!(
+            "all outputs of 101 tokens: {}",
+            change(ours, speed(&all_alike, system, popularity))
+        ))
+    };
+    let [distinct, uniform, skewed, identical] = patterns().map(|(_, popularity)| popularity);
+    let backbone = speed(&runs, "vllm-backbone", &identical);
+    let ratio = speed(&runs, "punica", &distinct) / speed(&runs, "vllm-backbone", &distinct);
+    Ok(vec![
+        Row::input(FIGURE, "vLLM backbone, identical", "tok/s", 457.0, backbone)
+            .note("sets what the eight cards' exchange takes; the card's fit has no beginning and no end"),
+        row("Punica, distinct (441 to 446)", "punica", &distinct, 441.0),
+        row("Punica, uniform (441 to 446)", "punica", &uniform, 441.0),
+        row("Punica, skewed (441 to 446)", "punica", &skewed, 446.0),
+        row("Punica, identical (441 to 446)", "punica", &identical, 446.0),
+        row("vLLM backbone, distinct (21 to 25)", "vllm-backbone", &distinct, 21.0),
+        row("vLLM backbone, skewed (21 to 25)", "vllm-backbone", &skewed, 25.0),
+        Row::predicted(FIGURE, "Punica over vLLM, distinct", "×", [441.0 / 21.0, ratio], 0.1),
+    ])
+}

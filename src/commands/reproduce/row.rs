@@ -1,0 +1,182 @@
+//! One row of a reproduction: a figure of the paper beside ours, and what the comparison is worth.
+
+use serde::Serialize;
+use tenantry_reports::summary::rounded;
+
+/// What a comparison is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The card was fitted to it: shown, proves nothing but that the simulator says what the card does.
+    Input,
+    /// Follows without having been fitted to.
+    Predicted,
+    /// Follows from something that the paper does not say: the note names it.
+    Assumed,
+    /// An order or a direction is compared, not a size.
+    ShapeOnly,
+    /// The text cannot support a comparison: the note says why.
+    NotCheckable,
+}
+
+impl Kind {
+    /// As tables have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Input => "input",
+            Kind::Predicted => "predicted",
+            Kind::Assumed => "assumed",
+            Kind::ShapeOnly => "shape only",
+            Kind::NotCheckable => "not checkable",
+        }
+    }
+}
+
+/// How far an input may be off: the card is fitted by arithmetic, and runs have beginnings and ends.
+const INPUT_TOLERANCE: f64 = 0.05;
+
+/// A figure of the paper beside ours.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The paper's figure or table.
+    pub figure: &'static str,
+    /// What was measured there.
+    pub what: String,
+    /// Of both figures.
+    pub unit: &'static str,
+    /// What the comparison is worth.
+    pub kind: Kind,
+    /// The paper's, where it says one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paper: Option<f64>,
+    /// Ours, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ours: Option<f64>,
+    /// Ours relative to the paper's, less 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub difference: Option<f64>,
+    /// How large the difference may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<f64>,
+    /// Whether it is no larger or, for a shape, whether it holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<bool>,
+    /// The assumption with what depends on it, or the reason.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
+impl Row {
+    fn new(kind: Kind, figure: &'static str, what: impl Into<String>, unit: &'static str) -> Row {
+        Row {
+            figure,
+            what: what.into(),
+            unit,
+            kind,
+            paper: None,
+            ours: None,
+            difference: None,
+            tolerance: None,
+            within: None,
+            note: String::new(),
+        }
+    }
+
+    fn compared(self, paper: f64, ours: f64) -> Row {
+        Row {
+            paper: Some(paper),
+            ours: Some(rounded(ours)),
+            difference: Some(rounded(ours / paper - 1.0)),
+            ..self
+        }
+    }
+
+    fn judged(self, tolerance: f64) -> Row {
+        Row {
+            tolerance: Some(tolerance),
+            within: self.difference.map(|difference| difference.abs() <= tolerance),
+            ..self
+        }
+    }
+
+    /// What the card was fitted to.
+    pub fn input(figure: &'static str, what: impl Into<String>, unit: &'static str, paper: f64, ours: f64) -> Row {
+        Row::new(Kind::Input, figure, what, unit)
+            .compared(paper, ours)
+            .judged(INPUT_TOLERANCE)
+    }
+
+    /// What must come out within `tolerance` of the paper's.
+    pub fn predicted(
+        figure: &'static str,
+        what: impl Into<String>,
+        unit: &'static str,
+        [paper, ours]: [f64; 2],
+        tolerance: f64,
+    ) -> Row {
+        Row::new(Kind::Predicted, figure, what, unit)
+            .compared(paper, ours)
+            .judged(tolerance)
+    }
+
+    /// What depends on an assumption, which the note must name.
+    pub fn assumed(
+        figure: &'static str,
+        what: impl Into<String>,
+        unit: &'static str,
+        paper: Option<f64>,
+        ours: f64,
+    ) -> Row {
+        let row = Row::new(Kind::Assumed, figure, what, unit);
+        match paper {
+            Some(paper) => row.compared(paper, ours),
+            None => Row {
+                ours: Some(rounded(ours)),
+                ..row
+            },
+        }
+    }
+
+    /// An order or a direction, and a figure of ours that shows it.
+    pub fn shape(figure: &'static str, what: impl Into<String>, unit: &'static str, ours: f64, holds: bool) -> Row {
+        Row {
+            ours: Some(rounded(ours)),
+            within: Some(holds),
+            ..Row::new(Kind::ShapeOnly, figure, what, unit)
+        }
+    }
+
+    /// What the text cannot support, and why.
+    pub fn not_checkable(figure: &'static str, what: impl Into<String>, reason: impl Into<String>) -> Row {
+        Row::new(Kind::NotCheckable, figure, what, "").note(reason)
+    }
+
+    /// The same with a note.
+    pub fn note(self, note: impl Into<String>) -> Row {
+        Row {
+            note: note.into(),
+            ..self
+        }
+    }
+
+    /// Whether it is a prediction that missed.
+    pub fn missed(&self) -> bool {
+        self.kind == Kind::Predicted && self.within != Some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_prediction_misses() {
+        let predicted = |ours| Row::predicted("Fig. 1", "x", "/s", [100.0, ours], 0.1);
+        assert!(!predicted(109.0).missed() && predicted(111.0).missed() && predicted(f64::NAN).missed());
+        assert_eq!(predicted(111.0).difference, Some(0.11));
+        let input = Row::input("Fig. 1", "x", "/s", 100.0, 90.0);
+        assert!(!input.missed() && input.within == Some(false));
+        assert!(!Row::assumed("Fig. 1", "x", "/s", Some(100.0), 1.0).missed());
+        assert!(!Row::not_checkable("Fig. 1", "x", "lost").missed());
+    }
+}

@@ -1,0 +1,124 @@
+//! How rows are shown: a table for each figure on the terminal, and as Markdown.
+
+use std::fmt::Write as _;
+
+use tenantry_reports::human;
+use tenantry_reports::terminal::{self, Style};
+
+use super::Reproduction;
+use super::row::{Kind, Row};
+
+/// The figures of a reproduction with their rows, in the order of their first rows.
+fn figures(rows: &[Row]) -> Vec<(&'static str, Vec<&Row>)> {
+    let mut figures: Vec<(&'static str, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        match figures.iter_mut().find(|(figure, _)| *figure == row.figure) {
+            Some((_, rows)) => rows.push(row),
+            None => figures.push((row.figure, vec![row])),
+        }
+    }
+    figures
+}
+
+const HEADER: [&str; 6] = ["What", "Paper", "Ours", "Off", "Kind", "Within"];
+
+/// With a minus for the hyphen that numbers are formatted with.
+fn minus(number: &str) -> String {
+    number.replacen('-', "−", 1)
+}
+
+fn cells(row: &Row) -> [String; HEADER.len()] {
+    let figure = |value: Option<f64>| {
+        let with_unit = |value| {
+            minus(&format!("{} {}", human::number(value), row.unit))
+                .trim_end()
+                .to_owned()
+        };
+        value.map_or(human::ABSENT.to_owned(), with_unit)
+    };
+    let off = |difference: f64| minus(&format!("{:+.1} %", 100.0 * difference));
+    let within = match (row.within, row.tolerance) {
+        (None, _) => human::ABSENT.to_owned(),
+        (Some(true), Some(tolerance)) => format!("yes (± {:.0} %)", 100.0 * tolerance),
+        (Some(false), Some(tolerance)) => format!("NO (± {:.0} %)", 100.0 * tolerance),
+        (Some(true), None) => "holds".to_owned(),
+        (Some(false), None) => "DOES NOT HOLD".to_owned(),
+    };
+    [
+        row.what.clone(),
+        figure(row.paper),
+        figure(row.ours),
+        row.difference.map_or(human::ABSENT.to_owned(), off),
+        row.kind.name().to_owned(),
+        within,
+    ]
+}
+
+/// Each note once, with the rows that it is about.
+fn notes<'a>(rows: &[&'a Row]) -> Vec<(Vec<&'a str>, &'a str)> {
+    let mut notes: Vec<(Vec<&str>, &str)> = Vec::new();
+    for row in rows.iter().filter(|row| !row.note.is_empty()) {
+        match notes.iter_mut().find(|(_, note)| *note == row.note) {
+            Some((whats, _)) => whats.push(&row.what),
+            None => notes.push((vec![&row.what], &row.note)),
+        }
+    }
+    notes
+}
+
+/// For the terminal.
+pub fn text(reproduction: &Reproduction, style: Style) -> String {
+    let mut text = format!("{}\n", reproduction.title);
+    for (figure, rows) in figures(&reproduction.rows) {
+        let table: Vec<Vec<String>> = std::iter::once(HEADER.map(str::to_owned).to_vec())
+            .chain(rows.iter().map(|row| cells(row).to_vec()))
+            .collect();
+        write!(text, "\n{figure}\n{}\n", terminal::figures(&table, style)).expect("strings are writable");
+        for (whats, note) in notes(&rows) {
+            writeln!(text, "  {}: {note}", whats.join("; ")).expect("strings are writable");
+        }
+    }
+    write!(text, "\n{}", verdict(&reproduction.rows)).expect("strings are writable");
+    text
+}
+
+/// For the folder.
+pub fn markdown(reproduction: &Reproduction) -> String {
+    let mut text = format!("# {}\n\n{}\n", reproduction.title, verdict(&reproduction.rows));
+    for (figure, rows) in figures(&reproduction.rows) {
+        write!(
+            text,
+            "\n## {figure}\n\n| {} | Note |\n| --- | ---: | ---: | ---: | --- | --- | --- |\n",
+            HEADER.join(" | ")
+        )
+        .expect("strings are writable");
+        for row in rows {
+            let cells = cells(row).map(|cell| cell.replace('|', "\\|"));
+            writeln!(text, "| {} | {} |", cells.join(" | "), row.note.replace('|', "\\|"))
+                .expect("strings are writable");
+        }
+    }
+    text
+}
+
+/// How many rows of each kind there are, and which miss.
+pub fn verdict(rows: &[Row]) -> String {
+    let of = |kind: Kind| rows.iter().filter(move |row| row.kind == kind);
+    let met = |kind: Kind| of(kind).filter(|row| row.within == Some(true)).count();
+    let mut text = format!(
+        "{} of {} predictions within their tolerance, {} of {} shapes hold, {} of {} inputs met; {} rows rest on assumptions, {} \
+         cannot be checked.",
+        met(Kind::Predicted),
+        of(Kind::Predicted).count(),
+        met(Kind::ShapeOnly),
+        of(Kind::ShapeOnly).count(),
+        met(Kind::Input),
+        of(Kind::Input).count(),
+        of(Kind::Assumed).count(),
+        of(Kind::NotCheckable).count(),
+    );
+    for row in rows.iter().filter(|row| row.within == Some(false)) {
+        write!(text, "\nNot met: {}, {} ({}).", row.figure, row.what, row.kind.name()).expect("strings are writable");
+    }
+    text
+}

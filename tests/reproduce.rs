@@ -1,0 +1,131 @@
+//! `tenantry reproduce`: that it runs, that its predictions hold, and that its figures are the ones that were looked at.
+
+mod common;
+
+use std::fs;
+
+use common::{check_bad, good, tenantry};
+use serde_json::Value;
+
+/// A row that was looked at: figure, what, ours.
+type Golden = (&'static str, &'static str, f64);
+
+/// How far a figure may move before somebody should look again.
+const DRIFT: f64 = 0.01;
+
+fn check(paper: &str, golden: &[Golden]) {
+    let place = tempfile::tempdir().unwrap();
+    let printed = good(place.path(), &["reproduce", paper, "--json", "--out", "out"]);
+    let written = fs::read_to_string(place.path().join("out/reproduce.json")).unwrap();
+    assert_eq!(printed, written);
+    let value: Value = serde_json::from_str(&printed).unwrap();
+    let papers = value["papers"].as_array().unwrap();
+    assert_eq!(papers.len(), 1);
+    assert_eq!(
+        (&papers[0]["paper"], &papers[0]["within"]),
+        (&paper.into(), &true.into())
+    );
+
+    let rows = papers[0]["rows"].as_array().unwrap();
+    let page = fs::read_to_string(place.path().join("out/reproduce.md")).unwrap();
+    let mut wrong = Vec::new();
+    for row in rows {
+        let name = format!("{}, {}", row["figure"], row["what"]);
+        let kind = row["kind"].as_str().unwrap();
+        let judged = ["input", "predicted", "shape-only"].contains(&kind);
+        let explained = row["note"].as_str().is_some_and(|note| !note.is_empty());
+        if judged && row["within"] != true {
+            wrong.push(format!("{name} is not met: {row}"));
+        }
+        if ["assumed", "not-checkable"].contains(&kind) && !explained {
+            wrong.push(format!("{name} does not say why"));
+        }
+        if (kind == "not-checkable") != row["ours"].is_null() {
+            wrong.push(format!("{name} has a figure where it must not, or none"));
+        }
+        assert!(page.contains(row["what"].as_str().unwrap()), "{name}");
+    }
+    for (figure, what, expected) in golden {
+        let found = rows.iter().find(|row| row["figure"] == *figure && row["what"] == *what);
+        let ours = found.and_then(|row| row["ours"].as_f64()).unwrap_or(f64::NAN);
+        if (ours / expected - 1.0).abs().is_nan() || (ours / expected - 1.0).abs() > DRIFT {
+            wrong.push(format!("{figure}, {what}: was {expected}, is {ours}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn hmi_is_reproduced() {
+    check(
+        "hmi",
+        &[
+            ("Table 6", "hBERT", 380.9),
+            ("Table 6", "BERT-dedicated", 160.3),
+            ("Table 6", "without pipelined retrieval", 350.0),
+            ("Table 6", "without pipelined adapter swapping", 337.0),
+            ("Table 6", "synchronized", 316.0),
+            ("Table 6", "hBERT over BERT-dedicated", 2.38),
+            ("Table 2", "BERT-dedicated, instances in 16 GB", 36.0),
+            ("Table 2", "BERT-compress tiny4, instances in 16 GB", 279.0),
+            ("Fig. 3", "1,000 tenants, share that loads a model", 96.7),
+            ("Fig. 12", "hBERT, mean at 10,000 tenants, Table 6's capacity", 312.7),
+            ("Fig. 12", "BERT-dedicated over hBERT, Table 6's capacity", 74.8),
+            ("Table 7", "hBERT-PLOT 6+6, latency against twelve layers", -48.8),
+        ],
+    );
+}
+
+#[test]
+fn punica_is_reproduced() {
+    check(
+        "punica",
+        &[
+            ("Fig. 11", "7B, Punica, distinct", 1023.0),
+            ("Fig. 11", "7B, vLLM backbone, identical", 1099.0),
+            ("Fig. 11", "13B, Punica, distinct", 677.0),
+            ("Fig. 11", "13B, vLLM backbone, identical", 722.0),
+            ("Fig. 11", "7B, a queue for each LoRA, skewed", 846.0),
+            ("Abstract", "7B, Punica over vLLM, distinct", 12.0),
+            ("Fig. 12", "vLLM backbone, identical", 445.0),
+            ("Fig. 12", "Punica, distinct (441 to 446)", 405.0),
+            ("Fig. 12", "vLLM backbone, distinct (21 to 25)", 19.5),
+            (
+                "Fig. 13",
+                "a card that runs is full or nearly (28 to 32), share of its time: usually",
+                0.775,
+            ),
+        ],
+    );
+}
+
+/// A scenario on disk takes precedence: with batches of 8, eight cards generate far less than the paper says.
+#[test]
+fn a_prediction_that_misses_is_exit_code_3() {
+    let place = tempfile::tempdir().unwrap();
+    let shipped = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios/punica/fig-12.yaml")).unwrap();
+    let folder = place.path().join("scenarios/punica");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(
+        folder.join("fig-12.yaml"),
+        shipped.replace("max_batch: 32", "max_batch: 8"),
+    )
+    .unwrap();
+    let output = tenantry(place.path(), &["reproduce", "punica", "--quiet"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert!(
+        message.starts_with("limit not met: outside the tolerance: punica, Fig. 12"),
+        "{message}"
+    );
+    assert!(place.path().join("out/reproduce/reproduce.md").is_file());
+}
+
+#[test]
+fn a_paper_that_is_not_there() {
+    let place = tempfile::tempdir().unwrap();
+    check_bad(
+        place.path(),
+        &[(&["reproduce", "hmmi"], 2, &["invalid value 'hmmi'", "hmi, punica, all"])],
+    );
+}
