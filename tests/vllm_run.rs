@@ -27,6 +27,10 @@ systems:
     generation: { max_batch: 256, prefill: { chunked: { max_tokens: 2048 } }, page_tokens: 16, prefix_caching: true }
 ";
 
+fn at(request: &Value, key: &str) -> f64 {
+    request[key].as_f64().unwrap()
+}
+
 #[test]
 fn a_measured_run_is_predicted_from_the_cards_profile() {
     let data = std::env::var_os("TENANTRY_DATA").map_or_else(
@@ -47,15 +51,12 @@ fn a_measured_run_is_predicted_from_the_cards_profile() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let mean = |of: &dyn Fn(&dyn Fn(&str) -> f64) -> f64| {
-        let values = measured
-            .iter()
-            .map(|request| of(&|key: &str| request[key].as_f64().unwrap()));
-        values.sum::<f64>() / measured.len() as f64
-    };
-    let ttft_ms = mean(&|at| 1e3 * (at("first_token_ts") - at("queued_ts")));
-    let tpot_ms = mean(&|at| 1e3 * (at("last_token_ts") - at("first_token_ts")) / (at("output_toks") - 1.0));
-    let latency_ms = mean(&|at| 1e3 * (at("last_token_ts") - at("queued_ts")));
+    let mean = |of: fn(&Value) -> f64| measured.iter().map(of).sum::<f64>() / measured.len() as f64;
+    let ttft_ms = mean(|request| 1e3 * (at(request, "first_token_ts") - at(request, "queued_ts")));
+    let tpot_ms = mean(|request| {
+        1e3 * (at(request, "last_token_ts") - at(request, "first_token_ts")) / (at(request, "output_toks") - 1.0)
+    });
+    let latency_ms = mean(|request| 1e3 * (at(request, "last_token_ts") - at(request, "queued_ts")));
 
     let out = tempfile::tempdir().unwrap();
     let scenario = out.path().join("scenario.yaml");
