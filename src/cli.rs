@@ -1,8 +1,12 @@
 //! The arguments.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::sweep::job_file::Engine;
+use crate::sweep::shard::Shard;
 
 /// Which serving policy, on how much GPU, meets my latency target when thousands of tenants each have their own fine-tuned
 /// transformer?
@@ -31,6 +35,18 @@ pub enum Command {
     /// Run a scenario's systems on the virtual machine.
     #[command(after_help = "Example: tenantry simulate scenarios/quickstart.yaml --set tenants.count=5000")]
     Simulate(SimulateArgs),
+    /// Search for what keeps a latency target at the least: cards, cost; or the most: tenants, load.
+    #[command(after_help = "Example: tenantry plan plan/fewest-cards --out out/plan\n\n\
+                            Exits with 3 and the nearest when nothing keeps the target.")]
+    Plan(PlanArgs),
+    /// Run a scenario's sweep in parts, each run saved as it finishes: what is interrupted goes on where it was.
+    #[command(after_help = "Examples:\n  tenantry sweep hmi/fig-11 --out out/fig-11\n  \
+                      tenantry sweep hmi/fig-11 --shard 3/8 --out out/fig-11\n  \
+                      tenantry sweep hmi/fig-11 --job-file slurm --shards 50 --out out/fig-11")]
+    Sweep(SweepArgs),
+    /// Join the shards of a sweep: the same files, to the byte, as of a sweep in one piece.
+    #[command(after_help = "Example: tenantry merge out/shard-1 out/shard-2 --out out/merged")]
+    Merge(MergeArgs),
     /// Run a scenario's systems for real, through libtorch.
     #[command(after_help = "Example: tenantry execute scenarios/quickstart.yaml --device cpu")]
     Execute(ExecuteArgs),
@@ -46,13 +62,19 @@ pub enum Command {
         #[command(subcommand)]
         command: TraceCommand,
     },
+    /// Train, profile and judge cascades of real models that answer real texts (Tabi).
+    Cascade {
+        #[command(subcommand)]
+        command: CascadeCommand,
+    },
     /// Run the papers' experiments on the papers' cards, and compare with what they say.
     #[command(after_help = "Example: tenantry reproduce hmi --out out/hmi\n\n\
                             Exits with 3 when a prediction is outside its tolerance.")]
     Reproduce(ReproduceArgs),
     /// Make the page of a finished folder again, or one page of several side by side.
     #[command(after_help = "Examples:\n  tenantry report out/simulate\n  \
-                      tenantry report out/before out/after --out before-after.html")]
+                      tenantry report out/before out/after --out before-after.html\n  \
+                      tenantry report out/simulate --figures out/figures")]
     Report(ReportArgs),
     /// Measure a card, or look at a profile.
     #[command(
@@ -63,6 +85,11 @@ pub enum Command {
                       An interrupted measurement (Ctrl-C) leaves OUT.partial; the same command goes on with it."
     )]
     Profile(ProfileArgs),
+    /// Write a commented scenario from a few answers: asked for on a terminal, or given as flags.
+    #[command(after_help = "Examples:\n  tenantry new shops.yaml\n  \
+                      tenantry new shops.yaml --tenants 3000 --model bert-base --rate 200/s --latency 100ms --card l4 --gpus 2\n  \
+                      tenantry new chat.yaml --model llama-7b --card a100-sxm --rate 5/s --output 200 --defaults")]
+    New(NewArgs),
     /// Say whether a scenario is valid, and what it resolves to.
     #[command(after_help = "Example: tenantry check scenarios/quickstart.yaml")]
     Check(CheckArgs),
@@ -72,6 +99,13 @@ pub enum Command {
     /// List the presets, or print one as YAML to copy and change.
     #[command(after_help = "Example: tenantry presets hbert-adapter")]
     Presets(PresetsArgs),
+    /// Print what a shell needs to complete commands and flags.
+    #[command(
+        after_help = "Examples:\n  tenantry completions bash > ~/.local/share/bash-completion/completions/tenantry\n  \
+                      tenantry completions zsh > \"${fpath[1]}/_tenantry\"\n  \
+                      tenantry completions fish > ~/.config/fish/completions/tenantry.fish"
+    )]
+    Completions(CompletionsArgs),
     /// Say what this machine has, and what to do about what is missing.
     #[command(after_help = "Example: tenantry doctor")]
     Doctor,
@@ -123,6 +157,49 @@ pub struct SimulateArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    pub scenario: ScenarioArgs,
+    /// Where plan.json, plan.html and answer.yaml go.
+    #[arg(long, default_value = "out/plan")]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct SweepArgs {
+    #[command(flatten)]
+    pub scenario: ScenarioArgs,
+    /// Price ops by this profile instead of the scenario's card: a folder, or the name of a card.
+    #[arg(long)]
+    pub profile: Option<String>,
+    /// Runs at a time; by default one a core.
+    #[arg(long)]
+    pub jobs: Option<NonZeroUsize>,
+    /// Only this part of the runs. Shards may share a folder.
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+    /// Write a job file into the folder that runs all shards on this engine, and run nothing.
+    #[arg(long, value_enum, requires = "shards", conflicts_with = "shard")]
+    pub job_file: Option<Engine>,
+    /// How many shards the job file runs.
+    #[arg(long, value_name = "N", requires = "job_file")]
+    pub shards: Option<NonZeroUsize>,
+    /// Where each run, and when all are done the run's folder, goes.
+    #[arg(long, default_value = "out/sweep")]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct MergeArgs {
+    /// Folders that `tenantry sweep` left; shards that shared one are one.
+    #[arg(required = true, value_name = "DIR")]
+    pub folders: Vec<PathBuf>,
+    /// Where the run's folder goes.
+    #[arg(long, default_value = "out/merged")]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
 pub struct ExecuteArgs {
     #[command(flatten)]
     pub scenario: ScenarioArgs,
@@ -157,6 +234,116 @@ pub struct ValidateArgs {
     /// Where the run's folder goes.
     #[arg(long, default_value = "out/validate")]
     pub out: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CascadeCommand {
+    /// Train a small and a larger encoder on a generated language task, and save them as Hugging Face's models are saved.
+    #[command(after_help = "Example: tenantry cascade example --out out/cascade")]
+    Example(CascadeExampleArgs),
+    /// Run models over labelled items, one at a time: calibrate them, and save outputs, confidences, importance and latencies.
+    #[command(
+        after_help = "Example: tenantry cascade profile out/cascade/small out/cascade/large \\\n      \
+                            --items out/cascade/profile.csv --out out/cascade/profiled"
+    )]
+    Profile(CascadeProfileArgs),
+    /// Answer labelled items by each model alone and by their cascade: accuracy against latency, and calibration before and after.
+    #[command(
+        after_help = "Example: tenantry cascade judge out/cascade/small out/cascade/large \\\n      \
+                            --items out/cascade/test.csv --profiled out/cascade/profiled --cut-off 0.9 --alpha 0.7"
+    )]
+    Judge(CascadeJudgeArgs),
+    /// Choose models, cut-off and pruning from what `cascade profile` saved: the fastest that meets the targets.
+    #[command(
+        after_help = "Example: tenantry cascade select out/cascade/profiled --accuracy 90 --p99-ms 5\n\n\
+                            Exits with 3, and the nearest candidates, when none meets the targets."
+    )]
+    Select(CascadeSelectArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct CascadeSelectArgs {
+    /// The folder that `tenantry cascade profile` wrote.
+    #[arg(value_name = "FOLDER")]
+    pub profiled: PathBuf,
+    /// Right answers, at least, in percent.
+    #[arg(long, value_name = "PERCENT")]
+    pub accuracy: f64,
+    /// Mean latency, at most, in milliseconds.
+    #[arg(long)]
+    pub mean_ms: Option<f64>,
+    /// Latency at p99, at most, in milliseconds.
+    #[arg(long)]
+    pub p99_ms: Option<f64>,
+    /// How steeply the chance of asking falls above the cut-off: the paper's k, which it never gives.
+    #[arg(long, default_value_t = 10.0)]
+    pub slope: f64,
+    /// Models of a candidate, at most.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub levels: u32,
+    /// Try everything, and give up nothing early.
+    #[arg(long)]
+    pub exhaustive: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct CascadeExampleArgs {
+    /// The device to train on.
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// Of the language task and of the weights.
+    #[arg(long, default_value_t = 7)]
+    pub seed: u64,
+    /// Where the models and their items go: a folder that is not there yet.
+    #[arg(long, default_value = "out/cascade")]
+    pub out: PathBuf,
+}
+
+/// Models, and what they are asked.
+#[derive(Debug, Args)]
+pub struct CascadeModelsArgs {
+    /// Folders with config.json, model.safetensors and tokenizer.json, the cheapest model first.
+    #[arg(required = true, value_name = "MODEL")]
+    pub models: Vec<PathBuf>,
+    /// A CSV with the columns text, label and perhaps text_pair.
+    #[arg(long, value_name = "CSV")]
+    pub items: PathBuf,
+    /// The device to run on.
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+}
+
+#[derive(Debug, Args)]
+pub struct CascadeProfileArgs {
+    #[command(flatten)]
+    pub models: CascadeModelsArgs,
+    /// How far off the right answer of a regression may be.
+    #[arg(long, default_value_t = 0.5)]
+    pub tolerance: f64,
+    /// Where the outputs go: a folder that is not there yet.
+    #[arg(long, default_value = "out/cascade-profiled")]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct CascadeJudgeArgs {
+    #[command(flatten)]
+    pub models: CascadeModelsArgs,
+    /// What `tenantry cascade profile` wrote about these models on other items.
+    #[arg(long, value_name = "FOLDER")]
+    pub profiled: PathBuf,
+    /// Confidence up to which the next model is always asked: the paper's c.
+    #[arg(long, default_value_t = 0.9)]
+    pub cut_off: f64,
+    /// How steeply the chance of asking falls above it: the paper's k, which it never gives.
+    #[arg(long, default_value_t = 10.0)]
+    pub slope: f64,
+    /// How much is pruned: words go whose attention is below this share of the mean.
+    #[arg(long, default_value_t = 0.7)]
+    pub alpha: f64,
+    /// Of the dispatcher's coins.
+    #[arg(long, default_value_t = 7)]
+    pub seed: u64,
 }
 
 /// How thorough a profile is.
@@ -284,6 +471,55 @@ pub struct DeriveArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct NewArgs {
+    /// Where the scenario goes: a new file.
+    #[arg(default_value = "scenario.yaml")]
+    pub file: PathBuf,
+    /// How many tenants there are.
+    #[arg(long, value_name = "N")]
+    pub tenants: Option<String>,
+    /// The built-in model that they build on.
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Requests a second from all of them, with the unit: 200/s.
+    #[arg(long, conflicts_with = "trace")]
+    pub rate: Option<String>,
+    /// A recorded trace that says when requests arrive and how long they are.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["input", "output"])]
+    pub trace: Option<String>,
+    /// Tokens of an input.
+    #[arg(long, value_name = "TOKENS")]
+    pub input: Option<String>,
+    /// Tokens of an output, where the model generates.
+    #[arg(long, value_name = "TOKENS")]
+    pub output: Option<String>,
+    /// The latency target, with the unit: 100ms.
+    #[arg(long, value_name = "TIME")]
+    pub latency: Option<String>,
+    /// The share of requests that must meet it: p98.
+    #[arg(long, value_name = "QUANTILE")]
+    pub at: Option<String>,
+    /// The card, by name or folder.
+    #[arg(long)]
+    pub card: Option<String>,
+    /// How many cards.
+    #[arg(long, value_name = "N")]
+    pub gpus: Option<String>,
+    /// Presets to compare; by default three that suit the model.
+    #[arg(long, value_delimiter = ',')]
+    pub systems: Vec<String>,
+    /// Ask nothing: what no flag says takes its default. So it is too where no terminal is there to ask on.
+    #[arg(long)]
+    pub defaults: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell.
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
 pub struct CheckArgs {
     #[command(flatten)]
     pub scenario: ScenarioArgs,
@@ -300,8 +536,14 @@ pub struct PresetsArgs {
 pub enum PaperName {
     /// Hierarchical models, 10,000 on one card.
     Hmi,
+    /// Parameter-efficient tasks in one batch.
+    Pets,
     /// Many LoRAs on one language model.
     Punica,
+    /// One model compiled for several input lengths.
+    Arlo,
+    /// Cascades of models.
+    Tabi,
     /// Each of them.
     All,
 }
@@ -324,6 +566,9 @@ pub struct ReportArgs {
     /// Where the page goes; by default report.html in the one folder, or out/report.html for several.
     #[arg(long, value_name = "PAGE")]
     pub out: Option<PathBuf>,
+    /// Also write each chart as SVG and PNG into this folder, for papers and slides.
+    #[arg(long, value_name = "FOLDER")]
+    pub figures: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

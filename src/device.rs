@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use tenantry_core::Topology;
 use tenantry_executor::machine::execute::{self, ExecuteError};
-use tenantry_executor::{Building, Progress};
+use tenantry_executor::{Building, ExecutorError, Progress};
 use tenantry_profiles::Card;
 use tenantry_reports::Run;
 use tenantry_scenarios::RunSpec;
@@ -13,7 +13,7 @@ use tenantry_traces::Time;
 
 use crate::failure::Failure;
 use crate::keep::{Kept, Watch};
-use crate::runs::{cluster, run_failure, summarized};
+use crate::runs::{cluster, run_failure, seen, summarized};
 
 /// A device of this machine.
 pub struct Device {
@@ -59,27 +59,47 @@ impl Device {
         interrupt: &Arc<AtomicBool>,
         mut watch: Option<Watch>,
     ) -> Result<ExecutedRun, Failure> {
+        if let Some(runtimes) = &run.system.pool.runtimes {
+            let refused = match () {
+                () if runtimes.streams.len() > 1 => Some("several streams"),
+                () if self.torch != tenantry_executor::Device::Cpu => {
+                    Some("runtimes on a GPU, which are to be captured graphs,")
+                }
+                () => None,
+            };
+            if let Some(what) = refused {
+                return Err(Failure::BadInput(format!(
+                    "system {}: {what} cannot be executed yet; `tenantry simulate` can",
+                    run.system.name
+                )));
+            }
+        }
         let spec = execute::Run {
             device: self.torch,
+            card,
             cluster: cluster(run, card),
             system: &run.system,
             tenants: run.tenants,
             warm_up: Time::ZERO + run.warm_up,
             seed: run.seed,
+            outcomes: run.answers.as_ref().map(|answers| (answers, run.seed)),
             max_host_bytes: tenantry_executor::available_host_bytes() / 2,
             tables: tenantry_executor::tables_folder(),
             building: say_building,
         };
         let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
         let interrupt = Arc::clone(interrupt);
+        let mut seen = seen(run);
         let done = match &mut watch {
-            None => execute::execute(&spec, &mut *workload, interrupt, ()),
-            Some(watch) => execute::execute(&spec, &mut *workload, interrupt, watch),
+            None => execute::execute(&spec, &mut *workload, interrupt, &mut seen),
+            Some(watch) => execute::execute(&spec, &mut *workload, interrupt, (&mut seen, watch)),
         };
         let done = done.map_err(|error| {
             let message = format!("system {} on {}: {error}", run.system.name, self.name);
             match &error {
-                ExecuteError::Server(_) => Failure::BadInput(message),
+                ExecuteError::Server(_)
+                | ExecuteError::Answers(_)
+                | ExecuteError::Executor(ExecutorError::Input { .. }) => Failure::BadInput(message),
                 ExecuteError::Run(error) => run_failure(message, error),
                 ExecuteError::Executor(_) | ExecuteError::Law(_) => Failure::Running(message),
             }
@@ -91,6 +111,8 @@ impl Device {
                 run.system.name, run.tenants
             ));
         }
+        let refused = done.refused.iter();
+        caveats.extend(refused.map(|reason| format!("{}: refused: {reason}", run.system.name)));
         let lanes = Topology::new(&spec.cluster, &run.system.pool).lanes.len();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if lanes > cores {
@@ -101,7 +123,7 @@ impl Device {
         Ok(ExecutedRun {
             kept: watch.map(|watch| watch.finish(&done.record)).transpose()?,
             interrupted: done.record.interrupted,
-            run: summarized(run, &self.name, repeat, &done.record),
+            run: summarized(run, &self.name, repeat, &done.record).with_seen(&seen),
             caveats,
         })
     }

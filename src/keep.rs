@@ -12,6 +12,7 @@ use tenantry_reports::timeline::{self, TimelinePart};
 use tenantry_reports::whole::Part;
 use tenantry_reports::{ReportError, RunLabels};
 use tenantry_scenarios::RunSpec;
+use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::spec::ArrivalsSpec;
 use tenantry_traces::write::TraceFile;
 use tenantry_traces::{Duration, Time, TraceError};
@@ -75,10 +76,11 @@ impl Keep {
         });
         let requests = self.requests.as_ref().map(|path| RequestsPart::new(path, labels));
         let record = self.record.as_ref().filter(|_| index == 0);
+        let manages = run.workload.management != ManagementSpec::None;
         let watch = Watch {
             requests: requests.transpose().map_err(Failure::running)?,
             timeline: timeline.transpose().map_err(Failure::running)?,
-            record: record.map(|path| Recorder::create(path)).transpose()?,
+            record: record.map(|path| Recorder::create(path, manages)).transpose()?,
         };
         let anything = watch.requests.is_some() || watch.timeline.is_some() || watch.record.is_some();
         Ok(anything.then_some(watch))
@@ -159,7 +161,7 @@ impl Observer for Watch {
     }
 }
 
-/// Writes the requests of a run down as they arrive.
+/// Writes the requests of a run down as they arrive, those of its management among them.
 struct Recorder {
     trace: TraceFile,
     /// The first thing that went wrong; nothing is written after it.
@@ -173,9 +175,13 @@ impl std::fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    fn create(path: &Path) -> Result<Recorder, Failure> {
+    fn create(path: &Path, manages: bool) -> Result<Recorder, Failure> {
+        let trace = match manages {
+            true => TraceFile::create_with_changes(path),
+            false => TraceFile::create(path),
+        };
         Ok(Recorder {
-            trace: TraceFile::create(path)?,
+            trace: trace?,
             failed: None,
         })
     }
@@ -190,8 +196,14 @@ impl Recorder {
 
 impl Observer for Recorder {
     fn event(&mut self, _: Time, event: &Event<'_>) {
-        if let (Event::Arrived(request), None) = (event, &self.failed) {
-            self.failed = self.trace.write(request).err();
+        if self.failed.is_some() {
+            return;
         }
+        let written = match event {
+            Event::Arrived(request) => self.trace.write(request),
+            Event::Manage(request) => self.trace.write_change(request),
+            Event::Cancelled(_) | Event::Done(_) | Event::Timer(_) => Ok(()),
+        };
+        self.failed = written.err();
     }
 }

@@ -8,8 +8,10 @@ mod failure;
 mod interrupt;
 mod keep;
 mod output;
+mod planning;
 mod progress;
 mod runs;
+mod sweep;
 mod time_range;
 
 use clap::Parser;
@@ -20,20 +22,32 @@ fn main() -> std::process::ExitCode {
     let Cli { output, command } = Cli::parse();
     let result = match command {
         Command::Simulate(args) => commands::simulate::run(&args, &output),
+        Command::Plan(args) => commands::plan::run(&args, &output),
+        Command::Sweep(args) => commands::sweep::run(&args, &output),
+        Command::Merge(args) => commands::merge::run(&args, &output),
         #[cfg(feature = "libtorch")]
         Command::Execute(args) => commands::execute::run(&args, &output),
         #[cfg(feature = "libtorch")]
         Command::Validate(args) => commands::validate::run(&args, &output),
+        #[cfg(feature = "libtorch")]
+        Command::Cascade { command } => commands::cascade::run(&command, &output),
         Command::Trace { command } => commands::trace::run(&command, &output),
         Command::Reproduce(args) => commands::reproduce::run(&args, &output),
         Command::Report(args) => commands::report::run(&args, &output),
         Command::Profile(args) => commands::profile::run(&args, &output),
+        Command::New(args) => commands::new::run(&args, &output),
         Command::Check(args) => commands::check::run(&args, &output),
         Command::Schema => commands::schema::run(),
         Command::Presets(args) => commands::presets::run(&args, &output),
+        Command::Completions(args) => {
+            commands::completions::run(&args);
+            Ok(())
+        }
         Command::Doctor => commands::doctor::run(&output),
         #[cfg(not(feature = "libtorch"))]
-        Command::Execute(_) | Command::Validate(_) => Err(failure::Failure::without_libtorch()),
+        Command::Execute(_) | Command::Validate(_) | Command::Cascade { .. } => {
+            Err(failure::Failure::without_libtorch())
+        }
     };
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -39,6 +39,11 @@ pub fn say(output: &OutputArgs, text: &str) {
     }
 }
 
+/// Says which command is worth trying now, on standard error.
+pub fn next(output: &OutputArgs, command: &str) {
+    say(output, &format!("next: {command}"));
+}
+
 /// The start of a command, for its manifest.
 pub struct Started {
     clock: Instant,

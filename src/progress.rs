@@ -9,6 +9,13 @@ pub fn bar(total: u64, what: &'static str, quiet: bool) -> ProgressBar {
     styled(total, what, quiet, "{prefix} {wide_bar} {pos}/{len}, {eta} left")
 }
 
+/// Counts steps of which nobody knows how many there will be.
+pub fn counting(what: &'static str, quiet: bool) -> ProgressBar {
+    let bar = styled(0, what, quiet, "{prefix}: {pos} runs, {elapsed}");
+    bar.unset_length();
+    bar
+}
+
 /// A bar of work that says by itself when it ends at the latest: its message says how long that is.
 #[cfg(feature = "libtorch")]
 pub fn known_end(total: u64, what: &'static str, quiet: bool) -> ProgressBar {

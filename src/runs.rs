@@ -1,18 +1,21 @@
 //! From a scenario to its runs: what `simulate`, `execute` and `validate` share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde::{Deserialize, Serialize};
 use tenantry_core::machine::MachineError;
-use tenantry_core::run::RunError;
-use tenantry_core::{ClusterSpec, RunRecord};
+use tenantry_core::run::{Observer, RunError};
+use tenantry_core::server::Server;
+use tenantry_core::spec::AllocateSpec;
+use tenantry_core::{ClusterSpec, RunRecord, SystemSpec};
 use tenantry_profiles::{Beyond, Card, DeviceKind, Family, ProfileError, Source};
 use tenantry_reports::manifest::Manifest;
-use tenantry_reports::{Run, RunFolder, RunLabels, Slo, Validation};
+use tenantry_reports::{Run, RunFolder, RunLabels, Seen, Slo, Validation};
 use tenantry_scenarios::{Jitter, RunSpec, Scenario};
-use tenantry_sim::SimulateError;
+use tenantry_sim::{Prices, SimulateError, Simulated};
 use tenantry_traces::{Time, TraceError};
 
 use crate::cli::{OutputArgs, ScenarioArgs};
@@ -30,7 +33,11 @@ pub struct Loaded {
 impl Loaded {
     /// Reads the scenario. `profile` replaces the card of every run.
     pub fn load(args: &ScenarioArgs, profile: Option<&str>) -> Result<Loaded, Failure> {
-        let scenario = scenario(args)?;
+        Loaded::of(scenario(args)?, profile)
+    }
+
+    /// Finds the cards of a scenario.
+    pub fn of(scenario: Scenario, profile: Option<&str>) -> Result<Loaded, Failure> {
         let mut runs = scenario.runs();
         let mut cards = BTreeMap::new();
         for run in &mut runs {
@@ -40,8 +47,19 @@ impl Loaded {
             if !cards.contains_key(&run.card) {
                 cards.insert(run.card.clone(), find_card(&run.card)?);
             }
+            run.system = on_card(run, &cards[&run.card])?;
         }
         Ok(Loaded { scenario, runs, cards })
+    }
+
+    /// A scenario without runs, with these cards.
+    pub fn of_cards<'a>(scenario: Scenario, cards: impl Iterator<Item = &'a str>) -> Result<Loaded, Failure> {
+        let found = cards.map(|card| Ok((card.to_owned(), find_card(card)?)));
+        Ok(Loaded {
+            cards: found.collect::<Result<_, Failure>>()?,
+            scenario,
+            runs: Vec::new(),
+        })
     }
 
     /// The card of one of the runs.
@@ -51,7 +69,8 @@ impl Loaded {
 
     /// The card of the first run, for the manifest.
     pub fn first_card(&self) -> Option<&Card> {
-        self.runs.first().map(|run| self.card(run))
+        let of_first_run = self.runs.first().map(|run| self.card(run));
+        of_first_run.or_else(|| self.cards.values().next())
     }
 
     /// What a reader must know of the cards before trusting figures that they priced.
@@ -71,7 +90,8 @@ impl Loaded {
         for run in &self.runs {
             let (card, name) = (self.card(run), &run.system.name);
             let instances = run.system.pool.instances_per_gpu;
-            if instances > 1 {
+            // Runtimes are slowed down as measured, or refused.
+            if instances > 1 && run.system.pool.runtimes.is_none() {
                 caveats.push(format!(
                     "{name}: {instances} instances compute side by side on each card as if each were alone; how much they slow \
                      each other down is not measured yet, so the simulation promises too much."
@@ -89,26 +109,30 @@ impl Loaded {
         caveats
     }
 
+    /// All cards, by name.
+    pub fn cards(&self) -> impl Iterator<Item = &Card> {
+        self.cards.values()
+    }
+
+    /// The tables that the runs so far used and that were not measured.
+    pub fn tables_used(&self) -> BTreeSet<TableUsed> {
+        let of_card = |card: &Card| {
+            let used = card.used_unmeasured().into_iter();
+            let table = |used: tenantry_profiles::UsedTable| TableUsed {
+                card: card.name.clone(),
+                kind: used.origin.kind,
+                source: used.origin.source,
+                error: used.origin.error,
+                table: format!("{} {}", used.family, used.table).trim_end().to_owned(),
+            };
+            used.map(table).collect::<Vec<_>>()
+        };
+        self.cards.values().flat_map(of_card).collect()
+    }
+
     /// A sentence on each origin other than a measurement, with the tables from there that the runs so far used.
     pub fn table_caveats(&self) -> Vec<String> {
-        let mut caveats = Vec::new();
-        for card in self.cards.values() {
-            let mut by_origin: BTreeMap<(Source, String), Vec<String>> = BTreeMap::new();
-            for used in card.used_unmeasured() {
-                let origin = used.origin;
-                let error = origin.error.map(|error| format!(", {error}")).unwrap_or_default();
-                let table = format!("{} {}", used.family, used.table);
-                let tables = by_origin
-                    .entry((origin.kind, format!("{}{error}", origin.source)))
-                    .or_default();
-                tables.push(table.trim_end().to_owned());
-            }
-            let sentence = |((kind, source), tables): (&(Source, String), &Vec<String>)| {
-                format!("Card {}, {kind} ({source}): {}.", card.name, tables.join("; "))
-            };
-            caveats.extend(by_origin.iter().map(sentence));
-        }
-        caveats
+        table_caveats(&self.tables_used())
     }
 
     /// A sentence on each measured card that is not this machine's, by its host's processor: what was executed here need not
@@ -204,6 +228,11 @@ pub fn card_folders() -> Vec<PathBuf> {
     vec![PathBuf::from(".")]
 }
 
+/// The cards that are known by name.
+pub fn card_names() -> Vec<String> {
+    Card::available(&card_folders())
+}
+
 /// A card by name or path.
 pub fn find_card(name: &str) -> Result<Card, Failure> {
     let found = Card::find(name, &card_folders());
@@ -216,6 +245,29 @@ pub fn find_card(name: &str) -> Result<Card, Failure> {
             })
         }
     })
+}
+
+/// The run's system with what can be known only of a card and a workload: what runtimes take, and how many there are of each where
+/// the whole workload decides.
+pub fn on_card(run: &RunSpec, card: &Card) -> Result<SystemSpec, Failure> {
+    let mut system = run.system.clone();
+    let Some(runtimes) = &mut system.pool.runtimes else {
+        return Ok(system);
+    };
+    let failed = |error: &dyn std::fmt::Display| Failure::BadInput(format!("system {}: {error}", run.system.name));
+    *runtimes = runtimes
+        .on(card, system.pool.instances_per_gpu)
+        .map_err(|error| failed(&error))?;
+    if let AllocateSpec::Global(solver) = runtimes.allocate {
+        let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+        let cards = runtimes.scale.map_or(run.gpus, |scale| scale.cards_at_start);
+        let question =
+            tenantry_sim::whole_workload(runtimes, &mut *workload, cards * system.pool.instances_per_gpu, solver)
+                .map_err(Failure::bad_input)?;
+        let answer = tenantry_sim::allocate(&question).map_err(|error| failed(&error))?;
+        runtimes.allocate = AllocateSpec::Fixed(answer.instances);
+    }
+    Ok(system)
 }
 
 /// What a run's folder calls it.
@@ -248,13 +300,61 @@ pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
     )
 }
 
+/// A table that priced ops and was not measured.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TableUsed {
+    card: String,
+    kind: Source,
+    source: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    table: String,
+}
+
+/// A sentence on each origin, with the tables from there.
+pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
+    let mut by_origin: BTreeMap<(&str, Source, String), Vec<&str>> = BTreeMap::new();
+    for used in tables {
+        let error = used
+            .error
+            .as_ref()
+            .map(|error| format!(", {error}"))
+            .unwrap_or_default();
+        let origin = (used.card.as_str(), used.kind, format!("{}{error}", used.source));
+        by_origin.entry(origin).or_default().push(&used.table);
+    }
+    let sentence = |((card, kind, source), tables): (&(&str, Source, String), &Vec<&str>)| {
+        format!("Card {card}, {kind} ({source}): {}.", tables.join("; "))
+    };
+    by_origin.iter().map(sentence).collect()
+}
+
+/// An op family priced beyond what was measured, and how far at most.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Extrapolated {
+    family: Family,
+    /// How many times what was measured, or one over that.
+    factor: f64,
+    beyond: String,
+}
+
+impl From<(Family, Beyond)> for Extrapolated {
+    fn from((family, beyond): (Family, Beyond)) -> Extrapolated {
+        Extrapolated {
+            family,
+            factor: beyond.factor(),
+            beyond: beyond.to_string(),
+        }
+    }
+}
+
 /// A simulated run.
 pub struct SimulatedRun {
     pub run: Run,
     pub interrupted: bool,
     pub events: u64,
     /// Op families priced beyond what was measured, and how far at most.
-    pub extrapolated: Vec<(Family, Beyond)>,
+    pub extrapolated: Vec<Extrapolated>,
     /// What was written down of it.
     pub kept: Option<Kept>,
 }
@@ -270,6 +370,27 @@ pub fn simulate(
     if interrupt.load(Ordering::Relaxed) {
         return Ok(None);
     }
+    let mut seen = seen(run);
+    let done = match &mut watch {
+        None => simulate_watched(run, card, Arc::clone(interrupt), &mut seen),
+        Some(watch) => simulate_watched(run, card, Arc::clone(interrupt), (&mut seen, watch)),
+    }?;
+    Ok(Some(SimulatedRun {
+        kept: watch.map(|watch| watch.finish(&done.record)).transpose()?,
+        interrupted: done.record.interrupted,
+        events: done.events,
+        extrapolated: done.extrapolated.into_iter().map(Extrapolated::from).collect(),
+        run: summarized(run, tenantry_reports::summary::VIRTUAL, repeat, &done.record).with_seen(&seen),
+    }))
+}
+
+/// Simulates one run under an observer, until `interrupt` is set.
+pub fn simulate_watched(
+    run: &RunSpec,
+    card: &Card,
+    interrupt: Arc<AtomicBool>,
+    watch: impl Observer,
+) -> Result<Simulated, Failure> {
     let spec = tenantry_sim::Run {
         card,
         cluster: cluster(run, card),
@@ -280,21 +401,17 @@ pub fn simulate(
             Jitter::None => tenantry_sim::Jitter::None,
             Jitter::Measured => tenantry_sim::Jitter::Measured { seed: run.seed },
         },
+        answers: run.answers.as_ref().map(|answers| (answers, run.seed)),
     };
     let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
-    let interrupt = Arc::clone(interrupt);
-    let done = match &mut watch {
-        None => tenantry_sim::simulate(&spec, &mut *workload, interrupt, ()),
-        Some(watch) => tenantry_sim::simulate(&spec, &mut *workload, interrupt, watch),
-    };
-    let done = done.map_err(|error| failure_of(run, error))?;
-    Ok(Some(SimulatedRun {
-        kept: watch.map(|watch| watch.finish(&done.record)).transpose()?,
-        interrupted: done.record.interrupted,
-        events: done.events,
-        extrapolated: done.extrapolated,
-        run: summarized(run, tenantry_reports::summary::VIRTUAL, repeat, &done.record),
-    }))
+    let done = tenantry_sim::simulate(&spec, &mut *workload, interrupt, watch);
+    done.map_err(|error| failure_of(run, error))
+}
+
+/// Notes what the page shows of a run beside its record.
+pub fn seen(run: &RunSpec) -> Seen {
+    let slo = labels(run, "", 0).slo;
+    Seen::new(Time::ZERO + run.warm_up, slo, run.repeat == 0)
 }
 
 /// What is kept of a run's record.
@@ -302,10 +419,22 @@ pub fn summarized(run: &RunSpec, machine: &str, repeat: u32, record: &RunRecord)
     Run::new(labels(run, machine, repeat), record)
 }
 
+/// Why this run cannot be run on its card, whatever is asked of it; nothing where it can.
+pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
+    let server = Server::on_card(card, &cluster(run, card), &run.system, run.tenants).map(drop);
+    let refused = match server {
+        Err(error) => error.to_string(),
+        Ok(()) => Prices::new(card, &run.system.pool, tenantry_sim::Jitter::None)
+            .err()?
+            .to_string(),
+    };
+    Some(format!("system {}: {refused}", run.system.name))
+}
+
 fn failure_of(run: &RunSpec, error: SimulateError) -> Failure {
     let message = format!("system {}: {error}", run.system.name);
     match error {
-        SimulateError::Server(_) | SimulateError::Price(_) => Failure::BadInput(message),
+        SimulateError::Server(_) | SimulateError::Price(_) | SimulateError::Answers(_) => Failure::BadInput(message),
         SimulateError::Run(error) => run_failure(message, &error),
         SimulateError::Law(_) => Failure::Running(message),
     }
@@ -338,17 +467,17 @@ pub fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
 }
 
 /// A sentence on what was extrapolated, if anything.
-pub fn extrapolation_caveat(runs: &[SimulatedRun]) -> Option<String> {
-    let mut farthest: BTreeMap<Family, Beyond> = BTreeMap::new();
-    for &(family, beyond) in runs.iter().flat_map(|run| &run.extrapolated) {
-        let known = farthest.entry(family).or_insert(beyond);
-        if beyond.factor() > known.factor() {
-            *known = beyond;
+pub fn extrapolation_caveat<'a>(extrapolated: impl IntoIterator<Item = &'a Extrapolated>) -> Option<String> {
+    let mut farthest: BTreeMap<Family, &Extrapolated> = BTreeMap::new();
+    for one in extrapolated {
+        let known = farthest.entry(one.family).or_insert(one);
+        if one.factor > known.factor {
+            *known = one;
         }
     }
     let list: Vec<String> = farthest
         .iter()
-        .map(|(family, beyond)| format!("{family} ({beyond})"))
+        .map(|(family, one)| format!("{family} ({})", one.beyond))
         .collect();
     let list = list.join("; ");
     (!list.is_empty())

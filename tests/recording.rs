@@ -59,6 +59,31 @@ fn text<'a>(row: &'a Cells, column: &str) -> Option<&'a str> {
 
 const LENGTHS: &str = "workload.lengths={joint: of-arrivals}";
 
+/// Management requests are recorded beside the requests, and replayed from the same file.
+#[test]
+fn recorded_management_replayed_gives_the_same_summary() {
+    let folder = folder();
+    let rates = "workload.management={rates: {present_at_start: 50%, create: 20/s, update: 20/s, delete: 20/s}}";
+    for file in ["m.csv", "m.parquet"] {
+        let args = ["simulate", "s.yaml", "--set", rates, "--record", file, "--out", "first"];
+        good(folder.path(), &args);
+        let first = fs::read(folder.path().join("first/summary.json")).unwrap();
+        let summary = json(&folder.path().join("first/summary.json"));
+        let management = &summary["runs"][0]["management"];
+        assert!(management["made"]["create"].as_u64() > Some(0), "{management}");
+        assert!(summary["runs"][0]["rejected_by"]["not_created"].as_u64() > Some(0));
+        let arrivals = format!("workload.arrivals={{trace: {{path: {file}}}}}");
+        let changes = format!("workload.management={{trace: {{path: {file}}}}}");
+        let args = [
+            "simulate", "s.yaml", "--out", "replay", "--set", &arrivals, "--set", &changes, "--set", LENGTHS,
+        ];
+        let args = [&args[..], &["--set", "tenants.popularity=of-arrivals"]].concat();
+        good(folder.path(), &args);
+        let replayed = fs::read(folder.path().join("replay/summary.json")).unwrap();
+        assert!(first == replayed, "{file}");
+    }
+}
+
 #[test]
 fn a_recorded_run_replayed_gives_the_same_summary() {
     let folder = folder();

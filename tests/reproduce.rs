@@ -77,6 +77,24 @@ fn hmi_is_reproduced() {
 }
 
 #[test]
+fn pets_is_reproduced() {
+    check(
+        "pets",
+        &[
+            ("Table 5", "SeqS, BERT-base on 1080 Ti, 11 GB", 28.0),
+            ("Table 5", "PetS, BERT-base on V100, 32 GB", 2386.0),
+            ("Table 5", "PetS, BERT-base on TX2, 8 GB", 456.0),
+            ("Fig. 7", "1080 Ti, mean over models, shapes and tasks", 1.533),
+            ("Fig. 8", "PetS over ParS, 1 task: PetS loses", 0.8),
+            ("Fig. 9", "shared operators of 8 tasks, greatest speed-up", 2.85),
+            ("Fig. 12", "coordinated over fixed, mean", 1.36),
+            ("Fig. 12", "coordinated over β-only, mean", 1.36),
+            ("Fig. 12", "coordinated over α-only, deviation 1 to 4, mean", 1.11),
+        ],
+    );
+}
+
+#[test]
 fn punica_is_reproduced() {
     check(
         "punica",
@@ -95,6 +113,44 @@ fn punica_is_reproduced() {
                 "a card that runs is full or nearly (28 to 32), share of its time: usually",
                 0.775,
             ),
+        ],
+    );
+}
+
+#[test]
+fn arlo_is_reproduced() {
+    check(
+        "arlo",
+        &[
+            (
+                "Fig. 6a",
+                "mean, Arlo below ST, without the simulator's 0.8 ms a request",
+                63.1,
+            ),
+            ("Fig. 6a", "mean, Arlo below ST", 54.5),
+            ("Fig. 6a", "mean, Arlo below INFaaS", 24.5),
+            ("Fig. 8", "Arlo: cards, time-weighted", 5.54),
+            ("Fig. 10a", "mean, Arlo below ST", 55.2),
+            ("Fig. 10b", "mean, Arlo below INFaaS", 43.1),
+            ("Fig. 11", "8 runtimes, mean", 14.6),
+            ("Table 4", "25 cards, 6,000/s, RS: mean", 7.44),
+        ],
+    );
+}
+
+#[test]
+fn tabi_is_reproduced() {
+    check(
+        "tabi",
+        &[
+            ("Table 1", "roberta-large", 26.0),
+            ("Table 2", "SST-2, Tabi, latency", 12.7),
+            ("Table 2", "MNLI, Tabi, latency", 20.8),
+            ("Table 2", "SST-2, INFaaS, latency", 22.0),
+            ("Table 5", "mean latency", 22.6),
+            ("Table 5", "p99", 51.2),
+            ("Section 7.3.2", "SST-2, returned by the small model", 70.2),
+            ("Section 7.3.2", "MNLI, returned by the small model", 49.0),
         ],
     );
 }
@@ -126,6 +182,10 @@ fn a_paper_that_is_not_there() {
     let place = tempfile::tempdir().unwrap();
     check_bad(
         place.path(),
-        &[(&["reproduce", "hmmi"], 2, &["invalid value 'hmmi'", "hmi, punica, all"])],
+        &[(
+            &["reproduce", "hmmi"],
+            2,
+            &["invalid value 'hmmi'", "hmi, pets, punica, arlo, tabi, all"],
+        )],
     );
 }

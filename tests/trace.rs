@@ -3,10 +3,10 @@
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use common::{Case, check_bad, folder, good, good_json, names};
+use common::{Case, check_bad, folder, good, good_json, names, recording};
 use tempfile::TempDir;
 
 /// A folder with traces good and bad.
@@ -648,10 +648,7 @@ fn popularity_is_fitted_for_any_number_of_tenants() {
 /// The public recordings, where they are: what a fit prints is within its aims on the part that it did not see.
 #[test]
 fn public_recordings_are_fitted_within_the_aims() {
-    let data = std::env::var_os("TENANTRY_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
-        PathBuf::from,
-    );
+    let folder = folder();
     for (kind, name) in [
         ("twitter", "twitter/twitter_2018_04_25_lengths.csv"),
         ("sharegpt", "sharegpt/sharegpt_8k_filtered_stats_llama2_tokenizer.csv"),
@@ -660,15 +657,8 @@ fn public_recordings_are_fitted_within_the_aims() {
             "azure_functions/azure_functions_2019_day_1350_sparse.csv.gz",
         ),
     ] {
-        let file = data.join(name);
-        if !file.exists() {
-            eprintln!(
-                "SKIPPED: {} is not here; set TENANTRY_DATA to the folder of public traces",
-                file.display()
-            );
-            continue;
-        }
-        let fit = good_json(&data, &["trace", "fit", kind, file.to_str().unwrap()]);
+        let Some(file) = recording(name) else { continue };
+        let fit = good_json(folder.path(), &["trace", "fit", kind, file.to_str().unwrap()]);
         assert_eq!(fit["within_aims"], true, "{fit:#}");
         for row in fit["comparison"].as_array().unwrap() {
             let error = row["error"].as_f64().unwrap_or(0.0);

@@ -1,23 +1,15 @@
 //! The real six hours of the Twitter stream, replayed through the quickstart's systems on the shipped profile.
 
+mod common;
+
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 #[test]
 fn six_real_hours_go_through_all_systems() {
-    let data = std::env::var_os("TENANTRY_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
-        PathBuf::from,
-    );
-    let clip = data.join("twitter/twitter_2021_08_clip_6h.csv");
-    if !clip.exists() {
-        eprintln!(
-            "SKIPPED: {} is not here; set TENANTRY_DATA to the folder of public traces",
-            clip.display()
-        );
+    let Some(clip) = common::recording("twitter/twitter_2021_08_clip_6h.csv") else {
         return;
-    }
+    };
     let out = tempfile::tempdir().unwrap();
     let arrivals = format!(
         "workload.arrivals={{counts: {{path: {}, placement: even}}}}",

@@ -3,8 +3,9 @@
 //! vLLM had prefix caching on: an evicted request that comes back finds what has not been overwritten of its pages. Prompts that share
 //! a beginning find each other's too, but the file of lengths no longer shows which do, so that the prediction is an upper bound.
 
+mod common;
+
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
@@ -24,7 +25,7 @@ jitter: none
 systems:
   - preset: chunked-prefill
     dtype: bf16
-    generation: { max_batch: 256, prefill: { chunked: { max_tokens: 2048 } }, page_tokens: 16, prefix_caching: true }
+    generation: { lora: null, max_batch: 256, prefill: { chunked: { max_tokens: 2048 } }, page_tokens: 16, prefix_caching: true }
 ";
 
 fn at(request: &Value, key: &str) -> f64 {
@@ -33,19 +34,11 @@ fn at(request: &Value, key: &str) -> f64 {
 
 #[test]
 fn a_measured_run_is_predicted_from_the_cards_profile() {
-    let data = std::env::var_os("TENANTRY_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
-        PathBuf::from,
-    );
-    let trace = data.join("llmservingsim/sharegpt_llama31_8b_300_sps10_lengths.csv");
-    let measured = data.join("llmservingsim/RTX4090_llama31_8b_vllm_requests.jsonl");
-    if !trace.exists() || !measured.exists() {
-        eprintln!(
-            "SKIPPED: {} is not here; set TENANTRY_DATA to the folder of public traces",
-            trace.display()
-        );
+    let trace = common::recording("llmservingsim/sharegpt_llama31_8b_300_sps10_lengths.csv");
+    let measured = common::recording("llmservingsim/RTX4090_llama31_8b_vllm_requests.jsonl");
+    let (Some(trace), Some(measured)) = (trace, measured) else {
         return;
-    }
+    };
     let measured = fs::read_to_string(measured).unwrap();
     let measured: Vec<Value> = measured
         .lines()

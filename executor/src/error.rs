@@ -40,6 +40,17 @@ pub enum ExecutorError {
     /// A table of precomputed representations that could not be built, opened or read.
     #[error(transparent)]
     Plot(#[from] tenantry_plot::PlotError),
+    /// Labels, logits or texts that a cascade cannot be made of.
+    #[error("{what}: {error}")]
+    Cascade {
+        /// The file that they are from.
+        what: String,
+        /// What is wrong.
+        error: tenantry_cascade::CascadeError,
+    },
+    /// A tokenizer that could not be read.
+    #[error(transparent)]
+    Trace(#[from] tenantry_traces::TraceError),
     /// A file that could not be read or written.
     #[error("{}: {source}", path.display())]
     File {

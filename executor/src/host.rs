@@ -1,5 +1,8 @@
 //! What machine this is, as Linux tells it.
 
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use tenantry_profiles::{Device, DeviceKind, Host};
@@ -58,6 +61,24 @@ fn field(path: &str, name: &str) -> Result<String, ExecutorError> {
         (key.trim() == name).then(|| value.trim().to_string())
     });
     value.ok_or_else(|| ExecutorError::input(format!("{path}: {name}"), "a line", "no such line"))
+}
+
+/// Asks the operating system to drop its copy of a file's content, so that what is read next comes from the disk.
+///
+/// # Errors
+/// What the operating system says.
+pub(crate) fn forget_cached(file: &File) -> io::Result<()> {
+    unsafe extern "C" {
+        fn posix_fadvise(file: i32, offset: i64, length: i64, advice: i32) -> i32;
+    }
+    const DONTNEED: i32 = 4;
+    // Only what has reached the disk can be dropped.
+    file.sync_all()?;
+    // SAFETY: the descriptor is open for the duration of the call, which takes no pointers.
+    match unsafe { posix_fadvise(file.as_raw_fd(), 0, 0, DONTNEED) } {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
 }
 
 #[cfg(test)]

@@ -79,6 +79,7 @@
 //! measured.
 
 mod adapters;
+pub mod cascade;
 mod decoder;
 mod device;
 mod error;

@@ -1,5 +1,7 @@
 //! Tenants' parameters in host memory: one contiguous block each, or shared round-robin where there is no room for all.
 
+use std::sync::{Arc, Mutex};
+
 use tch::{Device, Kind, Tensor};
 use tenantry_profiles::DType;
 
@@ -10,9 +12,11 @@ use crate::error::ExecutorError;
 ///
 /// Where the host's memory does not hold a block for each tenant, tenant `t` uses block `t % distinct`. What is copied and
 /// computed per request is the same; only fewer different bytes are read. Reports must say so: [`distinct`](Self::distinct).
+///
+/// A tenant's block may be replaced while others, or even it, are copied: who copies keeps the block that it has begun with.
 #[derive(Debug)]
 pub struct ParameterSets {
-    blocks: Vec<Tensor>,
+    blocks: Arc<[Mutex<Tensor>]>,
     tenants: u32,
     length: u64,
     kind: Kind,
@@ -49,7 +53,7 @@ impl ParameterSets {
         let mut numbers = vec![0.0; usize::try_from(length).expect("blocks fit the address space")];
         let mut block = |tenant| {
             fill(tenant, &mut numbers);
-            host_memory_for(device, Tensor::f_from_slice(&numbers)?.f_to_kind(kind)?)
+            host_memory_for(device, Tensor::f_from_slice(&numbers)?.f_to_kind(kind)?).map(Mutex::new)
         };
         let blocks = (0..distinct).map(&mut block).collect::<Result<_, ExecutorError>>()?;
         Ok(ParameterSets {
@@ -64,9 +68,59 @@ impl ParameterSets {
     ///
     /// # Panics
     /// If there is no such tenant.
-    pub fn of(&self, tenant: u32) -> &Tensor {
+    pub fn of(&self, tenant: u32) -> Tensor {
+        self.block(tenant).lock().expect(UNBROKEN).shallow_clone()
+    }
+
+    fn block(&self, tenant: u32) -> &Mutex<Tensor> {
         assert!(tenant < self.tenants, "tenant {tenant} of {}", self.tenants);
         &self.blocks[tenant as usize % self.blocks.len()]
+    }
+
+    /// Puts another block in the place of a tenant's, from where whoever asks next is given it. Where tenants share blocks, all who share
+    /// this one are.
+    ///
+    /// # Errors
+    /// A block of another length.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    pub(crate) fn replace(&self, tenant: u32, block: Tensor) -> Result<(), ExecutorError> {
+        let must = [self.length as i64];
+        if block.size() != must {
+            let got = format!("{:?}", block.size());
+            return Err(ExecutorError::input(
+                "a tenant's new parameters",
+                format!("{must:?} numbers"),
+                got,
+            ));
+        }
+        *self.block(tenant).lock().expect(UNBROKEN) = block;
+        Ok(())
+    }
+
+    /// Lets go of a tenant's block, unless others share it. What copies it fails from now on.
+    ///
+    /// # Errors
+    /// None that is known: libtorch's.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    pub(crate) fn discard(&self, tenant: u32) -> Result<(), ExecutorError> {
+        if self.distinct() == self.tenants {
+            *self.block(tenant).lock().expect(UNBROKEN) = Tensor::f_empty([0], (self.kind, Device::Cpu))?;
+        }
+        Ok(())
+    }
+
+    /// Numbers in a block.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Their format.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Tenants served.
@@ -92,11 +146,14 @@ impl ParameterSets {
     /// Another handle on the same memory, for another thread.
     pub fn share(&self) -> ParameterSets {
         ParameterSets {
-            blocks: self.blocks.iter().map(Tensor::shallow_clone).collect(),
+            blocks: Arc::clone(&self.blocks),
             ..*self
         }
     }
 }
+
+/// Why a lock can be had.
+const UNBROKEN: &str = "nobody panics while it holds a block";
 
 #[cfg(test)]
 mod tests {
@@ -122,6 +179,28 @@ mod tests {
         let first: Vec<f64> = (0..5).map(|tenant| sets.of(tenant).double_value(&[9])).collect();
         assert_eq!(first, [0.0, 1.0, 2.0, 0.0, 1.0]);
         assert_eq!(sets.share().of(4).data_ptr(), sets.of(4).data_ptr());
+    }
+
+    #[test]
+    fn a_block_is_replaced_under_who_copies_it() {
+        let own = sets(3, u64::MAX).unwrap();
+        let (copied, other) = (own.of(1), own.share());
+        other
+            .replace(1, Tensor::full([10], 7.0, (Kind::Float, Device::Cpu)))
+            .unwrap();
+        assert_eq!((copied.double_value(&[9]), own.of(1).double_value(&[9])), (1.0, 7.0));
+        other.discard(1).unwrap();
+        assert_eq!((own.of(1).numel(), own.of(2).double_value(&[0])), (0, 2.0));
+        let shared = sets(3, 2 * 40).unwrap();
+        shared.discard(2).unwrap();
+        assert_eq!(shared.of(0).numel(), 10, "others need it");
+        let message = own
+            .replace(0, Tensor::zeros([9], (Kind::Float, Device::Cpu)))
+            .unwrap_err();
+        assert_eq!(
+            message.to_string(),
+            "a tenant's new parameters: must be [10] numbers, got [9]"
+        );
     }
 
     #[test]

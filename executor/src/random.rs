@@ -13,6 +13,7 @@ pub(crate) enum Part {
     Adapter = 1,
     Head = 2,
     Lora = 3,
+    NewVersion = 4,
 }
 
 /// The draws for one owner's weights.

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use proptest::prelude::*;
+use tenantry_core::ids::PoolId;
 use tenantry_core::log::Log;
 use tenantry_core::machine::MachineError;
 use tenantry_core::op::OpKind;
@@ -16,7 +17,7 @@ use tenantry_executor::machine::{Job, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card, DType, DispatchOperation, ModelShape, Tier};
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
-use tenantry_traces::{Duration, Entry, Listed, Request, Time};
+use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
 const TENANTS: u32 = 10;
 
@@ -54,7 +55,7 @@ impl Workers for Script {
             true => lane.free_since,
             false => self.now + Duration(self.prices.wake_ns(&mut spread)),
         };
-        let mut work_ns = self.prices.work_ns(&job.kind, job.batch.shape, &mut spread);
+        let mut work_ns = self.prices.work_ns(PoolId(0), &job.kind, job.batch.shape, &mut spread);
         if !follows && matches!(job.kind, OpKind::Encode(_)) {
             work_ns += self
                 .prices
@@ -145,12 +146,14 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         tier,
         domain_hits_ppm: 500_000,
         fallbacks_ppm: 20_000,
+        domain_bytes: 1 << 20,
     }));
     let systems = (batch, state_and_pipeline, plot, 1u32..3);
     systems.prop_map(
         |(batch, (tenant_state, pipeline), plot, instances_per_gpu)| SystemSpec {
             name: "same".into(),
             admit: AdmitSpec::Open,
+            route: None,
             pool: PoolSpec {
                 name: "pool".into(),
                 model: ModelShape::builtin("tiny").expect("tiny is built in"),
@@ -165,13 +168,28 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
                 swap: SwapSpec::LeastRecentlyUsed,
                 pipeline,
                 generation: None,
+                tasks: None,
+                runtimes: None,
             },
         },
     )
 }
 
+/// Tenants that come, change and go within so many nanoseconds.
+fn changes(within_ns: u64) -> impl Strategy<Value = Vec<Entry>> {
+    let action = prop_oneof![Just(Action::Create), Just(Action::Update), Just(Action::Delete)];
+    let change = (0..within_ns, 0..TENANTS, action).prop_map(|(at_ns, tenant, action)| {
+        Entry::Manage(ManageRequest {
+            at: Time(at_ns),
+            change: Change::tenant(tenant, action),
+        })
+    });
+    prop_oneof![Just(Vec::new()), proptest::collection::vec(change, 1..20)]
+}
+
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
-    proptest::collection::vec((0u64..900_000, 0..TENANTS, 1u32..128), 1..100).prop_map(|requests| {
+    let requests = proptest::collection::vec((0u64..900_000, 0..TENANTS, 1u32..128), 1..100);
+    (requests, changes(40_000_000)).prop_map(|(requests, changes)| {
         let mut at = 0;
         let request = |(ticket, (gap_ns, tenant, input_tokens))| {
             at += gap_ns;
@@ -185,7 +203,8 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
                 class: 0,
             })
         };
-        requests.into_iter().enumerate().map(request).collect()
+        let requests = requests.into_iter().enumerate().map(request);
+        changes.into_iter().chain(requests).collect()
     })
 }
 
@@ -214,7 +233,9 @@ proptest! {
         let cluster = ClusterSpec { gpus: 1, gpu_memory_bytes: memory_mib << 20, copy_lanes: 1, lookup_lanes };
         let jitter = Jitter::Measured { seed };
         let server = || Server::new(&cluster, &system, TENANTS).expect("it fits");
-        let prices = || Prices::new(&card, &system.pool, jitter).expect("the card has all tables");
+        let prices = || Prices::new(&card, &system.pool, jitter)
+            .and_then(|prices| prices.with_management(&card))
+            .expect("the card has all tables");
 
         let mut simulated = server();
         let mut machine =

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 use tenantry_core::event::EndedMember;
-use tenantry_core::ids::LaneId;
+use tenantry_core::ids::{LaneId, PoolId};
 use tenantry_core::log::{Log, replay};
 use tenantry_core::machine::MachineError;
 use tenantry_core::op::{OpKind, Run, Until};
@@ -20,7 +20,7 @@ use tenantry_executor::machine::{Batch, Job, Outcome, Ran, RealMachine, Workers}
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape};
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
-use tenantry_traces::{Duration, Entry, Listed, Request, Time};
+use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
 const TENANTS: u32 = 8;
 const PAGE_TOKENS: u32 = 16;
@@ -145,7 +145,7 @@ impl Workers for Script {
                 self.begin(job.lane, run, started, Duration(resume), job.batch);
             }
             kind => {
-                let work_ns = self.prices.work_ns(&kind, job.batch.shape, &mut spread);
+                let work_ns = self.prices.work_ns(PoolId(0), &kind, job.batch.shape, &mut spread);
                 self.ends(job.lane, started, started + Duration(work_ns));
             }
         }
@@ -225,6 +225,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         |(join, prefill, lora, consolidate, place, max_batch)| SystemSpec {
             name: "same".into(),
             admit: AdmitSpec::Open,
+            route: None,
             pool: PoolSpec {
                 name: "pool".into(),
                 model: ModelShape::builtin("tiny-llama").expect("it is built in"),
@@ -248,9 +249,23 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
                     tensor_parallel: 1,
                     consolidate,
                 }),
+                tasks: None,
+                runtimes: None,
             },
         },
     )
+}
+
+/// Tenants that come, change and go within so many nanoseconds.
+fn changes(within_ns: u64) -> impl Strategy<Value = Vec<Entry>> {
+    let action = prop_oneof![Just(Action::Create), Just(Action::Update), Just(Action::Delete)];
+    let change = (0..within_ns, 0..TENANTS, action).prop_map(|(at_ns, tenant, action)| {
+        Entry::Manage(ManageRequest {
+            at: Time(at_ns),
+            change: Change::tenant(tenant, action),
+        })
+    });
+    prop_oneof![Just(Vec::new()), proptest::collection::vec(change, 1..20)]
 }
 
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
@@ -261,8 +276,8 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
         1u32..60,
         proptest::option::weighted(0.15, 0u64..9_000_000),
     );
-    proptest::collection::vec(one, 1..60).prop_map(|requests| {
-        let (mut at, mut entries) = (0, Vec::new());
+    (proptest::collection::vec(one, 1..60), changes(40_000_000)).prop_map(|(requests, changes)| {
+        let (mut at, mut entries) = (0, changes);
         for (ticket, (gap_ns, tenant, input_tokens, output_tokens, cancel)) in requests.into_iter().enumerate() {
             at += gap_ns;
             let ticket = ticket as u64;
@@ -315,7 +330,9 @@ proptest! {
         let card = card();
         let cluster = cluster(&system, gpus, pages);
         let server = || Server::new(&cluster, &system, TENANTS).expect("it fits");
-        let prices = || Prices::new(&card, &system.pool, Jitter::None).expect("the card has all tables");
+        let prices = || Prices::new(&card, &system.pool, Jitter::None)
+            .and_then(|prices| prices.with_management(&card))
+            .expect("the card has all tables");
 
         let mut simulated = server();
         let mut machine =

@@ -195,6 +195,16 @@ impl Card {
         Ok(grid.cost([]))
     }
 
+    /// A look at what an encoder's pass came to; nothing where that was not measured.
+    ///
+    /// # Errors
+    /// A table with holes.
+    pub fn inspect(&self) -> Result<Option<Cost>, MissingTable> {
+        let operation = DispatchOperation::Inspect;
+        let listed = self.tables.dispatch.iter().any(|row| row.operation == operation);
+        listed.then(|| self.dispatch(operation)).transpose()
+    }
+
     /// What compute takes longer after its lane was idle; nothing where that was not measured.
     ///
     /// # Errors

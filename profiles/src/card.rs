@@ -170,7 +170,7 @@ impl Card {
     }
 
     /// The shape of a model of the tables: listed by the card, or built-in.
-    pub(crate) fn model(&self, name: &str) -> Option<ModelShape> {
+    pub fn model(&self, name: &str) -> Option<ModelShape> {
         let listed = self.models.iter().find(|model| model.name == name).cloned();
         listed.or_else(|| ModelShape::builtin(name))
     }

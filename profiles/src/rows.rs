@@ -74,8 +74,10 @@ pub enum DispatchOperation {
     Tell,
     /// From an instant that the serving loop sleeps until to its noticing that it has come.
     Alarm,
+    /// A look at what an encoder's pass came to: confidence, and the attention that words were paid (Tabi, section 7.5).
+    Inspect,
 }
-named!(DispatchOperation { Wake => "wake", Tell => "tell", Alarm => "alarm" });
+named!(DispatchOperation { Wake => "wake", Tell => "tell", Alarm => "alarm", Inspect => "inspect" });
 
 /// Where a PLOT table's rows lie when they are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

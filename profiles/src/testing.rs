@@ -6,7 +6,7 @@ use crate::origin::Origins;
 use crate::rows::{
     AdapterImplementation, AdapterRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow,
     Direction, DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow, HeadRow, LoadSource, LoraRow,
-    ModelLoadRow, PlotLookupRow, Stats, Tier,
+    ModelLoadRow, PetKind, PetRow, PlotLookupRow, Stats, Tier,
 };
 use crate::tables::Tables;
 
@@ -25,6 +25,7 @@ const BYTES: [u64; 5] = [1 << 10, 1 << 15, 1 << 20, 1 << 25, 1 << 30];
 /// | adapter, loop | 10 × tenants + 0.0002 × bottleneck × batch × tokens |
 /// | adapter, gather-bmm | 15 + 1 × batch + 0.0002 × bottleneck × batch × tokens |
 /// | adapter, grouped | 20 + 1 × tenants + 0.0002 × bottleneck × batch × tokens |
+/// | a task's operators in a layer | 10 + k + 0.002 × (k + 1) × batch × tokens, where k counts `PetKind::ALL` from 0 |
 /// | copy | pinned: 10 + bytes at 10 GB/s; not: 20 + bytes at 10 GB/s |
 /// | model load | host: 100 + bytes at 10 GB/s; disk: 1000 + bytes at 1 GB/s |
 /// | dispatch | wake: 5; tell: 20; alarm: 8 |
@@ -87,6 +88,10 @@ fn tables() -> Tables {
             DispatchRow {
                 operation: DispatchOperation::Tell,
                 stats: stats(20.0),
+            },
+            DispatchRow {
+                operation: DispatchOperation::Inspect,
+                stats: stats(40.0),
             },
         ],
         ..Tables::default()
@@ -201,6 +206,16 @@ fn add_model(tables: &mut Tables, model: &ModelShape) {
                 stats: embedding,
             });
             add_adapters(tables, &model(), batch, tokens);
+            for (k, &kind) in (0u32..).zip(PetKind::ALL) {
+                tables.pet.push(PetRow {
+                    model: model(),
+                    dtype,
+                    kind,
+                    batch,
+                    tokens,
+                    stats: stats(10.0 + f64::from(k) + 0.002 * f64::from(k + 1) * work),
+                });
+            }
         }
         for classes in [2, 16] {
             let stats = stats(10.0 + 0.5 * f64::from(batch));

@@ -172,6 +172,11 @@ impl Compared {
     /// # Errors
     /// Only when the template is broken.
     pub fn render(&self) -> Result<String, ReportError> {
+        self.page().render()
+    }
+
+    /// What the page is made of.
+    pub fn page(&self) -> Page<'_> {
         Page {
             scenario: &self.scenario,
             runs: &self.runs,
@@ -179,7 +184,6 @@ impl Compared {
             folders: &self.folders,
             manifest: &self.manifest,
         }
-        .render()
     }
 }
 

@@ -5,6 +5,7 @@ use tenantry_core::RunRecord;
 use tenantry_core::ledger::{Series, Window};
 use tenantry_traces::{Duration, Time};
 
+use crate::seen::Seen;
 use crate::summary::{RunLabels, RunSummary, rounded};
 
 /// What is kept of a run's record.
@@ -24,6 +25,32 @@ impl Run {
             curves: Curves::of(record),
         }
     }
+
+    /// With what was noted of it beside the record.
+    pub fn with_seen(mut self, seen: &Seen) -> Run {
+        self.summary.workload = seen.workload();
+        self.summary.fairness = seen.fairness();
+        self.curves.tenant_ms = seen.tenant_quantiles_ms();
+        self.curves.ops = seen.ops();
+        self
+    }
+}
+
+/// An op that is drawn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpDrawn {
+    /// An index of [`Curves::lanes`].
+    pub lane: usize,
+    /// What was done: `encode layers 0–11`.
+    pub name: String,
+    /// `compute`, `copy`, `lookup`.
+    pub category: String,
+    /// In nanoseconds since the start of the run.
+    pub started_ns: u64,
+    /// Likewise.
+    pub ended_ns: u64,
+    /// In its batch.
+    pub requests: u32,
 }
 
 /// What is drawn of a run.
@@ -35,6 +62,12 @@ pub struct Curves {
     pub series: Series,
     /// The last event: where the last window ends, whatever its width.
     pub end: Time,
+    /// Tenants' mean latencies in milliseconds at each of [`shares`] of the tenants; empty where nobody looked.
+    pub tenant_ms: Vec<f64>,
+    /// The lanes' names, by id.
+    pub lanes: Vec<String>,
+    /// The first ops after the warm-up; empty where nobody looked.
+    pub ops: Vec<OpDrawn>,
 }
 
 impl Curves {
@@ -50,9 +83,15 @@ impl Curves {
             },
             series: record.series.clone(),
             end: record.end,
+            tenant_ms: Vec::new(),
+            lanes: record.lanes.iter().map(|lane| lane.name.clone()).collect(),
+            ops: Vec::new(),
         }
     }
 }
+
+/// Ops are drawn, and kept, of so many runs at most: of more, a reader sees none, and they weigh most of all.
+pub const MAX_RUNS_WITH_OPS: usize = 48;
 
 /// `curves.json`: what is drawn of the runs of `summary.json`, in the same order, so that a page can be made again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,15 +113,31 @@ pub struct RunCurves {
     pub window_ns: u64,
     /// From time 0: requests that arrived, requests that were served, batches, and requests in them.
     pub windows: Vec<[u64; 4]>,
+    /// Of each window, the sum of the latencies of the requests that were served, in nanoseconds.
+    #[serde(default)]
+    pub latency_sum_ns: Vec<u64>,
+    /// See [`Curves::tenant_ms`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenant_ms: Vec<f64>,
+    /// See [`Curves::lanes`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<String>,
+    /// See [`Curves::ops`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ops: Vec<OpDrawn>,
 }
 
 impl CurvesFile {
     /// Of all runs.
     pub fn new(runs: &[Run]) -> CurvesFile {
-        CurvesFile {
+        let mut file = CurvesFile {
             schema: 1,
             runs: runs.iter().map(|run| RunCurves::from(&run.curves)).collect(),
+        };
+        if runs.len() > MAX_RUNS_WITH_OPS {
+            file.runs.iter_mut().for_each(|run| run.ops.clear());
         }
+        file
     }
 }
 
@@ -109,26 +164,36 @@ impl From<&Curves> for RunCurves {
             end_ns: curves.end.0,
             window_ns: width.0 * merge as u64,
             windows: windows.chunks(merge).map(sum).collect(),
+            latency_sum_ns: windows
+                .chunks(merge)
+                .map(|windows| windows.iter().map(|window| window.latency_sum_ns as u64).sum())
+                .collect(),
+            tenant_ms: curves.tenant_ms.clone(),
+            lanes: curves.lanes.clone(),
+            ops: curves.ops.clone(),
         }
     }
 }
 
 impl From<RunCurves> for Curves {
     fn from(curves: RunCurves) -> Curves {
-        let window = |&[arrived, served, batches, batch_requests]: &[u64; 4]| Window {
+        let window = |(i, &[arrived, served, batches, batch_requests]): (usize, &[u64; 4])| Window {
             arrived,
             served,
             batches,
             batch_requests,
-            ..Window::default()
+            latency_sum_ns: curves.latency_sum_ns.get(i).copied().unwrap_or_default().into(),
         };
         Curves {
             latency_ms: curves.latency_ms,
             series: Series {
                 width: Duration(curves.window_ns.max(1)),
-                windows: curves.windows.iter().map(window).collect(),
+                windows: curves.windows.iter().enumerate().map(window).collect(),
             },
             end: Time(curves.end_ns),
+            tenant_ms: curves.tenant_ms,
+            lanes: curves.lanes,
+            ops: curves.ops,
         }
     }
 }

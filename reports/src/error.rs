@@ -27,6 +27,14 @@ pub enum ReportError {
         /// What it must be, and what it is.
         message: String,
     },
+    /// A figure that could not be drawn.
+    #[error("{}: {message}", path.display())]
+    Figure {
+        /// The file.
+        path: PathBuf,
+        /// What the plotting library said.
+        message: String,
+    },
     /// A value that JSON cannot hold.
     #[error("cannot be written as JSON: {0}")]
     Json(#[from] serde_json::Error),

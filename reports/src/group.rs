@@ -77,6 +77,11 @@ impl<'a> Group<'a> {
         title(self.system(), self.parameters())
     }
 
+    /// The sweep point, for people; empty without a sweep.
+    pub fn point(&self) -> String {
+        point(self.parameters())
+    }
+
     /// Where the runs ran, for people.
     pub fn place(&self) -> String {
         match self.machine() {
@@ -113,18 +118,19 @@ impl<'a> Group<'a> {
 
 /// A system and its sweep point, for people: `hmi (tenants.count 100)`.
 pub fn title(system: &str, parameters: &Parameters) -> String {
-    let point: Vec<String> = parameters
-        .iter()
-        .map(|(key, value)| format!("{key} {}", plain(value)))
-        .collect();
-    match point.is_empty() {
+    match parameters.is_empty() {
         true => system.to_owned(),
-        false => format!("{system} ({})", point.join(", ")),
+        false => format!("{system} ({})", point(parameters)),
     }
 }
 
+fn point(parameters: &Parameters) -> String {
+    let values = parameters.iter().map(|(key, value)| format!("{key} {}", plain(value)));
+    values.collect::<Vec<_>>().join(", ")
+}
+
 /// A parameter's value without the quotes of a JSON string.
-fn plain(value: &serde_json::Value) -> String {
+pub(crate) fn plain(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 

@@ -48,11 +48,17 @@ pub fn milliseconds(ms: f64) -> String {
 
 /// Bytes with the unit that fits.
 pub fn bytes(bytes: f64) -> String {
+    let (unit, name) = binary_unit(bytes);
+    format!("{}\u{a0}{name}", number(bytes / unit))
+}
+
+/// The unit that fits so many bytes: how many bytes it has, and its name.
+pub fn binary_unit(bytes: f64) -> (f64, &'static str) {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let power = (0..units.len() - 1)
         .find(|&i| bytes < 1024f64.powi(i as i32 + 1))
         .unwrap_or(units.len() - 1);
-    format!("{}\u{a0}{}", number(bytes / 1024f64.powi(power as i32)), units[power])
+    (1024f64.powi(power as i32), units[power])
 }
 
 /// A whole number of things.

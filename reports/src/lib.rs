@@ -11,14 +11,18 @@
 
 pub mod compared;
 pub mod curves;
+pub mod figure;
 pub mod folder;
 pub mod group;
 pub mod human;
 pub mod manifest;
 pub mod metric;
 pub mod page;
+pub mod plan;
 pub mod requests;
+pub mod seen;
 pub mod summary;
+pub mod tasks;
 pub mod terminal;
 pub mod timeline;
 pub mod trace;
@@ -36,5 +40,6 @@ pub use folder::RunFolder;
 pub use group::{Group, Spread};
 pub use manifest::Manifest;
 pub use page::Page;
+pub use seen::Seen;
 pub use summary::{RunLabels, RunSummary, Slo, Summary};
 pub use validation::{Limits, Validation, Verdict};

@@ -40,7 +40,7 @@ pub struct Metric {
 }
 
 /// The figures that tables show.
-const METRICS: [Metric; 13] = [
+const METRICS: [Metric; 15] = [
     Metric {
         title: "Requests/s",
         help: "Requests answered a second.",
@@ -78,6 +78,21 @@ const METRICS: [Metric; 13] = [
         read: |run| run.slo_attainment,
     },
     Metric {
+        title: "Right",
+        help: "Share of the answers that are right.",
+        unit: Unit::Share,
+        read: |run| run.cascade.as_ref()?.accuracy,
+    },
+    Metric {
+        title: "At once",
+        help: "Share of the requests that the first model's answer was good enough for.",
+        unit: Unit::Share,
+        read: |run| match run.cascade.as_ref()?.returned_share_by_stage[..] {
+            [first, _, ..] => Some(first),
+            _ => None,
+        },
+    },
+    Metric {
         title: "Batch",
         help: "Requests a batch, mean.",
         unit: Unit::Number,
@@ -104,7 +119,7 @@ const METRICS: [Metric; 13] = [
 ];
 
 /// What only some systems have: its column is left out where none does.
-const OF_SOME: [&str; 3] = ["Tokens/s", "TTFT ms", "TPOT ms"];
+const OF_SOME: [&str; 5] = ["Tokens/s", "TTFT ms", "TPOT ms", "Right", "At once"];
 
 /// The figures that a table of these groups shows.
 pub fn shown(groups: &[Group<'_>]) -> Vec<&'static Metric> {

@@ -10,11 +10,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tenantry_core::RunRecord;
-use tenantry_core::command::{FailureReason, RejectReason};
-use tenantry_core::ledger::{ByReason, Durations};
-use tenantry_traces::Duration;
+use tenantry_core::command::{FailureReason, Refusal, RejectReason};
+use tenantry_core::ledger::{ByReason, CascadeRecord, Durations, ManagementRecord};
+use tenantry_core::server::cascade::StageCounts;
+use tenantry_core::server::runtimes::FleetUse;
+use tenantry_traces::{Duration, Time};
 
 use crate::curves::Run;
+use crate::tasks::TaskSummary;
 
 /// The machine on which simulated runs ran; any other is a device: `cpu`, `cuda:0`.
 pub const VIRTUAL: &str = "virtual";
@@ -156,12 +159,31 @@ pub struct RunSummary {
     /// Absent for encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<GenerationSummary>,
-    /// Cards with a request on them, averaged over the run; absent for encoders, whose cards are all kept.
+    /// Absent where tenants are no tasks that share models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<TaskSummary>,
+    /// Cards with a request on them, averaged over the run; with runtimes, cards from their start-up until they are given back.
+    /// Absent for other encoders, whose cards are all kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_time_weighted: Option<f64>,
     /// Absent where nothing is looked up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lookup: Option<LookupSummary>,
+    /// What was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<WorkloadSummary>,
+    /// How evenly tenants were served; absent where fewer than two were answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<FairnessSummary>,
+    /// Of a route between models; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cascade: Option<CascadeSummary>,
+    /// Tenants and domains that came, changed and went, over the whole run; absent where none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub management: Option<ManagementSummary>,
+    /// Absent where there are no runtimes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<FleetSummary>,
 }
 
 /// Requests by how they ended.
@@ -252,10 +274,51 @@ pub struct GenerationSummary {
     pub recomputed_tokens: u64,
 }
 
+/// How a fleet of runtimes was used, over the whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FleetSummary {
+    /// Allocations that were solved for.
+    pub decisions: u64,
+    /// Of those, allocations that stand for a solution: the constraints could not be met, or the solver's limit was.
+    pub fallbacks: u64,
+    /// Periods in which the solver was still at the last question.
+    pub late: u64,
+    /// Instances that changed their runtime.
+    pub replaced: u64,
+    /// Requests that were dispatched anew because their instance left.
+    pub redispatched: u64,
+    /// Cards added.
+    pub cards_added: u64,
+    /// Cards released.
+    pub cards_released: u64,
+    /// The columns of `allocations`: `stream/longest request`.
+    pub runtimes: Vec<String>,
+    /// From when on, in seconds, each runtime has, or is to have, so many instances.
+    pub allocations: Vec<(f64, Vec<u32>)>,
+}
+
+impl FleetSummary {
+    fn new(fleet: &FleetUse) -> FleetSummary {
+        let column = |(stream, length): &(String, u32)| format!("{stream}/{length}");
+        let row = |(from, counts): &(Time, Vec<u32>)| (rounded(from.as_secs_f64()), counts.clone());
+        FleetSummary {
+            decisions: fleet.decisions,
+            fallbacks: fleet.fallbacks,
+            late: fleet.late,
+            replaced: fleet.replaced,
+            redispatched: fleet.redispatched,
+            cards_added: fleet.added,
+            cards_released: fleet.released,
+            runtimes: fleet.runtimes.iter().map(column).collect(),
+            allocations: fleet.allocations.iter().map(row).collect(),
+        }
+    }
+}
+
 /// Fragments looked up, by which table answered.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LookupSummary {
-    /// Looked up.
+    /// Fragments looked up: a text of n tokens has n less the fragment's length and one more.
     pub tokens: u64,
     /// A domain's own table.
     pub domain_hits: u64,
@@ -263,6 +326,162 @@ pub struct LookupSummary {
     pub root_hits: u64,
     /// Neither: shorter fragments did.
     pub fallbacks: u64,
+}
+
+/// What was asked, the warm-up included.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadSummary {
+    /// Requests a second, up to the last arrival.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_rps: Option<f64>,
+    /// Variance over mean of the requests in a second: 1 for a Poisson process, more for bursts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dispersion: Option<f64>,
+    /// Of an input.
+    pub input_tokens: Tokens,
+    /// Of an output; absent for encoders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<Tokens>,
+    /// Tenants that asked at all.
+    pub tenants: u64,
+    /// The part of the requests that the busiest tenth of them sent.
+    pub busiest_tenth_share: f64,
+}
+
+/// Lengths in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are the field's own")]
+pub struct Tokens {
+    pub mean: f64,
+    pub p50: u32,
+    pub p98: u32,
+    pub max: u32,
+}
+
+/// How evenly tenants were served, of the requests that arrived after the warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FairnessSummary {
+    /// Tenants with a request that was answered, turned away or failed.
+    pub tenants: u64,
+    /// Each tenant's mean latency, over the tenants that were answered.
+    pub tenant_mean_latency_ms: Across,
+    /// Jain's index of those means: 1 where all tenants wait alike, 1/n where one waits and the others do not (Jain, Chiu and Hawe,
+    /// 1984).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jain_index: Option<f64>,
+    /// Share of the tenants for whom the latency target was met, counted as for `slo_attainment`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenants_in_slo: Option<f64>,
+}
+
+/// A figure over tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are the field's own")]
+pub struct Across {
+    pub min: f64,
+    pub p50: f64,
+    pub p98: f64,
+    pub max: f64,
+}
+
+/// What a route between models came to, of the requests that arrived after the warm-up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CascadeSummary {
+    /// Share of the answered requests that each stage returned.
+    pub returned_share_by_stage: Vec<f64>,
+    /// Share of the answers that are right; absent where nobody can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// The same of those that each stage returned; null where it returned none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy_by_stage: Option<Vec<Option<f64>>>,
+    /// Time of a whole card that a request takes, where each model runs as often on a card as its packing factor says: the sum over models of
+    /// mean time, share of the requests and 1 / packing factor (Tabi, section 7.1). Absent where a factor is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packed_gpu_ms_per_request: Option<f64>,
+    /// The models in their order.
+    pub stages: Vec<StageSummary>,
+}
+
+/// One model of a route.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageSummary {
+    /// The model's name.
+    pub model: String,
+    /// Answers of it, by the requests that were answered.
+    pub asked_share: f64,
+    /// Its compute lanes' time an answer; absent where it gave none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_ms_mean: Option<f64>,
+}
+
+impl CascadeSummary {
+    /// Nothing where no request was answered.
+    fn new(record: &CascadeRecord) -> Option<CascadeSummary> {
+        let returned = record.returned.iter().sum::<u64>() as f64;
+        let share = |count: u64| ratio(count as f64, returned);
+        let cost = |stage: &StageCounts| Some(stage.computed.as_millis_f64() / returned / stage.packing?);
+        let cost = record.stages.iter().map(cost).sum::<Option<f64>>();
+        let stage = |stage: &StageCounts| {
+            Some(StageSummary {
+                model: stage.name.clone(),
+                asked_share: share(stage.answered)?,
+                compute_ms_mean: ratio(stage.computed.as_millis_f64(), stage.answered as f64),
+            })
+        };
+        Some(CascadeSummary {
+            returned_share_by_stage: record
+                .returned
+                .iter()
+                .map(|&count| share(count))
+                .collect::<Option<_>>()?,
+            accuracy: ratio(
+                record.right.iter().sum::<u64>() as f64,
+                record.judged.iter().sum::<u64>() as f64,
+            ),
+            accuracy_by_stage: record.judged.iter().any(|&judged| judged > 0).then(|| {
+                let stages = record.right.iter().zip(&record.judged);
+                stages
+                    .map(|(&right, &judged)| ratio(right as f64, judged as f64))
+                    .collect()
+            }),
+            packed_gpu_ms_per_request: cost.map(rounded),
+            stages: record.stages.iter().map(stage).collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// Management requests by what came of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ManagementSummary {
+    /// The sum of all below.
+    pub offered: u64,
+    /// Done, by kind: `create`, `update`, `delete`, `create-domain`, `update-domain`.
+    pub made: BTreeMap<String, u64>,
+    /// Refused, by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused_by: BTreeMap<String, u64>,
+    /// Failed, by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failed_by: BTreeMap<String, u64>,
+    /// Not answered when the user stopped the run.
+    pub unfinished: u64,
+    /// From a request to its being done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_ms: Option<Distribution>,
+}
+
+impl ManagementSummary {
+    fn of(record: &ManagementRecord) -> Option<ManagementSummary> {
+        (record.offered > 0).then(|| ManagementSummary {
+            offered: record.offered,
+            made: named(&record.made, |kind| kind),
+            refused_by: named(&record.refused, Refusal::name),
+            failed_by: named(&record.failed, FailureReason::name),
+            unfinished: record.unfinished,
+            made_ms: Distribution::of(&record.latency),
+        })
+    }
 }
 
 impl SwapSummary {
@@ -338,6 +557,7 @@ impl RunSummary {
                 evictions: swaps.evictions,
                 bytes_in: swaps.bytes_in,
             }),
+            tasks: record.tasks.as_ref().map(TaskSummary::new),
             generation: record.generation.map(|generation| GenerationSummary {
                 evictions: generation.evictions,
                 migrations: generation.migrations,
@@ -345,13 +565,20 @@ impl RunSummary {
             }),
             gpus_time_weighted: record
                 .generation
-                .and_then(|generation| ratio(generation.occupied.as_secs_f64(), record.end.as_secs_f64())),
+                .map(|generation| generation.occupied)
+                .or(record.fleet.as_ref().map(|fleet| fleet.card_time))
+                .and_then(|time| ratio(time.as_secs_f64(), record.end.as_secs_f64())),
             lookup: record.lookups.map(|lookups| LookupSummary {
                 tokens: lookups.tokens,
                 domain_hits: lookups.domain_hits,
                 root_hits: lookups.root_hits,
                 fallbacks: lookups.fallbacks,
             }),
+            workload: None,
+            fairness: None,
+            cascade: record.cascade.as_ref().and_then(CascadeSummary::new),
+            management: ManagementSummary::of(&record.management),
+            fleet: record.fleet.as_ref().map(FleetSummary::new),
         }
     }
 

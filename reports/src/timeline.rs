@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tenantry_core::board::OpRan;
-use tenantry_core::op::{Layers, OpKind};
+use tenantry_core::op::{Layers, Manage, OpKind};
 use tenantry_core::run::Observer;
-use tenantry_traces::Time;
+use tenantry_traces::{Subject, Time};
 
 use crate::error::ReportError;
 use crate::summary::RunLabels;
@@ -119,7 +119,7 @@ impl Observer for TimelinePart {
 }
 
 /// What an op is called, and its category.
-fn name(kind: &OpKind) -> (String, &'static str) {
+pub(crate) fn name(kind: &OpKind) -> (String, &'static str) {
     let bytes = |bytes: u64| human::bytes(bytes as f64);
     match kind {
         OpKind::Lookup(lookup) => (format!("look up {} tokens", lookup.tokens), "lookup"),
@@ -140,7 +140,29 @@ fn name(kind: &OpKind) -> (String, &'static str) {
                 .collect();
             (format!("encode {}", parts.join(" + ")), "compute")
         }
+        OpKind::Inspect => ("confidence and attention".to_owned(), "compute"),
         OpKind::Run(run) => (format!("run of at most {} steps", run.max_steps), "compute"),
+        OpKind::Pet(pet) => {
+            let model = format!("tasks of model {}", pet.model);
+            (format!("{model}, operators on {} streams", pet.streams), "compute")
+        }
+        OpKind::Manage(Manage::Store { subject, bytes: size }) => {
+            (format!("store {}, {}", of(*subject), bytes(*size)), "manage")
+        }
+        OpKind::Manage(Manage::Discard { subject }) => (format!("discard {}", of(*subject)), "manage"),
+        OpKind::Infer(infer) => (format!("runtime {}", infer.runtime.runtime), "compute"),
+        OpKind::LoadRuntime(load) => {
+            let size = bytes(load.bytes);
+            (format!("load runtime {}, {size}", load.runtime.runtime), "copy")
+        }
+        OpKind::Solve(solve) => (format!("allocate {} instances", solve.instances), "solve"),
+    }
+}
+
+fn of(subject: Subject) -> String {
+    match subject {
+        Subject::Tenant(tenant) => format!("tenant {tenant}"),
+        Subject::Domain(domain) => format!("domain {domain}"),
     }
 }
 

@@ -75,6 +75,23 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     file.finish()
 }
 
+/// Removes what killed processes left of files that they had begun in `folder`. No other process may be writing there.
+///
+/// # Errors
+/// When the folder cannot be read or changed; the error names it.
+pub fn remove_unfinished(folder: &Path) -> Result<(), ReportError> {
+    let remove = || -> io::Result<()> {
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    };
+    remove().map_err(|source| ReportError::io(folder, source))
+}
+
 /// A part of a file that is joined from several: it lies beside its place, is closed when it is finished, since there may be
 /// thousands of them, and is removed when it is dropped.
 #[derive(Debug)]

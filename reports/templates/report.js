@@ -1,29 +1,42 @@
-// Draws the charts of #chart-data and switches between light and dark. The page reads without it.
+// Draws what #chart-data describes, lets the reader choose systems and sweep points, and switches between light and dark. The page
+// reads without it.
 "use strict";
 (() => {
   const root = document.documentElement;
   const specs = JSON.parse(document.getElementById("chart-data").textContent);
   const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const narrow = () => innerWidth < 640;
+
+  // What the reader chose, for the whole page.
+  const hidden = new Set();
+  const pointSelect = document.getElementById("point");
+  let point = 0;
 
   const number = (value) => {
     if (value === 0) return "0";
     const digits = Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value)))));
     return value.toLocaleString("en", { maximumFractionDigits: digits });
   };
-  const shown = (axis) => (value) =>
-    value == null ? "–" : axis.percent ? `${(value * 100).toFixed(1)} %` : number(value);
+  const shown = (axis) => (value) => {
+    if (value == null) return "–";
+    if (axis.names) return axis.names[Math.round(value)] ?? "";
+    return axis.percent ? `${(value * 100).toFixed(1)} %` : number(value);
+  };
 
   // Zero to a little above the most; shares from nothing to all; a logarithmic scale just as wide as its data.
   const range = (axis) => (_, least, most) => {
     if (axis.percent) return [0, 1];
-    if (axis.log) return [least, most];
+    if (axis.log) return least === most ? [least / 2, most * 2] : [least / 1.1, most * 1.1];
     return [0, most > 0 ? most * 1.05 : 1];
   };
-  const scale = (axis, horizontal) => ({
-    time: false,
-    distr: axis.log ? 3 : 1,
-    range: horizontal ? (_, least, most) => [least, most] : range(axis),
-  });
+  const along = (axis, marked) => (_, least, most) => {
+    if (axis.names) return [least - 0.5, most + 0.5];
+    if (least === most) return axis.log ? [least / 2, most * 2] : [least - 1, most + 1];
+    if (!marked) return [least, most];
+    return axis.log ? [least / 1.1, most * 1.1] : [least - (most - least) * 0.03, most + (most - least) * 0.03];
+  };
+  const scale = (axis, range) => ({ time: false, distr: axis.log ? 3 : 1, range });
   // A logarithmic axis is marked at 1, 2, 5, 10, 20 …, however short it is; a long one only at powers of ten.
   const marks = (_, __, least, most) => {
     const steps = most / least > 1e4 ? [1] : [1, 2, 5];
@@ -33,58 +46,68 @@
     }
     return marks;
   };
+  // Of few values each is marked.
+  const swept = (xs) => (_, __, least, most) => [...new Set(xs)].filter((x) => x >= least && x <= most);
+  const named = (axis) => (_, __, least, most) => axis.names.map((_, i) => i).filter((i) => i >= least && i <= most);
   const ruler = (axis, size) => ({
     ...(axis.log && { splits: marks, filter: (_, splits) => splits }),
+    ...(axis.names && { splits: named(axis) }),
     label: axis.label,
     labelSize: 24,
     size,
     stroke: css("--dim"),
     grid: { stroke: css("--grid"), width: 1 },
     ticks: { stroke: css("--grid"), width: 1 },
-    values: (_, splits) => splits.map((v) => (v == null ? "" : axis.percent ? `${Math.round(v * 100)} %` : number(v))),
+    values: (_, splits) =>
+      splits.map((v) => (v == null ? "" : axis.percent ? `${Math.round(v * 100)} %` : shown(axis)(v))),
   });
 
-  const line = (spec) => (line) => ({
+  const dashes = { dashed: [8, 4], dotted: [2, 3], mixed: [10, 3, 2, 3] };
+  const line = (view) => (line) => ({
     label: line.name,
     stroke: css(`--c${line.color}`),
-    width: 2,
-    dash: line.dashed ? [7, 5] : undefined,
-    points: { show: false },
-    value: (_, value) => shown(spec.y)(value),
+    width: line.stroke === "none" ? 0 : 2,
+    dash: dashes[line.stroke],
+    points: line.points ? { show: true, size: 7, fill: css("--page"), width: 2 } : { show: false },
+    show: !hidden.has(line.system),
+    spanGaps: Boolean(line.points),
+    value: (_, value) => shown(view.y)(value),
   });
 
-  // A vertical line at the latency target.
-  const target = (spec) => (plot) => {
-    if (spec.target == null) return;
+  // A line across the chart at the latency target, upright or level.
+  const target = (view) => (plot) => {
+    if (!view.target) return;
+    const { up, value } = view.target;
     const { left, top, width, height } = plot.bbox;
-    const x = plot.valToPos(spec.target, "x", true);
-    if (x < left || x > left + width) return;
+    const at = plot.valToPos(value, up ? "y" : "x", true);
+    if (up ? at < top || at > top + height : at < left || at > left + width) return;
     const { ctx } = plot;
+    const gap = 6 * devicePixelRatio;
     ctx.save();
     ctx.strokeStyle = css("--bad");
     ctx.lineWidth = devicePixelRatio;
     ctx.setLineDash([]);
     ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
-    ctx.textAlign = x > left + width / 2 ? "right" : "left";
     ctx.beginPath();
-    ctx.moveTo(x, top);
-    ctx.lineTo(x, top + height);
+    ctx.moveTo(up ? left : at, up ? at : top);
+    ctx.lineTo(up ? left + width : at, up ? at : top + height);
     ctx.stroke();
-    const text = `target ${number(spec.target)} ms`;
-    const gap = 6 * devicePixelRatio * (ctx.textAlign === "right" ? -1 : 1);
-    const bottom = top + height - 8 * devicePixelRatio;
+    ctx.textAlign = !up && at > left + width / 2 ? "right" : "left";
+    const x = up ? left + gap : at + gap * (ctx.textAlign === "right" ? -1 : 1);
+    const y = up ? at - gap : top + height - gap;
+    const text = `target ${number(value)} ms`;
     // A halo keeps it readable where a curve passes behind it.
     ctx.strokeStyle = css("--page");
     ctx.lineWidth = 5 * devicePixelRatio;
-    ctx.strokeText(text, x + gap, bottom);
+    ctx.strokeText(text, x, y);
     ctx.fillStyle = css("--bad");
-    ctx.fillText(text, x + gap, bottom);
+    ctx.fillText(text, x, y);
     ctx.restore();
   };
 
   // The legend's names are buttons for the keyboard and for screen readers too.
   const operable = (plot) => {
-    plot.root.querySelectorAll(".u-legend .u-series").forEach((row, index) => {
+    all(".u-legend .u-series", plot.root).forEach((row, index) => {
       const name = row.querySelector("th");
       if (index === 0) return; // the x axis
       name.tabIndex = 0;
@@ -100,30 +123,199 @@
     });
   };
 
-  let plots = [];
-  const size = (holder) => ({ width: holder.clientWidth, height: holder.clientWidth < 420 ? 240 : 300 });
-  const draw = () => {
-    plots.forEach(({ plot }) => plot.destroy());
-    plots = specs.map((spec) => {
-      const holder = document.getElementById(`chart-${spec.id}`);
-      const options = {
-        ...size(holder),
-        scales: { x: scale(spec.x, true), y: scale(spec.y, false) },
-        axes: [ruler(spec.x, 42), ruler(spec.y, 58)],
-        series: [{ label: spec.x.label, value: (_, value) => shown(spec.x)(value) }, ...spec.lines.map(line(spec))],
-        legend: { markers: { width: 3, dash: (_, index) => (spec.lines[index - 1]?.dashed ? "dashed" : "solid") } },
-        cursor: { points: { size: 6 } },
-        hooks: { draw: [target(spec)] },
-      };
-      const plot = new uPlot(options, [spec.xs, ...spec.lines.map((l) => l.ys)], holder);
-      const canvas = plot.root.querySelector(".u-wrap");
-      canvas.setAttribute("role", "img");
-      canvas.setAttribute("aria-label", holder.dataset.summary);
-      plot.root.querySelector(".u-legend").setAttribute("role", "presentation");
-      operable(plot);
-      return { plot, holder };
+  // + and − zoom about the middle, arrows move, 0 shows all.
+  const zoomable = (plot, whole) => {
+    const steps = { "+": [0.25, -0.25], "=": [0.25, -0.25], "-": [-0.5, 0.5], ArrowLeft: [-0.2, -0.2], ArrowRight: [0.2, 0.2] };
+    plot.over.parentElement.addEventListener("keydown", (event) => {
+      const step = event.key === "0" ? null : steps[event.key];
+      if (step === undefined) return;
+      event.preventDefault();
+      const log = plot.scales.x.distr === 3;
+      const [to, from] = log ? [Math.log, Math.exp] : [Number, Number];
+      const [least, most] = [to(plot.scales.x.min), to(plot.scales.x.max)];
+      const [min, max] = step ? [least + step[0] * (most - least), most + step[1] * (most - least)].map(from) : whole;
+      plot.setScale("x", { min: Math.max(min, whole[0]), max: Math.min(max, whole[1]) });
     });
   };
+
+  const size = (holder, height) => ({ width: holder.clientWidth, height: height ?? (narrow() ? 240 : 300) });
+
+  const announced = (plot, text) => {
+    const canvas = plot.root.querySelector(".u-wrap");
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", text);
+    canvas.tabIndex = 0;
+  };
+
+  const chart = (spec, view, holder) => {
+    const marked = view.lines.some((line) => line.points);
+    const few = marked && !view.x.names && new Set(view.xs).size <= (narrow() ? 5 : 10);
+    const whole = along(view.x, marked)(null, view.xs[0], view.xs[view.xs.length - 1]);
+    const options = {
+      ...size(holder),
+      scales: { x: scale(view.x, (_, least, most) => [least, most]), y: scale(view.y, range(view.y)) },
+      axes: [{ ...ruler(view.x, 42), ...(few && { splits: swept(view.xs), filter: (_, splits) => splits }) }, ruler(view.y, 58)],
+      series: [{ label: view.x.label, value: (_, value) => shown(view.x)(value) }, ...view.lines.map(line(view))],
+      legend: { markers: { width: 3, dash: (_, i) => (view.lines[i - 1]?.stroke ? "dashed" : "solid") } },
+      cursor: { points: { size: 6 } },
+      hooks: {
+        draw: [target(view)],
+        setSeries: [(_, index, { show }) => {
+          const system = view.lines[index - 1]?.system;
+          if (show != null && system != null) toggle(system, show);
+        }],
+      },
+    };
+    const plot = new uPlot(options, [view.xs, ...view.lines.map((l) => l.ys)], holder);
+    plot.setScale("x", { min: whole[0], max: whole[1] });
+    plot.over.addEventListener("dblclick", () => plot.setScale("x", { min: whole[0], max: whole[1] }));
+    plot.root.querySelector(".u-legend").setAttribute("role", "presentation");
+    announced(plot, `${spec.title}. ${view.summary}.`);
+    operable(plot);
+    zoomable(plot, whole);
+    return { plot, lines: view.lines };
+  };
+
+  // Lanes as rows, ops as bars.
+  const kinds = ["compute", "copy", "lookup", "other"];
+  const gantt = (spec, view, holder) => {
+    const lanes = view.lanes.length;
+    const start = Math.min(...view.ops.map((op) => op[3]));
+    const end = Math.max(...view.ops.map((op) => op[3] + op[4]));
+    const whole = [start / 1e3, end / 1e3];
+    // The first few to begin with: all at once would be hairlines.
+    const near = view.ops[Math.min(view.ops.length, narrow() ? 24 : 60) - 1];
+    const first = [whole[0], Math.max((near[3] + near[4]) / 1e3, whole[0] + 1e-3)];
+    const y = (lane) => lanes - lane - 0.5;
+    const bars = (plot) => {
+      const { ctx, bbox } = plot;
+      const height = Math.max(4, (bbox.height / lanes) * 0.7);
+      ctx.save();
+      ctx.beginPath();
+      ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+      ctx.clip();
+      for (const [lane, , kind, from, took] of view.ops) {
+        const left = plot.valToPos(from / 1e3, "x", true);
+        const right = plot.valToPos((from + took) / 1e3, "x", true);
+        ctx.fillStyle = css(`--k-${kinds[kind]}`);
+        // A gap, so that one bar is told from the next.
+        ctx.fillRect(left, plot.valToPos(y(lane), "y", true) - height / 2, Math.max(right - left - devicePixelRatio, 1), height);
+      }
+      ctx.restore();
+    };
+    const readout = document.createElement("p");
+    readout.className = "readout hint";
+    const idle = `${view.ops.length} ops were noted over ${number(whole[1] - whole[0])} ms; double-click, or press 0, to see all.`;
+    readout.textContent = idle;
+    const read = (plot) => {
+      const { left, top } = plot.cursor;
+      if (left == null || left < 0) { readout.textContent = idle; return; }
+      const time = plot.posToVal(left, "x") * 1e3;
+      const lane = lanes - 1 - Math.floor(plot.posToVal(top, "y"));
+      const op = view.ops.find(([on, , , from, took]) => on === lane && from <= time && time <= from + took);
+      readout.textContent = op
+        ? `${view.lanes[lane]}: ${view.names[op[1]]}, ${op[5]} requests, ${number(op[4] / 1e3)} ms from ${number(op[3] / 1e3)} ms on`
+        : `${view.lanes[lane] ?? ""}: idle at ${number(time / 1e3)} ms`;
+    };
+    const axis = { label: "", log: false, percent: false };
+    const options = {
+      ...size(holder, 70 + lanes * 26),
+      scales: { x: scale(axis, (_, least, most) => [least, most]), y: { time: false, range: [0, lanes] } },
+      axes: [
+        ruler({ ...axis, label: "Time since the start in ms" }, 42),
+        {
+          ...ruler(axis, narrow() ? 84 : 120),
+          labelSize: 0,
+          splits: () => view.lanes.map((_, lane) => y(lane)),
+          values: () => view.lanes,
+          grid: { show: false },
+        },
+      ],
+      series: [{}, { show: true, width: 0, points: { show: false } }],
+      legend: { show: false },
+      cursor: { y: false, points: { show: false } },
+      hooks: { draw: [bars], setCursor: [read] },
+    };
+    const plot = new uPlot(options, [whole, [null, null]], holder);
+    plot.setScale("x", { min: first[0], max: first[1] });
+    plot.over.addEventListener("dblclick", () => plot.setScale("x", { min: whole[0], max: whole[1] }));
+    announced(plot, `${spec.title}. ${view.summary}.`);
+    zoomable(plot, whole);
+    holder.append(readout);
+    return { plot, lines: [], height: 70 + lanes * 26 };
+  };
+
+  // A chart with the choices that are its own: selects before it.
+  const charts = specs.map((spec) => {
+    const holder = document.getElementById(`chart-${spec.id}`);
+    const choices = (spec.choices ?? []).map((choice) => ({ ...choice, at: 0 }));
+    const self = { spec, holder, drawn: null };
+    self.draw = () => {
+      self.drawn?.plot.destroy();
+      self.drawn = null;
+      holder.replaceChildren();
+      const index = choices.reduce((sum, choice) => sum * choice.options.length + (choice.point ? point : choice.at), 0);
+      const view = spec.views[index];
+      if ((view.ops ?? view.xs).length === 0) {
+        const nothing = document.createElement("p");
+        nothing.textContent = view.summary || "Nothing to draw at this choice.";
+        holder.append(nothing);
+        return;
+      }
+      self.drawn = view.ops ? gantt(spec, view, holder) : chart(spec, view, holder);
+    };
+    self.atPoint = choices.some((choice) => choice.point);
+    for (const choice of choices.filter((choice) => !choice.point)) {
+      const label = document.createElement("label");
+      const select = document.createElement("select");
+      choice.options.forEach((name, i) => select.add(new Option(name, i)));
+      select.addEventListener("change", () => { choice.at = Number(select.value); self.draw(); });
+      label.append(`${choice.label} `, select);
+      document.getElementById(`choices-${spec.id}`).append(label);
+    }
+    return self;
+  });
+  const draw = () => charts.forEach((chart) => chart.draw());
+
+  // Rows are shown where their system is, and at their sweep point where they are bound to one.
+  const rows = all("[data-system]");
+  const filter = () => rows.forEach((row) => {
+    const away = row.dataset.point !== undefined && Number(row.dataset.point) !== point;
+    row.hidden = away || hidden.has(Number(row.dataset.system));
+  });
+  const chips = all("[data-toggle]");
+  let toggling = false;
+  const toggle = (system, show) => {
+    if (toggling || hidden.has(system) !== show) return;
+    toggling = true;
+    if (show) hidden.delete(system); else hidden.add(system);
+    chips[system]?.setAttribute("aria-pressed", String(show));
+    for (const { drawn } of charts) {
+      drawn?.lines.forEach((line, i) => {
+        if (line.system !== system) return;
+        drawn.plot.setSeries(i + 1, { show });
+        all(".u-legend .u-series", drawn.plot.root)[i + 1]?.querySelector("th").setAttribute("aria-pressed", String(show));
+      });
+    }
+    filter();
+    toggling = false;
+  };
+  chips.forEach((chip, system) => chip.addEventListener("click", () => toggle(system, hidden.has(system))));
+  all(".controls").forEach((controls) => { controls.hidden = false; });
+
+  const choosePoint = () => {
+    point = Number(pointSelect.value);
+    const name = pointSelect.selectedOptions[0].textContent;
+    all(".point-name").forEach((place) => { place.textContent = `at ${name}`; });
+    filter();
+  };
+  if (pointSelect) {
+    pointSelect.addEventListener("change", () => {
+      choosePoint();
+      charts.filter((chart) => chart.atPoint).forEach((chart) => chart.draw());
+    });
+    choosePoint();
+  }
 
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
   const button = document.getElementById("theme");
@@ -145,6 +337,7 @@
   let pending = 0;
   addEventListener("resize", () => {
     cancelAnimationFrame(pending);
-    pending = requestAnimationFrame(() => plots.forEach(({ plot, holder }) => plot.setSize(size(holder))));
+    pending = requestAnimationFrame(() =>
+      charts.forEach(({ drawn, holder }) => drawn?.plot.setSize(size(holder, drawn.height))));
   });
 })();

@@ -1,7 +1,7 @@
 //! The question: YAML in, resolved and validated specifications out.
 //!
-//! This crate runs nothing, and knows neither machines nor reports. It opens no file but the scenario, save that recorded
-//! traces are opened once to see that they are there.
+//! This crate runs nothing, and knows neither machines nor reports. It opens no file but the scenario and presets of one's own,
+//! save that recorded traces are opened once to see that they are there.
 //!
 //! - [`Scenario::load`] reads a file (or a shipped scenario) with `--set` overrides; [`Scenario::runs`] lists what is to be run,
 //!   a [`RunSpec`] each.
@@ -11,21 +11,29 @@
 //!
 //! Read `raw/mod.rs` for what can be written, `load.rs` for what becomes of it, `decode.rs` for where messages come from.
 
+mod cascade;
 mod decode;
 mod error;
 mod lines;
 mod load;
+mod management;
 mod path;
+pub mod plan;
 pub mod presets;
 pub mod raw;
 mod resolve;
+mod runtimes;
 pub mod scalar;
 mod scenario;
 mod shipped;
+mod sweep;
+mod tasks;
 mod workload;
 
 pub use error::{ScenarioError, ScenarioErrors};
+pub use plan::Plan;
 pub use raw::Jitter;
+pub use raw::RawObjective as Objective;
 pub use scenario::{GroupNames, Limits, RunSpec, Scenario, Slo};
 pub use shipped::shipped_names;
 

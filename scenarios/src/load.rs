@@ -5,17 +5,20 @@
 
 use serde_yaml::Value;
 use tenantry_traces::TraceError;
+use tenantry_traces::outcome::{AnswersSpec, OutcomeSource};
 use tenantry_traces::spec::WorkloadSpec;
 
 use crate::decode::decode;
-use crate::error::{Problem, ScenarioError, ScenarioErrors, one_of};
+use crate::error::{Problem, ScenarioError, ScenarioErrors};
 use crate::lines::line_of;
-use crate::path::{Path, Step};
+use crate::path::Path;
+use crate::plan;
 use crate::presets;
 use crate::raw::RawScenario;
-use crate::resolve::{Resolved, resolve};
-use crate::scenario::{Limits, Point, Scenario};
+use crate::resolve::resolve;
+use crate::scenario::{Limits, Scenario};
 use crate::shipped;
+use crate::sweep::points;
 
 /// What errors call overrides.
 const SET: &str = "--set";
@@ -43,6 +46,7 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[String]) -> Result<
     };
     let base = resolve(&raw).map_err(|problems| source.errors(problems))?;
     let slo = base.slo;
+    let plan = plan::resolve(&raw).map_err(|problems| source.errors(problems))?;
     let points = points(&tree, &raw, base).map_err(|problems| source.errors(problems))?;
     let mut checked: Vec<&WorkloadSpec> = Vec::new();
     for point in &points {
@@ -52,6 +56,13 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[String]) -> Result<
             checked.push(workload);
         }
     }
+    let mut checked: Vec<&AnswersSpec> = Vec::new();
+    for answers in points.iter().filter_map(|point| point.resolved.answers.as_ref()) {
+        if !checked.contains(&answers) {
+            OutcomeSource::new(&answers.outcomes, raw.seed).map_err(|error| source.of_trace(error))?;
+            checked.push(answers);
+        }
+    }
     Ok(Scenario {
         name: raw.name.0.clone(),
         seed: raw.seed,
@@ -59,6 +70,7 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[String]) -> Result<
         slo,
         repeats: raw.repeats.0,
         validate: raw.validate.map(Limits::from),
+        plan,
         raw,
         points,
     })
@@ -161,125 +173,4 @@ fn yaml_path(field: &str) -> String {
     ]
     .iter()
     .fold(field.to_string(), |field, (theirs, ours)| field.replace(theirs, ours))
-}
-
-/// Keys that a run has. The others are the scenario's as a whole, and can't differ between its runs.
-const SWEPT: [&str; 9] = [
-    "seed", "card", "cluster", "models", "tenants", "workload", "systems", "slo", "jitter",
-];
-
-/// The sweep's grid, resolved: `base` alone where there is no sweep.
-fn points(tree: &Value, raw: &RawScenario, base: Resolved) -> Result<Vec<Point>, Vec<Problem>> {
-    let axes = axes(raw)?;
-    if axes.is_empty() {
-        return Ok(vec![Point {
-            parameters: Vec::new(),
-            resolved: base,
-        }]);
-    }
-    let mut problems: Vec<Problem> = Vec::new();
-    let mut points = Vec::new();
-    for choice in grid(&axes) {
-        match point(tree, &axes, &choice) {
-            Ok(point) => points.push(point),
-            // Each value is in many points, and would be wrong in all of them.
-            Err(new) => new.into_iter().for_each(|problem| {
-                if !problems.contains(&problem) {
-                    problems.push(problem);
-                }
-            }),
-        }
-    }
-    if problems.is_empty() { Ok(points) } else { Err(problems) }
-}
-
-/// One swept key.
-struct Axis<'a> {
-    name: &'a str,
-    path: Path,
-    values: &'a [Value],
-}
-
-impl Axis<'_> {
-    /// Where in the file value number `index` is.
-    fn source(&self, index: usize) -> Path {
-        Path::default().key("sweep").key(self.name).index(index)
-    }
-}
-
-fn axes(raw: &RawScenario) -> Result<Vec<Axis<'_>>, Vec<Problem>> {
-    let mut problems = Vec::new();
-    let mut axes = Vec::new();
-    for (name, values) in &raw.sweep.0 {
-        let key = Path::default().key("sweep").key(name);
-        let path = Path::parse(name).unwrap_or_default();
-        match path.steps() {
-            [Step::Key(root), ..] if SWEPT.contains(&root.as_str()) => {}
-            [Step::Key(root), ..] => {
-                let must = format!("the path of a key in {}", one_of(SWEPT));
-                problems.push(Problem::unknown_name(key.clone(), root, SWEPT).must(must));
-            }
-            _ => problems.push(Problem::new(key.clone(), "a path such as tenants.count", name)),
-        }
-        if values.is_empty() {
-            problems.push(Problem::new(key, "a list of at least one value", "an empty list"));
-        }
-        axes.push(Axis { name, path, values });
-    }
-    if problems.is_empty() { Ok(axes) } else { Err(problems) }
-}
-
-/// Which value of each axis, for every point; the last axis changes fastest.
-fn grid(axes: &[Axis<'_>]) -> Vec<Vec<usize>> {
-    axes.iter().fold(vec![Vec::new()], |points, axis| {
-        let longer =
-            |point: Vec<usize>| (0..axis.values.len()).map(move |index| point.iter().copied().chain([index]).collect());
-        points.into_iter().flat_map(longer).collect()
-    })
-}
-
-fn point(tree: &Value, axes: &[Axis<'_>], choice: &[usize]) -> Result<Point, Vec<Problem>> {
-    let mut tree = tree.clone();
-    let mut parameters = Vec::new();
-    for (axis, &index) in axes.iter().zip(choice) {
-        let value = &axis.values[index];
-        axis.path
-            .set(&mut tree, value.clone())
-            .map_err(|problem| vec![problem.moved(axis.source(index))])?;
-        let json = serde_json::to_value(value).map_err(|_| {
-            vec![Problem::new(
-                axis.source(index),
-                "a value without YAML tags and with texts as keys",
-                "another",
-            )]
-        })?;
-        parameters.push((axis.name.to_string(), json));
-    }
-    let resolved = decode::<RawScenario>(&tree)
-        .and_then(|raw| resolve(&raw))
-        .map_err(|problems| {
-            let blame = |problem: Problem| {
-                let swept = axes
-                    .iter()
-                    .zip(choice)
-                    .find(|(axis, _)| problem.path().starts_with(&axis.path));
-                match swept {
-                    Some((axis, &index)) => {
-                        let path = problem.path();
-                        let below = &path.steps()[axis.path.steps().len()..];
-                        problem.moved(axis.source(index).join(below))
-                    }
-                    // Right in itself, but not together with what is swept.
-                    None => {
-                        let together: Vec<String> = parameters
-                            .iter()
-                            .map(|(name, value)| format!("{name} is {value}"))
-                            .collect();
-                        problem.given(&together.join(" and "))
-                    }
-                }
-            };
-            problems.into_iter().map(blame).collect::<Vec<_>>()
-        })?;
-    Ok(Point { parameters, resolved })
 }

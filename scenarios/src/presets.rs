@@ -1,12 +1,14 @@
 //! Named systems: lists of decisions in YAML, which a user can print, copy and change.
 
+use std::fs;
+
 use serde_yaml::{Mapping, Value};
 
 use crate::error::{Problem, describe};
 use crate::path::Path;
 
 /// Name and text of each, simplest first.
-const PRESETS: [(&str, &str); 11] = [
+const PRESETS: [(&str, &str); 22] = [
     ("bert-dedicated", include_str!("../presets/bert-dedicated.yaml")),
     ("bert-compress", include_str!("../presets/bert-compress.yaml")),
     ("hbert-adapter", include_str!("../presets/hbert-adapter.yaml")),
@@ -18,6 +20,17 @@ const PRESETS: [(&str, &str); 11] = [
     ("static-batches", include_str!("../presets/static-batches.yaml")),
     ("queue-per-lora", include_str!("../presets/queue-per-lora.yaml")),
     ("chunked-prefill", include_str!("../presets/chunked-prefill.yaml")),
+    ("pets", include_str!("../presets/pets.yaml")),
+    ("pets-fixed", include_str!("../presets/pets-fixed.yaml")),
+    ("seqs", include_str!("../presets/seqs.yaml")),
+    ("pars", include_str!("../presets/pars.yaml")),
+    ("tabi", include_str!("../presets/tabi.yaml")),
+    ("infaas-best", include_str!("../presets/infaas-best.yaml")),
+    ("cocktail", include_str!("../presets/cocktail.yaml")),
+    ("arlo", include_str!("../presets/arlo.yaml")),
+    ("arlo-st", include_str!("../presets/arlo-st.yaml")),
+    ("arlo-dt", include_str!("../presets/arlo-dt.yaml")),
+    ("infaas", include_str!("../presets/infaas.yaml")),
 ];
 
 const NAMES: [&str; PRESETS.len()] = {
@@ -43,7 +56,7 @@ pub fn yaml(name: &str) -> Option<&'static str> {
         .map(|(_, text)| *text)
 }
 
-/// Replaces each `preset: NAME` in the scenario's `systems:` by the preset's keys. Shapes that are wrong in other ways are left
+/// Replaces each `preset: NAME`, and each `preset: FILE.yaml`, in the scenario's `systems:` by the preset's keys. Shapes that are wrong in other ways are left
 /// for the decoder to find.
 pub(crate) fn fill_in(scenario: &mut Value) -> Vec<Problem> {
     let Some(Value::Sequence(systems)) = scenario.get_mut("systems") else {
@@ -54,25 +67,55 @@ pub(crate) fn fill_in(scenario: &mut Value) -> Vec<Problem> {
         let Value::Mapping(own) = system else { continue };
         let Some(preset) = own.get("preset") else { continue };
         let path = Path::default().key("systems").index(index).key("preset");
-        match preset.as_str().and_then(yaml) {
-            Some(text) => *own = filled_in(text, std::mem::take(own)),
-            None => problems.push(Problem::unknown_name(path, &describe(preset), names().iter().copied())),
+        match text(preset, &path) {
+            Ok(text) => *own = filled_in(text, std::mem::take(own)),
+            Err(problem) => problems.push(problem),
         }
     }
     problems
 }
 
-/// The preset in `text` with `own` keys over it.
-fn filled_in(text: &str, mut own: Mapping) -> Mapping {
-    let mut system: Mapping = serde_yaml::from_str(text).expect("a shipped preset is YAML");
+/// The keys of a preset: of a shipped one by its name, or of one's own by its file.
+fn text(preset: &Value, path: &Path) -> Result<Mapping, Problem> {
+    let name = preset.as_str().unwrap_or_default();
+    if let Some(text) = yaml(name) {
+        return Ok(serde_yaml::from_str(text).expect("a shipped preset is YAML"));
+    }
+    if !name.ends_with(".yaml") {
+        return Err(Problem::unknown_name(
+            path.clone(),
+            &describe(preset),
+            names().iter().copied(),
+        ));
+    }
+    let must = "a preset's name, or a file as `tenantry presets NAME` prints one";
+    let text =
+        fs::read_to_string(name).map_err(|error| Problem::new(path.clone(), must, format!("{name}: {error}")))?;
+    serde_yaml::from_str(&text).map_err(|error| Problem::new(path.clone(), must, format!("{name}: {error}")))
+}
+
+/// The preset with `own` keys over it.
+fn filled_in(mut system: Mapping, mut own: Mapping) -> Mapping {
     own.remove("preset");
+    put_over(&mut system, own);
+    system
+}
+
+/// Sections whose keys are decisions of their own, each of which goes over the preset's alone.
+const SECTIONS: [&str; 5] = ["generation", "lora", "plot", "runtimes", "tasks"];
+
+fn put_over(preset: &mut Mapping, own: Mapping) {
     for (key, value) in own {
-        match system.get_mut(&key).and_then(|preset| same_choice(preset, &value)) {
+        let is_section = key.as_str().is_some_and(|key| SECTIONS.contains(&key));
+        if is_section && let (Some(Value::Mapping(preset)), Value::Mapping(own)) = (preset.get_mut(&key), &value) {
+            put_over(preset, own.clone());
+            continue;
+        }
+        match preset.get_mut(&key).and_then(|preset| same_choice(preset, &value)) {
             Some((preset_content, content)) => preset_content.extend(content.clone()),
-            None => drop(system.insert(key, value)),
+            None => drop(preset.insert(key, value)),
         }
     }
-    system
 }
 
 /// The contents of two choices, `{name: {…}}`, where the name is the same: only then do the preset's keys still mean anything.
@@ -119,6 +162,67 @@ mod tests {
             system["batch"]["size-or-timeout"][wait],
             preset["batch"]["size-or-timeout"][wait]
         );
+    }
+
+    /// One key of what holds decisions of its own leaves the others as the preset has them.
+    #[test]
+    fn decisions_are_changed_one_by_one() {
+        let system = &systems(
+            "systems: [{preset: punica, generation: {max_batch: 3, lora: {slots: 5}}}, \
+             {preset: hmi, plot: {lower_layers: 2}}, {preset: hmi, plot: null}]",
+        );
+        let of = |name: &str| serde_yaml::from_str::<Value>(yaml(name).unwrap()).unwrap();
+        let (generation, preset) = (&system[0]["generation"], &of("punica")["generation"]);
+        assert_eq!(
+            (&generation["max_batch"], &generation["prefill"]),
+            (&Value::from(3), &preset["prefill"])
+        );
+        assert_eq!(generation["lora"]["slots"], Value::from(5));
+        assert_eq!(generation["consolidate"], preset["consolidate"]);
+        assert_eq!(system[1]["plot"]["lower_layers"], Value::from(2));
+        assert_eq!(system[1]["plot"]["tier"], of("hmi")["plot"]["tier"]);
+        assert_eq!(system[2]["plot"], Value::Null);
+    }
+
+    #[test]
+    fn each_decision_of_a_section_goes_over_the_preset_alone() {
+        let system =
+            &systems("systems: [{preset: pets, tasks: {max_batch: 8, engine: {shared: {batching: beta-only}}}}]")[0];
+        let preset: Value = serde_yaml::from_str(yaml("pets").unwrap()).unwrap();
+        let (tasks, of_preset) = (&system["tasks"], &preset["tasks"]);
+        assert_eq!(tasks["max_batch"], Value::from(8));
+        assert_eq!(tasks["engine"]["shared"]["batching"], Value::from("beta-only"));
+        assert_eq!(
+            tasks["engine"]["shared"]["streams"],
+            of_preset["engine"]["shared"]["streams"]
+        );
+        assert_eq!(tasks["planning"], of_preset["planning"]);
+    }
+
+    #[test]
+    fn an_edited_preset_is_a_file() {
+        let place = std::env::temp_dir().join(format!("tenantry-preset-{}.yaml", std::process::id()));
+        let edited = yaml("bert-shared").unwrap().replace("name: bert-shared", "name: mine");
+        fs::write(&place, edited).unwrap();
+        let system = &systems(&format!(
+            "systems: [{{preset: {}, pipeline: prefetch}}]",
+            place.display()
+        ))[0];
+        assert_eq!(
+            (&system["name"], &system["pipeline"]),
+            (&"mine".into(), &"prefetch".into())
+        );
+        fs::remove_file(&place).unwrap();
+        let mut gone = serde_yaml::from_str(&format!("systems: [{{preset: {}}}]", place.display())).unwrap();
+        assert_eq!(fill_in(&mut gone).len(), 1);
+    }
+
+    #[test]
+    fn runtimes_keep_what_is_not_named() {
+        let system = &systems("systems: [{preset: arlo, runtimes: {slo: 450ms, allocate: even}}]")[0];
+        assert_eq!(system["runtimes"]["slo"], Value::from("450ms"));
+        assert_eq!(system["runtimes"]["allocate"], Value::from("even"));
+        assert_eq!(system["runtimes"]["lengths"]["step"], Value::from(64));
     }
 
     #[test]

@@ -2,18 +2,21 @@
 
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, Padding, ParameterPipeline,
-    PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, SwapSpec, SystemSpec, TenantState,
+    PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, SwapSpec, SystemSpec, TasksSpec, TenantState,
 };
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::Duration;
+use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::spec::WorkloadSpec;
 
+use crate::cascade::{self, Around};
 use crate::error::Problem;
 use crate::path::Path;
 use crate::raw::*;
 use crate::scalar::Count;
 use crate::scenario::{GroupNames, Slo};
-use crate::workload;
+use crate::tasks::{self, TaskKind};
+use crate::{runtimes, workload};
 
 /// Each tenant takes some tens of bytes in a server.
 const TENANTS_MAX: u32 = 100_000_000;
@@ -25,18 +28,22 @@ pub(crate) struct Resolved {
     /// With the scenario's seed; each repeat sets its own.
     pub workload: WorkloadSpec,
     pub tenant_groups: GroupNames,
+    /// Of the tenants, where a system has tasks.
+    pub task_kinds: Vec<TaskKind>,
     pub warm_up: Duration,
     pub gpus: u32,
     pub gpu_memory_bytes: Option<u64>,
     pub card: String,
     pub slo: Option<Slo>,
     pub jitter: Jitter,
+    pub answers: Option<AnswersSpec>,
 }
 
 /// The specifications that `raw` means, or all that keeps it from meaning any.
 pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
     let mut problems = Vec::new();
-    let systems = systems(raw, &mut problems);
+    let task_kinds = tasks::kinds(raw, &mut problems);
+    let systems = systems(raw, &task_kinds, &mut problems);
     if raw.tenants.count.0 > TENANTS_MAX {
         let path = Path::default().key("tenants").key("count");
         problems.push(Problem::new(
@@ -46,6 +53,10 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
         ));
     }
     let workload = workload::resolve(raw, &mut problems);
+    let answers = raw
+        .outcomes
+        .as_ref()
+        .map(|outcomes| cascade::answers(outcomes, &mut problems));
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -57,6 +68,7 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
             kinds: raw.tenants.kinds.names(),
             classes: raw.tenants.classes.names(),
         },
+        task_kinds,
         warm_up: raw.workload.warm_up.0,
         gpus: raw.cluster.gpus.0,
         gpu_memory_bytes: raw.cluster.gpu_memory.map(|memory| memory.0),
@@ -66,10 +78,11 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
             quantile: slo.at.fraction(),
         }),
         jitter: raw.jitter,
+        answers,
     })
 }
 
-fn systems(raw: &RawScenario, problems: &mut Vec<Problem>) -> Vec<SystemSpec> {
+fn systems(raw: &RawScenario, kinds: &[TaskKind], problems: &mut Vec<Problem>) -> Vec<SystemSpec> {
     let path = Path::default().key("systems");
     let models = models(raw, problems);
     if raw.systems.is_empty() {
@@ -86,24 +99,61 @@ fn systems(raw: &RawScenario, problems: &mut Vec<Problem>) -> Vec<SystemSpec> {
             let must = "a name that no system before it has";
             problems.push(Problem::new(path.key("name"), must, &system.name.0));
         }
-        let listed = models.iter().find(|(key, _)| **key == system.model);
-        match (listed, ModelShape::builtin(&system.model)) {
-            (Some((_, Some(model))), _) => systems.push(system_of(system, model, raw, &path, problems)),
-            // What is wrong with the model is among the problems already.
-            (Some((_, None)), _) => {}
-            (None, Some(model)) => systems.push(system_of(system, &model, raw, &path, problems)),
-            (None, None) => {
-                let known = raw.models.keys().map(String::as_str);
-                let builtins = ModelShape::builtin_names().iter().copied();
-                problems.push(Problem::unknown_name(
-                    path.key("model"),
-                    &system.model,
-                    known.chain(builtins),
-                ));
+        let (name, path_of_name) = match &system.cascade {
+            None => (&system.model, path.key("model")),
+            Some(cascade) => match cascade.stages.first() {
+                Some(first) => (&first.model.0, path.key("cascade").key("stages").index(0).key("model")),
+                None => {
+                    let path = path.key("cascade").key("stages");
+                    problems.push(Problem::new(path, "a list of at least one model", "an empty list"));
+                    continue;
+                }
+            },
+        };
+        let Some(model) = find(&models, name, path_of_name, problems) else {
+            continue;
+        };
+        let named = |name: &str| match models.iter().find(|(key, _)| *key == name) {
+            Some((_, model)) => model.clone(),
+            None => ModelShape::builtin(name),
+        };
+        let mut spec = system_of(system, &model, raw, &path, kinds, named, problems);
+        if let Some(cascade) = &system.cascade {
+            let around = Around {
+                path: path.key("cascade"),
+                pool: &spec.pool,
+                gpus: raw.cluster.gpus.0,
+                outcomes: raw.outcomes.as_ref(),
+            };
+            let find = |name: &str, path, problems: &mut Vec<Problem>| find(&models, name, path, problems);
+            spec.route = cascade::route(cascade, &around, find, problems);
+            if let Some(first) = spec.route.as_ref().and_then(|route| route.stages.first()) {
+                spec.pool = first.pool.clone();
             }
         }
+        systems.push(spec);
     }
     systems
+}
+
+/// A model of the scenario, or a built-in one.
+fn find(
+    models: &[(&str, Option<ModelShape>)],
+    name: &str,
+    path: Path,
+    problems: &mut Vec<Problem>,
+) -> Option<ModelShape> {
+    if let Some((_, model)) = models.iter().find(|(key, _)| *key == name) {
+        // What is wrong with it is among the problems already.
+        return model.clone();
+    }
+    let builtin = ModelShape::builtin(name);
+    if builtin.is_none() {
+        let known = models.iter().map(|(key, _)| *key);
+        let builtins = ModelShape::builtin_names().iter().copied();
+        problems.push(Problem::unknown_name(path, name, known.chain(builtins)));
+    }
+    builtin
 }
 
 /// The scenario's models by key; nothing for those with a problem.
@@ -119,7 +169,7 @@ fn models<'a>(raw: &'a RawScenario, problems: &mut Vec<Problem>) -> Vec<(&'a str
     raw.models.iter().map(&mut shape).collect()
 }
 
-fn model_of(key: &str, model: &RawModel, path: Path) -> Result<ModelShape, Problem> {
+pub(crate) fn model_of(key: &str, model: &RawModel, path: Path) -> Result<ModelShape, Problem> {
     let shape = match model {
         RawModel::Builtin(name) => ModelShape::builtin(name)
             .ok_or_else(|| Problem::unknown_name(path.clone(), name, ModelShape::builtin_names().iter().copied()))?,
@@ -147,6 +197,8 @@ fn system_of(
     model: &ModelShape,
     raw: &RawScenario,
     path: &Path,
+    kinds: &[TaskKind],
+    named: impl Fn(&str) -> Option<ModelShape>,
     problems: &mut Vec<Problem>,
 ) -> SystemSpec {
     if system.preset.is_some() {
@@ -178,9 +230,19 @@ fn system_of(
             problems.push(Problem::new(path.key("domain_hits"), must, got));
         }
     }
-    check_generation(system, model, raw, path, problems);
+    let tasks = system
+        .tasks
+        .as_ref()
+        .map(|tasks| tasks::resolve(tasks, system, model, raw, path, kinds, problems));
+    let runtimes = runtimes::resolve(system, model, raw, path, named, problems);
+    if tasks.is_none() && runtimes.is_none() {
+        check_generation(system, model, raw, path, problems);
+        if system.cascade.is_some() {
+            check_cascade(system, path, problems);
+        }
+    }
     let longest = match system.padding {
-        RawPadding::Longest => model.positions,
+        RawPadding::Longest => tasks.as_ref().map_or(model.positions, |tasks| tasks.max_tokens),
         RawPadding::To(tokens) => {
             if tokens.0 > model.positions {
                 let must = format!(
@@ -191,6 +253,16 @@ fn system_of(
             }
             tokens.0
         }
+    };
+    let longest = match &runtimes {
+        Some(runtimes) => runtimes
+            .streams
+            .iter()
+            .filter_map(|s| s.runtimes.last())
+            .map(|r| r.max_length)
+            .max()
+            .unwrap_or(0),
+        None => longest,
     };
     if let Some(RawLength::Fixed(tokens)) = raw.workload.lengths.input
         && tokens.0 > longest
@@ -207,7 +279,40 @@ fn system_of(
                 max_waiting: max_waiting.0,
             },
         },
-        pool: pool_of(system, model),
+        pool: PoolSpec {
+            runtimes,
+            ..pool_of(system, model, tasks)
+        },
+        route: None,
+    }
+}
+
+/// What a system of several models cannot have.
+fn check_cascade(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
+    let mut must = |key: &str, must: &str| problems.push(Problem::new(path.key(key), must, "another"));
+    if system.tenant_state != RawTenantState::Head {
+        must(
+            "tenant_state",
+            "head (nothing to be swapped) where several models serve",
+        );
+    }
+    if system.plot.is_some() {
+        must("plot", "left out where several models serve");
+    }
+    if system
+        .pipeline
+        .is_some_and(|pipeline| pipeline != RawPipeline::Synchronous)
+    {
+        must(
+            "pipeline",
+            "synchronous where several models serve, since nothing is to be fetched",
+        );
+    }
+    if system.generation.is_some() {
+        must("generation", "left out where several models serve");
+    }
+    if system.tasks.is_some() {
+        must("tasks", "left out where several models serve");
     }
 }
 
@@ -314,7 +419,7 @@ fn generation_of(generation: &RawGeneration) -> GenerationSpec {
     }
 }
 
-fn pool_of(system: &RawSystem, model: &ModelShape) -> PoolSpec {
+fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>) -> PoolSpec {
     PoolSpec {
         name: system.model.clone(),
         model: model.clone(),
@@ -327,6 +432,7 @@ fn pool_of(system: &RawSystem, model: &ModelShape) -> PoolSpec {
             tier: plot.tier,
             domain_hits_ppm: plot.domain_hits.ppm(),
             fallbacks_ppm: plot.fallbacks.ppm(),
+            domain_bytes: plot.domain_table.0,
         }),
         tenant_state: match system.tenant_state {
             RawTenantState::Model => TenantState::Model,
@@ -350,20 +456,26 @@ fn pool_of(system: &RawSystem, model: &ModelShape) -> PoolSpec {
             RawPlace::LargestWorkingSet => PlaceSpec::LargestWorkingSet,
         },
         // What a decoder does not have is never asked for.
-        batch: match system.batch.unwrap_or(RawBatch::PerTenant { max_size: Count(1) }) {
-            RawBatch::PerTenant { max_size } => BatchSpec::PerTenant { max_size: max_size.0 },
-            RawBatch::FixedSize { size } => BatchSpec::FixedSize { size: size.0 },
-            RawBatch::SizeOrTimeout { max_size, max_wait } => BatchSpec::SizeOrTimeout {
-                max_size: max_size.0,
-                max_wait: max_wait.0,
-            },
-        },
+        batch: batch_of(system.batch.unwrap_or(RawBatch::PerTenant { max_size: Count(1) })),
         swap: match system.swap {
             RawSwap::Lru => SwapSpec::LeastRecentlyUsed,
             RawSwap::Lfu => SwapSpec::LeastFrequentlyUsed,
         },
         pipeline: pipeline_of(system.pipeline.unwrap_or(RawPipeline::Synchronous)),
         generation: system.generation.as_ref().map(generation_of),
+        tasks,
+        runtimes: None,
+    }
+}
+
+pub(crate) fn batch_of(batch: RawBatch) -> BatchSpec {
+    match batch {
+        RawBatch::PerTenant { max_size } => BatchSpec::PerTenant { max_size: max_size.0 },
+        RawBatch::FixedSize { size } => BatchSpec::FixedSize { size: size.0 },
+        RawBatch::SizeOrTimeout { max_size, max_wait } => BatchSpec::SizeOrTimeout {
+            max_size: max_size.0,
+            max_wait: max_wait.0,
+        },
     }
 }
 

@@ -2,12 +2,15 @@
 
 use tenantry_core::spec::{ClusterSpec, SystemSpec};
 use tenantry_traces::Duration;
+use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::spec::WorkloadSpec;
 
 use crate::error::ScenarioErrors;
 use crate::load;
+use crate::plan::Plan;
 use crate::raw::{Jitter, RawLimits, RawScenario};
 use crate::resolve::Resolved;
+use crate::tasks;
 
 /// A question that has been read, checked and understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +27,8 @@ pub struct Scenario {
     pub repeats: u32,
     /// How far simulated and executed figures may differ.
     pub validate: Option<Limits>,
+    /// What `tenantry plan` searches for.
+    pub plan: Option<Plan>,
     pub(crate) raw: RawScenario,
     pub(crate) points: Vec<Point>,
 }
@@ -94,6 +99,8 @@ pub struct RunSpec {
     pub slo: Option<Slo>,
     /// Whether simulated durations vary.
     pub jitter: Jitter,
+    /// What models make of the requests, where that is known.
+    pub answers: Option<AnswersSpec>,
 }
 
 /// Names of the groups that tenants fall into, in the scenario's order; empty where all are in one.
@@ -149,6 +156,11 @@ impl Scenario {
         runs
     }
 
+    /// How many tenants there are, where no sweep says otherwise.
+    pub fn tenants(&self) -> u32 {
+        self.raw.tenants.count.0
+    }
+
     /// The scenario with every preset and every default written out. It loads again to the same runs.
     pub fn resolved_yaml(&self) -> String {
         let mut yaml = Vec::new();
@@ -164,27 +176,35 @@ impl Point {
         let Resolved {
             workload,
             tenant_groups,
+            task_kinds,
             warm_up,
             gpus,
             gpu_memory_bytes,
             card,
             slo,
             jitter,
+            answers,
             systems: _,
         } = &self.resolved;
         // Every draw hashes its seed, so that neighbouring seeds have nothing in common; and each repeat can be run
         // alone by giving its seed.
         let seed = workload.seed.wrapping_add(u64::from(repeat));
+        let workload = WorkloadSpec {
+            seed,
+            ..workload.clone()
+        };
+        let mut system = system.clone();
+        tasks::register(&mut system.pool, task_kinds, &workload);
+        if let Some(route) = &mut system.route {
+            route.seed = seed;
+        }
         RunSpec {
-            system: system.clone(),
+            system,
             parameters: self.parameters.clone(),
             repeat,
             seed,
-            workload: WorkloadSpec {
-                seed,
-                ..workload.clone()
-            },
-            tenants: workload.tenants,
+            workload,
+            tenants: self.resolved.workload.tenants,
             tenant_groups: tenant_groups.clone(),
             gpus: *gpus,
             gpu_memory_bytes: *gpu_memory_bytes,
@@ -192,6 +212,7 @@ impl Point {
             warm_up: *warm_up,
             slo: *slo,
             jitter: *jitter,
+            answers: answers.clone(),
         }
     }
 }

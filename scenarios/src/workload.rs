@@ -9,6 +9,7 @@ use tenantry_traces::spec::{
 };
 
 use crate::error::Problem;
+use crate::management;
 use crate::path::Path;
 use crate::raw::*;
 
@@ -70,6 +71,7 @@ pub(crate) fn resolve(raw: &RawScenario, problems: &mut Vec<Problem>) -> Workloa
             kinds: raw.tenants.kinds.shares(),
             domains: raw.tenants.domains.shares(),
         },
+        management: management::resolve(raw, problems),
         presence: raw.tenants.presence.as_ref().map(presence).unwrap_or_default(),
         stop: Stop {
             requests: raw.workload.stop.requests.map(|requests| requests.0),

@@ -43,16 +43,25 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:7: tenants.cuont: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?\n\
       s.yaml:7: tenants.count: must be given, got nothing"),
     ("card: cpu", "crad: cpu",
-     "s.yaml:3: crad: must be one of name, seed, card, cluster, models, tenants, workload, systems, slo, sweep, repeats, validate, jitter, got an unknown key; did you mean card?"),
+     "s.yaml:3: crad: must be one of name, seed, card, cluster, models, tenants, workload, outcomes, systems, slo, sweep, samples, plan, repeats, validate, jitter, got an unknown key; did you mean card?"),
     ("  stop: {", "  warmup: 1s\n  stop: {",
-     "s.yaml:11: workload.warmup: must be one of arrivals, lengths, stop, warm_up, got an unknown key; did you mean warm_up?"),
+     "s.yaml:11: workload.warmup: must be one of arrivals, lengths, management, stop, warm_up, got an unknown key; did you mean warm_up?"),
     ("name: good\n", "",
      "s.yaml: name: must be given, got nothing"),
     ("{ fixed: 32 }", "{ fixed: 32 }, outptu: { fixed: 8 }",
      "s.yaml:10: workload.lengths.outptu: must be one of input, output, joint, got an unknown key; did you mean output?"),
     ("{ preset: bert-shared, name: shared }", "{ prest: bert-shared, name: shared }",
-     "s.yaml:14: systems[1].prest: must be one of preset, name, admit, model, dtype, classes, plot, tenant_state, padding, instances_per_gpu, place, batch, swap, pipeline, generation, got an unknown key; did you mean preset?\n\
+     "s.yaml:14: systems[1].prest: must be one of preset, name, admit, model, dtype, classes, plot, tenant_state, padding, instances_per_gpu, place, batch, swap, pipeline, generation, tasks, cascade, runtimes, got an unknown key; did you mean preset?\n\
       s.yaml:14: systems[1].tenant_state: must be given, got nothing"),
+    // Management requests.
+    ("  stop: {", "  management: { rates: { craete: 1/s } }\n  stop: {",
+     "s.yaml:11: workload.management.rates.craete: must be one of present_at_start, create, update, delete, update_domain, got an unknown key; did you mean create?"),
+    ("  stop: {", "  management: { list: [{ at: 1s, update: 3 }, { at: 2s }, { at: 3s, create: 1, delete: 2 }] }\n  stop: {",
+     "s.yaml:11: workload.management.list[1]: must be one of create, update, delete, create_domain, update_domain, beside at, got none\n\
+      s.yaml:11: workload.management.list[2]: must be one of create, update, delete, create_domain, update_domain, beside at, got create and delete"),
+    ("  stop: {", "  management: { list: [{ at: 1s, update: 10 }, { at: 2s, update_domain: 8 }] }\n  stop: {",
+     "s.yaml:11: workload.management.list[0].update: must be below 10, the number of tenants, got 10\n\
+      s.yaml:11: workload.management.list[1].update_domain: must be below 8, the number of domains, got 8"),
     // Types.
     ("count: 10,", "count: many,",
      "s.yaml:7: tenants.count: must be a whole number from 1 to 4294967295, got many"),
@@ -115,9 +124,9 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("{ poisson: { rate: 50/s } }", "{ poison: { rate: 50/s } }",
      "s.yaml:9: workload.arrivals: must be one of poisson, constant, gamma, mmpp, ramp, periodic-per-tenant, burst, closed-loop, counts, trace, activity, shape, twitter, regimes, superpose, scaled, got poison; did you mean poisson?"),
     ("preset: hbert-adapter", "preset: hbert-adaptor",
-     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, got hbert-adaptor; did you mean hbert-adapter?"),
+     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert-adaptor; did you mean hbert-adapter?"),
     ("preset: hbert-adapter\n  - { preset: bert-shared, name: shared }", "preset: hbert\n  - { preset: bert-shared, classes: 0 }",
-     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, got hbert\n\
+     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert\n\
       s.yaml:14: systems[1].classes: must be a whole number from 1 to 4294967295, got 0"),
     ("name: shared }", "name: shared, dtype: fp16 }",
      "s.yaml:14: systems[1].dtype: must be one of f32, bf16, f16, got fp16; did you mean f16?"),
@@ -172,11 +181,38 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("seed: 1", "seed: 1\nsweep: { tenants.count: [1, 0] }",
      "s.yaml:3: sweep.tenants.count[1]: must be a whole number from 1 to 4294967295, got 0"),
     ("seed: 1", "seed: 1\nsweep: { tenants.count: 5 }",
-     "s.yaml:3: sweep.tenants.count: must be a list, got 5"),
+     "s.yaml:3: sweep.tenants.count: must be a list, or a range {from: …, to: …}, got 5"),
+    ("seed: 1", "seed: 1\nsweep: { tenants.count: { from: 1, to: 5 } }",
+     "s.yaml:3: sweep.tenants.count: must be a list where samples is not given, such as samples: {latin-hypercube: 100}, got a range"),
+    ("seed: 1", "seed: 1\nsamples: { random: 5 }\nsweep: { tenants.count: [1, 5] }",
+     "s.yaml:3: samples: must be left out where no key of sweep has a range {from: …, to: …}, got samples"),
+    ("seed: 1", "seed: 1\nsamples: { random: 5 }\nsweep: { tenants.count: { from: 5, to: 5 } }",
+     "s.yaml:4: sweep.tenants.count.to: must be above from (5), got 5"),
+    ("seed: 1", "seed: 1\nsamples: { random: 5 }\nsweep: { workload.arrivals.poisson.rate: { from: 1/s, to: 2/min } }",
+     "s.yaml:4: sweep.workload.arrivals.poisson.rate.to: must be in the unit of from, /s, got 2/min"),
+    ("seed: 1", "seed: 1\nsamples: { random: 5 }\nsweep: { tenants.count: { from: 0, to: 9, scale: log } }",
+     "s.yaml:4: sweep.tenants.count.from: must be above 0 where scale is log, got 0"),
+    ("seed: 1", "seed: 1\nsamples: { random: 5 }\nsweep: { jitter: { from: none, to: measured } }",
+     "s.yaml:4: sweep.jitter.from: must be a number, or one with its unit such as 500/s or 20ms, got none"),
+    ("seed: 1", "seed: 1\nplan: { find: fewest-card }",
+     "s.yaml:3: plan.find: must be one of fewest-cards, least-cost, most-tenants, highest-rate, tightest-latency, got fewest-card; did you mean fewest-cards?"),
+    ("seed: 1", "seed: 1\nplan: { find: least-cost }",
+     "s.yaml:3: plan.gpus: must be given to find the least cost, got nothing\n\
+      s.yaml:3: plan.cards: must be given with prices, to find the least cost, got nothing"),
+    ("seed: 1", "seed: 1\nplan: { find: most-tenants, tenants: { from: 9, to: 3 } }",
+     "s.yaml:3: plan.tenants: must be at least one and fewer than 10000 values, with to above from, got another range"),
+    ("seed: 1", "seed: 1\nplan: { find: highest-rate, load: { from: 1, to: 2 }, choices: { shard: { classes: [2] } } }",
+     "s.yaml:3: plan.choices.shard: must be one of hbert-adapter, shared, got shard; did you mean shared?"),
+    ("seed: 1", "seed: 1\nplan: { find: fewest-cards, gpus: [1, 2] }\nsweep: { seed: [1] }",
+     "s.yaml:4: sweep: must be left out beside plan, which says itself what is tried, got a sweep"),
+    ("slo: { latency: 100ms, at: p98 }", "plan: { find: fewest-cards, gpus: [1, 2] }",
+     "s.yaml: slo: must be given: a plan looks for what keeps it, got nothing"),
+    ("seed: 1", "seed: 1\nsamples: { latin-hypercube: 1 }\nsweep: { tenants.cuont: { from: 1, to: 9 } }",
+     "s.yaml:4: sweep.tenants.cuont: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?"),
     ("seed: 1", "seed: 1\nsweep: { tenants.count: [] }",
      "s.yaml:3: sweep.tenants.count: must be a list of at least one value, got an empty list"),
     ("seed: 1", "seed: 1\nsweep: { tenant.count: [1] }",
-     "s.yaml:3: sweep.tenant.count: must be the path of a key in one of seed, card, cluster, models, tenants, workload, systems, slo, jitter, got tenant; did you mean tenants?"),
+     "s.yaml:3: sweep.tenant.count: must be the path of a key in one of seed, card, cluster, models, tenants, workload, outcomes, systems, slo, jitter, got tenant; did you mean tenants?"),
     ("seed: 1", "seed: 1\nsweep: { 'systems[2].classes': [1] }",
      "s.yaml:3: sweep.systems[2].classes[0]: must be a list with an entry [2], got 2 entries"),
     ("seed: 1", "seed: 1\nsweep: { 'systems[0].preset': [bert-shared] }",
@@ -216,7 +252,7 @@ fn overrides_say_what_is_wrong_with_them() {
         ("tenants.cuont=5", "--set: tenants.cuont: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?"),
         ("seed.x=5", "--set: seed: must be a mapping, to have a key x, got 1"),
         ("systems[5].classes=3", "--set: systems: must be a list with an entry [5], got 2 entries"),
-        ("systems[0].preset=hbert", "--set: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, got hbert"),
+        ("systems[0].preset=hbert", "--set: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert"),
         ("systems[0].preset=hmi", "s.yaml:13: systems[0].plot.lower_layers: must be fewer than the 2 layers of model backbone, got 6"),
         ("workload.arrivals.poisson.rate=50", "--set: workload.arrivals.poisson.rate: must be a rate above 0 with its unit (/s, /min, /h), such as 500/s, got 50"),
     ];
@@ -238,7 +274,7 @@ fn all_that_is_wrong_is_said_at_once() {
 
 #[test]
 fn an_empty_file_is_no_scenario() {
-    let keys = "name, seed, card, cluster, models, tenants, workload, systems, slo, sweep, repeats, validate, jitter";
+    let keys = "name, seed, card, cluster, models, tenants, workload, outcomes, systems, slo, sweep, samples, plan, repeats, validate, jitter";
     assert_eq!(
         errors("", &[]),
         format!("s.yaml: must be a mapping with keys out of {keys}, got nothing")
@@ -282,4 +318,83 @@ fn what_can_not_be_found_is_looked_for_among_the_shipped() {
         said(file),
         format!("{file}: must be a readable text file, got stream did not contain valid UTF-8")
     );
+}
+
+/// A system with tasks, to be broken likewise.
+const TASKS: &str = "\
+name: tasks
+models: { backbone: tiny }
+tenants: { count: 10, kinds: { lora: 1, bert-small/bit-fit: 1 } }
+workload:
+  arrivals: { poisson: { rate: 50/s } }
+  lengths: { input: { fixed: 32 } }
+  stop: { requests: 100 }
+systems:
+  - preset: pets
+    tasks: { max_batch: 8, registrations: [{ task: 3, kind: dora }] }
+";
+
+#[test]
+fn tasks_that_are_wrong() {
+    assert_eq!(
+        errors(TASKS, &[]),
+        "nothing wrong",
+        "what a developer hands in is refused when it is served"
+    );
+    for (what, by, said) in [
+        (
+            "lora: 1",
+            "lroa: 1",
+            "tenants.kinds.lroa: must be one of adapters, mask-bert, diff-pruning, bit-fit, lora, got lroa; did you mean lora?",
+        ),
+        (
+            "kinds: { lora: 1, bert-small/bit-fit: 1 }",
+            "kinds: 4",
+            "tenants.kinds: must be a mapping of kinds of tasks to shares, got a number",
+        ),
+        (
+            ", kinds: { lora: 1, bert-small/bit-fit: 1 }",
+            "",
+            "tenants.kinds: must be given, since a system has tasks, got nothing",
+        ),
+        ("bert-small/", "bert-smal/", "got bert-smal; did you mean bert-small?"),
+        (
+            "task: 3",
+            "task: 10",
+            "systems[0].tasks.registrations[0].task: must be below tenants.count, 10, got 10",
+        ),
+        (
+            "max_batch: 8",
+            "max_tokens: 512",
+            "systems[0].tasks.max_tokens: must be at most 128, the longest input of model tiny, got 512",
+        ),
+        (
+            "max_batch: 8",
+            "planning: { online: { targets: [] } }",
+            "systems[0].tasks.planning.online.targets: must be a list of at least one latency, got an empty list",
+        ),
+        (
+            "preset: pets",
+            "preset: pets\n    dtype: f16",
+            "systems[0].dtype: must be f32 where a system has tasks: their operators are single-precision, got f16",
+        ),
+        (
+            "preset: pets",
+            "preset: pets\n    pipeline: prefetch",
+            "systems[0].pipeline: must be left out where a system has tasks, which say it themselves, got something",
+        ),
+        (
+            "fixed: 32",
+            "fixed: 129",
+            "workload.lengths.input.fixed: must be at most 128, the longest input of system pets, got 129",
+        ),
+        (
+            "batch: 8",
+            "batch: 8, engine: { shared: { batching: alpha } }",
+            "engine.shared.batching: must be one of fixed, alpha-only, beta-only, coordinated, by-variance, got alpha",
+        ),
+    ] {
+        let errors = errors(&TASKS.replacen(what, by, 1), &[]);
+        assert!(errors.contains(said), "{by}: {errors}");
+    }
 }

@@ -27,6 +27,7 @@ fn workload(requests: u64, rate_per_s: f64) -> WorkloadSpec {
         arrivals: ArrivalsSpec::Poisson { rate_per_s },
         lengths: LengthsSpec::ShareGpt,
         class_shares: vec![1.0],
+        management: Default::default(),
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop {
@@ -41,6 +42,7 @@ fn system() -> SystemSpec {
     SystemSpec {
         name: "punica".into(),
         admit: AdmitSpec::Open,
+        route: None,
         pool: PoolSpec {
             name: "pool".into(),
             model: ModelShape {
@@ -72,6 +74,8 @@ fn system() -> SystemSpec {
                 tensor_parallel: 1,
                 consolidate: None,
             }),
+            tasks: None,
+            runtimes: None,
         },
     }
 }

@@ -30,6 +30,7 @@ fn workload(requests: u64, rate_per_s: f64) -> WorkloadSpec {
             output: LengthSpec::Fixed(0),
         },
         class_shares: vec![1.0],
+        management: Default::default(),
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop {
@@ -43,6 +44,7 @@ fn system(name: &str, tenant_state: TenantState, batch: BatchSpec, pipeline: Pip
     SystemSpec {
         name: name.into(),
         admit: AdmitSpec::Open,
+        route: None,
         pool: PoolSpec {
             name: "pool".into(),
             model: ModelShape::builtin("tiny").expect("tiny is built in"),
@@ -57,6 +59,8 @@ fn system(name: &str, tenant_state: TenantState, batch: BatchSpec, pipeline: Pip
             swap: SwapSpec::LeastRecentlyUsed,
             pipeline,
             generation: None,
+            tasks: None,
+            runtimes: None,
         },
     }
 }
@@ -75,6 +79,7 @@ fn run(system: &SystemSpec, gpu_memory_bytes: u64, workload: &WorkloadSpec) -> R
         tenants: TENANTS,
         warm_up: Time::ZERO,
         jitter: Jitter::Measured { seed: 7 },
+        answers: None,
     };
     let mut requests = tenantry_traces::build(workload).expect("the workload is sound");
     simulate(&spec, &mut *requests, Arc::default(), ())

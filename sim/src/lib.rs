@@ -3,14 +3,21 @@
 //! This crate knows nothing of libtorch, files or wall clocks, and it holds no policy: those are `tenantry-core`'s, and the real
 //! machine runs under the same ones.
 //!
-//! Read first: [`virtual_machine`] (lanes and the event heap), [`prices`] (from an op to nanoseconds) and [`mod@simulate`] (one run).
+//! Read first: [`virtual_machine`] (lanes and the event heap), [`prices`] (from an op to nanoseconds), [`mod@simulate`] (one run) and
+//! [`plan`] (a search over runs).
 
+mod global;
 mod leap;
+mod pet_prices;
+pub mod plan;
 pub mod prices;
+mod runtime_prices;
 pub mod simulate;
 mod steps;
 pub mod virtual_machine;
 
+pub use global::whole_workload;
 pub use prices::{Jitter, OpSpread, PriceError, Prices};
 pub use simulate::{Run, SimulateError, Simulated, simulate};
+pub use tenantry_solver::answer as allocate;
 pub use virtual_machine::VirtualMachine;

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use tenantry_core::op::{BatchShape, Encode, Member, OpKind};
-use tenantry_core::spec::{PlotSpec, PoolSpec, TenantState};
+use tenantry_core::ids::PoolId;
+use tenantry_core::op::{BatchShape, Encode, Manage, Member, OpKind, Pet, PetGroup};
+use tenantry_core::spec::{PlotSpec, PoolSpec, RouteSpec, SystemSpec, TenantState};
 use tenantry_profiles::{
-    AdapterSurface, Beyond, Card, Cost, Curve, Direction, DispatchOperation, Family, MissingTable, Resume, Surface,
-    Tier,
+    AdapterSurface, Beyond, Card, Cost, Curve, Direction, DispatchOperation, Family, LoadSource, MissingTable, Resume,
+    Surface, Tier,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::{Duration, Time};
 
+use crate::pet_prices::PetPrices;
+use crate::runtime_prices::RuntimePrices;
 use crate::steps::{StepCosts, StepPrices};
 
 /// Keeps the draws of blocks of steps apart from those of lanes' ops.
@@ -36,15 +39,19 @@ pub enum Jitter {
 #[error(transparent)]
 pub struct PriceError(#[from] MissingTable);
 
-/// The costs of one pool's ops on one card, bound once so that a look-up hashes and allocates nothing.
+/// The costs of a system's ops on one card, bound once so that a look-up hashes and allocates nothing.
 #[derive(Debug)]
 pub struct Prices {
-    model: ModelPrices,
+    /// By pool.
+    models: Vec<ModelPrices>,
     lookup: Option<LookupPrices>,
     copy: Curve,
+    /// Of new versions, from where they were made; bound where there are any.
+    store: Option<Curve>,
     wake: Cost,
     tell: Cost,
     alarm: Cost,
+    inspect: Option<Cost>,
     resume: Option<Resume>,
     draws: Option<Draws>,
     extrapolated: Extrapolated,
@@ -69,6 +76,8 @@ impl Extrapolated {
 enum ModelPrices {
     Encoder(Box<EncoderPrices>),
     Decoder(Box<StepPrices>),
+    Tasks(Box<PetPrices>),
+    Runtimes(Box<RuntimePrices>),
 }
 
 /// Forward passes of an encoder.
@@ -85,7 +94,8 @@ struct EncoderPrices {
 }
 
 impl EncoderPrices {
-    fn new(card: &Card, pool: &PoolSpec) -> Result<EncoderPrices, MissingTable> {
+    /// `streams` instances compute on a card.
+    fn new(card: &Card, pool: &PoolSpec, streams: u32) -> Result<EncoderPrices, MissingTable> {
         let PoolSpec {
             model, dtype, classes, ..
         } = pool;
@@ -100,11 +110,11 @@ impl EncoderPrices {
                 } => Some(card.adapter(model, *dtype, implementation, bottleneck)?),
                 TenantState::Model | TenantState::Head => None,
             },
-            concurrent: match pool.instances_per_gpu {
+            concurrent: match streams {
                 1 => None,
                 _ => card.concurrent_layer(model, *dtype).ok(),
             },
-            streams: pool.instances_per_gpu,
+            streams,
         })
     }
 }
@@ -124,13 +134,39 @@ impl Prices {
     /// # Errors
     /// A table that the card does not have, with the command that measures it.
     pub fn new(card: &Card, pool: &PoolSpec, jitter: Jitter) -> Result<Prices, PriceError> {
+        let model = match (&pool.generation, &pool.tasks) {
+            (Some(generation), _) => ModelPrices::Decoder(Box::new(StepPrices::new(card, pool, generation)?)),
+            (None, Some(tasks)) => ModelPrices::Tasks(Box::new(PetPrices::new(card, pool, tasks)?)),
+            (None, None) if let Some(runtimes) = &pool.runtimes => {
+                ModelPrices::Runtimes(Box::new(RuntimePrices::new(card, pool, runtimes)?))
+            }
+            (None, None) => {
+                let prices = EncoderPrices::new(card, pool, pool.instances_per_gpu)?;
+                ModelPrices::Encoder(Box::new(prices))
+            }
+        };
+        Prices::of_models(card, pool, vec![model], jitter)
+    }
+
+    /// Binds the tables that a system's ops need, whatever its pools.
+    ///
+    /// # Errors
+    /// As [`Prices::new`].
+    pub fn of_system(card: &Card, system: &SystemSpec, jitter: Jitter) -> Result<Prices, PriceError> {
+        let Some(route) = &system.route else {
+            return Prices::new(card, &system.pool, jitter);
+        };
+        let streams = most_on_a_card(route);
+        let model = |pool| EncoderPrices::new(card, pool, streams).map(|prices| ModelPrices::Encoder(Box::new(prices)));
+        let models = system.pools().map(model).collect::<Result<_, _>>()?;
+        Prices::of_models(card, &system.pool, models, jitter)
+    }
+
+    fn of_models(card: &Card, pool: &PoolSpec, models: Vec<ModelPrices>, jitter: Jitter) -> Result<Prices, PriceError> {
         let pinned = card.device.kind == tenantry_profiles::DeviceKind::Cuda;
         let model = &pool.model;
         Ok(Prices {
-            model: match &pool.generation {
-                None => ModelPrices::Encoder(Box::new(EncoderPrices::new(card, pool)?)),
-                Some(generation) => ModelPrices::Decoder(Box::new(StepPrices::new(card, pool, generation)?)),
-            },
+            models,
             lookup: match pool.plot {
                 None => None,
                 Some(spec) => Some(LookupPrices {
@@ -140,9 +176,11 @@ impl Prices {
                 }),
             },
             copy: card.copy(Direction::HostToDevice, pinned)?,
+            store: None,
             wake: card.dispatch(DispatchOperation::Wake)?,
             tell: card.dispatch(DispatchOperation::Tell)?,
             alarm: card.dispatch(DispatchOperation::Alarm)?,
+            inspect: card.inspect()?,
             resume: card.resume()?,
             draws: match jitter {
                 Jitter::None => None,
@@ -150,6 +188,15 @@ impl Prices {
             },
             extrapolated: Extrapolated::default(),
         })
+    }
+
+    /// With what management requests need.
+    ///
+    /// # Errors
+    /// As [`Prices::new`].
+    pub fn with_management(mut self, card: &Card) -> Result<Prices, PriceError> {
+        self.store = Some(card.model_load(LoadSource::Disk)?);
+        Ok(self)
     }
 
     /// The table that the pool looks up in.
@@ -162,8 +209,8 @@ impl Prices {
         OpSpread(self.draws.map(|draws| draws.about(u64::from(lane) << 48 | count)))
     }
 
-    /// What the op takes on a lane of its own, in nanoseconds.
-    pub fn work_ns(&mut self, kind: &OpKind, shape: BatchShape, spread: &mut OpSpread) -> u64 {
+    /// What the op of an instance of the pool takes on a lane of its own, in nanoseconds.
+    pub fn work_ns(&mut self, pool: PoolId, kind: &OpKind, shape: BatchShape, spread: &mut OpSpread) -> u64 {
         match kind {
             OpKind::CopyIn(copy) => {
                 self.extrapolated.note(self.copy.beyond(copy.chunk_bytes), Family::Copy);
@@ -174,9 +221,48 @@ impl Prices {
                 self.extrapolated.note(self.copy.beyond(stage.bytes), Family::Copy);
                 spread.of(self.copy.cost(stage.bytes))
             }
-            OpKind::Encode(encode) => self.encode_ns(encode, shape, spread),
+            OpKind::Encode(encode) => self.encode_ns(pool, encode, shape, spread),
+            OpKind::Inspect => self.inspect.map_or(0, |inspect| spread.of(inspect)),
             OpKind::Run(_) => unreachable!("a run is priced step by step"),
+            OpKind::Pet(_) => unreachable!("a batch of tasks is priced with its groups"),
+            OpKind::Manage(Manage::Store { bytes, .. }) => {
+                let store = self
+                    .store
+                    .as_ref()
+                    .expect("a workload that manages has bound its prices");
+                self.extrapolated.note(store.beyond(*bytes), Family::ModelLoad);
+                spread.of(store.cost(*bytes))
+            }
+            // Memory is let go of at once, as far as anybody has measured.
+            OpKind::Manage(Manage::Discard { .. }) => 0,
+            OpKind::Infer(_) | OpKind::LoadRuntime(_) | OpKind::Solve(_) => self.runtime_ns(kind, shape, spread),
         }
+    }
+
+    /// What a batch of tasks takes on a lane of its own, in nanoseconds.
+    pub fn tasks_ns(&mut self, pet: &Pet, groups: &[PetGroup], shape: BatchShape, spread: &mut OpSpread) -> u64 {
+        let ModelPrices::Tasks(prices) = &mut self.models[0] else {
+            unreachable!("only a pool of tasks runs batches of them")
+        };
+        prices.work_ns(pet, groups, shape, spread, &mut self.extrapolated)
+    }
+
+    fn runtime_ns(&mut self, kind: &OpKind, shape: BatchShape, spread: &mut OpSpread) -> u64 {
+        let ModelPrices::Runtimes(prices) = &self.models[0] else {
+            unreachable!("only a pool of runtimes has such ops")
+        };
+        let ((cost, beyond), family) = match *kind {
+            OpKind::LoadRuntime(load) => (prices.load(load), Family::ModelLoad),
+            OpKind::Solve(solve) => (prices.solve(solve), Family::Solve),
+            OpKind::Infer(infer) => {
+                // The parts of one op run within milliseconds of each other: what slows one slows all.
+                let draw = spread.draw();
+                return prices.infer_ns(infer, shape, |cost| draw.of(cost));
+            }
+            _ => unreachable!("other ops have prices of their own"),
+        };
+        self.extrapolated.note(beyond, family);
+        spread.of(cost)
     }
 
     fn lookup_ns(&mut self, tokens: u32, spread: &mut OpSpread) -> u64 {
@@ -199,23 +285,26 @@ impl Prices {
 
     /// How much longer a layer takes while `streams` instances of the card compute, in parts of a million; nothing where that was
     /// not measured.
-    pub fn streams_ppm(&self, streams: u32, shape: BatchShape) -> Option<u64> {
-        let ModelPrices::Encoder(prices) = &self.model else {
-            return None;
+    pub fn streams_ppm(&self, pool: PoolId, kind: &OpKind, streams: u32, shape: BatchShape) -> Option<u64> {
+        let prices = match (&self.models[pool.index()], kind) {
+            (ModelPrices::Encoder(prices), _) => prices,
+            (ModelPrices::Tasks(prices), OpKind::Pet(pet)) => return prices.streams_ppm(pet, streams, shape),
+            (ModelPrices::Runtimes(prices), OpKind::Infer(infer)) => return prices.streams_ppm(*infer, streams, shape),
+            _ => return None,
         };
         let surface = prices.concurrent.as_ref()?;
         let ns = |streams| surface.cost(streams, shape.requests, shape.tokens).median_ns;
         Some((ns(streams) * 1_000_000 / ns(1).max(1)).max(1_000_000))
     }
 
-    fn encode_ns(&mut self, encode: &Encode, shape: BatchShape, spread: &mut OpSpread) -> u64 {
+    fn encode_ns(&mut self, pool: PoolId, encode: &Encode, shape: BatchShape, spread: &mut OpSpread) -> u64 {
         let BatchShape {
             requests,
             tokens,
             tenants,
             input_tokens: _,
         } = shape;
-        let ModelPrices::Encoder(prices) = &self.model else {
+        let ModelPrices::Encoder(prices) = &self.models[pool.index()] else {
             unreachable!("a decoder's pool encodes nothing")
         };
         let layers = u64::from(encode.layers.count);
@@ -248,7 +337,7 @@ impl Prices {
 
     /// The steps of a decoder's run.
     pub(crate) fn run(&mut self, members: &[Member], tenants: u32) -> StepCosts {
-        let ModelPrices::Decoder(steps) = &mut self.model else {
+        let ModelPrices::Decoder(steps) = &mut self.models[0] else {
             unreachable!("an encoder's pool makes no steps")
         };
         steps.run(members, tenants, &mut self.extrapolated)
@@ -262,9 +351,11 @@ impl Prices {
     }
 
     pub(crate) fn steps(&mut self) -> &mut StepPrices {
-        match &mut self.model {
+        match &mut self.models[0] {
             ModelPrices::Decoder(steps) => steps,
-            ModelPrices::Encoder(_) => unreachable!("an encoder's pool makes no steps"),
+            ModelPrices::Encoder(_) | ModelPrices::Tasks(_) | ModelPrices::Runtimes(_) => {
+                unreachable!("an encoder's pool makes no steps")
+            }
         }
     }
 
@@ -306,22 +397,33 @@ impl Prices {
     }
 }
 
+/// Instances on the card that has most of them.
+fn most_on_a_card(route: &RouteSpec) -> u32 {
+    let mut instances: BTreeMap<u32, u32> = BTreeMap::new();
+    for stage in route.stages.iter().filter(|stage| !stage.continues()) {
+        for &gpu in &stage.gpus {
+            *instances.entry(gpu).or_default() += stage.pool.instances_per_gpu;
+        }
+    }
+    instances.into_values().max().unwrap_or(1)
+}
+
 /// The draws of one op.
 #[derive(Debug)]
 pub struct OpSpread(Option<Stream>);
 
 /// A place in the measured distribution.
 #[derive(Clone, Copy)]
-struct Quantile(Option<f64>);
+pub(crate) struct Quantile(Option<f64>);
 
 impl Quantile {
-    fn of(self, cost: Cost) -> u64 {
+    pub fn of(self, cost: Cost) -> u64 {
         self.0.map_or(cost.median_ns, |u| cost.at_quantile(u))
     }
 }
 
 impl OpSpread {
-    fn draw(&mut self) -> Quantile {
+    pub(crate) fn draw(&mut self) -> Quantile {
         Quantile(self.0.as_mut().map(Stream::unit))
     }
 

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use tenantry_core::answers::{Answers, AnswersError};
 use tenantry_core::ledger::{BrokenLaw, Ledger, RunRecord};
 use tenantry_core::run::{Observer, RunError, run};
 use tenantry_core::server::{Server, ServerError};
 use tenantry_core::{ClusterSpec, SystemSpec};
 use tenantry_profiles::{Beyond, Card, Family};
+use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::{Time, Workload};
 
 use crate::prices::{Jitter, PriceError, Prices};
@@ -28,6 +30,8 @@ pub struct Run<'a> {
     pub warm_up: Time,
     /// Of the ops' durations.
     pub jitter: Jitter,
+    /// What a route's models answer, with the seed; a route of several stages decides by it.
+    pub answers: Option<(&'a AnswersSpec, u64)>,
 }
 
 /// What came of it.
@@ -50,6 +54,9 @@ pub enum SimulateError {
     /// The card lacks a table.
     #[error(transparent)]
     Price(#[from] PriceError),
+    /// What models answer is not known.
+    #[error(transparent)]
+    Answers(#[from] AnswersError),
     /// The run broke off.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -68,9 +75,14 @@ pub fn simulate(
     interrupt: Arc<AtomicBool>,
     watch: impl Observer,
 ) -> Result<Simulated, SimulateError> {
-    let mut server = Server::new(&spec.cluster, spec.system, spec.tenants)?;
-    let prices = Prices::new(spec.card, &spec.system.pool, spec.jitter)?;
-    let mut machine = VirtualMachine::new(server.topology(), prices, &spec.card.contention, interrupt);
+    let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?;
+    let mut prices = Prices::of_system(spec.card, spec.system, spec.jitter)?;
+    if workload.manages() {
+        prices = prices.with_management(spec.card)?;
+    }
+    let answers = Answers::of_system(spec.system, spec.answers)?;
+    let mut machine =
+        VirtualMachine::new(server.topology(), prices, &spec.card.contention, interrupt).with_answers(answers);
     let mut ledger = Ledger::new(spec.warm_up);
     let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;
     let record = ledger.close(end, &server, &machine)?;

@@ -5,19 +5,23 @@
 //! re-priced for what is left of them.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tenantry_core::answers::Answers;
 use tenantry_core::board::{Board, OpRef};
+use tenantry_core::command::Finish;
 use tenantry_core::event::{BatchTiming, Done, EndedMember, Event, RunOutcome};
-use tenantry_core::ids::{BatchId, InstanceId, LaneId};
+use tenantry_core::ids::{BatchId, InstanceId, LaneId, PoolId};
 use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
-use tenantry_core::op::{BatchShape, OpKind, Submission};
+use tenantry_core::op::{BatchShape, OpKind, PetGroup, Submission};
+use tenantry_core::policy::fleet::Allocated;
 use tenantry_core::spec::PlotSpec;
 use tenantry_core::topology::LaneKind;
 use tenantry_core::{Command, Commands, Topology};
 use tenantry_profiles::Contention;
+use tenantry_solver::answer;
 use tenantry_traces::{Duration, Time};
 
 use crate::leap::{Leap, RunPlan};
@@ -68,8 +72,11 @@ struct Running {
     work: Work,
     /// Time that a million nanoseconds of work take.
     stretch_ppm: u64,
+    kind: OpKind,
     /// Of its batch.
     shape: BatchShape,
+    /// Whose model it runs.
+    pool: PoolId,
     /// From its end until that is heard.
     tell: Duration,
 }
@@ -174,8 +181,16 @@ pub struct VirtualMachine {
     woken: Vec<LaneId>,
     /// By batch slot: runs that have not started.
     plans: Vec<Option<RunPlan>>,
+    /// By batch slot: the groups of batches of tasks.
+    groups: Vec<Vec<PetGroup>>,
     /// By batch slot: what came of runs.
     outcomes: Vec<Outcome>,
+    /// What a route's models answer, where there is one.
+    answers: Option<Answers>,
+    /// What the solver will have answered, by batch.
+    allocations: BTreeMap<BatchId, Allocated>,
+    /// The last answer told, which the event borrows.
+    allocated: Option<Allocated>,
     /// Whether every step of a run is visited.
     one_by_one: bool,
     calls: u64,
@@ -230,7 +245,11 @@ impl VirtualMachine {
             now: Time::ZERO,
             count_from: Time::ZERO,
             plans: Vec::new(),
+            groups: Vec::new(),
             outcomes: Vec::new(),
+            answers: None,
+            allocations: BTreeMap::new(),
+            allocated: None,
             one_by_one: false,
             calls: 0,
             awake: Time::ZERO,
@@ -242,6 +261,12 @@ impl VirtualMachine {
     /// Visits every step of a decoder's run instead of leaping over them. All results are the same: this is how tests know.
     pub fn step_by_step(mut self) -> VirtualMachine {
         self.one_by_one = true;
+        self
+    }
+
+    /// Reveals these answers to a route's dispatcher, and judges by them.
+    pub fn with_answers(mut self, answers: Option<Answers>) -> VirtualMachine {
+        self.answers = answers;
         self
     }
 
@@ -289,6 +314,7 @@ impl VirtualMachine {
         };
         let shape = self.board.shape(op.batch);
         let kind = self.board.op(op).kind;
+        let pool = self.topology.instances[self.board.instance(op.batch).index()].pool;
         let started = self.now + Duration(wake);
         let mut work = match kind {
             OpKind::Run(_) => {
@@ -296,13 +322,22 @@ impl VirtualMachine {
                 let made_before = self.lanes[lane.index()].steps;
                 Work::Steps(Box::new(Leap::start(plan, started, made_before, self.one_by_one)))
             }
+            OpKind::Pet(pet) => Work::Whole {
+                left_ns: self.prices.tasks_ns(
+                    &pet,
+                    self.groups.get(op.batch.slot as usize).map_or(&[], Vec::as_slice),
+                    shape,
+                    &mut spread,
+                ),
+                since: started,
+            },
             _ => Work::Whole {
-                left_ns: self.prices.work_ns(&kind, shape, &mut spread),
+                left_ns: self.prices.work_ns(pool, &kind, shape, &mut spread),
                 since: started,
             },
         };
         if let OpKind::Lookup(lookup) = kind {
-            self.count_lookup(lookup.tokens);
+            self.count_lookup(lookup.fragments);
         }
         if !just_freed && self.topology.lanes[lane.index()].kind == LaneKind::Compute {
             let idle = self.now.since(self.board.free_since(lane));
@@ -320,7 +355,9 @@ impl VirtualMachine {
             started,
             work,
             stretch_ppm: UNDISTURBED,
+            kind,
             shape,
+            pool,
             tell,
         });
         self.begin(lane);
@@ -342,12 +379,12 @@ impl VirtualMachine {
     }
 
     /// Shares of the specification, since no tokens are there to be found in any table.
-    fn count_lookup(&mut self, tokens: u32) {
+    fn count_lookup(&mut self, fragments: u32) {
         let (Some(counts), Some(plot)) = (&mut self.looked_up, &self.plot) else {
             return;
         };
         // Of all together, so that small batches round nothing away.
-        counts.tokens += u64::from(tokens);
+        counts.tokens += u64::from(fragments);
         let share = |ppm: u32| (u128::from(counts.tokens) * u128::from(ppm) / 1_000_000) as u64;
         counts.domain_hits = share(plot.domain_hits_ppm);
         counts.fallbacks = share(plot.fallbacks_ppm);
@@ -371,7 +408,10 @@ impl VirtualMachine {
     fn stretch(&self, lane: LaneId) -> u64 {
         let Topology { lanes, .. } = &self.topology;
         let Lane { running, .. } = &self.lanes[lane.index()];
-        let Some(Running { shape, .. }) = running else {
+        let Some(Running {
+            kind: op, shape, pool, ..
+        }) = running
+        else {
             return UNDISTURBED;
         };
         let kind = lanes[lane.index()].kind;
@@ -382,6 +422,7 @@ impl VirtualMachine {
                     LaneKind::Compute => computing += 1,
                     LaneKind::Copy => copying = true,
                     LaneKind::Lookup => looking_up = true,
+                    LaneKind::Solve => {}
                 }
             }
         }
@@ -394,13 +435,17 @@ impl VirtualMachine {
                 match computing {
                     1 => beside_host,
                     streams => {
-                        let beside_compute = self.prices.streams_ppm(streams, *shape).unwrap_or(UNDISTURBED);
+                        let beside_compute = self
+                            .prices
+                            .streams_ppm(*pool, op, streams, *shape)
+                            .unwrap_or(UNDISTURBED);
                         beside_host * beside_compute / UNDISTURBED
                     }
                 }
             }
             LaneKind::Copy => factor(computing > 0, of.copy_beside_compute),
             LaneKind::Lookup => factor(computing > 0, of.lookup_beside_compute),
+            LaneKind::Solve => UNDISTURBED,
         }
     }
 
@@ -476,9 +521,16 @@ impl VirtualMachine {
         })
     }
 
-    /// Keeps what a run's pace follows from, until it starts.
+    /// Keeps what a run's pace follows from until it starts, and the groups of a batch of tasks.
     fn plan(&mut self, submission: &Submission, commands: &Commands) {
         let slot = submission.batch.slot as usize;
+        if !submission.groups.is_empty() || slot < self.groups.len() {
+            if slot >= self.groups.len() {
+                self.groups.resize_with(slot + 1, Vec::new);
+            }
+            self.groups[slot].clear();
+            self.groups[slot].extend_from_slice(commands.groups(submission));
+        }
         if let Some(outcome) = self.outcomes.get_mut(slot) {
             outcome.steps = 0;
         }
@@ -493,6 +545,18 @@ impl VirtualMachine {
         let members = commands.members(submission);
         let costs = self.prices.run(members, submission.shape.tenants);
         self.plans[slot] = Some(RunPlan::new(run, members, costs));
+    }
+
+    /// Solves what a submission asks. The answer is told when the time that it takes has passed.
+    fn solve(&mut self, submission: &Submission, commands: &Commands) -> Result<(), MachineError> {
+        if commands.questions.is_empty() {
+            return Ok(());
+        }
+        if let Some(question) = commands.question(submission) {
+            let answer = answer(question).map_err(|error| MachineError::Invariant(error.to_string()))?;
+            self.allocations.insert(submission.batch, answer);
+        }
+        Ok(())
     }
 
     /// Lets a batch's run end at its next step.
@@ -565,13 +629,23 @@ impl Machine for VirtualMachine {
                         What::Heard { op: OpIndex(op) } => {
                             self.now = pending.at;
                             self.awake = pending.at;
+                            let stage = self.topology.instances[self.board.instance(op.batch).index()].pool;
                             if let Some(timing) = self.heard(op) {
+                                if let Some(answers) = &mut self.answers {
+                                    answers.reveal(op.batch, stage.index());
+                                }
+                                self.allocated = match self.allocations.is_empty() {
+                                    true => None,
+                                    false => self.allocations.remove(&op.batch),
+                                };
                                 let done = Done {
                                     batch: op.batch,
                                     op: op.index,
                                     timing,
                                     failures: &[],
                                     run: self.told_run(op),
+                                    answers: self.answers.as_ref().map_or(&[], Answers::revealed),
+                                    allocation: self.allocated.as_ref(),
                                 };
                                 return Ok(Next::Event(self.now, Event::Done(done)));
                             }
@@ -598,6 +672,10 @@ impl Machine for VirtualMachine {
             Command::Submit(submission) => {
                 let ops = commands.ops(submission);
                 self.plan(submission, commands);
+                if let Some(answers) = &mut self.answers {
+                    answers.submitted(submission.batch, commands.members(submission));
+                }
+                self.solve(submission, commands)?;
                 self.board
                     .submit(now, submission.batch, submission.instance, submission.shape, ops);
                 for op in ops {
@@ -609,7 +687,7 @@ impl Machine for VirtualMachine {
                 self.sequence += 1;
             }
             Command::Interrupt { instance, batch } => self.interrupt_run(now, *instance, *batch),
-            Command::Finish(_) | Command::Release { .. } => {}
+            Command::Finish(_) | Command::Managed(_) | Command::Release { .. } => {}
         }
         Ok(())
     }
@@ -624,6 +702,10 @@ impl Machine for VirtualMachine {
 
     fn lookups(&self) -> Option<LookupCounts> {
         self.looked_up
+    }
+
+    fn is_right(&mut self, finish: &Finish) -> Option<bool> {
+        self.answers.as_ref()?.is_right(finish)
     }
 
     fn lanes(&self, now: Time) -> Vec<LaneUse> {

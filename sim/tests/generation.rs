@@ -5,6 +5,7 @@ mod common;
 use common::cluster;
 use proptest::prelude::*;
 use tenantry_core::log::{Log, replay};
+use tenantry_core::run::Observer;
 use tenantry_core::spec::{
     ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, PlaceSpec, PrefillSpec, SystemSpec, TenantState,
 };
@@ -16,6 +17,8 @@ use tenantry_traces::{Duration, Entry, Listed, Request, Time, Workload};
 
 const TENANTS: u32 = 12;
 const PAGE_TOKENS: u32 = 16;
+/// No run of the property tests needs as many.
+const EVENTS_MAX: u32 = 200_000;
 
 fn generation() -> GenerationSpec {
     GenerationSpec {
@@ -65,6 +68,16 @@ fn request(ticket: u64, at_us: u64, tenant: u32, input_tokens: u32, output_token
     })
 }
 
+/// Breaks a run that does not end.
+struct Bounded(u32);
+
+impl Observer for Bounded {
+    fn event(&mut self, _: Time, _: &Event<'_>) {
+        self.0 += 1;
+        assert!(self.0 < EVENTS_MAX, "requests are moved about and never end");
+    }
+}
+
 fn simulate(
     system: &SystemSpec,
     gpus: u32,
@@ -75,7 +88,9 @@ fn simulate(
 ) -> (RunRecord, Log) {
     let card = synthetic_card();
     let mut server = Server::new(&cluster(gpus, memory(system, pages)), system, TENANTS).unwrap();
-    let prices = Prices::new(&card, &system.pool, jitter).unwrap();
+    let prices = Prices::new(&card, &system.pool, jitter)
+        .and_then(|prices| prices.with_management(&card))
+        .unwrap();
     let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
     if stepping {
         machine = machine.step_by_step();
@@ -86,7 +101,7 @@ fn simulate(
         &mut Listed::new(entries),
         &mut machine,
         &mut ledger,
-        &mut log,
+        (&mut log, Bounded(0)),
     )
     .unwrap();
     (ledger.close(end, &server, &machine).unwrap(), log)
@@ -293,9 +308,10 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
         1u32..200,
         proptest::option::weighted(0.15, 0u64..60_000),
     );
-    proptest::collection::vec(one, 1..40).prop_map(|requests| {
+    let changes = prop_oneof![Just(Vec::new()), common::changes(TENANTS, 100_000)];
+    (proptest::collection::vec(one, 1..40), changes).prop_map(|(requests, changes)| {
         let mut at_us = 0;
-        let mut entries = Vec::new();
+        let mut entries = changes;
         for (ticket, (gap_us, tenant, input, output, cancel_after_us)) in requests.into_iter().enumerate() {
             at_us += gap_us;
             entries.push(request(ticket as u64, at_us, tenant, input, output));
@@ -334,17 +350,21 @@ proptest! {
     fn the_servers_laws_hold_after_every_event((system, gpus, pages) in systems(), entries in entries()) {
         let card = synthetic_card();
         let mut server = Server::new(&cluster(gpus, memory(&system, pages)), &system, TENANTS).unwrap();
-        let prices = Prices::new(&card, &system.pool, Jitter::None).unwrap();
+        let prices = Prices::new(&card, &system.pool, Jitter::None)
+            .and_then(|prices| prices.with_management(&card))
+            .unwrap();
         let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
         let mut workload = Listed::new(entries);
         let mut commands = Commands::default();
-        loop {
+        for events in 0.. {
+            prop_assert!(events < EVENTS_MAX, "requests are moved about and never end");
             let due = workload.peek().unwrap();
             let (now, event) = match machine.next(due).unwrap() {
                 Next::Event(now, event) => (now, event),
                 Next::Due(now) => match workload.next().unwrap().unwrap() {
                     Entry::Request(request) => (now, Event::Arrived(request)),
                     Entry::Cancel { ticket, .. } => (now, Event::Cancelled(ticket)),
+                    Entry::Manage(request) => (now, Event::Manage(request)),
                 },
                 Next::Idle => break,
             };

@@ -57,7 +57,8 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
     )
 }
 
-/// Requests of known and unknown tenants, too long ones, and cancellations before, during and after service.
+/// Requests of known and unknown tenants, too long ones, cancellations before, during and after service, and tenants that come, change
+/// and go meanwhile.
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let one = (
         0u64..4_000,
@@ -65,9 +66,11 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
         1u32..64,
         proptest::option::weighted(0.2, 0u64..30_000),
     );
-    proptest::collection::vec(one, 1..120).prop_map(|requests| {
+    let changes = prop_oneof![Just(Vec::new()), common::changes(TENANTS, 200_000)];
+    (proptest::collection::vec(one, 1..120), changes).prop_map(|(requests, changes)| {
         let mut at_us = 0;
-        let mut entries = Vec::new();
+        // At one instant, changes come before requests.
+        let mut entries = changes;
         for (ticket, (gap_us, tenant, tokens, cancel_after_us)) in requests.into_iter().enumerate() {
             at_us += gap_us;
             entries.push(request(ticket as u64, at_us, tenant, tokens));
@@ -102,7 +105,9 @@ proptest! {
         let mut watch = TimesInside::default();
         let card = synthetic_card();
         let mut server = Server::new(&cluster(1, memory), &system, TENANTS).unwrap();
-        let prices = Prices::new(&card, &system.pool, Jitter::Measured { seed: 1 }).unwrap();
+        let prices = Prices::new(&card, &system.pool, Jitter::Measured { seed: 1 })
+            .and_then(|prices| prices.with_management(&card))
+            .unwrap();
         let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
         let mut ledger = Ledger::new(Time::ZERO);
         let end = run(&mut server, &mut Listed::new(entries), &mut machine, &mut ledger, &mut watch).unwrap();
@@ -119,7 +124,9 @@ proptest! {
         let log = |seed| {
             let card = synthetic_card();
             let mut server = Server::new(&cluster(1, memory), &system, TENANTS).unwrap();
-            let prices = Prices::new(&card, &system.pool, Jitter::Measured { seed }).unwrap();
+            let prices = Prices::new(&card, &system.pool, Jitter::Measured { seed })
+                .and_then(|prices| prices.with_management(&card))
+                .unwrap();
             let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
             let mut log = Log::default();
             let mut workload = Listed::new(entries.clone());
@@ -144,6 +151,7 @@ proptest! {
             tenants: TENANTS,
             warm_up: Time(warm_up_us * 1_000),
             jitter: Jitter::Measured { seed: 2 },
+            answers: None,
         };
         let record = tenantry_sim::simulate(&run, &mut Listed::new(entries), Default::default(), ()).unwrap().record;
         prop_assert!(record.lanes.iter().all(|lane| lane.busy <= record.duration));

@@ -48,6 +48,7 @@ fn heard(system: &SystemSpec, workload: &WorkloadSpec, jitter: u64) -> BTreeMap<
         tenants: TENANTS,
         warm_up: Time::ZERO,
         jitter: Jitter::Measured { seed: jitter },
+        answers: None,
     };
     let mut heard = Heard::default();
     let mut requests = tenantry_traces::build(workload).expect("the workload is sound");
@@ -92,6 +93,7 @@ fn workloads() -> impl Strategy<Value = WorkloadSpec> {
             output: LengthSpec::Fixed(0),
         },
         class_shares: vec![3.0, 1.0],
+        management: Default::default(),
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop {

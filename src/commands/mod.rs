@@ -1,15 +1,22 @@
 //! The subcommands.
 
+#[cfg(feature = "libtorch")]
+pub mod cascade;
 pub mod check;
+pub mod completions;
 pub mod doctor;
 #[cfg(feature = "libtorch")]
 pub mod execute;
+pub mod merge;
+pub mod new;
+pub mod plan;
 pub mod presets;
 pub mod profile;
 pub mod report;
 pub mod reproduce;
 pub mod schema;
 pub mod simulate;
+pub mod sweep;
 pub mod trace;
 #[cfg(feature = "libtorch")]
 pub mod validate;

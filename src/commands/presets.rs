@@ -4,11 +4,16 @@ use tenantry_scenarios::presets;
 
 use crate::cli::{OutputArgs, PresetsArgs};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{next, print};
 
 pub fn run(args: &PresetsArgs, output: &OutputArgs) -> Result<(), Failure> {
     let Some(name) = &args.name else {
-        return print(output, &presets::names(), || presets::names().join("\n"));
+        print(output, &presets::names(), || presets::names().join("\n"))?;
+        next(
+            output,
+            "tenantry presets hmi > mine.yaml (change it, and name it in a scenario's systems: `preset: mine.yaml`)",
+        );
+        return Ok(());
     };
     let Some(yaml) = presets::yaml(name) else {
         let near = presets::names()

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tenantry_reports::compared::{Compared, Finished};
 use tenantry_reports::whole::write_whole;
-use tenantry_reports::{ReportError, terminal};
+use tenantry_reports::{ReportError, figure, terminal};
 
 use crate::cli::{OutputArgs, ReportArgs};
 use crate::failure::Failure;
@@ -29,9 +29,20 @@ pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
         std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))?;
     }
     write_whole(&page, html.as_bytes()).map_err(Failure::running)?;
+    let figures = args
+        .figures
+        .as_deref()
+        .map(|folder| figure::write(folder, &compared.page()));
+    let figures = figures.transpose().map_err(Failure::running)?;
     let summaries: Vec<_> = compared.runs.iter().map(|run| &run.summary).collect();
-    let value = json!({ "scenario": compared.scenario, "page": page, "runs": summaries });
+    let value = json!({ "scenario": compared.scenario, "page": page, "figures": figures, "runs": summaries });
     print(output, &value, || terminal::systems(&compared.runs, style()))?;
     say(output, &format!("report: {}", page.display()));
+    if let (Some(folder), Some(figures)) = (&args.figures, &figures) {
+        say(
+            output,
+            &format!("figures: {} files in {}", figures.len(), folder.display()),
+        );
+    }
     Ok(())
 }

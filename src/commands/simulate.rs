@@ -7,7 +7,7 @@ use tenantry_reports::{Run, Summary, terminal};
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
 use crate::keep::Keep;
-use crate::output::{Started, style};
+use crate::output::{Started, next, style};
 use crate::runs::{Loaded, Outcome, SimulatedRun, extrapolation_caveat, labels, simulate, unfinished_caveats};
 use crate::{interrupt, progress};
 
@@ -41,7 +41,7 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
 
     let mut caveats = loaded.card_caveats();
     caveats.extend(loaded.table_caveats());
-    caveats.extend(extrapolation_caveat(&finished));
+    caveats.extend(extrapolation_caveat(finished.iter().flat_map(|run| &run.extrapolated)));
     keep.write(finished.iter_mut().filter_map(|run| run.kept.take()).collect())?;
     let events = finished.iter().map(|run| run.events).sum();
     let runs: Vec<Run> = finished.into_iter().map(|run| run.run).collect();
@@ -62,5 +62,17 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
             args.out.display()
         )));
     }
+    next(output, &worth_trying(&args.scenario.scenario, &runs));
     Ok(())
+}
+
+/// Where a target was missed, what would meet it; else whether the machine agrees.
+fn worth_trying(scenario: &str, runs: &[Run]) -> String {
+    let missed = |run: &Run| run.summary.slo.as_ref().is_some_and(|slo| slo.met == Some(false));
+    match runs.iter().any(missed) {
+        true => format!(
+            "tenantry simulate {scenario} --set 'sweep={{cluster.gpus: [1, 2, 4]}}' (would more cards meet the target?)"
+        ),
+        false => format!("tenantry validate {scenario} --device cpu (or cuda:0: does a real run agree?)"),
+    }
 }

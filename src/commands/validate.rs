@@ -57,11 +57,12 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     keep.write(kept)?;
     caveats.extend(loaded.table_caveats());
     caveats.extend(loaded.machine_caveats());
-    caveats.extend(extrapolation_caveat(&simulated));
+    caveats.extend(extrapolation_caveat(simulated.iter().flat_map(|run| &run.extrapolated)));
     caveats.sort();
     caveats.dedup();
 
     let validation = Validation::new(&loaded.scenario.name, loaded.limits(), &runs);
+    caveats.extend(drift_caveats(&validation));
     let events = simulated.iter().map(|run| run.events).sum();
     let manifest = started.manifest(loaded.first_card(), Some(device.name()), events, caveats);
     let outcome = Outcome {
@@ -85,4 +86,25 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         )),
         Some(Verdict::Within) | None => Ok(()),
     }
+}
+
+/// A sentence on each system whose batches computed much faster or slower than their card says: then it is the profile that is not this
+/// machine's any more, and no policy.
+fn drift_caveats(validation: &Validation) -> Vec<String> {
+    const DRIFT: f64 = 0.1;
+    let drifted = validation.comparisons.iter().filter_map(|comparison| {
+        let compute = comparison.stages.iter().find(|stage| stage.stage == "compute")?;
+        let drift = compute.executed_ms / compute.simulated_ms - 1.0;
+        (drift.abs() > DRIFT).then(|| {
+            format!(
+                "{}: a request's batch computed {:.1} ms and its profile says {:.1} ms, {:+.0} %: the machine has drifted since it was \
+                 measured, or was busy; `tenantry profile` measures it again.",
+                comparison.system,
+                compute.executed_ms,
+                compute.simulated_ms,
+                drift * 100.0
+            )
+        })
+    });
+    drifted.collect()
 }

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
@@ -26,6 +26,24 @@ systems:
     tenant_state: { adapters: { bottleneck: 16 } }
   - preset: bert-shared
 ";
+
+/// The public recording `name`: in `TENANTRY_DATA`, or in `shared/data` beside the checkout. Where it is absent the test is skipped,
+/// and says so.
+pub fn recording(name: &str) -> Option<PathBuf> {
+    let data = std::env::var_os("TENANTRY_DATA").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
+        PathBuf::from,
+    );
+    let file = data.join(name);
+    if !file.exists() {
+        eprintln!(
+            "SKIPPED: {} is not here; set TENANTRY_DATA to the folder of public traces",
+            file.display()
+        );
+        return None;
+    }
+    Some(file)
+}
 
 /// With a card and `s.yaml`.
 pub fn folder() -> TempDir {

@@ -22,6 +22,7 @@ fn spec(arrivals: ArrivalsSpec, lengths: LengthsSpec, popularity: PopularitySpec
         arrivals,
         lengths,
         class_shares: vec![],
+        management: Default::default(),
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop {
@@ -132,7 +133,7 @@ fn generating(criterion: &mut Criterion) {
 }
 
 fn reading(criterion: &mut Criterion) {
-    let mut writer = own::Writer::new(Vec::new()).expect("memory is not full");
+    let mut writer = own::Writer::new(Vec::new(), false).expect("memory is not full");
     requests(&specs()[1].1).for_each(|request| writer.write(&request).expect("memory is not full"));
     let text = writer.finish().expect("memory is not full");
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");

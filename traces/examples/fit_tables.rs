@@ -52,6 +52,7 @@ fn described(arrivals: ArrivalsSpec, lengths: LengthsSpec, stop: Stop) -> Result
         arrivals,
         lengths,
         class_shares: vec![],
+        management: Default::default(),
         groups: Default::default(),
         stop,
     })?;

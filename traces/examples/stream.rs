@@ -56,6 +56,7 @@ fn kinds(requests: u64) -> Vec<(&'static str, WorkloadSpec)> {
             output: LengthSpec::Fixed(0),
         },
         class_shares: vec![],
+        management: Default::default(),
         groups: Default::default(),
         stop: Stop {
             requests: Some(requests),

@@ -19,12 +19,15 @@ for target in "$@"; do
     corpus="$target_dir/corpus/$target"
     mkdir -p "$corpus" "seeds/$target"
     echo "== $target, $seconds s"
+    # The timeout is by the clock: long enough for a machine with other work.
     # A reader may keep what it must (activity, tables), but no input may make it ask for gigabytes.
-    nice -n 19 "$target_dir/$triple/release/$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 \
+    nice -n 19 "$target_dir/$triple/release/$target" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 \
         -max_len=65536 -artifact_prefix="$target_dir/$target-" -print_final_stats=1 "$corpus" "seeds/$target" 2>&1 |
         tee "$target_dir/$target.log" | grep -E 'panicked|ERROR|SUMMARY|DONE|stat::number_of_executed_units' || true
-    if ls "$target_dir/$target"-crash-* "$target_dir/$target"-oom-* "$target_dir/$target"-timeout-* 2>/dev/null; then
-        echo "$target: the inputs above break it" >&2
+    broken=$(find "$target_dir" -maxdepth 1 \( -name "$target-crash-*" -o -name "$target-oom-*" \
+        -o -name "$target-timeout-*" \))
+    if [ -n "$broken" ]; then
+        echo "$target: these inputs break it:" "$broken" >&2
         exit 1
     fi
 done

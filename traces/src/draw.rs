@@ -41,6 +41,12 @@ pub enum Purpose {
     Presence = 12,
     /// A router's coins, such as a cascade's dispatcher.
     Dispatch = 13,
+    /// Points of a sweep.
+    Sweep = 14,
+    /// How many words of a request are pruned, and which wrong answer a model gives.
+    Answer = 15,
+    /// Management requests: when, what, and of whom.
+    Management = 16,
 }
 
 const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -12,6 +12,7 @@ pub mod draw;
 pub mod error;
 pub mod fit;
 pub mod generate;
+pub mod management;
 pub mod outcome;
 pub mod read;
 pub mod request;
@@ -23,6 +24,7 @@ mod ziggurat;
 
 pub use error::TraceError;
 pub use generate::build;
+pub use management::{Action, Change, ManageRequest, Subject};
 pub use request::{Entry, Lengths, Request, Ticket};
 pub use time::{Duration, Time};
 pub use workload::{Listed, Workload};

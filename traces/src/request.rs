@@ -1,5 +1,6 @@
 //! What arrives.
 
+use crate::management::ManageRequest;
 use crate::time::Time;
 
 /// A request's position in the workload. It is the key of every draw about the request.
@@ -43,6 +44,8 @@ pub enum Entry {
         /// Which request.
         ticket: Ticket,
     },
+    /// A tenant's model or a domain's table is to change, at its `at`.
+    Manage(ManageRequest),
 }
 
 impl Entry {
@@ -51,6 +54,7 @@ impl Entry {
         match self {
             Entry::Request(request) => request.arrival,
             Entry::Cancel { at, .. } => *at,
+            Entry::Manage(request) => request.at,
         }
     }
 }

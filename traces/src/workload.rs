@@ -22,6 +22,11 @@ pub trait Workload {
     fn finished(&mut self, now: Time, ticket: Ticket) {
         let _ = (now, ticket);
     }
+
+    /// Whether it may bring management requests, which need more of a machine than requests for answers do.
+    fn manages(&self) -> bool {
+        false
+    }
 }
 
 /// A workload that is a list: for tests, and for requests recorded in a run and executed again.
@@ -47,5 +52,9 @@ impl Workload for Listed {
 
     fn next(&mut self) -> Result<Option<Entry>, TraceError> {
         Ok(self.entries.pop_front())
+    }
+
+    fn manages(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry, Entry::Manage(_)))
     }
 }

@@ -1,10 +1,11 @@
 //! Our own trace files: what is written is read, in each kind, and nothing stands under the name before it is whole.
 
 use proptest::prelude::*;
-use tenantry_traces::read::{Format, Record, Records};
+use tenantry_traces::management::ManagementTrace;
+use tenantry_traces::read::{Changes, Format, Record, Records};
 use tenantry_traces::write::TraceFile;
 use tenantry_traces::write::parquet::ROWS_PER_GROUP;
-use tenantry_traces::{Listed, Request, Time};
+use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
 fn request() -> impl Strategy<Value = Request> {
     (any::<[u64; 2]>(), any::<u32>(), 1u32.., any::<u32>(), any::<u16>()).prop_map(
@@ -26,6 +27,7 @@ fn expected(requests: &[Request]) -> Vec<Record> {
         input_tokens: Some(request.input_tokens),
         output_tokens: Some(request.output_tokens),
         class: Some(request.class),
+        change: None,
     };
     requests.iter().map(record).collect()
 }
@@ -47,6 +49,68 @@ proptest! {
             prop_assert_eq!(read(&path), expected(&requests));
         }
     }
+}
+
+/// Management requests come back as they were, apart from the requests beside them.
+#[test]
+fn changes_are_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let change = |at_ms: u64, change| ManageRequest {
+        at: Time(at_ms * 1_000_000),
+        change,
+    };
+    let changes = [
+        change(0, Change::tenant(7, Action::Absent)),
+        change(1, Change::tenant(7, Action::Create)),
+        change(2, Change::domain(3, Action::Update)),
+        change(4, Change::tenant(u32::MAX, Action::Delete)),
+    ];
+    let request = Request {
+        ticket: 0,
+        tenant: 7,
+        arrival: Time(3_000_000),
+        input_tokens: 9,
+        output_tokens: 0,
+        class: 0,
+    };
+    for name in ["trace.parquet", "trace.csv", "trace.csv.gz"] {
+        let path = folder.path().join(name);
+        let mut file = TraceFile::create_with_changes(&path).unwrap();
+        let entries = changes.iter().map(|&change| Entry::Manage(change));
+        let entries = entries.chain([Entry::Request(request)]).collect();
+        assert_eq!(file.write_all(&mut Listed::new(entries)).unwrap(), 1);
+        file.finish().unwrap();
+        assert_eq!(read(&path), expected(&[request]));
+        let spec = |speed, from_ms| ManagementTrace {
+            path: path.clone(),
+            speed,
+            from: Duration::from_millis(from_ms),
+        };
+        let read = |spec| Changes::open(&spec).unwrap().collect::<Result<Vec<_>, _>>().unwrap();
+        assert_eq!(read(spec(1.0, 0)), changes);
+        let later = read(spec(2.0, 2));
+        let instants: Vec<u64> = later.iter().map(|change| change.at.0).collect();
+        assert_eq!(
+            instants,
+            [0, 0, 1_000_000],
+            "who is absent at the start is so in every part"
+        );
+    }
+    std::fs::write(
+        folder.path().join("bad.csv"),
+        "ticket,tenant,arrival_ns,input_tokens,output_tokens,class,change\n0,1,2,0,0,0,crate\n",
+    )
+    .unwrap();
+    let error = Records::open(&folder.path().join("bad.csv"), false)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("change: must be empty or one of absent, create, update, "),
+        "{error}"
+    );
 }
 
 #[test]

@@ -102,6 +102,7 @@ fn spec() -> WorkloadSpec {
             output: LengthSpec::Fixed(0),
         },
         class_shares: vec![],
+        management: Default::default(),
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop::default(),

@@ -29,6 +29,7 @@ fn spec(arrivals: ArrivalsSpec) -> WorkloadSpec {
             output: LengthSpec::Fixed(0),
         },
         class_shares: vec![3.0, 1.0],
+        management: Default::default(),
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop {

@@ -243,7 +243,7 @@ fn request() -> impl Strategy<Value = Request> {
 proptest! {
     #[test]
     fn what_is_written_is_read(requests in proptest::collection::vec(request(), 0..50)) {
-        let mut writer = own::Writer::new(Vec::new()).unwrap();
+        let mut writer = own::Writer::new(Vec::new(), false).unwrap();
         requests.iter().for_each(|request| writer.write(request).unwrap());
         let file = file(&writer.finish().unwrap());
         let records = Records::open(file.path(), false).unwrap();
@@ -255,6 +255,7 @@ proptest! {
             input_tokens: Some(request.input_tokens),
             output_tokens: Some(request.output_tokens),
             class: Some(request.class),
+            change: None,
         }).collect();
         prop_assert_eq!(records, expected);
     }

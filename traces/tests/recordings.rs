@@ -291,6 +291,7 @@ fn burstgpt_aggregates_shape_rates() {
             }),
             lengths: LengthsSpec::ShareGpt,
             class_shares: vec![],
+            management: Default::default(),
             groups: Default::default(),
             presence: Default::default(),
             stop: Stop {
@@ -369,6 +370,7 @@ fn tenants_are_as_active_as_they_were() {
         }),
         lengths: LengthsSpec::ShareGpt,
         class_shares: vec![],
+        management: Default::default(),
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop::default(),
@@ -413,6 +415,7 @@ fn a_recorded_trace_is_replayed_as_it_was() {
         }),
         lengths: LengthsSpec::OfArrivals,
         class_shares: vec![],
+        management: Default::default(),
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop {
@@ -470,6 +473,7 @@ fn counts_are_replayed_second_by_second() {
             arrivals: ArrivalsSpec::Counts(counts),
             lengths: LengthsSpec::ShareGpt,
             class_shares: vec![],
+            management: Default::default(),
             groups: Default::default(),
             presence: Default::default(),
             stop: Stop::default(),
@@ -505,7 +509,7 @@ fn requests(spec: &WorkloadSpec) -> Vec<tenantry_traces::Request> {
     entries
         .filter_map(|entry| match entry {
             Entry::Request(request) => Some(request),
-            Entry::Cancel { .. } => None,
+            Entry::Cancel { .. } | Entry::Manage(_) => None,
         })
         .collect()
 }

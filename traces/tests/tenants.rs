@@ -22,6 +22,7 @@ fn spec(presence: PresenceSpec) -> WorkloadSpec {
             output: LengthSpec::Fixed(0),
         },
         class_shares: vec![],
+        management: Default::default(),
         groups: GroupsSpec::default(),
         stop: Stop {
             requests: None,
@@ -36,7 +37,7 @@ fn requests(spec: &WorkloadSpec) -> Vec<Request> {
     entries
         .map(|entry| match entry {
             Entry::Request(request) => request,
-            Entry::Cancel { .. } => panic!("generators do not cancel"),
+            other => panic!("generators of requests bring nothing else, got {other:?}"),
         })
         .collect()
 }
@@ -165,6 +166,7 @@ fn tenants_appear_and_go() {
 fn groups_are_functions_of_the_tenant() {
     let grouped = WorkloadSpec {
         class_shares: vec![9.0, 1.0],
+        management: Default::default(),
         groups: GroupsSpec {
             kinds: vec![1.0, 1.0],
             domains: vec![1.0; 10],

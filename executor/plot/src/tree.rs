@@ -135,6 +135,18 @@ impl Snapshot {
         self.names.keys().map(String::as_str)
     }
 
+    fn set(&mut self, domain: &str, branch: Branch) {
+        let branch = Some(Arc::new(branch));
+        match self.names.get(domain) {
+            Some(id) => self.domains[id.0 as usize] = branch,
+            None => {
+                self.names
+                    .insert(domain.to_string(), DomainId(self.domains.len() as u32));
+                self.domains.push(branch);
+            }
+        }
+    }
+
     /// A domain's tables.
     ///
     /// # Errors
@@ -255,16 +267,39 @@ impl Tree {
                 next.root = Arc::new(branch);
             }
             Node::Domain(name) => {
-                let branch = Arc::new(promote(&folder, self.tiers.domains, &|branch| {
-                    agree(&next.root, branch)
-                })?);
-                match next.names.get(name) {
-                    Some(id) => next.domains[id.0 as usize] = Some(branch),
-                    None => {
-                        next.names.insert(name.to_string(), DomainId(next.domains.len() as u32));
-                        next.domains.push(Some(branch));
-                    }
-                }
+                let branch = promote(&folder, self.tiers.domains, &|branch| agree(&next.root, branch))?;
+                next.set(name, branch);
+            }
+        }
+        self.swap(next);
+        Ok(())
+    }
+
+    /// Reads a node's version in use anew, as it lies on the disk: what another process has published. Look-ups that hold an older
+    /// [`Snapshot`] go on in it.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, a table is refused, or its shape is not the tree's. What was in use then stays so.
+    pub fn reload(&self, node: Node) -> Result<(), PlotError> {
+        let _one = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = node.folder(&self.folder)?;
+        let must = || PlotError::field(&folder, "CURRENT", "a version's name", "no such file");
+        let version = current(&folder)?.ok_or_else(must)?;
+        let mut next = Snapshot::clone(&self.snapshot());
+        match node {
+            Node::Root => {
+                let branch = Branch::open(&folder, version, self.tiers.root)?;
+                next.domains
+                    .iter()
+                    .flatten()
+                    .try_for_each(|domain| agree(&branch, domain))?;
+                next.root = Arc::new(branch);
+            }
+            Node::Domain(name) => {
+                let branch = Branch::open(&folder, version, self.tiers.domains)?;
+                agree(&next.root, &branch)?;
+                next.set(name, branch);
             }
         }
         self.swap(next);

@@ -42,6 +42,36 @@ fn seed_of(snapshot: &Snapshot, domain: Option<DomainId>) -> u64 {
         .expect("rows of one version")
 }
 
+/// What another process has published is found by reading a node anew; what has become unreadable leaves the old version in use.
+#[test]
+fn a_node_is_read_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    stage(folder, Node::Root, 10);
+    let publishes = Tree::found(folder, TIERS).unwrap();
+    let looks_up = Tree::open(folder, TIERS).unwrap();
+    assert!(looks_up.reload(BIOLOGY).is_err(), "nobody has created it");
+
+    stage(folder, BIOLOGY, 20);
+    publishes.publish(BIOLOGY).unwrap();
+    assert_eq!(looks_up.snapshot().domain("biology"), None, "not before it is read");
+    looks_up.reload(BIOLOGY).unwrap();
+    let first = looks_up.snapshot();
+    let biology = first.domain("biology").unwrap();
+    stage(folder, BIOLOGY, 21);
+    publishes.publish(BIOLOGY).unwrap();
+    looks_up.reload(BIOLOGY).unwrap();
+    let second = looks_up.snapshot();
+    assert_eq!([&first, &second].map(|held| seed_of(held, Some(biology))), [20, 21]);
+
+    let table = folder.join("domains/biology/v2/3.plot");
+    let file = fs::File::options().write(true).open(&table).unwrap();
+    file.set_len(fs::metadata(&table).unwrap().len() - 1).unwrap();
+    let error = looks_up.reload(BIOLOGY).unwrap_err().to_string();
+    assert!(error.contains("3.plot"), "{error}");
+    assert_eq!(seed_of(&looks_up.snapshot(), Some(biology)), 21, "from memory");
+}
+
 #[test]
 fn domains_live() {
     let folder = tempfile::tempdir().unwrap();

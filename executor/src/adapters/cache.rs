@@ -6,11 +6,12 @@ use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{AdapterImplementation, DType};
 
 use super::apply::Adapters;
+use super::grouped::GroupedProduct;
 use super::plan::AdapterPlan;
 use super::shape::AdapterShape;
 use super::store::AdapterStore;
 use crate::device::{copy_block, element_bytes, kind};
-use crate::error::{ExecutorError, first_line};
+use crate::error::ExecutorError;
 
 /// Slots on the device, each with room for one tenant's adapters in all layers.
 ///
@@ -21,8 +22,7 @@ pub struct AdapterCache {
     shape: AdapterShape,
     /// `[slots, parameters_per_layer]` for each layer.
     layers: Vec<Tensor>,
-    /// Why libtorch's grouped product cannot be used here, if it cannot.
-    grouped_fails: Option<String>,
+    grouped: GroupedProduct,
 }
 
 impl AdapterCache {
@@ -41,12 +41,9 @@ impl AdapterCache {
         let mut cache = AdapterCache {
             shape,
             layers,
-            grouped_fails: None,
+            grouped: GroupedProduct::tried(Ok(())),
         };
-        cache.grouped_fails = cache.try_grouped().err().map(|error| match error {
-            ExecutorError::Torch(error) => first_line(&error),
-            other => other.to_string(),
-        });
+        cache.grouped = GroupedProduct::tried(cache.try_grouped());
         Ok(cache)
     }
 
@@ -56,14 +53,7 @@ impl AdapterCache {
         let adapters = Adapters::new(self, &plan);
         let adapted = adapters.apply(self.shape.first_layer as usize, ones)?;
         let difference = adapted.f_sub_scalar(1.0)?.f_abs()?.f_max()?.f_double_value(&[])?;
-        if difference != 0.0 {
-            let must = "its input where the adapter is zero";
-            return Err(ExecutorError::input(
-                "libtorch's grouped product",
-                must,
-                format!("off by {difference}"),
-            ));
-        }
+        GroupedProduct::must_change_nothing(difference, "its input where the adapter is zero")?;
         Ok(())
     }
 
@@ -110,16 +100,7 @@ impl AdapterCache {
         tokens: usize,
         implementation: AdapterImplementation,
     ) -> Result<AdapterPlan, ExecutorError> {
-        if let Some(reason) = self
-            .grouped_fails
-            .as_ref()
-            .filter(|_| implementation == AdapterImplementation::Grouped)
-        {
-            return Err(ExecutorError::Unavailable {
-                implementation,
-                reason: reason.clone(),
-            });
-        }
+        self.grouped.check(implementation)?;
         if let Some(slot) = slots.iter().find(|slot| **slot >= self.slots()) {
             return Err(ExecutorError::input(
                 "slot of a sequence",
@@ -132,15 +113,12 @@ impl AdapterCache {
 
     /// Implementations that work on this device, for adapters of this shape.
     pub fn implementations(&self) -> Vec<AdapterImplementation> {
-        let works = |implementation: &AdapterImplementation| {
-            *implementation != AdapterImplementation::Grouped || self.grouped_fails.is_none()
-        };
-        AdapterImplementation::ALL.iter().copied().filter(works).collect()
+        self.grouped.implementations()
     }
 
     /// Why [`AdapterImplementation::Grouped`] does not work here, if it does not.
     pub fn grouped_fails(&self) -> Option<&str> {
-        self.grouped_fails.as_deref()
+        self.grouped.fails()
     }
 
     /// The shape of each tenant's adapters.
@@ -168,7 +146,7 @@ impl AdapterCache {
         AdapterCache {
             shape: self.shape,
             layers: self.layers.iter().map(Tensor::shallow_clone).collect(),
-            grouped_fails: self.grouped_fails.clone(),
+            grouped: self.grouped.clone(),
         }
     }
 

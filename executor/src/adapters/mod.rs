@@ -6,6 +6,7 @@
 
 mod apply;
 mod cache;
+pub(crate) mod grouped;
 mod plan;
 mod shape;
 mod store;

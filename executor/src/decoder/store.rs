@@ -82,7 +82,7 @@ impl DecoderSlots {
     /// # Panics
     /// If there is no such tenant or slot.
     pub fn load(&self, store: &DecoderStore, tenant: u32, slot: u32) -> Result<(), ExecutorError> {
-        self.decoder(slot).load(store.sets.of(tenant))
+        self.decoder(slot).load(&store.sets.of(tenant))
     }
 
     /// The decoder in a slot.
@@ -121,7 +121,7 @@ mod tests {
             slots.share().load(&store, 0, 1).unwrap();
             slots.share().load(&store, 2, 1).unwrap();
             let config = DecoderConfig::new(&shape).unwrap();
-            let own = |tenant| Decoder::from_parameters(&config, store.sets.of(tenant).shallow_clone()).unwrap();
+            let own = |tenant| Decoder::from_parameters(&config, store.sets.of(tenant)).unwrap();
             let run = |decoder: &Decoder| decoder.lower_layers(&[[5i64, 9, 2, 77, 0, 3]], 2).unwrap();
             assert!(run(slots.decoder(1)).equal(&run(&own(2))));
             assert!(!run(slots.decoder(1)).equal(&run(&own(0))));

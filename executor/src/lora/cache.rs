@@ -9,8 +9,9 @@ use super::apply::Loras;
 use super::plan::{LoraPlan, Segment};
 use super::shape::LoraShape;
 use super::store::LoraStore;
+use crate::adapters::grouped::GroupedProduct;
 use crate::device::{copy_block, element_bytes, kind};
-use crate::error::{ExecutorError, first_line};
+use crate::error::ExecutorError;
 
 /// Slots on the device, each with room for one tenant's matrices of all layers, which one copy fills.
 #[derive(Debug)]
@@ -18,8 +19,7 @@ pub struct LoraCache {
     shape: LoraShape,
     /// `[slots, layers, parameters_per_layer]`.
     slots: Tensor,
-    /// Why libtorch's grouped product cannot be used here, if it cannot.
-    grouped_fails: Option<String>,
+    grouped: GroupedProduct,
 }
 
 impl LoraCache {
@@ -40,12 +40,9 @@ impl LoraCache {
         let mut cache = LoraCache {
             shape,
             slots: Tensor::f_zeros(size, (kind(dtype), device))?,
-            grouped_fails: None,
+            grouped: GroupedProduct::tried(Ok(())),
         };
-        cache.grouped_fails = cache.try_grouped().err().map(|error| match error {
-            ExecutorError::Torch(error) => first_line(&error),
-            other => other.to_string(),
-        });
+        cache.grouped = GroupedProduct::tried(cache.try_grouped());
         Ok(cache)
     }
 
@@ -65,14 +62,7 @@ impl LoraCache {
         Loras::new(self, &plan).layer(0, &ones(inputs)?, &mut sums)?;
         for sum in sums {
             let difference = sum.f_sub_scalar(1.0)?.f_abs()?.f_max()?.f_double_value(&[])?;
-            if difference != 0.0 {
-                let must = "what was there where the matrices are zero";
-                return Err(ExecutorError::input(
-                    "libtorch's grouped product",
-                    must,
-                    format!("off by {difference}"),
-                ));
-            }
+            GroupedProduct::must_change_nothing(difference, "what was there where the matrices are zero")?;
         }
         Ok(())
     }
@@ -106,30 +96,18 @@ impl LoraCache {
     /// # Errors
     /// An implementation that this device does not have, an empty step, or a slot that there is not.
     pub fn plan(&self, segments: &[Segment], implementation: AdapterImplementation) -> Result<LoraPlan, ExecutorError> {
-        if let Some(reason) = self
-            .grouped_fails
-            .as_ref()
-            .filter(|_| implementation == AdapterImplementation::Grouped)
-        {
-            return Err(ExecutorError::Unavailable {
-                implementation,
-                reason: reason.clone(),
-            });
-        }
+        self.grouped.check(implementation)?;
         LoraPlan::new(segments, self.slots(), implementation, self.device())
     }
 
     /// Implementations that work on this device, for matrices of this shape.
     pub fn implementations(&self) -> Vec<AdapterImplementation> {
-        let works = |implementation: &AdapterImplementation| {
-            *implementation != AdapterImplementation::Grouped || self.grouped_fails.is_none()
-        };
-        AdapterImplementation::ALL.iter().copied().filter(works).collect()
+        self.grouped.implementations()
     }
 
     /// Why [`AdapterImplementation::Grouped`] does not work here, if it does not.
     pub fn grouped_fails(&self) -> Option<&str> {
-        self.grouped_fails.as_deref()
+        self.grouped.fails()
     }
 
     /// The shape of each tenant's matrices.
@@ -157,7 +135,7 @@ impl LoraCache {
         LoraCache {
             shape: self.shape,
             slots: self.slots.shallow_clone(),
-            grouped_fails: self.grouped_fails.clone(),
+            grouped: self.grouped.clone(),
         }
     }
 

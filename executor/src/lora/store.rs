@@ -61,7 +61,7 @@ impl LoraStore {
             let got = format!("{} blocks that tenants share", self.sets.distinct());
             return Err(ExecutorError::input("host memory for tenants' LoRA", must, got));
         }
-        copy_block(&mut self.sets.of(tenant).shallow_clone(), block)
+        copy_block(&mut self.sets.of(tenant), block)
     }
 
     /// The shape of each tenant's matrices.

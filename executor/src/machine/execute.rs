@@ -5,15 +5,20 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use tch::Device;
+use tenantry_core::answers::{Answers, AnswersError};
 use tenantry_core::ledger::{BrokenLaw, Ledger, RunRecord};
 use tenantry_core::run::{Observer, RunError, run};
 use tenantry_core::server::{Server, ServerError};
 use tenantry_core::{ClusterSpec, SystemSpec};
+use tenantry_profiles::Card;
+use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::{Time, Workload};
 
 use super::RealMachine;
+use super::cascading::CascadeServing;
 use super::generating::{Generated, GenerationServing};
 use super::serving::{Answer, Provision, Serving};
+use super::tasks::{TaskProvision, TaskServing};
 use super::threads::Threads;
 use crate::error::ExecutorError;
 use crate::plot::{Building, Tables};
@@ -23,6 +28,8 @@ use crate::plot::{Building, Tables};
 pub struct Run<'a> {
     /// Where.
     pub device: Device,
+    /// What policies know of it.
+    pub card: &'a Card,
     /// How many cards, with how much memory.
     pub cluster: ClusterSpec,
     /// The policies.
@@ -33,6 +40,8 @@ pub struct Run<'a> {
     pub warm_up: Time,
     /// Of weights and token ids.
     pub seed: u64,
+    /// What a route's models answer, with the seed; a route of several stages decides by it.
+    pub outcomes: Option<(&'a AnswersSpec, u64)>,
     /// Host memory that tenants' parameters may take.
     pub max_host_bytes: u64,
     /// Where tables to look up in are kept from one run to the next: [`tables_folder`](crate::tables_folder).
@@ -54,6 +63,8 @@ pub struct Executed {
     pub host_bytes: u64,
     /// Parameter sets that differ, where the host's memory did not hold one for each tenant.
     pub shared_sets: Option<u32>,
+    /// Why registrations of tasks were refused, each alone.
+    pub refused: Vec<String>,
 }
 
 /// A run that cannot be executed.
@@ -62,6 +73,9 @@ pub enum ExecuteError {
     /// The system does not fit its cards.
     #[error(transparent)]
     Server(#[from] ServerError),
+    /// What models answer is not known.
+    #[error(transparent)]
+    Answers(#[from] AnswersError),
     /// The parameters cannot be made.
     #[error(transparent)]
     Executor(#[from] ExecutorError),
@@ -83,20 +97,26 @@ pub fn execute(
     interrupt: Arc<AtomicBool>,
     watch: impl Observer,
 ) -> Result<Executed, ExecuteError> {
-    let mut server = Server::new(&spec.cluster, spec.system, spec.tenants)?;
+    let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?;
     let topology = server.topology().clone();
-    let parameters = Parameters::new(spec, &server)?;
+    let mut parameters = Parameters::new(spec, &server)?;
+    if workload.manages() {
+        parameters = parameters.with_management()?;
+    }
     let answers = Arc::default();
     let lanes = match &parameters {
         Parameters::Encoders(serving) => serving.lanes(&topology, &answers),
         Parameters::Decoders(serving) => serving.lanes(&topology),
+        Parameters::Tasks(serving) => serving.lanes(&topology, &answers),
+        Parameters::Cascade(serving) => serving.lanes(&topology, &answers),
     };
+    let outcomes = Answers::of_system(spec.system, spec.outcomes)?;
     let threads = Threads::start(lanes, interrupt).map_err(RunError::Machine)?;
     let threads = match &parameters {
         Parameters::Encoders(serving) => threads.counting(serving.lookups()),
-        Parameters::Decoders(_) => threads,
+        Parameters::Decoders(_) | Parameters::Tasks(_) | Parameters::Cascade(_) => threads,
     };
-    let mut machine = RealMachine::new(&topology, threads);
+    let mut machine = RealMachine::new(&topology, threads).with_answers(outcomes);
     let mut ledger = Ledger::new(spec.warm_up);
     let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;
     let record = ledger.close(end, &server, &machine)?;
@@ -106,6 +126,12 @@ pub fn execute(
     let (host_bytes, shared_sets, generated) = match &parameters {
         Parameters::Encoders(serving) => (serving.host_bytes(), serving.shared_sets(), Vec::new()),
         Parameters::Decoders(serving) => (serving.host_bytes(), serving.shared_sets(), serving.generated()),
+        Parameters::Tasks(serving) => (serving.host_bytes(), None, Vec::new()),
+        Parameters::Cascade(_) => (0, None, Vec::new()),
+    };
+    let refused = match &parameters {
+        Parameters::Tasks(serving) => serving.refused().to_vec(),
+        Parameters::Encoders(_) | Parameters::Decoders(_) | Parameters::Cascade(_) => Vec::new(),
     };
     Ok(Executed {
         record,
@@ -113,6 +139,7 @@ pub fn execute(
         generated,
         host_bytes,
         shared_sets,
+        refused,
     })
 }
 
@@ -120,16 +147,41 @@ pub fn execute(
 enum Parameters {
     Encoders(Box<Serving>),
     Decoders(Box<GenerationServing>),
+    Tasks(Box<TaskServing>),
+    Cascade(CascadeServing),
 }
 
 impl Parameters {
+    fn with_management(self) -> Result<Parameters, ExecutorError> {
+        Ok(match self {
+            Parameters::Encoders(serving) => Parameters::Encoders(Box::new(serving.with_management()?)),
+            Parameters::Decoders(serving) => Parameters::Decoders(Box::new(serving.with_management()?)),
+            // Their servers refuse management requests.
+            other @ (Parameters::Tasks(_) | Parameters::Cascade(_)) => other,
+        })
+    }
+
     fn new(spec: &Run<'_>, server: &Server) -> Result<Parameters, ExecutorError> {
+        if let Some(route) = &spec.system.route {
+            let serving = CascadeServing::new(route, spec.tenants, spec.seed, spec.device)?;
+            return Ok(Parameters::Cascade(serving));
+        }
         let pool = &spec.system.pool;
         let (tenants, seed, device, max_host_bytes) = (spec.tenants, spec.seed, spec.device, spec.max_host_bytes);
         Ok(match (&pool.generation, server) {
             (Some(generation), Server::Generation(server)) => {
                 let serving = GenerationServing::new(pool, generation, server, tenants, seed, device, max_host_bytes)?;
                 Parameters::Decoders(Box::new(serving))
+            }
+            (None, Server::Tasks(server)) => {
+                let tasks = pool.tasks.as_ref().expect("a server of tasks was built from them");
+                let provision = TaskProvision {
+                    tenants,
+                    seed,
+                    device,
+                    max_bytes: spec.cluster.gpu_memory_bytes,
+                };
+                Parameters::Tasks(Box::new(TaskServing::new(pool, tasks, server, provision)?))
             }
             _ => {
                 let (topology, slots) = (server.topology(), server.slots_per_instance());

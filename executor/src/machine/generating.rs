@@ -21,6 +21,7 @@ use tenantry_profiles::AdapterImplementation;
 
 use self::lane::RunLane;
 use super::Batch;
+use super::managing::Manager;
 use super::serving::reason;
 use super::threads::Perform;
 use crate::decoder::{Decoder, KvCache};
@@ -67,6 +68,7 @@ pub struct GenerationServing {
     caches: Vec<KvCache>,
     end_of_sequence: Option<i64>,
     generated: GeneratedTokens,
+    manager: Manager,
 }
 
 impl GenerationServing {
@@ -123,6 +125,7 @@ impl GenerationServing {
         let pages = server.pages_per_instance().min(fillable);
         let cache = |_| KvCache::new(model, 0..layers, pages, generation.page_tokens, dtype, device);
         Ok(GenerationServing {
+            manager: Manager::new(store.as_ref().map(|store| &store.sets), None),
             decoder: Decoder::random(model, seed, dtype, device)?,
             store,
             adapters,
@@ -132,6 +135,15 @@ impl GenerationServing {
             device,
             seed,
         })
+    }
+
+    /// With new versions of tenants' adapters, for a workload with management requests.
+    ///
+    /// # Errors
+    /// No room for them in the folder for temporary files.
+    pub fn with_management(mut self) -> Result<GenerationServing, ExecutorError> {
+        self.manager = self.manager.with_versions(self.seed, self.device)?;
+        Ok(self)
     }
 
     /// Lets a request end with this token, if it comes before the request's last.
@@ -156,8 +168,9 @@ impl GenerationServing {
     pub fn lanes(&self, topology: &Topology) -> Vec<(Lane, Box<dyn Perform>)> {
         let lane = |(index, lane): (usize, &Lane)| {
             let perform: Box<dyn Perform> = match lane.kind {
-                LaneKind::Copy | LaneKind::Lookup => Box::new(LoadLane {
+                LaneKind::Copy | LaneKind::Lookup | LaneKind::Solve => Box::new(LoadLane {
                     store: self.store.as_ref().map(LoraStore::share),
+                    manager: self.manager.share(),
                     adapters: self.adapters.iter().map(Adapters::share).collect(),
                 }),
                 LaneKind::Compute => {
@@ -190,6 +203,7 @@ impl GenerationServing {
 /// Copies tenants' low-rank matrices to the device.
 struct LoadLane {
     store: Option<LoraStore>,
+    manager: Manager,
     /// By instance.
     adapters: Vec<Adapters>,
 }
@@ -211,8 +225,10 @@ impl Perform for LoadLane {
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
-        let OpKind::CopyIn(copy) = kind else {
-            unreachable!("a copy lane copies")
+        let copy = match kind {
+            OpKind::CopyIn(copy) => copy,
+            OpKind::Manage(manage) => return self.manager.perform(manage, batch),
+            _ => unreachable!("a copy lane copies"),
         };
         let load = |load: &tenantry_core::op::Load| self.load(batch.instance, load.tenant, load.slot, copy.layers);
         // All members wait for the one tenant that a copy brings.

@@ -4,10 +4,13 @@
 //! waits for on other lanes has ended; workers keep the order of their own lane, so an op is issued while the one before it still
 //! runs. Workers stamp when each op started and ended. [`Workers`] hides whether they are threads or a script.
 
+mod cascading;
 pub mod execute;
 pub mod generating;
+mod managing;
 mod retrieval;
 pub mod serving;
+pub mod tasks;
 pub mod threads;
 
 use std::cmp::Reverse;
@@ -15,11 +18,14 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tenantry_core::answers::Answers;
 use tenantry_core::board::{Board, OpRef};
+use tenantry_core::command::Finish;
 use tenantry_core::event::{Done, EndedMember, Event, MemberFailure, RunOutcome};
 use tenantry_core::ids::{InstanceId, LaneId, RequestId};
 use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
-use tenantry_core::op::{BatchShape, Load, Member, OpKind};
+use tenantry_core::op::{BatchShape, Load, Member, OpKind, PetGroup};
+use tenantry_core::policy::fleet::{Allocated, Question};
 use tenantry_core::{Command, Commands, Topology};
 use tenantry_traces::{Duration, Time};
 
@@ -36,6 +42,8 @@ pub struct Batch {
     pub members: Vec<Member>,
     /// What its copies bring in.
     pub loads: Vec<Load>,
+    /// Its mini-batches, where tasks share a model.
+    pub groups: Vec<PetGroup>,
     /// Members that failed in an op so far.
     pub failures: Mutex<Vec<MemberFailure>>,
     /// Whether its run of steps is to end at the next.
@@ -44,6 +52,10 @@ pub struct Batch {
     pub outcome: Mutex<Option<Outcome>>,
     /// What stands for the lower layers.
     pub(crate) retrieved: Mutex<Retrieved>,
+    /// What its solver is asked.
+    pub question: Option<Question>,
+    /// What that answered.
+    pub answer: Mutex<Option<Allocated>>,
 }
 
 /// What came of a run of steps.
@@ -131,6 +143,10 @@ pub struct RealMachine<W> {
     failures: Vec<MemberFailure>,
     /// Likewise: the batch's requests, and what came of its run.
     outcome: Option<(u32, Outcome)>,
+    /// What a route's models answer, where there is one.
+    answers: Option<Answers>,
+    /// Likewise: what the solver answered.
+    answer: Option<Allocated>,
 }
 
 impl<W: Workers> RealMachine<W> {
@@ -147,7 +163,14 @@ impl<W: Workers> RealMachine<W> {
             timers_set: 0,
             failures: Vec::new(),
             outcome: None,
+            answers: None,
+            answer: None,
         }
+    }
+
+    /// Reveals these answers to a route's dispatcher, and judges by them, as the virtual machine does: random weights have nothing to say.
+    pub fn with_answers(self, answers: Option<Answers>) -> RealMachine<W> {
+        RealMachine { answers, ..self }
     }
 
     /// The workers, when the run is over.
@@ -179,6 +202,7 @@ impl<W: Workers> RealMachine<W> {
             self.busy[ran.lane.index()] += ran.ended.since(counted_from);
         }
         let op = self.board.ran(ran.lane, ran.started, ran.ended);
+        let pool = self.topology.instances[self.board.instance(op.batch).index()].pool;
         let mut woken = Vec::new();
         let noticed = self.board.notice(op, |lane| woken.push(lane));
         for lane in woken {
@@ -194,6 +218,10 @@ impl<W: Workers> RealMachine<W> {
             self.failures.dedup_by_key(|failure| failure.member);
             let mut outcome = batch.outcome.lock().expect("no worker panics with what came of a run");
             self.outcome = outcome.take().map(|outcome| (batch.shape.requests, outcome));
+            if let Some(answers) = &mut self.answers {
+                answers.reveal(op.batch, pool.index());
+            }
+            self.answer = batch.answer.lock().expect("no worker panics with the answer").take();
         }
         if noticed.batch_ended {
             self.batches[slot] = None;
@@ -223,6 +251,8 @@ impl<W: Workers> Machine for RealMachine<W> {
                             first_step_ended: outcome.first_step_ended,
                             ended: &outcome.ended,
                         }),
+                        answers: self.answers.as_ref().map_or(&[], Answers::revealed),
+                        allocation: self.answer.as_ref(),
                     };
                     return Ok(Next::Event(now, Event::Done(done)));
                 }
@@ -245,6 +275,9 @@ impl<W: Workers> Machine for RealMachine<W> {
         match command {
             Command::Submit(submission) => {
                 let ops = commands.ops(submission);
+                if let Some(answers) = &mut self.answers {
+                    answers.submitted(submission.batch, commands.members(submission));
+                }
                 let slot = submission.batch.slot as usize;
                 if slot >= self.batches.len() {
                     self.batches.resize_with(slot + 1, || None);
@@ -254,10 +287,13 @@ impl<W: Workers> Machine for RealMachine<W> {
                     shape: submission.shape,
                     members: commands.members(submission).to_vec(),
                     loads: commands.loads(submission).to_vec(),
+                    groups: commands.groups(submission).to_vec(),
                     failures: Mutex::default(),
                     interrupted: AtomicBool::new(false),
                     outcome: Mutex::default(),
                     retrieved: Mutex::default(),
+                    question: commands.question(submission).cloned(),
+                    answer: Mutex::default(),
                 }));
                 self.board
                     .submit(now, submission.batch, submission.instance, submission.shape, ops);
@@ -279,7 +315,7 @@ impl<W: Workers> Machine for RealMachine<W> {
                 let lane = self.topology.instances[instance.index()].compute;
                 self.workers.release(lane, *request)?;
             }
-            Command::Finish(_) => {}
+            Command::Finish(_) | Command::Managed(_) => {}
         }
         Ok(())
     }
@@ -294,6 +330,10 @@ impl<W: Workers> Machine for RealMachine<W> {
 
     fn lookups(&self) -> Option<LookupCounts> {
         self.workers.lookups()
+    }
+
+    fn is_right(&mut self, finish: &Finish) -> Option<bool> {
+        self.answers.as_ref()?.is_right(finish)
     }
 
     fn lanes(&self, _: Time) -> Vec<LaneUse> {

@@ -54,6 +54,11 @@ impl Retrieval {
         })
     }
 
+    /// What is looked up in.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
     /// What all look-ups so far met.
     pub fn counts(&self) -> Arc<Mutex<LookupCounts>> {
         Arc::clone(&self.counts)

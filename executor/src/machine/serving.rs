@@ -9,12 +9,14 @@ use tenantry_core::event::MemberFailure;
 use tenantry_core::ids::InstanceId;
 use tenantry_core::machine::LookupCounts;
 use tenantry_core::op::{Encode, Layers, OpKind};
+use tenantry_core::policy::fleet;
 use tenantry_core::spec::{PoolSpec, TenantState};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
 use tenantry_profiles::AdapterImplementation;
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::Batch;
+use super::managing::Manager;
 use super::retrieval::{Retrieval, Retrieved, rows};
 use super::threads::Perform;
 use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
@@ -104,6 +106,9 @@ pub struct Serving {
     store: Store,
     /// By instance.
     slots: Vec<Slots>,
+    manager: Manager,
+    /// By instance: the weights of its runtime; empty where instances share the backbone.
+    runtimes: Vec<Encoder>,
 }
 
 impl Serving {
@@ -149,6 +154,12 @@ impl Serving {
             }
             TenantState::Head => (Some(shared()?), Store::None),
         };
+        let own = if pool.runtimes.is_some() {
+            topology.instances.len()
+        } else {
+            0
+        };
+        let runtimes = (0..own).map(|_| shared()).collect::<Result<Vec<_>, _>>()?;
         let instance_slots = |_| -> Result<Slots, ExecutorError> {
             Ok(match (pool.tenant_state, slots) {
                 (TenantState::Model, Some(slots)) => {
@@ -170,7 +181,9 @@ impl Serving {
                 _ => Slots::None,
             })
         };
+        let tables = retrieval.as_ref().map(|retrieval| retrieval.tables().clone());
         Ok(Serving {
+            manager: Manager::new(store.sets(), tables),
             heads: Heads::random(model, tenants, *classes, seed, *dtype, device)?,
             backbone,
             store,
@@ -183,7 +196,17 @@ impl Serving {
             device,
             seed,
             retrieval,
+            runtimes,
         })
+    }
+
+    /// With new versions of tenants' parameters, for a workload with management requests.
+    ///
+    /// # Errors
+    /// No room for them in the folder for temporary files.
+    pub fn with_management(mut self) -> Result<Serving, ExecutorError> {
+        self.manager = self.manager.with_versions(self.seed, self.device)?;
+        Ok(self)
     }
 
     /// Parameter sets in host memory that differ, where tenants must share some; nothing where each has its own.
@@ -207,6 +230,7 @@ impl Serving {
         let bad_slots = BadSlots::default();
         let lane = |(index, lane): (usize, &Lane)| {
             let perform: Box<dyn Perform> = match lane.kind {
+                LaneKind::Solve => Box::new(SolverLane),
                 LaneKind::Copy | LaneKind::Lookup => Box::new(HostLane {
                     retrieval: self.retrieval.clone(),
                     kind: kind(self.pool.dtype),
@@ -215,15 +239,20 @@ impl Serving {
                     store: self.store.share(),
                     slots: self.slots.iter().map(Slots::share).collect(),
                     bad_slots: Arc::clone(&bad_slots),
+                    manager: self.manager.share(),
+                    runtimes: self.runtimes.iter().map(Encoder::share).collect(),
+                    weights: self.backbone.as_ref().map(Encoder::share),
                 }),
                 LaneKind::Compute => {
                     let instance = topology
                         .instances
                         .iter()
-                        .position(|instance| instance.compute.index() == index);
-                    let slots = &self.slots[instance.expect("a compute lane belongs to an instance")];
+                        .position(|instance| instance.compute.index() == index)
+                        .expect("a compute lane belongs to an instance");
+                    let slots = &self.slots[instance];
+                    let own = self.runtimes.get(instance).or(self.backbone.as_ref());
                     Box::new(ComputeLane {
-                        backbone: self.backbone.as_ref().map(Encoder::share),
+                        backbone: own.map(Encoder::share),
                         heads: self.heads.share(),
                         slots: slots.share(),
                         vocabulary: u64::from(self.pool.model.vocabulary),
@@ -254,6 +283,11 @@ struct HostLane {
     /// By instance.
     slots: Vec<Slots>,
     bad_slots: BadSlots,
+    manager: Manager,
+    /// By instance: weights of its own, where it has such.
+    runtimes: Vec<Encoder>,
+    /// What those are loaded from.
+    weights: Option<Encoder>,
 }
 
 impl HostLane {
@@ -289,8 +323,32 @@ impl Perform for HostLane {
                     fail_all(batch, reason(&error, FailureReason::LoadFailed));
                 }
             }
-            OpKind::Encode(_) | OpKind::Run(_) => unreachable!("a host's lane computes nothing"),
+            OpKind::Manage(manage) => self.manager.perform(manage, batch),
+            OpKind::LoadRuntime(_) => {
+                // A runtime's weights are the model's, whatever its length. A copy that fails leaves those that were there.
+                let weights = self.weights.as_ref().expect("runtimes are loaded from a backbone");
+                let _ = self.runtimes[batch.instance.index()].load(weights.parameters());
+            }
+            _ => unreachable!("a host's lane computes nothing"),
         }
+    }
+}
+
+/// Solves the allocation program on a thread of its own.
+struct SolverLane;
+
+impl Perform for SolverLane {
+    fn perform(&mut self, _: &OpKind, batch: &Batch) {
+        let question = batch.question.as_ref().expect("a solver is asked something");
+        let answer = tenantry_solver::answer(question).unwrap_or_else(|_| {
+            // A question that makes no sense leaves all as it is.
+            let runtimes = question.streams.iter().flat_map(|stream| &stream.runtimes);
+            fleet::Allocated {
+                instances: runtimes.map(|runtime| runtime.previous).collect(),
+                fallback: true,
+            }
+        });
+        *batch.answer.lock().expect("no lane panics with the answer") = Some(answer);
     }
 }
 
@@ -510,11 +568,19 @@ impl Perform for ComputeLane {
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
-        let OpKind::Encode(encode) = kind else {
-            unreachable!("a compute lane encodes")
+        let encode = match kind {
+            OpKind::Encode(encode) => *encode,
+            // A runtime is the whole model on a batch of its shape.
+            OpKind::Infer(_) => Encode {
+                begin: true,
+                embed: true,
+                layers: Layers::all(self.backbone.as_ref().map_or(0, |backbone| backbone.shape().layers)),
+                heads: true,
+            },
+            _ => unreachable!("a compute lane encodes"),
         };
         self.fail_bad_slots(batch);
-        if let Err(error) = self.encode(encode, batch) {
+        if let Err(error) = self.encode(&encode, batch) {
             self.under_way = None;
             fail_all(batch, reason(&error, FailureReason::ComputeFailed));
         }
@@ -522,7 +588,7 @@ impl Perform for ComputeLane {
 }
 
 /// Fails all members of a batch; those that failed before keep their reason.
-fn fail_all(batch: &Batch, reason: FailureReason) {
+pub(super) fn fail_all(batch: &Batch, reason: FailureReason) {
     let failures = (0..batch.members.len() as u32).map(|member| MemberFailure { member, reason });
     batch
         .failures

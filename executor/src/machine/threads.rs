@@ -251,10 +251,13 @@ pub fn hand_overs(rounds: u32) -> Vec<HandOver> {
         },
         members: Vec::new(),
         loads: Vec::new(),
+        groups: Vec::new(),
         failures: std::sync::Mutex::default(),
         interrupted: AtomicBool::new(false),
         outcome: std::sync::Mutex::default(),
         retrieved: std::sync::Mutex::default(),
+        question: None,
+        answer: std::sync::Mutex::default(),
     });
     let kind = OpKind::CopyIn(CopyIn {
         layers: Layers::all(0),

@@ -24,6 +24,11 @@ const PREFIX: &str = "bert.";
 /// A file that cannot be read or is no safetensors file, a tensor that is missing or has another shape than `shape` asks for.
 pub fn read_checkpoint(path: &Path, shape: &ModelShape, dtype: DType) -> Result<Tensor, ExecutorError> {
     check(shape)?;
+    read_places(path, &places(shape), dtype)
+}
+
+/// Reads tensors into the block in host memory that their places make up.
+pub(crate) fn read_places(path: &Path, places: &[Place], dtype: DType) -> Result<Tensor, ExecutorError> {
     let unreadable = |source| ExecutorError::File {
         path: path.to_path_buf(),
         source,
@@ -40,8 +45,9 @@ pub fn read_checkpoint(path: &Path, shape: &ModelShape, dtype: DType) -> Result<
     let tensors = SafeTensors::deserialize(&bytes)
         .map_err(|error| wrong("header", "that of a safetensors file".into(), error.to_string()))?;
 
-    let block = Tensor::f_empty([shape.parameters() as i64], (kind(dtype), Device::Cpu))?;
-    for place in places(shape) {
+    let length: usize = places.iter().map(Place::length).sum();
+    let block = Tensor::f_empty([length as i64], (kind(dtype), Device::Cpu))?;
+    for place in places {
         let Some((name, found)) = find(&tensors, &place.name) else {
             return Err(wrong(
                 &place.name,
@@ -93,27 +99,41 @@ fn find<'a>(tensors: &SafeTensors<'a>, name: &str) -> Option<(String, TensorView
 /// A shape that is no BERT-like encoder's, a block of another length, or a file that cannot be written.
 pub fn write_checkpoint(path: &Path, shape: &ModelShape, block: &Tensor) -> Result<(), ExecutorError> {
     check(shape)?;
-    let block = block.f_to(Device::Cpu)?;
-    if block.size() != [shape.parameters() as i64] || block.kind() != Kind::Float {
-        let got = format!("{:?} of {:?}", block.size(), block.kind());
-        return Err(ExecutorError::input(
-            "parameters to write",
-            format!("{} of Float", shape.parameters()),
-            got,
-        ));
+    write_places(path, &[(places(shape), block)])
+}
+
+/// Writes blocks of 32-bit parameters, each with the places of its tensors, into one file.
+pub(crate) fn write_places(path: &Path, blocks: &[(Vec<Place>, &Tensor)]) -> Result<(), ExecutorError> {
+    let mut bytes = Vec::new();
+    for (places, block) in blocks {
+        let length: usize = places.iter().map(Place::length).sum();
+        let block = block.f_to(Device::Cpu)?;
+        if block.size() != [length as i64] || block.kind() != Kind::Float {
+            let got = format!("{:?} of {:?}", block.size(), block.kind());
+            return Err(ExecutorError::input(
+                "parameters to write",
+                format!("{length} of Float"),
+                got,
+            ));
+        }
+        let mut copied = vec![0; 4 * length];
+        block.f_copy_data_u8(&mut copied, length)?;
+        bytes.push(copied);
     }
-    let mut bytes = vec![0; 4 * shape.parameters() as usize];
-    block.f_copy_data_u8(&mut bytes, shape.parameters() as usize)?;
-    let view = |Place { name, shape, offset }: Place| {
-        let length: usize = shape.iter().product();
-        let data = &bytes[4 * offset..4 * (offset + length)];
-        (
-            name,
-            TensorView::new(Dtype::F32, shape, data).expect("the slice is as long as the shape says"),
-        )
-    };
-    let tensors: HashMap<String, TensorView<'_>> = places(shape).into_iter().map(view).collect();
-    safetensors::serialize_to_file(tensors, None, path).map_err(|error| ExecutorError::File {
+    let mut tensors: HashMap<String, TensorView<'_>> = HashMap::new();
+    for ((places, _), bytes) in blocks.iter().zip(&bytes) {
+        for place in places {
+            let data = &bytes[4 * place.offset..4 * (place.offset + place.length())];
+            let view = TensorView::new(Dtype::F32, place.shape.clone(), data);
+            tensors.insert(
+                place.name.clone(),
+                view.expect("the slice is as long as the shape says"),
+            );
+        }
+    }
+    // Hugging Face's loader asks for it.
+    let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
+    safetensors::serialize_to_file(tensors, Some(metadata), path).map_err(|error| ExecutorError::File {
         path: path.to_path_buf(),
         source: match error {
             SafeTensorError::IoError(source) => source,

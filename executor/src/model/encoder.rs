@@ -12,7 +12,7 @@ use crate::device::{copy_block, element_bytes, kind};
 use crate::error::ExecutorError;
 
 /// BERT's, in all published checkpoints.
-const LAYER_NORM_EPSILON: f64 = 1e-12;
+pub(crate) const LAYER_NORM_EPSILON: f64 = 1e-12;
 
 /// A BERT-like encoder on a device (Devlin et al., 2019): layers that normalise after each sub-layer, exact GELU, no pooler.
 ///
@@ -23,6 +23,7 @@ pub struct Encoder {
     shape: ModelShape,
     /// The lowest layer that is here.
     first_layer: u32,
+    norm_epsilon: f64,
     parameters: Tensor,
     /// Absent where the lower layers are.
     embedding: Option<Embedding>,
@@ -156,6 +157,7 @@ impl Encoder {
         Ok(Encoder {
             shape: shape.clone(),
             first_layer,
+            norm_epsilon: LAYER_NORM_EPSILON,
             parameters,
             embedding,
             layers,
@@ -180,6 +182,21 @@ impl Encoder {
     pub fn share(&self) -> Encoder {
         Encoder::from_upper_parameters(&self.shape, self.first_layer, self.parameters.shallow_clone())
             .expect("the same block fits again")
+            .with_norm_epsilon(self.norm_epsilon)
+    }
+
+    /// The same encoder, with another number than BERT's 1e-12 added to variances by its norms.
+    pub(crate) fn with_norm_epsilon(mut self, epsilon: f64) -> Encoder {
+        self.norm_epsilon = epsilon;
+        let of_embedding = self.embedding.iter_mut().map(|part| &mut part.norm);
+        let of_layers = self
+            .layers
+            .iter_mut()
+            .flat_map(|layer| [&mut layer.attention_norm, &mut layer.output_norm]);
+        for norm in of_embedding.chain(of_layers) {
+            norm.epsilon = epsilon;
+        }
+        self
     }
 
     /// A padded batch of token ids, ready for [`embed`](Self::embed): each of `sequences` is padded to `tokens`.
@@ -203,28 +220,33 @@ impl Encoder {
         )
     }
 
-    /// The sum of token, position and (first) segment embeddings, normalised: `[n, l, hidden]`.
+    /// The sum of token, position and segment embeddings, normalised: `[n, l, hidden]`.
     ///
     /// # Errors
     /// Only upper layers are here, the batch has no token ids, or no memory on the device.
     pub fn embed(&self, input: &Input) -> Result<Tensor, ExecutorError> {
+        tch::no_grad(|| self.embedded(input))
+    }
+
+    /// As [`embed`](Self::embed), and kept in mind for gradients where a parameter asks for one.
+    pub(crate) fn embedded(&self, input: &Input) -> Result<Tensor, ExecutorError> {
         let (Some(embedding), Some(ids)) = (&self.embedding, &input.ids) else {
             let what = format!("embedding of {}", self.shape.name);
             return Err(ExecutorError::input(what, "here, with token ids", "looked up instead"));
         };
-        tch::no_grad(|| {
-            let Embedding {
-                words,
-                positions,
-                segments,
-                norm,
-            } = embedding;
-            let position = positions
-                .f_narrow(0, 0, input.tokens() as i64)?
-                .f_add(&segments.f_select(0, 0)?)?;
-            let mut sum = Tensor::f_embedding(words, ids, -1, false, false)?;
-            norm.forward(&sum.f_add_(&position)?)
-        })
+        let Embedding {
+            words,
+            positions,
+            segments,
+            norm,
+        } = embedding;
+        let segment = match &input.segments {
+            Some(ids) => Tensor::f_embedding(segments, ids, -1, false, false)?,
+            None => segments.f_select(0, 0)?,
+        };
+        let position = positions.f_narrow(0, 0, input.tokens() as i64)?.f_add(&segment)?;
+        let mut sum = Tensor::f_embedding(words, ids, -1, false, false)?;
+        norm.forward(&sum.f_add_(&position)?)
     }
 
     /// Layers `range` over `hidden`, `[n, l, hidden]` both in and out, where `input` is the batch that `hidden` came from.
@@ -250,7 +272,8 @@ impl Encoder {
         })
     }
 
-    fn layer(
+    /// One layer, kept in mind for gradients where a parameter asks for one.
+    pub(crate) fn layer(
         &self,
         index: usize,
         hidden: &Tensor,
@@ -258,38 +281,44 @@ impl Encoder {
         adapters: Option<&Adapters<'_>>,
     ) -> Result<Tensor, ExecutorError> {
         let layer = self.layer_parts(index);
-        let mut attention = layer.attention_output.forward(&self.attend(layer, hidden, input)?)?;
+        let attended = self.attend_projected(&layer.query_key_value.forward(hidden)?, input)?;
+        let mut attention = layer.attention_output.forward(&attended)?;
         if let Some(adapters) = adapters {
             attention = adapters.apply(index, attention)?;
         }
-        let hidden = layer.attention_norm.forward(&attention.f_add_(hidden)?)?;
-        let mut output = layer
-            .output
-            .forward(&layer.intermediate.forward(&hidden)?.f_gelu_("none")?)?;
-        layer.output_norm.forward(&output.f_add_(&hidden)?)
-    }
-
-    /// Multi-head self-attention up to, and without, its output projection: `[n, l, hidden]`.
-    fn attend(&self, layer: &Layer, hidden: &Tensor, input: &Input) -> Result<Tensor, ExecutorError> {
-        self.attend_projected(&layer.query_key_value.forward(hidden)?, input)
+        layer.after_attention(attention, hidden)
     }
 
     /// Attention over queries, keys and values that are already there, `[n, l, 3 · hidden]`.
     pub(crate) fn attend_projected(&self, projected: &Tensor, input: &Input) -> Result<Tensor, ExecutorError> {
-        let (n, l) = (input.batch() as i64, input.tokens() as i64);
+        let [query, key, value] = self.by_head(projected)?;
+        let mask = input.mask.as_ref();
+        let attended = Tensor::f_scaled_dot_product_attention(&query, &key, &value, mask, 0.0, false, None, false)?;
+        self.rejoined(&attended)
+    }
+
+    /// Queries, keys and values of `projected`, `[n, l, 3 · hidden]`: each `[n, heads, l, width]`.
+    pub(crate) fn by_head(&self, projected: &Tensor) -> Result<[Tensor; 3], ExecutorError> {
+        let size = projected.size();
         let (heads, width) = (
             i64::from(self.shape.heads),
             i64::from(self.shape.hidden / self.shape.heads),
         );
-        let by_head = projected.f_view([n, l, 3, heads, width])?.f_permute([2, 0, 3, 1, 4])?;
-        let (query, key, value) = (
+        let by_head = projected
+            .f_view([size[0], size[1], 3, heads, width])?
+            .f_permute([2, 0, 3, 1, 4])?;
+        Ok([
             by_head.f_select(0, 0)?,
             by_head.f_select(0, 1)?,
             by_head.f_select(0, 2)?,
-        );
-        let mask = input.mask.as_ref();
-        let attended = Tensor::f_scaled_dot_product_attention(&query, &key, &value, mask, 0.0, false, None, false)?;
-        Ok(attended.f_transpose(1, 2)?.f_reshape([n, l, heads * width])?)
+        ])
+    }
+
+    /// What the heads attended to, `[n, heads, l, width]`, side by side: `[n, l, hidden]`.
+    pub(crate) fn rejoined(&self, attended: &Tensor) -> Result<Tensor, ExecutorError> {
+        let size = attended.size();
+        let size = [size[0], size[2], size[1] * size[3]];
+        Ok(attended.f_transpose(1, 2)?.f_reshape(size)?)
     }
 
     /// A layer's parameters.
@@ -315,6 +344,26 @@ impl Encoder {
         &self.parameters
     }
 
+    /// The views into the block, in its order and without gaps.
+    pub(crate) fn pieces(&self) -> Vec<&Tensor> {
+        let embedding = self.embedding.iter().flat_map(|part| {
+            let [weight, bias] = part.norm.pieces();
+            [&part.words, &part.positions, &part.segments, weight, bias]
+        });
+        let layers = self.layers.iter().flat_map(|layer| {
+            let pieces = [
+                layer.query_key_value.pieces(),
+                layer.attention_output.pieces(),
+                layer.attention_norm.pieces(),
+                layer.intermediate.pieces(),
+                layer.output.pieces(),
+                layer.output_norm.pieces(),
+            ];
+            pieces.into_iter().flatten()
+        });
+        embedding.chain(layers).collect()
+    }
+
     /// Where it computes.
     pub fn device(&self) -> Device {
         self.parameters.device()
@@ -331,6 +380,17 @@ impl Encoder {
     }
 }
 
+impl Layer {
+    /// What comes after attention: the sum with what the layer was given, and the feed-forward block.
+    pub(crate) fn after_attention(&self, mut attention: Tensor, hidden: &Tensor) -> Result<Tensor, ExecutorError> {
+        let hidden = self.attention_norm.forward(&attention.f_add_(hidden)?)?;
+        let mut output = self
+            .output
+            .forward(&self.intermediate.forward(&hidden)?.f_gelu_("none")?)?;
+        self.output_norm.forward(&output.f_add_(&hidden)?)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Linear {
     /// `[out, in]`.
@@ -340,8 +400,12 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, ExecutorError> {
+    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, ExecutorError> {
         Ok(x.f_linear(&self.weight, Some(&self.bias))?)
+    }
+
+    fn pieces(&self) -> [&Tensor; 2] {
+        [&self.weight, &self.bias]
     }
 }
 
@@ -349,6 +413,7 @@ impl Linear {
 pub(crate) struct Norm {
     weight: Tensor,
     pub bias: Tensor,
+    epsilon: f64,
 }
 
 impl Norm {
@@ -356,10 +421,14 @@ impl Norm {
         self.normalise(x, Some(&self.bias))
     }
 
+    fn pieces(&self) -> [&Tensor; 2] {
+        [&self.weight, &self.bias]
+    }
+
     /// Normalised and scaled, with this bias or none.
     pub(crate) fn normalise(&self, x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, ExecutorError> {
         let width = self.weight.size();
-        Ok(x.f_layer_norm(width, Some(&self.weight), bias, LAYER_NORM_EPSILON, true)?)
+        Ok(x.f_layer_norm(width, Some(&self.weight), bias, self.epsilon, true)?)
     }
 }
 
@@ -391,6 +460,7 @@ impl Views<'_> {
         Ok(Norm {
             weight: self.vector(width)?,
             bias: self.vector(width)?,
+            epsilon: LAYER_NORM_EPSILON,
         })
     }
 }

@@ -12,6 +12,8 @@ pub struct Input {
     tokens: usize,
     /// Token ids `[n, l]`, 64-bit; padding is id 0. None where nothing is embedded.
     pub(crate) ids: Option<Tensor>,
+    /// Which of two texts each token is of, `[n, l]`, 64-bit. None where all are of the first.
+    pub(crate) segments: Option<Tensor>,
     /// What is added to attention scores, `[n, 1, 1, l]`: 0 for tokens, minus infinity for padding. None where nothing is
     /// padded.
     pub(crate) mask: Option<Tensor>,
@@ -60,7 +62,30 @@ impl Input {
             batch: sequences.len(),
             tokens,
             ids: Some(ids),
+            segments: None,
             mask,
+        })
+    }
+
+    /// The same batch of pairs of texts: for each sequence the segment of each of its tokens, 0 or 1.
+    ///
+    /// # Errors
+    /// Another number of sequences, one that is longer than the padding allows, or a segment that there is not.
+    pub fn with_segments(self, segments: &[impl AsRef<[i64]>]) -> Result<Input, ExecutorError> {
+        let numbered = Input::pad(
+            segments,
+            self.tokens,
+            2,
+            Kind::Float,
+            self.ids.as_ref().map_or(Device::Cpu, Tensor::device),
+        )?;
+        if numbered.batch != self.batch {
+            let must = format!("one list for each of {} sequences", self.batch);
+            return Err(ExecutorError::input("segments of the batch", must, numbered.batch));
+        }
+        Ok(Input {
+            segments: numbered.ids,
+            ..self
         })
     }
 
@@ -85,6 +110,7 @@ impl Input {
             batch: lengths.len(),
             tokens,
             ids: None,
+            segments: None,
             mask: padded.then(|| mask(lengths, tokens, kind, device)).transpose()?,
         })
     }

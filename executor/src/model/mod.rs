@@ -11,8 +11,10 @@ mod layout;
 mod store;
 
 pub use checkpoint::{read_checkpoint, write_checkpoint};
+pub(crate) use checkpoint::{read_places, write_places};
 pub use encoder::Encoder;
-pub(crate) use encoder::{Layer, Linear as LinearParameters, Norm as NormParameters};
+pub(crate) use encoder::{LAYER_NORM_EPSILON, Layer, Linear as LinearParameters, Norm as NormParameters};
 pub use heads::Heads;
 pub use input::Input;
+pub(crate) use layout::{Place, check, places};
 pub use store::{ModelSlots, ModelStore};

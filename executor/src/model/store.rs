@@ -100,7 +100,7 @@ impl ModelSlots {
     /// # Panics
     /// If there is no such tenant or slot.
     pub fn load(&self, store: &ModelStore, tenant: u32, slot: u32) -> Result<(), ExecutorError> {
-        self.encoder(slot).load(store.sets.of(tenant))
+        self.encoder(slot).load(&store.sets.of(tenant))
     }
 
     /// The model in a slot.
@@ -140,7 +140,7 @@ mod tests {
         // The copy lane writes through a handle of its own.
         slots.share().load(&store, 0, 1).unwrap();
         slots.share().load(&store, 2, 1).unwrap();
-        let own = Encoder::from_parameters(&shape, store.sets.of(2).shallow_clone()).unwrap();
+        let own = Encoder::from_parameters(&shape, store.sets.of(2)).unwrap();
 
         let ids = [[5i64, 9, 2, 77, 0, 3]];
         let run = |encoder: &Encoder| {
@@ -150,7 +150,7 @@ mod tests {
                 .unwrap()
         };
         assert!(run(slots.encoder(1)).equal(&run(&own)));
-        let first = Encoder::from_parameters(&shape, store.sets.of(0).shallow_clone()).unwrap();
+        let first = Encoder::from_parameters(&shape, store.sets.of(0)).unwrap();
         assert!(!run(slots.encoder(1)).equal(&run(&first)));
     }
 }

@@ -6,7 +6,7 @@
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 
 /// Domains; tenant `t` writes in domain `t % DOMAINS`.
-pub(crate) const DOMAINS: u32 = 8;
+pub(crate) const DOMAINS: u32 = tenantry_core::spec::PlotSpec::DOMAINS;
 /// Different words, where the vocabulary has as many.
 const WORDS: u32 = 1024;
 /// Words that may follow a word.

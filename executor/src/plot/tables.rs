@@ -5,12 +5,13 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::{Device, Kind, Tensor};
 use tenantry_core::spec::PlotSpec;
 use tenantry_plot::{
     Batch, BuildSpec, Builder, Cause, Counters, DomainId, Encode, Engine, Node, PlotError, Progress, Select, Shape,
-    Snapshot, Tier, Tiers, Tree,
+    Tier, Tiers, Tree,
 };
 use tenantry_profiles::{DType, ModelShape};
 
@@ -56,9 +57,11 @@ pub fn tables_folder() -> PathBuf {
 /// A pool's version tree, and the language of what is looked up in it.
 #[derive(Clone)]
 pub struct Tables {
-    snapshot: Arc<Snapshot>,
+    tree: Arc<Tree>,
     /// By domain; none where only the root answers.
     domains: Vec<Option<DomainId>>,
+    /// By domain: whether its own table is there. Where not, the root answers for it.
+    there: Arc<[AtomicBool]>,
     language: Arc<Language>,
 }
 
@@ -187,9 +190,30 @@ impl Tables {
             domains: (0..DOMAINS)
                 .map(|domain| snapshot.domain(&domain_name(domain)))
                 .collect(),
-            snapshot,
+            there: (0..DOMAINS).map(|_| AtomicBool::new(true)).collect(),
+            tree: Arc::new(tree),
             language: Arc::new(language),
         })
+    }
+
+    /// Reads a domain's own table from the disk, in place of what it had, if anything. Nothing where only the root answers.
+    ///
+    /// # Errors
+    /// A table that can no longer be read; what was there stays.
+    pub(crate) fn reload(&self, domain: u32) -> Result<(), ExecutorError> {
+        if let Some(id) = self.domains[domain as usize] {
+            for table in self.tree.snapshot().branch(id)?.tables() {
+                table.drop_page_cache()?;
+            }
+            self.tree.reload(Node::Domain(&domain_name(domain)))?;
+        }
+        self.there[domain as usize].store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The root answers for a domain from now on.
+    pub(crate) fn withdraw(&self, domain: u32) {
+        self.there[domain as usize].store(false, Ordering::Relaxed);
     }
 
     /// Looks the texts of requests up, each given by ticket, tenant and tokens, from drawing their token ids on, which stands for reading
@@ -211,7 +235,8 @@ impl Tables {
             let text = self.language.request(ticket, tenant).take(length as usize);
             row.iter_mut().zip(text).for_each(|(token, id)| *token = id);
             lengths.push(length);
-            domains.push(self.domains[(tenant % DOMAINS) as usize]);
+            let domain = (tenant % DOMAINS) as usize;
+            domains.push(self.domains[domain].filter(|_| self.there[domain].load(Ordering::Relaxed)));
         }
         let batch = Batch {
             tokens: &tokens,
@@ -219,7 +244,7 @@ impl Tables {
             lengths: &lengths,
             domains: &domains,
         };
-        engine.retrieve(&self.snapshot, &batch, out)
+        engine.retrieve(&self.tree.snapshot(), &batch, out)
     }
 
     /// The root's tables alone.
@@ -232,13 +257,13 @@ impl Tables {
 
     /// Width of a representation.
     pub(crate) fn hidden(&self) -> usize {
-        self.snapshot.root().shape().hidden as usize
+        self.tree.snapshot().root().shape().hidden as usize
     }
 
     /// The tree as it was opened.
     #[cfg(test)]
-    pub(crate) fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
+    pub(crate) fn snapshot(&self) -> Arc<tenantry_plot::Snapshot> {
+        self.tree.snapshot()
     }
 }
 
@@ -385,6 +410,7 @@ mod tests {
         tier: tenantry_profiles::Tier::Memory,
         domain_hits_ppm: 500_000,
         fallbacks_ppm: 0,
+        domain_bytes: 0,
     };
 
     fn model() -> ModelShape {
@@ -440,7 +466,7 @@ mod tests {
             };
             let met = Engine::new(1)
                 .unwrap()
-                .retrieve(&tables.snapshot, &batch, &mut found)
+                .retrieve(&tables.snapshot(), &batch, &mut found)
                 .unwrap();
             (met, Tensor::from_slice(&found).view([1, tokens.len() as i64, 128]))
         };

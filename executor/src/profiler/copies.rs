@@ -1,7 +1,6 @@
 //! Points of copies to the device, and of whole models brought onto it.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use super::schedule::Point;
 use super::timed;
 use crate::device::{copy_block, host_memory_for};
 use crate::error::ExecutorError;
+use crate::host::forget_cached;
 use crate::model::{Encoder, read_checkpoint, write_checkpoint};
 
 /// Bytes of host memory that copies are spread over at least: far more than processors' caches hold.
@@ -124,7 +124,13 @@ impl<'a> Checkpoint<'a> {
     /// The point of loading it: from the disk, not from the operating system's cache of it.
     pub fn point(&self, dtype: tenantry_profiles::DType) -> Point<'_> {
         let measure = move || {
-            forget_cached(&self.path)?;
+            let failed = |source| ExecutorError::File {
+                path: self.path.clone(),
+                source,
+            };
+            File::open(&self.path)
+                .and_then(|file| forget_cached(&file))
+                .map_err(failed)?;
             timed(self.encoder.device(), || {
                 self.encoder
                     .load(&read_checkpoint(&self.path, self.encoder.shape(), dtype)?)
@@ -142,25 +148,5 @@ impl Drop for Checkpoint<'_> {
     fn drop(&mut self) {
         // A file that cannot be removed lies in a folder for such files.
         let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-/// Asks the operating system to drop its copy of a file's content.
-fn forget_cached(path: &Path) -> Result<(), ExecutorError> {
-    unsafe extern "C" {
-        fn posix_fadvise(file: i32, offset: i64, length: i64, advice: i32) -> i32;
-    }
-    const DONTNEED: i32 = 4;
-    let failed = |source| ExecutorError::File {
-        path: path.to_path_buf(),
-        source,
-    };
-    let file = File::open(path).map_err(failed)?;
-    // Only what has reached the disk can be dropped.
-    file.sync_all().map_err(failed)?;
-    // SAFETY: the descriptor is open for the duration of the call, which takes no pointers.
-    match unsafe { posix_fadvise(file.as_raw_fd(), 0, 0, DONTNEED) } {
-        0 => Ok(()),
-        code => Err(failed(std::io::Error::from_raw_os_error(code))),
     }
 }

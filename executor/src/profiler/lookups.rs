@@ -32,6 +32,7 @@ const PLOT: PlotSpec = PlotSpec {
     tier: Tier::Memory,
     domain_hits_ppm: 500_000,
     fallbacks_ppm: 0,
+    domain_bytes: 0,
 };
 
 /// A model's tables on both tiers.

@@ -126,11 +126,8 @@ pub(super) fn tables(paper: &Paper) -> Draft {
     );
 
     draft.link(&Link {
-        copy_us: number("copy_start_us"),
-        pinned_bytes_per_s: 1e9 * number("link_gbytes_per_s"),
         pageable_bytes_per_s: 1e9 * number("pageable_gbytes_per_s"),
-        load_us: number("load_start_us"),
-        disk_bytes_per_s: 1e9 * number("disk_gbytes_per_s"),
+        ..Link::numbered(number)
     });
     draft.dispatch([number("dispatch_us"); 3]);
     draft.mark(

@@ -1,24 +1,16 @@
-//! What the page's script draws: lines over shared x values, described so that one short script draws them all.
+//! What the page's script draws, described so that one short script draws it all: lines over shared x values, in one or several
+//! views between which the reader chooses.
 
 use serde::Serialize;
 
-use crate::curves::{log_grid, share_within, shares};
-use crate::group::{Group, Spread};
-use crate::human;
-use crate::summary::rounded;
-use crate::validation::Pair;
+use crate::group::Group;
 
-/// Lines that a chart can hold and a reader can tell apart.
-pub(super) const MAX_LINES: usize = 24;
-/// Colours of the page's palette, used again where there are more systems; the one after them is grey.
-pub(super) const COLORS: usize = 8;
-const GREY: usize = COLORS;
-/// A logarithmic axis has no zero: it begins at a microsecond at the earliest.
-const LEAST_MS: f64 = 1e-3;
-/// Points of a latency distribution.
-const CDF_POINTS: usize = 200;
-/// Points of a line over time.
-const TIME_POINTS: usize = 200;
+/// Lines that a view can hold and a reader can tell apart.
+pub(crate) const MAX_LINES: usize = 24;
+/// Colours of the page's palette, used again with another stroke where there are more systems; the one after them is grey.
+pub(crate) const COLORS: usize = 8;
+/// For what is no system.
+pub(super) const GREY: usize = COLORS;
 
 /// One chart.
 #[derive(Debug, Serialize)]
@@ -26,333 +18,314 @@ pub struct Chart {
     /// Of its element in the page.
     pub id: String,
     /// Above it.
-    pub title: &'static str,
+    pub title: String,
     /// How to read it, in a sentence.
     pub caption: &'static str,
+    /// What a reader chooses between; a view for each combination, the last choice turning fastest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<Choice>,
+    /// At least one.
+    pub views: Vec<View>,
+}
+
+/// What a reader chooses.
+#[derive(Debug, Serialize)]
+pub struct Choice {
+    /// Before it.
+    pub label: String,
+    /// At least two.
+    pub options: Vec<String>,
+    /// Whether it is the page's choice of a sweep point, made once for all charts.
+    pub point: bool,
+}
+
+/// What is seen of a chart at a time.
+#[derive(Debug, Serialize)]
+pub struct View {
     /// What it shows, in words, for those who do not see it.
     pub summary: String,
-    pub(super) x: Axis,
-    pub(super) y: Axis,
-    /// Marked on the x axis: the latency target in milliseconds.
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) target: Option<f64>,
+    pub(crate) target: Option<Target>,
     /// Ascending.
-    pub(super) xs: Vec<f64>,
-    pub(super) lines: Vec<Line>,
+    pub(crate) xs: Vec<f64>,
+    pub(crate) lines: Vec<Line>,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct Axis {
-    label: &'static str,
-    log: bool,
-    percent: bool,
+/// A line across the chart at the latency target.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Target {
+    /// Whether the target is a value of the y axis.
+    pub(crate) up: bool,
+    pub(crate) value: f64,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct Line {
-    pub(super) name: String,
-    /// Systems are told apart by colour, an index of the page's palette …
-    pub(super) color: usize,
-    /// … and the machines by their strokes: what was simulated is solid beside what was executed, dashed.
-    pub(super) dashed: bool,
-    pub(super) ys: Vec<Option<f64>>,
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Axis {
+    pub(crate) label: String,
+    pub(crate) log: bool,
+    pub(crate) percent: bool,
+    /// Of the values 0, 1, 2 …, where they are no numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) names: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    /// Whose line it is: an index of the page's systems, where it is one's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) system: Option<usize>,
+    #[serde(flatten)]
+    pub(crate) style: LineStyle,
+    /// Whether each value is marked: they are few, and what lies between them is not known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) points: bool,
+    pub(crate) ys: Vec<Option<f64>>,
+}
+
+/// How a line is told from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct LineStyle {
+    /// Systems have colours, an index of the page's palette …
+    pub(crate) color: usize,
+    /// … and the machines strokes.
+    #[serde(skip_serializing_if = "Stroke::is_solid")]
+    pub(crate) stroke: Stroke,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Stroke {
+    Solid,
+    /// What was executed, beside what was simulated.
+    Dashed,
+    /// Systems whose colour is another's too.
+    Dotted,
+    /// Likewise.
+    Mixed,
+    /// Points of which none follows another.
+    None,
+}
+
+impl Stroke {
+    fn is_solid(&self) -> bool {
+        *self == Stroke::Solid
+    }
+}
+
+impl LineStyle {
+    /// Of the line number `index` among lines that one thing tells apart.
+    pub(crate) fn nth(index: usize) -> LineStyle {
+        let stroke = match index / COLORS % 3 {
+            0 => Stroke::Solid,
+            1 => Stroke::Dotted,
+            _ => Stroke::Mixed,
+        };
+        LineStyle {
+            color: index % COLORS,
+            stroke,
+        }
+    }
+
+    pub(crate) fn dashed(self) -> LineStyle {
+        LineStyle {
+            stroke: Stroke::Dashed,
+            ..self
+        }
+    }
+}
+
+impl Chart {
+    /// A chart with one view.
+    pub(super) fn single(id: impl Into<String>, title: impl Into<String>, caption: &'static str, view: View) -> Chart {
+        Chart {
+            id: id.into(),
+            title: title.into(),
+            caption,
+            choices: Vec::new(),
+            views: vec![view],
+        }
+    }
+
+    /// A chart with a view for each sweep point; nothing where no point has anything to show.
+    pub(super) fn at_points(
+        id: impl Into<String>,
+        title: impl Into<String>,
+        caption: &'static str,
+        points: &[String],
+        views: Vec<Option<View>>,
+    ) -> Option<Chart> {
+        if views.iter().all(Option::is_none) {
+            return None;
+        }
+        Some(Chart {
+            id: id.into(),
+            title: title.into(),
+            caption,
+            choices: point_choice(points),
+            views: views.into_iter().map(|view| view.unwrap_or_else(View::empty)).collect(),
+        })
+    }
+}
+
+/// To four significant digits: finer than any screen.
+pub(super) fn coarse(value: f64) -> f64 {
+    format!("{value:.3e}").parse().expect("a formatted float is a float")
+}
+
+/// What several lines show, in words; of many lines, the first.
+pub(super) fn words(each: impl Iterator<Item = String>) -> String {
+    const MOST: usize = 8;
+    let mut each: Vec<String> = each.collect();
+    let more = each.len().saturating_sub(MOST);
+    each.truncate(MOST);
+    if more > 0 {
+        each.push(format!("and {more} more lines"));
+    }
+    each.join("; ")
+}
+
+/// The page's choice of a sweep point, where there are several.
+pub(super) fn point_choice(points: &[String]) -> Vec<Choice> {
+    match points.len() {
+        0 | 1 => Vec::new(),
+        _ => vec![Choice {
+            label: "Sweep point".to_owned(),
+            options: points.to_vec(),
+            point: true,
+        }],
+    }
+}
+
+impl View {
+    /// Where there is nothing to draw.
+    pub(super) fn empty() -> View {
+        View {
+            summary: "Nothing to draw at this choice".to_owned(),
+            x: Axis::linear(""),
+            y: Axis::linear(""),
+            target: None,
+            xs: Vec::new(),
+            lines: Vec::new(),
+        }
+    }
 }
 
 impl Axis {
-    pub(super) const fn linear(label: &'static str) -> Axis {
+    pub(crate) fn linear(label: impl Into<String>) -> Axis {
         Axis {
-            label,
+            label: label.into(),
             log: false,
             percent: false,
+            names: Vec::new(),
         }
     }
 
-    pub(super) const fn log(label: &'static str) -> Axis {
+    pub(crate) fn log(label: impl Into<String>) -> Axis {
         Axis {
-            label,
             log: true,
-            percent: false,
+            ..Axis::linear(label)
         }
     }
 
-    pub(super) const fn percent(label: &'static str) -> Axis {
+    pub(crate) fn percent(label: impl Into<String>) -> Axis {
         Axis {
-            label,
-            log: false,
             percent: true,
+            ..Axis::linear(label)
         }
     }
 }
 
-/// The charts of all groups together; those that have nothing to show are left out.
-pub fn main(groups: &[Group<'_>]) -> Vec<Chart> {
-    let styled = styled(groups);
-    let caption =
-        "The share of requests (up) that took at most a time (across, each step a ratio). Further left is faster.";
-    let throughput = |window: &Totals| Some(rounded(window.served as f64 / window.width_s));
-    let batch =
-        |window: &Totals| (window.batches > 0).then(|| rounded(window.batch_requests as f64 / window.batches as f64));
-    [
-        cdf("latency".to_owned(), "Latency", caption, &styled),
-        over_time(
-            "throughput",
-            "Throughput over time",
-            "Requests answered a second.",
-            "Requests a second",
-            &styled,
-            throughput,
-        ),
-        over_time(
-            "batch",
-            "Batch size over time",
-            "Requests a batch, of the batches that began then.",
-            "Requests a batch",
-            &styled,
-            batch,
-        ),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+/// What is set side by side: the systems, the sweep points and the machines of some groups, in the order of their first runs.
+#[derive(Debug)]
+pub struct Compared<'g, 'a> {
+    /// All of them.
+    pub groups: &'g [Group<'a>],
+    /// Names.
+    pub systems: Vec<&'a str>,
+    /// As titles; one, empty, without a sweep.
+    pub points: Vec<String>,
+    one_machine: bool,
 }
 
-/// Says what the charts leave out.
-pub fn limit_note(groups: usize) -> Option<String> {
-    (groups > MAX_LINES).then(|| format!("Charts show the first {MAX_LINES} of {groups} rows of the table."))
-}
-
-/// The two charts that set one system's simulated beside its executed latencies.
-pub fn validation(index: usize, pair: &Pair<'_>) -> Vec<Chart> {
-    let (Some(simulated), Some(executed)) = (&pair.simulated, &pair.executed) else {
-        return Vec::new();
-    };
-    let styled = [
-        Styled {
-            group: simulated,
-            name: simulated.place(),
-            color: 0,
-            dashed: false,
-        },
-        Styled {
-            group: executed,
-            name: executed.place(),
-            color: 1,
-            dashed: true,
-        },
-    ];
-    let caption = "Both distributions. The closer the lines, the better the simulation.";
-    [
-        cdf(
-            format!("validation-{index}-latency"),
-            "Latency, simulated and executed",
-            caption,
-            &styled,
-        ),
-        quantiles(format!("validation-{index}-quantiles"), simulated, executed),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-struct Styled<'g, 'a> {
-    group: &'g Group<'a>,
-    name: String,
-    color: usize,
-    dashed: bool,
-}
-
-fn styled<'g, 'a>(groups: &'g [Group<'a>]) -> Vec<Styled<'g, 'a>> {
-    let one_machine = groups.iter().all(|group| group.machine() == groups[0].machine());
-    let mut titles: Vec<String> = Vec::new();
-    let mut styled = Vec::new();
-    for group in groups.iter().take(MAX_LINES) {
-        let title = group.title();
-        let color = titles.iter().position(|other| *other == title).unwrap_or_else(|| {
-            titles.push(title.clone());
-            titles.len() - 1
-        });
-        let name = if one_machine {
-            title
-        } else {
-            format!("{title}, {}", group.place())
-        };
-        let color = color % COLORS;
-        styled.push(Styled {
-            group,
-            name,
-            color,
-            dashed: !one_machine && !group.is_virtual(),
-        });
+impl<'g, 'a> Compared<'g, 'a> {
+    /// Of all groups of a page.
+    pub fn new(groups: &'g [Group<'a>]) -> Compared<'g, 'a> {
+        let mut systems: Vec<&str> = Vec::new();
+        let mut points: Vec<String> = Vec::new();
+        for group in groups {
+            if !systems.contains(&group.system()) {
+                systems.push(group.system());
+            }
+            let point = group.point();
+            if !points.contains(&point) {
+                points.push(point);
+            }
+        }
+        Compared {
+            groups,
+            systems,
+            points,
+            one_machine: groups.iter().all(|group| group.machine() == groups[0].machine()),
+        }
     }
-    styled
-}
 
-fn cdf(id: String, title: &'static str, caption: &'static str, styled: &[Styled<'_, '_>]) -> Option<Chart> {
-    let curves: Vec<(&Styled, Vec<f64>)> = styled
-        .iter()
-        .map(|s| (s, s.group.latency_ms()))
-        .filter(|(_, curve)| !curve.is_empty())
-        .collect();
-    let ends = Spread::of(curves.iter().flat_map(|(_, curve)| [curve[0], curve[curve.len() - 1]]))?;
-    // A single value needs some room around it.
-    let low = ends.min.max(LEAST_MS) * 0.98;
-    let high = ends.max.max(LEAST_MS) * 1.02;
-    let xs: Vec<f64> = log_grid(low, high, CDF_POINTS).map(rounded).collect();
-    let lines = curves
-        .iter()
-        .map(|(s, curve)| s.line(xs.iter().map(|&x| Some(rounded(share_within(curve, x)))).collect()));
-    let in_words = curves.iter().map(|(s, _)| {
-        let at = |read: fn(crate::summary::Distribution) -> f64| {
-            s.group
-                .mean(|run| run.latency_ms.map(read))
-                .map_or(String::new(), human::milliseconds)
-        };
-        format!(
-            "{}: median {}, p98 {}, largest {}",
-            s.name,
-            at(|l| l.p50),
-            at(|l| l.p98),
-            at(|l| l.max)
-        )
-    });
-    Some(Chart {
-        id,
-        title,
-        caption,
-        summary: in_words.collect::<Vec<_>>().join("; "),
-        x: Axis::log("Latency in ms"),
-        y: Axis::percent("Share of requests"),
-        target: styled
-            .iter()
-            .find_map(|s| Some(s.group.runs[0].summary.slo.as_ref()?.latency_ms)),
-        lines: lines.collect(),
-        xs,
-    })
-}
-
-/// Each point is a share of requests: how long it took executed and how long simulated.
-fn quantiles(id: String, simulated: &Group<'_>, executed: &Group<'_>) -> Option<Chart> {
-    let (simulated, executed) = (simulated.latency_ms(), executed.latency_ms());
-    if simulated.is_empty() || executed.is_empty() {
-        return None;
+    /// Whose a group is: an index of the systems.
+    pub fn system(&self, group: &Group<'_>) -> usize {
+        let found = self.systems.iter().position(|system| *system == group.system());
+        found.expect("the group is one of those compared")
     }
-    let middle = shares().position(|share| share >= 0.5)?;
-    let xs: Vec<f64> = executed.iter().map(|ms| rounded(ms.max(LEAST_MS))).collect();
-    Some(Chart {
-        id,
-        title: "Quantile by quantile",
-        caption: "Each point is a share of requests: its latency executed (across) and simulated (up). On the grey line both agree.",
-        summary: format!(
-            "Half of all requests took at most {} simulated and {} executed; the slowest took {} and {}",
-            human::milliseconds(simulated[middle]),
-            human::milliseconds(executed[middle]),
-            human::milliseconds(simulated[simulated.len() - 1]),
-            human::milliseconds(executed[executed.len() - 1]),
-        ),
-        x: Axis::log("Executed, ms"),
-        y: Axis::log("Simulated, ms"),
-        target: None,
-        lines: vec![
-            Line {
-                name: "both agree".to_owned(),
-                color: GREY,
-                dashed: true,
-                ys: xs.iter().copied().map(Some).collect(),
-            },
-            Line {
-                name: "simulated".to_owned(),
-                color: 0,
-                dashed: false,
-                ys: simulated.iter().map(|ms| Some(rounded(ms.max(LEAST_MS)))).collect(),
-            },
-        ],
-        xs,
-    })
-}
 
-/// Windows of a group's first run, merged.
-#[derive(Clone, Copy, Default)]
-struct Totals {
-    width_s: f64,
-    served: u64,
-    batches: u64,
-    batch_requests: u64,
-}
-
-fn over_time(
-    id: &'static str,
-    title: &'static str,
-    caption: &'static str,
-    label: &'static str,
-    styled: &[Styled<'_, '_>],
-    figure: impl Fn(&Totals) -> Option<f64>,
-) -> Option<Chart> {
-    let series = styled.iter().map(|s| &s.group.runs[0].curves.series);
-    // Widths are powers of two of the same width, so that the widest is a multiple of all others.
-    let widest_ns = series.clone().map(|series| series.width.0).max()?;
-    let longest_ns = series
-        .map(|series| series.width.0 * series.windows.len() as u64)
-        .max()?;
-    let width_ns = widest_ns * longest_ns.div_ceil(widest_ns * TIME_POINTS as u64).max(1);
-    let width_s = width_ns as f64 / 1e9;
-    let xs: Vec<f64> = (0..longest_ns.div_ceil(width_ns))
-        .map(|i| rounded(i as f64 * width_s))
-        .collect();
-    if xs.len() < 2 {
-        return None;
+    /// Where a group stands in the sweep: an index of the points.
+    pub fn point(&self, group: &Group<'_>) -> usize {
+        let point = group.point();
+        let found = self.points.iter().position(|other| *other == point);
+        found.expect("the group is one of those compared")
     }
-    let lines: Vec<Line> = styled
-        .iter()
-        .map(|s| {
-            let series = &s.group.runs[0].curves.series;
-            let merge = (width_ns / series.width.0) as usize;
-            let end_s = s.group.runs[0].curves.end.as_secs_f64();
-            let totals = series.windows.chunks(merge).enumerate().map(|(i, windows)| {
-                windows.iter().fold(
-                    Totals {
-                        // The run may end within its last window.
-                        width_s: width_s.min(end_s - i as f64 * width_s),
-                        ..Totals::default()
-                    },
-                    |sum, window| Totals {
-                        served: sum.served + window.served,
-                        batches: sum.batches + window.batches,
-                        batch_requests: sum.batch_requests + window.batch_requests,
-                        ..sum
-                    },
-                )
-            });
-            let mut ys: Vec<Option<f64>> = totals.map(|totals| figure(&totals)).collect();
-            ys.resize(xs.len(), None);
-            s.line(ys)
-        })
-        .collect();
-    let in_words = lines.iter().filter_map(|line| {
-        let spread = Spread::of(line.ys.iter().copied().flatten())?;
-        let [min, mean, max] = [spread.min, spread.mean, spread.max].map(human::number);
-        Some(format!("{}: between {min} and {max}, {mean} on average", line.name))
-    });
-    Some(Chart {
-        id: id.to_owned(),
-        title,
-        caption,
-        summary: in_words.collect::<Vec<_>>().join("; "),
-        x: Axis::linear("Time in s"),
-        y: Axis::linear(label),
-        target: None,
-        lines,
-        xs,
-    })
-}
 
-impl Styled<'_, '_> {
-    fn line(&self, ys: Vec<Option<f64>>) -> Line {
+    /// The groups at a sweep point that can be drawn together.
+    pub(super) fn at(&self, point: usize) -> impl Iterator<Item = &'g Group<'a>> {
+        let groups = self.groups.iter().filter(move |group| self.point(group) == point);
+        groups.take(MAX_LINES)
+    }
+
+    /// A system on its machine, for a legend.
+    pub(super) fn name(&self, group: &Group<'_>) -> String {
+        match self.one_machine {
+            true => group.system().to_owned(),
+            false => format!("{}, {}", group.system(), group.place()),
+        }
+    }
+
+    pub(super) fn line(&self, group: &Group<'_>, ys: Vec<Option<f64>>) -> Line {
+        let system = self.system(group);
+        let style = LineStyle::nth(system);
         Line {
-            name: self.name.clone(),
-            color: self.color,
-            dashed: self.dashed,
+            name: self.name(group),
+            system: Some(system),
+            style: match !self.one_machine && !group.is_virtual() {
+                true => style.dashed(),
+                false => style,
+            },
+            points: false,
             ys,
         }
+    }
+
+    /// Points of a line, the fewer the more lines the page holds, so that it stays light.
+    pub(super) fn points_of_a_line(&self) -> usize {
+        (40_000 / self.groups.len().max(1)).clamp(48, 200)
+    }
+
+    /// Says what the charts leave out.
+    pub fn limit_note(&self) -> Option<String> {
+        let most = (0..self.points.len()).map(|point| {
+            let at = self.groups.iter().filter(|group| self.point(group) == point);
+            at.count()
+        });
+        let most = most.max().unwrap_or(0);
+        (most > MAX_LINES).then(|| format!("Charts show the first {MAX_LINES} of {most} lines."))
     }
 }

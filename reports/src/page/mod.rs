@@ -1,15 +1,22 @@
 //! `report.html`: one page that needs nothing but itself.
 //!
-//! `view` is what the template says in words and bars, `charts` what its script draws. Everything a user named passes
+//! `answer` is what it says first, `view` what it says in tables and bars; `charts` is how a chart is described to the page's script,
+//! `curves`, `sweep` and `gantt` which there are. Everything a user named passes
 //! through the template's escaping; the charts' data is JSON whose `<`, `>` and `&` are escaped, so that no name can end its
 //! script element. The page's own content policy forbids it any request.
 
-mod charts;
+mod answer;
+pub(crate) mod charts;
+mod curves;
+pub(crate) mod gantt;
+mod plan;
 mod profile;
+mod sweep;
 mod trace;
 mod validation;
 mod view;
 
+pub use plan::PlanPage;
 pub use profile::{Curves, ProfilePage};
 pub use trace::{Fit, TracePage};
 
@@ -18,6 +25,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use serde::Serialize;
 
+use self::charts::Compared;
 use crate::compared::FolderSource;
 use crate::curves::Run;
 use crate::error::ReportError;
@@ -26,36 +34,61 @@ use crate::manifest::Manifest;
 use crate::metric;
 use crate::validation::{Pair, Validation};
 
-const TEMPLATES: [(&str, &str); 6] = [
+const TEMPLATES: [(&str, &str); 9] = [
+    ("base.html", include_str!("../../templates/base.html")),
     ("report.html", include_str!("../../templates/report.html")),
     ("bars.html", include_str!("../../templates/bars.html")),
     ("validation.html", include_str!("../../templates/validation.html")),
     ("trace.html", include_str!("../../templates/trace.html")),
+    ("plan.html", include_str!("../../templates/plan.html")),
     ("profile.html", include_str!("../../templates/profile.html")),
+    ("caveats.html", include_str!("../../templates/caveats.html")),
     ("provenance.html", include_str!("../../templates/provenance.html")),
 ];
+
+/// Rows of figures that a reader takes in without choosing, and lists of lanes that a page can bear.
+const MAX_OPEN_ROWS: usize = 40;
 
 /// All that the template refers to.
 #[derive(Serialize)]
 struct Content<'a> {
     scenario: &'a str,
-    answers: Vec<view::Answer>,
+    overall: Option<String>,
+    answers: Vec<answer::Answer>,
     verdict: Option<(&'static str, &'static str)>,
+    systems: &'a [&'a str],
+    styles: Vec<charts::LineStyle>,
+    points: &'a [String],
     columns: Vec<view::Column>,
     rows: Vec<view::Row>,
+    rows_open: bool,
+    sweep: Option<&'a charts::Chart>,
     chart_limit: Option<String>,
     charts: &'a [charts::Chart],
     stage_names: [(&'static str, &'static str); 5],
     stages: Vec<view::Bar>,
     lanes: Vec<view::Lanes>,
+    gantt: Option<&'a gantt::Gantt>,
     memory: Vec<view::Bar>,
+    tenants: Option<&'a charts::Chart>,
+    fairness_columns: Vec<(&'static str, &'static str)>,
+    fairness: Vec<view::Fairness>,
+    workloads: Vec<(String, Vec<(&'static str, String)>)>,
     validations: &'a [validation::View],
     folders: &'a [FolderSource],
     manifest: &'a Manifest,
     /// Of all parts of the page, for its script.
-    chart_data: Vec<&'a charts::Chart>,
+    chart_data: Vec<Drawn<'a>>,
     #[serde(flatten)]
     style: Style,
+}
+
+/// What the page's script draws.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Drawn<'a> {
+    Chart(&'a charts::Chart),
+    Gantt(&'a gantt::Gantt),
 }
 
 /// What makes a page look and move as it does.
@@ -107,9 +140,10 @@ impl Page<'_> {
     /// Only when the template is broken.
     pub fn render(&self) -> Result<String, ReportError> {
         let groups = Group::all(self.runs);
+        let compared = Compared::new(&groups);
         let pairs = self.validation.map_or(Vec::new(), |_| Pair::all(self.runs));
         let metrics = metric::shown(&groups);
-        let main_charts = charts::main(&groups);
+        let charts = self.charts(&compared);
         let validations: Vec<_> = self
             .validation
             .map_or(&[][..], |validation| &validation.comparisons)
@@ -118,25 +152,45 @@ impl Page<'_> {
             .enumerate()
             .map(|(index, (comparison, pair))| validation::View::new(index, comparison, pair))
             .collect();
+        let fairness = view::fairness(&compared);
+        let drawn = charts.sweep.iter().chain(&charts.main).chain(&charts.tenants);
+        let drawn = drawn.chain(validations.iter().flat_map(|view| &view.charts));
         let content = Content {
             scenario: self.scenario,
-            answers: view::answers(&groups),
+            overall: answer::overall(&compared),
+            answers: answer::answers(&compared),
             verdict: self
                 .validation
                 .and_then(|validation| validation.verdict)
                 .map(validation::sentence),
+            styles: (0..compared.systems.len()).map(charts::LineStyle::nth).collect(),
             columns: view::columns(&metrics),
-            rows: groups.iter().map(|group| view::Row::new(group, &metrics)).collect(),
-            chart_limit: charts::limit_note(groups.len()),
-            chart_data: main_charts
+            rows: groups
                 .iter()
-                .chain(validations.iter().flat_map(|view| &view.charts))
+                .map(|group| view::Row::new(&compared, group, &metrics))
                 .collect(),
-            charts: &main_charts,
+            rows_open: groups.len() <= MAX_OPEN_ROWS,
+            chart_limit: compared.limit_note(),
+            chart_data: drawn
+                .map(Drawn::Chart)
+                .chain(charts.gantt.iter().map(Drawn::Gantt))
+                .collect(),
+            sweep: charts.sweep.as_ref(),
+            charts: &charts.main,
             stage_names: view::STAGES,
-            stages: view::stages(&groups),
-            lanes: view::lanes(&groups),
-            memory: view::memory(&groups),
+            stages: view::stages(&compared),
+            lanes: match groups.len() <= MAX_OPEN_ROWS {
+                true => view::lanes(&compared),
+                false => Vec::new(),
+            },
+            gantt: charts.gantt.as_ref(),
+            memory: view::memory(&compared),
+            tenants: charts.tenants.as_ref(),
+            fairness_columns: view::fairness_columns(&fairness),
+            fairness,
+            workloads: view::workloads(&compared),
+            systems: &compared.systems,
+            points: &compared.points,
             validations: &validations,
             folders: self.folders,
             manifest: self.manifest,
@@ -144,6 +198,41 @@ impl Page<'_> {
         };
         Ok(environment()?.get_template("report.html")?.render(Serde(content))?)
     }
+
+    /// All charts, for a figure of each.
+    pub(crate) fn drawn(&self) -> (Vec<charts::Chart>, Option<gantt::Gantt>) {
+        let groups = Group::all(self.runs);
+        let Charts {
+            sweep,
+            main,
+            tenants,
+            gantt,
+        } = self.charts(&Compared::new(&groups));
+        let pairs = self.validation.map_or(Vec::new(), |_| Pair::all(self.runs));
+        let validation = pairs.iter().enumerate();
+        let validation = validation.flat_map(|(index, pair)| curves::validation(index, pair));
+        (
+            sweep.into_iter().chain(main).chain(tenants).chain(validation).collect(),
+            gantt,
+        )
+    }
+
+    fn charts(&self, compared: &Compared<'_, '_>) -> Charts {
+        Charts {
+            sweep: sweep::chart(compared),
+            main: curves::main(compared),
+            tenants: curves::tenants(compared),
+            gantt: gantt::gantt(compared),
+        }
+    }
+}
+
+/// The charts of all systems together.
+struct Charts {
+    sweep: Option<charts::Chart>,
+    main: Vec<charts::Chart>,
+    tenants: Option<charts::Chart>,
+    gantt: Option<gantt::Gantt>,
 }
 
 #[cfg(test)]
@@ -186,19 +275,54 @@ mod tests {
         let charts = charts.as_array().unwrap();
         assert_eq!(charts.len(), 3 + 2 * 2);
         for chart in charts {
-            let id = chart["id"].as_str().unwrap();
-            assert_eq!(page.matches(&format!(r#"id="chart-{id}""#)).count(), 1, "{id}");
-            let xs: Vec<f64> = chart["xs"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|x| x.as_f64().unwrap())
-                .collect();
-            assert!(xs.is_sorted(), "{id}");
-            for line in chart["lines"].as_array().unwrap() {
+            check(&page, chart);
+        }
+    }
+
+    /// Its place, its views and their lines.
+    fn check(page: &str, chart: &serde_json::Value) {
+        let id = chart["id"].as_str().unwrap();
+        assert_eq!(page.matches(&format!(r#"id="chart-{id}""#)).count(), 1, "{id}");
+        let options = |choice: &serde_json::Value| choice["options"].as_array().unwrap().len();
+        let choices = chart["choices"]
+            .as_array()
+            .map(|choices| choices.iter().map(options).product());
+        let views = chart["views"].as_array().unwrap();
+        assert_eq!(views.len(), choices.unwrap_or(1), "{id}");
+        for view in views {
+            let xs = view["xs"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap());
+            assert!(xs.clone().is_sorted(), "{id}");
+            for line in view["lines"].as_array().unwrap() {
                 assert_eq!(line["ys"].as_array().unwrap().len(), xs.len(), "{id}");
             }
         }
+    }
+
+    #[test]
+    fn over_a_sweep_each_chart_has_a_view_a_point_and_rows_are_bound_to_theirs() {
+        let mut runs = Vec::new();
+        for tenants in [10, 100, 1000] {
+            for mut run in testing::runs() {
+                run.summary.parameters.insert("tenants.count".into(), tenants.into());
+                runs.push(run);
+            }
+        }
+        let page = Page {
+            scenario: "swept",
+            runs: &runs,
+            validation: None,
+            folders: &[],
+            manifest: &testing::manifest(),
+        };
+        let page = page.render().unwrap();
+        let charts = chart_data(&page);
+        assert_eq!(charts[0]["id"], "sweep");
+        assert_eq!(charts[1]["views"].as_array().unwrap().len(), 3);
+        for chart in charts.as_array().unwrap() {
+            check(&page, chart);
+        }
+        assert_eq!(page.matches("<option").count(), 3);
+        assert!(page.contains(r#"data-point="2" hidden"#) && page.contains(r#"data-point="0">"#));
     }
 
     #[test]
@@ -244,7 +368,7 @@ mod tests {
         assert_eq!(page.matches("</script").count(), harmless.matches("</script").count());
         assert!(!page.contains("<img"));
         assert!(
-            chart_data(&page)[0]["lines"][0]["name"]
+            chart_data(&page)[0]["views"][0]["lines"][0]["name"]
                 .as_str()
                 .unwrap()
                 .starts_with(hostile),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use minijinja::value::Serde;
 use serde::Serialize;
 
-use super::charts::{Axis, COLORS, Chart, Line, MAX_LINES};
+use super::charts::{Axis, Chart, Line, LineStyle, MAX_LINES, View};
 use super::{environment, style};
 use crate::error::ReportError;
 use crate::human;
@@ -87,7 +87,7 @@ impl ProfilePage<'_> {
 }
 
 /// None where there is nothing to draw: a line needs two points.
-fn chart(curves: &Curves) -> Option<Chart> {
+pub(super) fn chart(curves: &Curves) -> Option<Chart> {
     let lines: Vec<_> = curves
         .lines
         .iter()
@@ -110,22 +110,25 @@ fn chart(curves: &Curves) -> Option<Chart> {
     });
     let line = |index: usize, name: &str, points: &[(f64, f64)]| Line {
         name: name.to_owned(),
-        color: index % COLORS,
-        dashed: index >= COLORS,
+        system: None,
+        style: LineStyle::nth(index),
+        points: false,
         ys: xs.iter().map(|x| at(points, *x).map(rounded)).collect(),
     };
     let drawn = lines.iter().enumerate();
-    Some(Chart {
-        id: curves.id.to_owned(),
-        title: curves.title,
-        caption: curves.caption,
-        summary: in_words.collect::<Vec<_>>().join("; "),
-        x: Axis::log(curves.x),
-        y: Axis::log(curves.y),
-        target: None,
-        lines: drawn.map(|(index, (name, points))| line(index, name, points)).collect(),
-        xs,
-    })
+    Some(Chart::single(
+        curves.id.to_owned(),
+        curves.title,
+        curves.caption,
+        View {
+            summary: in_words.collect::<Vec<_>>().join("; "),
+            x: Axis::log(curves.x),
+            y: Axis::log(curves.y),
+            target: None,
+            lines: drawn.map(|(index, (name, points))| line(index, name, points)).collect(),
+            xs,
+        },
+    ))
 }
 
 /// The line at `x`: through its points as a power between two of them, nothing beyond.
@@ -181,9 +184,12 @@ mod tests {
             .next()
             .unwrap();
         let data: serde_json::Value = serde_json::from_str(data).unwrap();
-        assert_eq!(data[0]["xs"], serde_json::json!([1.0, 2.0, 4.0, 8.0]));
+        assert_eq!(data[0]["views"][0]["xs"], serde_json::json!([1.0, 2.0, 4.0, 8.0]));
         // Between its points a line goes on, beyond them it does not.
-        assert_eq!(data[0]["lines"][0]["ys"], serde_json::json!([1.0, 2.0, 4.0, null]));
+        assert_eq!(
+            data[0]["views"][0]["lines"][0]["ys"],
+            serde_json::json!([1.0, 2.0, 4.0, null])
+        );
         assert!(!html.contains("http://") && !html.contains("src=\"http"));
     }
 

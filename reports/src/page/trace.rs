@@ -4,7 +4,7 @@ use minijinja::value::Serde;
 use serde::Serialize;
 use tenantry_traces::describe::{Histogram, dispersion};
 
-use super::charts::{Axis, COLORS, Chart, Line, MAX_LINES};
+use super::charts::{Axis, Chart, Line, LineStyle, MAX_LINES, View};
 use super::{environment, style};
 use crate::error::ReportError;
 use crate::human::{self, ABSENT};
@@ -114,8 +114,9 @@ fn charts(traces: &[Trace]) -> Vec<Chart> {
 fn line(index: usize, trace: &Trace, ys: Vec<Option<f64>>) -> Line {
     Line {
         name: trace.figures.name.clone(),
-        color: index % COLORS,
-        dashed: index >= COLORS,
+        system: None,
+        style: LineStyle::nth(index),
+        points: false,
         ys,
     }
 }
@@ -157,17 +158,19 @@ fn rates(traces: &[Trace]) -> Option<Chart> {
         ys.resize(xs.len(), None);
         lines.push(line(index, trace, ys));
     }
-    Some(Chart {
-        id: "rate".into(),
-        title: "Rate over time",
-        caption: "Requests a second, averaged over each step.",
-        summary: words(&said, traces),
-        x: Axis::linear("Time in s"),
-        y: Axis::linear("Requests a second"),
-        target: None,
-        xs,
-        lines,
-    })
+    Some(Chart::single(
+        "rate",
+        "Rate over time",
+        "Requests a second, averaged over each step.",
+        View {
+            summary: words(&said, traces),
+            x: Axis::linear("Time in s"),
+            y: Axis::linear("Requests a second"),
+            target: None,
+            xs,
+            lines,
+        },
+    ))
 }
 
 fn dispersions(traces: &[Trace]) -> Option<Chart> {
@@ -201,18 +204,20 @@ fn dispersions(traces: &[Trace]) -> Option<Chart> {
         ))
     };
     let (said, lines): (Vec<_>, Vec<_>) = traces.iter().enumerate().filter_map(of_trace).unzip();
-    Some(Chart {
-        id: "dispersion".into(),
-        title: "Dispersion",
-        caption: "Variance over mean of the requests in a window (up) by the window's length (across): 1 everywhere for a Poisson process; \
+    Some(Chart::single(
+        "dispersion",
+        "Dispersion",
+        "Variance over mean of the requests in a window (up) by the window's length (across): 1 everywhere for a Poisson process; \
                   the higher, the burstier.",
-        summary: words(&said, traces),
-        x: Axis::log("Window in s"),
-        y: Axis::log("Index of dispersion"),
-        target: None,
-        xs: windows.into_iter().map(f64::from).collect(),
-        lines,
-    })
+        View {
+            summary: words(&said, traces),
+            x: Axis::log("Window in s"),
+            y: Axis::log("Index of dispersion"),
+            target: None,
+            xs: windows.into_iter().map(f64::from).collect(),
+            lines,
+        },
+    ))
 }
 
 fn cdf(id: &'static str, title: &'static str, traces: &[Trace], lengths: Vec<&Histogram>) -> Option<Chart> {
@@ -247,17 +252,19 @@ fn cdf(id: &'static str, title: &'static str, traces: &[Trace], lengths: Vec<&Hi
         ))
     };
     let (said, lines): (Vec<_>, Vec<_>) = traces.iter().zip(&lengths).enumerate().filter_map(of_trace).unzip();
-    Some(Chart {
-        id: id.into(),
+    Some(Chart::single(
+        id,
         title,
-        caption: "The share of requests (up) that are at most so long (across, each step a ratio).",
-        summary: words(&said, traces),
-        x: Axis::log("Tokens"),
-        y: Axis::percent("Share of requests"),
-        target: None,
-        xs: xs.into_iter().map(f64::from).collect(),
-        lines,
-    })
+        "The share of requests (up) that are at most so long (across, each step a ratio).",
+        View {
+            summary: words(&said, traces),
+            x: Axis::log("Tokens"),
+            y: Axis::percent("Share of requests"),
+            target: None,
+            xs: xs.into_iter().map(f64::from).collect(),
+            lines,
+        },
+    ))
 }
 
 fn concentrations(traces: &[Trace]) -> Option<Chart> {
@@ -284,17 +291,19 @@ fn concentrations(traces: &[Trace]) -> Option<Chart> {
         has_tenants(trace).then(|| ((index, text), line(index, trace, ys.collect())))
     };
     let (said, lines): (Vec<_>, Vec<_>) = traces.iter().enumerate().filter_map(of_trace).unzip();
-    Some(Chart {
-        id: "tenants".into(),
-        title: "Tenant concentration",
-        caption: "The share of all requests (up) that the most active share of the tenants sends (across).",
-        summary: words(&said, traces),
-        x: Axis::log("Share of the tenants that asked, most active first"),
-        y: Axis::percent("Share of requests"),
-        target: None,
-        xs,
-        lines,
-    })
+    Some(Chart::single(
+        "tenants",
+        "Tenant concentration",
+        "The share of all requests (up) that the most active share of the tenants sends (across).",
+        View {
+            summary: words(&said, traces),
+            x: Axis::log("Share of the tenants that asked, most active first"),
+            y: Axis::percent("Share of requests"),
+            target: None,
+            xs,
+            lines,
+        },
+    ))
 }
 
 #[cfg(test)]
@@ -315,6 +324,7 @@ mod tests {
                 input_tokens: Some(10 + (i % 90) as u32),
                 output_tokens: Some(1 + (i % 7) as u32),
                 class: None,
+                change: None,
             };
             collector.record(&record).unwrap();
         }
@@ -345,15 +355,16 @@ mod tests {
             .collect();
         assert_eq!(ids, ["rate", "dispersion", "input", "output", "tenants"]);
         for chart in charts.as_array().unwrap() {
-            let xs: Vec<f64> = chart["xs"]
+            let view = &chart["views"][0];
+            let xs: Vec<f64> = view["xs"]
                 .as_array()
                 .unwrap()
                 .iter()
                 .map(|x| x.as_f64().unwrap())
                 .collect();
             assert!(xs.is_sorted() && xs.len() > 1, "{chart}");
-            assert_eq!(chart["lines"].as_array().unwrap().len(), 2);
-            for line in chart["lines"].as_array().unwrap() {
+            assert_eq!(view["lines"].as_array().unwrap().len(), 2);
+            for line in view["lines"].as_array().unwrap() {
                 assert_eq!(line["ys"].as_array().unwrap().len(), xs.len(), "{}", chart["id"]);
             }
             let id = chart["id"].as_str().unwrap();
@@ -371,7 +382,7 @@ mod tests {
                 .find(|chart| chart["id"] == share)
                 .unwrap();
             assert_eq!(
-                chart["lines"][0]["ys"].as_array().unwrap().last().unwrap(),
+                chart["views"][0]["lines"][0]["ys"].as_array().unwrap().last().unwrap(),
                 1.0,
                 "{share}"
             );

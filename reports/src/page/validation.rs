@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::charts::{self, Chart};
+use super::charts::Chart;
+use super::curves;
 use crate::group::title;
 use crate::human::{self, ABSENT};
 use crate::terminal::spread;
@@ -72,7 +73,7 @@ impl View {
             verdicts: comparison.figures.iter().map(|figure| figure.verdict).collect(),
             stages: stages.collect(),
             lanes: lanes.collect(),
-            charts: charts::validation(index, pair),
+            charts: curves::validation(index, pair),
         }
     }
 }

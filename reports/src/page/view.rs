@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
+use super::charts::Compared;
 use crate::group::{Group, Spread};
 use crate::human::{self, ABSENT};
-use crate::metric::{Metric, latency_at};
-use crate::summary::RunSummary;
+use crate::metric::Metric;
+use crate::summary::{FairnessSummary, Tokens, WorkloadSummary};
 
 /// A column of the systems' table.
 #[derive(Debug, Serialize)]
@@ -25,11 +26,35 @@ pub fn columns(metrics: &[&Metric]) -> Vec<Column> {
         .collect()
 }
 
+/// Which of the page's systems and sweep points a row is about, and what it is called.
+#[derive(Debug, Serialize)]
+pub struct Head {
+    system: usize,
+    point: usize,
+    /// The system.
+    name: String,
+    /// The sweep point; empty without a sweep.
+    at: String,
+    /// Where it ran.
+    place: String,
+}
+
+impl Head {
+    fn new(compared: &Compared<'_, '_>, group: &Group<'_>) -> Head {
+        Head {
+            system: compared.system(group),
+            point: compared.point(group),
+            name: group.system().to_owned(),
+            at: group.point(),
+            place: group.place(),
+        }
+    }
+}
+
 /// A group's row in the systems' table.
 #[derive(Debug, Serialize)]
 pub struct Row {
-    title: String,
-    place: String,
+    head: Head,
     repeats: usize,
     cells: Vec<Cell>,
 }
@@ -43,7 +68,7 @@ struct Cell {
 
 impl Row {
     /// Of a group.
-    pub fn new(group: &Group<'_>, metrics: &[&Metric]) -> Row {
+    pub fn new(compared: &Compared<'_, '_>, group: &Group<'_>, metrics: &[&Metric]) -> Row {
         let cells = metrics.iter().map(|metric| match group.spread(metric.read) {
             None => Cell {
                 text: ABSENT.to_owned(),
@@ -58,100 +83,11 @@ impl Row {
             }
         });
         Row {
-            title: group.title(),
-            place: group.place(),
+            head: Head::new(compared, group),
             repeats: group.runs.len(),
             cells: cells.collect(),
         }
     }
-}
-
-/// The answer on one group: a sentence.
-#[derive(Debug, Serialize)]
-pub struct Answer {
-    /// `met`, `missed`, or `none` where there is no target.
-    mark: &'static str,
-    title: String,
-    place: String,
-    text: String,
-}
-
-/// A sentence on each group.
-pub fn answers(groups: &[Group<'_>]) -> Vec<Answer> {
-    groups.iter().map(answer).collect()
-}
-
-fn answer(group: &Group<'_>) -> Answer {
-    let (mark, head) = headline(group);
-    let text = format!("{head}{}.", losses(group));
-    Answer {
-        mark,
-        title: group.title(),
-        place: group.place(),
-        text,
-    }
-}
-
-fn headline(group: &Group<'_>) -> (&'static str, String) {
-    let summaries = || group.runs.iter().map(|run| &run.summary);
-    let rate = group
-        .mean(|run| run.throughput_rps)
-        .map_or(ABSENT.to_owned(), human::number);
-    let Some(slo) = group.runs[0].summary.slo.as_ref() else {
-        let p98 = group.mean(|run| Some(run.latency_ms?.p98)).map(human::milliseconds);
-        let text = p98.map_or("finished no request".to_owned(), |p98| {
-            format!("has a p98 of {p98} at {rate} requests/s")
-        });
-        return ("none", text);
-    };
-    let target = human::milliseconds(slo.latency_ms);
-    let met = summaries()
-        .filter(|run| run.slo.as_ref().and_then(|slo| slo.met) == Some(true))
-        .count();
-    let (mark, verb) = match met {
-        n if n == group.runs.len() => ("met", "meets its target".to_owned()),
-        0 => ("missed", "misses its target".to_owned()),
-        n => (
-            "missed",
-            format!("meets its target in only {n} of {} repeats", group.runs.len()),
-        ),
-    };
-    let Some(attainment) = group.mean(|run| run.slo_attainment) else {
-        return (
-            mark,
-            format!("{verb} of {target} at {}: it finished no request", slo.at),
-        );
-    };
-    let share = human::percent(attainment);
-    let reached = group.mean(|run| latency_at(run, &slo.at)).map(human::milliseconds);
-    let reached = reached.map_or(String::new(), |reached| format!("{} is {reached}, ", slo.at));
-    (
-        mark,
-        format!(
-            "{verb} of {target} at {}: {reached}{share} of requests are in time, at {rate} requests/s",
-            slo.at
-        ),
-    )
-}
-
-/// What was lost, summed over the repeats.
-fn losses(group: &Group<'_>) -> String {
-    let total = |count: fn(&RunSummary) -> u64| group.runs.iter().map(|run| count(&run.summary)).sum::<u64>();
-    let lost = [
-        (total(|run| run.requests.rejected), "rejected"),
-        (total(|run| run.requests.failed), "failed"),
-        (total(|run| run.requests.cancelled), "cancelled"),
-        (total(|run| run.requests.unfinished), "unfinished"),
-    ];
-    let mut text: String = lost
-        .iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, what)| format!("; {} {what}", human::count(*n)))
-        .collect();
-    if group.runs.iter().any(|run| run.summary.interrupted) {
-        text.push_str("; stopped before its end");
-    }
-    text
 }
 
 /// The parts of a latency: the name in `summary.json`, and what it means.
@@ -166,8 +102,7 @@ pub const STAGES: [(&str, &str); 5] = [
 /// A bar in parts.
 #[derive(Debug, Serialize)]
 pub struct Bar {
-    title: String,
-    place: String,
+    head: Head,
     total: String,
     parts: Vec<Part>,
 }
@@ -181,9 +116,9 @@ struct Part {
 }
 
 /// The parts of each group's mean latency. The longest bar fills its row.
-pub fn stages(groups: &[Group<'_>]) -> Vec<Bar> {
+pub fn stages(compared: &Compared<'_, '_>) -> Vec<Bar> {
     let mean = |group: &Group| group.mean(|run| Some(run.latency_ms?.mean));
-    let longest = groups.iter().filter_map(mean).fold(0.0, f64::max);
+    let longest = compared.groups.iter().filter_map(mean).fold(0.0, f64::max);
     let bar = |group: &Group| {
         let total = human::milliseconds(mean(group)?);
         let part = |(index, (name, _)): (usize, &(&'static str, _))| {
@@ -196,17 +131,16 @@ pub fn stages(groups: &[Group<'_>]) -> Vec<Bar> {
         };
         let parts = STAGES.iter().enumerate().map(part).collect();
         Some(Bar {
-            title: group.title(),
-            place: group.place(),
+            head: Head::new(compared, group),
             total,
             parts,
         })
     };
-    groups.iter().filter_map(bar).collect()
+    compared.groups.iter().filter_map(bar).collect()
 }
 
 /// What lies in the cards' memory. A whole bar is all of it.
-pub fn memory(groups: &[Group<'_>]) -> Vec<Bar> {
+pub fn memory(compared: &Compared<'_, '_>) -> Vec<Bar> {
     let bar = |group: &Group| {
         let memory = group.runs[0].summary.gpu_memory_bytes?;
         let capacity = memory.capacity as f64;
@@ -221,20 +155,18 @@ pub fn memory(groups: &[Group<'_>]) -> Vec<Bar> {
         }
         parts.push(part("free", memory.capacity - memory.peak));
         Some(Bar {
-            title: group.title(),
-            place: group.place(),
+            head: Head::new(compared, group),
             total: human::bytes(capacity),
             parts,
         })
     };
-    groups.iter().filter_map(bar).collect()
+    compared.groups.iter().filter_map(bar).collect()
 }
 
 /// A group's lanes.
 #[derive(Debug, Serialize)]
 pub struct Lanes {
-    title: String,
-    place: String,
+    head: Head,
     busiest: String,
     lanes: Vec<Lane>,
 }
@@ -247,7 +179,7 @@ struct Lane {
 }
 
 /// How busy each group's lanes were.
-pub fn lanes(groups: &[Group<'_>]) -> Vec<Lanes> {
+pub fn lanes(compared: &Compared<'_, '_>) -> Vec<Lanes> {
     let of_group = |group: &Group| {
         let busy = |name: &String| group.mean(|run| Some(run.lanes.get(name)?.busy_share)).unwrap_or(0.0);
         let lane = |name: &String| Lane {
@@ -258,13 +190,127 @@ pub fn lanes(groups: &[Group<'_>]) -> Vec<Lanes> {
         let names = group.runs[0].summary.lanes.keys();
         let busiest = names.clone().max_by(|a, b| busy(a).total_cmp(&busy(b)))?;
         Some(Lanes {
-            title: group.title(),
-            place: group.place(),
+            head: Head::new(compared, group),
             busiest: format!("{busiest} {}", human::percent(busy(busiest))),
             lanes: names.map(lane).collect(),
         })
     };
-    groups.iter().filter_map(of_group).collect()
+    compared.groups.iter().filter_map(of_group).collect()
+}
+
+/// How evenly a group's tenants were served: cells of [`FAIRNESS`].
+#[derive(Debug, Serialize)]
+pub struct Fairness {
+    head: Head,
+    cells: Vec<String>,
+}
+
+/// The columns on tenants, each with what it means.
+const FAIRNESS: [(&str, &str); 6] = [
+    ("Tenants", "With a request that was answered, turned away or failed."),
+    ("Fastest tenant", "The least mean latency of a tenant."),
+    (
+        "Median tenant",
+        "Half of the tenants wait at most this long on average.",
+    ),
+    ("p98 tenant", "98 % of the tenants wait at most this long on average."),
+    ("Slowest tenant", "The largest mean latency of a tenant."),
+    (
+        "Jain's index",
+        "Of the tenants' mean latencies: 1 where all wait alike; the nearer to 0, the fewer bear the waiting.",
+    ),
+];
+
+/// The columns of these rows: where there is a target, one more.
+pub fn fairness_columns(rows: &[Fairness]) -> Vec<(&'static str, &'static str)> {
+    let mut columns = FAIRNESS.to_vec();
+    if rows.iter().any(|row| row.cells.len() > FAIRNESS.len()) {
+        columns.push(("Tenants in SLO", "Share of the tenants for whom the target was met."));
+    }
+    columns
+}
+
+/// A row each group whose tenants were looked at.
+pub fn fairness(compared: &Compared<'_, '_>) -> Vec<Fairness> {
+    let row = |group: &Group<'_>| {
+        let fairness: FairnessSummary = group.runs[0].summary.fairness?;
+        let across = fairness.tenant_mean_latency_ms;
+        let times = [across.min, across.p50, across.p98, across.max].map(human::milliseconds);
+        let mut cells = vec![human::count(fairness.tenants)];
+        cells.extend(times);
+        cells.push(fairness.jain_index.map_or(ABSENT.to_owned(), human::number));
+        cells.extend(fairness.tenants_in_slo.map(human::percent));
+        Some(Fairness {
+            head: Head::new(compared, group),
+            cells,
+        })
+    };
+    compared.groups.iter().filter_map(row).collect()
+}
+
+/// What was asked, in words: a name and a text each. Of the first run at each different workload, with the sweep point where they
+/// differ.
+pub fn workloads(compared: &Compared<'_, '_>) -> Vec<(String, Vec<(&'static str, String)>)> {
+    let mut known: Vec<(String, WorkloadSummary)> = Vec::new();
+    for group in compared.groups {
+        let run = &group.runs[0].summary;
+        if let Some(workload) = run.workload
+            && !known.iter().any(|(_, other)| *other == workload)
+        {
+            known.push((group.point(), workload));
+        }
+    }
+    // Of a wide sweep the ends tell enough.
+    const MOST: usize = 6;
+    if known.len() > MOST {
+        known.drain(MOST / 2..known.len() - MOST / 2);
+    }
+    let said = |(point, workload): (String, WorkloadSummary)| (point, in_words(&workload));
+    known.into_iter().map(said).collect()
+}
+
+fn in_words(workload: &WorkloadSummary) -> Vec<(&'static str, String)> {
+    let tokens = |tokens: Tokens| {
+        let Tokens { mean, p50, p98, max } = tokens;
+        format!(
+            "{} on average; median {p50}, p98 {p98}, longest {max}",
+            human::number(mean)
+        )
+    };
+    let burst = |dispersion: f64| match dispersion {
+        d if d < 0.5 => "steadier than chance",
+        d if d < 2.0 => "about as a Poisson process",
+        _ => "in bursts",
+    };
+    let facts = [
+        (
+            "Rate",
+            workload
+                .rate_rps
+                .map(|rate| format!("{} requests a second on average", human::number(rate))),
+        ),
+        (
+            "Burstiness",
+            workload.dispersion.map(|d| {
+                let text = "the variance of the requests in a second is";
+                format!("{}: {text} {} times their mean", burst(d), human::number(d))
+            }),
+        ),
+        (
+            "Tenants",
+            Some(format!(
+                "{} asked; the busiest tenth of them sent {} of the requests",
+                human::count(workload.tenants),
+                human::percent(workload.busiest_tenth_share)
+            )),
+        ),
+        ("Input tokens", Some(tokens(workload.input_tokens))),
+        ("Output tokens", workload.output_tokens.map(tokens)),
+    ];
+    facts
+        .into_iter()
+        .filter_map(|(name, text)| Some((name, text?)))
+        .collect()
 }
 
 /// Percent for a style sheet.

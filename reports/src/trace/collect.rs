@@ -87,6 +87,7 @@ impl Collector {
             input_tokens: Some(request.input_tokens),
             output_tokens: Some(request.output_tokens),
             class: Some(request.class),
+            change: None,
         })
     }
 
@@ -207,6 +208,7 @@ mod tests {
             input_tokens: Some(10),
             output_tokens: output,
             class: None,
+            change: None,
         }
     }
 

@@ -1,7 +1,13 @@
 //! A scenario as its YAML says it. Every type here mirrors one mapping or choice of the file, with its defaults; ranges of single
 //! values are checked by their types, what concerns several values is checked when specifications are made of them.
 
+mod cascade;
+mod management;
+mod plan;
+mod runtimes;
+mod sweep;
 mod system;
+mod tasks;
 mod tenants;
 mod workload;
 
@@ -12,12 +18,16 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
-use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
-use serde_yaml::Value;
 use tenantry_profiles::ModelShape;
 
+pub use cascade::*;
+pub use management::*;
+pub use plan::*;
+pub use runtimes::*;
+pub use sweep::*;
 pub use system::*;
+pub use tasks::*;
 pub use tenants::*;
 pub use workload::*;
 
@@ -45,15 +55,24 @@ pub struct RawScenario {
     pub tenants: RawTenants,
     /// What they ask, and when.
     pub workload: RawWorkload,
+    /// What models make of the requests, for systems that send them from model to model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcomes: Option<RawOutcomes>,
     /// What is compared. All see the same requests.
     pub systems: Vec<RawSystem>,
     /// The service-level objective.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<RawSlo>,
-    /// Keys of this file, by dotted path, each with a list of values. Every combination of them is run, the last key changing
-    /// fastest.
+    /// Keys of this file, by dotted path, each with a list of values or a range. Every combination of the lists is run, the last key
+    /// changing fastest, and in each the same draws from the ranges.
     #[serde(default, skip_serializing_if = "RawSweep::is_empty")]
     pub sweep: RawSweep,
+    /// How many points are drawn from the sweep's ranges, and how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<RawSamples>,
+    /// What `tenantry plan` searches for, among what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<RawPlan>,
     /// How often each run is repeated, with other seeds.
     #[serde(default = "once")]
     pub repeats: Count,
@@ -198,59 +217,5 @@ impl JsonSchema for RawModel {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let shape = generator.subschema_for::<RawShape>();
         json_schema!({"anyOf": [{"type": "string", "enum": ModelShape::builtin_names()}, shape]})
-    }
-}
-
-/// Dotted paths and the values that they take, in the file's order.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RawSweep(pub Vec<(String, Vec<Value>)>);
-
-impl RawSweep {
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl Serialize for RawSweep {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut entries = serializer.serialize_map(Some(self.0.len()))?;
-        for (path, values) in &self.0 {
-            entries.serialize_entry(path, values)?;
-        }
-        entries.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for RawSweep {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawSweep, D::Error> {
-        struct SweepVisitor;
-
-        impl<'de> Visitor<'de> for SweepVisitor {
-            type Value = RawSweep;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a mapping of dotted paths to lists of values")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RawSweep, A::Error> {
-                let mut sweep = Vec::new();
-                while let Some(entry) = entries.next_entry()? {
-                    sweep.push(entry);
-                }
-                Ok(RawSweep(sweep))
-            }
-        }
-
-        deserializer.deserialize_map(SweepVisitor)
-    }
-}
-
-impl JsonSchema for RawSweep {
-    fn schema_name() -> Cow<'static, str> {
-        "RawSweep".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "object", "additionalProperties": {"type": "array", "minItems": 1}})
     }
 }

@@ -6,8 +6,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use tenantry_profiles::{AdapterImplementation, DType, Tier};
 
+use super::{RawCascade, RawRuntimes, RawTasks};
 use crate::presets;
-use crate::scalar::{Count, Name, Part, Period, Span};
+use crate::scalar::{Count, Memory, Name, Part, Period, Span};
 
 /// One serving system: a preset with the keys that differ, or all its decisions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -58,6 +59,15 @@ pub struct RawSystem {
     /// How requests to a decoder run; decoders need it, and encoders have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<RawGeneration>,
+    /// Parameter-efficient tasks over shared models; each tenant is one. In place of `batch` and `pipeline`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<RawTasks>,
+    /// Several models instead of one, which all tenants share; `model` is then not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cascade: Option<RawCascade>,
+    /// Runtimes of several lengths, each of which serves one request at a time; nothing where an instance serves batches of any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtimes: Option<RawRuntimes>,
 }
 
 /// How requests to a decoder run from step to step.
@@ -141,6 +151,10 @@ pub struct RawConsolidate {
     pub light: Count,
 }
 
+fn half_of_occurrences() -> Memory {
+    Memory(1_420_000_000)
+}
+
 fn sixteen() -> Count {
     Count(16)
 }
@@ -171,7 +185,7 @@ fn presets_fill_in(schema: &mut Schema) {
     }
 }
 
-/// The name of a preset.
+/// The name of a preset, or the file of one's own.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct PresetName(String);
 
@@ -181,7 +195,7 @@ impl JsonSchema for PresetName {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "enum": presets::names()})
+        json_schema!({"type": "string", "anyOf": [{"enum": presets::names()}, {"pattern": "\\.yaml$"}]})
     }
 }
 
@@ -215,6 +229,10 @@ pub struct RawPlot {
     /// Look-ups that only shorter fragments answer, in simulations.
     #[serde(default = "none")]
     pub fallbacks: Part,
+    /// Size of a domain's own table, which creating and updating the domain reads, in simulations. Default: 1.42 GB, those of the most
+    /// frequent trigrams that are half of all occurrences (HMI, Table 5).
+    #[serde(default = "half_of_occurrences")]
+    pub domain_table: Memory,
 }
 
 fn three() -> Count {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::raw::RawManagement;
 use crate::scalar::{AboveOne, Count, LongCount, NotNegative, Period, Positive, Rate, RateOrZero, Share, Span};
 
 /// What is asked, and when.
@@ -15,6 +16,9 @@ pub struct RawWorkload {
     pub arrivals: RawArrivals,
     /// How long they are.
     pub lengths: RawLengths,
+    /// Tenants and domains that come, change and go meanwhile. Default: none do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub management: Option<RawManagement>,
     /// When it is over. Arrivals that never end need it.
     #[serde(default)]
     pub stop: RawStop,

@@ -127,6 +127,7 @@ macro_rules! scalars {
 scalars!(
     Name,
     Count,
+    Index,
     LongCount,
     Positive,
     NotNegative,

@@ -51,6 +51,26 @@ impl Scalar for Count {
     }
 }
 
+/// Which one, of a tenant or a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Index(pub u32);
+
+impl Scalar for Index {
+    const MUST: &'static str = "a whole number from 0 to 4294967295";
+
+    fn read(plain: Plain<'_>) -> Option<Index> {
+        plain.whole().and_then(|whole| u32::try_from(whole).ok()).map(Index)
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Plain::Whole(self.0.into())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"type": "integer", "minimum": 0, "maximum": u32::MAX})
+    }
+}
+
 /// A number of things of which there may be very many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongCount(pub u64);

@@ -6,7 +6,7 @@ use tenantry_traces::Duration;
 use super::{Plain, Scalar};
 
 /// A decimal number and the unit behind it; spaces between them don't matter.
-fn number_and_unit(text: &str) -> Option<(f64, &str)> {
+pub(crate) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let is_number = |c: char| c.is_ascii_digit() || ".+-eE".contains(c);
     let text = text.trim();
     // An `e` belongs to the number only as an exponent, and no unit begins with `e`.
@@ -199,6 +199,12 @@ impl Percent {
     }
 }
 
+impl From<f64> for Percent {
+    fn from(percent: f64) -> Percent {
+        Percent(percent)
+    }
+}
+
 impl Scalar for Percent {
     const MUST: &'static str = "a percentage above 0, such as 5%";
 
@@ -221,6 +227,14 @@ impl Scalar for Percent {
 pub struct Part(f64);
 
 impl Part {
+    /// All of it.
+    pub const WHOLE: Part = Part(100.0);
+
+    /// Of 1.
+    pub fn fraction(self) -> f64 {
+        self.0 / 100.0
+    }
+
     /// 5 % as 50,000 parts of a million.
     pub fn ppm(self) -> u32 {
         (self.0 * 1e4).round() as u32

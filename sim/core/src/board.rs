@@ -86,7 +86,7 @@ struct Lane {
 pub struct Board {
     lanes: Vec<Lane>,
     batches: Vec<Batch>,
-    /// By instance: the batch that was submitted last.
+    /// By instance: the batch that was submitted last, of those that compute.
     latest: Vec<Option<BatchId>>,
     /// Ops that ran and were not taken yet, where somebody watches.
     watched: Option<Vec<OpRan>>,
@@ -103,9 +103,9 @@ impl Board {
         }
     }
 
-    /// From now on ops that ran are kept for [`Board::take_ran`].
-    pub fn watch(&mut self) {
-        self.watched = Some(Vec::new());
+    /// Whether ops that run from now on are kept for [`Board::take_ran`].
+    pub fn watch(&mut self, watch: bool) {
+        self.watched = watch.then(Vec::new);
     }
 
     /// The ops that ran since the last call, in the order in which the machine heard of their ends; none without
@@ -146,6 +146,10 @@ impl Board {
 
     /// Notes that `batch` is the instance's latest; whether the one before has not ended and `batch` waits for it.
     fn follow(&mut self, instance: InstanceId, batch: BatchId, ops: &[Op]) -> bool {
+        // What only brings something in stands between no two batches.
+        if !ops.iter().any(|op| op.kind.computes()) {
+            return false;
+        }
         if instance.index() >= self.latest.len() {
             self.latest.resize(instance.index() + 1, None);
         }

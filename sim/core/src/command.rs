@@ -1,9 +1,10 @@
 //! What the server wants done.
 
-use tenantry_traces::{Duration, Time};
+use tenantry_traces::{Duration, ManageRequest, Request, Time};
 
 use crate::ids::{BatchId, InstanceId, RequestId};
-use crate::op::{Load, Member, Op, Submission};
+use crate::op::{Load, Member, Op, OpKind, PetGroup, Submission};
+use crate::policy::fleet::Question;
 
 /// Why a request was turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,6 +15,43 @@ pub enum RejectReason {
     TooLong,
     /// Of a tenant that the system does not have.
     UnknownTenant,
+    /// Of a task whose registration was refused.
+    TaskRefused(TaskFault),
+    /// Of a tenant whose model is not there yet.
+    NotCreated,
+    /// Of a tenant whose model was deleted.
+    Deleted,
+}
+
+/// Why a task was refused when it was registered or loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TaskFault {
+    /// No shared model has its tag.
+    UnknownModel,
+    /// Nobody implements its kind.
+    UnknownKind,
+    /// Its parameters were trained on a model of another shape.
+    WrongShape,
+    /// Its mask has not one element for each weight.
+    WrongMask,
+    /// There is a task of this name already, which stays.
+    RegisteredTwice,
+    /// No memory was left for it.
+    OutOfMemory,
+}
+
+impl TaskFault {
+    /// As results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TaskFault::UnknownModel => "task_of_unknown_model",
+            TaskFault::UnknownKind => "task_of_unknown_kind",
+            TaskFault::WrongShape => "task_of_wrong_shape",
+            TaskFault::WrongMask => "task_with_wrong_mask",
+            TaskFault::RegisteredTwice => "task_registered_twice",
+            TaskFault::OutOfMemory => "task_out_of_memory",
+        }
+    }
 }
 
 impl RejectReason {
@@ -23,6 +61,9 @@ impl RejectReason {
             RejectReason::QueueFull => "queue_full",
             RejectReason::TooLong => "too_long",
             RejectReason::UnknownTenant => "unknown_tenant",
+            RejectReason::TaskRefused(fault) => fault.name(),
+            RejectReason::NotCreated => "not_created",
+            RejectReason::Deleted => "deleted",
         }
     }
 }
@@ -38,6 +79,8 @@ pub enum FailureReason {
     LookupFailed,
     /// The op itself failed.
     ComputeFailed,
+    /// The tenant's model was deleted while it waited.
+    Deleted,
 }
 
 impl FailureReason {
@@ -48,6 +91,7 @@ impl FailureReason {
             FailureReason::OutOfMemory => "out_of_memory",
             FailureReason::LookupFailed => "lookup_failed",
             FailureReason::ComputeFailed => "compute_failed",
+            FailureReason::Deleted => "deleted",
         }
     }
 }
@@ -105,6 +149,82 @@ pub struct Finish {
     pub verdict: Verdict,
     /// Where its time went.
     pub waits: Waits,
+    /// Which of a route's models answered it; nothing without a route, and where it was not answered.
+    pub returned: Option<Returned>,
+}
+
+/// Which of a route's models answered a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// The last.
+    pub stage: u8,
+    /// All of them, a bit for each stage.
+    pub asked: u32,
+}
+
+impl Finish {
+    /// Of a request that is turned away at the door.
+    pub fn rejected(request: &Request, reason: RejectReason) -> Finish {
+        Finish {
+            request: None,
+            ticket: request.ticket,
+            tenant: request.tenant,
+            class: request.class,
+            arrival: request.arrival,
+            input_tokens: request.input_tokens,
+            batch_requests: 0,
+            output_tokens: 0,
+            first_token: None,
+            verdict: Verdict::Rejected(reason),
+            waits: Waits::default(),
+            returned: None,
+        }
+    }
+}
+
+/// Why a management request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// The system has no tenant or domain of that number, or nothing of its kind.
+    Unknown,
+    /// It is there already, or on its way.
+    Exists,
+    /// It is not there, or was deleted meanwhile.
+    Absent,
+    /// What was deleted is still used by requests that run.
+    InUse,
+}
+
+impl Refusal {
+    /// As results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Refusal::Unknown => "unknown",
+            Refusal::Exists => "exists",
+            Refusal::Absent => "absent",
+            Refusal::InUse => "in_use",
+        }
+    }
+}
+
+/// What came of a management request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManageOutcome {
+    /// It is as it was to be.
+    Made,
+    /// Nothing was done.
+    Refused(Refusal),
+    /// It could not be done; all is as before.
+    Failed(FailureReason),
+}
+
+/// A management request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Managed {
+    /// Which.
+    pub request: ManageRequest,
+    /// What came of it.
+    pub outcome: ManageOutcome,
 }
 
 /// One wish of the server.
@@ -121,6 +241,8 @@ pub enum Command {
     },
     /// This request has left.
     Finish(Finish),
+    /// This management request is answered.
+    Managed(Managed),
     /// Let the batch's run end at its next step.
     Interrupt {
         /// Who runs it.
@@ -149,6 +271,10 @@ pub struct Commands {
     pub loads: Vec<Load>,
     /// Referred to by `Submission::ops`.
     pub ops: Vec<Op>,
+    /// Referred to by `Submission::groups`.
+    pub groups: Vec<PetGroup>,
+    /// Referred to by [`crate::op::Solve::question`].
+    pub questions: Vec<Question>,
 }
 
 impl Commands {
@@ -158,6 +284,8 @@ impl Commands {
         self.members.clear();
         self.loads.clear();
         self.ops.clear();
+        self.groups.clear();
+        self.questions.clear();
     }
 
     /// A submission's requests.
@@ -173,5 +301,18 @@ impl Commands {
     /// A submission's ops.
     pub fn ops(&self, submission: &Submission) -> &[Op] {
         &self.ops[submission.ops.clone()]
+    }
+
+    /// A submission's mini-batches.
+    pub fn groups(&self, submission: &Submission) -> &[PetGroup] {
+        &self.groups[submission.groups.clone()]
+    }
+
+    /// What a submission's solver is asked, where it has one.
+    pub fn question(&self, submission: &Submission) -> Option<&Question> {
+        self.ops(submission).iter().find_map(|op| match op.kind {
+            OpKind::Solve(solve) => Some(&self.questions[solve.question as usize]),
+            _ => None,
+        })
     }
 }

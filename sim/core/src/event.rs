@@ -1,9 +1,10 @@
 //! What the server hears.
 
-use tenantry_traces::{Duration, Request, Ticket, Time};
+use tenantry_traces::{Duration, ManageRequest, Request, Ticket, Time};
 
 use crate::command::FailureReason;
 use crate::ids::{BatchId, InstanceId};
+use crate::policy::fleet::Allocated;
 
 /// A member of a batch that failed while the others went on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,19 @@ pub struct Done<'a> {
     pub failures: &'a [MemberFailure],
     /// What came of a decoder's run; nothing for other ops.
     pub run: Option<RunOutcome<'a>>,
+    /// What the solver answered; nothing for other ops.
+    pub allocation: Option<&'a Allocated>,
+    /// What the model makes of each member, where a route asks for it; borrowed from the machine.
+    pub answers: &'a [Answer],
+}
+
+/// What a model makes of a request, as far as a dispatcher sees it. Whether the answer is right is nobody's to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The calibrated confidence (Tabi, Eq. 3), in parts of a million.
+    pub confidence_ppm: u32,
+    /// Tokens that a next model would have to read: fewer than this one did, where words are pruned (Eq. 5).
+    pub next_tokens: u32,
 }
 
 /// What came of a decoder's run.
@@ -75,4 +89,6 @@ pub enum Event<'a> {
     Arrived(Request),
     /// A request's client has given up.
     Cancelled(Ticket),
+    /// A tenant's model or a domain's table is to change.
+    Manage(ManageRequest),
 }

@@ -70,6 +70,10 @@ slab_id!(
     RequestId
 );
 slab_id!(
+    /// A request on its way through several models.
+    JobId
+);
+slab_id!(
     /// A batch from its submission until its last op has ended.
     BatchId
 );

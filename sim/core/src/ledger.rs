@@ -1,14 +1,19 @@
 //! What a run is remembered by: counts, distributions, a series over time, and the laws that must hold.
 
 use hdrhistogram::Histogram;
-use tenantry_traces::{Duration, Time};
+use tenantry_traces::{Action, Change, Duration, Time};
 
-use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Verdict};
+use crate::command::{
+    Command, Commands, FailureReason, Finish, ManageOutcome, Managed, Refusal, RejectReason, Returned, Verdict,
+};
 use crate::event::{Done, Event};
 use crate::machine::{LaneUse, LookupCounts, Machine};
 use crate::op::{Op, OpKind};
 use crate::run::RunEnd;
+use crate::server::cascade::StageCounts;
 use crate::server::generation::GenerationCounts;
+use crate::server::runtimes::FleetUse;
+use crate::server::tasks::TaskCounts;
 use crate::server::{MemoryUse, Server, SwapCounts};
 
 /// A law of the simulation that a run broke: a mistake in Tenantry, never in its input.
@@ -31,6 +36,42 @@ pub struct Counts {
     pub cancelled: u64,
     /// Still inside at the end.
     pub unfinished: u64,
+}
+
+/// Management requests by what came of them, over the whole run.
+#[derive(Clone, Debug, Default)]
+pub struct ManagementRecord {
+    /// Made.
+    pub offered: u64,
+    /// Done, by what they are called.
+    pub made: ByReason<&'static str>,
+    /// Refused, by reason.
+    pub refused: ByReason<Refusal>,
+    /// Failed, by reason.
+    pub failed: ByReason<FailureReason>,
+    /// Not answered at the end.
+    pub unfinished: u64,
+    /// From a request to its being done.
+    pub latency: Durations,
+}
+
+impl ManagementRecord {
+    fn answered(&self) -> u64 {
+        let refused: u64 = self.refused.values().sum();
+        self.made.values().sum::<u64>() + refused + self.failed.values().sum::<u64>()
+    }
+
+    fn answer(&mut self, now: Time, managed: &Managed) {
+        let change: Change = managed.request.change;
+        match managed.outcome {
+            ManageOutcome::Made => {
+                *self.made.entry(change.name()).or_default() += 1;
+                self.latency.record(now.since(managed.request.at));
+            }
+            ManageOutcome::Refused(reason) => *self.refused.entry(reason).or_default() += 1,
+            ManageOutcome::Failed(reason) => *self.failed.entry(reason).or_default() += 1,
+        }
+    }
 }
 
 /// A distribution of durations: exact mean and maximum, quantiles within 0.1 %.
@@ -202,6 +243,8 @@ pub struct RunRecord {
     pub output_tokens: u64,
     /// Absent for encoders.
     pub generation: Option<GenerationCounts>,
+    /// Absent where tenants are no tasks.
+    pub tasks: Option<TaskCounts>,
     /// Batches; steps of a decoder.
     pub batches: u64,
     /// Requests in them.
@@ -218,17 +261,45 @@ pub struct RunRecord {
     pub lanes: Vec<LaneUse>,
     /// On all cards.
     pub memory: MemoryUse,
+    /// Management requests.
+    pub management: ManagementRecord,
     /// Absent where nothing is swapped.
     pub swaps: Option<SwapCounts>,
     /// Absent where nothing is looked up.
     pub lookups: Option<LookupCounts>,
+    /// Of the whole run; absent where there are no runtimes.
+    pub fleet: Option<FleetUse>,
+    /// Of a route between models; absent without one.
+    pub cascade: Option<CascadeRecord>,
+}
+
+/// What a route between models came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CascadeRecord {
+    /// What each stage did.
+    pub stages: Vec<StageCounts>,
+    /// Requests that each stage returned, of those that arrived after the warm-up.
+    pub returned: Vec<u64>,
+    /// Of those: judged.
+    pub judged: Vec<u64>,
+    /// Of these: right.
+    pub right: Vec<u64>,
+}
+
+impl CascadeRecord {
+    fn resize(&mut self, stages: usize) {
+        for counts in [&mut self.returned, &mut self.judged, &mut self.right] {
+            counts.resize(stages, 0);
+        }
+    }
 }
 
 /// Counters at the end of the warm-up, which are left out.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Before {
     swaps: Option<SwapCounts>,
     lookups: Option<LookupCounts>,
+    stages: Vec<StageCounts>,
 }
 
 /// Observes a run and makes its record.
@@ -265,9 +336,13 @@ impl Ledger {
         self.at_warm_up.is_some()
     }
 
-    /// The warm-up is over: what was swapped and looked up until now is not counted.
-    pub fn warmed_up(&mut self, swaps: Option<SwapCounts>, lookups: Option<LookupCounts>) {
-        self.at_warm_up = Some(Before { swaps, lookups });
+    /// The warm-up is over: what was swapped, looked up and answered by single models until now is not counted.
+    pub fn warmed_up(&mut self, server: &Server, machine: &impl Machine) {
+        self.at_warm_up = Some(Before {
+            swaps: server.swaps(),
+            lookups: machine.lookups(),
+            stages: server.stages(),
+        });
     }
 
     /// # Errors
@@ -291,6 +366,11 @@ impl Ledger {
             self.in_flight += 1;
             self.record.series.at(now).arrived += 1;
         }
+        if let Event::Manage(request) = event
+            && request.change.action != Action::Absent
+        {
+            self.record.management.offered += 1;
+        }
         if let Event::Done(Done { run: Some(run), .. }) = event {
             self.batches(now, run.steps.into(), run.requests);
         }
@@ -299,12 +379,18 @@ impl Ledger {
 
     /// # Errors
     /// When more leave than came.
-    pub(crate) fn command(&mut self, now: Time, command: &Command, commands: &Commands) -> Result<(), BrokenLaw> {
+    pub(crate) fn command(
+        &mut self,
+        now: Time,
+        command: &Command,
+        commands: &Commands,
+        machine: &mut impl Machine,
+    ) -> Result<(), BrokenLaw> {
         match command {
             Command::Submit(submission) => {
                 // A decoder's steps are counted when they are over, and its adapters' copies are no batches.
-                let encodes = |op: &Op| matches!(op.kind, OpKind::Encode(_));
-                if commands.ops(submission).last().is_some_and(encodes) {
+                let encodes = |op: &Op| matches!(op.kind, OpKind::Encode(_) | OpKind::Pet(_) | OpKind::Infer(_));
+                if commands.ops(submission).iter().any(encodes) {
                     self.batches(now, 1, submission.shape.requests);
                     if now >= self.warm_up {
                         self.record.input_tokens += u64::from(submission.shape.input_tokens);
@@ -313,7 +399,13 @@ impl Ledger {
                     }
                 }
             }
-            Command::Finish(finish) => self.finish(now, finish)?,
+            Command::Finish(finish) => {
+                self.finish(now, finish)?;
+                if let Some(returned) = finish.returned.filter(|_| finish.arrival >= self.warm_up) {
+                    self.returned(returned, machine.is_right(finish));
+                }
+            }
+            Command::Managed(managed) => self.record.management.answer(now, managed),
             Command::SetTimer { .. } | Command::Interrupt { .. } | Command::Release { .. } => {}
         }
         Ok(())
@@ -328,6 +420,17 @@ impl Ledger {
             self.record.batches += batches;
             self.record.batch_requests += batches * u64::from(requests);
         }
+    }
+
+    fn returned(&mut self, returned: Returned, right: Option<bool>) {
+        let cascade = self.record.cascade.get_or_insert_default();
+        let stage = usize::from(returned.stage);
+        if stage >= cascade.returned.len() {
+            cascade.resize(stage + 1);
+        }
+        cascade.returned[stage] += 1;
+        cascade.judged[stage] += u64::from(right.is_some());
+        cascade.right[stage] += u64::from(right == Some(true));
     }
 
     fn finish(&mut self, now: Time, finish: &Finish) -> Result<(), BrokenLaw> {
@@ -403,6 +506,16 @@ impl Ledger {
                 counts.offered
             )));
         }
+        let management = &mut self.record.management;
+        let (offered, answered) = (management.offered, management.answered());
+        let unfinished = offered
+            .checked_sub(answered)
+            .filter(|&left| left == 0 || end.interrupted);
+        management.unfinished = unfinished.ok_or_else(|| {
+            BrokenLaw(format!(
+                "{offered} management requests were made and {answered} answered"
+            ))
+        })?;
         let record = &mut self.record;
         record.interrupted = end.interrupted;
         record.end = end.at;
@@ -417,13 +530,26 @@ impl Ledger {
         }
         record.swaps = server.swaps();
         record.generation = server.generation();
+        record.tasks = server.tasks().cloned();
+        record.fleet = server.fleet(end.at);
         record.lookups = machine.lookups();
         record.lanes = machine.lanes(end.at);
         // A run that ended within its warm-up has nothing to show.
+        let stages = server.stages();
         let before = self.at_warm_up.unwrap_or(Before {
             swaps: record.swaps,
             lookups: record.lookups,
+            stages: stages.clone(),
         });
+        if !stages.is_empty() {
+            let cascade = record.cascade.get_or_insert_default();
+            cascade.resize(stages.len());
+            cascade.stages = stages;
+            for (now, before) in cascade.stages.iter_mut().zip(&before.stages) {
+                now.answered -= before.answered;
+                now.computed = Duration(now.computed.0 - before.computed.0);
+            }
+        }
         if let (Some(now), Some(before)) = (&mut record.swaps, before.swaps) {
             now.hits -= before.hits;
             now.misses -= before.misses;

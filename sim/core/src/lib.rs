@@ -9,6 +9,7 @@
 //!
 //! Read first: [`run`](mod@run) (the loop), [`server`] (what happens to a request) and [`policy`] (who decides).
 
+pub mod answers;
 pub mod board;
 pub mod command;
 pub mod event;

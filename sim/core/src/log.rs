@@ -1,11 +1,12 @@
 //! A run written down: for replaying it into a fresh server, and for comparing two machines command by command.
 
-use tenantry_traces::{Request, Ticket, Time};
+use tenantry_traces::{ManageRequest, Request, Ticket, Time};
 
 use crate::command::{Command, Commands};
-use crate::event::{BatchTiming, Done, EndedMember, Event, MemberFailure, RunOutcome};
+use crate::event::{Answer, BatchTiming, Done, EndedMember, Event, MemberFailure, RunOutcome};
 use crate::ids::{BatchId, InstanceId};
-use crate::op::{Load, Member, Op};
+use crate::op::{Load, Member, Op, PetGroup};
+use crate::policy::fleet::{Allocated, Question};
 use crate::run::Observer;
 use crate::server::Server;
 
@@ -24,6 +25,10 @@ pub enum LoggedEvent {
         failures: Vec<MemberFailure>,
         /// Of a decoder's run.
         run: Option<LoggedRun>,
+        /// Of a route's stage.
+        answers: Vec<Answer>,
+        /// Of the solver.
+        allocation: Option<Allocated>,
     },
     /// See [`Event::Timer`].
     Timer(InstanceId),
@@ -31,6 +36,8 @@ pub enum LoggedEvent {
     Arrived(Request),
     /// See [`Event::Cancelled`].
     Cancelled(Ticket),
+    /// See [`Event::Manage`].
+    Manage(ManageRequest),
 }
 
 /// A [`RunOutcome`] that owns what the machine lent.
@@ -55,6 +62,8 @@ impl LoggedEvent {
                 timing,
                 failures,
                 run,
+                answers,
+                allocation,
             }) => LoggedEvent::Done {
                 batch,
                 op,
@@ -66,10 +75,13 @@ impl LoggedEvent {
                     first_step_ended: run.first_step_ended,
                     ended: run.ended.to_vec(),
                 }),
+                answers: answers.to_vec(),
+                allocation: allocation.cloned(),
             },
             Event::Timer(instance) => LoggedEvent::Timer(instance),
             Event::Arrived(request) => LoggedEvent::Arrived(request),
             Event::Cancelled(ticket) => LoggedEvent::Cancelled(ticket),
+            Event::Manage(request) => LoggedEvent::Manage(request),
         }
     }
 
@@ -81,6 +93,8 @@ impl LoggedEvent {
                 timing,
                 failures,
                 run,
+                answers,
+                allocation,
             } => Event::Done(Done {
                 batch: *batch,
                 op: *op,
@@ -92,10 +106,13 @@ impl LoggedEvent {
                     first_step_ended: run.first_step_ended,
                     ended: &run.ended,
                 }),
+                answers,
+                allocation: allocation.as_ref(),
             }),
             LoggedEvent::Timer(instance) => Event::Timer(*instance),
             LoggedEvent::Arrived(request) => Event::Arrived(*request),
             LoggedEvent::Cancelled(ticket) => Event::Cancelled(*ticket),
+            LoggedEvent::Manage(request) => Event::Manage(*request),
         }
     }
 }
@@ -113,18 +130,26 @@ pub struct LoggedCommand {
     pub loads: Vec<Load>,
     /// Of a submission.
     pub ops: Vec<Op>,
+    /// Of a submission.
+    pub groups: Vec<PetGroup>,
+    /// Of a submission.
+    pub question: Option<Question>,
 }
 
 impl LoggedCommand {
     fn own(at: Time, command: &Command, commands: &Commands) -> LoggedCommand {
         let mut command = command.clone();
-        let (mut members, mut loads, mut ops) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut members, mut loads, mut ops, mut groups) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut question = None;
         if let Command::Submit(submission) = &mut command {
             members = commands.members(submission).to_vec();
             loads = commands.loads(submission).to_vec();
             ops = commands.ops(submission).to_vec();
+            question = commands.question(submission).cloned();
             // Where in the buffer it lay is of no interest.
             (submission.members, submission.loads, submission.ops) = (0..members.len(), 0..loads.len(), 0..ops.len());
+            groups = commands.groups(submission).to_vec();
+            submission.groups = 0..groups.len();
         }
         LoggedCommand {
             at,
@@ -132,6 +157,8 @@ impl LoggedCommand {
             members,
             loads,
             ops,
+            groups,
+            question,
         }
     }
 }

@@ -3,7 +3,7 @@
 use tenantry_traces::{Duration, Time};
 
 use crate::board::Board;
-use crate::command::{Command, Commands};
+use crate::command::{Command, Commands, Finish};
 use crate::event::Event;
 
 /// What a machine says next.
@@ -43,7 +43,7 @@ pub struct LaneUse {
 /// Fragments looked up, by which table answered (HMI, Eq. 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookupCounts {
-    /// Looked up: one fragment begins at each.
+    /// Fragments looked up: [`crate::spec::PlotSpec::fragments`] of each text.
     pub tokens: u64,
     /// A domain's own table.
     pub domain_hits: u64,
@@ -81,4 +81,10 @@ pub trait Machine {
 
     /// What was looked up so far; nothing where the pool has no table.
     fn lookups(&self) -> Option<LookupCounts>;
+
+    /// Whether the answer of a request that leaves is right, where the machine can tell. Servers never learn it.
+    fn is_right(&mut self, finish: &Finish) -> Option<bool> {
+        let _ = finish;
+        None
+    }
 }

@@ -2,7 +2,11 @@
 
 use std::ops::Range;
 
+use tenantry_profiles::PetKind;
+use tenantry_traces::Subject;
+
 use crate::ids::{BatchId, InstanceId, LaneId, RequestId};
+use crate::spec::RuntimeRef;
 
 /// A run of a model's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +59,25 @@ pub struct CopyIn {
 pub struct Lookup {
     /// Of all requests together.
     pub tokens: u32,
+    /// That they have, likewise: what is looked up.
+    pub fragments: u32,
+}
+
+/// Changes what lies in host memory for a tenant or a domain (HMI, section 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manage {
+    /// Reads the new version of a tenant's parameters or a domain's table from where it was made, and puts it in the old one's place.
+    Store {
+        /// Whose.
+        subject: Subject,
+        /// Its size.
+        bytes: u64,
+    },
+    /// Lets go of it.
+    Discard {
+        /// Whose.
+        subject: Subject,
+    },
 }
 
 /// Copies what was looked up to the card.
@@ -77,6 +100,31 @@ pub struct Encode {
     pub heads: bool,
 }
 
+/// A whole forward pass of a shared model over the batch, and in each layer every task's own operators over its groups: those of the
+/// submission. Without groups the model is one task's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pet {
+    /// Which of the pool's models: its own is 0.
+    pub model: u16,
+    /// Streams that the operators run on, at least 1.
+    pub streams: u16,
+}
+
+/// Neighbouring members of a batch that one task's operators serve together: a mini-batch (PetS, section 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PetGroup {
+    /// Whose, by tenant.
+    pub task: u32,
+    /// Of the task.
+    pub kind: PetKind,
+    /// Members; groups follow each other as members do.
+    pub count: u32,
+    /// The longest of them.
+    pub tokens: u32,
+    /// Which stream, below the op's.
+    pub stream: u16,
+}
+
 /// Steps of a decoder over the batch: in the first, members with a chunk take it into the cache; each step gives every other
 /// member a new token, and those whose prompt is complete too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +144,33 @@ pub enum Until {
     AllEnd,
 }
 
+/// One request through a runtime, padded to the batch's shape where the runtime is a static one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Infer {
+    /// Which runtime the instance has.
+    pub runtime: RuntimeRef,
+}
+
+/// Puts a runtime in the place of whatever the instance had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadRuntime {
+    /// Which.
+    pub runtime: RuntimeRef,
+    /// Size of its weights.
+    pub bytes: u64,
+}
+
+/// Solves the allocation program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Solve {
+    /// Index among the questions of the [`crate::command::Commands`] that carries it.
+    pub question: u32,
+    /// Instances to be given out.
+    pub instances: u32,
+    /// Runtimes of all streams.
+    pub runtimes: u32,
+}
+
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
@@ -109,12 +184,28 @@ pub enum OpKind {
     Encode(Encode),
     /// Steps of a decoder.
     Run(Run),
+    /// A forward pass over several tasks.
+    Pet(Pet),
+    /// What a dispatcher needs of a pass that has just been made: each request's confidence, and the attention that its words were paid
+    /// (Tabi, section 7.5).
+    Inspect,
+    /// Something of a tenant or a domain in host memory.
+    Manage(Manage),
+    /// One request through a runtime.
+    Infer(Infer),
+    /// A runtime into an instance.
+    LoadRuntime(LoadRuntime),
+    /// How many instances of each runtime.
+    Solve(Solve),
 }
 
 impl OpKind {
     /// Whether it is what a batch is for: the others bring in what it needs.
     pub fn computes(&self) -> bool {
-        matches!(self, OpKind::Encode(_) | OpKind::Run(_))
+        matches!(
+            self,
+            OpKind::Encode(_) | OpKind::Run(_) | OpKind::Pet(_) | OpKind::Inspect | OpKind::Infer(_)
+        )
     }
 }
 
@@ -178,6 +269,16 @@ pub struct BatchShape {
     pub tenants: u32,
 }
 
+impl BatchShape {
+    /// Of a batch without requests: a load, or a solver's question.
+    pub const NOTHING: BatchShape = BatchShape {
+        requests: 0,
+        tokens: 0,
+        input_tokens: 0,
+        tenants: 0,
+    };
+}
+
 /// A request in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -235,6 +336,8 @@ pub struct Submission {
     pub members: Range<usize>,
     /// What must be copied in.
     pub loads: Range<usize>,
+    /// Its mini-batches, where tasks share a model.
+    pub groups: Range<usize>,
     /// What is to be done, in order.
     pub ops: Range<usize>,
 }

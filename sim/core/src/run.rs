@@ -21,7 +21,7 @@ pub trait Observer {
         let _ = (now, command, commands);
     }
 
-    /// Whether [`Observer::ran`] is wanted. Asked once: who does not ask pays nothing.
+    /// Whether [`Observer::ran`] is wanted from now on. Asked at each event: who never asks pays nothing, nor who has seen enough.
     fn watches_ops(&self) -> bool {
         false
     }
@@ -112,13 +112,10 @@ pub fn run(
     let mut at = Time::ZERO;
     let mut last = Time::ZERO;
     machine.count_busy_from(ledger.warm_up());
-    let watches_ops = watch.watches_ops();
-    if watches_ops {
-        machine.board().watch();
-    }
+    let mut watches_ops = false;
     loop {
         if !ledger.is_warm() && at >= ledger.warm_up() {
-            ledger.warmed_up(server.swaps(), machine.lookups());
+            ledger.warmed_up(server, machine);
         }
         let due = workload.peek()?;
         let (now, event) = match machine.next(due) {
@@ -126,6 +123,7 @@ pub fn run(
             Ok(Next::Due(now)) => match workload.next()? {
                 Some(Entry::Request(request)) => (now, Event::Arrived(request)),
                 Some(Entry::Cancel { ticket, .. }) => (now, Event::Cancelled(ticket)),
+                Some(Entry::Manage(request)) => (now, Event::Manage(request)),
                 None => return Err(BrokenLaw("a workload that announced an entry has one".into()).into()),
             },
             Ok(Next::Idle) => {
@@ -150,7 +148,7 @@ pub fn run(
         watch.event(now, &event);
         server.handle(now, event, &mut commands);
         for command in &commands.list {
-            ledger.command(now, command, &commands)?;
+            ledger.command(now, command, &commands, machine)?;
             watch.command(now, command, &commands);
             if let Command::Finish(finish) = command {
                 workload.finished(now, finish.ticket);
@@ -160,6 +158,10 @@ pub fn run(
         commands.clear();
         if watches_ops {
             machine.board().take_ran().for_each(|ran| watch.ran(&ran));
+        }
+        if watches_ops != watch.watches_ops() {
+            watches_ops = !watches_ops;
+            machine.board().watch(watches_ops);
         }
     }
 }

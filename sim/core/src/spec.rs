@@ -1,7 +1,19 @@
 //! What a system is, as plain data: the resolved form of a scenario's `systems:` entry. No YAML, no defaults, no units to parse.
 
+mod route;
+mod runtimes;
+
 use tenantry_profiles::{AdapterImplementation, DType, ModelShape, Tier};
 use tenantry_traces::Duration;
+
+mod tasks;
+
+pub use route::{AnswerJoin, DispatchSpec, OrderSpec, RouteSpec, StageSpec};
+pub use runtimes::{
+    AllocateSpec, PeriodicSpec, RuntimeRef, RuntimeSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind, SolverSpec,
+    StreamSpec,
+};
+pub use tasks::*;
 
 /// The hardware under a system.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,8 +35,19 @@ pub struct SystemSpec {
     pub name: String,
     /// Which requests are let in.
     pub admit: AdmitSpec,
-    /// The instances that serve; requests go to the first until a route between pools is given.
+    /// The instances that serve; with a route, those of its first stage.
     pub pool: PoolSpec,
+    /// Which models a request is sent to, where that is not the pool's alone.
+    pub route: Option<RouteSpec>,
+}
+
+impl SystemSpec {
+    /// The pools, by [`PoolId`](crate::ids::PoolId).
+    pub fn pools(&self) -> impl Iterator<Item = &PoolSpec> {
+        let routed = self.route.iter().flat_map(|route| &route.stages);
+        let alone = self.route.is_none().then_some(&self.pool);
+        alone.into_iter().chain(routed.map(|stage| &stage.pool))
+    }
 }
 
 /// The instances that serve one model.
@@ -56,6 +79,11 @@ pub struct PoolSpec {
     pub pipeline: PipelineSpec,
     /// How a decoder's requests run from step to step; nothing for encoders. Batches, padding and pipeline are encoders' alone.
     pub generation: Option<GenerationSpec>,
+    /// Parameter-efficient tasks over shared models, in place of `tenant_state`; nothing where there are none.
+    pub tasks: Option<TasksSpec>,
+    /// Runtimes of several lengths, each request alone on an instance of one of them; nothing where an instance serves any length.
+    /// Tenants' state, batches, padding, placement and pipeline are not theirs.
+    pub runtimes: Option<RuntimesSpec>,
 }
 
 /// How requests to a decoder run (Punica, section 5; continuous batching after Orca).
@@ -168,6 +196,18 @@ pub struct PlotSpec {
     pub domain_hits_ppm: u32,
     /// Parts of a million of the look-ups that no table of whole fragments answers, so that shorter ones do.
     pub fallbacks_ppm: u32,
+    /// Size of a domain's own table: what creating and updating it reads.
+    pub domain_bytes: u64,
+}
+
+impl PlotSpec {
+    /// Domains with tables of their own; tenant `t` writes in domain `t` modulo so many.
+    pub const DOMAINS: u32 = 8;
+
+    /// Fragments of a text of so many tokens: the windows that fit into it, and itself where it is shorter than one.
+    pub fn fragments(&self, tokens: u32) -> u32 {
+        (tokens + 1).saturating_sub(self.fragment_tokens).max(1)
+    }
 }
 
 /// To what length the requests of a batch are padded.

@@ -1,7 +1,7 @@
 //! Which lanes there are, and which of them get into each other's way.
 
-use crate::ids::{GpuId, InstanceId, LaneId};
-use crate::spec::{ClusterSpec, PoolSpec};
+use crate::ids::{GpuId, InstanceId, LaneId, PoolId};
+use crate::spec::{ClusterSpec, PoolSpec, StageSpec};
 
 /// What a lane is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,12 +12,14 @@ pub enum LaneKind {
     Copy,
     /// Representations looked up for one card's batches.
     Lookup,
+    /// The allocation program, on the host.
+    Solve,
 }
 
 /// One lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// As reports call it: `gpu0/compute0`, `gpu0/copy`, `gpu0/lookup`.
+    /// As reports call it: `gpu0/compute0`, `gpu0/copy`, `gpu0/lookup`, `host/solver`.
     pub name: String,
     /// What it is for.
     pub kind: LaneKind,
@@ -28,6 +30,8 @@ pub struct Lane {
 /// An instance and its lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instance {
+    /// Whose model it runs.
+    pub pool: PoolId,
     /// The card it runs on.
     pub gpu: GpuId,
     /// Its own.
@@ -38,13 +42,15 @@ pub struct Instance {
     pub lookup: LaneId,
 }
 
-/// The lanes of a cluster that serves one pool. Both machines are built from it.
+/// The lanes of a cluster. Both machines are built from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// By [`LaneId`].
     pub lanes: Vec<Lane>,
     /// By [`InstanceId`].
     pub instances: Vec<Instance>,
+    /// Where the allocation program is solved, in a pool that has one.
+    pub solver: Option<LaneId>,
 }
 
 impl Topology {
@@ -54,6 +60,7 @@ impl Topology {
         let mut topology = Topology {
             lanes: Vec::new(),
             instances: Vec::new(),
+            solver: None,
         };
         let mut copy_lanes: Vec<LaneId> = Vec::new();
         let mut lookup_lanes: Vec<LaneId> = Vec::new();
@@ -81,11 +88,62 @@ impl Topology {
             for k in 0..pool.instances_per_gpu {
                 let compute = topology.add_lane(format!("{gpu}/compute{k}"), LaneKind::Compute, gpu);
                 topology.instances.push(Instance {
+                    pool: PoolId(0),
                     gpu,
                     compute,
                     copy,
                     lookup,
                 });
+            }
+        }
+        if matches!(&pool.runtimes, Some(runtimes) if runtimes.solves()) {
+            // The host's affair: it belongs to no card, and is counted to the first.
+            topology.solver = Some(topology.add_lane("host/solver".into(), LaneKind::Solve, GpuId(0)));
+        }
+        topology
+    }
+
+    /// A compute lane for each instance of each stage, and a copy lane for each card, on which nothing is copied. A stage that goes on where
+    /// the one before has ended has that one's lanes.
+    pub fn of_stages(cluster: &ClusterSpec, stages: &[StageSpec]) -> Topology {
+        let mut topology = Topology {
+            lanes: Vec::new(),
+            instances: Vec::new(),
+            solver: None,
+        };
+        let mut computing = vec![0; cluster.gpus as usize];
+        let copies: Vec<LaneId> = (0..cluster.gpus)
+            .map(|gpu| topology.add_lane(format!("{}/copy", GpuId(gpu)), LaneKind::Copy, GpuId(gpu)))
+            .collect();
+        let mut first_of_stage = 0;
+        for (pool, stage) in stages.iter().enumerate() {
+            let pool = PoolId(pool as u32);
+            let before = first_of_stage..topology.instances.len();
+            first_of_stage = topology.instances.len();
+            if stage.continues() {
+                for index in before {
+                    let instance = Instance {
+                        pool,
+                        ..topology.instances[index]
+                    };
+                    topology.instances.push(instance);
+                }
+                continue;
+            }
+            for gpu in stage.gpus.iter().copied().map(GpuId) {
+                for _ in 0..stage.pool.instances_per_gpu {
+                    let number = &mut computing[gpu.index()];
+                    let compute = topology.add_lane(format!("{gpu}/compute{number}"), LaneKind::Compute, gpu);
+                    *number += 1;
+                    let copy = copies[gpu.index()];
+                    topology.instances.push(Instance {
+                        pool,
+                        gpu,
+                        compute,
+                        copy,
+                        lookup: copy,
+                    });
+                }
             }
         }
         topology
@@ -128,6 +186,8 @@ mod tests {
             swap: SwapSpec::LeastRecentlyUsed,
             pipeline: PipelineSpec::SYNCHRONOUS,
             generation: None,
+            tasks: None,
+            runtimes: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The program's output, and which of two allocations is the better.
 
+#[cfg(feature = "highs")]
 use std::cmp::Reverse;
 
 use crate::problem::{Flow, MILLI, Problem};
@@ -66,6 +67,7 @@ impl Allocation {
 }
 
 /// The lower the better: cost, then changes, then more instances of the longer runtimes.
+#[cfg(feature = "highs")]
 pub(crate) fn rank(problem: &Problem, counts: &[u32]) -> (u128, u32, Reverse<Vec<u32>>) {
     let longest_first = counts.iter().rev().copied().collect();
     (

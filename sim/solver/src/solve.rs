@@ -1,9 +1,11 @@
 //! The runtime scheduler's decision: solve the program, or what is defined in its place.
 
 use crate::allocation::{Allocation, Status};
+use crate::dynamic;
 use crate::error::Invalid;
+#[cfg(feature = "highs")]
+use crate::integer;
 use crate::problem::Problem;
-use crate::{dynamic, integer};
 
 /// Which exact solver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +45,12 @@ pub fn solve(problem: &Problem, method: Method) -> Result<Allocation, Invalid> {
 fn solve_feasible(problem: &Problem, floors: &[u64], method: Method) -> Result<Allocation, Invalid> {
     match method {
         Method::Dynamic => Ok(dynamic::solve(problem, floors)),
+        #[cfg(feature = "highs")]
         Method::Integer => integer::solve(problem, floors),
+        #[cfg(not(feature = "highs"))]
+        Method::Integer => Err(Invalid(
+            "solver: must be dynamic, got highs, which was left out of this build (`make build` has it)".into(),
+        )),
     }
 }
 

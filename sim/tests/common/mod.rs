@@ -5,12 +5,16 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use proptest::prelude::*;
+use tenantry_core::answers::Answers;
 use tenantry_core::spec::{AdmitSpec, BatchSpec, PipelineSpec, PlaceSpec, PoolSpec, SwapSpec, SystemSpec, TenantState};
 use tenantry_core::{ClusterSpec, Commands, Event, Machine, Next, Server};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape};
 use tenantry_sim::{Jitter, Prices, Run, Simulated, VirtualMachine, simulate};
-use tenantry_traces::{Duration, Entry, Listed, Request, Time, Workload};
+use tenantry_traces::fit::cascade::SST_2;
+use tenantry_traces::outcome::{AnswersSpec, GeneratedSpec, OutcomesSpec};
+use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time, Workload};
 
 pub const ADAPTERS: TenantState = TenantState::Adapters {
     bottleneck: 16,
@@ -22,6 +26,7 @@ pub fn system() -> SystemSpec {
     SystemSpec {
         name: "test".into(),
         admit: AdmitSpec::Open,
+        route: None,
         pool: PoolSpec {
             name: "pool".into(),
             model: ModelShape::builtin("tiny").expect("tiny is built in"),
@@ -39,6 +44,8 @@ pub fn system() -> SystemSpec {
             swap: SwapSpec::LeastRecentlyUsed,
             pipeline: PipelineSpec::PREFETCH,
             generation: None,
+            tasks: None,
+            runtimes: None,
         },
     }
 }
@@ -85,6 +92,57 @@ pub fn request(ticket: u64, at_us: u64, tenant: u32, input_tokens: u32) -> Entry
     })
 }
 
+/// What the synthetic card's two encoders make of requests: SST-2's, with words pruned as section 7.4 of Tabi has it.
+pub fn answers() -> AnswersSpec {
+    AnswersSpec {
+        outcomes: OutcomesSpec::Generated(GeneratedSpec {
+            small: "tiny".into(),
+            large: "bert-base".into(),
+            levels: SST_2,
+            others: Vec::new(),
+        }),
+        pruned: vec![(0.5, 0.038), (0.7, 0.142), (0.9, 0.625)],
+        pruning_loss: 0.0,
+        average_gain: 0.0,
+    }
+}
+
+/// A management request of a tenant.
+pub fn manage(at_us: u64, tenant: u32, action: Action) -> Entry {
+    Entry::Manage(ManageRequest {
+        at: Time(at_us * 1_000),
+        change: Change::tenant(tenant, action),
+    })
+}
+
+/// Management requests of `tenants`, some of them unknown, and of domains, within so many microseconds.
+pub fn changes(tenants: u32, within_us: u64) -> impl Strategy<Value = Vec<Entry>> {
+    let action = prop_oneof![
+        1 => Just(Action::Absent),
+        2 => Just(Action::Create),
+        2 => Just(Action::Update),
+        2 => Just(Action::Delete),
+    ];
+    let one = (0..within_us, 0..tenants + 1, action, any::<bool>());
+    proptest::collection::vec(one, 0..30).prop_map(|changes| {
+        let change = |(at_us, of, action, domain)| {
+            let domain = domain && action != Action::Delete;
+            let change = if domain {
+                Change::domain(of, action)
+            } else {
+                Change::tenant(of, action)
+            };
+            // Who is absent is so from the start.
+            let at_us = if action == Action::Absent { 0 } else { at_us };
+            Entry::Manage(ManageRequest {
+                at: Time(at_us * 1_000),
+                change,
+            })
+        };
+        changes.into_iter().map(change).collect()
+    })
+}
+
 pub fn run_listed(
     card: &Card,
     cluster: ClusterSpec,
@@ -100,16 +158,34 @@ pub fn run_listed(
         tenants,
         warm_up: Time::ZERO,
         jitter,
+        answers: None,
     };
     simulate(&spec, &mut Listed::new(entries), Arc::new(AtomicBool::new(false)), ()).expect("the run is sound")
 }
 
 /// Runs with [`Server::check_laws`] after every event. Returns the number of events.
 pub fn run_checked(cluster: &ClusterSpec, system: &SystemSpec, tenants: u32, entries: Vec<Entry>) -> u64 {
-    let card = synthetic_card();
-    let mut server = Server::new(cluster, system, tenants).expect("it fits");
-    let prices = Prices::new(&card, &system.pool, Jitter::Measured { seed: 3 }).expect("the card has all tables");
-    let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Arc::default());
+    run_checked_on(&synthetic_card(), cluster, system, tenants, entries)
+}
+
+/// Likewise, on a card.
+pub fn run_checked_on(
+    card: &Card,
+    cluster: &ClusterSpec,
+    system: &SystemSpec,
+    tenants: u32,
+    entries: Vec<Entry>,
+) -> u64 {
+    let mut server = Server::on_card(card, cluster, system, tenants).expect("it fits");
+    let prices = Prices::of_system(card, system, Jitter::Measured { seed: 3 })
+        .and_then(|prices| prices.with_management(card))
+        .expect("the card has all tables");
+    let answers = system
+        .route
+        .as_ref()
+        .map(|route| Answers::new(&answers(), route, 9).expect("the models are known"));
+    let mut machine =
+        VirtualMachine::new(server.topology(), prices, &card.contention, Arc::default()).with_answers(answers);
     let mut workload = Listed::new(entries);
     let mut commands = Commands::default();
     let mut events = 0;
@@ -120,6 +196,7 @@ pub fn run_checked(cluster: &ClusterSpec, system: &SystemSpec, tenants: u32, ent
             Next::Due(now) => match workload.next().expect("readable").expect("announced") {
                 Entry::Request(request) => (now, Event::Arrived(request)),
                 Entry::Cancel { ticket, .. } => (now, Event::Cancelled(ticket)),
+                Entry::Manage(request) => (now, Event::Manage(request)),
             },
             Next::Idle => return events,
         };

@@ -13,7 +13,7 @@ use super::show;
 use crate::cli::{OutputArgs, ProfileArgs, ScenarioArgs, Suite};
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::output::{print, say, today};
+use crate::output::{next, print, say, today};
 use crate::runs::scenario;
 use crate::{interrupt, progress};
 
@@ -123,6 +123,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         || show::text(&card, &tables),
     )?;
     say(output, &format!("profile: {}", out.display()));
+    next(output, &format!("tenantry profile show {}", out.display()));
     Ok(())
 }
 

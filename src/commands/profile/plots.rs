@@ -1,7 +1,7 @@
 //! What the page of a profile draws: costs over batch and length, copies as bandwidth, and the roofline.
 
+use tenantry_profiles::Card;
 use tenantry_profiles::roofline::encoder_layer_work;
-use tenantry_profiles::{Card, ModelShape};
 use tenantry_reports::page::Curves;
 
 /// The charts of a card; those without lines are left out by the page.
@@ -83,12 +83,8 @@ fn by_batch(card: &Card) -> Curves {
 /// What each measured layer reached, over its operations a byte. Where the line is level the card computes, where it rises it
 /// waits for memory or launches.
 fn roofline(card: &Card) -> Curves {
-    let shape = |name: &str| {
-        let listed = card.models.iter().find(|model| model.name == name).cloned();
-        listed.or_else(|| ModelShape::builtin(name))
-    };
     let points = card.tables.encoder_layer.iter().filter_map(|row| {
-        let work = encoder_layer_work(&shape(&row.model)?, row.dtype, row.batch, row.tokens);
+        let work = encoder_layer_work(&card.model(&row.model)?, row.dtype, row.batch, row.tokens);
         let bytes = work.streamed_bytes + work.moved_bytes;
         let name = format!("{} {}", row.model, row.dtype);
         Some((name, (work.flops / bytes, work.flops / row.stats.median_us / 1e6)))

@@ -13,7 +13,7 @@ use tenantry_traces::Time;
 
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;
-use crate::runs::{Loaded, cluster, summarized};
+use crate::runs::{Loaded, cluster, on_card, summarized};
 
 /// Simulates.
 pub struct Lab {
@@ -64,13 +64,15 @@ impl Lab {
     /// One run, for whoever watches.
     pub fn run(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<RunSummary, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::Running(format!("system {}: {error}", run.system.name));
+        let system = on_card(run, card)?;
         let spec = tenantry_sim::Run {
             card,
             cluster: cluster(run, card),
-            system: &run.system,
+            system: &system,
             tenants: run.tenants,
             warm_up: Time::ZERO + run.warm_up,
             jitter: tenantry_sim::Jitter::None,
+            answers: run.answers.as_ref().map(|answers| (answers, run.seed)),
         };
         let mut workload = tenantry_traces::build(&run.workload).map_err(|error| failed(&error))?;
         let done = tenantry_sim::simulate(&spec, &mut *workload, Arc::clone(&self.interrupt), watch)

@@ -1,14 +1,17 @@
 //! `tenantry reproduce`: the papers' tables and figures beside what the simulator says of the papers' own cards.
 //!
-//! Every figure of ours comes from a simulated run of a shipped scenario (`scenarios/hmi`, `scenarios/punica`), from a server's memory
+//! Every figure of ours comes from a simulated run of a shipped scenario (`scenarios/hmi`, `scenarios/pets`, `scenarios/punica`, `scenarios/arlo`), from a server's memory
 //! plan, from the formulas of a table's size, or, where the paper timed a kernel or a layer alone, from the card's tables. What each
 //! comparison is worth stands beside it: see `docs/reproduce.md`.
 
+mod arlo;
 mod hmi;
 mod lab;
+mod pets;
 mod punica;
 mod row;
 mod show;
+mod tabi;
 
 use serde::Serialize;
 use tenantry_reports::folder::json;
@@ -43,7 +46,10 @@ struct Written<'a> {
 pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
     let papers: Vec<(&str, &str, &[Figure])> = [
         (PaperName::Hmi, "hmi", hmi::TITLE, hmi::FIGURES),
+        (PaperName::Pets, "pets", pets::TITLE, pets::FIGURES),
         (PaperName::Punica, "punica", punica::TITLE, punica::FIGURES),
+        (PaperName::Arlo, "arlo", arlo::TITLE, arlo::FIGURES),
+        (PaperName::Tabi, "tabi", tabi::TITLE, tabi::FIGURES),
     ]
     .into_iter()
     .filter(|(name, ..)| args.paper == PaperName::All || args.paper == *name)

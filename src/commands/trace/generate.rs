@@ -1,6 +1,7 @@
 //! `tenantry trace generate`: a workload as a file.
 
 use serde_json::json;
+use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::spec::{ArrivalsSpec, WorkloadSpec};
 use tenantry_traces::write::TraceFile;
 use tenantry_traces::{Entry, build};
@@ -24,7 +25,10 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
     }
     let mut watchdog = Watchdog::new();
     let mut workload = build(&spec).map_err(Failure::bad_input)?;
-    let mut file = TraceFile::create(&args.out)?;
+    let mut file = match spec.management {
+        ManagementSpec::None => TraceFile::create(&args.out)?,
+        _ => TraceFile::create_with_changes(&args.out)?,
+    };
     let bar = progress::bar(
         spec.stop.requests.unwrap_or(0),
         "generating",
@@ -33,12 +37,16 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
     let mut requests: u64 = 0;
     while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
         watchdog.check()?;
-        if let Entry::Request(request) = entry {
-            file.write(&request)?;
-            requests += 1;
-            if requests.is_multiple_of(1 << 16) {
-                bar.set_position(requests);
+        match entry {
+            Entry::Request(request) => {
+                file.write(&request)?;
+                requests += 1;
+                if requests.is_multiple_of(1 << 16) {
+                    bar.set_position(requests);
+                }
             }
+            Entry::Manage(request) => file.write_change(&request)?,
+            Entry::Cancel { .. } => {}
         }
     }
     bar.finish_and_clear();

@@ -6,6 +6,7 @@ use super::closed_loop::ClosedLoop;
 use super::counts::CountedRates;
 use super::groups::TenantGroups;
 use super::lengths::LengthsByTicket;
+use super::managed::{Changes, Managed};
 use super::merge::Merge;
 use super::open_loop::OpenLoop;
 use super::periodic::{PeriodicTenants, ThreadBursts};
@@ -58,7 +59,8 @@ pub fn build(spec: &WorkloadSpec) -> Result<Box<dyn Workload + Send>, TraceError
             let must_be = "absent in a closed loop, whose answers would change who is awake to ask";
             return Err(TraceError::spec("tenants.presence", must_be, "one"));
         }
-        return Ok(Box::new(ClosedLoop::new(clients, think_time, spec.stop, requests)));
+        let clients = ClosedLoop::new(clients, think_time, spec.stop, requests);
+        return managed(spec, clients);
     }
     let arrivals = Builder {
         seed: spec.seed,
@@ -66,7 +68,18 @@ pub fn build(spec: &WorkloadSpec) -> Result<Box<dyn Workload + Send>, TraceError
         awake: presence.as_ref().map_or(1.0, Presence::kept),
     };
     let arrivals = arrivals.build("workload.arrivals", 0, &spec.arrivals, 1.0)?;
-    Ok(Box::new(OpenLoop::new(spec, arrivals, requests, presence)))
+    managed(spec, OpenLoop::new(spec, arrivals, requests, presence))
+}
+
+/// The requests with what else the workload brings.
+fn managed(
+    spec: &WorkloadSpec,
+    requests: impl Workload + Send + 'static,
+) -> Result<Box<dyn Workload + Send>, TraceError> {
+    Ok(match Changes::new(spec)? {
+        None => Box::new(requests),
+        Some(changes) => Box::new(Managed::new(requests, changes)),
+    })
 }
 
 fn must_be_drawn(requests: &Requests) -> Result<(), TraceError> {

@@ -13,6 +13,7 @@ mod closed_loop;
 mod counts;
 mod groups;
 mod lengths;
+mod managed;
 mod merge;
 mod open_loop;
 mod periodic;

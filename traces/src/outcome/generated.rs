@@ -25,10 +25,15 @@ impl GeneratedOutcomes {
     /// What the small and the large model make of `ticket`. The large one's confidence is its chance of being right given what the
     /// small one did.
     pub fn of(&self, ticket: Ticket) -> [Outcome; 2] {
+        self.shifted(ticket, 0.0)
+    }
+
+    /// As [`of`](Self::of), where the large model is right with a chance that is greater by `shift`, within 0 and 1.
+    pub fn shifted(&self, ticket: Ticket, shift: f64) -> [Outcome; 2] {
         let mut stream = self.draws.about(ticket);
         let confidence = self.levels.confidence_at(stream.unit());
         let small_right = stream.unit() < self.levels.small_right(confidence);
-        let large_chance = self.levels.large_right(confidence, small_right);
+        let large_chance = (self.levels.large_right(confidence, small_right) + shift).clamp(0.0, 1.0);
         [
             Outcome {
                 confidence: confidence as f32,

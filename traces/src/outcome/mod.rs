@@ -5,11 +5,13 @@
 
 mod difficulty;
 mod generated;
+mod source;
 
 use std::path::{Path, PathBuf};
 
 pub use difficulty::{Difficulties, DifficultyDraws};
 pub use generated::{DispatchCoins, GeneratedOutcomes};
+pub use source::{AnswersSpec, GeneratedSpec, OtherModel, OutcomeSource, OutcomesSpec, TableSpec};
 
 use crate::draw::{Draws, Purpose};
 use crate::error::TraceError;

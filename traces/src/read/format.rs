@@ -56,6 +56,8 @@ pub struct Layout {
     pub input: &'static str,
     pub output: Option<&'static str>,
     pub class: Option<&'static str>,
+    /// Where it is there and not empty, the row is a management request.
+    pub change: Option<&'static str>,
 }
 
 const BARE: Layout = Layout {
@@ -65,6 +67,7 @@ const BARE: Layout = Layout {
     input: "",
     output: None,
     class: None,
+    change: None,
 };
 
 impl Format {
@@ -119,6 +122,7 @@ impl Format {
                 input: "input_tokens",
                 output: Some("output_tokens"),
                 class: Some("class"),
+                change: Some("change"),
                 ..BARE
             },
             Format::Vidur => Layout {

@@ -24,7 +24,8 @@ use std::path::Path;
 
 pub use counts::Counts;
 pub use format::Format;
-pub use records::{Record, Records};
+pub use guard::unpanicked;
+pub use records::{Changes, Record, Records};
 
 use crate::error::TraceError;
 use crate::request::Lengths;

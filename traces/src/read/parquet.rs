@@ -11,6 +11,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use super::guard::unpanicked;
 use super::records::Record;
 use crate::error::TraceError;
+use crate::management::Change;
 use crate::time::Time;
 
 /// The first four bytes of a Parquet file.
@@ -19,23 +20,28 @@ pub const MAGIC: &[u8] = b"PAR1";
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 4096;
 
-/// The columns that are read, with the least and the most that each may hold. Others are left alone.
-const COLUMNS: [(&str, u64, u64); 5] = [
-    ("tenant", 0, u32::MAX as u64),
-    ("arrival_ns", 0, u64::MAX),
-    ("input_tokens", 1, u32::MAX as u64),
-    ("output_tokens", 0, u32::MAX as u64),
-    ("class", 0, u16::MAX as u64),
+/// The columns that are read, with the most that each may hold. Others are left alone.
+const COLUMNS: [(&str, u64); 6] = [
+    ("tenant", u32::MAX as u64),
+    ("arrival_ns", u64::MAX),
+    ("input_tokens", u32::MAX as u64),
+    ("output_tokens", u32::MAX as u64),
+    ("class", u16::MAX as u64),
+    (CHANGE, u8::MAX as u64),
 ];
+
+/// The column that only recordings with management requests have.
+const CHANGE: &str = "change";
 
 /// The rows of a file, in its order, some thousand at a time.
 pub(super) struct Rows {
     path: PathBuf,
     file: SerializedFileReader<File>,
     /// Where each of [`COLUMNS`] is in the file.
-    positions: [usize; COLUMNS.len()],
+    positions: [Option<usize>; COLUMNS.len()],
     next_group: usize,
-    columns: Vec<ColumnReader>,
+    /// `None` where the file has no such column, and all are 0.
+    columns: Vec<Option<ColumnReader>>,
     /// Column by column, the current batch: `None` where a value is missing.
     batch: [Vec<Option<u64>>; COLUMNS.len()],
     in_batch: usize,
@@ -50,17 +56,21 @@ impl Rows {
             .map_err(|what| broken(path, &what))?
             .map_err(|error| broken(path, &error))?;
         let schema = file.metadata().file_metadata().schema_descr();
-        let mut positions = [0; COLUMNS.len()];
-        for ((name, ..), position) in COLUMNS.iter().zip(&mut positions) {
+        let mut positions = [None; COLUMNS.len()];
+        for ((name, _), position) in COLUMNS.iter().zip(&mut positions) {
             let found = schema
                 .columns()
                 .iter()
                 .position(|column| column.path().string() == *name);
-            *position = found.ok_or_else(|| {
+            if found.is_none() && *name == CHANGE {
+                continue;
+            }
+            let found = found.ok_or_else(|| {
                 let names: Vec<String> = schema.columns().iter().map(|column| column.path().string()).collect();
                 TraceError::file(path, format!("must have the column `{name}`, got {}", names.join(",")))
             })?;
-            let column = &schema.columns()[*position];
+            *position = Some(found);
+            let column = &schema.columns()[found];
             let whole = matches!(column.physical_type(), Physical::INT32 | Physical::INT64);
             if !whole || column.max_rep_level() > 0 || column.max_def_level() > 1 {
                 let message =
@@ -110,20 +120,29 @@ impl Rows {
 
     fn record(&self, row: usize) -> Result<Record, String> {
         let mut values = [0; COLUMNS.len()];
-        for ((value, column), (name, least, most)) in values.iter_mut().zip(&self.batch).zip(COLUMNS) {
+        for ((value, column), (name, most)) in values.iter_mut().zip(&self.batch).zip(COLUMNS) {
             let got = column[row].ok_or_else(|| format!("{name}: must have a value, got none"))?;
-            if !(least..=most).contains(&got) {
-                return Err(format!("{name}: must be {least} to {most}, got `{got}`"));
+            if got > most {
+                return Err(format!("{name}: must be 0 to {most}, got `{got}`"));
             }
             *value = got;
         }
-        let [tenant, arrival, input, output, class] = values;
+        let [tenant, arrival, input, output, class, change] = values;
+        if change == 0 && input == 0 {
+            return Err(format!("input_tokens: must be 1 to {}, got `0`", u32::MAX));
+        }
+        let must = || format!("change: must be 0 to {}, got `{change}`", Change::names().count());
+        let change = match change {
+            0 => None,
+            number => Some(Change::numbered(number, tenant as u32).ok_or_else(must)?),
+        };
         Ok(Record {
             arrival: Some(Time(arrival)),
             tenant: Some(tenant as u32),
             input_tokens: Some(input as u32),
             output_tokens: Some(output as u32),
             class: Some(class as u16),
+            change,
         })
     }
 
@@ -146,7 +165,7 @@ impl Rows {
             let group = file.get_row_group(*next_group).map_err(broken)?;
             *columns = positions
                 .iter()
-                .map(|&position| group.get_column_reader(position))
+                .map(|&position| position.map(|position| group.get_column_reader(position)).transpose())
                 .collect::<Result<_, _>>()
                 .map_err(broken)?;
             *next_group += 1;
@@ -154,9 +173,16 @@ impl Rows {
         self.in_batch = 0;
         for (column, values) in columns.iter_mut().zip(batch.iter_mut()) {
             values.clear();
-            decode(column, values).map_err(broken)?;
+            if let Some(column) = column {
+                decode(column, values).map_err(broken)?;
+            }
         }
         let rows = batch[0].len();
+        for (column, values) in columns.iter().zip(batch.iter_mut()) {
+            if column.is_none() {
+                values.resize(rows, Some(0));
+            }
+        }
         if batch.iter().any(|values| values.len() != rows) {
             return Err(TraceError::file(
                 path,

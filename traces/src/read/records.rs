@@ -1,15 +1,16 @@
 //! Recorded requests, whatever format they are in.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::field::{Clock, fields, whole_u32};
+use super::field::{Clock, fields, shown, whole_u32};
 use super::format::{Format, Layout};
 use super::invocations::Invocations;
 use super::lines::Lines;
 use super::mooncake::MooncakeLine;
 use super::parquet;
 use super::sharegpt::{Conversations, Tokenize};
-use crate::error::TraceError;
+use crate::error::{TraceError, positive};
+use crate::management::{Action, Change, ManageRequest, ManagementTrace};
 use crate::time::{Duration, Time};
 
 /// A recorded request. What a format does not say is absent.
@@ -25,6 +26,8 @@ pub struct Record {
     pub output_tokens: Option<u32>,
     /// Service class.
     pub class: Option<u16>,
+    /// What is to change, where it is a management request and nothing else. [`Records`] leaves such rows out.
+    pub change: Option<Change>,
 }
 
 /// The records of a file, one after another, in constant memory.
@@ -33,6 +36,8 @@ pub struct Records {
     source: Source,
     skip_bad_lines: bool,
     skipped: u64,
+    /// Whether management requests are read, rather than those for answers.
+    of_changes: bool,
 }
 
 enum Source {
@@ -94,6 +99,7 @@ impl Records {
             source,
             skip_bad_lines,
             skipped: 0,
+            of_changes: false,
         })
     }
 
@@ -163,8 +169,92 @@ impl Iterator for Records {
         loop {
             match self.advance().transpose()? {
                 Ok(Err(_)) if self.skip_bad_lines => self.skipped += 1,
+                Ok(Ok(record)) if record.change.is_some() != self.of_changes => {}
                 Ok(record) => return Some(record),
                 Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+/// The management requests of a recording of our own, in order of time.
+pub struct Changes {
+    records: Records,
+    path: PathBuf,
+    speed: f64,
+    from: Time,
+    last: Time,
+}
+
+impl Changes {
+    /// Opens a recording.
+    ///
+    /// # Errors
+    /// As [`Records::open`], and [`TraceError::File`] where the file's format has none.
+    pub fn open(spec: &ManagementTrace) -> Result<Changes, TraceError> {
+        let mut records = Records::open(&spec.path, false)?;
+        if !matches!(records.format, Format::Tenantry | Format::TenantryParquet) {
+            let message = format!(
+                "must be a trace of our own to hold changes, got {}",
+                records.format.name()
+            );
+            return Err(TraceError::file(&spec.path, message));
+        }
+        records.of_changes = true;
+        Ok(Changes {
+            records,
+            path: spec.path.clone(),
+            speed: positive("workload.management.trace.speed", spec.speed)?,
+            from: Time(spec.from.0),
+            last: Time::ZERO,
+        })
+    }
+
+    fn request(&mut self, record: Record) -> Result<Option<ManageRequest>, TraceError> {
+        let (Some(at), Some(change)) = (record.arrival, record.change) else {
+            return Err(TraceError::file(
+                &self.path,
+                "must say when something changes, got nothing",
+            ));
+        };
+        if at < self.last {
+            let message = format!("must be in order of time, got {at} after {}", self.last);
+            return Err(self.records.error(message));
+        }
+        self.last = at;
+        if at < self.from && change.action != Action::Absent {
+            return Ok(None);
+        }
+        let since = Duration(at.0.saturating_sub(self.from.0));
+        let at = Duration::from_secs_f64(since.as_secs_f64() / self.speed);
+        let must = || {
+            TraceError::spec(
+                "workload.management.trace.speed",
+                "one at which a run is below 584 years",
+                self.speed,
+            )
+        };
+        Ok(Some(ManageRequest {
+            // The division would lose a recording's last digits.
+            at: if self.speed == 1.0 {
+                Time(since.0)
+            } else {
+                Time(at.ok_or_else(must)?.0)
+            },
+            change,
+        }))
+    }
+}
+
+impl Iterator for Changes {
+    type Item = Result<ManageRequest, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let record = self.records.next()?;
+            match record.and_then(|record| self.request(record)).transpose() {
+                Some(request) => return Some(request),
+                None => continue,
             }
         }
     }
@@ -191,6 +281,7 @@ enum Column {
     Input,
     Output,
     Class,
+    Change,
 }
 
 impl Table {
@@ -205,6 +296,7 @@ impl Table {
                 _ if is(Some(layout.input)) => Some(Column::Input),
                 _ if is(layout.output) => Some(Column::Output),
                 _ if is(layout.class) => Some(Column::Class),
+                _ if is(layout.change) => Some(Column::Change),
                 _ => None,
             }
         };
@@ -226,6 +318,7 @@ impl Table {
             ..Record::default()
         };
         let mut count = 0;
+        let mut change = None;
         for field in fields(self.lines.line()) {
             let named = |name: Option<&str>, message: String| format!("{}: {message}", name.unwrap_or_default());
             match self.columns.get(count) {
@@ -238,9 +331,6 @@ impl Table {
                 }
                 Some(Some(Column::Input)) => {
                     let tokens = whole_u32(field).map_err(|message| named(Some(layout.input), message))?;
-                    if tokens == 0 {
-                        return Err(named(Some(layout.input), "must be at least 1, got `0`".into()));
-                    }
                     record.input_tokens = Some(tokens);
                 }
                 Some(Some(Column::Output)) => {
@@ -251,9 +341,23 @@ impl Table {
                     let below = || named(layout.class, format!("must be below 2^16, got `{class}`"));
                     record.class = Some(u16::try_from(class).map_err(|_| below())?);
                 }
-                Some(None) | None => {}
+                Some(Some(Column::Change)) if !field.is_empty() => change = Some(field),
+                Some(Some(Column::Change) | None) | None => {}
             }
             count += 1;
+        }
+        if let Some(name) = change {
+            let must = || {
+                let names: Vec<&str> = Change::names().collect();
+                format!(
+                    "change: must be empty or one of {}, got {}",
+                    names.join(", "),
+                    shown(name)
+                )
+            };
+            record.change = Some(Change::named(name, record.tenant.unwrap_or(0)).ok_or_else(must)?);
+        } else if record.input_tokens == Some(0) {
+            return Err(format!("{}: must be at least 1, got `0`", layout.input));
         }
         if count != self.columns.len() {
             return Err(format!(

@@ -20,18 +20,26 @@ impl TokenizerJson {
     /// # Errors
     /// [`TraceError::Io`] where it cannot be read, [`TraceError::File`] where it is not such a file.
     pub fn open(path: &Path) -> Result<TokenizerJson, TraceError> {
-        let bytes = std::fs::read(path).map_err(|source| TraceError::io(path, source))?;
-        let no_tokenizer =
-            |got: &dyn std::fmt::Display| TraceError::file(path, format!("must be a tokenizer.json, got {got}"));
-        // The library takes JSON for granted in places, and would say nothing of where it ends.
-        serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).map_err(|error| no_tokenizer(&error))?;
-        let mut tokenizer = unpanicked(|| Tokenizer::from_bytes(bytes))
-            .map_err(|what| no_tokenizer(&what))?
-            .map_err(|error| no_tokenizer(&error))?;
-        tokenizer.with_truncation(None).map_err(|error| no_tokenizer(&error))?;
-        tokenizer.with_padding(None);
-        Ok(TokenizerJson { tokenizer })
+        Ok(TokenizerJson { tokenizer: open(path)? })
     }
+}
+
+/// The library's own tokenizer of a `tokenizer.json`, without the truncation and padding in it.
+///
+/// # Errors
+/// As [`TokenizerJson::open`].
+pub fn open(path: &Path) -> Result<Tokenizer, TraceError> {
+    let bytes = std::fs::read(path).map_err(|source| TraceError::io(path, source))?;
+    let no_tokenizer =
+        |got: &dyn std::fmt::Display| TraceError::file(path, format!("must be a tokenizer.json, got {got}"));
+    // The library takes JSON for granted in places, and would say nothing of where it ends.
+    serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).map_err(|error| no_tokenizer(&error))?;
+    let mut tokenizer = unpanicked(|| Tokenizer::from_bytes(bytes))
+        .map_err(|what| no_tokenizer(&what))?
+        .map_err(|error| no_tokenizer(&error))?;
+    tokenizer.with_truncation(None).map_err(|error| no_tokenizer(&error))?;
+    tokenizer.with_padding(None);
+    Ok(tokenizer)
 }
 
 impl Tokenize for TokenizerJson {

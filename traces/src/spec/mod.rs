@@ -10,6 +10,7 @@ pub use tenants::{DiurnalSpec, GroupsSpec, LifetimesSpec, OnOffSpec, Phases, Pop
 
 use crate::fit;
 use crate::fit::twitter::Regimes;
+use crate::management::ManagementSpec;
 use crate::time::{Duration, Time};
 
 /// A whole workload.
@@ -31,6 +32,8 @@ pub struct WorkloadSpec {
     pub class_shares: Vec<f64>,
     /// Shares of the tenants in other groups.
     pub groups: GroupsSpec,
+    /// What changes while requests are served.
+    pub management: ManagementSpec,
     /// When it is over.
     pub stop: Stop,
 }

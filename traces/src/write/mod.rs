@@ -10,6 +10,7 @@ use flate2::write::GzEncoder;
 use tempfile::NamedTempFile;
 
 use crate::error::TraceError;
+use crate::management::ManageRequest;
 use crate::read::own;
 use crate::request::{Entry, Request};
 use crate::workload::Workload;
@@ -35,6 +36,18 @@ impl TraceFile {
     /// # Errors
     /// [`TraceError::File`] at another ending, [`TraceError::Io`] where nothing can be written beside `path`.
     pub fn create(path: &Path) -> Result<TraceFile, TraceError> {
+        TraceFile::begin(path, false)
+    }
+
+    /// Likewise, of a workload with management requests, which have a column of their own.
+    ///
+    /// # Errors
+    /// As [`TraceFile::create`].
+    pub fn create_with_changes(path: &Path) -> Result<TraceFile, TraceError> {
+        TraceFile::begin(path, true)
+    }
+
+    fn begin(path: &Path, changes: bool) -> Result<TraceFile, TraceError> {
         let name = path.to_string_lossy();
         let folder = path
             .parent()
@@ -43,14 +56,14 @@ impl TraceFile {
         let file = || NamedTempFile::new_in(folder);
         let buffered = |file| BufWriter::with_capacity(BUFFER_BYTES, file);
         let sink = if name.ends_with(".parquet") {
-            file().and_then(|file| parquet::Writer::new(buffered(file)).map(Sink::Parquet))
+            file().and_then(|file| parquet::Writer::new(buffered(file), changes).map(Sink::Parquet))
         } else if name.ends_with(".csv.gz") {
             file().and_then(|file| {
                 let packed = GzEncoder::new(file, Compression::default());
-                own::Writer::new(BufWriter::with_capacity(BUFFER_BYTES, packed)).map(Sink::Gzip)
+                own::Writer::new(BufWriter::with_capacity(BUFFER_BYTES, packed), changes).map(Sink::Gzip)
             })
         } else if name.ends_with(".csv") {
-            file().and_then(|file| own::Writer::new(buffered(file)).map(Sink::Csv))
+            file().and_then(|file| own::Writer::new(buffered(file), changes).map(Sink::Csv))
         } else {
             let message = "must end in .parquet, .csv or .csv.gz to be written, got another name";
             return Err(TraceError::file(path, message));
@@ -74,6 +87,19 @@ impl TraceFile {
         .map_err(|source| TraceError::io(&self.path, source))
     }
 
+    /// Appends a management request.
+    ///
+    /// # Errors
+    /// As [`TraceFile::write`].
+    pub fn write_change(&mut self, request: &ManageRequest) -> Result<(), TraceError> {
+        match &mut self.sink {
+            Sink::Csv(writer) => writer.write_change(request),
+            Sink::Gzip(writer) => writer.write_change(request),
+            Sink::Parquet(writer) => writer.write_change(request),
+        }
+        .map_err(|source| TraceError::io(&self.path, source))
+    }
+
     /// Writes what is left, and gives the file its name in place of what had it.
     ///
     /// # Errors
@@ -90,9 +116,13 @@ impl TraceFile {
     pub fn write_all(&mut self, workload: &mut dyn Workload) -> Result<u64, TraceError> {
         let mut requests = 0;
         while let Some(entry) = workload.next()? {
-            if let Entry::Request(request) = entry {
-                self.write(&request)?;
-                requests += 1;
+            match entry {
+                Entry::Request(request) => {
+                    self.write(&request)?;
+                    requests += 1;
+                }
+                Entry::Manage(request) => self.write_change(&request)?,
+                Entry::Cancel { .. } => {}
             }
         }
         Ok(requests)

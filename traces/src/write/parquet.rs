@@ -1,4 +1,5 @@
-//! Tenantry's own Parquet: the columns of its CSV ([`crate::read::own`]), all required, as unsigned integers.
+//! Tenantry's own Parquet: the columns of its CSV ([`crate::read::own`]), all required, as unsigned integers; `change` is 0 for
+//! requests, and otherwise counts `absent`, `create`, `update`, `delete`, `absent-domain`, `create-domain`, `update-domain` from 1.
 //!
 //! Column-wise by Apache Parquet's own library without Arrow, which has no part in six columns of integers.
 
@@ -12,6 +13,7 @@ use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
+use crate::management::ManageRequest;
 use crate::request::Request;
 
 /// Rows that are kept in memory until they are written as a row group: 8 MiB.
@@ -27,10 +29,20 @@ pub const COLUMNS: [(&str, i8); 6] = [
     ("class", 16),
 ];
 
+/// The column of recordings with management requests.
+const CHANGE: (&str, i8) = ("change", 8);
+
 /// Writes requests, a row each, in memory that does not grow with their number but for some bytes of index a row group.
 pub struct Writer<W: Write + Send> {
     file: SerializedFileWriter<W>,
-    rows: Vec<Request>,
+    rows: Vec<Row>,
+    changes: bool,
+}
+
+/// A request, and 0; or a management request's tenant and instant, and the number of its kind.
+struct Row {
+    request: Request,
+    change: u64,
 }
 
 impl<W: Write + Send> Writer<W> {
@@ -38,11 +50,32 @@ impl<W: Write + Send> Writer<W> {
     ///
     /// # Errors
     /// Whatever `out` says.
-    pub fn new(out: W) -> io::Result<Writer<W>> {
+    pub fn new(out: W, changes: bool) -> io::Result<Writer<W>> {
         Ok(Writer {
-            file: SerializedFileWriter::new(out, schema(), properties()).map_err(io_error)?,
+            file: SerializedFileWriter::new(out, schema(changes), properties()).map_err(io_error)?,
             rows: Vec::with_capacity(ROWS_PER_GROUP),
+            changes,
         })
+    }
+
+    /// Takes one management request, for which there must be a column.
+    ///
+    /// # Errors
+    /// Whatever `out` says.
+    pub fn write_change(&mut self, request: &ManageRequest) -> io::Result<()> {
+        assert!(
+            self.changes,
+            "a recording with management requests has a column for them"
+        );
+        let stands_for = Request {
+            ticket: 0,
+            tenant: request.change.of(),
+            arrival: request.at,
+            input_tokens: 0,
+            output_tokens: 0,
+            class: 0,
+        };
+        self.push(stands_for, request.change.number())
     }
 
     /// Takes one request.
@@ -50,7 +83,11 @@ impl<W: Write + Send> Writer<W> {
     /// # Errors
     /// Whatever `out` says.
     pub fn write(&mut self, request: &Request) -> io::Result<()> {
-        self.rows.push(*request);
+        self.push(*request, 0)
+    }
+
+    fn push(&mut self, request: Request, change: u64) -> io::Result<()> {
+        self.rows.push(Row { request, change });
         if self.rows.len() == ROWS_PER_GROUP {
             self.write_group().map_err(io_error)?;
         }
@@ -72,7 +109,7 @@ impl<W: Write + Send> Writer<W> {
 
     fn write_group(&mut self) -> Result<(), ParquetError> {
         let mut group = self.file.next_row_group()?;
-        for (name, _) in COLUMNS {
+        for (name, _) in columns(self.changes) {
             let mut column = group.next_column()?.expect("as many columns as the schema has");
             // The bits of an unsigned number are kept in a signed one: that is what the logical type is for.
             match column.untyped() {
@@ -94,18 +131,24 @@ impl<W: Write + Send> Writer<W> {
     }
 }
 
-fn wide(row: &Request, column: &str) -> u64 {
+fn columns(changes: bool) -> impl Iterator<Item = (&'static str, i8)> {
+    COLUMNS.into_iter().chain(changes.then_some(CHANGE))
+}
+
+fn wide(row: &Row, column: &str) -> u64 {
+    let Row { request, change } = row;
     match column {
-        "ticket" => row.ticket,
-        "tenant" => row.tenant.into(),
-        "arrival_ns" => row.arrival.0,
-        "input_tokens" => row.input_tokens.into(),
-        "output_tokens" => row.output_tokens.into(),
-        _ => row.class.into(),
+        "ticket" => request.ticket,
+        "tenant" => request.tenant.into(),
+        "arrival_ns" => request.arrival.0,
+        "input_tokens" => request.input_tokens.into(),
+        "output_tokens" => request.output_tokens.into(),
+        "class" => request.class.into(),
+        _ => *change,
     }
 }
 
-fn schema() -> TypePtr {
+fn schema(changes: bool) -> TypePtr {
     let column = |(name, bit_width): (&str, i8)| {
         let physical = if bit_width > 32 {
             Physical::INT64
@@ -118,7 +161,7 @@ fn schema() -> TypePtr {
             .build();
         Arc::new(column.expect("an integer column of a known width"))
     };
-    let columns = COLUMNS.into_iter().map(column).collect();
+    let columns = columns(changes).map(column).collect();
     let schema = Type::group_type_builder("requests").with_fields(columns).build();
     Arc::new(schema.expect("a group of columns"))
 }

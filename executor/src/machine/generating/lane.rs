@@ -352,6 +352,7 @@ mod tests {
             caches: vec![KvCache::new(&model, 0..2, 20, 4, DType::F32, Device::Cpu).unwrap()],
             end_of_sequence: None,
             generated: GeneratedTokens::default(),
+            manager: crate::machine::managing::Manager::new(None, None),
         };
         RunLane::new(&serving, 0)
     }
@@ -389,10 +390,13 @@ mod tests {
             },
             members,
             loads: Vec::new(),
+            groups: Vec::new(),
             failures: Mutex::default(),
             interrupted: AtomicBool::new(false),
             outcome: Mutex::default(),
             retrieved: Mutex::default(),
+            question: None,
+            answer: Mutex::default(),
         }
     }
 

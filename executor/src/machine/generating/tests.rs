@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tch::Tensor;
-use tenantry_core::command::{Command, Finish, Verdict};
+use tenantry_core::command::{Command, Finish, RejectReason, Verdict};
 use tenantry_core::log::{Log, replay};
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, ConsolidateSpec, JoinSpec, LoraSpec, Padding, PipelineSpec, PlaceSpec, PrefillSpec, SwapSpec,
@@ -12,7 +12,7 @@ use tenantry_core::spec::{
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_profiles::{DType, ModelShape};
 use tenantry_traces::draw::{Draws, Purpose};
-use tenantry_traces::{Duration, Entry, Listed, Request, Time};
+use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
 use super::*;
 use crate::TenantParameters;
@@ -58,6 +58,7 @@ fn system(generation: GenerationSpec) -> SystemSpec {
     SystemSpec {
         name: "test".into(),
         admit: AdmitSpec::Open,
+        route: None,
         pool: PoolSpec {
             name: "pool".into(),
             model: model(),
@@ -72,6 +73,8 @@ fn system(generation: GenerationSpec) -> SystemSpec {
             swap: SwapSpec::LeastRecentlyUsed,
             pipeline: PipelineSpec::SYNCHRONOUS,
             generation: Some(generation),
+            tasks: None,
+            runtimes: None,
         },
     }
 }
@@ -281,7 +284,7 @@ fn baselines_generate_the_same() {
         let mut entries = requests();
         let tenant = |entry: &Entry| match entry {
             Entry::Request(request) => request.tenant,
-            Entry::Cancel { .. } => unreachable!(),
+            Entry::Cancel { .. } | Entry::Manage(_) => unreachable!(),
         };
         entries.sort_by_key(tenant);
         for entry in &mut entries {
@@ -366,6 +369,46 @@ fn a_request_that_is_cancelled_in_mid_stream_leaves_the_others_alone() {
         }
     }
     assert_eq!(served.finished.len() as u64, REQUESTS);
+}
+
+/// Whose tenant is deleted fails where it waits and ends where it runs; tenants that are updated go on with what they began with.
+#[test]
+fn tenants_change_and_go_while_others_generate() {
+    let at = Time::ZERO + Duration::from_millis(2);
+    let manage = |tenant, action| {
+        Entry::Manage(ManageRequest {
+            at,
+            change: Change::tenant(tenant, action),
+        })
+    };
+    let mut entries = vec![
+        manage(2, Action::Delete),
+        manage(4, Action::Update),
+        manage(2, Action::Update),
+    ];
+    entries.extend(requests());
+    let served = serve(generation(), 1, 60, entries, |serving| {
+        serving.with_management().unwrap()
+    });
+    let management = &served.record.management;
+    assert_eq!((management.made["delete"], management.made["update"]), (1, 1));
+    assert_eq!(management.refused.values().sum::<u64>(), 1);
+    assert!(served.record.rejected[&RejectReason::Deleted] > 0);
+    let counts = served.record.counts;
+    assert_eq!(counts.served + counts.rejected + counts.failed, REQUESTS);
+    for (&ticket, finish) in &served.finished {
+        let touched = [2, 4].contains(&finish.tenant);
+        assert!(
+            finish.verdict == Verdict::Served || finish.tenant == 2,
+            "ticket {ticket}: {finish:?}"
+        );
+        if !touched {
+            let regret = served.regret(ticket, finish.tenant);
+            assert!(regret < 1e-3, "ticket {ticket} is off by {regret}");
+        }
+    }
+    let store = served.serving.store.as_ref().unwrap();
+    assert_eq!(store.sets.of(2).numel(), 0, "its memory is let go of");
 }
 
 #[test]

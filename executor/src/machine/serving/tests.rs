@@ -3,14 +3,17 @@
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
+use tenantry_core::command::{Refusal, RejectReason};
 use tenantry_core::log::{Log, replay};
+use tenantry_core::policy::levels::Rule;
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, Padding, ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, SwapSpec, SystemSpec,
+    AdmitSpec, AllocateSpec, BatchSpec, Padding, ParameterPipeline, PeriodicSpec, PipelineSpec, PlaceSpec, PlotSpec,
+    RuntimeSpec, RuntimesSpec, ShapeKind, SolverSpec, StreamSpec, SwapSpec, SystemSpec,
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_plot::Engine;
 use tenantry_profiles::{DType, ModelShape, Tier};
-use tenantry_traces::{Duration, Entry, Listed, Request, Time};
+use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
 use super::*;
 use crate::machine::{RealMachine, threads::Threads};
@@ -26,6 +29,7 @@ const PLOT: PlotSpec = PlotSpec {
     tier: Tier::Memory,
     domain_hits_ppm: 400_000,
     fallbacks_ppm: 100_000,
+    domain_bytes: 0,
 };
 
 /// Tables that all tests find built once.
@@ -72,6 +76,7 @@ fn system(tenant_state: TenantState, batch: BatchSpec, pipeline: PipelineSpec) -
     SystemSpec {
         name: "test".into(),
         admit: AdmitSpec::Open,
+        route: None,
         pool: PoolSpec {
             name: "pool".into(),
             model: ModelShape::builtin("tiny").unwrap(),
@@ -86,6 +91,8 @@ fn system(tenant_state: TenantState, batch: BatchSpec, pipeline: PipelineSpec) -
             swap: SwapSpec::LeastRecentlyUsed,
             pipeline,
             generation: None,
+            tasks: None,
+            runtimes: None,
         },
     }
 }
@@ -102,6 +109,31 @@ fn serve_with(
     tables: Option<Tables>,
     change: impl FnOnce(&mut Serving),
 ) -> (RunRecord, Vec<Answer>) {
+    serve_entries(system, slots, tables, requests(Time::ZERO), change)
+}
+
+/// All requests, from an instant on.
+fn requests(from: Time) -> Vec<Entry> {
+    let request = |ticket| {
+        Entry::Request(Request {
+            ticket,
+            tenant: tenant_of(ticket),
+            arrival: Time(from.0 + ticket * 100_000),
+            input_tokens: tokens_of(ticket),
+            output_tokens: 0,
+            class: 0,
+        })
+    };
+    (0..REQUESTS).map(request).collect()
+}
+
+fn serve_entries(
+    system: &SystemSpec,
+    slots: u64,
+    tables: Option<Tables>,
+    entries: Vec<Entry>,
+    change: impl FnOnce(&mut Serving),
+) -> (RunRecord, Vec<Answer>) {
     let pool = &system.pool;
     let heads = u64::from(TENANTS) * pool.model.head_parameters(pool.classes) * 4;
     let layers = u64::from(pool.computed_layers());
@@ -116,7 +148,8 @@ fn serve_with(
             TenantState::Adapters { bottleneck, .. } => {
                 model + slots * layers * pool.model.adapter_parameters_per_layer(bottleneck) * 4
             }
-            TenantState::Head => model,
+            // Instances of runtimes have weights of their own.
+            TenantState::Head => u64::from(pool.instances_per_gpu) * model,
         };
     let cluster = ClusterSpec {
         gpus: 1,
@@ -134,25 +167,18 @@ fn serve_with(
         max_host_bytes: 1 << 30,
         tables,
     };
-    let mut serving = Serving::new(pool, &topology, provision).unwrap();
+    let mut serving = Serving::new(pool, &topology, provision)
+        .unwrap()
+        .with_management()
+        .unwrap();
     change(&mut serving);
     let answers = Arc::default();
     let threads = Threads::start(serving.lanes(&topology, &answers), Arc::default())
         .unwrap()
         .counting(serving.lookups());
     let mut machine = RealMachine::new(&topology, threads);
-    let entries = (0..REQUESTS).map(|ticket| {
-        Entry::Request(Request {
-            ticket,
-            tenant: tenant_of(ticket),
-            arrival: Time(ticket * 100_000),
-            input_tokens: tokens_of(ticket),
-            output_tokens: 0,
-            class: 0,
-        })
-    });
     let (mut ledger, mut log) = (Ledger::new(Time::ZERO), Log::default());
-    let mut workload = Listed::new(entries.collect());
+    let mut workload = Listed::new(entries);
     let end = run(&mut server, &mut workload, &mut machine, &mut ledger, &mut log).unwrap();
     // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing else.
     let mut fresh = Server::new(&cluster, system, TENANTS).unwrap();
@@ -220,6 +246,47 @@ fn batching_and_swapping_do_not_change_an_answer() {
     }
 }
 
+/// Runtimes of two lengths on two threads: what a request is padded to does not change its answer, and instances change their
+/// runtimes as a solver on a lane of its own says.
+#[test]
+fn runtimes_answer_as_the_model_does_while_they_are_replaced() {
+    let head = system(TenantState::Head, ONE_BY_ONE, PipelineSpec::SYNCHRONOUS);
+    let (_, expected) = serve(&head, 0, |_| {});
+    let mut runtimes = head;
+    let pool = &mut runtimes.pool;
+    pool.instances_per_gpu = 3;
+    pool.runtimes = Some(RuntimesSpec {
+        streams: vec![StreamSpec {
+            name: "all".into(),
+            model: pool.model.clone(),
+            dtype: pool.dtype,
+            classes: pool.classes,
+            slo: Duration::from_millis(100),
+            runtimes: [8, 20]
+                .map(|max_length| RuntimeSpec {
+                    max_length,
+                    shape: ShapeKind::Static,
+                })
+                .to_vec(),
+            service: vec![Duration::from_micros(300), Duration::from_micros(600)],
+        }],
+        dispatch: Rule::LeastPadding,
+        allocate: AllocateSpec::Periodic(PeriodicSpec {
+            period: Duration::from_millis(2),
+            first: Duration::from_millis(2),
+            at_once: 1,
+            solver: SolverSpec::Dynamic,
+        }),
+        scale: None,
+    });
+    let (record, answers) = serve(&runtimes, 0, |_| {});
+    assert_eq!(record.counts.served, REQUESTS);
+    assert_eq!(answers, expected);
+    let fleet = record.fleet.unwrap();
+    assert!(fleet.decisions > 0 && fleet.allocations[0].1 == [1, 2], "{fleet:?}");
+    assert!(record.padded_tokens > record.input_tokens);
+}
+
 #[test]
 fn whole_models_are_swapped_and_answer_for_their_own_tenant() {
     let synchronous = system(
@@ -256,6 +323,111 @@ fn only_the_requests_of_a_tenant_that_cannot_be_loaded_fail() {
             assert_eq!(record.counts.served, REQUESTS - of_last);
         }
     }
+}
+
+fn manage(change: Change) -> Entry {
+    Entry::Manage(ManageRequest { at: Time::ZERO, change })
+}
+
+/// A tenant that is updated answers by its new version from then on, one that is deleted not at all, and all others as ever.
+#[test]
+fn tenants_change_and_go_while_others_are_served() {
+    let models = system(
+        TenantState::Model,
+        BatchSpec::PerTenant { max_size: 4 },
+        PipelineSpec::PREFETCH,
+    );
+    let (_, expected) = serve(&models, 5, |_| {});
+    let from = Time(1_000_000_000);
+    let mut entries = vec![
+        manage(Change::tenant(3, Action::Update)),
+        manage(Change::tenant(5, Action::Delete)),
+        manage(Change::tenant(7, Action::Absent)),
+        manage(Change::tenant(7, Action::Create)),
+        manage(Change::domain(1, Action::Update)),
+    ];
+    entries.extend(requests(from));
+    let (record, answers) = serve_entries(&models, 5, None, entries, |_| {});
+    let of = |tenant| (0..REQUESTS).filter(move |&ticket| tenant_of(ticket) == tenant);
+    assert_eq!(record.rejected[&RejectReason::Deleted], of(5).count() as u64);
+    // On a busy machine the new model may be there later than its first requests.
+    let early = record.rejected.get(&RejectReason::NotCreated).copied().unwrap_or(0);
+    assert_eq!(record.counts.served, REQUESTS - of(5).count() as u64 - early);
+    let made = &record.management.made;
+    assert_eq!((made["create"], made["update"], made["delete"]), (1, 1, 1));
+    assert_eq!(
+        record.management.refused[&Refusal::Unknown],
+        1,
+        "nothing is looked up here"
+    );
+    let class = |answers: &[Answer], ticket| {
+        let index = answers.binary_search_by_key(&ticket, |answer: &Answer| answer.ticket);
+        index.ok().map(|index| answers[index].class)
+    };
+    for tenant in 0..TENANTS {
+        let mut served = of(tenant).filter(|&ticket| class(&answers, ticket).is_some());
+        let changed = served.any(|ticket| class(&answers, ticket) != class(&expected, ticket));
+        assert_eq!(changed, [3, 7].contains(&tenant), "tenant {tenant}");
+    }
+}
+
+/// Who waits for a tenant that is deleted in a burst fails with the reason; what runs ends well, and the others never notice.
+#[test]
+fn a_tenant_is_deleted_in_flight() {
+    for pipeline in PIPELINES {
+        let system = system(adapters(AdapterImplementation::GatherBmm), BATCHED, pipeline);
+        let (_, expected) = serve(&system, 9, |_| {});
+        let deletes = Entry::Manage(ManageRequest {
+            at: Time(REQUESTS * 50_000),
+            change: Change::tenant(2, Action::Delete),
+        });
+        let entries = requests(Time::ZERO).into_iter().chain([deletes]).collect();
+        let (record, answers) = serve_entries(&system, 9, None, entries, |_| {});
+        let refused = record.rejected.get(&RejectReason::Deleted).copied().unwrap_or(0);
+        let failed = record.failed.get(&FailureReason::Deleted).copied().unwrap_or(0);
+        assert_eq!(record.counts.served + refused + failed, REQUESTS, "{pipeline:?}");
+        assert!(refused > 0, "some come later");
+        assert_eq!(record.management.made["delete"], 1);
+        let lost = |answer: &Answer| !expected.contains(answer);
+        assert!(!answers.iter().any(lost), "{pipeline:?}");
+    }
+}
+
+/// A new version that cannot be read leaves the old one in use.
+#[test]
+fn an_update_that_fails_changes_nothing() {
+    let system = system(adapters(AdapterImplementation::Loop), BATCHED, PipelineSpec::PREFETCH);
+    let (_, expected) = serve(&system, 9, |_| {});
+    let entries = requests(Time::ZERO)
+        .into_iter()
+        .chain([manage(Change::tenant(1, Action::Update))]);
+    let (record, answers) = serve_entries(&system, 9, None, entries.collect(), |serving| {
+        // Without what it would be read from.
+        serving.manager = Manager::new(serving.store.sets(), None);
+    });
+    assert_eq!(record.management.failed[&FailureReason::LoadFailed], 1);
+    assert_eq!((record.counts.served, answers), (REQUESTS, expected));
+}
+
+/// A domain whose table is not there yet is answered for by the root, and from its creation on by its own.
+#[test]
+fn a_domain_comes_while_others_are_looked_up() {
+    let whole = system(adapters(AdapterImplementation::Loop), BATCHED, PipelineSpec::PREFETCH);
+    let system = with_plot(whole, PLOT);
+    let hits = |changes: Vec<Entry>| {
+        let entries = changes.into_iter().chain(requests(Time(1_000_000_000))).collect();
+        let tables = Some(tables(&TABLES, &PLOT));
+        let (record, _) = serve_entries(&system, 9, tables, entries, |_| {});
+        assert_eq!(record.counts.served, REQUESTS);
+        (record.lookups.unwrap().domain_hits, record.management)
+    };
+    let absent = || (0..PlotSpec::DOMAINS).map(|domain| manage(Change::domain(domain, Action::Absent)));
+    let created = || (0..PlotSpec::DOMAINS).map(|domain| manage(Change::domain(domain, Action::Create)));
+    let (all, _) = hits(Vec::new());
+    let (none, _) = hits(absent().collect());
+    let (again, management) = hits(absent().chain(created()).collect());
+    assert_eq!((none, again), (0, all));
+    assert_eq!(management.made["create-domain"], u64::from(PlotSpec::DOMAINS));
 }
 
 /// All of Fig. 10's, and the layerwise one without look-ups ahead.
@@ -346,7 +518,7 @@ fn tenants_own_upper_layers_are_swapped_under_a_table() {
     let store = ModelStore::random_upper(&looked_up(), 1, TENANTS, SEED, DType::F32, Device::Cpu, 1 << 30).unwrap();
     let expected: Vec<Answer> = (0..REQUESTS)
         .map(|ticket| {
-            let upper = store.sets.of(tenant_of(ticket)).shallow_clone();
+            let upper = store.sets.of(tenant_of(ticket));
             let encoder = Encoder::from_upper_parameters(&looked_up(), 1, upper).unwrap();
             Answer {
                 ticket,

@@ -32,6 +32,12 @@ pub enum Rule {
     LeastPadding,
     /// Inter-groups greedy (section 5.2.3, IG): the candidate with the least loaded instance; of equals the first.
     LeastLoaded,
+    /// Bin packing (INFaaS, as section 5 describes it): of all candidates' instances with room the fullest, as a share of its room, of
+    /// equals the first; the least loaded when none has room.
+    Pack {
+        /// An instance has room below this share of its capacity. INFaaS keeps instances below what their latency target allows.
+        fill: f64,
+    },
 }
 
 /// Instances by runtime and load, and the rule by which requests are dispatched to them.
@@ -40,6 +46,7 @@ pub struct Levels {
     levels: Vec<Level>,
     /// By instance: where it is.
     places: Vec<Option<Place>>,
+    /// Whether the least loaded of all is chosen, where nothing else is.
     greedy: bool,
     peek: usize,
     /// By level and then by how many candidates were passed: the least load that is too much.
@@ -50,6 +57,10 @@ pub struct Levels {
 struct Level {
     max_length: u32,
     instances: Winners,
+    /// Where requests are packed: the load from which an instance has no room; 0 elsewhere.
+    full: u32,
+    /// Likewise: instances with room, by how much of it is left in parts of a million. Its leaves are those of `instances`.
+    room: Winners,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +93,14 @@ impl Levels {
             }
             Rule::LeastPadding => (Vec::new(), false),
             Rule::LeastLoaded => (Vec::new(), true),
+            Rule::Pack { fill } => {
+                assert!(fill > 0.0 && fill <= 1.0, "room is a share of the capacity");
+                (Vec::new(), true)
+            }
+        };
+        let full = |level: &LevelSpec| match rule {
+            Rule::Pack { fill } => least_at(fill, level.capacity).max(1),
+            _ => 0,
         };
         let of_level = |level: &LevelSpec| {
             let capacity = level.capacity;
@@ -96,6 +115,8 @@ impl Levels {
                 .map(|level| Level {
                     max_length: level.max_length,
                     instances: Winners::default(),
+                    full: full(level),
+                    room: Winners::default(),
                 })
                 .collect(),
             places: Vec::new(),
@@ -110,6 +131,13 @@ impl Levels {
             .iter()
             .enumerate()
             .skip_while(|(_, level)| level.max_length < length);
+        if self.packs() {
+            // Of equals the first level: a candidate's instance number must not decide.
+            let fullest = fitting.clone().filter_map(|(_, level)| level.room.least());
+            if let Some(fullest) = fullest.min_by_key(|fullest| fullest.load()) {
+                return Some(fullest.instance());
+            }
+        }
         let mut candidates = fitting.filter_map(|(at, level)| level.instances.least().map(|least| (at, least)));
         if self.greedy {
             return candidates
@@ -138,10 +166,16 @@ impl Levels {
         }
         let place = &mut self.places[instance.index()];
         assert!(place.is_none(), "{instance} is added once");
+        let state = &mut self.levels[level];
+        let leaf = state.instances.add(Contender::new(load, instance));
         *place = Some(Place {
             level: level as u32,
-            leaf: self.levels[level].instances.add(Contender::new(load, instance)),
+            leaf,
         });
+        if state.full > 0 {
+            let same = state.room.add(state.room_left(load, instance));
+            debug_assert_eq!(same, leaf, "both trees grow alike");
+        }
     }
 
     /// Takes an instance out, so that nothing more is dispatched to it; tells its outstanding requests. To change its runtime,
@@ -152,7 +186,11 @@ impl Levels {
     pub fn remove(&mut self, instance: InstanceId) -> u32 {
         let place = self.place(instance);
         self.places[instance.index()] = None;
-        self.levels[place.level as usize].instances.remove(place.leaf).load()
+        let state = &mut self.levels[place.level as usize];
+        if state.full > 0 {
+            state.room.remove(place.leaf);
+        }
+        state.instances.remove(place.leaf).load()
     }
 
     /// Says that an instance has more or fewer outstanding requests than before.
@@ -161,10 +199,13 @@ impl Levels {
     /// When the instance is not there, or would have fewer than none.
     pub fn load_changed(&mut self, instance: InstanceId, by: i32) {
         let place = self.place(instance);
-        let instances = &mut self.levels[place.level as usize].instances;
-        let load = instances.get(place.leaf).load().checked_add_signed(by);
+        let state = &mut self.levels[place.level as usize];
+        let load = state.instances.get(place.leaf).load().checked_add_signed(by);
         let load = load.expect("loads are not negative");
-        instances.set(place.leaf, Contender::new(load, instance));
+        state.instances.set(place.leaf, Contender::new(load, instance));
+        if state.full > 0 {
+            state.room.set(place.leaf, state.room_left(load, instance));
+        }
     }
 
     /// An instance's level and outstanding requests; none if it is not there.
@@ -185,9 +226,26 @@ impl Levels {
         least.map(Contender::instance)
     }
 
+    fn packs(&self) -> bool {
+        self.levels.first().is_some_and(|level| level.full > 0)
+    }
+
     fn place(&self, instance: InstanceId) -> Place {
         let place = self.places.get(instance.index()).copied().flatten();
         place.expect("the instance has been added")
+    }
+}
+
+impl Level {
+    /// An instance by how much room it has left; no contender without any.
+    fn room_left(&self, load: u32, instance: InstanceId) -> Contender {
+        match self.full.checked_sub(load) {
+            None | Some(0) => Contender::NONE,
+            Some(left) => {
+                let ppm = u64::from(left) * 1_000_000 / u64::from(self.full);
+                Contender::new(ppm as u32, instance)
+            }
+        }
     }
 }
 
@@ -431,6 +489,17 @@ mod tests {
         let chosen = match rule {
             Rule::LeastPadding => first,
             Rule::LeastLoaded => candidates.iter().min_by_key(|candidate| candidate.1)?,
+            Rule::Pack { fill } => {
+                let full = |at: usize| least_at(fill, specs[at].1).max(1);
+                let room = |(&id, &(at, load)): (&u32, &(usize, u32))| {
+                    let fits = specs[at].0 >= length && load < full(at);
+                    fits.then(|| (u64::from(full(at) - load) * 1_000_000 / u64::from(full(at)), at, id))
+                };
+                if let Some((_, _, id)) = instances.iter().filter_map(room).min() {
+                    return Some(InstanceId(id));
+                }
+                candidates.iter().min_by_key(|candidate| candidate.1)?
+            }
             Rule::Demote { threshold, decay, peek } => {
                 let mut threshold = threshold;
                 let mut found = None;
@@ -457,6 +526,7 @@ mod tests {
                 Rule::Demote { threshold: 0.9, decay: 1.0, peek: 0 },
                 Rule::LeastPadding,
                 Rule::LeastLoaded,
+                Rule::Pack { fill: 0.5 },
             ]),
         ) {
             let specs = [(64, 13), (128, 9), (256, 7), (512, 3)];

@@ -6,9 +6,12 @@
 pub mod admit;
 pub mod batch;
 pub mod coordinated;
+pub mod fleet;
 pub mod levels;
 pub mod pet_work;
 pub mod pipeline;
 pub mod place;
+pub mod replace;
+pub mod route;
 pub mod scale;
 pub mod streams;

@@ -87,6 +87,24 @@ pub fn resident_bytes(kind: PetKind, shape: &ModelShape, sizes: &PetSizes) -> u6
     u64::from(shape.layers) * layer_bytes(kind, shape, sizes)
 }
 
+/// Elements of a mask over all of a model's linear weights.
+pub fn linear_weights(shape: &ModelShape) -> u64 {
+    let of_layer: u64 = linears(shape)
+        .into_iter()
+        .map(|(outputs, inputs)| outputs * inputs)
+        .sum();
+    u64::from(shape.layers) * of_layer
+}
+
+/// Bytes of activations that a forward pass holds at once for each query of so many tokens: in attention its input, query, key,
+/// value, their result and the scores; in the feed-forward its input, the inner state and its result; the larger of the two.
+pub fn activation_bytes(shape: &ModelShape, tokens: u32) -> u64 {
+    let (tokens, hidden) = (u64::from(tokens), u64::from(shape.hidden));
+    let attention = tokens * 5 * hidden + u64::from(shape.heads) * tokens * tokens;
+    let feed_forward = tokens * (2 * hidden + u64::from(shape.intermediate));
+    attention.max(feed_forward) * NUMBER
+}
+
 /// What one layer's operators of a task do for a mini-batch of so many tokens in all.
 pub fn layer_work(kind: PetKind, shape: &ModelShape, sizes: &PetSizes, tokens: u64) -> PetWork {
     let hidden = u64::from(shape.hidden);
@@ -134,6 +152,17 @@ mod tests {
         assert!((megabytes(PetKind::Adapters) - 9.5).abs() < 0.1);
         assert!((megabytes(PetKind::BitFit) - 0.41).abs() < 0.01);
         assert!((megabytes(PetKind::Lora) - 9.4).abs() < 0.1);
+    }
+
+    #[test]
+    fn masks_and_activations_of_bert_base_take() {
+        let shape = ModelShape::builtin("bert-base").unwrap();
+        // 10.6 MB of bits, as PetS, Table 1 has 3 % of the model.
+        assert_eq!(linear_weights(&shape), 12 * 12 * 768 * 768);
+        // 128 tokens: 5 × 768 numbers each, and 12 heads' 128² scores.
+        assert_eq!(activation_bytes(&shape, 128), 4 * (128 * 5 * 768 + 12 * 128 * 128));
+        // 4 tokens: the inner state is wider than what attention holds.
+        assert_eq!(activation_bytes(&shape, 4), 4 * 4 * (2 * 768 + 3072));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct Work {
 pub struct Retrieval {
     /// Tokens of the batch, without padding.
     pub tokens: u32,
+    /// Fragments in them.
+    pub fragments: u32,
     /// Their hidden states with padding, as they go to the card.
     pub bytes: u64,
 }
@@ -96,6 +98,7 @@ impl Batch<'_> {
         let op = Op {
             kind: OpKind::Lookup(Lookup {
                 tokens: retrieval.tokens,
+                fragments: retrieval.fragments,
             }),
             lane: self.lanes.lookup,
             after: After::NONE,

@@ -166,8 +166,8 @@ impl TargetTracking {
 /// Headroom's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadroomSpec {
-    /// Requests that one card serves in an interval within the SLO.
-    pub capacity: u64,
+    /// Instances on each card: requests that it serves at once.
+    pub instances_per_card: u32,
     /// Capacity kept free beyond the load, in per cent of the load. INFaaS has 5.
     pub headroom_percent: u32,
     /// How often the load is looked at. INFaaS: 1 s.
@@ -186,6 +186,9 @@ pub struct HeadroomSpec {
 pub struct Headroom {
     spec: HeadroomSpec,
     arrived: u64,
+    /// Requests that ended since the start, and how long instances were busy with them.
+    served: u64,
+    busy_ns: u128,
     interval_end: Time,
     /// Intervals in a row that needed fewer cards.
     idle: u32,
@@ -198,12 +201,14 @@ impl Headroom {
     /// When a card serves nothing, or the interval is nothing.
     pub fn new(spec: HeadroomSpec) -> Headroom {
         assert!(
-            spec.capacity > 0 && spec.interval > Duration::ZERO,
+            spec.instances_per_card > 0 && spec.interval > Duration::ZERO,
             "a card serves something in an interval"
         );
         Headroom {
             spec,
             arrived: 0,
+            served: 0,
+            busy_ns: 0,
             interval_end: Time::ZERO + spec.interval,
             idle: 0,
         }
@@ -214,13 +219,22 @@ impl Headroom {
         self.arrived += 1;
     }
 
+    /// A request ended that kept an instance busy for so long.
+    pub fn served(&mut self, busy: Duration) {
+        self.served += 1;
+        self.busy_ns += u128::from(busy.0);
+    }
+
     /// What to do now, with so many cards there or starting. To be asked at [`Headroom::next`]; before, there is nothing to do.
     pub fn decide(&mut self, now: Time, cards: u32) -> Option<Scale> {
         if now < self.interval_end {
             return None;
         }
-        let load = u128::from(self.arrived) * (100 + u128::from(self.spec.headroom_percent));
-        let needed = load.div_ceil(u128::from(self.spec.capacity) * 100);
+        // Instance time that the interval's requests take, by the mean of all so far, against what a card has.
+        let work = u128::from(self.arrived) * self.busy_ns / u128::from(self.served.max(1));
+        let load = work * (100 + u128::from(self.spec.headroom_percent));
+        let card = u128::from(self.spec.interval.0) * u128::from(self.spec.instances_per_card);
+        let needed = load.div_ceil(card * 100);
         let (least, most) = (u128::from(self.spec.cards_min), u128::from(self.spec.cards_max));
         let needed = needed.min(most).max(least) as u32;
         self.arrived = 0;
@@ -341,7 +355,7 @@ mod tests {
 
     fn infaas() -> HeadroomSpec {
         HeadroomSpec {
-            capacity: 100,
+            instances_per_card: 2,
             headroom_percent: 5,
             interval: Duration::from_secs(1),
             patience: 3,
@@ -351,6 +365,8 @@ mod tests {
     }
 
     fn ask(headroom: &mut Headroom, arrivals: u64, cards: u32) -> Option<Scale> {
+        // 20 ms a request: two instances serve 100 in a second.
+        headroom.served(Duration::from_millis(20));
         (0..arrivals).for_each(|_| headroom.arrived());
         let end = headroom.next();
         assert_eq!(headroom.decide(Time(end.0 - 1), cards), None);

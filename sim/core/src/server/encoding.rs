@@ -2,21 +2,22 @@
 //!
 //! Policies decide ([`crate::policy`]); this module keeps the mechanism: who waits where, which batches run, what is on the card.
 
-use tenantry_traces::{Request, Ticket, Time};
+use tenantry_traces::{ManageRequest, Request, Ticket, Time};
 
 use super::memory::{Memory, MemoryUse, ServerError};
 use super::queue::{InFlight, Queue, QueueView, Requests};
 use super::slots::{Acquired, Slots, SwapCounts};
-use crate::command::{Command, Commands, Finish, RejectReason, Verdict, Waits};
+use super::tenancy::{Begun, Tenancy, discard};
+use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Verdict, Waits};
 use crate::event::{Done, Event};
 use crate::ids::{BatchId, InstanceId, RequestId};
-use crate::op::{BatchShape, Layers, Load, Member, NO_SLOT, Sequence, Submission};
+use crate::op::{BatchShape, Layers, Load, Manage, Member, NO_SLOT, Sequence, Submission};
 use crate::policy::admit::{self, Admit};
 use crate::policy::batch::{self, Batch, Decision};
 use crate::policy::pipeline::{CopyWork, Pipeline, Retrieval, Work};
 use crate::policy::place::{self, Loads, Place};
 use crate::slab::Slab;
-use crate::spec::{ClusterSpec, Padding, SystemSpec, TenantState};
+use crate::spec::{ClusterSpec, Padding, PlotSpec, SystemSpec, TenantState};
 use crate::topology::Topology;
 
 struct Instance {
@@ -35,6 +36,12 @@ struct Running {
     members: Vec<Member>,
 }
 
+/// What has been submitted and has not ended.
+enum Flight {
+    Batch(Running),
+    Manage(ManageRequest),
+}
+
 /// A serving system of encoders.
 pub struct EncoderServer {
     admit: Box<dyn Admit>,
@@ -45,8 +52,8 @@ pub struct EncoderServer {
     max_tokens: u32,
     tenants: u32,
     layers: Layers,
-    /// Bytes of a token's hidden state, where representations are looked up.
-    looked_up_bytes_per_token: Option<u64>,
+    /// Where representations are looked up, and the bytes of a token's.
+    plot: Option<(PlotSpec, u64)>,
     /// Of one tenant's swapped parameters; `loads` is filled in for each batch.
     copy: Option<CopyWork>,
     topology: Topology,
@@ -54,7 +61,8 @@ pub struct EncoderServer {
 
     requests: Requests,
     instances: Vec<Instance>,
-    running: Slab<BatchId, Running>,
+    flights: Slab<BatchId, Flight>,
+    tenancy: Tenancy,
     loads: Loads,
     waiting: u32,
     placed: u64,
@@ -111,14 +119,17 @@ impl EncoderServer {
             },
             tenants,
             layers: Layers::from(pool.first_layer(), pool.model.layers),
-            looked_up_bytes_per_token: pool.plot.map(|_| u64::from(pool.model.hidden) * pool.dtype.bytes()),
+            plot: pool
+                .plot
+                .map(|plot| (plot, u64::from(pool.model.hidden) * pool.dtype.bytes())),
             copy,
             instances: instances.collect(),
             loads: Loads::new(topology.instances.len() as u32),
             topology,
-            memory,
             requests: Requests::default(),
-            running: Slab::default(),
+            flights: Slab::default(),
+            tenancy: Tenancy::new(pool, tenants, memory.tenant_bytes()),
+            memory,
             waiting: 0,
             placed: 0,
             counted_in: vec![u64::MAX; tenants as usize],
@@ -168,6 +179,7 @@ impl EncoderServer {
         match event {
             Event::Arrived(request) => self.arrived(now, &request, commands),
             Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
+            Event::Manage(request) => self.manage(now, request, commands),
             Event::Timer(instance) => {
                 self.instances[instance.index()].timer = None;
                 self.advance(now, instance, commands);
@@ -181,19 +193,7 @@ impl EncoderServer {
             .check(request)
             .and_then(|()| self.admit.admit(request, self.waiting))
         {
-            commands.list.push(Command::Finish(Finish {
-                request: None,
-                ticket: request.ticket,
-                tenant: request.tenant,
-                class: request.class,
-                arrival: request.arrival,
-                input_tokens: request.input_tokens,
-                batch_requests: 0,
-                output_tokens: 0,
-                first_token: None,
-                verdict: Verdict::Rejected(reason),
-                waits: Waits::default(),
-            }));
+            commands.list.push(Command::Finish(Finish::rejected(request, reason)));
             return;
         }
         let instance = self.place.place(self.placed, &self.loads);
@@ -206,12 +206,55 @@ impl EncoderServer {
     }
 
     fn check(&self, request: &Request) -> Result<(), RejectReason> {
-        if request.tenant >= self.tenants {
-            Err(RejectReason::UnknownTenant)
-        } else if request.input_tokens > self.max_tokens {
-            Err(RejectReason::TooLong)
-        } else {
-            Ok(())
+        self.tenancy.check(request.tenant)?;
+        match request.input_tokens > self.max_tokens {
+            true => Err(RejectReason::TooLong),
+            false => Ok(()),
+        }
+    }
+
+    fn manage(&mut self, now: Time, request: ManageRequest, commands: &mut Commands) {
+        match self.tenancy.begin(request, commands) {
+            Begun::Nothing => {}
+            Begun::Submit(manage) => self.submit_manage(request, manage, commands),
+            Begun::Delete(tenant) => self.delete(now, tenant, commands),
+        }
+    }
+
+    fn submit_manage(&mut self, request: ManageRequest, manage: Manage, commands: &mut Commands) {
+        let batch = self.flights.insert(Flight::Manage(request));
+        self.tenancy.submit(batch, manage, &self.topology, commands);
+    }
+
+    /// Nobody finds the tenant's slots, and who waits has waited in vain; batches that run go on. Deletion is rare, so it searches.
+    fn delete(&mut self, now: Time, tenant: u32, commands: &mut Commands) {
+        self.invalidate(tenant);
+        let waits = |(_, request): &(RequestId, &InFlight)| request.tenant == tenant && request.batch.is_none();
+        let waiting: Vec<RequestId> = self.requests.iter().filter(waits).map(|(id, _)| id).collect();
+        for &id in &waiting {
+            self.leave_queue(now, id, Verdict::Failed(FailureReason::Deleted), commands);
+        }
+        if let Some(request) = self.tenancy.unused(tenant) {
+            self.submit_manage(request, discard(request), commands);
+        }
+        if !waiting.is_empty() {
+            // Who is oldest in a queue may be another now.
+            (0..self.instances.len() as u32).for_each(|id| self.advance(now, InstanceId(id), commands));
+        }
+    }
+
+    fn invalidate(&mut self, tenant: u32) {
+        let slots = self.instances.iter_mut().filter_map(|instance| instance.slots.as_mut());
+        slots.for_each(|slots| slots.invalidate(tenant));
+    }
+
+    fn managed(&mut self, request: ManageRequest, failed: Option<FailureReason>, commands: &mut Commands) {
+        let (renewed, unused) = self.tenancy.ended(request, failed, commands);
+        if renewed {
+            self.invalidate(request.change.of());
+        }
+        if let Some(request) = unused {
+            self.submit_manage(request, discard(request), commands);
         }
     }
 
@@ -225,14 +268,20 @@ impl EncoderServer {
             return;
         }
         let instance = request.instance;
+        self.leave_queue(now, id, Verdict::Cancelled, commands);
+        self.advance(now, instance, commands);
+    }
+
+    /// A request that waits leaves.
+    fn leave_queue(&mut self, now: Time, id: RequestId, verdict: Verdict, commands: &mut Commands) {
+        let instance = self.requests[id].instance;
         self.instances[instance.index()].queue.remove(&mut self.requests, id);
         self.waiting -= 1;
         let waits = Waits {
             queue: now.since(self.requests[id].arrival),
             ..Waits::default()
         };
-        self.finish(id, Verdict::Cancelled, waits, 0, commands);
-        self.advance(now, instance, commands);
+        self.finish(id, verdict, waits, 0, commands);
     }
 
     fn done(&mut self, now: Time, done: &Done<'_>, commands: &mut Commands) {
@@ -240,7 +289,13 @@ impl EncoderServer {
             instance,
             submitted,
             mut members,
-        } = self.running.remove(done.batch).expect("a batch ends once");
+        } = match self.flights.remove(done.batch).expect("a batch ends once") {
+            Flight::Batch(running) => running,
+            Flight::Manage(request) => {
+                let failed = done.failures.first().map(|failure| failure.reason);
+                return self.managed(request, failed, commands);
+            }
+        };
         let state = &mut self.instances[instance.index()];
         state.running -= 1;
         let size = members.len() as u32;
@@ -267,6 +322,9 @@ impl EncoderServer {
                 None => Verdict::Served,
             };
             self.finish(member.request, verdict, waits, size, commands);
+            if let Some(request) = self.tenancy.leave(member.tenant) {
+                self.submit_manage(request, discard(request), commands);
+            }
         }
         members.clear();
         self.spare.push(members);
@@ -288,6 +346,7 @@ impl EncoderServer {
             first_token: None,
             verdict,
             waits,
+            returned: None,
         }));
     }
 
@@ -351,6 +410,7 @@ impl EncoderServer {
             tokens = tokens.max(request.input_tokens);
             all_tokens += request.input_tokens;
             let input_tokens = request.input_tokens;
+            self.tenancy.enter(tenant);
             commands.members.push(Member {
                 request: id,
                 ticket: request.ticket,
@@ -385,22 +445,24 @@ impl EncoderServer {
             tenants,
         };
         state.running += 1;
-        let batch = self.running.insert(Running {
+        let batch = self.flights.insert(Flight::Batch(Running {
             instance,
             submitted: now,
             members: kept,
-        });
+        }));
         for &id in &self.chosen[..members.len()] {
             self.instances[instance.index()].queue.remove(&mut self.requests, id);
             self.requests[id].batch = Some(batch);
         }
         self.waiting -= members.len() as u32;
         let lanes = self.topology.instances[instance.index()];
+        let looked_up = commands.members[members.clone()].iter();
         self.pipeline.lay_out(
             Work {
                 layers: self.layers,
-                retrieval: self.looked_up_bytes_per_token.map(|bytes| Retrieval {
+                retrieval: self.plot.map(|(plot, bytes)| Retrieval {
                     tokens: all_tokens,
+                    fragments: { looked_up }.map(|member| plot.fragments(member.input_tokens)).sum(),
                     bytes: bytes * u64::from(shape.requests) * u64::from(tokens),
                 }),
                 copy,
@@ -415,6 +477,7 @@ impl EncoderServer {
             shape,
             members,
             loads,
+            groups: 0..0,
             ops,
         }));
         true
@@ -426,7 +489,11 @@ impl EncoderServer {
     /// # Errors
     /// The law that is broken.
     pub fn check_laws(&mut self, now: Time) -> Result<(), String> {
-        let running: usize = self.running.iter().map(|(_, r)| r.members.len()).sum();
+        let members = |(_, flight): (BatchId, &Flight)| match flight {
+            Flight::Batch(running) => running.members.len(),
+            Flight::Manage(_) => 0,
+        };
+        let running: usize = self.flights.iter().map(members).sum();
         if running + self.waiting as usize != self.requests.len() {
             return Err(format!(
                 "{running} run and {} wait, but {} are in flight",
@@ -445,6 +512,11 @@ impl EncoderServer {
                     "{instance} is idle at {now} while its policy would start a batch"
                 ));
             }
+        }
+        let slots = || self.instances.iter().filter_map(|instance| instance.slots.as_ref());
+        let held = |tenant: &u32| !self.tenancy.may_be_resident(*tenant) && slots().any(|slots| slots.holds(*tenant));
+        if let Some(tenant) = (0..self.tenants).find(held) {
+            return Err(format!("tenant {tenant} is not there at {now}, and its slot is found"));
         }
         let memory = self.memory();
         if memory.total_bytes() > memory.capacity_bytes {

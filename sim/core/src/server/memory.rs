@@ -30,6 +30,18 @@ pub enum ServerError {
         /// Its layers.
         layers: u32,
     },
+    /// Batches of tasks are planned by a card's tables, and none was given.
+    #[error("{model}: tasks are batched by the tables of a card, so that the system must be built on one")]
+    NoCard {
+        /// The backbone.
+        model: String,
+    },
+    /// The card lacks a table that batches are planned by.
+    #[error(transparent)]
+    MissingTable(#[from] tenantry_profiles::MissingTable),
+    /// The largest batch or the longest query asks for tables that no memory holds.
+    #[error("{0}")]
+    Tables(#[from] crate::policy::coordinated::TablesError),
     /// No tenant's parameters fit beside the shared part.
     #[error(
         "one tenant's parameters of {model} are {tenant_bytes} bytes, and each instance has {free_bytes} bytes for them"
@@ -42,6 +54,17 @@ pub enum ServerError {
         /// What is left for an instance's slots.
         free_bytes: u64,
     },
+    /// A pool of runtimes whose specification was not completed by a card.
+    #[error("what the card's runtimes take must be known before a server is built, and was not filled in")]
+    CardUnknown,
+    /// Requests would come that no instance ever serves.
+    #[error("stream {stream} must have an instance of its longest runtime at the start, got none of the {instances}")]
+    NoLongestRuntime {
+        /// Whose requests.
+        stream: String,
+        /// Of all streams.
+        instances: u32,
+    },
 }
 
 /// Bytes on all cards together.
@@ -49,7 +72,7 @@ pub enum ServerError {
 pub struct MemoryUse {
     /// What the cards have.
     pub capacity_bytes: u64,
-    /// Backbones, one a card, and all tenants' heads.
+    /// Backbones, one a card, and all tenants' heads; with tasks, what is kept free for activations, and heads with their tasks.
     pub shared_bytes: u64,
     /// Swapped parameters of one tenant.
     pub per_tenant_bytes: u64,

@@ -1,14 +1,21 @@
 //! The serving policies as one state machine: events in, commands out. It reads no clock, does no I/O and draws nothing.
 //!
 //! [`Server::handle`] is the whole of it: one event changes the state, then every instance that it touched is asked for work.
-//! Two mechanisms stand behind it: [`encoding`] answers each batch at once, [`generation`] keeps requests running from step to step.
+//! Three mechanisms stand behind it: [`encoding`] answers each batch at once, [`generation`] keeps requests running from step to step,
+//! [`tasks`] splits a pool of queries to tasks that share models into batches.
+//! [`cascade`] sends them from model to model.
 
+pub mod cascade;
 pub mod encoding;
 pub mod generation;
 mod memory;
 mod queue;
+pub mod runtimes;
 mod slots;
+pub mod tasks;
+mod tenancy;
 
+use tenantry_profiles::Card;
 use tenantry_traces::Time;
 
 pub use memory::{MemoryUse, ServerError};
@@ -19,8 +26,11 @@ use crate::command::Commands;
 use crate::event::Event;
 use crate::spec::{ClusterSpec, SystemSpec};
 use crate::topology::Topology;
+use cascade::{CascadeServer, StageCounts};
 use encoding::EncoderServer;
 use generation::GenerationServer;
+use runtimes::{FleetUse, RuntimeServer};
+use tasks::TaskServer;
 
 /// A serving system.
 pub enum Server {
@@ -28,6 +38,12 @@ pub enum Server {
     Encoding(Box<EncoderServer>),
     /// Of decoders.
     Generation(Box<GenerationServer>),
+    /// Of parameter-efficient tasks.
+    Tasks(Box<TaskServer>),
+    /// Of several encoders.
+    Cascade(Box<CascadeServer>),
+    /// Of runtimes of several lengths.
+    Runtimes(Box<RuntimeServer>),
 }
 
 /// Asks whichever it is.
@@ -36,16 +52,50 @@ macro_rules! either {
         match $self {
             Server::Encoding($server) => $answer,
             Server::Generation($server) => $answer,
+            Server::Tasks($server) => $answer,
+            Server::Cascade($server) => $answer,
+            Server::Runtimes($server) => $answer,
         }
     };
 }
 
 impl Server {
-    /// A system on a cluster, for tenants `0..tenants`.
+    /// A system on a cluster of such cards, for tenants `0..tenants`: what a real scheduler knows of its card is its profile.
     ///
     /// # Errors
-    /// When the backbone, or one tenant's parameters beside it, do not fit on a card.
+    /// As [`new`](Self::new), and where the card lacks a table that batches are planned by.
+    pub fn on_card(
+        card: &Card,
+        cluster: &ClusterSpec,
+        system: &SystemSpec,
+        tenants: u32,
+    ) -> Result<Server, ServerError> {
+        match &system.pool.tasks {
+            None => Server::new(cluster, system, tenants),
+            Some(tasks) => Ok(Server::Tasks(Box::new(TaskServer::new(
+                card, cluster, system, tasks, tenants,
+            )?))),
+        }
+    }
+
+    /// A system on a cluster whose policies need no profile, for tenants `0..tenants`.
+    ///
+    /// # Errors
+    /// When the backbone, or one tenant's parameters beside it, do not fit on a card; or tasks, which need
+    /// [`on_card`](Self::on_card).
     pub fn new(cluster: &ClusterSpec, system: &SystemSpec, tenants: u32) -> Result<Server, ServerError> {
+        if let Some(route) = &system.route {
+            let server = CascadeServer::new(cluster, system, route, tenants)?;
+            return Ok(Server::Cascade(Box::new(server)));
+        }
+        if system.pool.tasks.is_some() {
+            let model = system.pool.model.name.clone();
+            return Err(ServerError::NoCard { model });
+        }
+        if let Some(runtimes) = &system.pool.runtimes {
+            let server = RuntimeServer::new(cluster, system, runtimes, tenants)?;
+            return Ok(Server::Runtimes(Box::new(server)));
+        }
         Ok(match &system.pool.generation {
             None => Server::Encoding(Box::new(EncoderServer::new(cluster, system, tenants)?)),
             Some(generation) => {
@@ -66,7 +116,11 @@ impl Server {
 
     /// Slots for tenants' parameters on each instance; nothing where nothing is swapped.
     pub fn slots_per_instance(&self) -> Option<u32> {
-        either!(self, server => server.slots_per_instance())
+        match self {
+            Server::Encoding(server) => server.slots_per_instance(),
+            Server::Generation(server) => server.slots_per_instance(),
+            Server::Tasks(_) | Server::Cascade(_) | Server::Runtimes(_) => None,
+        }
     }
 
     /// What lies in the cards' memory, and what lay there at most.
@@ -76,7 +130,11 @@ impl Server {
 
     /// Swapping so far; nothing where nothing is swapped.
     pub fn swaps(&self) -> Option<SwapCounts> {
-        either!(self, server => server.swaps())
+        match self {
+            Server::Encoding(server) => server.swaps(),
+            Server::Generation(server) => server.swaps(),
+            Server::Tasks(_) | Server::Cascade(_) | Server::Runtimes(_) => None,
+        }
     }
 
     /// Requests that were let in and have not left.
@@ -87,8 +145,32 @@ impl Server {
     /// What generation did beside generating; nothing for encoders.
     pub fn generation(&self) -> Option<generation::GenerationCounts> {
         match self {
-            Server::Encoding(_) => None,
+            Server::Encoding(_) | Server::Tasks(_) | Server::Cascade(_) | Server::Runtimes(_) => None,
             Server::Generation(server) => Some(server.counts()),
+        }
+    }
+
+    /// What each model of a route did so far; none without a route.
+    pub fn stages(&self) -> Vec<StageCounts> {
+        match self {
+            Server::Cascade(server) => server.stages(),
+            Server::Encoding(_) | Server::Generation(_) | Server::Tasks(_) | Server::Runtimes(_) => Vec::new(),
+        }
+    }
+
+    /// What there is of tasks; nothing where there are none.
+    pub fn tasks(&self) -> Option<&tasks::TaskCounts> {
+        match self {
+            Server::Encoding(_) | Server::Generation(_) | Server::Cascade(_) | Server::Runtimes(_) => None,
+            Server::Tasks(server) => Some(server.counts()),
+        }
+    }
+
+    /// How a fleet of runtimes was used until now; nothing where there are none.
+    pub fn fleet(&self, now: Time) -> Option<FleetUse> {
+        match self {
+            Server::Encoding(_) | Server::Generation(_) | Server::Tasks(_) | Server::Cascade(_) => None,
+            Server::Runtimes(server) => Some(server.fleet(now)),
         }
     }
 

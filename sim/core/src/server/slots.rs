@@ -119,6 +119,11 @@ impl Slots {
         self.slots.len() as u32
     }
 
+    /// Whether a tenant's parameters are found here, for tests.
+    pub fn holds(&self, tenant: u32) -> bool {
+        self.slot_of[tenant as usize] != NO_SLOT
+    }
+
     /// Finds or makes room for a tenant and pins it. Counts it unless the same batch has counted it before.
     pub fn acquire(&mut self, tenant: u32, counted: bool) -> Acquired {
         let slot = self.slot_of[tenant as usize];

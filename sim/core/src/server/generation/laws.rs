@@ -19,6 +19,11 @@ impl GenerationServer {
         for instance in self.topology.instance_ids() {
             self.check_instance(now, instance)?;
         }
+        let slots = || self.instances.iter().filter_map(|instance| instance.slots.as_ref());
+        let held = |tenant: &u32| !self.tenancy.may_be_resident(*tenant) && slots().any(|slots| slots.holds(*tenant));
+        if let Some(tenant) = (0..self.tenants).find(held) {
+            return Err(format!("tenant {tenant} is not there at {now}, and its slot is found"));
+        }
         if let Some((id, instance)) = self.next_placement() {
             let ticket = self.sequences[id].ticket;
             if self.fits(id, instance, Pages::free) {

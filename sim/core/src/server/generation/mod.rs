@@ -6,6 +6,7 @@
 //! someone ends, the pages are used up, or somebody new is ready to join, who interrupts it.
 
 mod laws;
+mod managing;
 mod memory;
 mod placing;
 mod sequence;
@@ -13,10 +14,11 @@ mod step;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use tenantry_traces::{Duration, Request, Ticket, Time};
+use tenantry_traces::{Duration, ManageRequest, Request, Ticket, Time};
 
 use super::memory::{MemoryUse, ServerError};
 use super::slots::{Acquired, Slots, SwapCounts};
+use super::tenancy::{Begun, Tenancy, discard};
 use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Verdict, Waits};
 use crate::event::{Done, Event, RunOutcome};
 use crate::ids::{BatchId, InstanceId, RequestId};
@@ -85,6 +87,7 @@ enum Flight {
         tenant: u32,
         slot: u32,
     },
+    Manage(ManageRequest),
 }
 
 /// A serving system of decoders.
@@ -104,6 +107,7 @@ pub struct GenerationServer {
     /// All instances by load.
     by_load: BTreeSet<(u32, InstanceId)>,
     flights: Slab<BatchId, Flight>,
+    tenancy: Tenancy,
     placed: u64,
     counts: GenerationCounts,
     occupied_instances: u32,
@@ -156,6 +160,7 @@ impl GenerationServer {
             instances: topology.instance_ids().map(instance).collect(),
             by_load: topology.instance_ids().map(|id| (0, id)).collect(),
             topology,
+            tenancy: Tenancy::new(pool, tenants, memory.adapter_bytes()),
             memory,
             sequences: Sequences::default(),
             queue: Queue::new(generation.join == JoinSpec::QueuePerTenant),
@@ -222,6 +227,7 @@ impl GenerationServer {
         match event {
             Event::Arrived(request) => self.arrived(now, &request, commands),
             Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
+            Event::Manage(request) => self.manage(now, request, commands),
             Event::Timer(_) => self.consolidate(now, commands),
             Event::Done(done) => self.done(now, &done, commands),
         }
@@ -239,19 +245,7 @@ impl GenerationServer {
             .check(request)
             .and_then(|()| self.admit.admit(request, self.queue.len()));
         if let Err(reason) = refused {
-            commands.list.push(Command::Finish(Finish {
-                request: None,
-                ticket: request.ticket,
-                tenant: request.tenant,
-                class: request.class,
-                arrival: request.arrival,
-                input_tokens: request.input_tokens,
-                batch_requests: 0,
-                output_tokens: 0,
-                first_token: None,
-                verdict: Verdict::Rejected(reason),
-                waits: Waits::default(),
-            }));
+            commands.list.push(Command::Finish(Finish::rejected(request, reason)));
             return;
         }
         let mut sequence = Sequence::new(request, now);
@@ -263,10 +257,9 @@ impl GenerationServer {
     }
 
     fn check(&self, request: &Request) -> Result<(), RejectReason> {
+        self.tenancy.check(request.tenant)?;
         let pages = &self.instances[0].pages;
-        if request.tenant >= self.tenants {
-            Err(RejectReason::UnknownTenant)
-        } else if request.input_tokens >= self.positions || pages.of(request.input_tokens) + 1 > pages.total() {
+        if request.input_tokens >= self.positions || pages.of(request.input_tokens) + 1 > pages.total() {
             Err(RejectReason::TooLong)
         } else {
             Ok(())
@@ -306,6 +299,10 @@ impl GenerationServer {
         match self.flights.remove(done.batch).expect("a batch ends once") {
             Flight::Load { instance, tenant, slot } => self.loaded(now, done, instance, tenant, slot, commands),
             Flight::Run { instance, members } => self.ran(now, done, instance, members, commands),
+            Flight::Manage(request) => {
+                let failed = done.failures.first().map(|failure| failure.reason);
+                self.managed(now, request, failed, commands);
+            }
         }
     }
 
@@ -447,6 +444,10 @@ impl GenerationServer {
             state.emptying = false;
         }
         self.reload(instance, load);
+        let tenant = self.sequences[id].tenant;
+        if let Some(request) = self.tenancy.leave(tenant) {
+            self.submit_manage(request, discard(request), commands);
+        }
     }
 
     /// An instance's load is no longer what it was.
@@ -459,14 +460,6 @@ impl GenerationServer {
             (1.., 0) => self.occupied_instances -= 1,
             _ => {}
         }
-    }
-
-    /// Puts a request that has left its instance back into the queue; what it had cached must be computed again.
-    fn requeue(&mut self, id: RequestId) {
-        let sequence = &mut self.sequences[id];
-        sequence.to_prefill = sequence.prompt_tokens + sequence.generated_tokens;
-        sequence.cached_tokens = 0;
-        self.queue.push(id, &self.sequences[id]);
     }
 
     fn finish(&mut self, now: Time, id: RequestId, verdict: Verdict, commands: &mut Commands) {
@@ -493,6 +486,7 @@ impl GenerationServer {
                 compute: sequence.computed,
                 tell: sequence.told,
             },
+            returned: None,
         }));
     }
 

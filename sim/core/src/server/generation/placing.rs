@@ -59,6 +59,15 @@ impl GenerationServer {
     /// Whether an instance has room for a request: among those that run, for its prompt and one page more, and for its adapters.
     pub(super) fn fits(&self, id: RequestId, instance: InstanceId, free: fn(&Pages) -> u32) -> bool {
         let state = &self.instances[instance.index()];
+        let pages = state.pages.of(self.sequences[id].to_prefill);
+        // With nobody beside it, it has the whole cache: there is no larger one.
+        let beside_others = u32::from(state.load() > 0);
+        pages + beside_others <= free(&state.pages) && self.takes(instance, id)
+    }
+
+    /// Whether an instance has room for a request, pages aside.
+    fn takes(&self, instance: InstanceId, id: RequestId) -> bool {
+        let state = &self.instances[instance.index()];
         let sequence = &self.sequences[id];
         let tenant = self.tenant_on(state);
         let among_those = match self.spec.join {
@@ -69,7 +78,6 @@ impl GenerationServer {
         among_those
             && !state.emptying
             && state.load() < self.spec.max_batch
-            && state.pages.of(sequence.to_prefill) < free(&state.pages)
             && state
                 .slots
                 .as_ref()
@@ -80,6 +88,7 @@ impl GenerationServer {
     fn put(&mut self, now: Time, id: RequestId, instance: InstanceId, commands: &mut Commands) {
         self.queue.remove(id, &self.sequences[id]);
         self.placed += 1;
+        self.tenancy.enter(self.sequences[id].tenant);
         let state = &mut self.instances[instance.index()];
         let load = state.load();
         let sequence = &mut self.sequences[id];
@@ -150,6 +159,7 @@ impl GenerationServer {
             },
             members: first_member..commands.members.len(),
             loads: first_load..commands.loads.len(),
+            groups: 0..0,
             ops: first_op..commands.ops.len(),
         }));
     }
@@ -160,15 +170,28 @@ impl GenerationServer {
         let here = state.running.iter().chain(&state.joining).copied();
         let newest = here.max_by_key(|&id| self.sequences[id].order());
         let newest = newest.expect("pages are wanted by somebody");
-        let alone = state.load() == 1;
         self.leave(now, newest, instance, commands);
-        if alone {
-            // The whole cache does not hold it, and no other instance has a larger one.
-            self.finish(now, newest, Verdict::Failed(FailureReason::OutOfMemory), commands);
-        } else {
-            self.counts.evictions += 1;
-            self.requeue(newest);
+        self.counts.evictions += u64::from(self.requeue(now, newest, commands));
+    }
+
+    /// Puts a request that has left its instance back into the queue; what it had cached must be computed again. False where no whole
+    /// cache holds that, or its tenant's model was deleted meanwhile: then it fails.
+    fn requeue(&mut self, now: Time, id: RequestId, commands: &mut Commands) -> bool {
+        if self.tenancy.is_deleted(self.sequences[id].tenant) {
+            self.finish(now, id, Verdict::Failed(FailureReason::Deleted), commands);
+            return false;
         }
+        let pages = &self.instances[0].pages;
+        let sequence = &mut self.sequences[id];
+        sequence.to_prefill = sequence.prompt_tokens + sequence.generated_tokens;
+        sequence.cached_tokens = 0;
+        let fits = pages.of(sequence.to_prefill) <= pages.total();
+        if fits {
+            self.queue.push(id, &self.sequences[id]);
+        } else {
+            self.finish(now, id, Verdict::Failed(FailureReason::OutOfMemory), commands);
+        }
+        fits
     }
 
     /// The pool's timer runs while there is anybody to move.
@@ -186,6 +209,9 @@ impl GenerationServer {
     }
 
     /// Empties the least loaded instance, if it is lightly loaded and others that run more have room for its requests.
+    ///
+    /// Only one whose requests have all made a token since they came to it: else requests whose prompts, or whose tenants' adapters, take
+    /// longer than the period could be moved for ever.
     pub(super) fn consolidate(&mut self, now: Time, commands: &mut Commands) {
         self.consolidation_set = false;
         let Some(consolidate) = self.spec.consolidate else {
@@ -195,16 +221,7 @@ impl GenerationServer {
         let Some((load, instance)) = least.filter(|&(load, _)| load <= consolidate.light) else {
             return;
         };
-        let pages_wanted = self.instances[instance.index()].pages.used() + load;
-        let (mut room, mut pages) = (0, 0);
-        for &(other_load, other) in self.by_load.range((load, InstanceId(instance.0 + 1))..) {
-            let state = &self.instances[other.index()];
-            if !state.emptying {
-                room += self.spec.max_batch - other_load.min(self.spec.max_batch);
-                pages += state.pages.free();
-            }
-        }
-        if room < load || pages < pages_wanted {
+        if !self.is_settled(instance) || !self.has_room_elsewhere(load, instance) {
             return;
         }
         self.instances[instance.index()].emptying = true;
@@ -217,14 +234,45 @@ impl GenerationServer {
         }
     }
 
+    /// Whether all on an instance have made a token since they came to it.
+    fn is_settled(&self, instance: InstanceId) -> bool {
+        let state = &self.instances[instance.index()];
+        let mut here = state.running.iter().chain(&state.joining);
+        here.all(|&id| self.sequences[id].to_prefill == 0)
+    }
+
+    /// Whether instances that run more than this one, which runs `load`, have room for everyone on it.
+    fn has_room_elsewhere(&self, load: u32, instance: InstanceId) -> bool {
+        let more_loaded = self.by_load.range((load, InstanceId(instance.0 + 1))..).rev();
+        let mut others: Vec<(InstanceId, u32, u32)> = more_loaded
+            .map(|&(load, other)| {
+                let requests = self.spec.max_batch.saturating_sub(load);
+                (other, requests, self.instances[other.index()].pages.free())
+            })
+            .collect();
+        let state = &self.instances[instance.index()];
+        state.running.iter().all(|&id| {
+            let sequence = &self.sequences[id];
+            // With what it generated, and a page more, as for any that comes.
+            let pages = state.pages.of(sequence.prompt_tokens + sequence.generated_tokens) + 1;
+            let place = others
+                .iter_mut()
+                .find(|(other, requests, free)| *requests > 0 && *free >= pages && self.takes(*other, id));
+            place.is_some_and(|(_, requests, free)| {
+                *requests -= 1;
+                *free -= pages;
+                true
+            })
+        })
+    }
+
     /// Sends everyone on an instance back to the queue.
     pub(super) fn empty(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
         let state = &self.instances[instance.index()];
         let all: Vec<RequestId> = state.running.iter().chain(&state.joining).copied().collect();
         for id in all {
             self.leave(now, id, instance, commands);
-            self.counts.migrations += 1;
-            self.requeue(id);
+            self.counts.migrations += u64::from(self.requeue(now, id, commands));
         }
     }
 }

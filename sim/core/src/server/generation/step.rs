@@ -145,6 +145,7 @@ impl GenerationServer {
             },
             members: first_member..commands.members.len(),
             loads: commands.loads.len()..commands.loads.len(),
+            groups: 0..0,
             ops: first_op..commands.ops.len(),
         }));
     }

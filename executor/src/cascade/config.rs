@@ -1,0 +1,306 @@
+//! What a classifier's `config.json` says: the encoder's shape, its family, and what its head answers.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tenantry_profiles::{ModelKind, ModelShape};
+
+use crate::error::ExecutorError;
+use crate::model::{LAYER_NORM_EPSILON, check};
+
+/// What a head answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// One of these classes, by name, in the order of the logits.
+    Class(Vec<String>),
+    /// A number.
+    Number,
+}
+
+impl Answer {
+    /// How many numbers the head puts out.
+    pub fn outputs(&self) -> usize {
+        match self {
+            Answer::Class(names) => names.len(),
+            Answer::Number => 1,
+        }
+    }
+}
+
+/// A classifier, without its weights.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassifierConfig {
+    /// The encoder's shape. Its name is the folder's.
+    pub shape: ModelShape,
+    /// How its files name what BERT has.
+    pub(crate) family: Family,
+    /// Added to the variance by its norms.
+    pub(crate) norm_epsilon: f64,
+    /// What it answers.
+    pub answer: Answer,
+}
+
+/// Encoders that compute as BERT does and differ in names and heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// `BertForSequenceClassification`.
+    Bert,
+    /// `DistilBertForSequenceClassification`: no segments, and ReLU before the classifier.
+    DistilBert,
+    /// `RobertaForSequenceClassification`: positions count from 2, and all tokens are of one segment.
+    Roberta,
+}
+
+/// How many of RoBERTa's positions no token has: those up to and with the padding's id.
+pub(crate) const ROBERTA_SKIPPED: u32 = 2;
+
+#[derive(Deserialize)]
+struct Stored {
+    model_type: String,
+    #[serde(alias = "dim")]
+    hidden_size: u32,
+    #[serde(alias = "n_layers")]
+    num_hidden_layers: u32,
+    #[serde(alias = "n_heads")]
+    num_attention_heads: u32,
+    #[serde(alias = "hidden_dim")]
+    intermediate_size: u32,
+    vocab_size: u32,
+    max_position_embeddings: u32,
+    #[serde(alias = "activation")]
+    hidden_act: Option<String>,
+    position_embedding_type: Option<String>,
+    layer_norm_eps: Option<f64>,
+    problem_type: Option<String>,
+    id2label: Option<Map<String, Value>>,
+    num_labels: Option<usize>,
+}
+
+impl ClassifierConfig {
+    /// A BERT of this shape that answers so.
+    ///
+    /// # Errors
+    /// A shape that is no BERT-like encoder's, or fewer than two classes.
+    pub fn new(shape: &ModelShape, answer: Answer) -> Result<ClassifierConfig, ExecutorError> {
+        check(shape)?;
+        if let Answer::Class(names) = &answer
+            && names.len() < 2
+        {
+            return Err(ExecutorError::input("classes", "at least 2", names.len()));
+        }
+        Ok(ClassifierConfig {
+            shape: shape.clone(),
+            family: Family::Bert,
+            norm_epsilon: LAYER_NORM_EPSILON,
+            answer,
+        })
+    }
+
+    /// Reads a `config.json` of a `BertForSequenceClassification`, `DistilBertForSequenceClassification` or
+    /// `RobertaForSequenceClassification`; `name` is what the model is to be called.
+    ///
+    /// # Errors
+    /// A file that cannot be read, another architecture, or a variant of these that is not computed here.
+    pub fn read(path: &Path, name: &str) -> Result<ClassifierConfig, ExecutorError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ExecutorError::File {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        let wrong = |field: &str, must: &str, got: String| ExecutorError::Checkpoint {
+            path: path.to_path_buf(),
+            tensor: field.into(),
+            must: must.into(),
+            got,
+        };
+        let stored: Stored = serde_json::from_str(&text)
+            .map_err(|error| wrong("config", "that of a BERT-like classifier", error.to_string()))?;
+        let family = match stored.model_type.as_str() {
+            "bert" => Family::Bert,
+            "distilbert" => Family::DistilBert,
+            "roberta" => Family::Roberta,
+            other => return Err(wrong("model_type", "bert, distilbert or roberta", other.into())),
+        };
+        for (field, must, got) in [
+            ("hidden_act", "gelu", &stored.hidden_act),
+            ("position_embedding_type", "absolute", &stored.position_embedding_type),
+        ] {
+            if let Some(got) = got.as_ref().filter(|got| *got != must) {
+                return Err(wrong(field, must, got.clone()));
+            }
+        }
+        let skipped = if family == Family::Roberta { ROBERTA_SKIPPED } else { 0 };
+        let config = ClassifierConfig {
+            shape: ModelShape {
+                name: name.into(),
+                kind: ModelKind::Encoder,
+                layers: stored.num_hidden_layers,
+                hidden: stored.hidden_size,
+                heads: stored.num_attention_heads,
+                kv_heads: stored.num_attention_heads,
+                intermediate: stored.intermediate_size,
+                gated: false,
+                vocabulary: stored.vocab_size,
+                positions: stored.max_position_embeddings.saturating_sub(skipped),
+            },
+            family,
+            norm_epsilon: stored.layer_norm_eps.unwrap_or(LAYER_NORM_EPSILON),
+            answer: stored.answer().map_err(|(field, must, got)| wrong(field, must, got))?,
+        };
+        check(&config.shape)?;
+        Ok(config)
+    }
+
+    /// The text of a `config.json` that [`read`](Self::read) and Hugging Face's loader take.
+    pub(crate) fn to_json(&self) -> String {
+        debug_assert_eq!(self.family, Family::Bert, "only BERT's layout is written");
+        let shape = &self.shape;
+        let names = match &self.answer {
+            Answer::Class(names) => names.clone(),
+            Answer::Number => vec!["number".to_string()],
+        };
+        let id2label: Map<String, Value> = (0..)
+            .zip(&names)
+            .map(|(id, name): (u32, _)| (id.to_string(), json!(name)))
+            .collect();
+        let label2id: Map<String, Value> = (0..)
+            .zip(&names)
+            .map(|(id, name): (u32, _)| (name.clone(), json!(id)))
+            .collect();
+        let problem = match self.answer {
+            Answer::Class(_) => "single_label_classification",
+            Answer::Number => "regression",
+        };
+        let config = json!({
+            "architectures": ["BertForSequenceClassification"],
+            "model_type": "bert",
+            "hidden_size": shape.hidden,
+            "num_hidden_layers": shape.layers,
+            "num_attention_heads": shape.heads,
+            "intermediate_size": shape.intermediate,
+            "vocab_size": shape.vocabulary,
+            "max_position_embeddings": shape.positions,
+            "type_vocab_size": 2,
+            "hidden_act": "gelu",
+            "layer_norm_eps": self.norm_epsilon,
+            "problem_type": problem,
+            "id2label": id2label,
+            "label2id": label2id,
+        });
+        format!("{config:#}\n")
+    }
+}
+
+impl Stored {
+    /// Hugging Face's rules: `problem_type` where there is one, else one output is a number; two classes where nothing is said.
+    fn answer(&self) -> Result<Answer, (&'static str, &'static str, String)> {
+        let outputs = match (&self.id2label, self.num_labels) {
+            (Some(names), _) => names.len(),
+            (None, count) => count.unwrap_or(2),
+        };
+        match (self.problem_type.as_deref(), outputs) {
+            (None | Some("regression"), 1) => return Ok(Answer::Number),
+            (None | Some("single_label_classification"), 2..) => {}
+            (Some("regression"), _) => return Err(("id2label", "one output for a regression", outputs.to_string())),
+            (None | Some("single_label_classification"), _) => {
+                return Err(("id2label", "at least 2 classes", outputs.to_string()));
+            }
+            (Some(other), _) => {
+                return Err((
+                    "problem_type",
+                    "single_label_classification or regression",
+                    other.into(),
+                ));
+            }
+        }
+        let Some(names) = &self.id2label else {
+            return Ok(Answer::Class((0..outputs).map(|id| format!("LABEL_{id}")).collect()));
+        };
+        let name = |id: usize| {
+            let name = names.get(&id.to_string()).and_then(Value::as_str);
+            name.map(str::to_owned)
+                .ok_or(("id2label", "a name for each class from 0 on", format!("none for {id}")))
+        };
+        Ok(Answer::Class((0..outputs).map(name).collect::<Result<_, _>>()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ClassifierConfig, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        std::fs::write(&path, text).unwrap();
+        ClassifierConfig::read(&path, "m")
+            .map_err(|error| error.to_string().split_once("config.json: ").unwrap().1.into())
+    }
+
+    const DISTILBERT_SST_2: &str = r#"{
+        "activation": "gelu", "architectures": ["DistilBertForSequenceClassification"], "dim": 768, "hidden_dim": 3072,
+        "id2label": {"0": "NEGATIVE", "1": "POSITIVE"}, "max_position_embeddings": 512, "model_type": "distilbert",
+        "n_heads": 12, "n_layers": 6, "sinusoidal_pos_embds": false, "vocab_size": 30522
+    }"#;
+
+    #[test]
+    fn a_published_config_is_read() {
+        let config = read(DISTILBERT_SST_2).unwrap();
+        assert_eq!(
+            (config.shape.layers, config.shape.hidden, config.shape.vocabulary),
+            (6, 768, 30522)
+        );
+        assert_eq!(config.answer, Answer::Class(vec!["NEGATIVE".into(), "POSITIVE".into()]));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let shape = ModelShape {
+            name: "m".into(),
+            ..ModelShape::builtin("tiny").unwrap()
+        };
+        for answer in [
+            Answer::Class(vec!["no".into(), "yes".into(), "why".into()]),
+            Answer::Number,
+        ] {
+            let config = ClassifierConfig::new(&shape, answer).unwrap();
+            assert_eq!(read(&config.to_json()).unwrap(), config);
+        }
+    }
+
+    #[test]
+    fn what_is_not_computed_is_refused() {
+        for (from, to, message) in [
+            (
+                r#""0": "NEGATIVE", "#,
+                "",
+                "id2label: must be at least 2 classes, got 1",
+            ),
+            (
+                r#""0": "NEGATIVE""#,
+                r#""2": "NEGATIVE""#,
+                "id2label: must be a name for each class from 0 on, got none for 0",
+            ),
+            (r#""gelu""#, r#""relu""#, "hidden_act: must be gelu, got relu"),
+            (
+                r#""distilbert""#,
+                r#""deberta""#,
+                "model_type: must be bert, distilbert or roberta, got deberta",
+            ),
+            (
+                r#""n_heads""#,
+                r#""problem_type": "multi_label_classification", "n_heads""#,
+                "problem_type: must be single_label_classification or regression, got multi_label_classification",
+            ),
+        ] {
+            let mut text = DISTILBERT_SST_2.replace(from, to);
+            if to.is_empty() {
+                text = text.replace(
+                    "\"n_heads\"",
+                    "\"problem_type\": \"single_label_classification\", \"n_heads\"",
+                );
+            }
+            assert_eq!(read(&text).unwrap_err(), message);
+        }
+    }
+}

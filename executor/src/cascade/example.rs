@@ -1,0 +1,150 @@
+//! The self-contained example: a small and a larger encoder, trained here on [`Reviews`] and saved as anybody's models are.
+
+use std::path::{Path, PathBuf};
+
+use tch::Device;
+use tenantry_profiles::{ModelKind, ModelShape};
+use tokenizers::Tokenizer;
+
+use super::classifier::Classifier;
+use super::config::ClassifierConfig;
+use super::items::{Item, write_items};
+use super::reviews::{Reviews, byte_pair_tokenizer, word_piece_tokenizer};
+use super::text::TextTokenizer;
+use super::train::{Training, train};
+use crate::error::ExecutorError;
+
+/// How large the example is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExampleSize {
+    /// Reviews to train on.
+    pub train_items: u64,
+    /// Reviews to calibrate and profile on, and as many again to judge by.
+    pub held_out_items: u64,
+    /// The small model and the larger one: layers, width, heads, and how often each sees the reviews.
+    pub models: [(u32, u32, u32, u32); 2],
+}
+
+impl ExampleSize {
+    /// The one that the command makes: some minutes on a CPU.
+    pub fn full() -> ExampleSize {
+        ExampleSize {
+            train_items: 4000,
+            held_out_items: 1000,
+            models: [(1, 32, 2, 4), (4, 64, 4, 6)],
+        }
+    }
+}
+
+/// Longest review in tokens that the models take.
+const POSITIONS: u32 = 128;
+/// Ids of the small model's tokenizer: 256 bytes, four special tokens, and so few merges that most words are in pieces.
+const BYTE_PAIR_IDS: usize = 420;
+const LEARNING_RATE: f64 = 1e-3;
+const BATCH: usize = 32;
+/// Texts that tokenizers are made of.
+const TOKENIZER_ITEMS: usize = 2000;
+
+/// Where the example's files are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExampleFiles {
+    /// The models' folders, the small one first: `config.json`, `model.safetensors`, `tokenizer.json`.
+    pub models: [PathBuf; 2],
+    /// The items to profile on.
+    pub profile: PathBuf,
+    /// The items to judge by.
+    pub test: PathBuf,
+}
+
+/// Trains both models and writes `small/`, `large/`, `profile.csv` and `test.csv` into `folder`, which must exist. `watch` is told of each
+/// model's epochs and mean losses.
+///
+/// # Errors
+/// Files that cannot be written, or no memory on the device.
+pub fn make_example(
+    folder: &Path,
+    size: &ExampleSize,
+    seed: u64,
+    device: Device,
+    watch: &mut dyn FnMut(&str, u32, f64),
+) -> Result<ExampleFiles, ExecutorError> {
+    let reviews = Reviews::new(seed);
+    let items = |range: std::ops::Range<u64>| -> Vec<Item> {
+        reviews.range(range).into_iter().map(|review| review.item).collect()
+    };
+    let (train_end, profile_end) = (size.train_items, size.train_items + size.held_out_items);
+    let training = items(0..train_end);
+    let files = ExampleFiles {
+        models: ["small", "large"].map(|name| folder.join(name)),
+        profile: folder.join("profile.csv"),
+        test: folder.join("test.csv"),
+    };
+    let answer = Reviews::answer();
+    write_items(&files.profile, &items(train_end..profile_end), &answer)?;
+    write_items(
+        &files.test,
+        &items(profile_end..profile_end + size.held_out_items),
+        &answer,
+    )?;
+
+    let texts: Vec<&str> = training
+        .iter()
+        .take(TOKENIZER_ITEMS)
+        .map(|item| item.texts.first.as_str())
+        .collect();
+    let tokenizers = [
+        byte_pair_tokenizer(&texts, BYTE_PAIR_IDS)?,
+        word_piece_tokenizer(&texts)?,
+    ];
+    for (((path, tokenizer), &(layers, hidden, heads, epochs)), model_seed) in
+        files.models.iter().zip(tokenizers).zip(&size.models).zip(seed..)
+    {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let shape = ModelShape {
+            name: name.clone(),
+            kind: ModelKind::Encoder,
+            layers,
+            hidden,
+            heads,
+            kv_heads: heads,
+            intermediate: 4 * hidden,
+            gated: false,
+            vocabulary: tokenizer.get_vocab_size(true) as u32,
+            positions: POSITIONS,
+        };
+        let config = ClassifierConfig::new(&shape, answer.clone())?;
+        let classifier = Classifier::random(config, model_seed, device)?;
+        // Written beside and renamed, so that a model is there whole or not at all.
+        let failed = |source| ExecutorError::File {
+            path: path.clone(),
+            source,
+        };
+        let unfinished = tempfile::tempdir_in(folder).map_err(failed)?;
+        let tokenizer = save_tokenizer(&tokenizer, unfinished.path(), &shape)?;
+        let encoded = training
+            .iter()
+            .map(|item| Ok((tokenizer.encode(&item.texts)?, item.label)))
+            .collect::<Result<Vec<_>, ExecutorError>>()?;
+        let training = Training {
+            epochs,
+            batch: BATCH,
+            learning_rate: LEARNING_RATE,
+            weight_decay: 0.01,
+            seed: model_seed,
+        };
+        train(&classifier, &encoded, &training, &mut |epoch, loss| {
+            watch(&name, epoch, loss)
+        })?;
+        classifier.write(unfinished.path())?;
+        std::fs::rename(unfinished.keep(), path).map_err(failed)?;
+    }
+    Ok(files)
+}
+
+fn save_tokenizer(tokenizer: &Tokenizer, folder: &Path, shape: &ModelShape) -> Result<TextTokenizer, ExecutorError> {
+    let path = folder.join("tokenizer.json");
+    tokenizer
+        .save(&path, true)
+        .map_err(|error| ExecutorError::input("tokenizer", "one that can be saved", error))?;
+    TextTokenizer::read(&path, shape.positions, shape.vocabulary)
+}

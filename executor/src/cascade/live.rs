@@ -1,0 +1,251 @@
+//! A cascade of real models that answers real texts, one at a time, as Tabi's engine does (section 4).
+
+use std::path::Path;
+use std::time::Instant;
+
+use tch::Device;
+use tenantry_cascade::ensemble::average;
+use tenantry_cascade::{CascadeError, Reroute};
+use tenantry_profiles::DType;
+
+use super::classifier::{Classified, Classifier};
+use super::config::Answer;
+use super::items::Item;
+use super::outputs::{Calibration, Observed};
+use super::text::{TextTokenizer, Texts, Tokens};
+use crate::device::synchronize;
+use crate::error::ExecutorError;
+
+/// Passes before latencies count.
+const WARM_UP: usize = 10;
+
+/// A classifier with its tokenizer: what a folder in Hugging Face's layout holds.
+#[derive(Debug)]
+pub struct TextModel {
+    classifier: Classifier,
+    tokenizer: TextTokenizer,
+}
+
+impl TextModel {
+    /// Reads `config.json`, `model.safetensors` and `tokenizer.json`.
+    ///
+    /// # Errors
+    /// Files that are missing, of another architecture, or that do not agree with each other.
+    pub fn read(folder: &Path, dtype: DType, device: Device) -> Result<TextModel, ExecutorError> {
+        let classifier = Classifier::read(folder, dtype, device)?;
+        let shape = &classifier.config().shape;
+        let tokenizer = TextTokenizer::read(&folder.join("tokenizer.json"), shape.positions, shape.vocabulary)?;
+        Ok(TextModel { classifier, tokenizer })
+    }
+
+    /// Its folder's name.
+    pub fn name(&self) -> &str {
+        &self.classifier.config().shape.name
+    }
+
+    /// What it answers.
+    pub fn answer(&self) -> &Answer {
+        &self.classifier.config().answer
+    }
+
+    /// The tokens of `texts`.
+    ///
+    /// # Errors
+    /// As [`TextTokenizer::encode`].
+    pub fn encode(&self, texts: &Texts) -> Result<Tokens, ExecutorError> {
+        self.tokenizer.encode(texts)
+    }
+
+    /// What it makes of one text, and the microseconds that took.
+    fn timed(&self, tokens: &Tokens, importance: bool) -> Result<(Classified, f64), ExecutorError> {
+        let begin = Instant::now();
+        let classified = self.classifier.classify(&[tokens], importance)?;
+        synchronize(self.classifier.device());
+        Ok((classified, begin.elapsed().as_secs_f64() * 1e6))
+    }
+
+    /// What it makes of texts, one at a time; with the attention that tokens receive, if `importance` is asked for, which a model needs that
+    /// is not a cascade's last.
+    ///
+    /// # Errors
+    /// Texts that the tokenizer does not take, or no memory on the device.
+    pub fn observe<'a>(
+        &self,
+        texts: impl IntoIterator<Item = &'a Texts>,
+        importance: bool,
+    ) -> Result<Observed, ExecutorError> {
+        let tokens = texts
+            .into_iter()
+            .map(|texts| self.encode(texts))
+            .collect::<Result<Vec<_>, _>>()?;
+        for tokens in tokens.iter().take(WARM_UP) {
+            self.timed(tokens, importance)?;
+        }
+        let mut observed = Observed::default();
+        for tokens in &tokens {
+            let (mut classified, service_us) = self.timed(tokens, importance)?;
+            observed.logits.append(&mut classified.logits);
+            observed
+                .importance
+                .push(classified.importance.map_or(Vec::new(), |mut lists| lists.remove(0)));
+            observed.service_us.push(service_us as f32);
+        }
+        Ok(observed)
+    }
+}
+
+/// One level of a cascade.
+#[derive(Clone, Copy, Debug)]
+pub struct Level<'a> {
+    /// What answers.
+    pub model: &'a TextModel,
+    /// How its confidence is to be read.
+    pub calibration: Calibration,
+}
+
+/// Models in ascending order, and what leads from one to the next.
+#[derive(Clone, Debug)]
+pub struct Cascade<'a> {
+    levels: Vec<Level<'a>>,
+    reroute: Reroute,
+    alpha: f64,
+    /// For each level but the first, how much it and those before it count once it has been asked; empty lists without an ensemble.
+    weights: Vec<Vec<f64>>,
+}
+
+/// What a cascade made of one text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    /// Probabilities of the classes, or the number: of the last level that was asked, or of all that were.
+    pub answer: Vec<f64>,
+    /// The level that was asked last.
+    pub level: usize,
+    /// Microseconds of all models and of what lies between them.
+    pub service_us: f64,
+    /// Words that each level read.
+    pub words: Vec<usize>,
+}
+
+impl<'a> Cascade<'a> {
+    /// A cascade that goes on as `reroute` says, prunes words to the degree `alpha` (0 for none), and, where there are weights, averages.
+    /// `weights` has for each level but the first those of the levels up to it.
+    ///
+    /// # Errors
+    /// No levels, levels that answer different questions, an `alpha` that is negative, or weights that do not fit.
+    pub fn new(
+        levels: Vec<Level<'a>>,
+        reroute: Reroute,
+        alpha: f64,
+        weights: Option<Vec<Vec<f64>>>,
+    ) -> Result<Cascade<'a>, ExecutorError> {
+        let Some(first) = levels.first() else {
+            return Err(ExecutorError::input("levels", "at least 1", 0));
+        };
+        if let Some(other) = levels.iter().find(|level| level.model.answer() != first.model.answer()) {
+            let must = format!("{:?}, as {} has it", first.model.answer(), first.model.name());
+            let what = format!("answers of {}", other.model.name());
+            return Err(ExecutorError::input(what, must, format!("{:?}", other.model.answer())));
+        }
+        if !(alpha >= 0.0 && alpha.is_finite()) {
+            return Err(ExecutorError::input("alpha", "at least 0", alpha));
+        }
+        let weights = weights.unwrap_or_else(|| vec![Vec::new(); levels.len() - 1]);
+        let fits = |(level, weights): (usize, &Vec<f64>)| weights.is_empty() || weights.len() == level + 2;
+        if weights.len() + 1 != levels.len() || !weights.iter().enumerate().all(fits) {
+            return Err(ExecutorError::input(
+                "weights",
+                "those of the levels so far, for each but the first",
+                format!("{weights:?}"),
+            ));
+        }
+        Ok(Cascade {
+            levels,
+            reroute,
+            alpha,
+            weights,
+        })
+    }
+
+    /// Answers one text. `coins` are uniform in `[0, 1)`, one for each level but the last.
+    ///
+    /// # Errors
+    /// A text that a tokenizer does not take, or no memory on the device.
+    ///
+    /// # Panics
+    /// If there are fewer coins.
+    pub fn answer(&self, texts: &Texts, coins: &[f64]) -> Result<Answered, ExecutorError> {
+        let mut asked: Vec<Vec<f64>> = Vec::with_capacity(self.levels.len());
+        let (mut texts, mut words, mut service_us) = (texts.clone(), Vec::new(), 0.0);
+        for (index, level) in self.levels.iter().enumerate() {
+            let last = index + 1 == self.levels.len();
+            // The tokenizer's time is left out, as the paper leaves it out.
+            let tokens = level.model.encode(&texts)?;
+            words.push(texts.words());
+            let prunes = !last && self.alpha > 0.0;
+            let (classified, took_us) = level.model.timed(&tokens, prunes)?;
+            let begin = Instant::now();
+            let (shares, confidence) = level.calibration.apply(&classified.logits[0]);
+            asked.push(shares);
+            let goes_on = !last && self.reroute.asks_next(confidence, coins[index]);
+            if goes_on && prunes {
+                let importance = &classified.importance.expect("it was asked for")[0];
+                texts = texts.pruned(&tokens, importance, self.alpha).map_err(unexpected)?;
+            }
+            service_us += took_us + begin.elapsed().as_secs_f64() * 1e6;
+            if !goes_on {
+                let begin = Instant::now();
+                let answer = self.joined(&asked)?;
+                service_us += begin.elapsed().as_secs_f64() * 1e6;
+                return Ok(Answered {
+                    answer,
+                    level: index,
+                    service_us,
+                    words,
+                });
+            }
+        }
+        unreachable!("the last level never goes on")
+    }
+
+    /// One answer out of those of the levels that were asked.
+    fn joined(&self, asked: &[Vec<f64>]) -> Result<Vec<f64>, ExecutorError> {
+        let last = asked.len() - 1;
+        match last.checked_sub(1).map(|index| &self.weights[index]) {
+            Some(weights) if !weights.is_empty() => {
+                let levels: Vec<&[f64]> = asked.iter().map(Vec::as_slice).collect();
+                average(weights, &levels).map_err(unexpected)
+            }
+            _ => Ok(asked[last].clone()),
+        }
+    }
+
+    /// Answers labelled items one after the other, warmed up, and says of each whether it was right.
+    ///
+    /// # Errors
+    /// As [`answer`](Self::answer).
+    pub fn answer_all(
+        &self,
+        items: &[Item],
+        coin: impl Fn(u64, u32) -> f64,
+    ) -> Result<Vec<(Answered, bool)>, ExecutorError> {
+        let of = |(number, item): (usize, &Item)| {
+            let coins: Vec<f64> = (0..self.levels.len() as u32)
+                .map(|level| coin(number as u64, level))
+                .collect();
+            let answered = self.answer(&item.texts, &coins)?;
+            let right = self.levels[0].calibration.is_right(&answered.answer, item.label);
+            Ok((answered, right))
+        };
+        for item in items.iter().take(WARM_UP).enumerate() {
+            of(item)?;
+        }
+        items.iter().enumerate().map(of).collect()
+    }
+}
+
+fn unexpected(error: CascadeError) -> ExecutorError {
+    ExecutorError::Cascade {
+        what: "cascade".into(),
+        error,
+    }
+}

@@ -1,0 +1,52 @@
+//! Cascades of real models (Tabi, Wang et al., EuroSys '23): what their encoders make of real texts.
+//!
+//! [`Classifier`] computes logits and the attention that tokens receive; [`TextTokenizer`] says which words the tokens are of, so that a
+//! word can be pruned for a model with another tokenizer; [`read_items`] are labelled texts. Nothing here decides when a query is
+//! returned.
+
+mod classifier;
+mod config;
+mod example;
+mod importance;
+mod items;
+mod judge;
+mod live;
+mod outputs;
+mod profiling;
+mod reviews;
+mod text;
+mod train;
+
+use std::io::Write;
+use std::path::Path;
+
+pub use classifier::{Classified, Classifier};
+pub use config::{Answer, ClassifierConfig};
+pub use example::{ExampleFiles, ExampleSize, make_example};
+pub(crate) use importance::layers_with_importance;
+pub use items::{Item, Label, hash_items, read_items, write_items};
+pub use judge::{CalibrationError, Judged, Settings, judge, weights_of_levels};
+pub use live::{Answered, Cascade, Level, TextModel};
+pub use outputs::{Calibration, Observed, Outputs, Pruning};
+pub use profiling::{Profiled, profile};
+pub use reviews::{Difficulty, Review, Reviews, byte_pair_tokenizer, word_piece_tokenizer};
+pub use text::{TextTokenizer, Texts, Tokens};
+pub use train::{Training, train};
+
+use crate::error::ExecutorError;
+
+/// Writes a file whole or not at all.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ExecutorError> {
+    let failed = |source| ExecutorError::File {
+        path: path.to_path_buf(),
+        source,
+    };
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+    file.write_all(bytes).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! A cascade on both machines: the same answers are drawn, so that the same requests are returned by the same models.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tch::Device;
+use tenantry_cascade::Reroute;
+use tenantry_core::op::Layers;
+use tenantry_core::spec::{
+    AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, OrderSpec, Padding, PipelineSpec, PlaceSpec, PoolSpec,
+    RouteSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
+};
+use tenantry_executor::machine::execute::{self, ExecuteError, execute};
+use tenantry_profiles::testing::synthetic_card;
+use tenantry_profiles::{DType, ModelShape};
+use tenantry_sim::{Jitter, simulate};
+use tenantry_traces::fit::cascade::SST_2;
+use tenantry_traces::outcome::{AnswersSpec, GeneratedSpec, OutcomesSpec};
+use tenantry_traces::{Duration, Entry, Listed, Request, Time};
+
+const SEED: u64 = 9;
+const TENANTS: u32 = 3;
+
+fn stage(name: &str, dispatch: Option<DispatchSpec>) -> StageSpec {
+    StageSpec {
+        pool: PoolSpec {
+            name: name.into(),
+            // One that the synthetic card prices.
+            model: ModelShape::builtin("tiny").unwrap(),
+            dtype: DType::F32,
+            classes: 2,
+            plot: None,
+            tenant_state: TenantState::Head,
+            padding: Padding::Longest,
+            instances_per_gpu: 1,
+            place: PlaceSpec::LeastLoaded,
+            batch: BatchSpec::SizeOrTimeout {
+                max_size: 4,
+                max_wait: Duration::ZERO,
+            },
+            swap: SwapSpec::LeastRecentlyUsed,
+            pipeline: PipelineSpec::SYNCHRONOUS,
+            generation: None,
+            tasks: None,
+            runtimes: None,
+        },
+        gpus: vec![0],
+        layers: Layers::all(2),
+        dispatch,
+        packing: None,
+    }
+}
+
+fn cascade() -> SystemSpec {
+    let dispatch = DispatchSpec {
+        reroute: Reroute::new(0.95, 1e6).unwrap(),
+        prune_alpha: Some(0.7),
+    };
+    let stages = vec![stage("small", Some(dispatch)), stage("large", None)];
+    SystemSpec {
+        name: "cascade".into(),
+        admit: AdmitSpec::Open,
+        pool: stages[0].pool.clone(),
+        route: Some(RouteSpec {
+            stages,
+            order: OrderSpec::OneByOne,
+            join: AnswerJoin::Average(vec![0.45, 0.55]),
+            seed: SEED,
+        }),
+    }
+}
+
+fn answers() -> AnswersSpec {
+    AnswersSpec {
+        outcomes: OutcomesSpec::Generated(GeneratedSpec {
+            small: "small".into(),
+            large: "large".into(),
+            levels: SST_2,
+            others: Vec::new(),
+        }),
+        pruned: vec![(0.5, 0.038), (0.7, 0.142), (0.9, 0.625)],
+        pruning_loss: 0.0,
+        average_gain: 0.0,
+    }
+}
+
+fn entries() -> Vec<Entry> {
+    let entry = |ticket: u64| {
+        Entry::Request(Request {
+            ticket,
+            tenant: (ticket % u64::from(TENANTS)) as u32,
+            arrival: Time(ticket * 200_000),
+            input_tokens: 8 + (ticket % 9) as u32,
+            output_tokens: 0,
+            class: 0,
+        })
+    };
+    (0..120).map(entry).collect()
+}
+
+fn cluster() -> ClusterSpec {
+    ClusterSpec {
+        gpus: 1,
+        gpu_memory_bytes: 1 << 30,
+        copy_lanes: 1,
+        lookup_lanes: 1,
+    }
+}
+
+fn executed(system: &SystemSpec, known: Option<&AnswersSpec>) -> Result<execute::Executed, ExecuteError> {
+    let card = synthetic_card();
+    let spec = execute::Run {
+        device: Device::Cpu,
+        card: &card,
+        cluster: cluster(),
+        system,
+        tenants: TENANTS,
+        warm_up: Time::ZERO,
+        seed: SEED,
+        outcomes: known.map(|known| (known, SEED)),
+        max_host_bytes: 1 << 30,
+        tables: tenantry_executor::tables_folder(),
+        building: |_| {},
+    };
+    execute(&spec, &mut Listed::new(entries()), Arc::new(AtomicBool::new(false)), ())
+}
+
+#[test]
+fn both_machines_return_the_same_requests_from_the_same_models() {
+    let (system, known) = (cascade(), answers());
+    let card = synthetic_card();
+    let spec = tenantry_sim::Run {
+        card: &card,
+        cluster: cluster(),
+        system: &system,
+        tenants: TENANTS,
+        warm_up: Time::ZERO,
+        jitter: Jitter::None,
+        answers: Some((&known, SEED)),
+    };
+    let simulated = simulate(&spec, &mut Listed::new(entries()), Default::default(), ()).unwrap();
+    let executed = executed(&system, Some(&known)).unwrap();
+    let (virtual_one, real) = (simulated.record.cascade.unwrap(), executed.record.cascade.unwrap());
+    assert_eq!(real.returned, virtual_one.returned);
+    assert_eq!((real.judged, real.right), (virtual_one.judged, virtual_one.right));
+    assert!(
+        real.returned.iter().all(|&requests| requests > 0),
+        "{:?}",
+        real.returned
+    );
+    let asked: Vec<u64> = real.stages.iter().map(|stage| stage.answered).collect();
+    assert_eq!(asked, [120, real.returned[1]]);
+    // A class for each pass, from the real heads.
+    assert_eq!(executed.answers.len() as u64, asked.iter().sum::<u64>());
+    assert!(real.stages.iter().all(|stage| stage.computed > Duration::ZERO));
+}
+
+#[test]
+fn what_cannot_be_executed_is_refused() {
+    let error = executed(&cascade(), None).unwrap_err();
+    assert!(matches!(error, ExecuteError::Answers(_)), "{error}");
+    let mut early_exit = cascade();
+    let route = early_exit.route.as_mut().unwrap();
+    route.stages[1].layers = Layers { first: 1, count: 1 };
+    let error = executed(&early_exit, Some(&answers())).unwrap_err().to_string();
+    assert!(error.contains("only simulated, got from 1"), "{error}");
+}

@@ -1,0 +1,173 @@
+//! The self-contained example, small: trained here, saved, read again, calibrated, and served as a cascade.
+
+use tch::Device;
+use tenantry_cascade::{Reroute, expected_calibration_error};
+use tenantry_executor::cascade::{
+    Calibration, Cascade, Classifier, ExampleSize, Item, Level, Outputs, Reviews, TextModel, Texts, make_example,
+    read_items,
+};
+use tenantry_executor::{ExecutorError, prepare_lane_thread};
+use tenantry_profiles::DType;
+use tenantry_traces::outcome::DispatchCoins;
+
+/// Seconds of training on a quiet machine. The small model is too narrow to learn what a contrast does.
+fn size() -> ExampleSize {
+    ExampleSize {
+        train_items: 1600,
+        held_out_items: 400,
+        models: [(1, 16, 2, 3), (2, 64, 4, 3)],
+    }
+}
+
+fn labels(items: &[Item]) -> Vec<tenantry_executor::cascade::Label> {
+    items.iter().map(|item| item.label).collect()
+}
+
+fn outputs(model: &TextModel, items: &[Item], calibration: Option<Calibration>) -> Outputs {
+    let observed = model.observe(items.iter().map(|item| &item.texts), true).unwrap();
+    let labels = labels(items);
+    let calibration = calibration.unwrap_or_else(|| Calibration::fit(&observed.logits, &labels, 0.0).unwrap());
+    Outputs::new(model.name(), model.answer(), "items", &labels, observed, calibration).unwrap()
+}
+
+#[test]
+fn a_trained_cascade_serves_real_texts() {
+    prepare_lane_thread();
+    let folder = tempfile::tempdir().unwrap();
+    let mut losses = Vec::new();
+    let mut watch = |model: &str, epoch: u32, loss: f64| losses.push((model.to_owned(), epoch, loss));
+    let files = make_example(folder.path(), &size(), 7, Device::Cpu, &mut watch).unwrap();
+    assert!(
+        losses.iter().all(|(_, epoch, loss)| *epoch < 2 || *loss < 0.69),
+        "nothing was learnt: {losses:?}"
+    );
+
+    let read = |folder| TextModel::read(folder, DType::F32, Device::Cpu).unwrap();
+    let [small, large] = [&files.models[0], &files.models[1]].map(|folder| read(folder));
+    let items = |path| read_items(path, small.answer()).unwrap();
+    let (profile, test) = (items(&files.profile), items(&files.test));
+
+    // The offline pass, saved and read again.
+    let profiled = [&small, &large].map(|model| outputs(model, &profile, None));
+    for outputs in &profiled {
+        let path = folder.path().join("outputs.safetensors");
+        outputs.write(&path).unwrap();
+        assert_eq!(Outputs::read(&path).unwrap(), *outputs);
+    }
+    let [small_profile, large_profile] = &profiled;
+    assert!(small_profile.accuracy() > 0.6, "{}", small_profile.accuracy());
+    assert!(
+        large_profile.accuracy() > small_profile.accuracy(),
+        "{} and {}",
+        large_profile.accuracy(),
+        small_profile.accuracy()
+    );
+
+    // Calibration lowers the likelihood's loss on the items it was fitted to, and keeps confidences within reach of accuracies on others.
+    let tested = outputs(&small, &test, Some(small_profile.calibration));
+    let pairs = tested
+        .confidences
+        .iter()
+        .map(|&confidence| f64::from(confidence))
+        .zip(tested.right());
+    assert!(expected_calibration_error(pairs, 10).unwrap() < 0.15);
+
+    // Confident answers are right more often than the others.
+    let accuracy = |sure: bool| {
+        let mut sorted: Vec<(f32, bool)> = tested.confidences.iter().copied().zip(tested.right()).collect();
+        sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (low, high) = sorted.split_at(sorted.len() / 2);
+        let half = if sure { high } else { low };
+        half.iter().filter(|(_, right)| *right).count()
+    };
+    assert!(accuracy(true) > accuracy(false));
+
+    // At the ends the cascade is one of its models; between, some are returned. The same coins give the same answers.
+    let levels = || {
+        vec![
+            Level {
+                model: &small,
+                calibration: small_profile.calibration,
+            },
+            Level {
+                model: &large,
+                calibration: large_profile.calibration,
+            },
+        ]
+    };
+    let coins = DispatchCoins::new(7);
+    let run = |cut_off, slope, alpha, weights: Option<Vec<Vec<f64>>>| {
+        let reroute = Reroute::new(cut_off, slope).unwrap();
+        let cascade = Cascade::new(levels(), reroute, alpha, weights).unwrap();
+        cascade
+            .answer_all(&test, |ticket, stage| coins.of(ticket, stage))
+            .unwrap()
+    };
+    let large_test = outputs(&large, &test, Some(large_profile.calibration));
+    let all_on = run(1.0, 10.0, 0.0, None);
+    assert!(all_on.iter().all(|(answered, _)| answered.level == 1));
+    let right: Vec<bool> = all_on.iter().map(|(_, right)| *right).collect();
+    assert_eq!(right, large_test.right());
+
+    let some = run(0.8, 1e6, 0.0, None);
+    let returned = some.iter().filter(|(answered, _)| answered.level == 0).count();
+    let sure = tested
+        .confidences
+        .iter()
+        .filter(|&&confidence| confidence > 0.9)
+        .count();
+    assert_eq!(returned, sure, "a step returns what is above (1 + c) / 2");
+    let pruned = run(0.8, 1e6, 0.7, Some(vec![vec![0.4, 0.6]]));
+    for ((plain, _), (pruned, _)) in some.iter().zip(&pruned) {
+        assert_eq!(plain.level, pruned.level, "pruning does not move the dispatcher");
+        assert!(pruned.words.last() <= plain.words.last());
+        assert!(pruned.words[pruned.level] > 0);
+    }
+    let words = |answers: &[(tenantry_executor::cascade::Answered, bool)]| -> usize {
+        answers
+            .iter()
+            .filter(|(answered, _)| answered.level == 1)
+            .map(|(answered, _)| answered.words[1])
+            .sum()
+    };
+    assert!(
+        words(&pruned) < words(&some),
+        "words are pruned through the text, whatever the tokenizers"
+    );
+}
+
+#[test]
+fn levels_must_answer_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let tiny = ExampleSize {
+        train_items: 8,
+        held_out_items: 4,
+        models: [(1, 16, 2, 1), (1, 16, 2, 1)],
+    };
+    let files = make_example(folder.path(), &tiny, 7, Device::Cpu, &mut |_, _, _| {}).unwrap();
+    let config = files.models[1].join("config.json");
+    let renamed = std::fs::read_to_string(&config).unwrap().replace("negative", "neutral");
+    std::fs::write(&config, renamed).unwrap();
+    let models = files
+        .models
+        .each_ref()
+        .map(|folder| TextModel::read(folder, DType::F32, Device::Cpu).unwrap());
+    let calibration = Calibration::Classes(tenantry_cascade::Temperature::ONE);
+    let levels = models.iter().map(|model| Level { model, calibration }).collect();
+    let error = Cascade::new(levels, Reroute::new(0.9, 10.0).unwrap(), 0.0, None).unwrap_err();
+    assert!(
+        error.to_string().starts_with("answers of large: must be Class"),
+        "{error}"
+    );
+
+    // A tokenizer that loses a word is told of with its file.
+    let error: ExecutorError = models[1].encode(&Texts::one("the \u{200d} soup")).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("large/tokenizer.json: text 0: every word must have a token"),
+        "{error}"
+    );
+    assert_eq!(Reviews::answer(), *models[0].answer());
+    assert!(Classifier::read(folder.path(), DType::F32, Device::Cpu).is_err());
+}

@@ -1,0 +1,211 @@
+//! The page's charts as files for papers: each as SVG, which scales, and as PNG, which every program takes.
+//!
+//! Drawn by plotters on white, in the page's colours, with DejaVu Sans. A chart between whose views a reader chooses becomes a file
+//! for each, named after the choice: `sweep-p98-ms.svg`.
+
+mod axis;
+mod draw;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use plotters::prelude::*;
+use plotters::style::{FontStyle, register_font};
+
+use crate::error::ReportError;
+use crate::page::Page;
+use crate::page::charts::{Chart, Choice, View};
+use crate::page::gantt::{Gantt, GanttView};
+use crate::whole::write_whole;
+
+/// Of an SVG, in its own units.
+const SIZE: (u32, u32) = (960, 600);
+/// Of a PNG: dots for each of those units.
+const DOTS: u32 = 2;
+
+/// What is drawn.
+#[derive(Clone, Copy)]
+enum Figure<'a> {
+    Lines(&'a str, &'a View),
+    Lanes(&'a str, &'a GanttView),
+}
+
+/// Writes all charts of a page into a folder, which is made where it is missing, and says which files there are now.
+///
+/// # Errors
+/// When a file cannot be written; the error names it.
+pub fn write(folder: &Path, page: &Page<'_>) -> Result<Vec<PathBuf>, ReportError> {
+    fs::create_dir_all(folder).map_err(|source| ReportError::io(folder, source))?;
+    let (charts, gantt) = page.drawn();
+    let mut written = Vec::new();
+    for chart in &charts {
+        write_chart(folder, chart, &mut written)?;
+    }
+    if let Some(gantt) = &gantt {
+        write_gantt(folder, gantt, &mut written)?;
+    }
+    Ok(written)
+}
+
+fn write_chart(folder: &Path, chart: &Chart, written: &mut Vec<PathBuf>) -> Result<(), ReportError> {
+    for (index, view) in chart.views.iter().enumerate().filter(|(_, view)| !view.xs.is_empty()) {
+        let (name, title) = named(&chart.id, &chart.title, &chart.choices, index);
+        write_both(&folder.join(name), Figure::Lines(&title, view), written)?;
+    }
+    Ok(())
+}
+
+fn write_gantt(folder: &Path, gantt: &Gantt, written: &mut Vec<PathBuf>) -> Result<(), ReportError> {
+    for (index, view) in gantt.views.iter().enumerate().filter(|(_, view)| !view.ops.is_empty()) {
+        let (name, title) = named(gantt.id, gantt.title, &gantt.choices, index);
+        write_both(&folder.join(name), Figure::Lanes(&title, view), written)?;
+    }
+    Ok(())
+}
+
+/// The file's name without its ending, and the figure's title, of a chart's view.
+fn named(id: &str, title: &str, choices: &[Choice], mut index: usize) -> (String, String) {
+    let mut chosen: Vec<&str> = Vec::new();
+    for choice in choices.iter().rev() {
+        chosen.push(&choice.options[index % choice.options.len()]);
+        index /= choice.options.len();
+    }
+    chosen.reverse();
+    let parts = std::iter::once(id).chain(chosen.iter().copied()).map(slug);
+    let name = parts.collect::<Vec<_>>().join("-");
+    match chosen.is_empty() {
+        true => (name, title.to_owned()),
+        false => (name, format!("{title}: {}", chosen.join(", "))),
+    }
+}
+
+/// Lower case letters, digits and dashes.
+fn slug(text: &str) -> String {
+    let simple = text.chars().map(|c| {
+        if c.is_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    });
+    let words: String = simple.collect();
+    let words = words.split('-').filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-")
+}
+
+/// `stem` without its ending, which may hold dots.
+fn write_both(stem: &Path, figure: Figure<'_>, written: &mut Vec<PathBuf>) -> Result<(), ReportError> {
+    static FONT: Once = Once::new();
+    FONT.call_once(|| {
+        let font = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
+        assert!(font.is_ok(), "an embedded font is one");
+    });
+    let with = |ending: &str| PathBuf::from(format!("{}.{ending}", stem.display()));
+    let svg = with("svg");
+    write_whole(&svg, to_svg(&svg, figure)?.as_bytes())?;
+    let png = with("png");
+    write_png(&png, figure)?;
+    written.extend([svg, png]);
+    Ok(())
+}
+
+fn to_svg(path: &Path, figure: Figure<'_>) -> Result<String, ReportError> {
+    let mut text = String::new();
+    draw_on(SVGBackend::with_string(&mut text, SIZE), 1, figure).map_err(|message| failed(path, message))?;
+    Ok(text)
+}
+
+/// The library writes to a path: to one beside the file's own, which then takes its name.
+fn write_png(path: &Path, figure: Figure<'_>) -> Result<(), ReportError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let beside = tempfile::Builder::new().suffix(".png").tempfile_in(folder);
+    let beside = beside.map_err(|source| ReportError::io(path, source))?;
+    let size = (SIZE.0 * DOTS, SIZE.1 * DOTS);
+    draw_on(BitMapBackend::new(beside.path(), size), DOTS, figure).map_err(|message| failed(path, message))?;
+    let bytes = fs::read(beside.path()).map_err(|source| ReportError::io(path, source))?;
+    write_whole(path, &bytes)
+}
+
+fn failed(path: &Path, message: String) -> ReportError {
+    ReportError::Figure {
+        path: path.to_owned(),
+        message,
+    }
+}
+
+fn draw_on<DB: DrawingBackend>(backend: DB, dots: u32, figure: Figure<'_>) -> Result<(), String> {
+    let area = backend.into_drawing_area();
+    let drawn = match figure {
+        Figure::Lines(title, view) => draw::lines(&area, dots, title, view),
+        Figure::Lanes(title, view) => draw::lanes(&area, dots, title, view),
+    };
+    drawn.and_then(|()| area.present()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::curves::OpDrawn;
+    use crate::manifest::Manifest;
+    use crate::testing;
+
+    #[test]
+    fn each_chart_is_an_svg_and_a_png() {
+        let mut runs = Vec::new();
+        for tenants in [10, 1000] {
+            for mut run in testing::runs() {
+                run.summary.parameters.insert("tenants.count".into(), tenants.into());
+                run.curves.ops = vec![OpDrawn {
+                    lane: 1,
+                    name: "encode layers 0–1".into(),
+                    category: "compute".into(),
+                    started_ns: 0,
+                    ended_ns: 1_000_000,
+                    requests: 2,
+                }];
+                runs.push(run);
+            }
+        }
+        let page = Page {
+            scenario: "swept",
+            runs: &runs,
+            validation: None,
+            folders: &[],
+            manifest: &Manifest::default(),
+        };
+        let place = tempfile::tempdir().unwrap();
+        let written = write(&place.path().join("figures"), &page).unwrap();
+        let named = |name: &str| place.path().join("figures").join(name);
+        for name in [
+            "sweep-p98-ms",
+            "latency-tenants-count-10",
+            "gantt-tenants-count-10-hmi-simulated",
+        ] {
+            let svg = fs::read_to_string(named(&format!("{name}.svg"))).unwrap();
+            assert!(svg.starts_with("<svg") && svg.contains("hmi"), "{name}");
+            let png = fs::read(named(&format!("{name}.png"))).unwrap();
+            assert!(png.starts_with(b"\x89PNG"), "{name}");
+        }
+        let on_disk = fs::read_dir(place.path().join("figures")).unwrap().count();
+        assert_eq!(written.len(), on_disk, "and nothing temporary");
+    }
+
+    #[test]
+    fn names_are_fit_for_files() {
+        let choice = |label: &str, options: &[&str]| Choice {
+            label: label.into(),
+            options: options.iter().map(|&option| option.into()).collect(),
+            point: false,
+        };
+        let choices = [choice("Figure", &["p98 ms", "In SLO"]), choice("Across", &["a/b", "c"])];
+        assert_eq!(
+            named("sweep", "Over", &choices, 2),
+            ("sweep-in-slo-a-b".into(), "Over: In SLO, a/b".into())
+        );
+        assert_eq!(
+            named("latency", "Latency", &[], 0),
+            ("latency".into(), "Latency".into())
+        );
+    }
+}

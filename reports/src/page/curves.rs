@@ -1,0 +1,292 @@
+//! Charts of what a run did: how long requests took, when, and how tenants fared.
+
+use super::charts::{Axis, Chart, Compared, GREY, Line, LineStyle, Stroke, Target, View, coarse, words};
+use crate::curves::{log_grid, share_within, shares};
+use crate::group::{Group, Spread};
+use crate::human;
+use crate::summary::Distribution;
+use crate::validation::Pair;
+
+/// A logarithmic axis has no zero: it begins at a microsecond at the earliest.
+const LEAST_MS: f64 = 1e-3;
+
+/// The charts of all groups together; those that have nothing to show are left out.
+pub fn main(compared: &Compared<'_, '_>) -> Vec<Chart> {
+    let at_points = |id: &str, title: &str, caption, view: &dyn Fn(&[&Group<'_>]) -> Option<View>| {
+        let views = (0..compared.points.len()).map(|point| view(&compared.at(point).collect::<Vec<_>>()));
+        Chart::at_points(id, title, caption, &compared.points, views.collect())
+    };
+    let over_time = |label: &'static str, figure: fn(&Totals) -> Option<f64>| {
+        move |groups: &[&Group<'_>]| over_time(compared, groups, label, figure)
+    };
+    [
+        at_points(
+            "latency",
+            "Latency",
+            "The share of requests (up) that took at most a time (across, each step a ratio). Further left is faster.",
+            &|groups| {
+                let named: Vec<_> = groups.iter().map(|group| (*group, compared.name(group))).collect();
+                cdf(&named, |group, ys| compared.line(group, ys))
+            },
+        ),
+        at_points(
+            "throughput",
+            "Throughput over time",
+            "Requests answered a second.",
+            &over_time("Requests a second", |window| {
+                Some(coarse(window.served as f64 / window.width_s))
+            }),
+        ),
+        at_points(
+            "latency-over-time",
+            "Latency over time",
+            "Mean latency of the requests answered then.",
+            &over_time("Mean latency in ms", |window| {
+                (window.served > 0 && window.latency_sum_ns > 0)
+                    .then(|| coarse(window.latency_sum_ns as f64 / window.served as f64 / 1e6))
+            }),
+        ),
+        at_points(
+            "batch",
+            "Batch size over time",
+            "Requests a batch, of the batches that began then.",
+            &over_time("Requests a batch", |window| {
+                (window.batches > 0).then(|| coarse(window.batch_requests as f64 / window.batches as f64))
+            }),
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// How tenants fared.
+pub fn tenants(compared: &Compared<'_, '_>) -> Option<Chart> {
+    let views = (0..compared.points.len()).map(|point| by_tenant(compared, point));
+    Chart::at_points(
+        "tenants",
+        "Mean latency by tenant",
+        "The share of tenants (up) whose requests took at most a time on average (across). The steeper, the more alike they are served.",
+        &compared.points,
+        views.collect(),
+    )
+}
+
+fn by_tenant(compared: &Compared<'_, '_>, point: usize) -> Option<View> {
+    let curves: Vec<(&Group<'_>, &[f64])> = compared
+        .at(point)
+        .map(|group| (group, group.runs[0].curves.tenant_ms.as_slice()))
+        .filter(|(_, curve)| !curve.is_empty())
+        .collect();
+    let xs = latency_grid(curves.iter().map(|(_, curve)| *curve), compared.points_of_a_line())?;
+    let lines = curves.iter().map(|(group, curve)| {
+        let share = |&x: &f64| Some(coarse(share_within(curve, x)));
+        compared.line(group, xs.iter().map(share).collect())
+    });
+    let in_words = curves.iter().map(|(group, curve)| {
+        let [low, high] = [curve[0], curve[curve.len() - 1]].map(human::milliseconds);
+        format!("{}: from {low} to {high}", compared.name(group))
+    });
+    Some(View {
+        summary: words(in_words),
+        x: Axis::log("Mean latency of a tenant in ms"),
+        y: Axis::percent("Share of tenants"),
+        target: None,
+        lines: lines.collect(),
+        xs,
+    })
+}
+
+/// The two charts that set one system's simulated beside its executed latencies.
+pub fn validation(index: usize, pair: &Pair<'_>) -> Vec<Chart> {
+    let (Some(simulated), Some(executed)) = (&pair.simulated, &pair.executed) else {
+        return Vec::new();
+    };
+    let sides = [(simulated, simulated.place()), (executed, executed.place())];
+    let line = |group: &Group<'_>, ys| Line {
+        name: group.place(),
+        system: None,
+        style: match group.is_virtual() {
+            true => LineStyle::nth(0),
+            false => LineStyle::nth(1).dashed(),
+        },
+        points: false,
+        ys,
+    };
+    let latency = cdf(&sides, line).map(|view| {
+        Chart::single(
+            format!("validation-{index}-latency"),
+            "Latency, simulated and executed",
+            "Both distributions. The closer the lines, the better the simulation.",
+            view,
+        )
+    });
+    let quantiles = quantiles(simulated, executed).map(|view| {
+        Chart::single(
+            format!("validation-{index}-quantiles"),
+            "Quantile by quantile",
+            "Each point is a share of requests: its latency executed (across) and simulated (up). On the grey line both agree.",
+            view,
+        )
+    });
+    [latency, quantiles].into_iter().flatten().collect()
+}
+
+/// Latencies at equal ratios that span all of these; nothing where there are none.
+fn latency_grid<'c>(curves: impl Iterator<Item = &'c [f64]>, points: usize) -> Option<Vec<f64>> {
+    let ends = Spread::of(curves.flat_map(|curve| [curve[0], curve[curve.len() - 1]]))?;
+    // A single value needs some room around it.
+    let low = ends.min.max(LEAST_MS) * 0.98;
+    let high = ends.max.max(LEAST_MS) * 1.02;
+    Some(log_grid(low, high, points).map(coarse).collect())
+}
+
+fn cdf(named: &[(&Group<'_>, String)], line: impl Fn(&Group<'_>, Vec<Option<f64>>) -> Line) -> Option<View> {
+    let curves: Vec<_> = named
+        .iter()
+        .map(|(group, name)| (*group, name, group.latency_ms()))
+        .filter(|(_, _, curve)| !curve.is_empty())
+        .collect();
+    // Lines of a crowded chart cannot be followed into their corners.
+    let points = if curves.len() > 8 { 64 } else { 200 };
+    let xs = latency_grid(curves.iter().map(|(_, _, curve)| curve.as_slice()), points)?;
+    let lines = curves.iter().map(|(group, _, curve)| {
+        let share = |&x: &f64| Some(coarse(share_within(curve, x)));
+        line(group, xs.iter().map(share).collect())
+    });
+    let in_words = curves.iter().map(|(group, name, _)| {
+        let at = |read: fn(Distribution) -> f64| {
+            group
+                .mean(|run| run.latency_ms.map(read))
+                .map_or(String::new(), human::milliseconds)
+        };
+        format!(
+            "{name}: median {}, p98 {}, largest {}",
+            at(|l| l.p50),
+            at(|l| l.p98),
+            at(|l| l.max)
+        )
+    });
+    let target = named
+        .iter()
+        .find_map(|(group, _)| Some(group.runs[0].summary.slo.as_ref()?.latency_ms));
+    Some(View {
+        summary: words(in_words),
+        x: Axis::log("Latency in ms"),
+        y: Axis::percent("Share of requests"),
+        target: target.map(|value| Target { up: false, value }),
+        lines: lines.collect(),
+        xs,
+    })
+}
+
+/// Each point is a share of requests: how long it took executed and how long simulated.
+fn quantiles(simulated: &Group<'_>, executed: &Group<'_>) -> Option<View> {
+    let (simulated, executed) = (simulated.latency_ms(), executed.latency_ms());
+    if simulated.is_empty() || executed.is_empty() {
+        return None;
+    }
+    let middle = shares().position(|share| share >= 0.5)?;
+    let xs: Vec<f64> = executed.iter().map(|ms| coarse(ms.max(LEAST_MS))).collect();
+    let both_agree = LineStyle {
+        color: GREY,
+        stroke: Stroke::Dashed,
+    };
+    let line = |name: &str, style, ys: Vec<Option<f64>>| Line {
+        name: name.to_owned(),
+        system: None,
+        style,
+        points: false,
+        ys,
+    };
+    let of_simulated = simulated.iter().map(|ms| Some(coarse(ms.max(LEAST_MS))));
+    Some(View {
+        summary: format!(
+            "Half of all requests took at most {} simulated and {} executed; the slowest took {} and {}",
+            human::milliseconds(simulated[middle]),
+            human::milliseconds(executed[middle]),
+            human::milliseconds(simulated[simulated.len() - 1]),
+            human::milliseconds(executed[executed.len() - 1]),
+        ),
+        x: Axis::log("Executed, ms"),
+        y: Axis::log("Simulated, ms"),
+        target: None,
+        lines: vec![
+            line("both agree", both_agree, xs.iter().copied().map(Some).collect()),
+            line("simulated", LineStyle::nth(0), of_simulated.collect()),
+        ],
+        xs,
+    })
+}
+
+/// Windows of a group's first run, merged.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    width_s: f64,
+    served: u64,
+    latency_sum_ns: u128,
+    batches: u64,
+    batch_requests: u64,
+}
+
+fn over_time(
+    compared: &Compared<'_, '_>,
+    groups: &[&Group<'_>],
+    label: &'static str,
+    figure: fn(&Totals) -> Option<f64>,
+) -> Option<View> {
+    let series = groups.iter().map(|group| &group.runs[0].curves.series);
+    // Widths are powers of two of the same width, so that the widest is a multiple of all others.
+    let widest_ns = series.clone().map(|series| series.width.0).max()?;
+    let longest_ns = series
+        .map(|series| series.width.0 * series.windows.len() as u64)
+        .max()?;
+    let points = compared.points_of_a_line() as u64;
+    let width_ns = widest_ns * longest_ns.div_ceil(widest_ns * points).max(1);
+    let width_s = width_ns as f64 / 1e9;
+    let xs: Vec<f64> = (0..longest_ns.div_ceil(width_ns))
+        .map(|i| coarse(i as f64 * width_s))
+        .collect();
+    if xs.len() < 2 {
+        return None;
+    }
+    let line = |group: &&Group<'_>| {
+        let curves = &group.runs[0].curves;
+        let merge = (width_ns / curves.series.width.0) as usize;
+        let end_s = curves.end.as_secs_f64();
+        let totals = curves.series.windows.chunks(merge).enumerate().map(|(i, windows)| {
+            let whole = Totals {
+                // The run may end within its last window.
+                width_s: width_s.min(end_s - i as f64 * width_s),
+                ..Totals::default()
+            };
+            windows.iter().fold(whole, |sum, window| Totals {
+                served: sum.served + window.served,
+                latency_sum_ns: sum.latency_sum_ns + window.latency_sum_ns,
+                batches: sum.batches + window.batches,
+                batch_requests: sum.batch_requests + window.batch_requests,
+                ..sum
+            })
+        });
+        let mut ys: Vec<Option<f64>> = totals.map(|totals| figure(&totals)).collect();
+        ys.resize(xs.len(), None);
+        compared.line(group, ys)
+    };
+    let lines: Vec<Line> = groups.iter().map(line).collect();
+    if lines.iter().all(|line| line.ys.iter().all(Option::is_none)) {
+        return None;
+    }
+    let in_words = lines.iter().filter_map(|line| {
+        let spread = Spread::of(line.ys.iter().copied().flatten())?;
+        let [min, mean, max] = [spread.min, spread.mean, spread.max].map(human::number);
+        Some(format!("{}: between {min} and {max}, {mean} on average", line.name))
+    });
+    Some(View {
+        summary: words(in_words),
+        x: Axis::linear("Time in s"),
+        y: Axis::linear(label),
+        target: None,
+        lines,
+        xs,
+    })
+}

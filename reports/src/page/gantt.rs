@@ -1,0 +1,157 @@
+//! The ops of a run's first moments, lane by lane.
+
+use serde::Serialize;
+
+use super::charts::{Choice, Compared, point_choice};
+use crate::curves::{MAX_RUNS_WITH_OPS, OpDrawn};
+use crate::group::Group;
+use crate::human;
+
+/// Lanes that can be told apart; a system with more shows the first.
+const MAX_LANES: usize = 24;
+
+/// What was done when on which lane.
+#[derive(Debug, Serialize)]
+pub struct Gantt {
+    /// Of its element in the page.
+    pub id: &'static str,
+    /// Above it.
+    pub title: &'static str,
+    /// How to read it, in a sentence.
+    pub caption: &'static str,
+    /// As for a chart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<Choice>,
+    /// A view for each combination.
+    pub views: Vec<GanttView>,
+}
+
+/// The ops of one run.
+#[derive(Debug, Default, Serialize)]
+pub struct GanttView {
+    /// What it shows, in words.
+    pub summary: String,
+    pub(crate) lanes: Vec<String>,
+    /// What was done.
+    pub(crate) names: Vec<String>,
+    /// Lane, name, category, start and duration in microseconds, requests of its batch.
+    pub(crate) ops: Vec<(usize, usize, usize, f64, f64, u32)>,
+}
+
+/// Kinds of work, each with a colour: `--k-…` in the style sheet.
+pub(crate) const CATEGORIES: [&str; 4] = ["compute", "copy", "lookup", "other"];
+
+/// Nothing where no run has ops to draw, or too many runs to choose from.
+pub fn gantt(compared: &Compared<'_, '_>) -> Option<Gantt> {
+    if compared.groups.iter().map(|group| group.runs.len()).sum::<usize>() > MAX_RUNS_WITH_OPS {
+        return None;
+    }
+    let mut names: Vec<String> = Vec::new();
+    for group in compared.groups {
+        let name = compared.name(group);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let view = |point: usize, name: &String| {
+        let mut groups = compared.groups.iter();
+        let found = groups.find(|group| compared.point(group) == point && compared.name(group) == *name);
+        found.map(view).unwrap_or_default()
+    };
+    let views: Vec<GanttView> = (0..compared.points.len())
+        .flat_map(|point| names.iter().map(move |name| view(point, name)))
+        .collect();
+    if views.iter().all(|view| view.ops.is_empty()) {
+        return None;
+    }
+    let mut choices = point_choice(&compared.points);
+    if names.len() > 1 {
+        choices.push(Choice {
+            label: "System".to_owned(),
+            options: names,
+            point: false,
+        });
+    }
+    Some(Gantt {
+        id: "gantt",
+        title: "The first work after the warm-up",
+        caption: "Each bar is an op on its lane; bars above each other run at the same time.",
+        choices,
+        views,
+    })
+}
+
+fn view(group: &Group<'_>) -> GanttView {
+    let curves = &group.runs[0].curves;
+    let ops: Vec<&OpDrawn> = curves.ops.iter().filter(|op| op.lane < MAX_LANES).collect();
+    let mut names: Vec<String> = Vec::new();
+    let mut index_of = |name: &String| {
+        names.iter().position(|other| other == name).unwrap_or_else(|| {
+            names.push(name.clone());
+            names.len() - 1
+        })
+    };
+    let category = |op: &OpDrawn| {
+        let found = CATEGORIES.iter().position(|category| *category == op.category);
+        found.unwrap_or(CATEGORIES.len() - 1)
+    };
+    let micros = |ns: u64| ns as f64 / 1e3;
+    let drawn = ops.iter().map(|op| {
+        let duration = op.ended_ns.saturating_sub(op.started_ns);
+        (
+            op.lane,
+            index_of(&op.name),
+            category(op),
+            micros(op.started_ns),
+            micros(duration),
+            op.requests,
+        )
+    });
+    let drawn = drawn.collect();
+    let summary = match (
+        ops.iter().map(|op| op.started_ns).min(),
+        ops.iter().map(|op| op.ended_ns).max(),
+    ) {
+        (Some(start), Some(end)) => format!(
+            "{} ops on {} lanes of {} within {}",
+            human::count(ops.len() as u64),
+            curves.lanes.len().min(MAX_LANES),
+            group.system(),
+            human::milliseconds((end - start) as f64 / 1e6)
+        ),
+        _ => format!("No ops of {} were noted", group.system()),
+    };
+    GanttView {
+        summary,
+        lanes: curves.lanes.iter().take(MAX_LANES).cloned().collect(),
+        names,
+        ops: drawn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn ops_keep_their_lanes_and_share_their_names() {
+        let mut runs = testing::runs();
+        let op = |lane, started_ns| OpDrawn {
+            lane,
+            name: "encode layers 0–1".into(),
+            category: "compute".into(),
+            started_ns,
+            ended_ns: started_ns + 2_000,
+            requests: 3,
+        };
+        runs[0].curves.lanes = vec!["gpu0/copy".into(), "gpu0/compute0".into()];
+        runs[0].curves.ops = vec![op(1, 1_000), op(1, 3_000)];
+        let groups = Group::all(&runs);
+        let gantt = gantt(&Compared::new(&groups)).unwrap();
+        assert_eq!(gantt.views.len(), 4, "two systems on two machines");
+        assert_eq!(gantt.views[0].ops, [(1, 0, 0, 1.0, 2.0, 3), (1, 0, 0, 3.0, 2.0, 3)]);
+        assert_eq!(gantt.views[0].names.len(), 1);
+        assert!(gantt.views[1].ops.is_empty());
+    }
+}

@@ -1,0 +1,376 @@
+//! The chart of figures over a sweep: what a reader chooses is up, the values of a swept key are across, a line is a system.
+
+use serde_json::Value;
+
+use super::charts::{Axis, Chart, Choice, Compared, Line, LineStyle, MAX_LINES, Stroke, Target, View, coarse, words};
+use crate::group::{Group, plain};
+use crate::human;
+use crate::metric::{Metric, Unit, shown};
+use crate::summary::Parameters;
+
+/// A logarithmic axis serves values that span more than this ratio.
+const WIDE: f64 = 20.0;
+
+/// Nothing without a sweep.
+pub fn chart(compared: &Compared<'_, '_>) -> Option<Chart> {
+    let keys = keys(compared);
+    let alongs: Vec<Along<'_>> = keys.iter().flat_map(|key| alongs(compared, key, &keys)).collect();
+    let metrics = metrics(compared);
+    if alongs.is_empty() || metrics.is_empty() {
+        return None;
+    }
+    let views = metrics
+        .iter()
+        .flat_map(|metric| alongs.iter().map(move |along| view(compared, metric, along)));
+    let views = views.collect();
+    let choices = [
+        ("Figure", metrics.iter().map(|metric| metric.title.to_owned()).collect()),
+        (
+            "Across",
+            alongs.iter().map(|along| along.title.clone()).collect::<Vec<_>>(),
+        ),
+    ];
+    let choice = |(label, options): (&str, Vec<String>)| Choice {
+        label: label.to_owned(),
+        options,
+        point: false,
+    };
+    Some(Chart {
+        id: "sweep".to_owned(),
+        title: "Figures over the sweep".to_owned(),
+        caption: "A point is a system at a sweep point, the mean over its repeats; the lines between only lead the eye.",
+        choices: choices
+            .into_iter()
+            .map(choice)
+            .filter(|choice| choice.options.len() > 1)
+            .collect(),
+        views,
+    })
+}
+
+/// What is chosen first is the latency that the target is about.
+fn metrics(compared: &Compared<'_, '_>) -> Vec<&'static Metric> {
+    let first = match &compared.groups[0].runs[0].summary.slo {
+        Some(slo) => format!("{} ms", slo.at),
+        None => "p98 ms".to_owned(),
+    };
+    let has = |metric: &&Metric| compared.groups.iter().any(|group| group.mean(metric.read).is_some());
+    let mut metrics: Vec<&Metric> = shown(compared.groups).into_iter().filter(has).collect();
+    metrics.sort_by_key(|metric| metric.title != first);
+    metrics
+}
+
+/// A key that the sweep changes.
+struct Key<'a> {
+    name: &'a str,
+    /// All its values, ascending where they are numbers.
+    values: Vec<&'a Value>,
+    /// The values as numbers, where they are; with the unit that they share.
+    numbers: Option<(Vec<f64>, String)>,
+}
+
+fn keys<'a>(compared: &Compared<'_, 'a>) -> Vec<Key<'a>> {
+    let mut keys: Vec<Key<'a>> = Vec::new();
+    for group in compared.groups {
+        for (name, value) in group.parameters() {
+            match keys.iter_mut().find(|key| key.name == name) {
+                Some(key) if key.values.contains(&value) => {}
+                Some(key) => key.values.push(value),
+                None => keys.push(Key {
+                    name,
+                    values: vec![value],
+                    numbers: None,
+                }),
+            }
+        }
+    }
+    keys.retain(|key| key.values.len() > 1);
+    for key in &mut keys {
+        key.numbers = numbers(&mut key.values);
+    }
+    // The finest first: it says most.
+    keys.sort_by_key(|key| std::cmp::Reverse(key.values.len()));
+    keys
+}
+
+/// The values in ascending order, where all are numbers with one unit.
+fn numbers(values: &mut [&Value]) -> Option<(Vec<f64>, String)> {
+    let unit = number(values[0])?.1;
+    if values
+        .iter()
+        .any(|value| number(value).is_none_or(|(_, other)| other != unit))
+    {
+        return None;
+    }
+    let of = |value: &Value| number(value).map_or(0.0, |(number, _)| number);
+    values.sort_by(|a, b| of(a).total_cmp(&of(b)));
+    Some((values.iter().map(|value| of(value)).collect(), unit))
+}
+
+/// `500/s` is 500 and `/s`.
+fn number(value: &Value) -> Option<(f64, String)> {
+    if let Some(number) = value.as_f64() {
+        return Some((number, String::new()));
+    }
+    let text = value.as_str()?;
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-')
+        .unwrap_or(text.len());
+    Some((text[..end].parse().ok()?, text[end..].trim().to_owned()))
+}
+
+/// A way through the sweep: a key, and what the others are meanwhile.
+struct Along<'a> {
+    title: String,
+    key: &'a Key<'a>,
+    /// Nothing where the others vary too, so that only a cloud of points can be drawn.
+    fixed: Option<Parameters>,
+}
+
+fn alongs<'a>(compared: &Compared<'_, 'a>, key: &'a Key<'a>, keys: &[Key<'a>]) -> Vec<Along<'a>> {
+    let several = keys.len() > 1;
+    let mut fixed: Vec<(Parameters, usize)> = Vec::new();
+    for group in compared.groups {
+        let others = others(group.parameters(), key);
+        match fixed.iter_mut().find(|(known, _)| *known == others) {
+            Some((_, groups)) => *groups += 1,
+            None => fixed.push((others, 1)),
+        }
+    }
+    // Samples rather than a grid: hardly any two points agree in all other keys.
+    let lines = compared.groups.len() / key.values.len().max(1);
+    if fixed.len() > 1 && fixed.len() > lines.max(1) * 2 {
+        return vec![Along {
+            title: format!("{}, while others vary", key.name),
+            key,
+            fixed: None,
+        }];
+    }
+    let along = |(fixed, _): (Parameters, usize)| {
+        let swept = |name: &str| keys.iter().any(|key| key.name == name);
+        let at: Vec<String> = fixed
+            .iter()
+            .filter(|(name, _)| swept(name))
+            .map(|(name, value)| format!("{name} {}", plain(value)))
+            .collect();
+        Along {
+            title: match several && !at.is_empty() {
+                true => format!("{} at {}", key.name, at.join(", ")),
+                false => key.name.to_owned(),
+            },
+            key,
+            fixed: Some(fixed),
+        }
+    };
+    fixed.into_iter().map(along).collect()
+}
+
+fn others(parameters: &Parameters, key: &Key<'_>) -> Parameters {
+    let mut others = parameters.clone();
+    others.remove(key.name);
+    others
+}
+
+fn view(compared: &Compared<'_, '_>, metric: &Metric, along: &Along<'_>) -> View {
+    let key = along.key;
+    let on_the_way = |group: &&Group<'_>| match &along.fixed {
+        Some(fixed) => others(group.parameters(), key) == *fixed,
+        None => group.parameters().contains_key(key.name),
+    };
+    let groups: Vec<&Group<'_>> = compared.groups.iter().filter(on_the_way).collect();
+    let place = |group: &Group<'_>| {
+        let value = group.parameters().get(key.name)?;
+        key.values.iter().position(|other| *other == value)
+    };
+    // One column a group where several may share a value, one a value else.
+    let mut columns: Vec<(usize, Option<usize>)> = match along.fixed {
+        Some(_) => (0..key.values.len()).map(|value| (value, None)).collect(),
+        None => {
+            let column = |(index, group): (usize, &&Group<'_>)| Some((place(group)?, Some(index)));
+            groups.iter().enumerate().filter_map(column).collect()
+        }
+    };
+    columns.sort_unstable();
+    let x_of = |value: usize| key.numbers.as_ref().map_or(value as f64, |(numbers, _)| numbers[value]);
+    let scale = Scale::of(metric, &groups);
+    let mut lines: Vec<Line> = Vec::new();
+    for (index, group) in groups.iter().enumerate() {
+        let known = lines.iter().position(|line| line.name == compared.name(group));
+        let line = known.unwrap_or_else(|| {
+            let line = compared.line(group, vec![None; columns.len()]);
+            let stroke = if along.fixed.is_none() {
+                Stroke::None
+            } else {
+                line.style.stroke
+            };
+            lines.push(Line {
+                points: true,
+                style: LineStyle { stroke, ..line.style },
+                ..line
+            });
+            lines.len() - 1
+        });
+        let found = columns
+            .iter()
+            .position(|&(value, own)| Some(value) == place(group) && own.is_none_or(|own| own == index));
+        if let (Some(column), Some(figure)) = (found, group.mean(metric.read)) {
+            lines[line].ys[column] = Some(coarse(figure / scale.unit));
+        }
+    }
+    lines.truncate(MAX_LINES);
+    let slo = groups.iter().find_map(|group| group.runs[0].summary.slo.as_ref());
+    let target = slo.filter(|slo| metric.title == format!("{} ms", slo.at));
+    View {
+        summary: in_words(metric, &lines, scale.unit),
+        x: Axis {
+            label: match &key.numbers {
+                Some((_, unit)) if !unit.is_empty() => format!("{}, {unit}", key.name),
+                _ => key.name.to_owned(),
+            },
+            log: key.numbers.as_ref().is_some_and(|(numbers, _)| wide(numbers)),
+            percent: false,
+            names: match key.numbers {
+                Some(_) => Vec::new(),
+                None => key.values.iter().map(|value| plain(value)).collect(),
+            },
+        },
+        y: scale.axis,
+        target: target.map(|slo| Target {
+            up: true,
+            value: slo.latency_ms,
+        }),
+        xs: columns.iter().map(|&(value, _)| x_of(value)).collect(),
+        lines,
+    }
+}
+
+fn wide(ascending: &[f64]) -> bool {
+    let (first, last) = (ascending[0], ascending[ascending.len() - 1]);
+    first > 0.0 && last / first > WIDE
+}
+
+fn in_words(metric: &Metric, lines: &[Line], unit: f64) -> String {
+    let said = lines.iter().filter_map(|line| {
+        let mut known = line.ys.iter().copied().flatten();
+        let first = known.next()?;
+        let [first, last] = [first, known.next_back().unwrap_or(first)].map(|y| metric.unit.show(y * unit));
+        Some(format!("{}: from {first} to {last}", line.name))
+    });
+    format!("{}, {}", metric.title, words(said))
+}
+
+/// How a figure is drawn.
+struct Scale {
+    axis: Axis,
+    /// What one of the axis is in the summary's unit.
+    unit: f64,
+}
+
+impl Scale {
+    fn of(metric: &Metric, groups: &[&Group<'_>]) -> Scale {
+        let mut values: Vec<f64> = groups.iter().filter_map(|group| group.mean(metric.read)).collect();
+        values.sort_by(f64::total_cmp);
+        let most = values.last().copied().unwrap_or(0.0);
+        match metric.unit {
+            Unit::Share => Scale {
+                axis: Axis::percent(metric.title),
+                unit: 1.0,
+            },
+            Unit::Bytes => {
+                let (unit, name) = human::binary_unit(most);
+                Scale {
+                    axis: Axis::linear(format!("{}, {name}", metric.title)),
+                    unit,
+                }
+            }
+            Unit::Number => Scale {
+                axis: match !values.is_empty() && wide(&values) {
+                    true => Axis::log(metric.title),
+                    false => Axis::linear(metric.title),
+                },
+                unit: 1.0,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_traces::Duration;
+
+    use super::*;
+    use crate::curves::Run;
+    use crate::testing::{labels, record};
+
+    fn run(system: &str, parameters: &[(&str, Value)], slowest_ms: u64) -> Run {
+        let mut labels = labels(system, "virtual");
+        labels.parameters = parameters.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+        Run::new(labels, &record(100, Duration::from_millis(slowest_ms)))
+    }
+
+    fn of(runs: &[Run]) -> Option<Chart> {
+        chart(&Compared::new(&Group::all(runs)))
+    }
+
+    #[test]
+    fn a_sweep_of_one_key_has_a_line_a_system_in_ascending_order() {
+        let mut runs = Vec::new();
+        for tenants in [1000, 10, 100] {
+            for system in ["hmi", "other"] {
+                runs.push(run(system, &[("tenants.count", tenants.into())], tenants / 10));
+            }
+        }
+        let chart = of(&runs).unwrap();
+        assert_eq!(chart.choices.len(), 1, "the figure only");
+        assert_eq!(chart.choices[0].options[0], "p98 ms");
+        let view = &chart.views[0];
+        assert_eq!(view.xs, [10.0, 100.0, 1000.0]);
+        assert!(view.x.log && view.target.is_some_and(|target| target.up && target.value == 150.0));
+        assert_eq!(view.lines.len(), 2);
+        let ys: Vec<f64> = view.lines[0].ys.iter().map(|y| y.unwrap()).collect();
+        assert!(ys.is_sorted() && ys[0] < 1.0 && ys[2] > 90.0, "{ys:?}");
+        assert_eq!(chart.views.len(), chart.choices[0].options.len());
+    }
+
+    #[test]
+    fn a_grid_has_a_way_along_each_key_for_each_value_of_the_other() {
+        let mut runs = Vec::new();
+        for tenants in [10, 100, 1000] {
+            for rate in ["100/s", "200/s"] {
+                runs.push(run(
+                    "hmi",
+                    &[("rate", rate.into()), ("tenants.count", tenants.into())],
+                    10,
+                ));
+            }
+        }
+        let chart = of(&runs).unwrap();
+        let across = &chart.choices[1].options;
+        assert_eq!(across.len(), 3 + 2, "{across:?}");
+        assert_eq!(across[0], "tenants.count at rate 100/s");
+        assert_eq!(across[2], "rate at tenants.count 10");
+        assert_eq!(chart.views[2].x.label, "rate, /s");
+        assert_eq!(chart.views[2].xs, [100.0, 200.0]);
+        assert_eq!(chart.views.len(), chart.choices[0].options.len() * across.len());
+    }
+
+    #[test]
+    fn samples_are_drawn_as_points_and_names_as_names() {
+        let sampled = |i: u64| {
+            let parameters = [("a", Value::from(i * 7 % 11)), ("b", Value::from(i * 5 % 11))];
+            run("hmi", &parameters, 10)
+        };
+        let runs: Vec<Run> = (0..11).map(sampled).collect();
+        let chart = of(&runs).unwrap();
+        assert_eq!(
+            chart.choices[1].options,
+            ["a, while others vary", "b, while others vary"]
+        );
+        assert_eq!(chart.views[0].lines[0].style.stroke, Stroke::None);
+        assert!(chart.views[0].lines[0].ys.iter().all(Option::is_some));
+
+        let runs = ["uniform", "distinct"].map(|name| run("hmi", &[("popularity", name.into())], 10));
+        assert_eq!(of(&runs).unwrap().views[0].x.names, ["uniform", "distinct"]);
+        assert!(of(&[run("hmi", &[], 10)]).is_none());
+    }
+}

@@ -1,0 +1,273 @@
+//! What `tenantry plan` says: `plan.json`, and the same as text.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::human::{self, ABSENT};
+use crate::terminal::{Style, figures};
+
+/// A whole `plan.json`. What does not apply is absent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanReport {
+    /// Of the file's form: 1.
+    pub schema: u32,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The scenario's seed.
+    pub seed: u64,
+    /// What was searched for: `fewest-cards`, `least-cost`, `most-tenants`, `highest-rate`, `tightest-latency`.
+    pub find: String,
+    /// Whether anything keeps the target. Where nothing does, the answer names what comes nearest.
+    pub feasible: bool,
+    /// In a sentence.
+    pub answer: String,
+    /// How sure the answer is, from 0 to 1: all decisions that it rests on together.
+    pub confidence: f64,
+    /// Every system with its settings on every card, in the plan's order.
+    pub options: Vec<PlanOption>,
+    /// What costs how much and answers how fast, of all that was run and keeps the target, by rising cost.
+    pub front: Vec<FrontPoint>,
+    /// What the costs of `front` are in.
+    pub cost_unit: CostUnit,
+    /// What keeps the answer from being better.
+    pub binds: Option<Binds>,
+    /// How the answer moves.
+    pub moves: Vec<Move>,
+    /// What it took.
+    pub runs: PlanRuns,
+    /// What must be known before trusting it.
+    pub notes: Vec<String>,
+}
+
+/// What costs are counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CostUnit {
+    /// Cards, where they have no price.
+    Cards,
+    /// The price of all cards, an hour.
+    CostPerHour,
+    /// Where the load differs, cards without a price: for how long a million requests take them.
+    CardHoursPerMillion,
+    /// Likewise with prices.
+    CostPerMillion,
+}
+
+impl CostUnit {
+    /// Of a column.
+    pub fn name(self) -> &'static str {
+        match self {
+            CostUnit::Cards => "Cards in all",
+            CostUnit::CostPerHour => "Cost/h",
+            CostUnit::CardHoursPerMillion => "Card-hours/million requests",
+            CostUnit::CostPerMillion => "Cost/million requests",
+        }
+    }
+}
+
+/// A system with its settings on a kind of card, where it was decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanOption {
+    /// The system's name.
+    pub system: String,
+    /// Its settings by path below it.
+    pub settings: BTreeMap<String, serde_json::Value>,
+    /// The card's profile.
+    pub card: String,
+    /// How many cards.
+    pub gpus: u32,
+    /// How many tenants.
+    pub tenants: u32,
+    /// Requests a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_rps: Option<f64>,
+    /// Of all cards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_per_hour: Option<f64>,
+    /// Of the requests offered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_per_million_requests: Option<f64>,
+    /// The share of requests that kept the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<f64>,
+    /// Half the width of its interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_half_width: Option<f64>,
+    /// At the target's quantile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<f64>,
+    /// How sure the decision about it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+    /// Runs of this one level.
+    pub runs: u32,
+    /// What came of it, in a few words.
+    pub verdict: String,
+    /// It is the answer.
+    pub chosen: bool,
+}
+
+impl PlanOption {
+    /// The system with its settings.
+    pub fn name(&self) -> String {
+        name(&self.system, self.settings.iter())
+    }
+}
+
+/// How sure something is, for people: nothing that rests on a sample is certain.
+pub fn sure(confidence: f64) -> String {
+    human::percent(confidence.min(0.9999))
+}
+
+/// A system with its settings, for people: `hmi (max_size 16, pipeline layerwise)`.
+pub fn name<'a>(system: &str, settings: impl Iterator<Item = (&'a String, &'a serde_json::Value)>) -> String {
+    let setting = |(path, value): (&String, &serde_json::Value)| {
+        let key = path.rsplit('.').next().unwrap_or(path);
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("{key} {value}")
+    };
+    let settings: Vec<String> = settings.map(setting).collect();
+    match settings.is_empty() {
+        true => system.to_owned(),
+        false => format!("{system} ({})", settings.join(", ")),
+    }
+}
+
+/// A point of cost against latency.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FrontPoint {
+    /// The system with its settings.
+    pub name: String,
+    /// The card's profile.
+    pub card: String,
+    /// How many.
+    pub gpus: u32,
+    /// In the plan's `cost_unit`.
+    pub cost: f64,
+    /// At the target's quantile.
+    pub latency_ms: f64,
+    /// Nothing that was run is both cheaper and faster.
+    pub on_front: bool,
+}
+
+/// What keeps the answer from being better.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Binds {
+    /// `compute`, `link`, `host-lookup`, `memory` or `none`.
+    pub what: String,
+    /// In a sentence.
+    pub sentence: String,
+    /// Of the level that just fails, or of the answer where there is none: how busy each kind of lane was, and how full the memory.
+    pub shares: BTreeMap<String, f64>,
+}
+
+/// The answer under other circumstances.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Move {
+    /// What is different.
+    #[serde(rename = "if")]
+    pub when: String,
+    /// The answer then.
+    pub then: String,
+}
+
+/// What a plan took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanRuns {
+    /// Runs for the answer itself.
+    pub answer: usize,
+    /// Runs for all that is said, the front and the moves included.
+    pub all: usize,
+    /// Options times levels: what trying everything once would take.
+    pub everything: usize,
+}
+
+impl PlanReport {
+    /// The options as rows; the first is the header.
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let titles = [
+            "System",
+            "Card",
+            "Cards",
+            "Tenants",
+            "Requests/s",
+            "In target",
+            "Latency ms",
+            "Cost/h",
+            "Sure",
+            "Runs",
+            "Verdict",
+        ];
+        let mut rows = vec![titles.map(str::to_owned).to_vec()];
+        let number = |value: Option<f64>| value.map_or(ABSENT.to_owned(), human::number);
+        for option in &self.options {
+            let within = option.within.map_or(ABSENT.to_owned(), |within| {
+                let width = option
+                    .within_half_width
+                    .filter(|width| *width >= 0.0005 && width.is_finite());
+                let width = width.map_or(String::new(), |width| format!(" ± {:.1}", width * 100.0));
+                format!("{}{width}", human::percent(within))
+            });
+            rows.push(vec![
+                format!("{}{}", if option.chosen { "→ " } else { "" }, option.name()),
+                option.card.clone(),
+                human::count(option.gpus.into()),
+                human::count(option.tenants.into()),
+                number(option.offered_rps),
+                within,
+                number(option.latency_ms),
+                number(option.cost_per_hour),
+                option.confidence.map_or(ABSENT.to_owned(), sure),
+                option.runs.to_string(),
+                option.verdict.clone(),
+            ]);
+        }
+        rows
+    }
+
+    /// The points on the front as rows; the first is the header.
+    pub fn front_rows(&self) -> Vec<Vec<String>> {
+        let titles = ["System", "Card", "Cards", self.cost_unit.name(), "Latency ms"];
+        let mut rows = vec![titles.map(str::to_owned).to_vec()];
+        rows.extend(self.front.iter().filter(|point| point.on_front).map(|point| {
+            vec![
+                point.name.clone(),
+                point.card.clone(),
+                human::count(point.gpus.into()),
+                human::number(point.cost),
+                human::number(point.latency_ms),
+            ]
+        }));
+        rows
+    }
+
+    /// The runs that it took, in a sentence.
+    pub fn effort(&self) -> String {
+        let PlanRuns {
+            answer,
+            all,
+            everything,
+        } = self.runs;
+        format!(
+            "{answer} runs for the answer and {} for the rest; every level of every option once would be {everything}.",
+            all - answer
+        )
+    }
+
+    /// For the terminal.
+    pub fn text(&self, style: Style) -> String {
+        let mut text = format!("{}\n\n{}\n", self.answer, figures(&self.rows(), style));
+        if let Some(binds) = &self.binds {
+            text += &format!("\nWhat binds: {}\n", binds.sentence);
+        }
+        for Move { when, then } in &self.moves {
+            text += &format!("{when}: {then}\n");
+        }
+        if self.front.iter().filter(|point| point.on_front).count() > 1 {
+            text += &format!("\nCost against latency:\n{}\n", figures(&self.front_rows(), style));
+        }
+        text += &format!("\n{}", self.effort());
+        text
+    }
+}

@@ -1,0 +1,283 @@
+//! From `cascade:` and `outcomes:` to specifications.
+
+use tenantry_cascade::Reroute;
+use tenantry_core::op::Layers;
+use tenantry_core::spec::{AnswerJoin, DispatchSpec, OrderSpec, PoolSpec, RouteSpec, StageSpec};
+use tenantry_profiles::{ModelKind, ModelShape};
+use tenantry_traces::fit::cascade::{MNLI, SST_2};
+use tenantry_traces::fit::quantiles::Knot;
+use tenantry_traces::outcome::{AnswersSpec, GeneratedSpec, OtherModel, OutcomesSpec, TableSpec};
+
+use crate::error::Problem;
+use crate::path::Path;
+use crate::raw::*;
+use crate::resolve::batch_of;
+use crate::scalar::NotNegative;
+
+/// Stages are bits of a word.
+const STAGES_MAX: usize = 32;
+
+/// What a route is made of, beside itself.
+pub(crate) struct Around<'a> {
+    /// Where the route is.
+    pub path: Path,
+    /// The system's pool, whose settings stages have where they have none of their own.
+    pub pool: &'a PoolSpec,
+    /// Cards of the cluster.
+    pub gpus: u32,
+    /// What is known of the models' answers.
+    pub outcomes: Option<&'a RawOutcomes>,
+}
+
+/// The route that `raw` means. `find` knows models by name.
+pub(crate) fn route(
+    raw: &RawCascade,
+    around: &Around<'_>,
+    mut find: impl FnMut(&str, Path, &mut Vec<Problem>) -> Option<ModelShape>,
+    problems: &mut Vec<Problem>,
+) -> Option<RouteSpec> {
+    let path = &around.path;
+    let before = problems.len();
+    if raw.stages.is_empty() || raw.stages.len() > STAGES_MAX {
+        let must = format!("a list of 1 to {STAGES_MAX} models");
+        problems.push(Problem::new(path.key("stages"), must, raw.stages.len()));
+    }
+    let mut stages: Vec<StageSpec> = Vec::new();
+    for (index, stage) in raw.stages.iter().enumerate() {
+        let path = path.key("stages").index(index);
+        check_stage(raw, index, around, &path, problems);
+        let Some(model) = find(&stage.model.0, path.key("model"), problems) else {
+            continue;
+        };
+        if model.kind == ModelKind::Decoder {
+            problems.push(Problem::new(
+                path.key("model"),
+                "an encoder",
+                format!("{}, a decoder", model.name),
+            ));
+        }
+        let layers = layers(stage, &model, stages.last(), &path, problems);
+        stages.push(StageSpec {
+            pool: PoolSpec {
+                name: stage.called().to_owned(),
+                model,
+                instances_per_gpu: stage
+                    .instances_per_gpu
+                    .map_or(around.pool.instances_per_gpu, |count| count.0),
+                batch: stage.batch.map_or(around.pool.batch, batch_of),
+                ..around.pool.clone()
+            },
+            gpus: stage.gpus.clone().unwrap_or_else(|| (0..around.gpus).collect()),
+            layers,
+            dispatch: stage
+                .reroute
+                .and_then(|reroute| dispatch(&reroute, &path.key("reroute"), problems)),
+            packing: stage.packing.map(|packing| packing.0),
+        });
+    }
+    let mut weights = |key: &str, weights: &[NotNegative]| {
+        if weights.len() != raw.stages.len() || weights.iter().all(|weight| weight.0 == 0.0) {
+            let must = format!("{} weights, a number for each model, not all 0", raw.stages.len());
+            problems.push(Problem::new(path.key("join").key(key), must, weights.len()));
+        }
+        weights.iter().map(|weight| weight.0).collect()
+    };
+    let join = match &raw.join {
+        RawAnswerJoin::Last => AnswerJoin::Last,
+        RawAnswerJoin::Average(list) => AnswerJoin::Average(weights("average", list)),
+        RawAnswerJoin::Vote(list) => AnswerJoin::Vote(weights("vote", list)),
+    };
+    (problems.len() == before).then_some(RouteSpec {
+        stages,
+        order: match raw.order {
+            RawOrder::OneByOne => OrderSpec::OneByOne,
+            RawOrder::AtOnce => OrderSpec::AtOnce,
+        },
+        join,
+        // Each run sets its own.
+        seed: 0,
+    })
+}
+
+/// What a stage needs of its cards, its place in the order and the outcomes.
+fn check_stage(raw: &RawCascade, index: usize, around: &Around<'_>, path: &Path, problems: &mut Vec<Problem>) {
+    let stage = &raw.stages[index];
+    let mut problem = |path: Path, must: String, got: String| problems.push(Problem::new(path, must, got));
+    if let Some(gpus) = &stage.gpus {
+        let path = path.key("gpus");
+        let cards = around.gpus;
+        let mut known: Vec<u32> = gpus.iter().copied().filter(|&gpu| gpu < cards).collect();
+        known.sort_unstable();
+        known.dedup();
+        if gpus.is_empty() || known.len() != gpus.len() {
+            let must = format!("different cards of the cluster, from 0 to {}", cards - 1);
+            problem(path, must, format!("{gpus:?}"));
+        }
+    }
+    let goes_on = raw.order == RawOrder::OneByOne && index + 1 < raw.stages.len();
+    match (&stage.reroute, goes_on) {
+        (None, true) => problem(
+            path.key("reroute"),
+            "given, since a model comes after it".into(),
+            "nothing".into(),
+        ),
+        (Some(_), false) => {
+            let must = "left out, since no model comes after it".into();
+            problem(path.key("reroute"), must, "a dispatcher".into());
+        }
+        _ => {}
+    }
+    match around.outcomes {
+        None if goes_on => problem(
+            Path::default().key("outcomes"),
+            format!("given, since {} decides by its confidence", stage.called()),
+            "nothing".into(),
+        ),
+        Some(outcomes) => {
+            let pruned = stage.reroute.and_then(|reroute| reroute.prune);
+            if let (Some(degree), true) = (pruned, outcomes.pruned.is_empty()) {
+                let must = format!("given, since words are pruned at degree {}", degree.0);
+                problem(Path::default().key("outcomes").key("pruned"), must, "nothing".into());
+            }
+            let names = outcomes.from.names();
+            if !names.contains(&stage.called()) {
+                let key = if stage.name.is_some() { "name" } else { "model" };
+                problems.push(Problem::unknown_name(path.key(key), stage.called(), names));
+            }
+        }
+        None => {}
+    }
+}
+
+fn layers(
+    stage: &RawStage,
+    model: &ModelShape,
+    before: Option<&StageSpec>,
+    path: &Path,
+    problems: &mut Vec<Problem>,
+) -> Layers {
+    let Some(RawLayers { from, to }) = stage.layers else {
+        return Layers::all(model.layers);
+    };
+    let path = path.key("layers");
+    let to = to.0;
+    if to > model.layers || from >= to {
+        let must = format!("a run of the {} layers of {}", model.layers, model.name);
+        problems.push(Problem::new(path, must, format!("{from} to {to}")));
+        return Layers::all(model.layers);
+    }
+    if from > 0 {
+        let goes_on = before.is_some_and(|before| {
+            before.pool.model == *model && u32::from(before.layers.first) + u32::from(before.layers.count) == from
+        });
+        if !goes_on {
+            let must = "where the stage before, of the same model, has ended";
+            problems.push(Problem::new(path.key("from"), must, from));
+        }
+    }
+    Layers::from(from, to)
+}
+
+fn dispatch(raw: &RawReroute, path: &Path, problems: &mut Vec<Problem>) -> Option<DispatchSpec> {
+    match Reroute::new(raw.cut_off.0, raw.slope.0) {
+        Ok(reroute) => Some(DispatchSpec {
+            reroute,
+            prune_alpha: raw.prune.map(|alpha| alpha.0),
+        }),
+        Err(_) => {
+            problems.push(Problem::new(path.key("cut_off"), "a number from 0 to 1", raw.cut_off.0));
+            None
+        }
+    }
+}
+
+impl RawOutcomeSource {
+    /// The models that it knows.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        match self {
+            RawOutcomeSource::Table { models, .. } => models.keys().map(String::as_str).collect(),
+            RawOutcomeSource::Generated {
+                small, large, others, ..
+            } => [small, large]
+                .into_iter()
+                .chain(others.keys())
+                .map(String::as_str)
+                .collect(),
+        }
+    }
+}
+
+/// What is known of the models' answers.
+pub(crate) fn answers(raw: &RawOutcomes, problems: &mut Vec<Problem>) -> AnswersSpec {
+    let path = Path::default().key("outcomes");
+    let fraction = |part: crate::scalar::Part| f64::from(part.ppm()) / 1e6;
+    let pruned: Vec<Knot> = raw
+        .pruned
+        .iter()
+        .map(|point| (point.degree.0, fraction(point.words)))
+        .collect();
+    if !pruned.is_sorted_by(|a, b| a.0 < b.0) {
+        problems.push(Problem::new(path.key("pruned"), "by rising degree", "another order"));
+    }
+    let outcomes = match &raw.from {
+        RawOutcomeSource::Table {
+            file,
+            models,
+            reference,
+        } => OutcomesSpec::Table(TableSpec {
+            path: file.clone(),
+            models: models.clone().into_iter().collect(),
+            reference: reference.clone(),
+        }),
+        RawOutcomeSource::Generated {
+            small,
+            large,
+            task,
+            others,
+        } => OutcomesSpec::Generated(GeneratedSpec {
+            small: small.clone(),
+            large: large.clone(),
+            levels: match task {
+                RawTask::Sst2 => SST_2,
+                RawTask::Mnli => MNLI,
+            },
+            others: others
+                .iter()
+                .map(|(name, other)| {
+                    let path = path
+                        .key("from")
+                        .key("generated")
+                        .key("others")
+                        .key(name)
+                        .key("confidence");
+                    OtherModel {
+                        name: name.clone(),
+                        confidence: confidences(&other.confidence, path, problems),
+                        right_if_large_is: vec![(1.0, fraction(other.right_if_large_is))],
+                        right_if_large_is_not: vec![(1.0, fraction(other.right_if_large_is_not))],
+                    }
+                })
+                .collect(),
+        }),
+    };
+    AnswersSpec {
+        outcomes,
+        pruned,
+        pruning_loss: fraction(raw.pruning_loss),
+        average_gain: fraction(raw.average_gain),
+    }
+}
+
+fn confidences(points: &[RawConfidence], path: Path, problems: &mut Vec<Problem>) -> Vec<Knot> {
+    for (index, point) in points.iter().enumerate() {
+        for (key, value) in [("share", point.share), ("confidence", point.confidence)] {
+            if !(0.0..=1.0).contains(&value) {
+                problems.push(Problem::new(path.index(index).key(key), "a number from 0 to 1", value));
+            }
+        }
+    }
+    if points.is_empty() || !points.is_sorted_by(|a, b| a.share < b.share && a.confidence <= b.confidence) {
+        problems.push(Problem::new(path, "at least one point, rising in both", "another list"));
+    }
+    points.iter().map(|point| (point.share, point.confidence)).collect()
+}

@@ -1,0 +1,256 @@
+//! `plan:` resolved: the candidates and their levels, and each of them as a scenario of its own.
+
+use serde_json::Value as Json;
+use serde_yaml::{Mapping, Value};
+use tenantry_traces::Duration;
+
+use crate::error::{Problem, ScenarioErrors};
+use crate::path::Path;
+use crate::raw::{RawArrivals, RawNumbers, RawObjective, RawPlan, RawScenario};
+use crate::scenario::Scenario;
+
+/// More levels of one key than any search needs.
+const LEVELS_MAX: usize = 10_000;
+
+/// What is searched for, among what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What is best.
+    pub find: RawObjective,
+    /// Numbers of cards, rising.
+    pub gpus: Vec<u32>,
+    /// Numbers of tenants, rising.
+    pub tenants: Vec<u32>,
+    /// How many times the scenario's load, rising.
+    pub loads: Vec<f64>,
+    /// Cards with their price an hour.
+    pub cards: Vec<(String, Option<f64>)>,
+    /// Each system with each combination of its choices, as dotted paths below the system with their values.
+    pub ways: Vec<Way>,
+    /// All cards together cost at most this an hour.
+    pub max_cost_per_hour: Option<f64>,
+    /// Of each decision.
+    pub confidence: f64,
+    /// Of a run, at most.
+    pub repeats: u32,
+}
+
+/// A system with a value for each of its choices.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// The system's name.
+    pub system: String,
+    /// Paths below the system, with their values.
+    pub settings: Vec<(String, Json)>,
+}
+
+/// One point of the search.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Variant<'a> {
+    /// What serves.
+    pub way: &'a Way,
+    /// On which cards.
+    pub card: &'a str,
+    /// On how many.
+    pub gpus: u32,
+    /// Whom.
+    pub tenants: u32,
+    /// How many times the scenario's load, all tenants together.
+    pub load: f64,
+    /// With other seeds.
+    pub repeats: u32,
+}
+
+/// The plan of a scenario, or all that is wrong with it.
+pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
+    let Some(plan) = &raw.plan else { return Ok(None) };
+    let path = Path::default().key("plan");
+    let mut problems = Vec::new();
+    let mut needs = |given: bool, key: &str, why: &str| {
+        if !given {
+            problems.push(Problem::new(path.key(key), format!("given {why}"), "nothing"));
+        }
+    };
+    match plan.find {
+        RawObjective::FewestCards => needs(plan.gpus.is_some(), "gpus", "to find the fewest cards"),
+        RawObjective::LeastCost => {
+            needs(plan.gpus.is_some(), "gpus", "to find the least cost");
+            needs(!plan.cards.is_empty(), "cards", "with prices, to find the least cost");
+        }
+        RawObjective::MostTenants => needs(plan.tenants.is_some(), "tenants", "to find the most tenants"),
+        RawObjective::HighestRate => needs(plan.load.is_some(), "load", "to find the highest rate"),
+        RawObjective::TightestLatency => {}
+    }
+    let has_prices = plan.max_cost_per_hour.is_none() || !plan.cards.is_empty();
+    needs(has_prices, "cards", "with prices where max_cost_per_hour is");
+    if raw.slo.is_none() && plan.find != RawObjective::TightestLatency {
+        let must = "given: a plan looks for what keeps it";
+        problems.push(Problem::new(Path::default().key("slo"), must, "nothing"));
+    }
+    if !raw.sweep.is_empty() {
+        let must = "left out beside plan, which says itself what is tried";
+        problems.push(Problem::new(Path::default().key("sweep"), must, "a sweep"));
+    }
+    let gpus = match &plan.gpus {
+        None => vec![raw.cluster.gpus.0],
+        Some(RawNumbers::List(list)) => list.iter().map(|count| count.0).collect(),
+        Some(RawNumbers::Between(between)) => (between.from.0..=between.to.0).take(LEVELS_MAX).collect(),
+    };
+    let precision = plan.precision.fraction();
+    let tenants = plan.tenants.map_or(vec![raw.tenants.count.0], |between| {
+        let (from, to) = (f64::from(between.from.0), f64::from(between.to.0));
+        let mut counts: Vec<u32> = steps(from, to, precision).map(|count| count.round() as u32).collect();
+        counts.dedup();
+        counts
+    });
+    let loads = plan.load.map_or(vec![1.0], |factors| {
+        let short = |factor: f64| format!("{factor:.5e}").parse().expect("a formatted number is a number");
+        steps(factors.from.0, factors.to.0, precision).map(short).collect()
+    });
+    let lists = [("gpus", gpus.len()), ("tenants", tenants.len()), ("load", loads.len())];
+    for (key, _) in lists
+        .into_iter()
+        .filter(|(_, length)| !(1..LEVELS_MAX).contains(length))
+    {
+        let must = format!("at least one and fewer than {LEVELS_MAX} values, with to above from");
+        problems.push(Problem::new(path.key(key), must, "another range"));
+    }
+    let ways = ways(raw, plan, &path.key("choices"), &mut problems);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let mut gpus = gpus;
+    gpus.sort_unstable();
+    gpus.dedup();
+    let cards = plan.cards.iter().map(|(card, price)| (card.clone(), Some(price.0)));
+    Ok(Some(Plan {
+        find: plan.find,
+        gpus,
+        tenants,
+        loads,
+        cards: if plan.cards.is_empty() {
+            vec![(raw.card.0.clone(), None)]
+        } else {
+            cards.collect()
+        },
+        ways,
+        max_cost_per_hour: plan.max_cost_per_hour.map(|cost| cost.0),
+        confidence: plan.confidence.fraction(),
+        repeats: plan.repeats.0,
+    }))
+}
+
+/// From one to the other at equal ratios, at most `precision` apart.
+fn steps(from: f64, to: f64, precision: f64) -> impl Iterator<Item = f64> {
+    let ratio = to / from;
+    let count = if ratio < 1.0 {
+        0
+    } else {
+        (libm::log(ratio) / libm::log1p(precision)).ceil() as usize
+    };
+    let at = move |step: usize| from * libm::exp(libm::log(ratio) * step as f64 / count.max(1) as f64);
+    (0..if ratio < 1.0 { 0 } else { count + 1 }).take(LEVELS_MAX).map(at)
+}
+
+fn ways(raw: &RawScenario, plan: &RawPlan, path: &Path, problems: &mut Vec<Problem>) -> Vec<Way> {
+    let names = || raw.systems.iter().map(|system| system.name.0.as_str());
+    for system in plan.choices.keys().filter(|name| !names().any(|known| known == *name)) {
+        problems.push(Problem::unknown_name(path.key(system), system, names()));
+    }
+    let mut ways = Vec::new();
+    for name in names() {
+        let mut settings: Vec<Vec<(String, Json)>> = vec![Vec::new()];
+        for (key, values) in plan.choices.get(name).into_iter().flatten() {
+            let path = path.key(name).key(key);
+            let json: Option<Vec<Json>> = values.iter().map(|value| serde_json::to_value(value).ok()).collect();
+            let json = json.filter(|values| !values.is_empty() && Path::parse(key).is_some());
+            let Some(json) = json else {
+                problems.push(Problem::new(
+                    path,
+                    "the path of one of the system's keys, with a list of values",
+                    key,
+                ));
+                continue;
+            };
+            let longer = |so_far: Vec<(String, Json)>| {
+                json.iter().map(move |value| {
+                    let mut longer = so_far.clone();
+                    longer.push((key.clone(), value.clone()));
+                    longer
+                })
+            };
+            settings = settings.into_iter().flat_map(longer).collect();
+        }
+        let way = |settings| Way {
+            system: name.to_string(),
+            settings,
+        };
+        ways.extend(settings.into_iter().map(way));
+    }
+    ways
+}
+
+impl Scenario {
+    /// Whether more tenants ask more by themselves: each has its own arrivals.
+    pub fn load_follows_tenants(&self) -> bool {
+        fn follows(arrivals: &RawArrivals) -> bool {
+            match arrivals {
+                RawArrivals::PeriodicPerTenant { .. } | RawArrivals::Activity(_) => true,
+                RawArrivals::Scaled { arrivals, .. } => follows(arrivals),
+                _ => false,
+            }
+        }
+        follows(&self.raw.workload.arrivals)
+    }
+
+    /// One point of the search as a scenario of its own, without a plan.
+    ///
+    /// # Errors
+    /// When the scenario is not valid with these values; the errors call it `plan`.
+    pub fn variant(&self, variant: &Variant<'_>) -> Result<Scenario, ScenarioErrors> {
+        let mut tree: Value = serde_yaml::from_str(&self.resolved_yaml()).expect("what was written can be read");
+        let of_plan = |problem: Problem| {
+            let path = problem.path();
+            ScenarioErrors::from(problem.locate(path, "plan", None))
+        };
+        let root = tree.as_mapping_mut().expect("a scenario is a mapping");
+        root.remove("plan");
+        if let Some(Value::Sequence(systems)) = root.get_mut("systems") {
+            systems.retain(|system| system.get("name").and_then(Value::as_str) == Some(&variant.way.system));
+        }
+        for (path, value) in &variant.way.settings {
+            let path = Path::parse(&format!("systems[0].{path}")).expect("the plan's paths were checked");
+            let value = serde_yaml::to_value(value).expect("JSON is YAML");
+            path.set(&mut tree, value).map_err(of_plan)?;
+        }
+        let mut settings: Vec<(&str, Value)> = vec![
+            ("repeats", variant.repeats.into()),
+            ("card", variant.card.into()),
+            ("cluster.gpus", variant.gpus.into()),
+            ("tenants.count", variant.tenants.into()),
+        ];
+        if variant.load != 1.0 {
+            let arrivals = tree["workload"]["arrivals"].clone();
+            let scaled: Mapping = [
+                (Value::from("factor"), Value::from(variant.load)),
+                (Value::from("arrivals"), arrivals),
+            ]
+            .into_iter()
+            .collect();
+            let scaled: Mapping = [(Value::from("scaled"), Value::Mapping(scaled))].into_iter().collect();
+            settings.push(("workload.arrivals", Value::Mapping(scaled)));
+            // As many requests come in another time: the same ones are to be left out.
+            if self.raw.workload.stop.after.is_none() {
+                let warm_up = self.raw.workload.warm_up.0;
+                let scaled = Duration((warm_up.0 as f64 / variant.load).round() as u64);
+                settings.push(("workload.warm_up", format!("{}ns", scaled.0).into()));
+            }
+        }
+        for (path, value) in settings {
+            let path = Path::parse(path).expect("a path");
+            path.set(&mut tree, value).map_err(of_plan)?;
+        }
+        let text = serde_yaml::to_string(&tree).expect("a tree is YAML");
+        Scenario::from_yaml("plan", &text, &[])
+    }
+}

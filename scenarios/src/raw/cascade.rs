@@ -1,0 +1,208 @@
+//! `systems: - cascade:` — several models behind one door; `outcomes:` — what they make of requests.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::RawBatch;
+use crate::scalar::{Count, Name, NotNegative, Part, Positive};
+
+/// Models that a request is sent to, one after the other or all at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawCascade {
+    /// In their order, at most 32; with one, a single model whose answers are judged.
+    pub stages: Vec<RawStage>,
+    /// When each is asked.
+    #[serde(default)]
+    pub order: RawOrder,
+    /// How several answers become one.
+    #[serde(default)]
+    pub join: RawAnswerJoin,
+}
+
+/// One model of a cascade.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawStage {
+    /// A key of `models`, or a built-in model.
+    pub model: Name,
+    /// What `outcomes` calls it. Default: as the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Name>,
+    /// The cards that it runs on, from 0. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<Vec<u32>>,
+    /// Instances on each of these cards. Default: the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instances_per_gpu: Option<Count>,
+    /// What runs next on an instance. Default: the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<RawBatch>,
+    /// Layers that it computes, if not all: an early exit. A stage that begins above layer 0 goes on where the one before has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<RawLayers>,
+    /// Who goes on to the next model. All stages but the last have it where they are asked one by one, and none otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reroute: Option<RawReroute>,
+    /// Instances that a card runs at once before each is slowed down by more than a tenth: cost is reckoned by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packing: Option<Positive>,
+}
+
+impl RawStage {
+    /// What `outcomes` and reports call it.
+    pub fn called(&self) -> &str {
+        &self.name.as_ref().unwrap_or(&self.model).0
+    }
+}
+
+/// A run of a model's layers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawLayers {
+    /// The first, from 0.
+    #[serde(default)]
+    pub from: u32,
+    /// The layer after the last.
+    pub to: Count,
+}
+
+/// Tabi's dispatcher (Eq. 4) and pruning (Eq. 5).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawReroute {
+    /// c: confidence up to which all go on, from 0 to 1.
+    pub cut_off: NotNegative,
+    /// k: how steeply the chance of going on falls above it. A large one is a step half way between the cut-off and 1.
+    pub slope: NotNegative,
+    /// α: words that were paid no more than this part of the mean attention are left out. Default: none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prune: Option<NotNegative>,
+}
+
+/// When the models of a cascade are asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RawOrder {
+    /// One after the other, as long as the answer is not sure enough.
+    #[default]
+    OneByOne,
+    /// All at once.
+    AtOnce,
+}
+
+/// How several models' answers become one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RawAnswerJoin {
+    /// The last model's is the answer.
+    #[default]
+    Last,
+    /// The weighted average of the probabilities (Eq. 6): a weight for each model.
+    Average(Vec<NotNegative>),
+    /// A vote, with a weight for each model.
+    Vote(Vec<NotNegative>),
+}
+
+/// What the models make of requests, by the names that stages have for them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawOutcomes {
+    /// Real items, or a generator.
+    pub from: RawOutcomeSource,
+    /// Which share of the words goes at which degree of pruning, by rising degree.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pruned: Vec<RawPruned>,
+    /// By what pruning lowers the accuracy of a generator's large model on what was re-routed.
+    #[serde(default = "nothing")]
+    pub pruning_loss: Part,
+    /// By what a weighted average raises it.
+    #[serde(default = "nothing")]
+    pub average_gain: Part,
+}
+
+fn nothing() -> Part {
+    Part::from(0.0)
+}
+
+/// Where outcomes come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RawOutcomeSource {
+    /// A CSV of real items, with the columns MODEL_conf (from 0 to 1) and MODEL_correct (0 or 1), or MODEL_pred beside a reference.
+    Table {
+        /// The file; it may be compressed by gzip.
+        file: PathBuf,
+        /// Models, and what the columns call them.
+        models: BTreeMap<String, String>,
+        /// The column's name of the model whose answers count as right, where there are no gold labels.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reference: Option<String>,
+    },
+    /// A small and a large model as Tabi's text describes them, and others.
+    Generated {
+        /// The small model.
+        small: String,
+        /// The large model.
+        large: String,
+        /// The task.
+        task: RawTask,
+        /// Others, by name.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        others: BTreeMap<String, RawOther>,
+    },
+}
+
+/// A task that Tabi's text says enough about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RawTask {
+    /// Sentiment of sentences, two classes.
+    #[serde(rename = "sst-2")]
+    Sst2,
+    /// Entailment between two sentences, three classes.
+    Mnli,
+}
+
+/// A model beside the two.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawOther {
+    /// Which part of the answers has at most which confidence, by rising parts.
+    #[serde(default = "certain")]
+    pub confidence: Vec<RawConfidence>,
+    /// The chance that it is right where the large model is.
+    pub right_if_large_is: Part,
+    /// The chance that it is right where the large model is not.
+    pub right_if_large_is_not: Part,
+}
+
+fn certain() -> Vec<RawConfidence> {
+    vec![RawConfidence {
+        share: 1.0,
+        confidence: 1.0,
+    }]
+}
+
+/// A point of a distribution of confidences.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawConfidence {
+    /// This part of the answers, from 0 to 1.
+    pub share: f64,
+    /// Has at most this confidence, from 0 to 1.
+    pub confidence: f64,
+}
+
+/// How much goes at a degree of pruning.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawPruned {
+    /// α.
+    pub degree: NotNegative,
+    /// The share of the words that goes.
+    pub words: Part,
+}

@@ -1,0 +1,142 @@
+//! `plan:` — what is searched for, among what.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserializer, MapAccess, value::MapAccessDeserializer, value::SeqAccessDeserializer};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_yaml::Value;
+
+use crate::scalar::{Count, Percent, Positive};
+
+/// What is searched for, among what. The scenario's systems are the candidates, each with every combination of its choices on every card.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawPlan {
+    /// What is best.
+    pub find: RawObjective,
+    /// Numbers of cards. Default: `cluster.gpus`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<RawNumbers>,
+    /// Numbers of tenants, for most-tenants; each asks as often as in the scenario.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<RawBetween>,
+    /// How many times the scenario's load, for highest-rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<RawFactors>,
+    /// Cards by profile, each with its price an hour in any currency. Default: the scenario's card, without a price.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cards: BTreeMap<String, Positive>,
+    /// By system: its keys, by dotted path, with the values that are tried.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, BTreeMap<String, Vec<serde_json::Value>>>")]
+    pub choices: BTreeMap<String, BTreeMap<String, Vec<Value>>>,
+    /// All cards together cost at most this an hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost_per_hour: Option<Positive>,
+    /// How close tenants and load are told apart.
+    #[serde(default = "two_percent")]
+    pub precision: Percent,
+    /// How sure each decision is to be, where the repeats suffice.
+    #[serde(default = "ninety_five_percent")]
+    pub confidence: Percent,
+    /// How often a run is repeated at most, with other seeds, for a close decision.
+    #[serde(default = "eight")]
+    pub repeats: Count,
+}
+
+fn two_percent() -> Percent {
+    Percent::from(2.0)
+}
+
+fn ninety_five_percent() -> Percent {
+    Percent::from(95.0)
+}
+
+fn eight() -> Count {
+    Count(8)
+}
+
+/// What is best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RawObjective {
+    /// The fewest cards that keep the objective.
+    FewestCards,
+    /// The cards that keep it at the least cost an hour.
+    LeastCost,
+    /// The most tenants for whom it is kept.
+    MostTenants,
+    /// The highest load under which it is kept.
+    HighestRate,
+    /// The least latency at the objective's quantile, or at p98.
+    TightestLatency,
+}
+
+/// Whole numbers: a list, or all from one to another.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum RawNumbers {
+    /// These.
+    List(Vec<Count>),
+    /// All of them.
+    Between(RawBetween),
+}
+
+/// From one number to another, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawBetween {
+    /// The least.
+    pub from: Count,
+    /// The most.
+    pub to: Count,
+}
+
+/// From one factor to another.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawFactors {
+    /// The least.
+    pub from: Positive,
+    /// The most.
+    pub to: Positive,
+}
+
+impl<'de> Deserialize<'de> for RawNumbers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawNumbers, D::Error> {
+        struct NumbersVisitor;
+
+        impl<'de> Visitor<'de> for NumbersVisitor {
+            type Value = RawNumbers;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a list of numbers, or {from: …, to: …}")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<RawNumbers, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(RawNumbers::List)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, between: A) -> Result<RawNumbers, A::Error> {
+                RawBetween::deserialize(MapAccessDeserializer::new(between)).map(RawNumbers::Between)
+            }
+        }
+
+        deserializer.deserialize_any(NumbersVisitor)
+    }
+}
+
+impl JsonSchema for RawNumbers {
+    fn schema_name() -> Cow<'static, str> {
+        "RawNumbers".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let count = generator.subschema_for::<Count>();
+        let between = generator.subschema_for::<RawBetween>();
+        json_schema!({"anyOf": [{"type": "array", "items": count, "minItems": 1}, between]})
+    }
+}

@@ -1,0 +1,303 @@
+//! From `runtimes:` to the specification of a pool of runtimes.
+
+use tenantry_core::policy::levels::Rule;
+use tenantry_core::policy::scale::{HeadroomSpec, TargetTrackingSpec};
+use tenantry_core::spec::{
+    AllocateSpec, PeriodicSpec, RuntimeSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind, SolverSpec, StreamSpec,
+};
+use tenantry_profiles::{ModelKind, ModelShape};
+
+use crate::error::Problem;
+use crate::path::Path;
+use crate::raw::*;
+use crate::scalar::Percent;
+
+/// A stream's own part, wherever it is written.
+struct Stream<'a> {
+    name: &'a str,
+    model: &'a ModelShape,
+    slo: tenantry_traces::Duration,
+    max_length: u32,
+    lengths: &'a RawRuntimeLengths,
+    shape: RawShapeKind,
+    path: Path,
+}
+
+/// What `system.runtimes` means; `model_named` finds the models of further streams.
+pub(crate) fn resolve(
+    system: &RawSystem,
+    model: &ModelShape,
+    raw: &RawScenario,
+    path: &Path,
+    model_named: impl Fn(&str) -> Option<ModelShape>,
+    problems: &mut Vec<Problem>,
+) -> Option<RuntimesSpec> {
+    let runtimes = system.runtimes.as_ref()?;
+    check_beside(system, path, problems);
+    let path = path.key("runtimes");
+    let mut streams = vec![stream_of(
+        system,
+        &Stream {
+            name: &system.model,
+            model,
+            slo: runtimes.slo.0,
+            max_length: runtimes.max_length.0,
+            lengths: &runtimes.lengths,
+            shape: runtimes.shape,
+            path: path.clone(),
+        },
+        problems,
+    )];
+    for (index, stream) in runtimes.streams.iter().enumerate() {
+        let path = path.key("streams").index(index);
+        let Some(model) = model_named(&stream.model) else {
+            let known = raw.models.keys().map(String::as_str);
+            let builtins = ModelShape::builtin_names().iter().copied();
+            problems.push(Problem::unknown_name(
+                path.key("model"),
+                &stream.model,
+                known.chain(builtins),
+            ));
+            continue;
+        };
+        let stream = Stream {
+            name: &stream.name.0,
+            model: &model,
+            slo: stream.slo.0,
+            max_length: stream.max_length.0,
+            lengths: &stream.lengths,
+            shape: stream.shape,
+            path,
+        };
+        streams.push(stream_of(system, &stream, problems));
+    }
+    let gpus = raw.cluster.gpus.0;
+    let counts: Vec<usize> = streams.iter().map(|stream| stream.runtimes.len()).collect();
+    Some(RuntimesSpec {
+        dispatch: dispatch_of(&runtimes.dispatch, &path, problems),
+        allocate: allocate_of(
+            &runtimes.allocate,
+            &counts,
+            gpus * system.instances_per_gpu.0,
+            &path,
+            problems,
+        ),
+        scale: runtimes
+            .scale
+            .map(|scale| scale_of(&scale, runtimes, system, gpus, &path, problems)),
+        streams,
+    })
+}
+
+/// What a pool of runtimes has instead of other decisions.
+fn check_beside(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
+    let given = [
+        ("batch", system.batch.is_some()),
+        ("pipeline", system.pipeline.is_some()),
+        ("generation", system.generation.is_some()),
+        ("plot", system.plot.is_some()),
+    ];
+    for (key, _) in given.into_iter().filter(|(_, given)| *given) {
+        let must = "left out where there are runtimes, each of which serves one request at a time";
+        problems.push(Problem::new(path.key(key), must, "given"));
+    }
+    if system.tenant_state != RawTenantState::Head {
+        let must = "head where there are runtimes, which are compiled with their parameters";
+        problems.push(Problem::new(path.key("tenant_state"), must, "another"));
+    }
+}
+
+fn stream_of(system: &RawSystem, stream: &Stream<'_>, problems: &mut Vec<Problem>) -> StreamSpec {
+    let Stream { model, path, .. } = stream;
+    let longest = stream.max_length;
+    if model.kind == ModelKind::Decoder {
+        problems.push(Problem::new(path.key("model"), "an encoder", &model.name));
+    }
+    if longest > model.positions {
+        let must = format!("at most {}, the longest input of model {}", model.positions, model.name);
+        problems.push(Problem::new(path.key("max_length"), must, longest));
+    }
+    let mut lengths: Vec<u32> = match stream.lengths {
+        RawRuntimeLengths::Longest => Vec::new(),
+        RawRuntimeLengths::Step(step) => (1..longest.div_ceil(step.0)).map(|at| at * step.0).collect(),
+        RawRuntimeLengths::Count(count) => (1..count.0).map(|at| longest * at / count.0).collect(),
+        RawRuntimeLengths::Of(lengths) => {
+            let lengths: Vec<u32> = lengths.iter().map(|length| length.0).collect();
+            let ascending = lengths.windows(2).all(|pair| pair[0] < pair[1]);
+            if !ascending || lengths.last() != Some(&longest) {
+                let must = format!("ascending, with max_length ({longest}) last");
+                problems.push(Problem::new(
+                    path.key("lengths").key("of"),
+                    must,
+                    format!("{lengths:?}"),
+                ));
+            }
+            lengths[..lengths.len().saturating_sub(1)].to_vec()
+        }
+    };
+    if let RawRuntimeLengths::Count(count) = stream.lengths
+        && count.0 > longest
+    {
+        let must = format!("at most max_length ({longest})");
+        problems.push(Problem::new(path.key("lengths").key("count"), must, count.0));
+        lengths.clear();
+    }
+    lengths.push(longest);
+    let shape = match stream.shape {
+        RawShapeKind::Static => ShapeKind::Static,
+        RawShapeKind::Dynamic => ShapeKind::Dynamic,
+    };
+    StreamSpec {
+        name: stream.name.to_owned(),
+        model: (*model).clone(),
+        dtype: system.dtype,
+        classes: system.classes.0,
+        slo: stream.slo,
+        runtimes: lengths
+            .into_iter()
+            .map(|max_length| RuntimeSpec { max_length, shape })
+            .collect(),
+        service: Vec::new(),
+    }
+}
+
+fn share(percent: Percent, path: Path, problems: &mut Vec<Problem>) -> f64 {
+    let share = percent.fraction();
+    if share > 0.0 && share <= 1.0 {
+        return share;
+    }
+    problems.push(Problem::new(path, "at most 100%", format!("{} %", share * 100.0)));
+    1.0
+}
+
+fn dispatch_of(dispatch: &RawDispatch, path: &Path, problems: &mut Vec<Problem>) -> Rule {
+    let path = path.key("dispatch");
+    match dispatch {
+        RawDispatch::LeastPadding => Rule::LeastPadding,
+        RawDispatch::LeastLoaded => Rule::LeastLoaded,
+        RawDispatch::Demote { threshold, decay, peek } => Rule::Demote {
+            threshold: share(*threshold, path.key("demote").key("threshold"), problems),
+            decay: share(*decay, path.key("demote").key("decay"), problems),
+            peek: peek.0 as usize,
+        },
+        RawDispatch::Pack { fill } => Rule::Pack {
+            fill: share(*fill, path.key("pack").key("fill"), problems),
+        },
+    }
+}
+
+fn allocate_of(
+    allocate: &RawAllocate,
+    counts: &[usize],
+    instances: u32,
+    path: &Path,
+    problems: &mut Vec<Problem>,
+) -> AllocateSpec {
+    let path = path.key("allocate");
+    let solver_of = |solver: RawSolver| match solver {
+        RawSolver::Dynamic => SolverSpec::Dynamic,
+        RawSolver::Highs => SolverSpec::Highs,
+    };
+    match allocate {
+        RawAllocate::Even => AllocateSpec::Even,
+        RawAllocate::Global { solver } => AllocateSpec::Global(solver_of(*solver)),
+        RawAllocate::Periodic {
+            period,
+            first,
+            at_once,
+            solver,
+        } => AllocateSpec::Periodic(PeriodicSpec {
+            period: period.0,
+            first: first.0,
+            at_once: at_once.0,
+            solver: solver_of(*solver),
+        }),
+        RawAllocate::Fixed(fixed) => {
+            let runtimes: usize = counts.iter().sum();
+            let total: u64 = fixed.iter().copied().map(u64::from).sum();
+            let mut last = 0;
+            let longest = counts.iter().all(|count| {
+                last += count;
+                fixed.get(last - 1).is_some_and(|&longest| longest > 0)
+            });
+            if fixed.len() != runtimes || total != u64::from(instances) || !longest {
+                let must = format!(
+                    "{runtimes} numbers that add up to the {instances} instances, with one at least of each stream's longest runtime"
+                );
+                problems.push(Problem::new(path.key("fixed"), must, format!("{fixed:?}")));
+            }
+            AllocateSpec::Fixed(fixed.clone())
+        }
+    }
+}
+
+fn scale_of(
+    scale: &RawScaling,
+    runtimes: &RawRuntimes,
+    system: &RawSystem,
+    gpus: u32,
+    path: &Path,
+    problems: &mut Vec<Problem>,
+) -> ScaleSpec {
+    let path = path.key("scale");
+    if !runtimes.streams.is_empty() {
+        let must = "left out where several streams share the cards";
+        problems.push(Problem::new(path.clone(), must, "given"));
+    }
+    if matches!(runtimes.allocate, RawAllocate::Fixed(_)) {
+        let must = "left out where the number of instances is fixed";
+        problems.push(Problem::new(path.clone(), must, "given"));
+    }
+    for (key, count) in [("start", scale.start.0), ("min", scale.min.0)] {
+        if count > gpus {
+            problems.push(Problem::new(
+                path.key(key),
+                format!("at most cluster.gpus ({gpus})"),
+                count,
+            ));
+        }
+    }
+    let per_cent = |percent: Percent| (percent.fraction() * 100.0).round() as u32;
+    ScaleSpec {
+        cards_at_start: scale.start.0,
+        start_up: scale.start_up.0,
+        rule: match scale.rule {
+            RawScalingRule::TargetTracking {
+                percentile,
+                add,
+                release,
+                recent,
+                period,
+                settle,
+            } => {
+                if percentile.0 > 100 {
+                    let path = path.key("rule").key("target-tracking").key("percentile");
+                    problems.push(Problem::new(path, "1 to 100", percentile.0));
+                }
+                ScaleRule::TargetTracking(TargetTrackingSpec {
+                    slo: runtimes.slo.0,
+                    percentile: percentile.0.clamp(1, 100),
+                    add_percent: per_cent(add),
+                    release_percent: per_cent(release),
+                    recent: recent.0,
+                    period: period.0,
+                    settle: settle.0,
+                    cards_min: scale.min.0,
+                    cards_max: gpus,
+                })
+            }
+            RawScalingRule::Headroom {
+                spare,
+                interval,
+                patience,
+            } => ScaleRule::Headroom(HeadroomSpec {
+                instances_per_card: system.instances_per_gpu.0,
+                headroom_percent: per_cent(spare),
+                interval: interval.0,
+                patience: patience.0,
+                cards_min: scale.min.0,
+                cards_max: gpus,
+            }),
+        },
+    }
+}

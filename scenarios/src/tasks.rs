@@ -1,0 +1,246 @@
+//! From the raw `tasks:` of a system to a [`TasksSpec`], and from `tenants.kinds` to its registrations.
+
+use tenantry_core::policy::coordinated::Batching;
+use tenantry_core::policy::pet_work::PetSizes;
+use tenantry_core::spec::{EngineSpec, PlanningSpec, PoolSpec, Registration, StreamsSpec, TasksSpec};
+use tenantry_profiles::{DType, ModelKind, ModelShape, PetKind};
+use tenantry_traces::generate::TenantGroups;
+use tenantry_traces::spec::WorkloadSpec;
+
+use crate::error::Problem;
+use crate::path::Path;
+use crate::raw::*;
+
+/// A group of `tenants.kinds`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TaskKind {
+    /// The shared model's shape, where it is not the system's own.
+    model: Option<ModelShape>,
+    kind: String,
+}
+
+/// The groups of `tenants.kinds`, where a system has tasks.
+pub(crate) fn kinds(raw: &RawScenario, problems: &mut Vec<Problem>) -> Vec<TaskKind> {
+    if raw.systems.iter().all(|system| system.tasks.is_none()) {
+        return Vec::new();
+    }
+    let path = Path::default().key("tenants").key("kinds");
+    let RawGroups::Named(groups) = &raw.tenants.kinds else {
+        problems.push(Problem::new(path, "a mapping of kinds of tasks to shares", "a number"));
+        return Vec::new();
+    };
+    if groups.is_empty() {
+        problems.push(Problem::new(path.clone(), "given, since a system has tasks", "nothing"));
+    }
+    let mut kind = |(name, _): &(String, _)| -> Option<TaskKind> {
+        let (model, kind) = match name.split_once('/') {
+            Some((model, kind)) => (Some(model), kind),
+            None => (None, name.as_str()),
+        };
+        if !PetKind::NAMES.contains(&kind) {
+            problems.push(Problem::unknown_name(
+                path.key(name),
+                kind,
+                PetKind::NAMES.iter().copied(),
+            ));
+            return None;
+        }
+        let model = match model.map(|model| named(raw, model, path.key(name))) {
+            None => None,
+            Some(Ok(shape)) => Some(shape),
+            Some(Err(problem)) => {
+                problems.push(problem);
+                return None;
+            }
+        };
+        Some(TaskKind {
+            model,
+            kind: kind.to_owned(),
+        })
+    };
+    groups.iter().filter_map(&mut kind).collect()
+}
+
+/// A key of `models`, or a built-in model.
+fn named(raw: &RawScenario, name: &str, path: Path) -> Result<ModelShape, Problem> {
+    let known = raw.models.keys().map(String::as_str);
+    let builtins = ModelShape::builtin_names().iter().copied();
+    match raw.models.get(name) {
+        Some(model) => crate::resolve::model_of(name, model, Path::default().key("models").key(name)),
+        None => ModelShape::builtin(name).ok_or_else(|| Problem::unknown_name(path, name, known.chain(builtins))),
+    }
+}
+
+/// What `tasks` means on a pool. Registrations of `tenants.kinds` come with each run, since they depend on its seed.
+pub(crate) fn resolve(
+    tasks: &RawTasks,
+    system: &RawSystem,
+    model: &ModelShape,
+    raw: &RawScenario,
+    path: &Path,
+    kinds: &[TaskKind],
+    problems: &mut Vec<Problem>,
+) -> TasksSpec {
+    check_system(system, path, problems);
+    let path = path.key("tasks");
+    let mut more_models: Vec<ModelShape> = Vec::new();
+    for shape in kinds.iter().filter_map(|kind| kind.model.as_ref()) {
+        if shape.name != model.name && !more_models.contains(shape) {
+            more_models.push(shape.clone());
+        }
+    }
+    for shape in std::iter::once(model).chain(&more_models) {
+        if shape.kind == ModelKind::Decoder {
+            problems.push(Problem::new(
+                path.clone(),
+                "tasks on encoders",
+                format!("{}, a decoder", shape.name),
+            ));
+        }
+        if tasks.max_tokens.0 > shape.positions {
+            let must = format!("at most {}, the longest input of model {}", shape.positions, shape.name);
+            problems.push(Problem::new(path.key("max_tokens"), must, tasks.max_tokens.0));
+        }
+    }
+    if let RawPlanning::Online { targets, .. } = &tasks.planning
+        && targets.is_empty()
+    {
+        let targets = path.key("planning").key("online").key("targets");
+        problems.push(Problem::new(targets, "a list of at least one latency", "an empty list"));
+    }
+    let registrations = tasks.registrations.iter().enumerate();
+    let registrations = registrations.filter_map(|(index, registration)| {
+        let path = path.key("registrations").index(index);
+        match registration_of(registration, model, raw, &path) {
+            Ok(registration) => Some(registration),
+            Err(problem) => {
+                problems.push(problem);
+                None
+            }
+        }
+    });
+    TasksSpec {
+        registrations: registrations.collect(),
+        more_models,
+        sizes: PetSizes {
+            bottleneck: tasks.sizes.bottleneck.0,
+            rank: tasks.sizes.rank.0,
+            masked_share: f64::from(tasks.sizes.masked.ppm()) / 1e6,
+            difference_share: f64::from(tasks.sizes.differences.ppm()) / 1e6,
+        },
+        engine: engine_of(tasks.engine),
+        max_batch: tasks.max_batch.0,
+        max_tokens: tasks.max_tokens.0,
+        planning: match &tasks.planning {
+            RawPlanning::Pool { size, max_wait } => PlanningSpec::Pool {
+                size: size.0,
+                max_wait: max_wait.map(|wait| wait.0),
+            },
+            RawPlanning::Online { window, targets } => PlanningSpec::Online {
+                window: window.0,
+                targets: targets.iter().map(|target| target.0).collect(),
+            },
+        },
+    }
+}
+
+/// What a system with tasks does not have beside them.
+fn check_system(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
+    let mut left_out = |key: &str, given: bool| {
+        if given {
+            let must = "left out where a system has tasks, which say it themselves";
+            problems.push(Problem::new(path.key(key), must, "something"));
+        }
+    };
+    left_out("batch", system.batch.is_some());
+    left_out("pipeline", system.pipeline.is_some());
+    left_out("generation", system.generation.is_some());
+    left_out("plot", system.plot.is_some());
+    left_out("padding", system.padding != RawPadding::Longest);
+    left_out("instances_per_gpu", system.instances_per_gpu.0 != 1);
+    if system.tenant_state != RawTenantState::Head {
+        let must = "head (nothing beside what tasks says) where a system has tasks";
+        problems.push(Problem::new(path.key("tenant_state"), must, "another"));
+    }
+    if system.dtype != DType::F32 {
+        let must = "f32 where a system has tasks: their operators are single-precision";
+        problems.push(Problem::new(path.key("dtype"), must, system.dtype));
+    }
+}
+
+/// A registration as it is handed in: its kind and model may be wrong, and are then refused when it is served.
+fn registration_of(
+    registration: &RawRegistration,
+    own: &ModelShape,
+    raw: &RawScenario,
+    path: &Path,
+) -> Result<Registration, Problem> {
+    if registration.task >= raw.tenants.count.0 {
+        let must = format!("below tenants.count, {}", raw.tenants.count.0);
+        return Err(Problem::new(path.key("task"), must, registration.task));
+    }
+    let model = match &registration.model {
+        None => own.name.clone(),
+        // A model's costs are listed under its shape's name.
+        Some(name) => named(raw, name, path.key("model")).map_or(name.clone(), |shape| shape.name),
+    };
+    let trained_on = registration.trained_on.as_ref();
+    Ok(Registration {
+        task: registration.task,
+        model,
+        kind: registration.kind.clone(),
+        trained_on: trained_on
+            .map(|name| named(raw, name, path.key("trained_on")))
+            .transpose()?,
+        mask_elements: registration.mask_elements.map(|elements| elements.0),
+    })
+}
+
+fn engine_of(engine: RawEngine) -> EngineSpec {
+    match engine {
+        RawEngine::Shared { batching, streams } => EngineSpec::Shared {
+            batching: match batching {
+                RawBatching::Fixed { size } => Batching::Fixed { size: size.0 },
+                RawBatching::AlphaOnly => Batching::AlphaOnly,
+                RawBatching::BetaOnly => Batching::BetaOnly,
+                RawBatching::Coordinated => Batching::Coordinated,
+                RawBatching::ByVariance { std_tokens } => Batching::ByVariance {
+                    std_tokens_max: std_tokens.0,
+                },
+            },
+            streams: match streams {
+                RawStreams::ByProfile { many } => StreamsSpec::ByProfile { many: many.0 },
+                RawStreams::Fixed { count } => StreamsSpec::Fixed { count: count.0 },
+                RawStreams::OneEach => StreamsSpec::OneEach,
+            },
+        },
+        RawEngine::Sequential { own_embeddings } => EngineSpec::Sequential { own_embeddings },
+        RawEngine::Parallel {
+            own_embeddings,
+            streams,
+        } => EngineSpec::Parallel {
+            own_embeddings,
+            streams: streams.0,
+        },
+    }
+}
+
+/// Puts the tasks that `tenants.kinds` says under this workload's seed before those that the system lists itself.
+pub(crate) fn register(pool: &mut PoolSpec, kinds: &[TaskKind], workload: &WorkloadSpec) {
+    let Some(tasks) = &mut pool.tasks else { return };
+    let groups = TenantGroups::new(workload).expect("the workload was checked when the scenario was read");
+    let of_tenant = |task: u32| {
+        let TaskKind { model, kind } = &kinds[groups.kind_of(task) as usize];
+        Registration {
+            task,
+            model: model.as_ref().unwrap_or(&pool.model).name.clone(),
+            kind: kind.clone(),
+            trained_on: None,
+            mask_elements: None,
+        }
+    };
+    let listed = std::mem::take(&mut tasks.registrations);
+    let by_kind = |task: &u32| listed.iter().all(|registration| registration.task != *task);
+    tasks.registrations = (0..workload.tenants).filter(by_kind).map(of_tenant).collect();
+    tasks.registrations.extend(listed);
+}

@@ -1,0 +1,102 @@
+//! Every way to get a cascade wrong, with the message that it gives.
+
+use std::io::Write as _;
+
+use tenantry_scenarios::Scenario;
+
+/// Two models that are right, to be broken in one place.
+const GOOD: &str = "\
+name: good
+card: cpu
+cluster: { gpus: 2 }
+models: { small: tiny, large: bert-base }
+tenants: { count: 10, popularity: uniform }
+workload:
+  arrivals: { poisson: { rate: 50/s } }
+  lengths: { input: { fixed: 32 } }
+  stop: { requests: 100 }
+outcomes:
+  from: { generated: { small: small, large: large, task: sst-2 } }
+  pruned: [{ degree: 0.7, words: 14% }]
+systems:
+  - preset: tabi
+    cascade:
+      stages:
+        - { model: small, gpus: [0], reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }
+        - { model: large, gpus: [1] }
+      join: { average: [0.4, 0.6] }
+";
+
+fn errors(text: &str) -> String {
+    match Scenario::from_yaml("s.yaml", text, &[]) {
+        Ok(_) => "nothing wrong".to_string(),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+/// What is replaced, by what, and all that is then said.
+#[rustfmt::skip]
+const BROKEN: &[(&str, &str, &str)] = &[
+    ("cut_off: 0.9", "cut_off: 1.2",
+     "s.yaml:17: systems[0].cascade.stages[0].reroute.cut_off: must be a number from 0 to 1, got 1.2"),
+    (", reroute: { cut_off: 0.9, slope: 10, prune: 0.7 }", "",
+     "s.yaml:17: systems[0].cascade.stages[0].reroute: must be given, since a model comes after it, got nothing"),
+    ("{ model: large, gpus: [1] }", "{ model: large, gpus: [1], reroute: { cut_off: 0.9, slope: 10 } }",
+     "s.yaml:18: systems[0].cascade.stages[1].reroute: must be left out, since no model comes after it, got a dispatcher"),
+    ("gpus: [1]", "gpus: [2]",
+     "s.yaml:18: systems[0].cascade.stages[1].gpus: must be different cards of the cluster, from 0 to 1, got [2]"),
+    ("gpus: [1]", "gpus: [1, 1]",
+     "s.yaml:18: systems[0].cascade.stages[1].gpus: must be different cards of the cluster, from 0 to 1, got [1, 1]"),
+    ("model: large", "model: lagre",
+     "s.yaml:18: systems[0].cascade.stages[1].model: must be one of small, large, got lagre; did you mean large?"),
+    ("average: [0.4, 0.6]", "average: [0.4]",
+     "s.yaml:19: systems[0].cascade.join.average: must be 2 weights, a number for each model, not all 0, got 1"),
+    ("{ model: large, gpus: [1] }", "{ model: large, gpus: [1], layers: { from: 6, to: 12 } }",
+     "s.yaml:18: systems[0].cascade.stages[1].layers.from: must be where the stage before, of the same model, has ended, got 6"),
+    ("  pruned: [{ degree: 0.7, words: 14% }]\n", "",
+     "s.yaml:10: outcomes.pruned: must be given, since words are pruned at degree 0.7, got nothing"),
+    ("preset: tabi\n", "preset: tabi\n    tenant_state: model\n    batch: { per-tenant: { max_size: 1 } }\n",
+     "s.yaml:15: systems[0].tenant_state: must be head (nothing to be swapped) where several models serve, got another"),
+];
+
+#[test]
+fn broken_cascades_say_what_is_wrong() {
+    assert_eq!(errors(GOOD), "nothing wrong");
+    let mut different = String::new();
+    for (good, broken, message) in BROKEN {
+        assert!(GOOD.contains(good), "{good}");
+        let said = errors(&GOOD.replacen(good, broken, 1));
+        // Unknown models are unknown to the outcomes too.
+        if !said.lines().any(|line| line == *message) {
+            different += &format!("{broken}\n  says {said}\n  not  {message}\n");
+        }
+    }
+    assert!(different.is_empty(), "{different}");
+}
+
+/// A confidence that is none is named by file and line.
+#[test]
+fn tables_of_outcomes_are_read_when_a_scenario_is() {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    writeln!(
+        file,
+        "id,a_conf,a_correct,b_conf,b_correct\n0,0.9,1,0.8,1\n1,1.5,0,0.9,1"
+    )
+    .expect("it is writable");
+    let path = file.path().display();
+    let table = format!("from: {{ table: {{ file: {path}, models: {{ small: a, large: b }} }} }}");
+    let text = GOOD.replace(
+        "from: { generated: { small: small, large: large, task: sst-2 } }",
+        &table,
+    );
+    assert_eq!(
+        errors(&text),
+        format!("{path}:3: must be usable as a trace, got an error: a_conf: must be a number from 0 to 1, got `1.5`")
+    );
+    let missing = text.replace("large: b }", "large: c }");
+    assert!(
+        errors(&missing).contains("must have the column `c_conf`"),
+        "{}",
+        errors(&missing)
+    );
+}

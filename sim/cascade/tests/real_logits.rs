@@ -1,0 +1,121 @@
+//! Calibration on real logits: two models' over 10,000 questions of MMLU (LLM-Uncertainty-Bench). The tables have no gold labels, so that right is
+//! what another model answers.
+
+use std::io::{BufRead, BufReader};
+use std::ops::Range;
+use std::path::PathBuf;
+
+use flate2::read::GzDecoder;
+use tenantry_cascade::{Temperature, expected_calibration_error};
+
+const LOGITS: &str = "cascade/uncertainty_bench_mmlu_10k_raw_logits_qwen_1_8b_72b.csv.gz";
+const ANSWERS: &str = "cascade/uncertainty_bench_mmlu_10k_base_icl1.csv.gz";
+/// Columns of the first table.
+const SMALL: Range<usize> = 1..7;
+const LARGE: Range<usize> = 7..13;
+const BUCKETS: usize = 15;
+
+/// A table's lines by field, the first with the columns' names, where it is at hand.
+fn table(name: &str) -> Option<Vec<Vec<String>>> {
+    let folder = std::env::var_os("TENANTRY_DATA").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
+        PathBuf::from,
+    );
+    let path = folder.join(name);
+    let Ok(file) = std::fs::File::open(&path) else {
+        eprintln!(
+            "skipped: {} does not exist; set TENANTRY_DATA to the folder of public recordings",
+            path.display()
+        );
+        return None;
+    };
+    let lines = BufReader::new(GzDecoder::new(file)).lines();
+    Some(
+        lines
+            .map(|line| line.expect("it is readable").split(',').map(str::to_owned).collect())
+            .collect(),
+    )
+}
+
+struct Held {
+    temperature: f64,
+    error: [f64; 2],
+    loss: [f64; 2],
+}
+
+/// Fits to every second item, and looks at the others: before and after.
+fn calibrated(columns: Range<usize>, reference: &str) -> Option<Held> {
+    let (logits, answers) = (table(LOGITS)?, table(ANSWERS)?);
+    let column = answers[0]
+        .iter()
+        .position(|name| name == reference)
+        .expect("the table has the model");
+    let items: Vec<(Vec<f32>, usize)> = logits[1..]
+        .iter()
+        .zip(&answers[1..])
+        .map(|(logits, answers)| {
+            assert_eq!(
+                logits[0], answers[0],
+                "both tables have the same questions in the same order"
+            );
+            let class = usize::from(answers[column].as_bytes()[0] - b'A');
+            (
+                logits[columns.clone()]
+                    .iter()
+                    .map(|field| field.parse().expect("a logit"))
+                    .collect(),
+                class,
+            )
+        })
+        .collect();
+    assert_eq!(items.len(), 10_000);
+    let half = |first: usize| {
+        items
+            .iter()
+            .skip(first)
+            .step_by(2)
+            .map(|(logits, label)| (logits.as_slice(), *label))
+    };
+    let fitted = Temperature::fit(half(0)).expect("the items are sound");
+    let error = |temperature: Temperature| {
+        let answers = half(1).map(|(logits, label)| {
+            let answer = temperature.confidence(logits);
+            (answer.confidence, answer.class == label)
+        });
+        expected_calibration_error(answers, BUCKETS).expect("confidences are probabilities")
+    };
+    let held = Held {
+        temperature: fitted.value(),
+        error: [Temperature::ONE, fitted].map(error),
+        loss: [Temperature::ONE, fitted].map(|temperature| temperature.loss(half(1)).expect("the items are sound")),
+    };
+    println!(
+        "{reference}: temperature {:.3}; held-out calibration error {:.2} % before and {:.2} % after; loss {:.4} and {:.4}",
+        held.temperature,
+        100.0 * held.error[0],
+        100.0 * held.error[1],
+        held.loss[0],
+        held.loss[1]
+    );
+    Some(held)
+}
+
+/// The large model is less sure than it need be, and a temperature mends that on items that it was not fitted to.
+#[test]
+fn a_model_that_is_too_modest_is_mended() {
+    let Some(held) = calibrated(LARGE, "llama_2_70b_pred") else {
+        return;
+    };
+    assert!(held.temperature < 1.0 && held.loss[1] < held.loss[0]);
+    assert!(held.error[1] < held.error[0] / 2.0);
+}
+
+/// What is fitted is the likelihood: where a model is nearly calibrated already, that may cost calibration error.
+#[test]
+fn a_model_that_is_nearly_calibrated_is_hardly_changed() {
+    let Some(held) = calibrated(SMALL, "qwen_72b_pred") else {
+        return;
+    };
+    assert!(held.loss[1] < held.loss[0]);
+    assert!(held.error.iter().all(|&error| error < 0.06));
+}

@@ -1,0 +1,484 @@
+//! Several encoders behind one door: each request goes from model to model as the route says, and waits, is batched and runs at each as
+//! it would alone.
+//!
+//! A *job* is a request from its arrival to its answer; at each model that it is sent to it is an entry of an instance's queue. All tenants
+//! share the models, so that nothing is swapped.
+
+mod stage;
+
+use tenantry_traces::{Request, Ticket, Time};
+
+pub use stage::StageCounts;
+
+use super::memory::{MemoryUse, ServerError};
+use super::queue::{InFlight, Queue, QueueView, Requests};
+use super::tenancy::refuse;
+use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Returned, Verdict, Waits};
+use crate::event::{Answer, BatchTiming, Done, Event};
+use crate::ids::{BatchId, InstanceId, JobId, PoolId, RequestId};
+use crate::op::{BatchShape, Member, NO_SLOT, Sequence, Submission};
+use crate::policy::admit::{self, Admit};
+use crate::policy::batch::Decision;
+use crate::policy::route::{self, Answered, NextStage, Route};
+use crate::slab::{Handle, Slab};
+use crate::spec::{ClusterSpec, RouteSpec, SystemSpec};
+use crate::topology::Topology;
+use stage::{Instance, Stage};
+
+/// A request between its arrival and its answer.
+struct Job {
+    request: Request,
+    /// Models that it was sent to, a bit for each.
+    asked: u32,
+    /// Of those: that have not answered.
+    outstanding: u32,
+    /// Its way so far; of models asked at once, that of the last to answer.
+    waits: Waits,
+    /// Requests in its last batch.
+    batch_requests: u32,
+    failure: Option<FailureReason>,
+    cancelled: bool,
+}
+
+struct Running {
+    instance: InstanceId,
+    submitted: Time,
+    members: Vec<Member>,
+}
+
+/// A serving system of several encoders.
+pub struct CascadeServer {
+    admit: Box<dyn Admit>,
+    route: Box<dyn Route>,
+    stages: Vec<Stage>,
+    tenants: u32,
+    max_tokens: u32,
+    topology: Topology,
+    memory: MemoryUse,
+
+    jobs: Slab<JobId, Job>,
+    /// Jobs where they wait or run.
+    entries: Requests,
+    /// By slot of an entry.
+    job_of: Vec<JobId>,
+    instances: Vec<Instance>,
+    running: Slab<BatchId, Running>,
+    waiting: u32,
+    /// Batch that last counted each tenant, to count the different tenants of a batch.
+    counted_in: Vec<u64>,
+    batches: u64,
+    /// Reused for each decision.
+    chosen: Vec<RequestId>,
+    /// Reused: instances that got something to do.
+    touched: Vec<InstanceId>,
+    /// Member lists of ended batches, reused.
+    spare: Vec<Vec<Member>>,
+}
+
+impl CascadeServer {
+    /// A system on a cluster, for tenants `0..tenants`.
+    ///
+    /// # Errors
+    /// When the models of a card do not fit on it.
+    pub fn new(
+        cluster: &ClusterSpec,
+        system: &SystemSpec,
+        route: &RouteSpec,
+        tenants: u32,
+    ) -> Result<CascadeServer, ServerError> {
+        let topology = Topology::of_stages(cluster, &route.stages);
+        let mut stages: Vec<Stage> = Vec::new();
+        for (index, spec) in route.stages.iter().enumerate() {
+            let mine = |instance: &InstanceId| topology.instances[instance.index()].pool == PoolId(index as u32);
+            let first = topology.instance_ids().find(mine).expect("a stage has an instance");
+            let count = topology.instance_ids().filter(mine).count() as u32;
+            stages.push(Stage::new(spec, first.0..first.0 + count));
+        }
+        let instances = topology.instances.iter().map(|instance| {
+            let by_tenant = stages[instance.pool.index()].batch.looks_at_tenants();
+            Instance {
+                queue: Queue::new(if by_tenant { tenants } else { 0 }),
+                busy: false,
+                timer: None,
+            }
+        });
+        Ok(CascadeServer {
+            admit: admit::build(&system.admit),
+            route: route::build(route),
+            tenants,
+            max_tokens: stages.iter().map(Stage::max_tokens).min().unwrap_or(0),
+            memory: stage::memory(cluster, route, tenants)?,
+            instances: instances.collect(),
+            stages,
+            topology,
+            jobs: Slab::default(),
+            entries: Requests::default(),
+            job_of: Vec::new(),
+            running: Slab::default(),
+            waiting: 0,
+            counted_in: vec![u64::MAX; tenants as usize],
+            batches: 0,
+            chosen: Vec::new(),
+            touched: Vec::new(),
+            spare: Vec::new(),
+        })
+    }
+
+    /// The lanes that this server's ops name.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// What lies in the cards' memory: all models, all the time.
+    pub fn memory(&self) -> MemoryUse {
+        self.memory
+    }
+
+    /// Requests that were let in and have not left.
+    pub fn in_flight(&self) -> u64 {
+        self.jobs.len() as u64
+    }
+
+    /// What each stage did so far.
+    pub fn stages(&self) -> Vec<StageCounts> {
+        self.stages.iter().map(|stage| stage.counts.clone()).collect()
+    }
+
+    /// Takes an event and says what is to be done about it.
+    pub fn handle(&mut self, now: Time, event: Event<'_>, commands: &mut Commands) {
+        match event {
+            Event::Arrived(request) => self.arrived(now, request, commands),
+            Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
+            // A route's models belong to all tenants.
+            Event::Manage(request) => refuse(request, commands),
+            Event::Timer(instance) => {
+                self.instances[instance.index()].timer = None;
+                self.advance(now, instance, commands);
+            }
+            Event::Done(done) => self.done(now, &done, commands),
+        }
+    }
+
+    fn arrived(&mut self, now: Time, request: Request, commands: &mut Commands) {
+        let admitted = self
+            .check(&request)
+            .and_then(|()| self.admit.admit(&request, self.waiting));
+        if let Err(reason) = admitted {
+            commands.list.push(Command::Finish(Finish::rejected(&request, reason)));
+            return;
+        }
+        let job = self.jobs.insert(Job {
+            request,
+            asked: 0,
+            outstanding: 0,
+            waits: Waits::default(),
+            batch_requests: 0,
+            failure: None,
+            cancelled: false,
+        });
+        for stage in 0..self.route.asked_first() {
+            self.ask(request.arrival, job, stage, request.input_tokens, None);
+        }
+        self.advance_touched(now, commands);
+    }
+
+    fn check(&self, request: &Request) -> Result<(), RejectReason> {
+        if request.tenant >= self.tenants {
+            Err(RejectReason::UnknownTenant)
+        } else if request.input_tokens > self.max_tokens {
+            Err(RejectReason::TooLong)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Sends a job to a stage's model; `before` answered it last.
+    fn ask(&mut self, at: Time, id: JobId, stage: usize, tokens: u32, before: Option<InstanceId>) {
+        let job = &mut self.jobs[id];
+        job.asked |= 1 << stage;
+        job.outstanding += 1;
+        let (earlier, from) = self.stages.split_at_mut(stage);
+        let instance = from[0].place(earlier.last().zip(before));
+        let request = Request {
+            arrival: at,
+            input_tokens: tokens,
+            ..job.request
+        };
+        let entry = self.entries.insert(InFlight::new(&request, instance));
+        if entry.slot() >= self.job_of.len() {
+            self.job_of.resize(entry.slot() + 1, id);
+        }
+        self.job_of[entry.slot()] = id;
+        self.instances[instance.index()].queue.push(&mut self.entries, entry);
+        self.waiting += 1;
+        self.touched.push(instance);
+    }
+
+    /// Cancellation is rare, so it searches; what runs is dropped when its batch ends.
+    fn cancelled(&mut self, now: Time, ticket: Ticket, commands: &mut Commands) {
+        let Some((id, _)) = self.jobs.iter().find(|(_, job)| job.request.ticket == ticket) else {
+            return;
+        };
+        self.jobs[id].cancelled = true;
+        let of_job = |entry: &RequestId| self.job_of[entry.slot()] == id;
+        let queued: Vec<RequestId> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.batch.is_none())
+            .map(|(entry, _)| entry)
+            .filter(of_job)
+            .collect();
+        for entry in queued {
+            let instance = self.entries[entry].instance;
+            self.instances[instance.index()].queue.remove(&mut self.entries, entry);
+            self.waiting -= 1;
+            let waited = now.since(self.entries[entry].arrival);
+            self.leave(entry);
+            self.jobs[id].waits.queue += waited;
+            self.touched.push(instance);
+        }
+        if self.jobs[id].outstanding == 0 {
+            self.finish(id, None, commands);
+        }
+        self.advance_touched(now, commands);
+    }
+
+    /// An entry leaves its instance, answered or not.
+    fn leave(&mut self, entry: RequestId) {
+        let instance = self.entries.remove(entry).expect("an entry leaves once").instance;
+        self.stage_of(instance).left(instance);
+        self.jobs[self.job_of[entry.slot()]].outstanding -= 1;
+    }
+
+    fn stage_of(&mut self, instance: InstanceId) -> &mut Stage {
+        &mut self.stages[self.topology.instances[instance.index()].pool.index()]
+    }
+
+    fn done(&mut self, now: Time, done: &Done<'_>, commands: &mut Commands) {
+        let Running {
+            instance,
+            submitted,
+            mut members,
+        } = self.running.remove(done.batch).expect("a batch ends once");
+        self.instances[instance.index()].busy = false;
+        let pool = self.topology.instances[instance.index()].pool.index();
+        let counts = &mut self.stages[pool].counts;
+        counts.answered += members.len() as u64;
+        counts.computed += done.timing.busy;
+        let mut failures = done.failures.iter().peekable();
+        for (index, member) in members.iter().enumerate() {
+            let failure = failures.next_if(|f| f.member as usize == index).map(|f| f.reason);
+            let answer = done.answers.get(index).copied();
+            let asked_at = self.entries[member.request].arrival;
+            self.leave(member.request);
+            let id = self.job_of[member.request.slot()];
+            let job = &mut self.jobs[id];
+            job.batch_requests = members.len() as u32;
+            job.failure = job.failure.or(failure);
+            job.waits = way(job, asked_at, submitted, done.timing, now);
+            self.answered(now, id, pool, answer, instance, commands);
+        }
+        members.clear();
+        self.spare.push(members);
+        self.touched.push(instance);
+        self.advance_touched(now, commands);
+    }
+
+    /// A model has answered a job, or failed to.
+    fn answered(
+        &mut self,
+        now: Time,
+        id: JobId,
+        stage: usize,
+        answer: Option<Answer>,
+        instance: InstanceId,
+        commands: &mut Commands,
+    ) {
+        let job = &self.jobs[id];
+        if job.cancelled || job.failure.is_some() {
+            if job.outstanding == 0 {
+                self.finish(id, None, commands);
+            }
+            return;
+        }
+        let next = self.route.next(Answered {
+            ticket: job.request.ticket,
+            stage,
+            confidence_ppm: answer.map_or(0, |answer| answer.confidence_ppm),
+            outstanding: job.outstanding,
+        });
+        match next {
+            NextStage::Wait => {}
+            NextStage::Return => self.finish(id, Some(stage), commands),
+            NextStage::Ask(stage) => {
+                let tokens = answer.map_or(job.request.input_tokens, |answer| answer.next_tokens);
+                self.ask(now, id, stage, tokens, Some(instance));
+            }
+        }
+    }
+
+    /// A job leaves, by the answer of the model at `stage` or without one.
+    fn finish(&mut self, id: JobId, stage: Option<usize>, commands: &mut Commands) {
+        let job = self.jobs.remove(id).expect("a job leaves once");
+        let verdict = match job.failure {
+            _ if job.cancelled => Verdict::Cancelled,
+            Some(reason) => Verdict::Failed(reason),
+            None => Verdict::Served,
+        };
+        commands.list.push(Command::Finish(Finish {
+            request: None,
+            ticket: job.request.ticket,
+            tenant: job.request.tenant,
+            class: job.request.class,
+            arrival: job.request.arrival,
+            input_tokens: job.request.input_tokens,
+            batch_requests: job.batch_requests,
+            output_tokens: 0,
+            first_token: None,
+            verdict,
+            waits: job.waits,
+            returned: stage.map(|stage| Returned {
+                stage: stage as u8,
+                asked: job.asked,
+            }),
+        }));
+    }
+
+    fn advance_touched(&mut self, now: Time, commands: &mut Commands) {
+        while let Some(instance) = self.touched.pop() {
+            self.advance(now, instance, commands);
+        }
+    }
+
+    /// Starts a batch on an idle instance, if its policy has one.
+    fn advance(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
+        if self.instances[instance.index()].busy {
+            return;
+        }
+        match self.decide(now, instance) {
+            Decision::Start => self.start(now, instance, commands),
+            Decision::AskAt(at) => {
+                let timer = &mut self.instances[instance.index()].timer;
+                if timer.is_none_or(|set| at < set) {
+                    *timer = Some(at);
+                    commands.list.push(Command::SetTimer { instance, at });
+                }
+            }
+            Decision::Wait => {}
+        }
+    }
+
+    fn decide(&mut self, now: Time, instance: InstanceId) -> Decision {
+        let view = QueueView {
+            requests: &self.entries,
+            queue: &self.instances[instance.index()].queue,
+        };
+        self.chosen.clear();
+        let pool = self.topology.instances[instance.index()].pool;
+        self.stages[pool.index()].batch.decide(now, view, &mut self.chosen)
+    }
+
+    /// Submits the chosen entries.
+    fn start(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
+        let (first_member, first_op) = (commands.members.len(), commands.ops.len());
+        let mut shape = BatchShape {
+            requests: self.chosen.len() as u32,
+            tokens: 0,
+            input_tokens: 0,
+            tenants: 0,
+        };
+        for &id in &self.chosen {
+            let entry = &self.entries[id];
+            let counted = &mut self.counted_in[entry.tenant as usize];
+            shape.tenants += u32::from(*counted != self.batches);
+            *counted = self.batches;
+            shape.tokens = shape.tokens.max(entry.input_tokens);
+            shape.input_tokens += entry.input_tokens;
+            commands.members.push(Member {
+                request: id,
+                ticket: entry.ticket,
+                tenant: entry.tenant,
+                input_tokens: entry.input_tokens,
+                slot: NO_SLOT,
+                sequence: Sequence::default(),
+            });
+        }
+        self.batches += 1;
+        let members = first_member..commands.members.len();
+        let mut kept = self.spare.pop().unwrap_or_default();
+        kept.extend_from_slice(&commands.members[members.clone()]);
+        let batch = self.running.insert(Running {
+            instance,
+            submitted: now,
+            members: kept,
+        });
+        let state = &mut self.instances[instance.index()];
+        state.busy = true;
+        for &id in &self.chosen {
+            state.queue.remove(&mut self.entries, id);
+            self.entries[id].batch = Some(batch);
+        }
+        self.waiting -= shape.requests;
+        let lane = self.topology.instances[instance.index()].compute;
+        let stage = self.stage_of(instance);
+        shape.tokens = stage.padded(shape.tokens);
+        stage.lay_out(lane, &mut commands.ops);
+        let loads = commands.loads.len()..commands.loads.len();
+        let ops = first_op..commands.ops.len();
+        commands.list.push(Command::Submit(Submission {
+            batch,
+            instance,
+            shape,
+            members,
+            loads,
+            ops,
+            groups: 0..0,
+        }));
+    }
+
+    /// The laws that hold between events, for tests: no instance is idle while its batch policy would start something, and nothing is
+    /// counted twice.
+    ///
+    /// # Errors
+    /// The law that is broken.
+    pub fn check_laws(&mut self, now: Time) -> Result<(), String> {
+        let running: usize = self.running.iter().map(|(_, running)| running.members.len()).sum();
+        let outstanding: u32 = self.jobs.iter().map(|(_, job)| job.outstanding).sum();
+        let entries = self.entries.len();
+        if running + self.waiting as usize != entries || outstanding as usize != entries {
+            return Err(format!(
+                "{running} run, {} wait and {outstanding} answers are awaited, but there are {entries}",
+                self.waiting
+            ));
+        }
+        if let Some((_, job)) = self.jobs.iter().find(|(_, job)| job.outstanding == 0) {
+            return Err(format!("ticket {} is inside and nowhere", job.request.ticket));
+        }
+        for instance in self.topology.instance_ids() {
+            let state = &self.instances[instance.index()];
+            // A timer of this very instant is still to come.
+            let asked_now = state.timer.is_some_and(|at| at <= now);
+            if !state.busy && !asked_now && self.decide(now, instance) == Decision::Start {
+                return Err(format!(
+                    "{instance} is idle at {now} while its policy would start a batch"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A job's waits with those at a model: after earlier ones, or, of models asked at once, its alone.
+fn way(job: &Job, asked_at: Time, submitted: Time, timing: BatchTiming, now: Time) -> Waits {
+    let before = match asked_at == job.request.arrival {
+        true => Waits::default(),
+        false => job.waits,
+    };
+    Waits {
+        queue: before.queue + submitted.since(asked_at),
+        lane: before.lane + timing.lane,
+        stall: before.stall + timing.stall,
+        compute: before.compute + timing.busy,
+        tell: before.tell + now.since(timing.ended),
+    }
+}

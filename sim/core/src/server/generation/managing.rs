@@ -1,0 +1,60 @@
+//! Management requests: tenants come, change and go while others generate.
+
+use super::*;
+use crate::op::Manage;
+
+impl GenerationServer {
+    pub(super) fn manage(&mut self, now: Time, request: ManageRequest, commands: &mut Commands) {
+        match self.tenancy.begin(request, commands) {
+            Begun::Nothing => {}
+            Begun::Submit(manage) => self.submit_manage(request, manage, commands),
+            Begun::Delete(tenant) => self.delete(now, tenant, commands),
+        }
+    }
+
+    pub(super) fn submit_manage(&mut self, request: ManageRequest, manage: Manage, commands: &mut Commands) {
+        let batch = self.flights.insert(Flight::Manage(request));
+        self.tenancy.submit(batch, manage, &self.topology, commands);
+    }
+
+    /// Nobody finds the tenant's slots, and who waits in the queue has waited in vain; who is on an instance goes on there. Deletion is
+    /// rare, so it searches.
+    fn delete(&mut self, now: Time, tenant: u32, commands: &mut Commands) {
+        self.invalidate(tenant);
+        let waits =
+            |(_, sequence): &(RequestId, &Sequence)| sequence.tenant == tenant && sequence.place == Place::Queue;
+        let waiting: Vec<RequestId> = self.sequences.iter().filter(waits).map(|(id, _)| id).collect();
+        for &id in &waiting {
+            self.queue.remove(id, &self.sequences[id]);
+            self.finish(now, id, Verdict::Failed(FailureReason::Deleted), commands);
+        }
+        if let Some(request) = self.tenancy.unused(tenant) {
+            self.submit_manage(request, discard(request), commands);
+        }
+        // Who is first may be another now, and a slot may have become free.
+        self.dispatch(now, commands);
+    }
+
+    fn invalidate(&mut self, tenant: u32) {
+        let slots = self.instances.iter_mut().filter_map(|instance| instance.slots.as_mut());
+        slots.for_each(|slots| slots.invalidate(tenant));
+    }
+
+    pub(super) fn managed(
+        &mut self,
+        now: Time,
+        request: ManageRequest,
+        failed: Option<FailureReason>,
+        commands: &mut Commands,
+    ) {
+        let (renewed, unused) = self.tenancy.ended(request, failed, commands);
+        if renewed {
+            self.invalidate(request.change.of());
+        }
+        if let Some(request) = unused {
+            self.submit_manage(request, discard(request), commands);
+        }
+        // A slot may have become free.
+        self.dispatch(now, commands);
+    }
+}

@@ -1,0 +1,482 @@
+//! How many instances of each runtime, on how many cards: asked each period, carried out a few instances at a time.
+
+use tenantry_traces::{Duration, Time};
+
+use super::instances::State;
+use super::{Running, RuntimeServer, submit};
+use crate::command::{Command, Commands};
+use crate::ids::{GpuId, InstanceId};
+use crate::op::{BatchShape, Op, OpKind, Solve};
+use crate::policy::fleet::{Allocated, Question, RuntimeQuestion, StreamQuestion, even, fitted};
+use crate::policy::replace::{Change, Deployed, replacement};
+use crate::policy::scale::{Headroom, Scale, TargetTracking};
+use crate::server::memory::{MemoryUse, ServerError};
+use crate::spec::{AllocateSpec, ClusterSpec, PeriodicSpec, RuntimeRef, RuntimesSpec, ScaleRule};
+
+/// Whose timer the fleet's is.
+pub(super) const FLEET: InstanceId = InstanceId(u32::MAX - 1);
+
+/// How often scaling is decided: INFaaS looks each second.
+const SCALE_EVERY: Duration = Duration::from_secs(1);
+
+/// Allocations that are remembered, at most.
+const MOST_REMEMBERED: usize = 4096;
+
+/// How a fleet of runtimes was used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetUse {
+    /// Card time from the decision to add a card until it had nothing in hand any more.
+    pub card_time: Duration,
+    /// Instances that each runtime has, or is to have, from each decision that changed them on, the streams one after the other.
+    pub allocations: Vec<(Time, Vec<u32>)>,
+    /// By runtime: its stream's name and the longest request that it serves.
+    pub runtimes: Vec<(String, u32)>,
+    /// Allocations that were solved for.
+    pub decisions: u64,
+    /// Of those, allocations that stand for a solution: the constraints could not be met, or the solver's limit was.
+    pub fallbacks: u64,
+    /// Periods in which the solver was still at the last question.
+    pub late: u64,
+    /// Instances that changed their runtime.
+    pub replaced: u64,
+    /// Requests that were dispatched anew because their instance left.
+    pub redispatched: u64,
+    /// Cards added.
+    pub added: u64,
+    /// Cards released.
+    pub released: u64,
+}
+
+enum Scaling {
+    Fixed,
+    Tracking(Box<TargetTracking>),
+    Headroom(Headroom),
+}
+
+pub(super) struct Fleet {
+    periodic: Option<PeriodicSpec>,
+    pub instances_per_gpu: u32,
+    pub start_up: Duration,
+    scaling: Scaling,
+    /// When the next allocation is due.
+    next_allocation: Time,
+    /// When the next look at the number of cards is due.
+    next_scaling: Time,
+    /// A timer is set and has not come.
+    armed: bool,
+    /// Since when requests have been counted.
+    observed_since: Time,
+    solving: bool,
+    /// An answer that waits until the changes under way are over.
+    target: Option<Vec<u32>>,
+    /// Changes to come, the next batch last.
+    plan: Vec<Vec<Change>>,
+    /// Instances of the batch under way that do not serve yet.
+    changing: u32,
+    cards: u32,
+    /// When `card_time` was last brought up to date.
+    counted_until: Time,
+    pub counts: FleetUse,
+    capacity_bytes: u64,
+    heads_bytes: u64,
+    card_bytes: u64,
+    cards_most: u32,
+}
+
+impl Fleet {
+    pub fn new(cluster: &ClusterSpec, spec: &RuntimesSpec, instances_per_gpu: u32, heads_bytes: u64) -> Fleet {
+        let periodic = match &spec.allocate {
+            AllocateSpec::Periodic(periodic) => Some(*periodic),
+            AllocateSpec::Even | AllocateSpec::Fixed(_) | AllocateSpec::Global(_) => None,
+        };
+        let largest = spec
+            .streams
+            .iter()
+            .map(|stream| stream.model.parameters() * stream.dtype.bytes());
+        let runtimes = spec.streams.iter().flat_map(|stream| {
+            let of = stream.runtimes.iter();
+            of.map(|runtime| (stream.name.clone(), runtime.max_length))
+        });
+        let cards = spec
+            .scale
+            .map_or(cluster.gpus, |scale| scale.cards_at_start.min(cluster.gpus));
+        Fleet {
+            periodic,
+            instances_per_gpu,
+            start_up: spec.scale.map_or(Duration::ZERO, |scale| scale.start_up),
+            scaling: match spec.scale.map(|scale| scale.rule) {
+                None => Scaling::Fixed,
+                Some(ScaleRule::TargetTracking(spec)) => Scaling::Tracking(Box::new(TargetTracking::new(spec))),
+                Some(ScaleRule::Headroom(spec)) => Scaling::Headroom(Headroom::new(spec)),
+            },
+            next_allocation: Time::ZERO + periodic.map_or(Duration::ZERO, |periodic| periodic.first),
+            next_scaling: Time::ZERO + SCALE_EVERY,
+            armed: false,
+            observed_since: Time::ZERO,
+            solving: false,
+            target: None,
+            plan: Vec::new(),
+            changing: 0,
+            cards,
+            counted_until: Time::ZERO,
+            counts: FleetUse {
+                runtimes: runtimes.collect(),
+                ..FleetUse::default()
+            },
+            capacity_bytes: u64::from(cluster.gpus) * cluster.gpu_memory_bytes,
+            heads_bytes,
+            card_bytes: u64::from(instances_per_gpu) * largest.max().unwrap_or(0),
+            cards_most: cards,
+        }
+    }
+
+    /// A request has ended.
+    pub fn served(&mut self, now: Time, latency: Duration, busy: Duration) {
+        match &mut self.scaling {
+            Scaling::Fixed => {}
+            Scaling::Tracking(tracking) => tracking.finished(now, latency),
+            Scaling::Headroom(headroom) => headroom.served(busy),
+        }
+    }
+
+    pub fn card_came(&mut self, now: Time) {
+        self.count_until(now);
+        self.cards += 1;
+        self.cards_most = self.cards_most.max(self.cards);
+    }
+
+    pub fn card_left(&mut self, now: Time) {
+        self.count_until(now);
+        self.cards -= 1;
+    }
+
+    fn count_until(&mut self, now: Time) {
+        self.counts.card_time += Duration(now.since(self.counted_until).0 * u64::from(self.cards));
+        self.counted_until = now;
+    }
+
+    pub fn memory(&self) -> MemoryUse {
+        MemoryUse {
+            capacity_bytes: self.capacity_bytes,
+            shared_bytes: u64::from(self.cards_most) * (self.card_bytes + self.heads_bytes),
+            ..MemoryUse::default()
+        }
+    }
+
+    /// When something is due next; nothing where nothing ever is.
+    fn due(&self) -> Option<Time> {
+        let allocation = self.periodic.map(|_| self.next_allocation);
+        let scaling = (!matches!(self.scaling, Scaling::Fixed)).then_some(self.next_scaling);
+        allocation.into_iter().chain(scaling).min()
+    }
+}
+
+impl RuntimeServer {
+    /// How the fleet was used until now.
+    pub fn fleet(&self, now: Time) -> FleetUse {
+        let fleet = &self.fleet;
+        let mut counts = fleet.counts.clone();
+        if now > fleet.counted_until {
+            counts.card_time += Duration(now.since(fleet.counted_until).0 * u64::from(fleet.cards));
+        }
+        counts
+    }
+
+    /// The runtimes at the start, which are there when the first request comes.
+    pub(super) fn deploy(&mut self, spec: &RuntimesSpec) -> Result<(), ServerError> {
+        let instances = self.fleet.cards * self.fleet.instances_per_gpu;
+        let target = match &spec.allocate {
+            AllocateSpec::Even | AllocateSpec::Periodic(_) => {
+                let shares = even(self.streams.len(), instances).into_iter().zip(&self.streams);
+                let shares = shares.flat_map(|(share, stream)| even(stream.spec.runtimes.len(), share));
+                shares.collect()
+            }
+            AllocateSpec::Fixed(counts) => fitted(counts.clone(), instances),
+            AllocateSpec::Global(_) => return Err(ServerError::CardUnknown),
+        };
+        // Without it some requests would wait for ever (Eq. 7).
+        let mut last = 0;
+        for stream in &self.streams {
+            last += stream.spec.runtimes.len();
+            if target.get(last - 1).is_none_or(|&longest| longest == 0) {
+                return Err(ServerError::NoLongestRuntime {
+                    stream: stream.spec.name.clone(),
+                    instances,
+                });
+            }
+        }
+        let mut next = 0;
+        for (runtime, &count) in target.iter().enumerate() {
+            let runtime = self.runtime(runtime);
+            for _ in 0..count {
+                // Nobody waits yet, so that no command follows from it.
+                self.serve(Time::ZERO, InstanceId(next), runtime, &mut Commands::default());
+                next += 1;
+            }
+        }
+        self.remember(Time::ZERO, target);
+        Ok(())
+    }
+
+    fn remember(&mut self, now: Time, allocation: Vec<u32>) {
+        let remembered = &mut self.fleet.counts.allocations;
+        let same = remembered.last().is_some_and(|(_, last)| *last == allocation);
+        if !same && remembered.len() < MOST_REMEMBERED {
+            remembered.push((now, allocation));
+        }
+    }
+
+    /// By its number, the streams one after the other.
+    fn runtime(&self, mut number: usize) -> RuntimeRef {
+        let mut stream = 0;
+        while number >= self.streams[stream].spec.runtimes.len() {
+            number -= self.streams[stream].spec.runtimes.len();
+            stream += 1;
+        }
+        RuntimeRef {
+            stream: stream as u16,
+            runtime: number as u16,
+        }
+    }
+
+    fn number(&self, runtime: RuntimeRef) -> usize {
+        let before = &self.streams[..usize::from(runtime.stream)];
+        before.iter().map(|stream| stream.spec.runtimes.len()).sum::<usize>() + usize::from(runtime.runtime)
+    }
+
+    /// A request has come: whoever decides once in a while may be due, and must be woken while anybody is inside.
+    pub(super) fn fleet_arrived(&mut self, now: Time, commands: &mut Commands) {
+        if let Scaling::Headroom(headroom) = &mut self.fleet.scaling {
+            headroom.arrived();
+        }
+        if !self.fleet.armed {
+            self.fleet_decisions(now, commands);
+        }
+    }
+
+    pub(super) fn fleet_timer(&mut self, now: Time, commands: &mut Commands) {
+        self.fleet.armed = false;
+        self.fleet_decisions(now, commands);
+    }
+
+    /// Decides what is due, and sets the next timer. Without anybody inside there is nothing to decide: the next who comes asks.
+    fn fleet_decisions(&mut self, now: Time, commands: &mut Commands) {
+        if self.requests.is_empty() {
+            return;
+        }
+        if let Some(periodic) = self.fleet.periodic
+            && now >= self.fleet.next_allocation
+        {
+            while self.fleet.next_allocation <= now {
+                self.fleet.next_allocation += periodic.period;
+            }
+            self.ask(now, periodic, commands);
+        }
+        if now >= self.fleet.next_scaling {
+            while self.fleet.next_scaling <= now {
+                self.fleet.next_scaling += SCALE_EVERY;
+            }
+            self.scale(now, commands);
+        }
+        if let Some(at) = self.fleet.due() {
+            self.fleet.armed = true;
+            commands.list.push(Command::SetTimer { instance: FLEET, at });
+        }
+    }
+
+    /// Asks the solver, from what was observed since the last time.
+    fn ask(&mut self, now: Time, periodic: PeriodicSpec, commands: &mut Commands) {
+        if self.fleet.solving {
+            self.fleet.counts.late += 1;
+            return;
+        }
+        let mut previous = vec![0; self.fleet.counts.runtimes.len()];
+        for runtime in self.instances.iter().filter_map(|instance| instance.runtime()) {
+            previous[self.number(runtime)] += 1;
+        }
+        let instances = previous.iter().sum();
+        let mut previous = previous.into_iter();
+        let streams = self.streams.iter_mut().map(|stream| {
+            let runtimes = stream.spec.runtimes.iter().zip(stream.spec.capacities());
+            let runtimes = runtimes.zip(&stream.spec.service).zip(&mut stream.observed);
+            StreamQuestion {
+                slo: stream.spec.slo,
+                runtimes: runtimes
+                    .map(|(((runtime, capacity), service), observed)| RuntimeQuestion {
+                        max_length: runtime.max_length,
+                        capacity,
+                        service: *service,
+                        requests: std::mem::take(observed),
+                        previous: previous.next().expect("one a runtime"),
+                    })
+                    .collect(),
+            }
+        });
+        let question = Question {
+            streams: streams.collect(),
+            instances,
+            span: now.since(self.fleet.observed_since),
+            solver: periodic.solver,
+        };
+        self.fleet.observed_since = now;
+        self.fleet.solving = true;
+        let batch = self.running.insert(Running::Solve);
+        let lane = self.topology.solver.expect("a pool that asks has a solver");
+        let op = OpKind::Solve(Solve {
+            question: commands.questions.len() as u32,
+            instances,
+            runtimes: self.fleet.counts.runtimes.len() as u32,
+        });
+        commands.questions.push(question);
+        let first = commands.members.len();
+        // The solver is nobody's instance; the first stands for it.
+        submit(
+            commands,
+            batch,
+            InstanceId(0),
+            BatchShape::NOTHING,
+            first,
+            Op::alone(op, lane),
+        );
+    }
+
+    pub(super) fn solved(&mut self, now: Time, answer: &Allocated, commands: &mut Commands) {
+        self.fleet.solving = false;
+        self.fleet.counts.decisions += 1;
+        self.fleet.counts.fallbacks += u64::from(answer.fallback);
+        // What was still to be changed for the last answer is out of date.
+        self.fleet.plan.clear();
+        self.fleet.target = Some(answer.instances.clone());
+        if self.fleet.changing == 0 {
+            self.next_changes(now, commands);
+        }
+    }
+
+    /// An instance of the batch under way serves its new runtime.
+    pub(super) fn replaced(&mut self, now: Time, commands: &mut Commands) {
+        self.fleet.counts.replaced += 1;
+        self.fleet.changing -= 1;
+        if self.fleet.changing == 0 {
+            self.next_changes(now, commands);
+        }
+    }
+
+    /// The next batch of changes: of a new answer, or of the one that is being carried out.
+    fn next_changes(&mut self, now: Time, commands: &mut Commands) {
+        if let Some(target) = self.fleet.target.take() {
+            self.plan(now, target);
+        }
+        while self.fleet.changing == 0
+            && let Some(batch) = self.fleet.plan.pop()
+        {
+            for change in batch {
+                let instance = InstanceId(change.instance);
+                // Its card may have been released since.
+                if self.instances[instance.index()].state == State::Serving(self.runtime(change.from)) {
+                    self.fleet.changing += 1;
+                    self.instances[instance.index()].replaced = true;
+                    let next = self.runtime(change.to);
+                    self.leave(now, instance, Some(next), commands);
+                }
+            }
+        }
+    }
+
+    fn plan(&mut self, now: Time, target: Vec<u32>) {
+        let deployed: Vec<Deployed> = (0..)
+            .zip(&self.instances)
+            .filter_map(|(instance, state)| match state.state {
+                State::Serving(runtime) => {
+                    let levels = &self.streams[usize::from(runtime.stream)].levels;
+                    let (_, load) = levels.find(InstanceId(instance)).expect("who serves is listed");
+                    Some(Deployed {
+                        instance,
+                        runtime: self.number(runtime),
+                        load,
+                    })
+                }
+                _ => None,
+            })
+            .collect();
+        let at_once = self.fleet.periodic.map_or(1, |periodic| periodic.at_once) as usize;
+        let target = fitted(target, deployed.len() as u32);
+        self.fleet.plan = replacement(&deployed, &target, at_once);
+        self.fleet.plan.reverse();
+        self.remember(now, target);
+    }
+
+    fn scale(&mut self, now: Time, commands: &mut Commands) {
+        let cards = self.fleet.cards;
+        let decision = match &mut self.fleet.scaling {
+            Scaling::Fixed => None,
+            Scaling::Tracking(tracking) => tracking.decide(now, cards),
+            Scaling::Headroom(headroom) => headroom.decide(now, cards),
+        };
+        match decision {
+            None => {}
+            Some(Scale::Add(cards)) => {
+                let gpus = (0..self.instances.len() as u32 / self.fleet.instances_per_gpu).map(GpuId);
+                let off = gpus.filter(|&gpu| self.on_gpu(gpu).all(|on| self.instances[on].state == State::Off));
+                let added: Vec<GpuId> = off.take(cards as usize).collect();
+                self.fleet.counts.added += added.len() as u64;
+                added.into_iter().for_each(|gpu| self.start_card(now, gpu, commands));
+            }
+            Some(Scale::Release) => {
+                if let Some(gpu) = self.least_busy_card() {
+                    self.fleet.counts.released += 1;
+                    // What was still to be changed counted on it.
+                    self.fleet.plan.clear();
+                    for index in self.on_gpu(gpu) {
+                        self.leave(now, InstanceId(index as u32), None, commands);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The card with the fewest outstanding requests, of equals the first, among those whose instances all serve and that do not
+    /// have the last of a stream's longest runtime (Eq. 7).
+    fn least_busy_card(&self) -> Option<GpuId> {
+        let gpus = (0..self.instances.len() as u32 / self.fleet.instances_per_gpu).map(GpuId);
+        let busy = gpus.filter_map(|gpu| {
+            let mut load = 0;
+            for index in self.on_gpu(gpu) {
+                let State::Serving(runtime) = self.instances[index].state else {
+                    return None;
+                };
+                let stream = &self.streams[usize::from(runtime.stream)];
+                let longest = usize::from(runtime.runtime) + 1 == stream.spec.runtimes.len();
+                if longest
+                    && stream.levels.instances(usize::from(runtime.runtime)) <= self.fleet.instances_per_gpu as usize
+                {
+                    return None;
+                }
+                load += stream
+                    .levels
+                    .find(InstanceId(index as u32))
+                    .expect("who serves is listed")
+                    .1;
+            }
+            Some((load, gpu))
+        });
+        busy.min().map(|(_, gpu)| gpu)
+    }
+
+    /// Whether what is counted of the fleet is so.
+    pub(super) fn check_fleet(&self) -> Result<(), String> {
+        let replaced = self.instances.iter().filter(|instance| instance.replaced).count();
+        if replaced != self.fleet.changing as usize {
+            return Err(format!(
+                "{replaced} instances are being replaced, not {}",
+                self.fleet.changing
+            ));
+        }
+        let gpus = (0..self.instances.len() as u32 / self.fleet.instances_per_gpu).map(GpuId);
+        let cards = gpus.filter(|&gpu| self.on_gpu(gpu).any(|on| self.instances[on].state != State::Off));
+        let cards = cards.count();
+        if cards != self.fleet.cards as usize {
+            return Err(format!("{cards} cards are used, not {}", self.fleet.cards));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! What becomes of an instance: it serves, leaves, loads another runtime or is given back, and its line goes elsewhere.
+
+use tenantry_traces::Time;
+
+use super::{Running, RuntimeServer, submit};
+use crate::command::{Command, Commands};
+use crate::ids::{GpuId, InstanceId};
+use crate::op::{BatchShape, LoadRuntime, Op, OpKind};
+use crate::server::queue::{Queue, QueueView};
+use crate::spec::RuntimeRef;
+
+/// What an instance is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Its card is not ours.
+    Off,
+    /// Its card starts up; then it loads a runtime.
+    Starting,
+    /// Gets nothing more, and then loads this runtime, or is given back.
+    Leaving(Option<RuntimeRef>),
+    /// Loads a runtime.
+    Loading(RuntimeRef),
+    /// Serves.
+    Serving(RuntimeRef),
+}
+
+pub(super) struct Instance {
+    pub state: State,
+    /// Its line, first come first served.
+    pub queue: Queue,
+    /// Requests submitted and not ended.
+    pub in_hand: u32,
+    /// Whether it changes its runtime as part of a replacement.
+    pub replaced: bool,
+}
+
+impl Instance {
+    pub fn off() -> Instance {
+        Instance {
+            state: State::Off,
+            queue: Queue::new(0),
+            in_hand: 0,
+            replaced: false,
+        }
+    }
+
+    /// The runtime that it has or is to have.
+    pub fn runtime(&self) -> Option<RuntimeRef> {
+        match self.state {
+            State::Serving(runtime) | State::Loading(runtime) | State::Leaving(Some(runtime)) => Some(runtime),
+            State::Off | State::Starting | State::Leaving(None) => None,
+        }
+    }
+}
+
+impl RuntimeServer {
+    /// An instance serves a runtime from now on, and those who waited for one so long are dispatched.
+    pub(super) fn serve(&mut self, now: Time, instance: InstanceId, runtime: RuntimeRef, commands: &mut Commands) {
+        let stream = &mut self.streams[usize::from(runtime.stream)];
+        self.instances[instance.index()].state = State::Serving(runtime);
+        stream.levels.add(instance, usize::from(runtime.runtime), 0);
+        let held = QueueView {
+            requests: &self.requests,
+            queue: &stream.held,
+        };
+        if held.is_empty() {
+            return;
+        }
+        let mut moving = std::mem::take(&mut self.moving);
+        moving.extend(held.iter().map(|held| held.id));
+        for &id in &moving {
+            stream.held.remove(&mut self.requests, id);
+        }
+        moving.drain(..).for_each(|id| self.dispatch(now, id, commands));
+        self.moving = moving;
+    }
+
+    /// An instance gets nothing more: its line is dispatched anew, and it goes on to `next` when it has nothing in hand.
+    pub(super) fn leave(&mut self, now: Time, instance: InstanceId, next: Option<RuntimeRef>, commands: &mut Commands) {
+        let state = &mut self.instances[instance.index()];
+        let State::Serving(runtime) = state.state else {
+            unreachable!("only who serves leaves")
+        };
+        state.state = State::Leaving(next);
+        self.streams[usize::from(runtime.stream)].levels.remove(instance);
+        let mut moving = std::mem::take(&mut self.moving);
+        let line = QueueView {
+            requests: &self.requests,
+            queue: &state.queue,
+        };
+        moving.extend(line.iter().map(|waiting| waiting.id));
+        for &id in &moving {
+            state.queue.remove(&mut self.requests, id);
+        }
+        self.fleet.counts.redispatched += moving.len() as u64;
+        moving.drain(..).for_each(|id| self.dispatch(now, id, commands));
+        self.moving = moving;
+        self.vacated(now, instance, commands);
+    }
+
+    /// An instance that leaves may have nothing in hand any more.
+    pub(super) fn vacated(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
+        let state = &mut self.instances[instance.index()];
+        let State::Leaving(next) = state.state else {
+            return;
+        };
+        if state.in_hand > 0 {
+            return;
+        }
+        match next {
+            Some(runtime) => self.load(instance, runtime, commands),
+            None => {
+                state.state = State::Off;
+                let gpu = self.topology.instances[instance.index()].gpu;
+                if self.on_gpu(gpu).all(|on| self.instances[on].state == State::Off) {
+                    self.fleet.card_left(now);
+                }
+            }
+        }
+    }
+
+    /// A card's start-up is over.
+    pub(super) fn started(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
+        debug_assert_eq!(self.instances[instance.index()].state, State::Starting, "at {now}");
+        let longest = self.longest_runtime();
+        self.load(instance, longest, commands);
+    }
+
+    fn load(&mut self, instance: InstanceId, runtime: RuntimeRef, commands: &mut Commands) {
+        self.instances[instance.index()].state = State::Loading(runtime);
+        let batch = self.running.insert(Running::Load(instance));
+        let op = OpKind::LoadRuntime(LoadRuntime {
+            runtime,
+            bytes: self.streams[usize::from(runtime.stream)].weight_bytes,
+        });
+        let lane = self.topology.instances[instance.index()].copy;
+        let first = commands.members.len();
+        submit(
+            commands,
+            batch,
+            instance,
+            BatchShape::NOTHING,
+            first,
+            Op::alone(op, lane),
+        );
+    }
+
+    pub(super) fn loaded(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
+        let State::Loading(runtime) = self.instances[instance.index()].state else {
+            unreachable!("only who loads has loaded")
+        };
+        self.serve(now, instance, runtime, commands);
+        if std::mem::take(&mut self.instances[instance.index()].replaced) {
+            self.replaced(now, commands);
+        }
+    }
+
+    /// The longest runtime of the first stream: what an added card loads (section 4).
+    pub(super) fn longest_runtime(&self) -> RuntimeRef {
+        RuntimeRef {
+            stream: 0,
+            runtime: self.streams[0].spec.runtimes.len() as u16 - 1,
+        }
+    }
+
+    /// Indices of a card's instances.
+    pub(super) fn on_gpu(&self, gpu: GpuId) -> std::ops::Range<usize> {
+        let each = self.fleet.instances_per_gpu as usize;
+        gpu.index() * each..(gpu.index() + 1) * each
+    }
+
+    /// Starts a card up.
+    pub(super) fn start_card(&mut self, now: Time, gpu: GpuId, commands: &mut Commands) {
+        for index in self.on_gpu(gpu) {
+            let instance = InstanceId(index as u32);
+            self.instances[index].state = State::Starting;
+            commands.list.push(Command::SetTimer {
+                instance,
+                at: now + self.fleet.start_up,
+            });
+        }
+        self.fleet.card_came(now);
+    }
+}

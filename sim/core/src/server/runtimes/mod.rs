@@ -1,0 +1,436 @@
+//! Runtimes of several lengths (Arlo): a request goes to one instance, waits there in line, and runs alone.
+//!
+//! This file follows requests; [`instances`] says what becomes of an instance that loads another runtime, and [`fleet`] decides how
+//! many there are of each. Who gets a request is [`crate::policy::levels`]' decision.
+
+mod fleet;
+mod instances;
+
+use tenantry_traces::{Request, Ticket, Time};
+
+use super::memory::{MemoryUse, ServerError};
+use super::queue::{InFlight, Queue, QueueView, Requests};
+use super::tenancy::refuse;
+use crate::command::{Command, Commands, Finish, RejectReason, Verdict, Waits};
+use crate::event::{Done, Event};
+use crate::ids::{BatchId, InstanceId, RequestId};
+use crate::op::{After, BatchShape, Infer, Member, NO_SLOT, Op, OpKind, Sequence, Submission};
+use crate::policy::admit::{self, Admit};
+use crate::policy::levels::{LevelSpec, Levels};
+use crate::slab::Slab;
+use crate::spec::{ClusterSpec, RuntimeRef, RuntimesSpec, ShapeKind, StreamSpec, SystemSpec};
+use crate::topology::Topology;
+pub use fleet::FleetUse;
+use fleet::{FLEET, Fleet};
+use instances::{Instance, State};
+
+/// Requests that an instance has in hand: one runs, and one is ready, so that the lane need not wait until the server has heard of
+/// an end. They stay where they are when the instance's queue is dispatched anew.
+const IN_HAND: u32 = 2;
+
+/// Of a request that no instance serves at present.
+const NOWHERE: InstanceId = InstanceId(u32::MAX);
+
+enum Running {
+    /// One request.
+    Infer {
+        instance: InstanceId,
+        request: RequestId,
+        submitted: Time,
+    },
+    /// An instance's next runtime.
+    Load(InstanceId),
+    /// The fleet's next allocation.
+    Solve,
+}
+
+struct Stream {
+    spec: StreamSpec,
+    levels: Levels,
+    /// Requests for which there is no instance long enough.
+    held: Queue,
+    /// By the shortest runtime that serves them: requests since the last decision.
+    observed: Vec<u64>,
+    /// Bytes of the model's weights.
+    weight_bytes: u64,
+}
+
+/// A serving system of runtimes.
+pub struct RuntimeServer {
+    admit: Box<dyn Admit>,
+    tenants: u32,
+    topology: Topology,
+    streams: Vec<Stream>,
+    instances: Vec<Instance>,
+    requests: Requests,
+    running: Slab<BatchId, Running>,
+    waiting: u32,
+    fleet: Fleet,
+    /// Reused: requests that are dispatched anew.
+    moving: Vec<RequestId>,
+}
+
+impl RuntimeServer {
+    /// A system on a cluster, for tenants `0..tenants`, with its first runtimes loaded.
+    ///
+    /// # Errors
+    /// When the instances do not fit on a card, or it is not known what the card's runtimes take.
+    pub fn new(
+        cluster: &ClusterSpec,
+        system: &SystemSpec,
+        spec: &RuntimesSpec,
+        tenants: u32,
+    ) -> Result<RuntimeServer, ServerError> {
+        let pool = &system.pool;
+        let topology = Topology::new(cluster, pool);
+        let mut streams = Vec::new();
+        for stream in &spec.streams {
+            let dtype_bytes = stream.dtype.bytes();
+            let weight_bytes = stream.model.parameters() * dtype_bytes;
+            let heads = u64::from(tenants) * stream.model.head_parameters(stream.classes) * dtype_bytes;
+            let needed_bytes = u64::from(pool.instances_per_gpu) * weight_bytes + heads;
+            if needed_bytes > cluster.gpu_memory_bytes {
+                return Err(ServerError::BackboneDoesNotFit {
+                    model: stream.model.name.clone(),
+                    needed_bytes,
+                    available_bytes: cluster.gpu_memory_bytes,
+                });
+            }
+            if stream.service.len() != stream.runtimes.len() {
+                return Err(ServerError::CardUnknown);
+            }
+            let levels = stream.runtimes.iter().zip(stream.capacities());
+            let levels: Vec<LevelSpec> = levels
+                .map(|(runtime, capacity)| LevelSpec {
+                    max_length: runtime.max_length,
+                    capacity,
+                })
+                .collect();
+            streams.push(Stream {
+                levels: Levels::new(&levels, spec.dispatch),
+                held: Queue::new(0),
+                observed: vec![0; levels.len()],
+                weight_bytes,
+                spec: stream.clone(),
+            });
+        }
+        let heads_bytes = streams
+            .iter()
+            .map(|stream| stream.spec.model.head_parameters(stream.spec.classes) * stream.spec.dtype.bytes())
+            .sum::<u64>()
+            * u64::from(tenants);
+        let mut server = RuntimeServer {
+            admit: admit::build(&system.admit),
+            tenants,
+            instances: topology.instances.iter().map(|_| Instance::off()).collect(),
+            fleet: Fleet::new(cluster, spec, pool.instances_per_gpu, heads_bytes),
+            topology,
+            streams,
+            requests: Requests::default(),
+            running: Slab::default(),
+            waiting: 0,
+            moving: Vec::new(),
+        };
+        server.deploy(spec)?;
+        Ok(server)
+    }
+
+    /// The lanes that this server's ops name.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// What lay in the cards' memory at most: each instance has weights of its own.
+    pub fn memory(&self) -> MemoryUse {
+        self.fleet.memory()
+    }
+
+    /// Requests that were let in and have not left.
+    pub fn in_flight(&self) -> u64 {
+        self.requests.len() as u64
+    }
+
+    /// Takes an event and says what is to be done about it.
+    pub fn handle(&mut self, now: Time, event: Event<'_>, commands: &mut Commands) {
+        match event {
+            Event::Arrived(request) => self.arrived(now, &request, commands),
+            Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
+            // Its model is that of all tenants.
+            Event::Manage(request) => refuse(request, commands),
+            Event::Timer(FLEET) => self.fleet_timer(now, commands),
+            Event::Timer(instance) => self.started(now, instance, commands),
+            Event::Done(done) => self.done(now, &done, commands),
+        }
+    }
+
+    fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
+        let checked = self.check(request);
+        let stream = match checked.and_then(|stream| self.admit.admit(request, self.waiting).map(|()| stream)) {
+            Ok(stream) => stream,
+            Err(reason) => {
+                commands.list.push(Command::Finish(Finish::rejected(request, reason)));
+                return;
+            }
+        };
+        let state = &mut self.streams[stream];
+        let fitting = state.spec.fitting(request.input_tokens).expect("it was checked");
+        state.observed[fitting] += 1;
+        let id = self.requests.insert(InFlight::new(request, NOWHERE));
+        self.waiting += 1;
+        self.dispatch(now, id, commands);
+        self.fleet_arrived(now, commands);
+    }
+
+    /// The stream of a request, if it is let in.
+    fn check(&self, request: &Request) -> Result<usize, RejectReason> {
+        if request.tenant >= self.tenants {
+            return Err(RejectReason::UnknownTenant);
+        }
+        let stream = self.stream_of(request.class);
+        match self.streams[stream].spec.fitting(request.input_tokens) {
+            Some(_) => Ok(stream),
+            None => Err(RejectReason::TooLong),
+        }
+    }
+
+    /// A class without a stream of its own goes to the last.
+    fn stream_of(&self, class: u16) -> usize {
+        usize::from(class).min(self.streams.len() - 1)
+    }
+
+    /// Puts a waiting request into the line of the instance that the policy chooses.
+    fn dispatch(&mut self, now: Time, id: RequestId, commands: &mut Commands) {
+        let request = &mut self.requests[id];
+        let stream = usize::from(request.class).min(self.streams.len() - 1);
+        let state = &mut self.streams[stream];
+        let Some(instance) = state.levels.dispatch(request.input_tokens) else {
+            request.instance = NOWHERE;
+            state.held.push(&mut self.requests, id);
+            return;
+        };
+        request.instance = instance;
+        state.levels.load_changed(instance, 1);
+        self.instances[instance.index()].queue.push(&mut self.requests, id);
+        self.advance(now, instance, commands);
+    }
+
+    /// Cancellation is rare, so it searches; a request that an instance has in hand is dropped when it ends.
+    fn cancelled(&mut self, now: Time, ticket: Ticket, commands: &mut Commands) {
+        let Some((id, request)) = self.requests.iter().find(|(_, r)| r.ticket == ticket) else {
+            return;
+        };
+        if request.batch.is_some() {
+            self.requests[id].cancelled = true;
+            return;
+        }
+        let (instance, stream) = (request.instance, self.stream_of(request.class));
+        if instance == NOWHERE {
+            self.streams[stream].held.remove(&mut self.requests, id);
+        } else {
+            self.instances[instance.index()].queue.remove(&mut self.requests, id);
+            self.streams[stream].levels.load_changed(instance, -1);
+        }
+        self.waiting -= 1;
+        let waits = Waits {
+            queue: now.since(self.requests[id].arrival),
+            ..Waits::default()
+        };
+        self.finish(id, Verdict::Cancelled, waits, 0, commands);
+    }
+
+    fn done(&mut self, now: Time, done: &Done<'_>, commands: &mut Commands) {
+        match self.running.remove(done.batch).expect("a batch ends once") {
+            Running::Infer {
+                instance,
+                request,
+                submitted,
+            } => {
+                let InFlight { arrival, cancelled, .. } = self.requests[request];
+                let waits = Waits {
+                    queue: submitted.since(arrival),
+                    lane: done.timing.lane,
+                    stall: done.timing.stall,
+                    compute: done.timing.busy,
+                    tell: now.since(done.timing.ended),
+                };
+                let verdict = match done.failures.first() {
+                    _ if cancelled => Verdict::Cancelled,
+                    Some(failure) => Verdict::Failed(failure.reason),
+                    None => Verdict::Served,
+                };
+                self.fleet.served(now, now.since(arrival), done.timing.busy);
+                self.finish(request, verdict, waits, 1, commands);
+                self.instances[instance.index()].in_hand -= 1;
+                match self.instances[instance.index()].state {
+                    State::Serving(runtime) => {
+                        self.streams[usize::from(runtime.stream)]
+                            .levels
+                            .load_changed(instance, -1);
+                        self.advance(now, instance, commands);
+                    }
+                    _ => self.vacated(now, instance, commands),
+                }
+            }
+            Running::Load(instance) => self.loaded(now, instance, commands),
+            Running::Solve => {
+                let answer = done.allocation.expect("a solver answers");
+                self.solved(now, answer, commands);
+            }
+        }
+    }
+
+    fn finish(&mut self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32, commands: &mut Commands) {
+        let request = self.requests.remove(id).expect("a request leaves once");
+        commands.list.push(Command::Finish(Finish {
+            request: Some(id),
+            ticket: request.ticket,
+            tenant: request.tenant,
+            class: request.class,
+            arrival: request.arrival,
+            input_tokens: request.input_tokens,
+            batch_requests,
+            output_tokens: 0,
+            first_token: None,
+            returned: None,
+            verdict,
+            waits,
+        }));
+    }
+
+    /// Hands an instance the next of its line for as long as it may have more in hand.
+    fn advance(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
+        let State::Serving(runtime) = self.instances[instance.index()].state else {
+            return;
+        };
+        while self.instances[instance.index()].in_hand < IN_HAND {
+            let view = QueueView {
+                requests: &self.requests,
+                queue: &self.instances[instance.index()].queue,
+            };
+            let Some(next) = view.oldest() else { return };
+            self.start(now, instance, runtime, next.id, commands);
+        }
+    }
+
+    fn start(&mut self, now: Time, instance: InstanceId, runtime: RuntimeRef, id: RequestId, commands: &mut Commands) {
+        let state = &mut self.instances[instance.index()];
+        state.queue.remove(&mut self.requests, id);
+        state.in_hand += 1;
+        self.waiting -= 1;
+        let batch = self.running.insert(Running::Infer {
+            instance,
+            request: id,
+            submitted: now,
+        });
+        let request = &mut self.requests[id];
+        request.batch = Some(batch);
+        let spec = self.streams[usize::from(runtime.stream)].spec.runtimes[usize::from(runtime.runtime)];
+        let shape = BatchShape {
+            requests: 1,
+            tokens: match spec.shape {
+                ShapeKind::Static => spec.max_length,
+                ShapeKind::Dynamic => request.input_tokens,
+            },
+            input_tokens: request.input_tokens,
+            tenants: 1,
+        };
+        let member = Member {
+            request: id,
+            ticket: request.ticket,
+            tenant: request.tenant,
+            input_tokens: request.input_tokens,
+            slot: NO_SLOT,
+            sequence: Sequence::default(),
+        };
+        let first = commands.members.len();
+        commands.members.push(member);
+        let lane = self.topology.instances[instance.index()].compute;
+        let op = OpKind::Infer(Infer { runtime });
+        submit(commands, batch, instance, shape, first, Op::alone(op, lane));
+    }
+
+    /// The laws that hold between events, for tests: nobody is lost or counted twice, no instance idles while its line is not
+    /// empty, and nobody waits in the line of an instance that does not serve.
+    ///
+    /// # Errors
+    /// The law that is broken.
+    pub fn check_laws(&mut self, _: Time) -> Result<(), String> {
+        let mut queued = 0;
+        let mut in_hand = 0;
+        for (index, state) in (0..).zip(&self.instances) {
+            let instance = InstanceId(index);
+            let line = QueueView {
+                requests: &self.requests,
+                queue: &state.queue,
+            }
+            .len();
+            queued += line;
+            in_hand += state.in_hand;
+            let listed: Vec<(usize, u32)> = self.streams.iter().filter_map(|s| s.levels.find(instance)).collect();
+            let expected = match state.state {
+                State::Serving(runtime) => vec![(usize::from(runtime.runtime), line + state.in_hand)],
+                _ if line > 0 => return Err(format!("{line} wait in the line of {instance}, which does not serve")),
+                _ => Vec::new(),
+            };
+            if listed != expected {
+                return Err(format!("{instance} is listed as {listed:?}, and is {expected:?}"));
+            }
+            if line > 0 && state.in_hand < IN_HAND {
+                return Err(format!("{instance} has room, and {line} wait in its line"));
+            }
+        }
+        for stream in &self.streams {
+            let held = QueueView {
+                requests: &self.requests,
+                queue: &stream.held,
+            };
+            queued += held.len();
+            if let Some(served) = held
+                .iter()
+                .find(|held| stream.levels.dispatch(held.input_tokens).is_some())
+            {
+                return Err(format!(
+                    "a request of {} tokens is held, and could be served",
+                    served.input_tokens
+                ));
+            }
+        }
+        if queued != self.waiting || (queued + in_hand) as usize != self.requests.len() {
+            return Err(format!(
+                "{queued} wait ({} by count) and {in_hand} run, but {} are in flight",
+                self.waiting,
+                self.requests.len()
+            ));
+        }
+        self.check_fleet()
+    }
+}
+
+/// Submits one op as a batch; `first` is the first of its members.
+fn submit(commands: &mut Commands, batch: BatchId, instance: InstanceId, shape: BatchShape, first: usize, op: Op) {
+    commands.ops.push(op);
+    let (members, loads, ops) = (commands.members.len(), commands.loads.len(), commands.ops.len());
+    let groups = commands.groups.len();
+    commands.list.push(Command::Submit(Submission {
+        batch,
+        instance,
+        shape,
+        members: first..members,
+        loads: loads..loads,
+        ops: ops - 1..ops,
+        groups: groups..groups,
+    }));
+}
+
+impl Op {
+    /// An op that waits for nothing and whose end is told.
+    fn alone(kind: OpKind, lane: crate::ids::LaneId) -> Op {
+        Op {
+            kind,
+            lane,
+            after: After::NONE,
+            behind: false,
+            told: true,
+        }
+    }
+}

@@ -1,0 +1,582 @@
+//! Parameter-efficient tasks over shared models (PetS): waiting queries are a pool that is split into batches of many tasks.
+//!
+//! A tenant is a task. [`repository`] says which tasks there are, [`planning`] which queries run together, [`latencies`] what
+//! both know of the card; this module keeps the mechanism. The baselines are here too: a full model of each task, one after another
+//! or side by side.
+
+mod latencies;
+mod planning;
+mod repository;
+
+use std::collections::VecDeque;
+
+use tenantry_profiles::Card;
+use tenantry_traces::{Request, Ticket, Time};
+
+use self::latencies::Latencies;
+use self::planning::{Candidate, Planned, PoolPlanner, deadline};
+pub use self::repository::TaskCounts;
+use self::repository::{Entry, Repository};
+use super::memory::{MemoryUse, ServerError};
+use super::queue::{InFlight, Queue, QueueView, Requests};
+use super::tenancy::refuse;
+use crate::command::{Command, Commands, Finish, RejectReason, Verdict, Waits};
+use crate::event::{Done, Event};
+use crate::ids::{BatchId, InstanceId, RequestId};
+use crate::op::{After, BatchShape, Member, NO_SLOT, Op, OpKind, Pet, PetGroup, Sequence, Submission};
+use crate::policy::admit::{self, Admit};
+use crate::policy::place::{self, Loads, Place};
+use crate::policy::streams::{StreamOperator, StreamScheduler};
+use crate::slab::Slab;
+use crate::spec::{ClusterSpec, EngineSpec, PlanningSpec, StreamsSpec, SystemSpec, TasksSpec};
+use crate::topology::Topology;
+
+struct Instance {
+    /// Queries that are in no plan.
+    queue: Queue,
+    /// The rest of a pool's plan.
+    planned: VecDeque<Planned>,
+    /// Batches submitted and not ended.
+    running: u32,
+    /// The earliest instant for which a timer is set and has not come.
+    timer: Option<Time>,
+}
+
+struct Running {
+    instance: InstanceId,
+    submitted: Time,
+    members: Vec<Member>,
+}
+
+/// A serving system of tasks.
+pub struct TaskServer {
+    admit: Box<dyn Admit>,
+    place: Box<dyn Place>,
+    engine: EngineSpec,
+    planning: PlanningSpec,
+    max_tokens: Vec<u32>,
+    repository: Repository,
+    latencies: Latencies,
+    planner: PoolPlanner,
+    streams: StreamScheduler,
+    topology: Topology,
+    gpus: u64,
+
+    requests: Requests,
+    instances: Vec<Instance>,
+    running: Slab<BatchId, Running>,
+    loads: Loads,
+    waiting: u32,
+    placed: u64,
+    /// Reused for each decision.
+    pool: Vec<Candidate>,
+    operators: Vec<StreamOperator>,
+    /// Member lists of ended batches, reused.
+    spare: Vec<Vec<Member>>,
+}
+
+impl TaskServer {
+    /// A system on a cluster of such cards, for tenants `0..tenants`. A task that is refused is not the system's error: see
+    /// [`counts`](Self::counts).
+    ///
+    /// # Errors
+    /// When the shared models do not fit on a card, or the card lacks a table that batches are planned by.
+    pub fn new(
+        card: &Card,
+        cluster: &ClusterSpec,
+        system: &SystemSpec,
+        tasks: &TasksSpec,
+        tenants: u32,
+    ) -> Result<TaskServer, ServerError> {
+        let mut pool = system.pool.clone();
+        let repository = Repository::new(cluster, &pool, tasks, tenants)?;
+        let batching = match tasks.engine {
+            EngineSpec::Shared { batching, .. } => Some(batching),
+            EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => None,
+        };
+        let kinds = match batching {
+            Some(_) => repository.kinds().collect(),
+            None => Vec::new(),
+        };
+        let max_batch = repository.counts.max_batch;
+        let latencies = Latencies::new(card, &pool, tasks, max_batch, kinds)?;
+        pool.instances_per_gpu = instances_per_gpu(&tasks.engine, repository.counts.loaded);
+        let topology = Topology::new(cluster, &pool);
+        let instances = topology.instance_ids().map(|_| Instance {
+            queue: Queue::new(0),
+            planned: VecDeque::new(),
+            running: 0,
+            timer: None,
+        });
+        let models = tasks.models(&pool.model);
+        Ok(TaskServer {
+            admit: admit::build(&system.admit),
+            place: place::build(&pool.place),
+            engine: tasks.engine,
+            planning: tasks.planning.clone(),
+            max_tokens: models.map(|model| model.positions.min(tasks.max_tokens)).collect(),
+            planner: PoolPlanner::new(batching, tasks.more_models.len() as u16 + 1, max_batch),
+            repository,
+            latencies,
+            streams: StreamScheduler::default(),
+            gpus: u64::from(cluster.gpus),
+            instances: instances.collect(),
+            loads: Loads::new(topology.instances.len() as u32),
+            topology,
+            requests: Requests::default(),
+            running: Slab::default(),
+            waiting: 0,
+            placed: 0,
+            pool: Vec::new(),
+            operators: Vec::new(),
+            spare: Vec::new(),
+        })
+    }
+
+    /// The lanes that this server's ops name.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// What lies in the cards' memory.
+    pub fn memory(&self) -> MemoryUse {
+        let Repository {
+            counts,
+            shared_bytes,
+            tasks_bytes,
+            card_bytes,
+            ..
+        } = &self.repository;
+        MemoryUse {
+            capacity_bytes: self.gpus * card_bytes,
+            shared_bytes: self.gpus * shared_bytes,
+            per_tenant_bytes: tasks_bytes / u64::from(counts.loaded.max(1)),
+            tenant_bytes: self.gpus * tasks_bytes,
+            cache_bytes: 0,
+        }
+    }
+
+    /// What there is of tasks, and what was planned so far.
+    pub fn counts(&self) -> &TaskCounts {
+        &self.repository.counts
+    }
+
+    /// Which loaded task a tenant is: its shared model and kind; nothing where it has none.
+    pub fn task(&self, tenant: u32) -> Option<(u16, tenantry_profiles::PetKind)> {
+        match self.repository.entry(tenant) {
+            Entry::Loaded(task) => Some((task.model, task.kind)),
+            Entry::Unknown | Entry::Refused(_) => None,
+        }
+    }
+
+    /// Requests that were let in and have not left.
+    pub fn in_flight(&self) -> u64 {
+        self.requests.len() as u64
+    }
+
+    /// Takes an event and says what is to be done about it.
+    pub fn handle(&mut self, now: Time, event: Event<'_>, commands: &mut Commands) {
+        match event {
+            Event::Arrived(request) => self.arrived(now, &request, commands),
+            Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
+            // Tasks are registered before the run.
+            Event::Manage(request) => refuse(request, commands),
+            Event::Timer(instance) => {
+                self.instances[instance.index()].timer = None;
+                self.advance(now, instance, commands);
+            }
+            Event::Done(done) => self.done(now, &done, commands),
+        }
+    }
+
+    fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
+        let position = match self.check(request) {
+            Ok(position) => position,
+            Err(reason) => {
+                commands.list.push(Command::Finish(Finish::rejected(request, reason)));
+                return;
+            }
+        };
+        let instance = self.instance_for(position);
+        self.placed += 1;
+        let id = self.requests.insert(InFlight::new(request, instance));
+        self.instances[instance.index()].queue.push(&mut self.requests, id);
+        self.waiting += 1;
+        self.loads.change(instance, 1);
+        self.advance(now, instance, commands);
+    }
+
+    /// The position of the request's task among those loaded, if it is let in.
+    fn check(&self, request: &Request) -> Result<u32, RejectReason> {
+        let task = match self.repository.entry(request.tenant) {
+            Entry::Unknown => return Err(RejectReason::UnknownTenant),
+            Entry::Refused(fault) => return Err(RejectReason::TaskRefused(fault)),
+            Entry::Loaded(task) => task,
+        };
+        if request.input_tokens > self.max_tokens[usize::from(task.model)] {
+            return Err(RejectReason::TooLong);
+        }
+        self.admit.admit(request, self.waiting)?;
+        Ok(task.position)
+    }
+
+    /// A task's full model computes on its own stream, of any card; shared models compute anywhere.
+    fn instance_for(&self, position: u32) -> InstanceId {
+        match self.engine {
+            EngineSpec::Parallel { .. } => {
+                let streams = self.loads.instances() / self.gpus as u32;
+                let gpu = (self.placed % self.gpus) as u32;
+                InstanceId(gpu * streams + position % streams)
+            }
+            EngineSpec::Shared { .. } | EngineSpec::Sequential { .. } => self.place.place(self.placed, &self.loads),
+        }
+    }
+
+    /// Cancellation is rare, so it searches; a request that runs is dropped when its batch ends.
+    fn cancelled(&mut self, now: Time, ticket: Ticket, commands: &mut Commands) {
+        let Some((id, request)) = self.requests.iter().find(|(_, r)| r.ticket == ticket) else {
+            return;
+        };
+        if request.batch.is_some() {
+            self.requests[id].cancelled = true;
+            return;
+        }
+        let instance = request.instance;
+        let state = &mut self.instances[instance.index()];
+        let in_plan = state.planned.iter_mut().find_map(|batch| {
+            let at = batch.members.iter().position(|(member, _)| *member == id)?;
+            batch.members.remove(at);
+            Some(())
+        });
+        match in_plan {
+            Some(()) => state.planned.retain(|batch| !batch.members.is_empty()),
+            None => state.queue.remove(&mut self.requests, id),
+        }
+        self.waiting -= 1;
+        let waits = Waits {
+            queue: now.since(self.requests[id].arrival),
+            ..Waits::default()
+        };
+        self.finish(id, Verdict::Cancelled, waits, 0, commands);
+        self.advance(now, instance, commands);
+    }
+
+    fn done(&mut self, now: Time, done: &Done<'_>, commands: &mut Commands) {
+        let Running {
+            instance,
+            submitted,
+            mut members,
+        } = self.running.remove(done.batch).expect("a batch ends once");
+        self.instances[instance.index()].running -= 1;
+        let size = members.len() as u32;
+        let mut failures = done.failures.iter().peekable();
+        for (index, member) in members.iter().enumerate() {
+            let failure = failures.next_if(|f| f.member as usize == index).map(|f| f.reason);
+            let request = &self.requests[member.request];
+            let waits = Waits {
+                queue: submitted.since(request.arrival),
+                lane: done.timing.lane,
+                stall: done.timing.stall,
+                compute: done.timing.busy,
+                tell: now.since(done.timing.ended),
+            };
+            let verdict = match failure {
+                _ if request.cancelled => Verdict::Cancelled,
+                Some(reason) => Verdict::Failed(reason),
+                None => Verdict::Served,
+            };
+            self.finish(member.request, verdict, waits, size, commands);
+        }
+        members.clear();
+        self.spare.push(members);
+        self.advance(now, instance, commands);
+    }
+
+    fn finish(&mut self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32, commands: &mut Commands) {
+        let request = self.requests.remove(id).expect("a request leaves once");
+        self.loads.change(request.instance, -1);
+        commands.list.push(Command::Finish(Finish {
+            request: Some(id),
+            ticket: request.ticket,
+            tenant: request.tenant,
+            class: request.class,
+            arrival: request.arrival,
+            input_tokens: request.input_tokens,
+            batch_requests,
+            output_tokens: 0,
+            first_token: None,
+            verdict,
+            waits,
+            returned: None,
+        }));
+    }
+
+    /// Batches that an instance may have submitted and not ended: the next of a pool's plan is at hand, and one that is planned
+    /// afresh should know as much as possible.
+    fn depth(&self) -> u32 {
+        match self.planning {
+            PlanningSpec::Pool { .. } => 2,
+            PlanningSpec::Online { .. } => 1,
+        }
+    }
+
+    /// Starts batches on an instance for as long as it has room and there is something to start.
+    fn advance(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
+        while self.instances[instance.index()].running < self.depth() {
+            match self.ready(now, instance) {
+                Ready::Now => {
+                    let batch = self.next_batch(instance);
+                    self.start(now, instance, &batch, commands);
+                }
+                Ready::At(at) => {
+                    let timer = &mut self.instances[instance.index()].timer;
+                    if timer.is_none_or(|set| at < set) {
+                        *timer = Some(at);
+                        commands.list.push(Command::SetTimer { instance, at });
+                    }
+                    return;
+                }
+                Ready::Later => return,
+            }
+        }
+    }
+
+    /// Whether there is something to start.
+    fn ready(&self, now: Time, instance: InstanceId) -> Ready {
+        let state = &self.instances[instance.index()];
+        let queue = QueueView {
+            requests: &self.requests,
+            queue: &state.queue,
+        };
+        let Some(oldest) = queue.oldest().filter(|_| state.planned.is_empty()) else {
+            return if state.planned.is_empty() {
+                Ready::Later
+            } else {
+                Ready::Now
+            };
+        };
+        match &self.planning {
+            PlanningSpec::Online { .. } => Ready::Now,
+            PlanningSpec::Pool { size, .. } if queue.len() >= *size => Ready::Now,
+            PlanningSpec::Pool { max_wait, .. } => match max_wait.map(|wait| oldest.arrival + wait) {
+                Some(latest) if latest <= now => Ready::Now,
+                Some(latest) => Ready::At(latest),
+                None => Ready::Later,
+            },
+        }
+    }
+
+    /// The batch to start, taken from those that wait.
+    fn next_batch(&mut self, instance: InstanceId) -> Planned {
+        let state = &mut self.instances[instance.index()];
+        if let Some(batch) = state.planned.pop_front() {
+            return batch;
+        }
+        let (window, targets) = match &self.planning {
+            PlanningSpec::Pool { size, .. } => (*size, &[][..]),
+            PlanningSpec::Online { window, targets } => (*window, &targets[..]),
+        };
+        let queue = QueueView {
+            requests: &self.requests,
+            queue: &state.queue,
+        };
+        self.pool.clear();
+        for waiting in queue.iter().take(window as usize) {
+            let Entry::Loaded(task) = self.repository.entry(waiting.tenant) else {
+                unreachable!("only loaded tasks' queries are let in")
+            };
+            self.pool.push(Candidate {
+                id: waiting.id,
+                tenant: waiting.tenant,
+                task,
+                tokens: waiting.input_tokens,
+                deadline: deadline(waiting.arrival, self.requests[waiting.id].class, targets),
+            });
+        }
+        self.repository.counts.plans += 1;
+        let mut batches = self.planner.plan(&self.pool, &self.latencies);
+        match &self.planning {
+            PlanningSpec::Pool { .. } => {
+                for query in &self.pool {
+                    state.queue.remove(&mut self.requests, query.id);
+                }
+                state.planned.extend(batches.drain(1..));
+                batches.pop().expect("a pool has a batch")
+            }
+            PlanningSpec::Online { .. } => {
+                let earliest = (0..batches.len()).min_by_key(|&index| batches[index].deadline);
+                let batch = batches.swap_remove(earliest.expect("a pool has a batch"));
+                for (id, _) in &batch.members {
+                    state.queue.remove(&mut self.requests, *id);
+                }
+                batch
+            }
+        }
+    }
+
+    /// Submits a batch whose members wait no longer.
+    fn start(&mut self, now: Time, instance: InstanceId, planned: &Planned, commands: &mut Commands) {
+        let (first_member, first_group, first_op) = (commands.members.len(), commands.groups.len(), commands.ops.len());
+        let mut shape = BatchShape {
+            requests: planned.members.len() as u32,
+            tokens: 0,
+            input_tokens: 0,
+            tenants: 0,
+        };
+        let (mut last_mini, mut last_tenant) = (None, None);
+        for &(id, mini) in &planned.members {
+            let request = &self.requests[id];
+            let (tenant, input_tokens) = (request.tenant, request.input_tokens);
+            shape.tokens = shape.tokens.max(input_tokens);
+            shape.input_tokens += input_tokens;
+            // A task's mini-batches are neighbours.
+            shape.tenants += u32::from(last_tenant != Some(tenant));
+            last_tenant = Some(tenant);
+            commands.members.push(Member {
+                request: id,
+                ticket: request.ticket,
+                tenant,
+                input_tokens,
+                slot: NO_SLOT,
+                sequence: Sequence::default(),
+            });
+            if last_mini != Some(mini) {
+                last_mini = Some(mini);
+                let Entry::Loaded(task) = self.repository.entry(tenant) else {
+                    unreachable!("only loaded tasks' queries are let in")
+                };
+                commands.groups.push(PetGroup {
+                    task: tenant,
+                    kind: task.kind,
+                    count: 0,
+                    tokens: 0,
+                    stream: 0,
+                });
+            }
+            let group = commands.groups.last_mut().expect("a member is in a group");
+            group.count += 1;
+            group.tokens = group.tokens.max(input_tokens);
+        }
+        let streams = match self.engine {
+            EngineSpec::Shared { streams, .. } => {
+                self.repository.counts.groups += (commands.groups.len() - first_group) as u64;
+                self.assign_streams(streams, planned.model, &mut commands.groups[first_group..])
+            }
+            // The task's own operators have been merged into its model.
+            EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => {
+                commands.groups.truncate(first_group);
+                1
+            }
+        };
+        commands.ops.push(Op {
+            kind: OpKind::Pet(Pet {
+                model: planned.model,
+                streams,
+            }),
+            lane: self.topology.instances[instance.index()].compute,
+            after: After::NONE,
+            behind: false,
+            told: true,
+        });
+        let members = first_member..commands.members.len();
+        let mut kept = self.spare.pop().unwrap_or_default();
+        kept.extend_from_slice(&commands.members[members.clone()]);
+        let batch = self.running.insert(Running {
+            instance,
+            submitted: now,
+            members: kept,
+        });
+        for (id, _) in &planned.members {
+            self.requests[*id].batch = Some(batch);
+        }
+        self.waiting -= shape.requests;
+        self.instances[instance.index()].running += 1;
+        commands.list.push(Command::Submit(Submission {
+            batch,
+            instance,
+            shape,
+            members,
+            loads: 0..0,
+            groups: first_group..commands.groups.len(),
+            ops: first_op..commands.ops.len(),
+        }));
+    }
+
+    /// Puts groups on streams, and says how many there are.
+    fn assign_streams(&mut self, streams: StreamsSpec, model: u16, groups: &mut [PetGroup]) -> u16 {
+        self.operators.clear();
+        self.operators
+            .extend(groups.iter().map(|group| self.latencies.operator(model, group)));
+        let count = match streams {
+            StreamsSpec::ByProfile { many } => self.latencies.stream_rule(model, many).streams(&self.operators),
+            StreamsSpec::Fixed { count } => count.min(groups.len() as u32).max(1),
+            StreamsSpec::OneEach => groups.len() as u32,
+        };
+        let stream_of = match streams {
+            StreamsSpec::OneEach => self.streams.one_each(groups.len()),
+            StreamsSpec::ByProfile { .. } | StreamsSpec::Fixed { .. } => {
+                self.streams.by_intensity(&self.operators, count)
+            }
+        };
+        for (group, stream) in groups.iter_mut().zip(stream_of) {
+            group.stream = *stream as u16;
+        }
+        u16::try_from(count).expect("a batch has fewer than 65,536 mini-batches")
+    }
+
+    /// The laws that hold between events, for tests: nobody is lost between queue, plan and batches, and no instance is idle while
+    /// there is something to start.
+    ///
+    /// # Errors
+    /// The law that is broken.
+    pub fn check_laws(&mut self, now: Time) -> Result<(), String> {
+        let running: usize = self.running.iter().map(|(_, r)| r.members.len()).sum();
+        let mut waiting = 0;
+        for instance in self.topology.instance_ids() {
+            let state = &self.instances[instance.index()];
+            let queue = QueueView {
+                requests: &self.requests,
+                queue: &state.queue,
+            };
+            let planned: usize = state.planned.iter().map(|batch| batch.members.len()).sum();
+            waiting += queue.len() as usize + planned;
+            // A timer of this very instant is still to come.
+            let asked_now = state.timer.is_some_and(|at| at <= now);
+            if state.running == 0 && !asked_now && self.ready(now, instance) == Ready::Now {
+                return Err(format!("{instance} is idle at {now} while there is a batch to start"));
+            }
+        }
+        if waiting != self.waiting as usize || running + waiting != self.requests.len() {
+            return Err(format!(
+                "{running} run and {waiting} wait ({} counted), but {} are in flight",
+                self.waiting,
+                self.requests.len()
+            ));
+        }
+        let memory = self.memory();
+        if memory.total_bytes() > memory.capacity_bytes {
+            return Err(format!(
+                "{} bytes lie in {} bytes of memory",
+                memory.total_bytes(),
+                memory.capacity_bytes
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether an instance has something to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ready {
+    Now,
+    At(Time),
+    Later,
+}
+
+/// A full model of each task computes on a stream of its own, as far as there are such.
+fn instances_per_gpu(engine: &EngineSpec, loaded: u32) -> u32 {
+    match engine {
+        EngineSpec::Parallel { streams, .. } => loaded.min(*streams).max(1),
+        EngineSpec::Shared { .. } | EngineSpec::Sequential { .. } => 1,
+    }
+}

@@ -1,0 +1,244 @@
+//! Which tasks there are and which of them lie on the cards: registered as triplets of task, shared model and kind, then loaded
+//! (PetS, section 3.3). Whatever is wrong with one is that one's alone: the others are served.
+
+use tenantry_profiles::{ModelShape, PetKind};
+
+use crate::command::TaskFault;
+use crate::policy::pet_work::{activation_bytes, linear_weights, resident_bytes};
+use crate::server::ServerError;
+use crate::spec::{ClusterSpec, EngineSpec, PoolSpec, Registration, TasksSpec};
+
+/// A task that can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Task {
+    /// Index of its shared model.
+    pub model: u16,
+    pub kind: PetKind,
+    /// Position among the loaded tasks.
+    pub position: u32,
+}
+
+/// What there is of tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskCounts {
+    /// Registrations that came.
+    pub registrations: u32,
+    /// Tasks that lie on each card.
+    pub loaded: u32,
+    /// Of those, how many had been loaded when one found no memory for the first time; all where none did.
+    pub loaded_until_full: u32,
+    /// Registrations that were refused, by reason.
+    pub refused: Vec<(TaskFault, u32)>,
+    /// By kind: loaded tasks, and bytes of their own parameters on each card, heads apart.
+    pub by_kind: Vec<(PetKind, u32, u64)>,
+    /// Kept free for activations on each card, in bytes.
+    pub activation_bytes: u64,
+    /// The most queries of a batch: as asked for, or as many as activations leave.
+    pub max_batch: u32,
+    /// Pools that were split into batches.
+    pub plans: u64,
+    /// Mini-batches that ran.
+    pub groups: u64,
+}
+
+/// By tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Unknown,
+    Refused(TaskFault),
+    Loaded(Task),
+}
+
+/// The tasks of a system, the same on each card.
+#[derive(Debug)]
+pub(crate) struct Repository {
+    entries: Vec<Entry>,
+    pub counts: TaskCounts,
+    /// Shared models, activations and what models have in common.
+    pub shared_bytes: u64,
+    /// Loaded tasks with their heads.
+    pub tasks_bytes: u64,
+    pub card_bytes: u64,
+}
+
+impl Repository {
+    /// Registers and loads what comes, for tenants `0..tenants`.
+    ///
+    /// # Errors
+    /// Shared models that do not fit beside one query's activations.
+    pub fn new(
+        cluster: &ClusterSpec,
+        pool: &PoolSpec,
+        tasks: &TasksSpec,
+        tenants: u32,
+    ) -> Result<Repository, ServerError> {
+        let models: Vec<&ModelShape> = tasks.models(&pool.model).collect();
+        let number = pool.dtype.bytes();
+        let common_bytes: u64 = models
+            .iter()
+            .map(|model| number * common_parameters(model, &tasks.engine))
+            .sum();
+        let of_query = models
+            .iter()
+            .map(|model| activation_bytes(model, tasks.max_tokens) * concurrent_batches(&tasks.engine))
+            .max()
+            .expect("a pool has a model");
+        let available = cluster.gpu_memory_bytes;
+        let room = available.checked_sub(common_bytes).filter(|&room| room >= of_query);
+        let room = room.ok_or_else(|| ServerError::BackboneDoesNotFit {
+            model: models
+                .iter()
+                .map(|model| model.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", "),
+            needed_bytes: common_bytes + of_query,
+            available_bytes: available,
+        })?;
+        let max_batch = u64::from(tasks.max_batch).min(room / of_query) as u32;
+        let activation_bytes = u64::from(max_batch) * of_query;
+        let mut repository = Repository {
+            entries: vec![Entry::Unknown; tenants as usize],
+            counts: TaskCounts {
+                registrations: tasks.registrations.len() as u32,
+                activation_bytes,
+                max_batch,
+                ..TaskCounts::default()
+            },
+            shared_bytes: common_bytes + activation_bytes,
+            tasks_bytes: 0,
+            card_bytes: available,
+        };
+        for registration in &tasks.registrations {
+            repository.take(registration, &models, pool, tasks);
+        }
+        Ok(repository)
+    }
+
+    /// One registration, and the loading of its task.
+    fn take(&mut self, registration: &Registration, models: &[&ModelShape], pool: &PoolSpec, tasks: &TasksSpec) {
+        let task = registration.task as usize;
+        assert!(task < self.entries.len(), "tasks are tenants");
+        if matches!(self.entries[task], Entry::Loaded(_)) {
+            self.refuse(TaskFault::RegisteredTwice);
+            return;
+        }
+        self.entries[task] = match self.checked(registration, models, pool, tasks) {
+            Ok(task) => Entry::Loaded(task),
+            Err(fault) => {
+                self.refuse(fault);
+                Entry::Refused(fault)
+            }
+        };
+    }
+
+    fn checked(
+        &mut self,
+        registration: &Registration,
+        models: &[&ModelShape],
+        pool: &PoolSpec,
+        tasks: &TasksSpec,
+    ) -> Result<Task, TaskFault> {
+        let (index, model) = models
+            .iter()
+            .enumerate()
+            .find(|(_, model)| model.name == registration.model)
+            .ok_or(TaskFault::UnknownModel)?;
+        let mut kinds = PetKind::ALL.iter().copied();
+        let kind = kinds
+            .find(|kind| kind.name() == registration.kind)
+            .ok_or(TaskFault::UnknownKind)?;
+        if let Some(shape) = &registration.trained_on
+            && !same_layers(shape, model)
+        {
+            return Err(TaskFault::WrongShape);
+        }
+        if kind == PetKind::MaskBert
+            && let Some(elements) = registration.mask_elements
+            && elements != linear_weights(model)
+        {
+            return Err(TaskFault::WrongMask);
+        }
+        let number = pool.dtype.bytes();
+        let own_bytes = match tasks.engine {
+            EngineSpec::Shared { .. } => resident_bytes(kind, model, &tasks.sizes),
+            EngineSpec::Sequential { own_embeddings } | EngineSpec::Parallel { own_embeddings, .. } => {
+                number * merged_parameters(model, own_embeddings)
+            }
+        };
+        let head_bytes = number * model.head_parameters(pool.classes);
+        if self.shared_bytes + self.tasks_bytes + own_bytes + head_bytes > self.card_bytes {
+            return Err(TaskFault::OutOfMemory);
+        }
+        self.tasks_bytes += own_bytes + head_bytes;
+        let position = self.counts.loaded;
+        self.counts.loaded += 1;
+        let full = self
+            .counts
+            .refused
+            .iter()
+            .any(|(fault, _)| *fault == TaskFault::OutOfMemory);
+        self.counts.loaded_until_full += u32::from(!full);
+        let by_kind = &mut self.counts.by_kind;
+        match by_kind.iter_mut().find(|(known, ..)| *known == kind) {
+            Some((_, count, bytes)) => (*count, *bytes) = (*count + 1, *bytes + own_bytes),
+            None => by_kind.push((kind, 1, own_bytes)),
+        }
+        by_kind.sort_unstable();
+        Ok(Task {
+            model: index as u16,
+            kind,
+            position,
+        })
+    }
+
+    fn refuse(&mut self, fault: TaskFault) {
+        let refused = &mut self.counts.refused;
+        match refused.iter_mut().find(|(known, _)| *known == fault) {
+            Some((_, count)) => *count += 1,
+            None => refused.push((fault, 1)),
+        }
+        refused.sort_unstable();
+    }
+
+    pub fn entry(&self, tenant: u32) -> Entry {
+        self.entries.get(tenant as usize).copied().unwrap_or(Entry::Unknown)
+    }
+
+    /// Which kinds loaded tasks have.
+    pub fn kinds(&self) -> impl Iterator<Item = PetKind> + '_ {
+        self.counts.by_kind.iter().map(|(kind, ..)| *kind)
+    }
+}
+
+/// Parameters of one shape that are there once, whatever the tasks.
+fn common_parameters(model: &ModelShape, engine: &EngineSpec) -> u64 {
+    match engine {
+        EngineSpec::Shared { .. } => model.parameters(),
+        EngineSpec::Sequential { own_embeddings } | EngineSpec::Parallel { own_embeddings, .. } => match own_embeddings
+        {
+            true => 0,
+            false => model.embedding_parameters(),
+        },
+    }
+}
+
+/// Parameters of a model into which a task has been merged.
+fn merged_parameters(model: &ModelShape, own_embeddings: bool) -> u64 {
+    match own_embeddings {
+        true => model.parameters(),
+        false => u64::from(model.layers) * model.layer_parameters(),
+    }
+}
+
+/// Batches that compute on a card at once.
+fn concurrent_batches(engine: &EngineSpec) -> u64 {
+    match engine {
+        EngineSpec::Parallel { streams, .. } => u64::from(*streams),
+        EngineSpec::Shared { .. } | EngineSpec::Sequential { .. } => 1,
+    }
+}
+
+/// Whether parameters of one fit the layers of the other; names and embeddings do not matter.
+fn same_layers(a: &ModelShape, b: &ModelShape) -> bool {
+    (a.layers, a.hidden, a.intermediate) == (b.layers, b.hidden, b.intermediate)
+}

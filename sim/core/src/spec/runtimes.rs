@@ -1,0 +1,228 @@
+//! A pool of runtimes: one model compiled for several input lengths, each instance with one of them (Arlo, section 3).
+
+use tenantry_profiles::{Card, DType, DeviceKind, MissingTable, ModelShape};
+use tenantry_traces::Duration;
+
+use crate::policy::levels::Rule;
+use crate::policy::scale::{HeadroomSpec, TargetTrackingSpec};
+
+/// Runtimes, who gets which request, and how many instances of each there are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuntimesSpec {
+    /// Request streams that share the cards, by service class; a single one takes all classes.
+    pub streams: Vec<StreamSpec>,
+    /// Which instance serves a request.
+    pub dispatch: Rule,
+    /// How many instances each runtime has.
+    pub allocate: AllocateSpec,
+    /// How many cards there are: all, where nothing scales.
+    pub scale: Option<ScaleSpec>,
+}
+
+/// Requests of one model and one latency target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamSpec {
+    /// As reports call it.
+    pub name: String,
+    /// What serves it.
+    pub model: ModelShape,
+    /// Of weights and activations.
+    pub dtype: DType,
+    /// Classes of each tenant's head.
+    pub classes: u32,
+    /// The latency promised, which says how many requests an instance may be given.
+    pub slo: Duration,
+    /// By ascending length.
+    pub runtimes: Vec<RuntimeSpec>,
+    /// Of each runtime, what one request takes on an instance that does nothing else; empty until the card is known
+    /// ([`RuntimesSpec::on`]).
+    pub service: Vec<Duration>,
+}
+
+/// The model compiled for inputs of up to a length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuntimeSpec {
+    /// The longest request that it serves, in tokens.
+    pub max_length: u32,
+    /// What a shorter one costs.
+    pub shape: ShapeKind,
+}
+
+/// What a runtime was compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShapeKind {
+    /// One length: every input is padded to it.
+    Static,
+    /// Any length: nothing is padded, and everything takes longer.
+    Dynamic,
+}
+
+/// How many instances each runtime has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AllocateSpec {
+    /// As many of each, the longer ones more where it does not come out even (section 5.2.3).
+    Even,
+    /// These, by runtime, the streams one after the other.
+    Fixed(Vec<u32>),
+    /// As the program says for the whole workload's lengths, once, before the start (section 5.2.3). Who knows the workload and the
+    /// card makes it [`AllocateSpec::Fixed`].
+    Global(SolverSpec),
+    /// As the program says, each period anew, for the lengths observed in the last one (section 3.3).
+    Periodic(PeriodicSpec),
+}
+
+/// The runtime scheduler's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeriodicSpec {
+    /// From one decision to the next. The paper has 120 s.
+    pub period: Duration,
+    /// When the first comes: until then instances are given evenly.
+    pub first: Duration,
+    /// Instances that load another runtime at once, at most: the paper's small batches.
+    pub at_once: u32,
+    /// Who solves the program.
+    pub solver: SolverSpec,
+}
+
+/// Who solves the allocation program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SolverSpec {
+    /// The dynamic program: exact.
+    Dynamic,
+    /// HiGHS: within a ten-thousandth.
+    Highs,
+}
+
+/// How the number of cards follows the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScaleSpec {
+    /// Cards at the start.
+    pub cards_at_start: u32,
+    /// From the decision to add a card until it begins to load its runtime.
+    pub start_up: Duration,
+    /// When to add and when to release.
+    pub rule: ScaleRule,
+}
+
+/// When to add a card and when to release one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScaleRule {
+    /// By the tail of recent latencies (Arlo, section 4).
+    TargetTracking(TargetTrackingSpec),
+    /// By the load (INFaaS).
+    Headroom(HeadroomSpec),
+}
+
+/// A runtime of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RuntimeRef {
+    /// Index of its stream.
+    pub stream: u16,
+    /// Index among the stream's runtimes.
+    pub runtime: u16,
+}
+
+impl RuntimesSpec {
+    /// Whether the server asks the solver while it runs.
+    pub fn solves(&self) -> bool {
+        matches!(self.allocate, AllocateSpec::Periodic(_))
+    }
+
+    /// The same with what the card says that its runtimes take, beside `instances_per_gpu - 1` others on their card.
+    ///
+    /// # Errors
+    /// A table that the card does not have.
+    pub fn on(&self, card: &Card, instances_per_gpu: u32) -> Result<RuntimesSpec, MissingTable> {
+        let mut spec = self.clone();
+        for stream in &mut spec.streams {
+            let costs = stream.runtimes.iter().map(|runtime| {
+                let ns = stream.service_ns(card, runtime, runtime.max_length)?;
+                let beside = stream.beside_ppm(card, instances_per_gpu, runtime.max_length)?;
+                Ok(Duration(ns * beside / 1_000_000))
+            });
+            stream.service = costs.collect::<Result<_, _>>()?;
+        }
+        Ok(spec)
+    }
+}
+
+impl StreamSpec {
+    /// What a request of `tokens` takes on a runtime of its own card, in nanoseconds: the median.
+    ///
+    /// A CPU compiles nothing: its static runtimes are padded, and take what the model takes at that length.
+    ///
+    /// # Errors
+    /// A table that the card does not have, or no runtime so long in it.
+    pub fn service_ns(&self, card: &Card, runtime: &RuntimeSpec, tokens: u32) -> Result<u64, MissingTable> {
+        let cost = self.cost(card, runtime, tokens)?;
+        Ok(cost.iter().map(|(times, cost)| times * cost.median_ns).sum())
+    }
+
+    /// Likewise as the parts that it is the sum of: how often, and what each costs.
+    ///
+    /// # Errors
+    /// As [`StreamSpec::service_ns`].
+    pub fn cost(
+        &self,
+        card: &Card,
+        runtime: &RuntimeSpec,
+        tokens: u32,
+    ) -> Result<Vec<(u64, tenantry_profiles::Cost)>, MissingTable> {
+        if runtime.shape == ShapeKind::Static && card.device.kind == DeviceKind::Cuda {
+            let compiled = card.static_model(&self.model, self.dtype)?;
+            let cost = compiled.cost(1, runtime.max_length);
+            return match cost {
+                Some(cost) => Ok(vec![(1, cost)]),
+                None => Err(MissingTable {
+                    card: card.name.clone(),
+                    family: "static_model",
+                    asked: format!("model={} of {} tokens or more", self.model.name, runtime.max_length),
+                    found: format!("{} at most", compiled.lengths().last().unwrap_or(0)),
+                    command: format!("tenantry profile --device cuda:0 --models {}", self.model.name),
+                }),
+            };
+        }
+        let tokens = match runtime.shape {
+            ShapeKind::Static => runtime.max_length,
+            ShapeKind::Dynamic => tokens,
+        };
+        Ok(vec![
+            (1, card.embedding(&self.model, self.dtype)?.cost(1, tokens)),
+            (
+                u64::from(self.model.layers),
+                card.encoder_layer(&self.model, self.dtype)?.cost(1, tokens),
+            ),
+            (1, card.head(&self.model, self.dtype, self.classes)?.cost(1)),
+        ])
+    }
+
+    /// How much longer a request takes while `instances` of the card compute, in parts of a million. One instance is not slowed.
+    ///
+    /// # Errors
+    /// Several instances on a card for which that was not measured.
+    pub fn beside_ppm(&self, card: &Card, instances: u32, tokens: u32) -> Result<u64, MissingTable> {
+        if instances <= 1 {
+            return Ok(1_000_000);
+        }
+        let surface = card.concurrent_layer(&self.model, self.dtype)?;
+        let ns = |instances| surface.cost(instances, 1, tokens).median_ns;
+        Ok((ns(instances) * 1_000_000 / ns(1).max(1)).max(1_000_000))
+    }
+
+    /// M: requests that one instance of each runtime finishes within the SLO, at least one.
+    ///
+    /// # Panics
+    /// Before the card is known.
+    pub fn capacities(&self) -> impl Iterator<Item = u32> + '_ {
+        assert_eq!(self.service.len(), self.runtimes.len(), "the card is known");
+        self.service
+            .iter()
+            .map(|service| u32::try_from(self.slo.0 / service.0.max(1)).unwrap_or(u32::MAX).max(1))
+    }
+
+    /// The first runtime long enough for so many tokens.
+    pub fn fitting(&self, tokens: u32) -> Option<usize> {
+        let at = self.runtimes.partition_point(|runtime| runtime.max_length < tokens);
+        (at < self.runtimes.len()).then_some(at)
+    }
+}

@@ -1,0 +1,110 @@
+//! Parameter-efficient tasks over shared models, and the systems that serve them (PetS).
+
+use tenantry_profiles::ModelShape;
+use tenantry_traces::Duration;
+
+use crate::policy::coordinated::Batching;
+use crate::policy::pet_work::PetSizes;
+
+/// Tasks that are registered with a pool, each tenant's its own, and how they are served. The pool's model is the first shared
+/// model; what it says of batches, padding, pipeline, swapping and tenants' state is not used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TasksSpec {
+    /// Shared models beside the pool's own.
+    pub more_models: Vec<ModelShape>,
+    /// In the order in which they come. Tenants without one are unknown to the system.
+    pub registrations: Vec<Registration>,
+    /// Of the tasks' parameters.
+    pub sizes: PetSizes,
+    /// What runs a batch.
+    pub engine: EngineSpec,
+    /// The most queries of a batch; activations for so many of `max_tokens` are kept free on the card, or for fewer where they do
+    /// not fit, at least one.
+    pub max_batch: u32,
+    /// The longest query that is let in, in tokens.
+    pub max_tokens: u32,
+    /// When the waiting queries are split into batches.
+    pub planning: PlanningSpec,
+}
+
+/// A developer hands a task in (PetS, section 3.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// The task, by its tenant.
+    pub task: u32,
+    /// The shared model's name.
+    pub model: String,
+    /// The kind's name.
+    pub kind: String,
+    /// The shape of the model that the parameters were trained on; that of the shared model where it is not said.
+    pub trained_on: Option<ModelShape>,
+    /// Elements of the mask over all weights, for kinds that have one; as many as weights where it is not said.
+    pub mask_elements: Option<u64>,
+}
+
+/// What runs a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum EngineSpec {
+    /// The shared model once for the whole batch, and each task's operators over its mini-batches (PetS).
+    Shared {
+        /// How waiting queries are split into batches.
+        batching: Batching,
+        /// Streams that a layer's operators run on.
+        streams: StreamsSpec,
+    },
+    /// A full model of each task, one after another (PetS, section 6.2, SeqS).
+    Sequential {
+        /// Whether each model has an embedding of its own, or all of one shape use one.
+        own_embeddings: bool,
+    },
+    /// A full model of each task, side by side (ParS).
+    Parallel {
+        /// Likewise.
+        own_embeddings: bool,
+        /// Models that compute at once on a card, at most; a task stays with its stream.
+        streams: u32,
+    },
+}
+
+/// Streams that a layer's operators run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamsSpec {
+    /// One for operators that are over sooner than they are handed over, many for others, by operational intensity (Algorithm 2).
+    ByProfile {
+        /// Streams where operators are long.
+        many: u32,
+    },
+    /// So many, by operational intensity.
+    Fixed {
+        /// At least 1.
+        count: u32,
+    },
+    /// One for each task: what Algorithm 2 is compared with.
+    OneEach,
+}
+
+/// When the waiting queries are split into batches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanningSpec {
+    /// When so many wait, or the oldest has waited for so long; the batches then run to their end (PetS, section 6.4).
+    Pool {
+        /// Queries of a pool, at least 1.
+        size: u32,
+        /// Nothing waits for ever where it is given.
+        max_wait: Option<Duration>,
+    },
+    /// Afresh for each batch, over what waits; the batch with the earliest deadline runs.
+    Online {
+        /// Of those that wait the oldest so many are looked at.
+        window: u32,
+        /// From arrival to answer, by service class; the last holds for the classes beyond.
+        targets: Vec<Duration>,
+    },
+}
+
+impl TasksSpec {
+    /// All shared models, of a pool whose own is `first`.
+    pub fn models<'a>(&'a self, first: &'a ModelShape) -> impl Iterator<Item = &'a ModelShape> {
+        std::iter::once(first).chain(&self.more_models)
+    }
+}

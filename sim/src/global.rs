@@ -1,0 +1,52 @@
+//! The lengths of a whole workload as the solver's question: what Arlo's "global" allocation knows beforehand (section 5.2.3).
+
+use tenantry_core::policy::fleet::{Question, RuntimeQuestion, StreamQuestion};
+use tenantry_core::spec::{RuntimesSpec, SolverSpec};
+use tenantry_traces::{Duration, Entry, Time, TraceError, Workload};
+
+/// Reads a workload to its end. Clients that wait for their answers ask once.
+///
+/// # Errors
+/// When the workload cannot be read.
+///
+/// # Panics
+/// When it is not known what the card's runtimes take.
+pub fn whole_workload(
+    runtimes: &RuntimesSpec,
+    workload: &mut dyn Workload,
+    instances: u32,
+    solver: SolverSpec,
+) -> Result<Question, TraceError> {
+    let mut streams: Vec<StreamQuestion> = runtimes
+        .streams
+        .iter()
+        .map(|stream| StreamQuestion {
+            slo: stream.slo,
+            runtimes: (stream.runtimes.iter().zip(stream.capacities()).zip(&stream.service))
+                .map(|((runtime, capacity), &service)| RuntimeQuestion {
+                    max_length: runtime.max_length,
+                    capacity,
+                    service,
+                    requests: 0,
+                    previous: 0,
+                })
+                .collect(),
+        })
+        .collect();
+    let mut last = Time::ZERO;
+    while let Some(entry) = workload.next()? {
+        if let Entry::Request(request) = entry {
+            last = request.arrival;
+            let stream = usize::from(request.class).min(streams.len() - 1);
+            if let Some(fitting) = runtimes.streams[stream].fitting(request.input_tokens) {
+                streams[stream].runtimes[fitting].requests += 1;
+            }
+        }
+    }
+    Ok(Question {
+        streams,
+        instances,
+        span: last.since(Time::ZERO).max(Duration(1)),
+        solver,
+    })
+}

@@ -1,0 +1,41 @@
+//! Planning: which candidate, and how much of it, is the best that meets a target; in as few runs as the answer needs.
+//!
+//! Pure: a run is a closure's affair, and nothing here knows what a candidate is. A *candidate* is a way to serve (a system with its
+//! parameters, a card); its *levels* are ordered from the best to the most generous (1, 2, 3, … cards; rates from the highest down),
+//! each with a *value*, of which less is better. Whether a level meets the target is expected to be monotone: what meets it goes on to
+//! at more generous levels. So the first that meets it is found by bisection, and a candidate that misses it where it would
+//! merely be as good as the best known is given up after one cell. Both are checked: see [`Search::best`].
+//!
+//! Read `stats.rs` for how sure a figure is, `search.rs` for the search, `race.rs` for the tightest latency.
+
+mod race;
+mod search;
+mod stats;
+
+pub use race::Race;
+pub use search::{Answer, Candidate, Cell, Judgement, Search, Standing};
+pub use stats::Estimate;
+
+/// What is said of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Of each batch of its requests, the share that kept the target; batches without requests are left out.
+    pub within: Vec<f64>,
+    /// Of each batch, the figure that breaks ties: the latency at the target's quantile, say.
+    pub score: Vec<f64>,
+    /// The run was stopped early: so many requests had missed the target that no others could make up for it.
+    pub hopeless: bool,
+    /// The busiest lane's share of time: what tells too much load from too little.
+    pub busy: f64,
+}
+
+/// The rules of a decision.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// The share of requests that must keep the target.
+    pub share: f64,
+    /// How sure a decision must be before repeats end.
+    pub confidence: f64,
+    /// Repeats of a cell at most.
+    pub repeats: u32,
+}

@@ -1,0 +1,523 @@
+//! The first level that meets a target, of the best candidate.
+
+use std::collections::BTreeMap;
+
+use super::stats::Estimate;
+use super::{Rules, Sample};
+
+/// Below this share of busy time, what misses the target does so for another reason than too much load: a batch that does not
+/// fill, a latency that no further card shortens. More generous levels need not be better then.
+const IDLE: f64 = 0.5;
+
+/// Candidates whose first runs are made together.
+const TOGETHER: usize = 2;
+
+/// A way to serve.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The value of each level, rising: less is better.
+    pub values: Vec<f64>,
+}
+
+/// A candidate at a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cell {
+    /// Which candidate.
+    pub candidate: usize,
+    /// Which of its levels.
+    pub level: usize,
+}
+
+/// What was decided of a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judgement {
+    /// Whether it meets the target.
+    pub meets: bool,
+    /// How sure that is, from one half to 1.
+    pub confidence: f64,
+    /// The share of requests that kept the target; of a run that was stopped early an upper bound.
+    pub share: Estimate,
+    /// The mean of the figure that breaks ties.
+    pub score: f64,
+    /// Runs that it took.
+    pub runs: u32,
+    /// The busiest lane's share of time.
+    pub busy: f64,
+    /// Stopped early.
+    pub hopeless: bool,
+}
+
+/// What came of a candidate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Standing {
+    /// The first level that meets the target, of those that were of interest; nothing where none does.
+    pub level: Option<usize>,
+    /// The cell that says so.
+    pub decided_by: Cell,
+    /// A more generous level missed the target where a less generous one met it: levels were tried one by one.
+    pub not_monotone: bool,
+}
+
+/// The best.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// What meets the target at the least value; nothing where nothing meets it.
+    pub best: Option<Cell>,
+    /// How sure: that the best meets the target, that one level less does not, and that each other candidate was given up rightly,
+    /// all together (Bonferroni).
+    pub confidence: f64,
+    /// Of each candidate.
+    pub standings: Vec<Standing>,
+}
+
+/// Runs cells, remembers what came of them, and decides.
+pub struct Search<F> {
+    rules: Rules,
+    run: F,
+    samples: BTreeMap<Cell, Vec<Sample>>,
+    runs: usize,
+}
+
+impl<F, E> Search<F>
+where
+    F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, E>,
+{
+    /// A search by these rules. `run` runs each cell with the repeat's seed, all of one call at once if it likes. The same repeat has
+    /// the same requests in every cell that may be compared: differences are then the candidates' own.
+    pub fn new(rules: Rules, run: F) -> Search<F> {
+        Search {
+            rules,
+            run,
+            samples: BTreeMap::new(),
+            runs: 0,
+        }
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Runs so far.
+    pub fn runs(&self) -> usize {
+        self.runs
+    }
+
+    /// Every cell that was run.
+    pub fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
+        self.samples.keys().copied()
+    }
+
+    /// The runs of a cell.
+    pub fn samples(&self, cell: Cell) -> &[Sample] {
+        self.samples.get(&cell).map_or(&[], Vec::as_slice)
+    }
+
+    /// The next repeat of each cell, at once.
+    pub fn repeat(&mut self, cells: &[Cell]) -> Result<(), E> {
+        let wanted: Vec<(Cell, u32)> = cells
+            .iter()
+            .map(|cell| (*cell, self.samples(*cell).len() as u32))
+            .collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let samples = (self.run)(&wanted)?;
+        self.runs += wanted.len();
+        for ((cell, _), sample) in wanted.into_iter().zip(samples) {
+            self.samples.entry(cell).or_default().push(sample);
+        }
+        Ok(())
+    }
+
+    /// The first run of each cell that has none, at once.
+    pub fn begin(&mut self, cells: &[Cell]) -> Result<(), E> {
+        let new: Vec<Cell> = cells
+            .iter()
+            .copied()
+            .filter(|cell| self.samples(*cell).is_empty())
+            .collect();
+        self.repeat(&new)
+    }
+
+    /// Decides whether a cell meets the target, with as many repeats as that takes.
+    pub fn judge(&mut self, cell: Cell) -> Result<Judgement, E> {
+        self.begin(&[cell])?;
+        loop {
+            let judgement = self.judged(cell).expect("the cell has a run");
+            let repeats = self.samples(cell).len() as u32;
+            if judgement.confidence >= self.rules.confidence || repeats >= self.rules.repeats {
+                return Ok(judgement);
+            }
+            self.repeat(&[cell])?;
+        }
+    }
+
+    /// What the runs so far say of a cell; nothing where there is none.
+    pub fn judged(&self, cell: Cell) -> Option<Judgement> {
+        let samples = self.samples(cell);
+        let last = samples.last()?;
+        let within: Vec<Vec<f64>> = samples.iter().map(|sample| sample.within.clone()).collect();
+        let score: Vec<Vec<f64>> = samples.iter().map(|sample| sample.score.clone()).collect();
+        let nothing = Estimate {
+            mean: 0.0,
+            error: 0.0,
+            freedom: 1.0,
+        };
+        // Who judges no request keeps no target.
+        let share = Estimate::of(&within).unwrap_or(nothing);
+        let hopeless = samples.iter().any(|sample| sample.hopeless);
+        let meets = !hopeless && share.mean >= self.rules.share - 1e-12;
+        let above = share.above(self.rules.share);
+        Some(Judgement {
+            meets,
+            confidence: match (hopeless, meets) {
+                (true, _) => 1.0,
+                (false, true) => above,
+                (false, false) => 1.0 - above,
+            },
+            share,
+            score: Estimate::of(&score).map_or(f64::INFINITY, |score| score.mean),
+            runs: samples.len() as u32,
+            busy: last.busy,
+            hopeless,
+        })
+    }
+
+    /// The candidate and the level of least value that meet the target; of several with the same value the one with the least score.
+    ///
+    /// Monotony is checked in three ways. A candidate that misses the target at a level without being busy is not given up: fewer cards
+    /// may fill its batches. Around what a bisection finds, one more level is tried above where none was, and one below where the miss
+    /// there was not for too much load. And whenever a level misses the target and a less generous one meets it, that candidate's levels
+    /// are tried one by one.
+    ///
+    /// # Errors
+    /// When a run fails.
+    pub fn best(&mut self, candidates: &[Candidate]) -> Result<Answer, E> {
+        let mut standings: Vec<Standing> = Vec::new();
+        let mut best: Option<Cell> = None;
+        let value = |cell: Cell| candidates[cell.candidate].values[cell.level];
+        for (index, candidate) in candidates.iter().enumerate() {
+            if best.is_some() && index % TOGETHER == 1 {
+                let next = (index..candidates.len().min(index + TOGETHER)).filter_map(|other| {
+                    let level = self.as_good(&candidates[other], best.map(value))?;
+                    Some(Cell {
+                        candidate: other,
+                        level,
+                    })
+                });
+                let next: Vec<Cell> = next.collect();
+                self.begin(&next)?;
+            }
+            let Some(bound) = self.as_good(candidate, best.map(value)) else {
+                // Its best level is worse than what is known: there is nothing to run.
+                standings.push(Standing {
+                    level: None,
+                    decided_by: best.expect("nothing else is better than every level"),
+                    not_monotone: false,
+                });
+                continue;
+            };
+            let standing = self.first(index, bound, best.is_some())?;
+            standings.push(standing);
+            if let Some(level) = standing.level {
+                let cell = Cell {
+                    candidate: index,
+                    level,
+                };
+                best = match best {
+                    Some(known) if value(known) < value(cell) => Some(known),
+                    Some(known) if value(known) == value(cell) && self.score(known) <= self.score(cell) => Some(known),
+                    _ => Some(cell),
+                };
+            }
+        }
+        let confidence = self.confidence(best, &standings);
+        Ok(Answer {
+            best,
+            confidence,
+            standings,
+        })
+    }
+
+    fn score(&self, cell: Cell) -> f64 {
+        self.judged(cell).map_or(f64::INFINITY, |judgement| judgement.score)
+    }
+
+    /// The most generous level that is as good as the best known; nothing where there is none.
+    fn as_good(&self, candidate: &Candidate, best: Option<f64>) -> Option<usize> {
+        let levels = &candidate.values;
+        let good = best.map_or(levels.len(), |best| levels.partition_point(|&value| value <= best));
+        good.checked_sub(1)
+    }
+
+    /// The first level of a candidate, up to `bound`, that meets the target. `rival`: at `bound` it is as good as the best known.
+    fn first(&mut self, candidate: usize, bound: usize, rival: bool) -> Result<Standing, E> {
+        let cell = |level: usize| Cell { candidate, level };
+        let at_bound = self.judge(cell(bound))?;
+        let (mut low, mut high) = (0, bound);
+        if !at_bound.meets {
+            let found = if at_bound.busy < IDLE {
+                self.below(candidate, bound, at_bound)?
+            } else {
+                None
+            };
+            let Some(level) = found else {
+                return Ok(Standing {
+                    level: None,
+                    decided_by: cell(bound),
+                    not_monotone: false,
+                });
+            };
+            high = level;
+        } else if rival {
+            // Where a rival is better than the best known, it is mostly by a little: steps double for as long as they succeed.
+            let mut step = 1;
+            while step <= high {
+                if !self.judge(cell(high - step))?.meets {
+                    low = high - step + 1;
+                    break;
+                }
+                high -= step;
+                step *= 2;
+            }
+        }
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.judge(cell(middle))?.meets {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        self.checked(candidate, high, bound)
+    }
+
+    /// A level below `bound` that meets the target, where `bound` misses it without being busy. Levels are halved for as long as that
+    /// helps; where it does and none of them meets the target, they are tried one by one.
+    fn below(&mut self, candidate: usize, bound: usize, at_bound: Judgement) -> Result<Option<usize>, E> {
+        let cell = |level: usize| Cell { candidate, level };
+        let (mut level, mut share, mut helped) = (bound, at_bound.share.mean, false);
+        while level > 0 {
+            level /= 2;
+            let judgement = self.judge(cell(level))?;
+            if judgement.meets {
+                return Ok(Some(level));
+            }
+            if judgement.share.mean <= share {
+                break;
+            }
+            (share, helped) = (judgement.share.mean, true);
+        }
+        for level in (0..if helped { bound } else { 0 }).rev() {
+            if self.judge(cell(level))?.meets {
+                return Ok(Some(level));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The standing of a candidate that first meets the target at `found`, after looking whether that is monotone.
+    fn checked(&mut self, candidate: usize, found: usize, bound: usize) -> Result<Standing, E> {
+        let cell = |level: usize| Cell { candidate, level };
+        let tried = |search: &Self, levels: std::ops::Range<usize>| {
+            levels.filter(|level| !search.samples(cell(*level)).is_empty()).count()
+        };
+        // The level just below misses already. Where that was too much load, lesser ones have more of it; where not, one further down
+        // tells whether it goes on.
+        let overloaded = found > 0 && self.judged(cell(found - 1)).is_some_and(|judged| judged.busy >= IDLE);
+        if found >= 3 && !overloaded && tried(self, 0..found) < 2 {
+            self.judge(cell(found / 2))?;
+        }
+        if bound > found + 1 && tried(self, found + 1..bound + 1) == 0 {
+            self.judge(cell((found + bound).div_ceil(2)))?;
+        }
+        let judged: Vec<(usize, bool)> = (0..=bound)
+            .filter_map(|level| Some((level, self.judged(cell(level))?.meets)))
+            .collect();
+        let first_met = judged.iter().find(|(_, meets)| *meets).map(|(level, _)| *level);
+        let missed_above = judged
+            .iter()
+            .any(|(level, meets)| !meets && first_met.is_some_and(|met| *level > met));
+        let mut found = found;
+        if missed_above {
+            for level in 0..found {
+                if self.judge(cell(level))?.meets {
+                    found = level;
+                    break;
+                }
+            }
+        }
+        Ok(Standing {
+            level: Some(found),
+            decided_by: cell(found),
+            not_monotone: missed_above,
+        })
+    }
+
+    /// See [`Answer::confidence`].
+    fn confidence(&self, best: Option<Cell>, standings: &[Standing]) -> f64 {
+        let sure = |cell: Cell| self.judged(cell).map_or(1.0, |judgement| judgement.confidence);
+        let below = best.and_then(|best| {
+            Some(Cell {
+                level: best.level.checked_sub(1)?,
+                ..best
+            })
+        });
+        let winner = best.into_iter().chain(below);
+        let others = standings.iter().enumerate().filter_map(|(index, standing)| {
+            let other = best.is_none_or(|best| best.candidate != index) && standing.level.is_none();
+            (other && standing.decided_by.candidate == index).then_some(standing.decided_by)
+        });
+        let doubts: f64 = winner.chain(others).map(|cell| 1.0 - sure(cell)).sum();
+        (1.0 - doubts).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use tenantry_traces::draw::{Draws, Purpose};
+
+    use super::*;
+
+    const RULES: Rules = Rules {
+        share: 0.98,
+        confidence: 0.95,
+        repeats: 8,
+    };
+
+    /// A made-up system: the share of requests in time rises with the level, and each batch and repeat differs a little.
+    fn made_up(
+        candidates: &[Vec<f64>],
+        spread: f64,
+    ) -> impl FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Infallible> + use<> {
+        let candidates = candidates.to_vec();
+        move |cells| {
+            let sample = |&(cell, repeat): &(Cell, u32)| {
+                let share: f64 = candidates[cell.candidate][cell.level];
+                // The same requests in every cell: what is hard for one is hard for all.
+                let mut stream = Draws::new(u64::from(repeat), Purpose::Arrival).about(0);
+                let within: Vec<f64> = (0..20).map(|_| (share + spread * stream.normal()).min(1.0)).collect();
+                Sample {
+                    score: within
+                        .iter()
+                        .map(|within| 100.0 - within - cell.candidate as f64)
+                        .collect(),
+                    within,
+                    hopeless: share < 0.95,
+                    busy: if share < 0.98 { 0.9 } else { 0.4 },
+                }
+            };
+            Ok(cells.iter().map(sample).collect())
+        }
+    }
+
+    fn rising(levels: usize, first: usize) -> Vec<f64> {
+        (0..levels)
+            .map(|level| {
+                if level < first {
+                    0.98 - 0.01 * (first - level) as f64
+                } else {
+                    0.995
+                }
+            })
+            .collect()
+    }
+
+    fn cards(levels: usize, price: f64) -> Candidate {
+        Candidate {
+            values: (1..=levels).map(|cards| cards as f64 * price).collect(),
+        }
+    }
+
+    /// Every level of every candidate.
+    fn brute_force(candidates: &[Candidate], shares: &[Vec<f64>]) -> Option<(usize, usize)> {
+        let cells = candidates.iter().enumerate().flat_map(|(candidate, levels)| {
+            levels
+                .values
+                .iter()
+                .enumerate()
+                .map(move |(level, value)| (*value, candidate, level))
+        });
+        let met = cells.filter(|(_, candidate, level)| shares[*candidate][*level] >= 0.98);
+        // Later candidates have the lower score.
+        let best = met.min_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))?;
+        Some((best.1, best.2))
+    }
+
+    #[test]
+    fn it_finds_what_brute_force_finds_at_a_tenth_of_the_cells() {
+        let mut stream = Draws::new(3, Purpose::Arrival).about(0);
+        let mut runs = 0;
+        for case in 0..200 {
+            let levels = 64;
+            let price = |stream: &mut tenantry_traces::draw::Stream| 1.0 + stream.below(4) as f64;
+            let candidates: Vec<Candidate> = (0..6).map(|_| cards(levels, price(&mut stream))).collect();
+            let shares: Vec<Vec<f64>> = (0..6).map(|_| rising(levels, stream.below(80) as usize)).collect();
+            let mut search = Search::new(RULES, made_up(&shares, 0.0));
+            let answer = search.best(&candidates).unwrap();
+            let found = answer.best.map(|cell| (cell.candidate, cell.level));
+            assert_eq!(found, brute_force(&candidates, &shares), "case {case}");
+            // Each new best is followed by a bisection: where one after the other is better, there are more of them.
+            assert!(search.runs() * 8 <= 6 * levels, "case {case}: {} runs", search.runs());
+            runs += search.runs();
+            assert!(answer.confidence > 0.99, "{answer:?}");
+        }
+        assert!(runs * 10 <= 200 * 6 * 64, "{runs} runs");
+    }
+
+    #[test]
+    fn a_close_decision_takes_repeats_and_says_how_sure_it_is() {
+        let shares = [vec![0.97, 0.981, 0.999]];
+        let mut search = Search::new(RULES, made_up(&shares, 0.01));
+        let answer = search.best(&[cards(3, 1.0)]).unwrap();
+        let close = search.judged(Cell { candidate: 0, level: 1 }).unwrap();
+        assert!(close.runs > 1, "{close:?}");
+        assert!(answer.confidence < 0.999, "{answer:?}");
+        let clear = search.judged(Cell { candidate: 0, level: 2 }).unwrap();
+        assert_eq!(clear.runs, 1, "{clear:?}");
+    }
+
+    /// Batches of a fixed size: with many cards they do not fill.
+    #[test]
+    fn a_band_of_good_levels_is_found() {
+        let mut shares = vec![0.90; 32];
+        shares.iter_mut().enumerate().for_each(|(level, share)| match level {
+            0..9 => *share = 0.90 + 0.005 * level as f64,
+            9..14 => *share = 0.99,
+            _ => *share = 0.979 - 0.001 * (level - 13) as f64,
+        });
+        let mut run = made_up(&[shares], 0.0);
+        let idle = move |cells: &[(Cell, u32)]| {
+            let mut samples = run(cells)?;
+            for (sample, (cell, _)) in samples.iter_mut().zip(cells) {
+                sample.busy = if cell.level < 9 { 0.95 } else { 0.3 };
+                sample.hopeless = false;
+            }
+            Ok::<_, Infallible>(samples)
+        };
+        let mut search = Search::new(RULES, idle);
+        let answer = search.best(&[cards(32, 1.0)]).unwrap();
+        assert_eq!(answer.best, Some(Cell { candidate: 0, level: 9 }));
+        assert!(answer.standings[0].not_monotone);
+    }
+
+    #[test]
+    fn nothing_feasible_is_no_answer_and_costs_little() {
+        let shares = [vec![0.5; 64], vec![0.6; 64]];
+        let mut search = Search::new(RULES, made_up(&shares, 0.0));
+        let answer = search.best(&[cards(64, 1.0), cards(64, 2.0)]).unwrap();
+        assert_eq!((answer.best, search.runs()), (None, 2));
+    }
+
+    #[test]
+    fn the_tightest_is_found_and_ties_are_named() {
+        let shares = [vec![0.99; 8], vec![0.99; 8], vec![0.99; 8]];
+        let mut search = Search::new(RULES, made_up(&shares, 0.003));
+        let race = search.tightest(&[cards(8, 1.0), cards(8, 1.0), cards(8, 1.0)]).unwrap();
+        assert_eq!(race.best, Some(Cell { candidate: 2, level: 7 }));
+        assert_eq!((race.tied.len(), search.runs()), (0, 6), "paired batches tell at once");
+    }
+}

@@ -1,0 +1,151 @@
+//! How sure a figure of a run is: batch means, and Student's t.
+//!
+//! A run's requests, in order of arrival, are cut into equal batches, whose means are nearly independent where a batch is much
+//! longer than a busy period (Law and Kelton, *Simulation Modeling and Analysis*, section 9.5.3). Whether they are is checked: while
+//! neighbours resemble each other more than chance allows, they are joined. Repeats with other seeds add batches.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Fewer batches than this say too little of their own spread to be joined further.
+const BATCHES_MIN: usize = 5;
+
+/// Sums of equal numbers are off by less, relatively.
+const ROUNDING: f64 = 1e-12;
+
+/// A mean and its spread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Of the batches.
+    pub mean: f64,
+    /// Standard error of the mean.
+    pub error: f64,
+    /// Degrees of freedom.
+    pub freedom: f64,
+}
+
+impl Estimate {
+    /// Of some repeats' batches. Nothing where there are none.
+    pub fn of(repeats: &[Vec<f64>]) -> Option<Estimate> {
+        let batches: Vec<f64> = repeats.iter().flat_map(|batches| independent(batches)).collect();
+        let count = batches.len() as f64;
+        if batches.is_empty() {
+            return None;
+        }
+        let mean = batches.iter().sum::<f64>() / count;
+        let square = batches.iter().map(|batch| (batch - mean) * (batch - mean)).sum::<f64>();
+        // Equal batches have no spread, but their sum is rounded.
+        let square = if square <= ROUNDING * ROUNDING * count * mean * mean {
+            0.0
+        } else {
+            square
+        };
+        Some(Estimate {
+            mean,
+            error: if count > 1.0 {
+                (square / (count - 1.0) / count).sqrt()
+            } else {
+                f64::INFINITY
+            },
+            freedom: (count - 1.0).max(1.0),
+        })
+    }
+
+    /// How sure it is that the true mean is above `bound`, from 0 to 1: one-sided, by Student's t.
+    pub fn above(&self, bound: f64) -> f64 {
+        let distance = self.mean - bound;
+        if self.error == 0.0 {
+            return if distance >= -ROUNDING * bound.abs() { 1.0 } else { 0.0 };
+        }
+        if self.error.is_infinite() {
+            return 0.5;
+        }
+        student(self.freedom).cdf(distance / self.error)
+    }
+
+    /// Half the width of the two-sided interval that holds the true mean with this confidence.
+    pub fn half_width(&self, confidence: f64) -> f64 {
+        if self.error == 0.0 || self.error.is_infinite() {
+            return self.error;
+        }
+        self.error * student(self.freedom).inverse_cdf(0.5 + confidence / 2.0)
+    }
+}
+
+fn student(freedom: f64) -> StudentsT {
+    StudentsT::new(0.0, 1.0, freedom).expect("a scale of 1 and at least one degree of freedom")
+}
+
+/// The batches, or joined ones where neighbours are correlated.
+fn independent(batches: &[f64]) -> Vec<f64> {
+    let mut batches = batches.to_vec();
+    while batches.len() >= 2 * BATCHES_MIN && is_correlated(&batches) {
+        batches = batches
+            .chunks(2)
+            .map(|pair| pair.iter().sum::<f64>() / pair.len() as f64)
+            .collect();
+    }
+    batches
+}
+
+/// Whether the lag-1 autocorrelation is beyond what chance allows in one case of twenty.
+fn is_correlated(batches: &[f64]) -> bool {
+    let count = batches.len() as f64;
+    let mean = batches.iter().sum::<f64>() / count;
+    let square: f64 = batches.iter().map(|batch| (batch - mean) * (batch - mean)).sum();
+    let lagged: f64 = batches.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
+    square > 0.0 && lagged / square > 1.645 / count.sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_traces::draw::{Draws, Purpose, Stream};
+
+    use super::*;
+
+    fn close(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-3, "{found} against {expected}");
+    }
+
+    #[test]
+    fn intervals_are_those_of_the_tables() {
+        // Ten values with mean 5.5 and standard deviation 3.0277; t(0.975, 9) = 2.262.
+        let shuffled = [3.0, 9.0, 1.0, 7.0, 5.0, 10.0, 2.0, 8.0, 4.0, 6.0];
+        let estimate = Estimate::of(&[shuffled.to_vec()]).unwrap();
+        close(estimate.mean, 5.5);
+        close(estimate.half_width(0.95), 2.262 * 3.02765 / 10_f64.sqrt());
+        close(estimate.above(5.5), 0.5);
+        close(estimate.above(estimate.mean - 1.833 * estimate.error), 0.95);
+    }
+
+    #[test]
+    fn no_spread_is_no_doubt_and_one_batch_is_no_knowledge() {
+        let same = Estimate::of(&[vec![0.98; 20]]).unwrap();
+        assert_eq!((same.above(0.98), same.above(0.99)), (1.0, 0.0));
+        assert_eq!(Estimate::of(&[vec![0.98]]).unwrap().above(0.5), 0.5);
+        assert_eq!(Estimate::of(&[]), None);
+    }
+
+    /// A first-order autoregressive series.
+    fn series(stream: &mut Stream, memory: f64) -> Vec<f64> {
+        let mut value = stream.normal() / (1.0 - memory * memory).sqrt();
+        let mut next = || {
+            value = memory * value + stream.normal();
+            value
+        };
+        (0..20).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn intervals_hold_the_mean_as_often_as_they_say() {
+        let mut stream = Draws::new(7, Purpose::Arrival).about(0);
+        for (memory, at_least) in [(0.0, 0.93), (0.3, 0.85)] {
+            let mut held = 0;
+            for _ in 0..2000 {
+                let estimate = Estimate::of(&[series(&mut stream, memory), series(&mut stream, memory)]).unwrap();
+                held += u32::from(estimate.mean.abs() <= estimate.half_width(0.95));
+            }
+            let share = f64::from(held) / 2000.0;
+            assert!(share >= at_least, "memory {memory}: {share}");
+        }
+    }
+}

@@ -1,0 +1,494 @@
+//! Tasks that share models: known answers, refusals, baselines, and the laws under all of their policies.
+
+mod common;
+
+use common::{cluster, request, run_checked, run_listed, system};
+use proptest::prelude::*;
+use tenantry_core::command::TaskFault;
+use tenantry_core::log::{Log, replay};
+use tenantry_core::policy::coordinated::Batching;
+use tenantry_core::policy::pet_work::{PetSizes, activation_bytes, resident_bytes};
+use tenantry_core::server::ServerError;
+use tenantry_core::spec::{EngineSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec, TasksSpec};
+use tenantry_core::{Ledger, Server, run};
+use tenantry_profiles::testing::synthetic_card;
+use tenantry_profiles::{Card, ConcurrentLayerRow, DType, DeviceKind, ModelShape, PetKind, Stats};
+use tenantry_sim::{Jitter, Prices, VirtualMachine};
+use tenantry_traces::{Duration, Entry, Listed, Time};
+
+const MEMORY: u64 = 1 << 30;
+
+fn shape(name: &str) -> ModelShape {
+    ModelShape::builtin(name).expect("it is built in")
+}
+
+fn registration(task: u32, kind: &str) -> Registration {
+    Registration {
+        task,
+        model: "tiny".into(),
+        kind: kind.into(),
+        trained_on: None,
+        mask_elements: None,
+    }
+}
+
+/// Task `t` is of kind `t % 5`.
+fn registrations(tasks: u32) -> Vec<Registration> {
+    let kind = |task: u32| PetKind::ALL[task as usize % 5].name();
+    (0..tasks).map(|task| registration(task, kind(task))).collect()
+}
+
+const SHARED: EngineSpec = EngineSpec::Shared {
+    batching: Batching::Coordinated,
+    streams: StreamsSpec::Fixed { count: 1 },
+};
+
+fn tasks(tasks: u32) -> SystemSpec {
+    let mut system = system();
+    system.pool.tasks = Some(TasksSpec {
+        more_models: Vec::new(),
+        registrations: registrations(tasks),
+        sizes: PetSizes::PAPER,
+        engine: SHARED,
+        max_batch: 16,
+        max_tokens: 64,
+        planning: PlanningSpec::Pool {
+            size: 4,
+            max_wait: None,
+        },
+    });
+    system
+}
+
+fn of(system: &mut SystemSpec) -> &mut TasksSpec {
+    system.pool.tasks.as_mut().expect("it has tasks")
+}
+
+/// Two layers of `tiny`, as the synthetic card's table has them: α in microseconds.
+fn alpha_us(batch: u32, tokens: u32) -> f64 {
+    let work = f64::from(batch * tokens);
+    5.0 + 0.01 * work + 2.0 * (20.0 + 0.1 * work) + 10.0 + 0.5 * f64::from(batch)
+}
+
+/// β of both layers.
+fn beta_us(k: u32, batch: u32, tokens: u32) -> f64 {
+    2.0 * (10.0 + f64::from(k) + 0.002 * f64::from((k + 1) * batch * tokens))
+}
+
+#[test]
+fn a_pool_takes_its_shared_passes_and_its_tasks_operators() {
+    let card = synthetic_card();
+    let mut system = tasks(2);
+    of(&mut system).engine = EngineSpec::Shared {
+        batching: Batching::Fixed { size: 16 },
+        streams: StreamsSpec::Fixed { count: 1 },
+    };
+    // Adapters and a mask, two queries each.
+    let entries = (0..4).map(|i| request(i, 100, (i % 2) as u32, 32)).collect();
+    let record = run_listed(&card, cluster(1, MEMORY), &system, 2, Jitter::None, entries).record;
+    let expected_us = alpha_us(4, 32) + beta_us(0, 2, 32) + beta_us(1, 2, 32);
+    assert_eq!(record.compute.mean_ns(), 1e3 * expected_us);
+    assert_eq!((record.batches, record.counts.served), (1, 4));
+    let counts = record.tasks.expect("it has tasks");
+    assert_eq!((counts.plans, counts.groups, counts.loaded), (1, 2, 2));
+}
+
+#[test]
+fn sequential_models_compute_one_after_another() {
+    let card = synthetic_card();
+    let mut system = tasks(3);
+    of(&mut system).engine = EngineSpec::Sequential { own_embeddings: true };
+    of(&mut system).planning = PlanningSpec::Pool {
+        size: 6,
+        max_wait: None,
+    };
+    let entries = (0..6).map(|i| request(i, 100, (i % 3) as u32, 32)).collect();
+    let record = run_listed(&card, cluster(1, MEMORY), &system, 3, Jitter::None, entries).record;
+    assert_eq!((record.batches, record.counts.served), (3, 6));
+    assert_eq!(record.compute.mean_ns(), 1e3 * alpha_us(2, 32));
+    // The lane is busy with the three passes and nothing else.
+    let busy = record
+        .lanes
+        .iter()
+        .find(|lane| lane.name.contains("compute"))
+        .unwrap()
+        .busy;
+    assert_eq!(busy.0 as f64, 3.0 * 1e3 * alpha_us(2, 32));
+}
+
+fn exact(us: f64) -> Stats {
+    Stats {
+        count: 1,
+        mean_us: us,
+        median_us: us,
+        p05_us: us,
+        p95_us: us,
+        p99_us: us,
+    }
+}
+
+/// `streams` models side by side take `streams` times 0.8 as long as one.
+fn with_concurrency(mut card: Card) -> Card {
+    for streams in [1u32, 2, 4] {
+        for batch in [1u32, 2, 16] {
+            for tokens in [16u32, 32, 64] {
+                let factor = if streams == 1 { 1.0 } else { 0.8 * f64::from(streams) };
+                card.tables.concurrent_layer.push(ConcurrentLayerRow {
+                    model: "tiny".into(),
+                    dtype: DType::F32,
+                    streams,
+                    batch,
+                    tokens,
+                    stats: exact(100.0 * factor),
+                });
+            }
+        }
+    }
+    card
+}
+
+#[test]
+fn parallel_models_compute_side_by_side() {
+    let card = with_concurrency(synthetic_card());
+    let mut system = tasks(2);
+    of(&mut system).engine = EngineSpec::Parallel {
+        own_embeddings: true,
+        streams: 8,
+    };
+    of(&mut system).planning = PlanningSpec::Pool {
+        size: 2,
+        max_wait: None,
+    };
+    let entries = (0..4).map(|i| request(i, 100, (i % 2) as u32, 32)).collect();
+    let record = run_listed(&card, cluster(1, MEMORY), &system, 2, Jitter::None, entries).record;
+    assert_eq!((record.batches, record.counts.served), (2, 4));
+    let computing: Vec<_> = record
+        .lanes
+        .iter()
+        .filter(|lane| lane.name.contains("compute"))
+        .collect();
+    assert_eq!(computing.len(), 2, "a stream for each task");
+    // Both start at once (to the nanosecond) and slow each other down all the time.
+    let alone = 1e3 * alpha_us(2, 32);
+    assert!(
+        (record.compute.mean_ns() / (1.6 * alone) - 1.0).abs() < 1e-3,
+        "{}",
+        record.compute.mean_ns()
+    );
+}
+
+#[test]
+fn each_faulty_registration_is_refused_alone() {
+    let card = synthetic_card();
+    let mut system = tasks(0);
+    let registrations = &mut of(&mut system).registrations;
+    let mut push = |task, kind: &str, change: &dyn Fn(&mut Registration)| {
+        let mut of = registration(task, kind);
+        change(&mut of);
+        registrations.push(of);
+    };
+    push(0, "adapters", &|_| ());
+    push(1, "adaptors", &|_| ());
+    push(2, "lora", &|of| of.model = "tinny".into());
+    push(3, "lora", &|of| of.trained_on = Some(shape("bert-base")));
+    push(4, "mask-bert", &|of| of.mask_elements = Some(17));
+    push(0, "bit-fit", &|_| ());
+    push(5, "mask-bert", &|of| {
+        of.mask_elements = Some(2 * (4 * 128 * 128 + 2 * 128 * 512))
+    });
+    // What was refused may come again, mended.
+    push(4, "mask-bert", &|_| ());
+    let entries = (0..7).map(|i| request(i, 100, i as u32, 32)).collect();
+    of(&mut system).planning = PlanningSpec::Online {
+        window: 16,
+        targets: vec![Duration::from_millis(10)],
+    };
+    let record = run_listed(&card, cluster(1, MEMORY), &system, 7, Jitter::None, entries).record;
+    assert_eq!((record.counts.served, record.counts.rejected), (3, 4));
+    let refused = |reason: &str| {
+        record
+            .rejected
+            .iter()
+            .find(|(of, _)| of.name() == reason)
+            .map(|(_, count)| *count)
+    };
+    assert_eq!(refused("task_of_unknown_kind"), Some(1));
+    assert_eq!(refused("task_of_unknown_model"), Some(1));
+    assert_eq!(refused("task_of_wrong_shape"), Some(1));
+    assert_eq!(refused("unknown_tenant"), Some(1));
+    let counts = record.tasks.expect("it has tasks");
+    assert_eq!((counts.registrations, counts.loaded), (8, 3));
+    let expected = [
+        (TaskFault::UnknownModel, 1),
+        (TaskFault::UnknownKind, 1),
+        (TaskFault::WrongShape, 1),
+        (TaskFault::WrongMask, 1),
+        (TaskFault::RegisteredTwice, 1),
+    ];
+    assert_eq!(counts.refused, expected);
+}
+
+#[test]
+fn memory_that_is_exhausted_refuses_what_does_not_fit() {
+    let card = synthetic_card();
+    let mut system = tasks(40);
+    let model = shape("tiny");
+    let head = model.head_parameters(2) * 4;
+    let shared = model.parameters() * 4 + 16 * activation_bytes(&model, 64);
+    let of_task = |task: usize| resident_bytes(PetKind::ALL[task % 5], &model, &PetSizes::PAPER) + head;
+    let first_seven: u64 = (0..7).map(of_task).sum();
+    let plan = |memory| {
+        let server = Server::on_card(&card, &cluster(1, memory), &system, 40).unwrap();
+        (server.tasks().unwrap().clone(), server.memory())
+    };
+    let (counts, memory) = plan(shared + first_seven);
+    assert_eq!(counts.loaded_until_full, 7);
+    assert!(counts.loaded >= 7 && memory.total_bytes() <= memory.capacity_bytes);
+    let (all, _) = plan(MEMORY);
+    assert_eq!((all.loaded, all.loaded_until_full, all.max_batch), (40, 40, 16));
+    let bytes: u64 = all.by_kind.iter().map(|(_, _, bytes)| bytes).sum();
+    assert_eq!(bytes, (0..40).map(|task| of_task(task) - head).sum::<u64>());
+    // Activations for three queries fit, for sixteen they don't: batches are smaller, and nothing is left for tasks.
+    let (tight, _) = plan(model.parameters() * 4 + 3 * activation_bytes(&model, 64));
+    assert_eq!((tight.max_batch, tight.loaded), (3, 0));
+    let none = Server::on_card(&card, &cluster(1, model.parameters() * 4), &system, 40);
+    assert!(matches!(none.err(), Some(ServerError::BackboneDoesNotFit { .. })));
+
+    // A full model of each task takes the card far sooner.
+    of(&mut system).engine = EngineSpec::Sequential { own_embeddings: true };
+    let memory = 3 * (model.parameters() * 4 + head) + 16 * activation_bytes(&model, 64);
+    let server = Server::on_card(&card, &cluster(1, memory), &system, 40).unwrap();
+    assert_eq!(server.tasks().unwrap().loaded, 3);
+    let entries = (0..4).map(|i| request(i, 100, i as u32, 32)).collect();
+    of(&mut system).planning = PlanningSpec::Online {
+        window: 16,
+        targets: Vec::new(),
+    };
+    let record = run_listed(&card, cluster(1, memory), &system, 40, Jitter::None, entries).record;
+    assert_eq!(
+        (record.counts.served, record.counts.rejected),
+        (3, 1),
+        "out of memory is an outcome"
+    );
+}
+
+#[test]
+fn tasks_of_several_models_are_served_by_one_card() {
+    let card = synthetic_card();
+    let mut system = tasks(0);
+    let spec = of(&mut system);
+    spec.more_models = vec![shape("bert-base")];
+    for (task, model) in [(0, "tiny"), (1, "bert-base"), (2, "tiny")] {
+        spec.registrations.push(Registration {
+            model: model.into(),
+            ..registration(task, "bit-fit")
+        });
+    }
+    spec.planning = PlanningSpec::Pool {
+        size: 6,
+        max_wait: None,
+    };
+    let entries = (0..6).map(|i| request(i, 100, (i % 3) as u32, 32)).collect();
+    let record = run_listed(&card, cluster(1, 2 * MEMORY), &system, 3, Jitter::None, entries).record;
+    assert_eq!(
+        (record.counts.served, record.batches),
+        (6, 2),
+        "a batch is of one model"
+    );
+}
+
+#[test]
+fn streams_overlap_what_needs_different_things_and_cost_their_meeting() {
+    let mut card = synthetic_card();
+    card.device.kind = DeviceKind::Cuda;
+    for row in &mut card.tables.copy {
+        row.pinned = true;
+    }
+    card.tables.copy.dedup_by_key(|row| row.bytes);
+    let computed_ns = |streams| {
+        let mut system = tasks(10);
+        of(&mut system).engine = EngineSpec::Shared {
+            batching: Batching::Fixed { size: 16 },
+            streams,
+        };
+        of(&mut system).planning = PlanningSpec::Pool {
+            size: 10,
+            max_wait: None,
+        };
+        let entries = (0..10).map(|i| request(i, 100, i as u32, 64)).collect();
+        let record = run_listed(&card, cluster(1, MEMORY), &system, 10, Jitter::None, entries).record;
+        record.compute.mean_ns()
+    };
+    let one = computed_ns(StreamsSpec::Fixed { count: 1 });
+    let expected: f64 = alpha_us(10, 64) + (0..10).map(|task| beta_us(task % 5, 1, 64)).sum::<f64>();
+    assert_eq!(one, (1e3 * expected).round());
+    // Two layers, four meetings each, of 25 µs for each further stream; what overlaps is less than 0.64 µs × (1 + … + 5) a layer.
+    let two = computed_ns(StreamsSpec::Fixed { count: 2 });
+    assert!(two < one + 2.0 * 4.0 * 25e3 && two > one + 2.0 * 4.0 * 25e3 - 2.0 * 2.0 * 0.128 * 15.0 * 1e3);
+    // Short operators stay on one stream by the profile's rule; one stream each is the worst.
+    assert_eq!(computed_ns(StreamsSpec::ByProfile { many: 8 }), one);
+    assert!(computed_ns(StreamsSpec::OneEach) > two);
+}
+
+#[test]
+fn an_urgent_class_goes_first_where_batches_are_planned_online() {
+    let card = synthetic_card();
+    let mut system = tasks(40);
+    let spec = of(&mut system);
+    spec.max_batch = 1;
+    spec.planning = PlanningSpec::Online {
+        window: 64,
+        targets: vec![Duration::from_millis(100), Duration::from_millis(1)],
+    };
+    let mut entries: Vec<Entry> = (0..20).map(|i| request(i, 100, i as u32, 32)).collect();
+    for entry in entries.iter_mut().skip(15) {
+        if let Entry::Request(request) = entry {
+            request.class = 1;
+        }
+    }
+    let mut server = Server::on_card(&card, &cluster(1, MEMORY), &system, 40).unwrap();
+    let prices = Prices::new(&card, &system.pool, Jitter::None).unwrap();
+    let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
+    let mut log = Log::default();
+    run(
+        &mut server,
+        &mut Listed::new(entries),
+        &mut machine,
+        &mut Ledger::new(Time::ZERO),
+        &mut log,
+    )
+    .unwrap();
+    let order: Vec<u64> = log
+        .commands
+        .iter()
+        .flat_map(|c| c.members.iter().map(|m| m.ticket))
+        .collect();
+    assert_eq!(order[..6], [0, 15, 16, 17, 18, 19], "the first found the card idle");
+}
+
+fn systems() -> impl Strategy<Value = SystemSpec> {
+    let batching = prop_oneof![
+        (1u32..6).prop_map(|size| Batching::Fixed { size }),
+        Just(Batching::AlphaOnly),
+        Just(Batching::BetaOnly),
+        Just(Batching::Coordinated),
+        Just(Batching::ByVariance { std_tokens_max: 8.0 }),
+    ];
+    let streams = prop_oneof![
+        Just(StreamsSpec::ByProfile { many: 4 }),
+        (1u32..5).prop_map(|count| StreamsSpec::Fixed { count }),
+        Just(StreamsSpec::OneEach),
+    ];
+    let engine = prop_oneof![
+        4 => (batching, streams).prop_map(|(batching, streams)| EngineSpec::Shared { batching, streams }),
+        1 => any::<bool>().prop_map(|own_embeddings| EngineSpec::Sequential { own_embeddings }),
+        1 => (1u32..4).prop_map(|streams| EngineSpec::Parallel { own_embeddings: true, streams }),
+    ];
+    let planning = prop_oneof![
+        (1u32..9, 0u64..20).prop_map(|(size, ms)| PlanningSpec::Pool {
+            size,
+            max_wait: Some(Duration::from_millis(ms))
+        }),
+        (1u32..20, 1u64..50).prop_map(|(window, ms)| PlanningSpec::Online {
+            window,
+            targets: vec![Duration::from_millis(ms)]
+        }),
+    ];
+    (engine, planning, 1u32..9).prop_map(|(engine, planning, max_batch)| {
+        let mut system = tasks(12);
+        let spec = of(&mut system);
+        spec.more_models = vec![ModelShape {
+            layers: 1,
+            ..shape("tiny")
+        }];
+        // One is unknown, one refused.
+        spec.registrations[3].kind = "dora".into();
+        spec.registrations.remove(7);
+        (spec.engine, spec.planning, spec.max_batch) = (engine, planning, max_batch);
+        spec.max_tokens = 48;
+        system
+    })
+}
+
+/// Requests of known and unknown tenants, too long ones, and cancellations before, during and after service.
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    let one = (
+        0u64..400,
+        0u32..13,
+        1u32..56,
+        proptest::option::weighted(0.2, 0u64..3_000),
+    );
+    proptest::collection::vec(one, 1..100).prop_map(|requests| {
+        let mut at_us = 0;
+        let mut entries = Vec::new();
+        for (ticket, (gap_us, tenant, tokens, cancel_after_us)) in requests.into_iter().enumerate() {
+            at_us += gap_us;
+            entries.push(request(ticket as u64, at_us, tenant, tokens));
+            if let Some(after_us) = cancel_after_us {
+                entries.push(Entry::Cancel {
+                    at: Time((at_us + after_us) * 1_000),
+                    ticket: ticket as u64,
+                });
+            }
+        }
+        entries
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    /// Nobody is lost between queue, plan and batch, nobody idles while there is a batch, memory suffices.
+    #[test]
+    fn the_servers_laws_hold_after_every_event(system in systems(), entries in entries(), gpus in 1u32..3) {
+        prop_assert!(run_checked(&cluster(gpus, MEMORY), &system, 12, entries) > 0);
+    }
+
+    /// All are accounted for, and all that were let in are answered: no pool waits for ever that has a longest wait.
+    #[test]
+    fn nothing_is_lost(system in systems(), entries in entries()) {
+        let offered = entries.iter().filter(|e| matches!(e, Entry::Request(_))).count() as u64;
+        let record = run_listed(&synthetic_card(), cluster(1, MEMORY), &system, 12, Jitter::None, entries).record;
+        prop_assert_eq!((record.counts.offered, record.counts.unfinished), (offered, 0));
+    }
+
+    /// A machine that is told the same events gives the same commands, groups included.
+    #[test]
+    fn runs_repeat_and_replay(system in systems(), entries in entries()) {
+        let card = synthetic_card();
+        let server = || Server::on_card(&card, &cluster(1, MEMORY), &system, 12).unwrap();
+        let log = |seed| {
+            let mut server = server();
+            let prices = Prices::new(&card, &system.pool, Jitter::Measured { seed }).unwrap();
+            let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
+            let mut log = Log::default();
+            let mut workload = Listed::new(entries.clone());
+            run(&mut server, &mut workload, &mut machine, &mut Ledger::new(Time::ZERO), &mut log).unwrap();
+            log
+        };
+        let first = log(5);
+        prop_assert_eq!(&first, &log(5));
+        prop_assert_eq!(replay(&mut server(), &first.events), first.commands);
+    }
+
+    /// Groups cover a batch's members in order, each of one task, no longer than the batch.
+    #[test]
+    fn groups_are_stretches_of_members(system in systems(), entries in entries()) {
+        let card = synthetic_card();
+        let mut server = Server::on_card(&card, &cluster(1, MEMORY), &system, 12).unwrap();
+        let prices = Prices::new(&card, &system.pool, Jitter::None).unwrap();
+        let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
+        let mut log = Log::default();
+        run(&mut server, &mut Listed::new(entries), &mut machine, &mut Ledger::new(Time::ZERO), &mut log).unwrap();
+        for command in log.commands.iter().filter(|command| !command.members.is_empty()) {
+            let mut members = command.members.iter();
+            for group in &command.groups {
+                let own: Vec<_> = members.by_ref().take(group.count as usize).collect();
+                prop_assert!(own.len() == group.count as usize && own.iter().all(|m| m.tenant == group.task));
+                prop_assert_eq!(own.iter().map(|m| m.input_tokens).max(), Some(group.tokens));
+                prop_assert_eq!(PetKind::ALL[group.task as usize % 5], group.kind);
+            }
+            prop_assert!(command.groups.is_empty() || members.next().is_none());
+        }
+    }
+}

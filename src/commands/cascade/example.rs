@@ -1,0 +1,34 @@
+//! `tenantry cascade example`: two encoders, trained here.
+
+use serde_json::json;
+use tenantry_executor::cascade::{ExampleSize, make_example};
+use tenantry_executor::find_device;
+
+use super::{Unfinished, failure};
+use crate::cli::{CascadeExampleArgs, OutputArgs};
+use crate::failure::Failure;
+use crate::output::{Started, print, say};
+
+pub fn run(args: &CascadeExampleArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let started = Started::now();
+    let device = find_device(&args.device).map_err(Failure::bad_input)?;
+    let unfinished = Unfinished::new(&args.out)?;
+    let mut watch = |model: &str, epoch: u32, loss: f64| {
+        let text = format!(
+            "{model}: epoch {}, mean loss {loss:.3}, after {:.0} s",
+            epoch + 1,
+            started.wall_s()
+        );
+        say(output, &text);
+    };
+    make_example(unfinished.path(), &ExampleSize::full(), args.seed, device, &mut watch).map_err(failure)?;
+    unfinished.finish()?;
+    let value = json!({ "folder": args.out, "wall_s": started.wall_s() });
+    print(output, &value, || {
+        let out = args.out.display();
+        format!(
+            "{out}/small and {out}/large are trained; {out}/profile.csv and {out}/test.csv are items that they have not seen.\n\
+             Next: tenantry cascade profile {out}/small {out}/large --items {out}/profile.csv --out {out}/profiled"
+        )
+    })
+}

@@ -1,0 +1,105 @@
+//! `tenantry cascade`: models that answer real texts, trained, profiled and judged.
+
+mod example;
+mod judge;
+mod profile;
+mod select;
+
+use std::path::{Path, PathBuf};
+
+use tenantry_executor::cascade::{Item, TextModel, read_items};
+use tenantry_executor::{ExecutorError, find_device, prepare_lane_thread};
+use tenantry_profiles::DType;
+
+use crate::cli::{CascadeCommand, CascadeModelsArgs, OutputArgs};
+use crate::failure::Failure;
+
+pub fn run(command: &CascadeCommand, output: &OutputArgs) -> Result<(), Failure> {
+    // As everywhere in serving, an op runs on one core.
+    prepare_lane_thread();
+    match command {
+        CascadeCommand::Example(args) => example::run(args, output),
+        CascadeCommand::Profile(args) => profile::run(args, output),
+        CascadeCommand::Judge(args) => judge::run(args, output),
+        CascadeCommand::Select(args) => select::run(args, output),
+    }
+}
+
+/// Models and labelled items, which are the user's input.
+struct Asked {
+    models: Vec<TextModel>,
+    items: Vec<Item>,
+    /// Of the items' file.
+    items_hash: String,
+}
+
+impl Asked {
+    fn read(args: &CascadeModelsArgs) -> Result<Asked, Failure> {
+        let device = find_device(&args.device).map_err(Failure::bad_input)?;
+        let model = |folder: &PathBuf| TextModel::read(folder, DType::F32, device);
+        let models: Vec<TextModel> = args
+            .models
+            .iter()
+            .map(model)
+            .collect::<Result<_, _>>()
+            .map_err(Failure::bad_input)?;
+        for (index, model) in models.iter().enumerate() {
+            if models[..index].iter().any(|other| other.name() == model.name()) {
+                let message = format!("MODEL: must be folders of different names, got {} twice", model.name());
+                return Err(Failure::BadInput(message));
+            }
+        }
+        let items = read_items(&args.items, models[0].answer()).map_err(Failure::bad_input)?;
+        Ok(Asked {
+            models,
+            items,
+            items_hash: tenantry_executor::cascade::hash_items(&args.items).map_err(Failure::bad_input)?,
+        })
+    }
+}
+
+/// A folder that is made beside `folder` and renamed to it when it is whole.
+struct Unfinished<'a> {
+    folder: &'a Path,
+    beside: tempfile::TempDir,
+}
+
+impl<'a> Unfinished<'a> {
+    fn new(folder: &'a Path) -> Result<Unfinished<'a>, Failure> {
+        if folder.exists() {
+            let message = format!(
+                "--out: must be a folder that is not there yet, got {}",
+                folder.display()
+            );
+            return Err(Failure::BadInput(message));
+        }
+        let parent = folder
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        let failed = |error: std::io::Error| Failure::Running(format!("{}: {error}", parent.display()));
+        std::fs::create_dir_all(parent).map_err(failed)?;
+        let beside = tempfile::Builder::new()
+            .prefix(".unfinished-")
+            .tempdir_in(parent)
+            .map_err(failed)?;
+        Ok(Unfinished { folder, beside })
+    }
+
+    fn path(&self) -> &Path {
+        self.beside.path()
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| Failure::Running(format!("{}: {error}", self.folder.display()));
+        std::fs::rename(self.beside.keep(), self.folder).map_err(failed)
+    }
+}
+
+/// A model or an item that cannot be used is the input's fault; a file that cannot be written, or a device without memory, is not.
+fn failure(error: ExecutorError) -> Failure {
+    match error {
+        ExecutorError::Torch(_) | ExecutorError::File { .. } => Failure::running(error),
+        _ => Failure::bad_input(error),
+    }
+}

@@ -1,0 +1,82 @@
+//! `tenantry cascade profile`: the offline pass over models.
+
+use serde_json::json;
+use tenantry_executor::cascade::{Calibration, Outputs, profile};
+use tenantry_reports::terminal;
+
+use super::{Asked, Unfinished, failure};
+use crate::cli::{CascadeProfileArgs, OutputArgs};
+use crate::failure::Failure;
+use crate::output::{print, say, style};
+
+pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
+    if !(args.tolerance > 0.0 && args.tolerance.is_finite()) {
+        return Err(Failure::BadInput(format!(
+            "--tolerance: must be above 0, got {}",
+            args.tolerance
+        )));
+    }
+    let unfinished = Unfinished::new(&args.out)?;
+    let Asked {
+        models,
+        items,
+        items_hash,
+    } = Asked::read(&args.models)?;
+    let mut watch = |model: &str, alpha: Option<f64>| match alpha {
+        Some(alpha) => say(output, &format!("{model}: items pruned by α = {alpha}")),
+        None => say(output, &format!("{model}: {} items", items.len())),
+    };
+    let profiled = profile(&models, &items, &items_hash, args.tolerance, &mut watch).map_err(failure)?;
+    let all: Vec<&Outputs> = profiled
+        .iter()
+        .flat_map(|model| std::iter::once(&model.whole).chain(&model.pruned))
+        .collect();
+    for outputs in &all {
+        outputs
+            .write(&unfinished.path().join(outputs.file_name()))
+            .map_err(failure)?;
+    }
+    unfinished.finish()?;
+    let row = |outputs: &&Outputs| {
+        let mut service_us = outputs.observed.service_us.clone();
+        service_us.sort_by(f32::total_cmp);
+        json!({
+            "file": outputs.file_name(),
+            "model": outputs.model,
+            "alpha": outputs.pruning.as_ref().map(|pruning| pruning.alpha),
+            "words_left": outputs.pruning.as_ref().map(|pruning| pruning.words_left),
+            "accuracy": outputs.accuracy(),
+            "temperature": match outputs.calibration {
+                Calibration::Classes(temperature) => Some(temperature.value()),
+                Calibration::Number { .. } => None,
+            },
+            "service_us_mean": service_us.iter().sum::<f32>() / service_us.len() as f32,
+            "service_us_p50": service_us[service_us.len() / 2],
+        })
+    };
+    let rows: Vec<_> = all.iter().map(row).collect();
+    let table = || {
+        let mut table = vec![
+            ["file", "accuracy", "temperature", "words left", "mean, ms"]
+                .map(str::to_owned)
+                .to_vec(),
+        ];
+        for row in &rows {
+            let number = |key: &str| row[key].as_f64();
+            let percent = |key: &str| number(key).map_or(String::new(), |share| format!("{:.1} %", 100.0 * share));
+            table.push(vec![
+                row["file"].as_str().unwrap_or_default().to_owned(),
+                percent("accuracy"),
+                number("temperature").map_or(String::new(), |temperature| format!("{temperature:.3}")),
+                percent("words_left"),
+                format!("{:.3}", number("service_us_mean").unwrap_or_default() / 1e3),
+            ]);
+        }
+        format!(
+            "{}\n\n{} has the outputs.",
+            terminal::figures(&table, style()),
+            args.out.display()
+        )
+    };
+    print(output, &json!({ "folder": args.out, "outputs": rows }), table)
+}

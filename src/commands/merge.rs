@@ -1,0 +1,14 @@
+//! `tenantry merge`: the shards of a sweep as if it had been run in one piece.
+
+use crate::cli::{MergeArgs, OutputArgs};
+use crate::commands::sweep::publish;
+use crate::failure::Failure;
+use crate::output::Started;
+use crate::sweep::saved::{Saved, Union};
+
+pub fn run(args: &MergeArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let started = Started::now();
+    let parts = args.folders.iter().map(|folder| Saved::open(folder));
+    let union = Union::of(&parts.collect::<Result<Vec<_>, _>>()?)?;
+    publish(&union.write(&args.out, &started)?, output)
+}

@@ -1,0 +1,118 @@
+//! The scenario's text. It is written line by line rather than from a type, for the sake of its comments.
+
+use tenantry_profiles::{DType, ModelKind};
+
+use super::Answers;
+
+/// The systems that are worth comparing first.
+pub fn usual_systems(generates: bool) -> [&'static str; 3] {
+    match generates {
+        true => ["punica", "queue-per-lora", "vllm-backbone"],
+        false => ["bert-dedicated", "hbert-adapter", "bert-shared"],
+    }
+}
+
+/// The whole file, which is to be called `file`. `dtype`: of the numbers, where it is not as the presets say.
+pub fn scenario(file: &str, answers: &Answers, dtype: Option<DType>) -> String {
+    let Answers {
+        model,
+        tenants,
+        latency,
+        at,
+        card,
+        gpus,
+        ..
+    } = answers;
+    let name = std::path::Path::new(file)
+        .file_stem()
+        .map_or("scenario".into(), |stem| {
+            stem.to_string_lossy().replace(['.', ' '], "-")
+        });
+    let model = &model.name;
+    format!(
+        "\
+# {tenants} tenants of {model} on {gpus} × {card}: which system answers {at} of the requests within {latency}?
+#
+#   tenantry check {file}       is it valid, and what is every default?
+#   tenantry simulate {file}    who meets the target: a table, and a page to show
+#
+# Every key can be changed on the command line too: --set tenants.count=5000. `tenantry schema` is for editors.
+
+name: {name}
+seed: 7                         # another seed is another draw of the same workload
+card: {card}                    # a card of profiles/cards, or a folder that `tenantry profile` made
+
+cluster:
+  gpus: {gpus}
+  # gpu_memory: 16 GiB          # less than the card has, as if something else lay there too
+
+models:
+  backbone: {model}             # which all tenants build on
+
+tenants:
+  count: {tenants}
+  popularity: {{ zipf: 0.9 }}     # who asks how often; or uniform, distinct, identical, {{skewed: 1.5}}, of-arrivals
+
+workload:
+{workload}
+systems:                        # each serves the same requests; `tenantry presets NAME` shows what is in one
+{systems}
+slo: {{ latency: {latency}, at: {at} }}
+
+# sweep: {{ tenants.count: [100, 1000, 10000] }}   # a run for each value
+# repeats: 3                                     # with other seeds
+",
+        workload = workload(answers),
+        systems = systems(answers, dtype),
+    )
+}
+
+fn workload(answers: &Answers) -> String {
+    let Answers {
+        model,
+        rate,
+        trace,
+        input,
+        output,
+        ..
+    } = answers;
+    if let Some(trace) = trace {
+        return format!(
+            "  \
+  arrivals: {{ trace: {{ path: {trace:?} }} }}   # `tenantry trace info` describes it
+  lengths: {{ joint: of-arrivals }}
+  warm_up: 0s                   # left out of the figures
+"
+        );
+    }
+    let lengths = match model.kind {
+        ModelKind::Encoder => {
+            format!("{{ input: {{ fixed: {input} }} }}      # or {{twitter: {{}}}}, {{lognormal: …}}")
+        }
+        ModelKind::Decoder => {
+            format!(
+                "{{ input: {{ fixed: {input} }}, output: {{ fixed: {output} }} }}   # or {{joint: {{sharegpt: {{}}}}}}"
+            )
+        }
+    };
+    let (stop, warm_up) = match model.kind {
+        ModelKind::Encoder => ("60s", "5s"),
+        ModelKind::Decoder => ("600s", "60s"),
+    };
+    format!(
+        "  \
+  arrivals: {{ poisson: {{ rate: {rate} }} }}   # or gamma, mmpp, ramp, closed-loop, a recorded trace
+  lengths: {lengths}
+  stop: {{ after: {stop} }}
+  warm_up: {warm_up}                   # left out of the figures
+"
+    )
+}
+
+fn systems(answers: &Answers, dtype: Option<DType>) -> String {
+    let system = |preset: &String| match dtype {
+        None => format!("  - preset: {preset}\n"),
+        Some(dtype) => format!("  - {{ preset: {preset}, dtype: {dtype} }}   # as the card has its prices\n"),
+    };
+    answers.systems.iter().map(system).collect()
+}

@@ -1,0 +1,155 @@
+//! Which queries run together, and on which streams: Figs. 11 and 12, and batches that are planned as requests arrive.
+
+use serde_json::Value;
+use tenantry_reports::RunSummary;
+
+use crate::commands::reproduce::lab::{Lab, Runs, rate};
+use crate::commands::reproduce::row::Row;
+use crate::failure::Failure;
+
+const TASKS: [u32; 3] = [32, 64, 128];
+
+/// Streams of operators.
+pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
+    const FIGURE: &str = "Fig. 11";
+    const TOKENS: [u32; 4] = [4, 16, 32, 64];
+    let runs = lab.runs("pets/fig-11", &[])?;
+    let of = |system: &str, tasks: u32, tokens: u32| {
+        let at = [
+            ("tenants.count", tasks.into()),
+            ("workload.lengths.input.fixed", tokens.into()),
+        ];
+        rate(runs.find(system, &at))
+    };
+    // How much less time 1,024 queries take.
+    let saved =
+        |system: &str, tasks, tokens| 100.0 * (1.0 - of("streams-1", tasks, tokens) / of(system, tasks, tokens));
+    let best = TOKENS
+        .map(|tokens| saved("streams-32", 32, tokens))
+        .into_iter()
+        .fold(f64::MIN, f64::max);
+    let mut rows = vec![
+        Row::assumed(FIGURE, "32 tasks, 32 streams, time saved at most", "%", Some(15.0), best).note(
+            "assumes that operators side by side share the card's rates and are launched one after another (docs/reproduce.md): no card \
+             measures it",
+        ),
+        Row::assumed(FIGURE, "32 tasks, 32 streams, 4 tokens, time saved: some in the paper", "%", None, saved("streams-32", 32, 4))
+            .note("on the same assumption; the paper's gain at 4 tokens needs launches that overlap"),
+    ];
+    for tasks in [64, 128] {
+        let lost = saved("streams-32", tasks, 4);
+        let what = format!("{tasks} tasks, 32 streams, 4 tokens, time saved: less than none");
+        rows.push(Row::shape(FIGURE, what, "%", lost, lost < 0.0));
+    }
+    let worst = |system: &str| {
+        let all = TASKS
+            .iter()
+            .flat_map(|&tasks| TOKENS.map(|tokens| saved(system, tasks, tokens)));
+        all.fold(f64::MAX, f64::min)
+    };
+    rows.push(Row::shape(
+        FIGURE,
+        "as many streams as the profile says, over all shapes, time saved at least: none lost",
+        "%",
+        worst("by-profile"),
+        worst("by-profile") > -1.0,
+    ));
+    rows.push(Row::shape(
+        FIGURE,
+        "a stream for each task, time saved at least: much lost",
+        "%",
+        worst("one-each"),
+        worst("one-each") < worst("by-profile") - 2.0,
+    ));
+    Ok(rows)
+}
+
+const DEVIATIONS: [u32; 5] = [1, 2, 4, 6, 8];
+
+/// How much faster coordinated batching is than another, by tasks and deviation.
+fn gains(runs: &Runs, other: &str, tasks: &[u32], deviations: &[u32]) -> Vec<f64> {
+    let of = |system: &str, tasks: u32, deviation: u32| {
+        let at = [
+            ("tenants.count", Value::from(tasks)),
+            ("workload.lengths.input.normal.sd", Value::from(deviation)),
+        ];
+        rate(runs.find(system, &at))
+    };
+    let grid = tasks
+        .iter()
+        .flat_map(|&tasks| deviations.iter().map(move |&deviation| (tasks, deviation)));
+    grid.map(|(tasks, deviation)| of("coordinated", tasks, deviation) / of(other, tasks, deviation))
+        .collect()
+}
+
+fn mean(of: &[f64]) -> f64 {
+    of.iter().sum::<f64>() / of.len() as f64
+}
+
+/// Strategies of batching.
+pub fn figure_12(lab: &Lab) -> Result<Vec<Row>, Failure> {
+    const FIGURE: &str = "Fig. 12";
+    let runs = lab.runs("pets/fig-12", &[])?;
+    let fixed_32: Vec<String> = vec!["systems[0].tasks.engine.shared.batching.fixed.size=32".into()];
+    let smaller = lab.runs("pets/fig-12", &fixed_32.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let wide = lab.runs(
+        "pets/fig-12",
+        &["sweep={tenants.count: [32, 64, 128], workload.lengths.input.normal.sd: [24]}"],
+    )?;
+    let over = |runs: &Runs, other: &str| mean(&gains(runs, other, &TASKS, &DEVIATIONS));
+    let over_alpha = gains(&runs, "alpha-only", &TASKS, &[1, 2, 4]);
+    let at = |deviation: u32| mean(&gains(&runs, "alpha-only", &TASKS, &[deviation]));
+    let widest = mean(&gains(&wide, "alpha-only", &TASKS, &[24]));
+    let most = over_alpha.iter().copied().fold(0.0, f64::max);
+    Ok(vec![
+        Row::assumed(FIGURE, "coordinated over fixed, mean", "×", Some(1.52), over(&runs, "fixed")).note(format!(
+            "assumes fixed batches of 128; of 32 it is {:.2}",
+            over(&smaller, "fixed")
+        )),
+        Row::assumed(FIGURE, "coordinated over β-only, mean", "×", Some(1.27), over(&runs, "beta-only"))
+            .note("assumes batches of at most 256 queries, and BERT-base on the 1080 Ti"),
+        Row::assumed(FIGURE, "coordinated over α-only, deviation 1 to 4, at most", "×", Some(1.14), most)
+            .note("on the same assumptions"),
+        Row::assumed(FIGURE, "coordinated over α-only, deviation 1 to 4, mean", "×", Some(1.06), mean(&over_alpha))
+            .note("on the same assumptions"),
+        Row::shape(
+            FIGURE,
+            "coordinated wins over fixed and β-only at every deviation and number of tasks: least gain",
+            "×",
+            gains(&runs, "fixed", &TASKS, &DEVIATIONS)
+                .into_iter()
+                .chain(gains(&runs, "beta-only", &TASKS, &DEVIATIONS))
+                .fold(f64::MAX, f64::min),
+            gains(&runs, "fixed", &TASKS, &DEVIATIONS).iter().all(|gain| *gain > 1.0)
+                && gains(&runs, "beta-only", &TASKS, &DEVIATIONS).iter().all(|gain| *gain > 1.0),
+        ),
+        Row::shape(
+            FIGURE,
+            "coordinated over α-only: deviation 8 against deviation 2, falls",
+            "×",
+            at(8) / at(2),
+            at(8) < at(2),
+        ),
+        Row::shape(FIGURE, "coordinated over α-only at deviation 24: coordinated loses", "×", widest, widest < 1.0).note(
+            format!(
+                "the paper has it lose at large deviations up to 8, where ours is {:.2}: launching is a larger part of our operators",
+                at(8)
+            ),
+        ),
+    ])
+}
+
+/// Quality of service, which the paper leaves as future work.
+pub fn online(lab: &Lab) -> Result<Vec<Row>, Failure> {
+    const FIGURE: &str = "Section 8";
+    let runs = lab.runs("pets/online", &[])?;
+    let p98 = |run: &RunSummary| run.latency_ms.map_or(f64::INFINITY, |latency| latency.p98);
+    let mut rows = Vec::new();
+    for rate in ["100/s", "300/s", "500/s", "700/s"] {
+        let of = |system| p98(runs.find(system, &[("workload.arrivals.poisson.rate", rate.into())]));
+        let (pets, fixed) = (of("pets"), of("fixed-32").min(of("fixed-8")));
+        let what = format!("{rate}: p98 of batches planned online over that of the better fixed size (8, 32): below 1");
+        rows.push(Row::shape(FIGURE, what, "×", pets / fixed, pets < fixed));
+    }
+    Ok(rows)
+}

@@ -1,0 +1,132 @@
+//! `tenantry sweep`: a scenario's runs in parts, each saved as it finishes.
+
+use std::sync::atomic::Ordering;
+
+use rayon::prelude::*;
+use tenantry_reports::curves::{MAX_RUNS_WITH_OPS, RunCurves};
+use tenantry_reports::{Summary, terminal};
+
+use crate::cli::{OutputArgs, SweepArgs};
+use crate::failure::Failure;
+use crate::output::{Started, print, say, style};
+use crate::runs::{Loaded, refusal, simulate};
+use crate::sweep::job_file;
+use crate::sweep::saved::{Saved, SavedRun, Sweep, Union, Written};
+use crate::sweep::shard::Shard;
+use crate::{interrupt, progress};
+
+pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let started = Started::now();
+    let loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
+    if let (Some(engine), Some(shards)) = (args.job_file, args.shards) {
+        let file = job_file::write(engine, shards, args)?;
+        say(
+            output,
+            &format!("{} runs in {shards} shards: {file}", loaded.runs.len()),
+        );
+        return Ok(());
+    }
+    let sweep = Sweep::of(&loaded, &started);
+    let saved = Saved::begin(&args.out, sweep, &loaded.scenario.resolved_yaml())?;
+    let shard = args.shard.unwrap_or(Shard::WHOLE);
+    let mine: Vec<usize> = (0..loaded.runs.len()).filter(|&run| shard.has(run)).collect();
+    let missing: Vec<usize> = mine.iter().copied().filter(|&run| !saved.has(run)).collect();
+    if missing.len() < mine.len() {
+        let there = mine.len() - missing.len();
+        say(output, &format!("{there} of {} runs were saved before", mine.len()));
+    }
+
+    let interrupt = interrupt::flag();
+    let bar = progress::bar(mine.len() as u64, "sweeping", output.quiet);
+    bar.set_position((mine.len() - missing.len()) as u64);
+    bar.reset_eta();
+    let one = |&run: &usize| -> Result<(), Failure> {
+        let saved_run = match simulate_one(&loaded, run, &interrupt)? {
+            Some(saved_run) => saved_run,
+            None => return Ok(()),
+        };
+        saved.save(run, &saved_run)?;
+        bar.inc(1);
+        Ok(())
+    };
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(args.jobs.map_or(0, std::num::NonZeroUsize::get))
+        .build()
+        .map_err(Failure::running)?;
+    // In the runs' order, one by one: how long a run takes is not known beforehand, and two shards' folders look alike.
+    let result = pool.install(|| missing.par_iter().with_max_len(1).map(one).collect::<Result<(), _>>());
+    bar.finish_and_clear();
+    result?;
+    if interrupt.load(Ordering::Relaxed) {
+        let there = mine.iter().filter(|&&run| saved.has(run)).count();
+        return Err(Failure::Interrupted(format!(
+            "{there} of {} runs are saved in {}; the same command goes on with the others",
+            mine.len(),
+            args.out.display()
+        )));
+    }
+    if shard.is_part() {
+        say(
+            output,
+            &format!(
+                "shard {shard}: its {} runs are saved in {}; when all shards are done: tenantry merge {}",
+                mine.len(),
+                args.out.display(),
+                args.out.display()
+            ),
+        );
+        return Ok(());
+    }
+    let written = Union::of(&[saved])?.write(&args.out, &started)?;
+    publish(&written, output)
+}
+
+/// Prints what was written of all runs.
+pub fn publish(written: &Written, output: &OutputArgs) -> Result<(), Failure> {
+    let value = Summary::new(&written.scenario, written.seed, &written.runs);
+    print(output, &value, || terminal::systems(&written.runs, style()))?;
+    for caveat in &written.manifest.caveats {
+        say(output, &format!("note: {caveat}"));
+    }
+    say(output, &format!("report: {}", written.page.display()));
+    Ok(())
+}
+
+/// Nothing where the user stopped it.
+fn simulate_one(
+    loaded: &Loaded,
+    run: usize,
+    interrupt: &std::sync::Arc<std::sync::atomic::AtomicBool>,
+) -> Result<Option<SavedRun>, Failure> {
+    let spec = &loaded.runs[run];
+    let card = loaded.card(spec);
+    let done = match simulate(spec, card, spec.repeat, interrupt, None) {
+        Ok(done) => done,
+        Err(failure) => {
+            // One combination that does not fit is a finding about it, and no reason to lose the others.
+            let refused = refusal(spec, card).ok_or(failure)?;
+            return Ok(Some(SavedRun {
+                refused: Some(refused),
+                summary: None,
+                curves: None,
+                events: 0,
+                extrapolated: Vec::new(),
+                tables: loaded.tables_used(),
+            }));
+        }
+    };
+    let finished = done.filter(|done| !done.interrupted);
+    Ok(finished.map(|mut done| SavedRun {
+        refused: None,
+        curves: {
+            if loaded.runs.len() > MAX_RUNS_WITH_OPS {
+                done.run.curves.ops.clear();
+            }
+            Some(RunCurves::from(&done.run.curves))
+        },
+        summary: Some(done.run.summary),
+        events: done.events,
+        extrapolated: done.extrapolated,
+        tables: loaded.tables_used(),
+    }))
+}

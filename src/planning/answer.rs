@@ -1,0 +1,331 @@
+//! A plan from its search to all that is said of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
+
+use indicatif::ProgressBar;
+use rayon::prelude::*;
+use tenantry_reports::human;
+use tenantry_reports::plan::{Binds, CostUnit, FrontPoint, PlanOption, PlanReport, PlanRuns, sure};
+use tenantry_reports::summary::rounded;
+use tenantry_scenarios::plan::Plan;
+use tenantry_scenarios::{Objective, Scenario};
+use tenantry_sim::plan::{Cell, Judgement, Sample, Search};
+
+use crate::failure::Failure;
+use crate::planning::binds::binds;
+use crate::planning::evaluate::Evaluator;
+use crate::planning::found::{Found, cards, find, rules, short, system, target};
+use crate::planning::moves;
+
+/// A plan, and the scenario that it found.
+pub struct Planned {
+    pub report: PlanReport,
+    pub best: Option<Scenario>,
+}
+
+/// Plans.
+pub fn answer(
+    scenario: &Scenario,
+    plan: &Plan,
+    interrupt: &Arc<AtomicBool>,
+    bar: &ProgressBar,
+) -> Result<Planned, Failure> {
+    let evaluator = Evaluator::new(scenario, plan, 1.0, Arc::clone(interrupt), bar.clone())?;
+    let mut search = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
+        evaluator.run(cells)
+    });
+    let found = find(&mut search, &evaluator, &BTreeMap::new())?;
+    let for_answer = search.runs();
+    let mut moves = Vec::new();
+    let mut elsewhere = 0;
+    let best = match found.best {
+        None => None,
+        Some(cell) => {
+            search.begin(&around(&evaluator, cell))?;
+            moves = moves::with_prices(&mut search, &evaluator, cell)?;
+            let (with_load, runs) = moves::with_load(scenario, plan, interrupt, bar)?;
+            moves.extend(with_load);
+            elsewhere = runs;
+            Some(evaluator.scenario_of(cell, 1).map_err(Failure::Running)?)
+        }
+    };
+    let said = Said {
+        scenario,
+        evaluator: &evaluator,
+        search: &search,
+        found: &found,
+    };
+    let (cost_unit, front) = said.front();
+    let report = PlanReport {
+        schema: 1,
+        scenario: scenario.name.clone(),
+        seed: scenario.seed,
+        find: serde_json::to_value(plan.find)
+            .map_err(Failure::running)?
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        feasible: found.best.is_some(),
+        answer: said.sentence()?,
+        confidence: rounded(found.confidence),
+        options: said.options(),
+        front,
+        cost_unit,
+        binds: said.binds(),
+        moves,
+        runs: PlanRuns {
+            answer: for_answer,
+            all: search.runs() + elsewhere,
+            everything: evaluator.levels.iter().map(Vec::len).sum(),
+        },
+        notes: said.notes(),
+    };
+    Ok(Planned { report, best })
+}
+
+/// More cards than the answer's, for the front.
+fn around(evaluator: &Evaluator<'_>, best: Cell) -> Vec<Cell> {
+    let of_cards = matches!(evaluator.plan.find, Objective::FewestCards | Objective::LeastCost);
+    let levels = evaluator.levels[best.candidate].len();
+    let mut more: Vec<usize> = [best.level + 1, best.level + best.level / 2 + 1, 2 * best.level + 1].to_vec();
+    more.retain(|level| of_cards && *level < levels);
+    more.dedup();
+    more.into_iter().map(|level| Cell { level, ..best }).collect()
+}
+
+/// What is said of a search that is over.
+struct Said<'a, F> {
+    scenario: &'a Scenario,
+    evaluator: &'a Evaluator<'a>,
+    search: &'a Search<F>,
+    found: &'a Found,
+}
+
+impl<F> Said<'_, F>
+where
+    F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Failure>,
+{
+    fn refused(&self, cell: Cell) -> Option<String> {
+        self.evaluator
+            .refused
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&cell)
+            .cloned()
+    }
+
+    fn judged(&self, cell: Cell) -> Option<Judgement> {
+        self.search.judged(cell).filter(|_| self.refused(cell).is_none())
+    }
+
+    fn sentence(&self) -> Result<String, Failure> {
+        let target = target(self.scenario.slo);
+        let Some(best) = self.found.best else {
+            return Ok(format!("Nothing that was tried keeps {target}. {}", self.nearest()?));
+        };
+        let sure = format!("{} sure", sure(self.found.confidence));
+        let short = short(self.evaluator, self.search, Some(best));
+        let judged = self.search.judged(best).expect("the answer was run");
+        let in_time = format!("{} are in time", human::percent(judged.share.mean));
+        let lesser = best
+            .level
+            .checked_sub(1)
+            .map(|level| self.evaluator.point(Cell { level, ..best }));
+        let answer = match (self.evaluator.plan.find, lesser) {
+            (Objective::FewestCards | Objective::LeastCost, lesser) => {
+                let lesser = lesser.map_or("fewer were not tried".to_owned(), |point| {
+                    format!("{} do not", point.gpus)
+                });
+                format!("{short} keep {target} ({in_time}); {lesser}; {sure}.")
+            }
+            (Objective::MostTenants | Objective::HighestRate, lesser) => {
+                let top = lesser.map_or("; more was not tried", |_| "");
+                format!("Up to {short} keep {target} ({in_time}){top}; {sure}.")
+            }
+            (Objective::TightestLatency, _) => {
+                let quantile = human::number(self.evaluator.quantile() * 100.0);
+                let tied: Vec<String> = self
+                    .found
+                    .tied
+                    .iter()
+                    .map(|cell| system(self.evaluator, *cell))
+                    .collect();
+                let tied = match tied.is_empty() {
+                    true => String::new(),
+                    false => format!("; {} could not be told from it", tied.join(", ")),
+                };
+                format!(
+                    "The tightest p{} is {short}{tied}; {sure}.",
+                    quantile.trim_end_matches(".0")
+                )
+            }
+        };
+        let close = self.found.confidence < self.evaluator.plan.confidence;
+        let close = if close {
+            " The decision is close: longer runs or more repeats would tell."
+        } else {
+            ""
+        };
+        Ok(format!("{answer}{close}"))
+    }
+
+    /// What comes nearest, of every option where it was given up, run to the end.
+    fn nearest(&self) -> Result<String, Failure> {
+        let cells = self.found.standings.iter().map(|standing| standing.decided_by);
+        let cells: Vec<Cell> = cells.filter(|cell| self.judged(*cell).is_some()).collect();
+        let share = |cell: &Cell| -> Result<(f64, Cell), Failure> {
+            let within = self.evaluator.in_full(*cell)?.within;
+            Ok((within.iter().sum::<f64>() / within.len().max(1) as f64, *cell))
+        };
+        let shares = cells.par_iter().map(share).collect::<Result<Vec<_>, _>>()?;
+        // The first of equals.
+        let nearest = shares.into_iter().rev().max_by(|a, b| a.0.total_cmp(&b.0));
+        Ok(nearest.map_or(
+            "No option can be run at all: see the table.".to_owned(),
+            |(share, cell)| {
+                format!(
+                    "Nearest: {} with {}, where {} are in time.",
+                    cards(self.evaluator, cell),
+                    system(self.evaluator, cell),
+                    human::percent(share)
+                )
+            },
+        ))
+    }
+
+    fn options(&self) -> Vec<PlanOption> {
+        let standings = self.found.standings.iter().enumerate();
+        let option = |(candidate, standing): (usize, &tenantry_sim::plan::Standing)| {
+            let offer = &self.evaluator.offers[candidate];
+            // What was not tried is shown at its best level, at which it would have been worse than the answer.
+            let cell = match standing.decided_by {
+                cell if cell.candidate == candidate => cell,
+                _ => Cell { candidate, level: 0 },
+            };
+            let point = self.evaluator.point(cell);
+            let judged = self.judged(cell);
+            // Of a run that was stopped early, the figures are of its worst part.
+            let to_its_end = judged.filter(|judged| !judged.hopeless);
+            let rate = self.evaluator.rate_per_s(cell);
+            let chosen = self.found.best == Some(cell);
+            let per_million = |cost: f64| rate.map(|rate| rounded(cost / 3600.0 / rate * 1e6));
+            let verdict = match (self.refused(cell), judged, standing.level) {
+                (Some(why), ..) => format!("cannot run: {why}"),
+                (_, None, _) => "not tried: worse at its best".to_owned(),
+                _ if chosen => "the answer".to_owned(),
+                (.., Some(_)) if self.found.tied.contains(&cell) => "as good, as far as can be told".to_owned(),
+                (.., Some(_)) => "keeps the target, and is worse".to_owned(),
+                (_, Some(judged), None) if judged.hopeless => "given up: twice as many late as may be".to_owned(),
+                (_, Some(_), None) => "given up: misses it".to_owned(),
+            };
+            let note = if standing.not_monotone {
+                "; not monotone, every level tried"
+            } else {
+                ""
+            };
+            PlanOption {
+                system: offer.way.system.clone(),
+                settings: offer.way.settings.iter().cloned().collect(),
+                card: offer.card.to_owned(),
+                gpus: point.gpus,
+                tenants: point.tenants,
+                offered_rps: rate.map(rounded),
+                cost_per_hour: point.cost.map(rounded),
+                cost_per_million_requests: point.cost.and_then(per_million),
+                within: to_its_end
+                    .filter(|_| self.scenario.slo.is_some())
+                    .map(|judged| rounded(judged.share.mean)),
+                within_half_width: to_its_end
+                    .map(|judged| judged.share.half_width(0.95))
+                    .filter(|width| width.is_finite())
+                    .map(rounded),
+                latency_ms: to_its_end
+                    .map(|judged| judged.score)
+                    .filter(|score| score.is_finite())
+                    .map(rounded),
+                confidence: judged.map(|judged| rounded(judged.confidence)),
+                runs: judged.map_or(0, |judged| judged.runs),
+                verdict: format!("{verdict}{note}"),
+                chosen,
+            }
+        };
+        standings.map(option).collect()
+    }
+
+    fn front(&self) -> (CostUnit, Vec<FrontPoint>) {
+        let priced = self.evaluator.offers.iter().all(|offer| offer.price.is_some());
+        let by_load = matches!(
+            self.evaluator.plan.find,
+            Objective::MostTenants | Objective::HighestRate
+        );
+        let unit = match (priced, by_load) {
+            (false, false) => CostUnit::Cards,
+            (true, false) => CostUnit::CostPerHour,
+            (false, true) => CostUnit::CardHoursPerMillion,
+            (true, true) => CostUnit::CostPerMillion,
+        };
+        let cost = |cell: Cell| {
+            let point = self.evaluator.point(cell);
+            let an_hour = point.cost.filter(|_| priced).unwrap_or(point.gpus.into());
+            match by_load {
+                true => Some(an_hour / 3600.0 / self.evaluator.rate_per_s(cell)? * 1e6),
+                false => Some(an_hour),
+            }
+        };
+        let mut points: Vec<FrontPoint> = Vec::new();
+        for cell in self.search.cells() {
+            let judged = self
+                .judged(cell)
+                .filter(|judged| judged.meets && judged.score.is_finite());
+            let (Some(judged), Some(cost)) = (judged, cost(cell)) else {
+                continue;
+            };
+            points.push(FrontPoint {
+                name: system(self.evaluator, cell),
+                card: self.evaluator.offers[cell.candidate].card.to_owned(),
+                gpus: self.evaluator.point(cell).gpus,
+                cost: rounded(cost),
+                latency_ms: rounded(judged.score),
+                on_front: false,
+            });
+        }
+        points.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.latency_ms.total_cmp(&b.latency_ms)));
+        let mut least = f64::INFINITY;
+        for point in &mut points {
+            point.on_front = point.latency_ms < least;
+            least = least.min(point.latency_ms);
+        }
+        (unit, points)
+    }
+
+    fn binds(&self) -> Option<Binds> {
+        let best = self.found.best?;
+        let seen = self.evaluator.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let lesser = best.level.checked_sub(1).map(|level| Cell { level, ..best });
+        match lesser.and_then(|cell| Some((cell, seen.get(&cell)?))) {
+            Some((cell, summary)) if self.search.judged(cell).is_some_and(|judged| !judged.meets) => {
+                Some(binds(summary, "one step beyond the answer, where the target is missed"))
+            }
+            _ => Some(binds(seen.get(&best)?, "at the answer")),
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = vec![format!(
+            "All options are asked the same requests. A decision takes up to {} runs with other seeds until it is {} sure; a run is stopped \
+             once twice the requests that may be late have been. Runs of the scenario's length are judged: what grows more slowly than that \
+             is not seen.",
+            self.evaluator.plan.repeats,
+            human::percent(self.evaluator.plan.confidence)
+        )];
+        if self.found.standings.iter().any(|standing| standing.not_monotone) {
+            notes.push(
+                "Where more of a card or less load was found to be worse, levels were tried one by one.".to_owned(),
+            );
+        }
+        notes
+    }
+}

@@ -1,0 +1,112 @@
+//! What keeps an answer from being better.
+
+use std::collections::BTreeMap;
+
+use tenantry_reports::plan::Binds;
+use tenantry_reports::{RunSummary, human};
+
+/// From this share on a kind of lane is at its limit: queues in front of it grow faster than it falls.
+const BUSY: f64 = 0.7;
+
+/// What a run was short of; `at` says which run it was.
+pub fn binds(summary: &RunSummary, at: &str) -> Binds {
+    let mut shares: BTreeMap<String, f64> = BTreeMap::new();
+    for (lane, of) in &summary.lanes {
+        let share = shares.entry(kind(lane).to_owned()).or_default();
+        *share = of.busy_share.max(*share);
+    }
+    let busiest = shares
+        .iter()
+        .max_by(|a, b| a.1.total_cmp(b.1))
+        .map(|(kind, share)| (kind.clone(), *share));
+    if let Some(memory) = summary.gpu_memory_bytes {
+        shares.insert("memory".to_owned(), memory.peak as f64 / memory.capacity as f64);
+    }
+    let (what, sentence) = if let Some(why) = short_of_memory(summary) {
+        ("memory".to_owned(), format!("the cards' memory: {at}, {why}."))
+    } else {
+        match busiest {
+            Some((kind, share)) if share >= BUSY => {
+                let sentence = format!(
+                    "{}: {at}, it is busy {} of the time.",
+                    in_words(&kind),
+                    human::percent(share)
+                );
+                (kind, sentence)
+            }
+            busiest => {
+                let busiest = busiest.map_or(String::new(), |(kind, share)| {
+                    format!(" ({} is busy {} of the time)", in_words(&kind), human::percent(share))
+                });
+                let stages = summary
+                    .stages_ms()
+                    .into_iter()
+                    .filter_map(|(stage, ms)| Some((stage, ms?)));
+                let longest = stages.max_by(|a, b| a.1.total_cmp(&b.1));
+                let longest = longest.map_or(String::new(), |(stage, ms)| {
+                    format!(
+                        "; most of the latency is {} ({} in the mean)",
+                        stage_in_words(stage),
+                        human::milliseconds(ms)
+                    )
+                });
+                (
+                    "none".to_owned(),
+                    format!("nothing is at its limit {at}{busiest}{longest}."),
+                )
+            }
+        }
+    };
+    Binds { what, sentence, shares }
+}
+
+fn kind(lane: &str) -> &'static str {
+    match lane.rsplit('/').next().unwrap_or(lane) {
+        name if name.starts_with("compute") => "compute",
+        name if name.starts_with("copy") => "link",
+        name if name.starts_with("lookup") => "host-lookup",
+        _ => "other",
+    }
+}
+
+fn in_words(kind: &str) -> &'static str {
+    match kind {
+        "compute" => "compute",
+        "link" => "the link to the card",
+        "host-lookup" => "the host's look-ups",
+        _ => "another lane",
+    }
+}
+
+fn stage_in_words(stage: &str) -> &'static str {
+    match stage {
+        "queue" => "waiting for a batch",
+        "lane" => "waiting for the batches before",
+        "stall" => "waiting for parameters",
+        "compute" => "computing",
+        _ => "telling the server",
+    }
+}
+
+/// Memory binds where what had to leave it is waited for.
+fn short_of_memory(summary: &RunSummary) -> Option<String> {
+    if let Some(generation) = summary.generation
+        && generation.evictions * 100 > summary.requests.offered
+    {
+        return Some(format!(
+            "{} times a request had to leave its card",
+            human::count(generation.evictions)
+        ));
+    }
+    let swap = summary
+        .swap
+        .filter(|swap| swap.evictions * 20 > swap.hits + swap.misses)?;
+    let (stall, latency) = (summary.stall_ms?, summary.latency_ms?);
+    (stall.mean > 0.2 * latency.mean).then(|| {
+        format!(
+            "{} of the uses found a tenant's parameters gone, and waiting for them is {} of the latency",
+            human::percent(1.0 - swap.hit_share().unwrap_or(1.0)),
+            human::percent(stall.mean / latency.mean)
+        )
+    })
+}

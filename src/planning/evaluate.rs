@@ -1,0 +1,282 @@
+//! Runs the cells of a search.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use indicatif::ProgressBar;
+use rayon::prelude::*;
+use tenantry_profiles::Card;
+use tenantry_reports::RunSummary;
+use tenantry_reports::summary::VIRTUAL;
+use tenantry_scenarios::plan::{Plan, Variant, Way};
+use tenantry_scenarios::{Objective, RunSpec, Scenario};
+use tenantry_sim::plan::{Candidate, Cell, Sample};
+
+use crate::failure::Failure;
+use crate::planning::judge::{Judge, Judged};
+use crate::runs::{find_card, refusal, simulate_watched, summarized};
+
+/// A system with its settings, on a kind of card.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
+    pub way: &'a Way,
+    pub card: &'a str,
+    pub price: Option<f64>,
+}
+
+/// A level of an offer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    pub gpus: u32,
+    pub tenants: u32,
+    /// How many times the scenario's load.
+    pub load: f64,
+    /// Of all cards, an hour.
+    pub cost: Option<f64>,
+}
+
+/// Makes runs of a plan's cells, and remembers what they showed.
+pub struct Evaluator<'a> {
+    scenario: &'a Scenario,
+    pub plan: &'a Plan,
+    pub offers: Vec<Offer<'a>>,
+    /// Of each offer.
+    pub levels: Vec<Vec<Point>>,
+    /// How many times every load, for the question what more or less of it would change.
+    shift: f64,
+    cards: BTreeMap<&'a str, Card>,
+    /// The first run of each cell.
+    pub seen: Mutex<BTreeMap<Cell, RunSummary>>,
+    /// Why a cell cannot be run.
+    pub refused: Mutex<BTreeMap<Cell, String>>,
+    judged: Mutex<BTreeMap<(u64, u32, u32), Judged>>,
+    interrupt: Arc<AtomicBool>,
+    bar: ProgressBar,
+}
+
+impl<'a> Evaluator<'a> {
+    /// Of a scenario with a plan. Every offer must be valid at its most generous level.
+    pub fn new(
+        scenario: &'a Scenario,
+        plan: &'a Plan,
+        shift: f64,
+        interrupt: Arc<AtomicBool>,
+        bar: ProgressBar,
+    ) -> Result<Evaluator<'a>, Failure> {
+        let mut offers = Vec::new();
+        let mut cards = BTreeMap::new();
+        for (card, price) in &plan.cards {
+            cards.insert(card.as_str(), find_card(card)?);
+            offers.extend(plan.ways.iter().map(|way| Offer {
+                way,
+                card,
+                price: *price,
+            }));
+        }
+        // What not even one card of may be had is no offer.
+        offers.retain(|offer| !levels(scenario, plan, offer).is_empty());
+        if offers.is_empty() {
+            return Err(Failure::BadInput(
+                "plan.max_cost_per_hour: must pay for the fewest of plan.gpus of one of plan.cards, got less".into(),
+            ));
+        }
+        let levels = offers.iter().map(|offer| levels(scenario, plan, offer)).collect();
+        let evaluator = Evaluator {
+            scenario,
+            plan,
+            offers,
+            levels,
+            shift,
+            cards,
+            seen: Mutex::default(),
+            refused: Mutex::default(),
+            judged: Mutex::default(),
+            interrupt,
+            bar,
+        };
+        for (candidate, levels) in evaluator.levels.iter().enumerate() {
+            let level = levels.len() - 1;
+            evaluator
+                .scenario_of(Cell { candidate, level }, 1)
+                .map_err(Failure::BadInput)?;
+        }
+        Ok(evaluator)
+    }
+
+    /// As the search sees them. `prices` replaces those of some cards.
+    pub fn candidates(&self, prices: &BTreeMap<&str, f64>) -> Vec<Candidate> {
+        let value = |offer: &Offer<'_>, point: &Point| match self.plan.find {
+            Objective::FewestCards | Objective::TightestLatency => f64::from(point.gpus),
+            Objective::LeastCost => {
+                let price = prices.get(offer.card).copied().or(offer.price);
+                f64::from(point.gpus) * price.unwrap_or(1.0)
+            }
+            Objective::MostTenants => -f64::from(point.tenants),
+            Objective::HighestRate => -point.load,
+        };
+        let candidate = |(offer, levels): (&Offer<'_>, &Vec<Point>)| Candidate {
+            values: levels.iter().map(|point| value(offer, point)).collect(),
+        };
+        self.offers.iter().zip(&self.levels).map(candidate).collect()
+    }
+
+    /// What a cell is.
+    pub fn point(&self, cell: Cell) -> Point {
+        self.levels[cell.candidate][cell.level]
+    }
+
+    /// A cell as a scenario of its own; why not, where it is not valid.
+    pub fn scenario_of(&self, cell: Cell, repeats: u32) -> Result<Scenario, String> {
+        let offer = &self.offers[cell.candidate];
+        let point = self.point(cell);
+        let variant = Variant {
+            way: offer.way,
+            card: offer.card,
+            gpus: point.gpus,
+            tenants: point.tenants,
+            load: point.load * self.shift,
+            repeats,
+        };
+        self.scenario.variant(&variant).map_err(|errors| errors.to_string())
+    }
+
+    /// Runs cells side by side. Each repeat has its seed, whatever the cell.
+    pub fn run(&self, cells: &[(Cell, u32)]) -> Result<Vec<Sample>, Failure> {
+        let samples = cells
+            .par_iter()
+            .map(|&(cell, repeat)| self.one(cell, repeat, false))
+            .collect();
+        if self.interrupt.load(Ordering::Relaxed) {
+            return Err(Failure::Interrupted(
+                "the plan is not finished, and nothing was written".into(),
+            ));
+        }
+        samples
+    }
+
+    fn one(&self, cell: Cell, repeat: u32, in_full: bool) -> Result<Sample, Failure> {
+        let sample = match self.scenario_of(cell, repeat + 1) {
+            Err(why) => self.refuse(cell, why),
+            Ok(scenario) => {
+                let run = scenario.runs().pop().expect("one system, and at least one repeat");
+                self.simulated(cell, repeat, &run, in_full)?
+            }
+        };
+        self.bar.inc(1);
+        Ok(sample)
+    }
+
+    /// The first run of a cell to its end, even if it is hopeless: for a figure of it.
+    pub fn in_full(&self, cell: Cell) -> Result<Sample, Failure> {
+        self.one(cell, 0, true)
+    }
+
+    fn simulated(&self, cell: Cell, repeat: u32, run: &RunSpec, in_full: bool) -> Result<Sample, Failure> {
+        let card = &self.cards[run.card.as_str()];
+        if let Some(why) = refusal(run, card) {
+            return Ok(self.refuse(cell, why));
+        }
+        let judged = self.judged(run, cell, repeat)?;
+        let mut judge = Judge::new(run, judged, self.quantile(), Arc::clone(&self.interrupt));
+        if in_full {
+            judge.never_stop();
+        }
+        let done = simulate_watched(run, card, judge.stop(), &mut judge)?;
+        let summary = summarized(run, VIRTUAL, repeat, &done.record).summary;
+        let busy = summary.lanes.values().map(|lane| lane.busy_share).fold(0.0, f64::max);
+        if repeat == 0 {
+            self.seen
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(cell, summary);
+        }
+        Ok(judge.finish(&done.record, busy))
+    }
+
+    /// A cell that cannot be run meets nothing. It counts as busy, for what does not fit on a card will not fit on fewer.
+    fn refuse(&self, cell: Cell, why: String) -> Sample {
+        self.refused
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(cell, why);
+        Sample {
+            within: Vec::new(),
+            score: Vec::new(),
+            hopeless: true,
+            busy: 1.0,
+        }
+    }
+
+    /// Requests a second in a cell that was run.
+    pub fn rate_per_s(&self, cell: Cell) -> Option<f64> {
+        let point = self.point(cell);
+        let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        judged.get(&(point.load.to_bits(), point.tenants, 0))?.rate_per_s
+    }
+
+    /// Where the latency is read off: at the objective's quantile.
+    pub fn quantile(&self) -> f64 {
+        self.scenario.slo.map_or(0.98, |slo| slo.quantile)
+    }
+
+    fn judged(&self, run: &RunSpec, cell: Cell, repeat: u32) -> Result<Judged, Failure> {
+        let point = self.point(cell);
+        let key = (point.load.to_bits(), point.tenants, repeat);
+        if let Some(known) = self.judged.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(*known);
+        }
+        let judged = Judged::of(run)?;
+        self.judged
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, judged);
+        Ok(judged)
+    }
+}
+
+/// The levels of an offer, from the best to the most generous.
+fn levels(scenario: &Scenario, plan: &Plan, offer: &Offer<'_>) -> Vec<Point> {
+    let cost = |gpus: u32| offer.price.map(|price| price * f64::from(gpus));
+    let affordable = |gpus: &u32| match (plan.max_cost_per_hour, cost(*gpus)) {
+        (Some(most), Some(cost)) => cost <= most,
+        _ => true,
+    };
+    let gpus: Vec<u32> = plan.gpus.iter().copied().filter(affordable).collect();
+    let point = |gpus: u32, tenants: u32, load: f64| Point {
+        gpus,
+        tenants,
+        load,
+        cost: cost(gpus),
+    };
+    // What is asked with the most cards that may be had: fewer do not carry more.
+    let most = gpus.last().copied();
+    let tenants = plan.tenants[0];
+    match plan.find {
+        Objective::FewestCards | Objective::LeastCost | Objective::TightestLatency => {
+            gpus.into_iter().map(|gpus| point(gpus, tenants, 1.0)).collect()
+        }
+        Objective::HighestRate => {
+            let loads = plan.loads.iter().rev();
+            most.into_iter()
+                .flat_map(|gpus| loads.clone().map(move |load| (gpus, *load)))
+                .map(|(gpus, load)| point(gpus, tenants, load))
+                .collect()
+        }
+        Objective::MostTenants => {
+            let base = f64::from(scenario.tenants());
+            let load = |tenants: u32| {
+                if scenario.load_follows_tenants() {
+                    1.0
+                } else {
+                    f64::from(tenants) / base
+                }
+            };
+            let counts = plan.tenants.iter().rev();
+            most.into_iter()
+                .flat_map(|gpus| counts.clone().map(move |tenants| (gpus, *tenants)))
+                .map(|(gpus, tenants)| point(gpus, tenants, load(tenants)))
+                .collect()
+        }
+    }
+}

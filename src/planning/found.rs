@@ -1,0 +1,124 @@
+//! What a search found, in words.
+
+use std::collections::BTreeMap;
+
+use tenantry_reports::human;
+use tenantry_reports::plan::name;
+use tenantry_scenarios::{Objective, Scenario, Slo};
+use tenantry_sim::plan::{Cell, Rules, Sample, Search, Standing};
+
+use crate::failure::Failure;
+use crate::planning::evaluate::Evaluator;
+
+/// Of either kind of search.
+pub struct Found {
+    pub best: Option<Cell>,
+    pub confidence: f64,
+    pub standings: Vec<Standing>,
+    /// Others that could not be told from the best.
+    pub tied: Vec<Cell>,
+}
+
+/// Searches with these prices in place of the plan's.
+pub fn find<F>(
+    search: &mut Search<F>,
+    evaluator: &Evaluator<'_>,
+    prices: &BTreeMap<&str, f64>,
+) -> Result<Found, Failure>
+where
+    F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Failure>,
+{
+    let candidates = evaluator.candidates(prices);
+    if evaluator.plan.find == Objective::TightestLatency {
+        let race = search.tightest(&candidates)?;
+        return Ok(Found {
+            best: race.best,
+            confidence: race.confidence,
+            standings: race.standings,
+            tied: race.tied,
+        });
+    }
+    let answer = search.best(&candidates)?;
+    Ok(Found {
+        best: answer.best,
+        confidence: answer.confidence,
+        standings: answer.standings,
+        tied: Vec::new(),
+    })
+}
+
+/// The rules of a plan's decisions.
+pub fn rules(scenario: &Scenario, evaluator: &Evaluator<'_>) -> Rules {
+    Rules {
+        // Without an objective every request keeps it, and none decides.
+        share: scenario.slo.map_or(0.0, |slo| slo.quantile),
+        confidence: evaluator.plan.confidence,
+        repeats: evaluator.plan.repeats,
+    }
+}
+
+/// The system of a cell with its settings.
+pub fn system(evaluator: &Evaluator<'_>, cell: Cell) -> String {
+    let way = evaluator.offers[cell.candidate].way;
+    name(&way.system, way.settings.iter().map(|(path, value)| (path, value)))
+}
+
+/// `1 card of l4`.
+pub fn cards(evaluator: &Evaluator<'_>, cell: Cell) -> String {
+    let card = evaluator.offers[cell.candidate].card;
+    match evaluator.point(cell).gpus {
+        1 => format!("1 card of {card}"),
+        gpus => format!("{gpus} cards of {card}"),
+    }
+}
+
+/// The target: `98 % of the requests within 150 ms`.
+pub fn target(slo: Option<Slo>) -> String {
+    slo.map_or("the least latency at p98".to_owned(), |slo| {
+        let share = format!("{} %", human::number(slo.quantile * 100.0).trim_end_matches(".0"));
+        format!(
+            "{share} of the requests within {}",
+            human::milliseconds(slo.latency.as_millis_f64())
+        )
+    })
+}
+
+/// The answer without what surrounds it.
+pub fn short<F>(evaluator: &Evaluator<'_>, search: &Search<F>, best: Option<Cell>) -> String
+where
+    F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Failure>,
+{
+    let Some(cell) = best else {
+        return "nothing that was tried keeps the target".to_owned();
+    };
+    let point = evaluator.point(cell);
+    let (cards, system) = (cards(evaluator, cell), system(evaluator, cell));
+    let rate = evaluator
+        .rate_per_s(cell)
+        .map_or(String::new(), |rate| format!("{} requests/s", human::number(rate)));
+    match evaluator.plan.find {
+        Objective::FewestCards => format!("{cards} with {system}"),
+        Objective::LeastCost => {
+            let cost = point
+                .cost
+                .map_or(String::new(), |cost| format!(" at {} an hour", human::number(cost)));
+            format!("{cards} with {system}{cost}")
+        }
+        Objective::MostTenants => {
+            format!(
+                "{} tenants ({rate}) on {cards} with {system}",
+                human::count(point.tenants.into())
+            )
+        }
+        Objective::HighestRate => {
+            format!(
+                "{rate} ({} times the scenario's load) on {cards} with {system}",
+                human::number(point.load)
+            )
+        }
+        Objective::TightestLatency => {
+            let latency = search.judged(cell).map_or(f64::NAN, |judgement| judgement.score);
+            format!("{} with {system} on {cards}", human::milliseconds(latency))
+        }
+    }
+}

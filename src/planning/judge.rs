@@ -1,0 +1,176 @@
+//! Watches a run and cuts its requests into batches; stops it once the target is out of reach.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tenantry_core::command::{Command, Verdict};
+use tenantry_core::run::Observer;
+use tenantry_core::{Commands, RunRecord};
+use tenantry_scenarios::{RunSpec, Slo};
+use tenantry_sim::plan::Sample;
+use tenantry_traces::spec::ArrivalsSpec;
+use tenantry_traces::{Entry, Time};
+
+use crate::failure::Failure;
+
+/// Batches of a run: as many as textbooks advise (Law and Kelton, section 9.5.3: ten to thirty).
+const BATCHES: usize = 20;
+
+/// A run is hopeless when it has missed the target for this many times the requests that may miss it.
+const HOPELESS: f64 = 2.0;
+
+/// Fewer than this may be a bad moment.
+const MISSES_MIN: u64 = 30;
+
+/// The requests that are judged: those after the warm-up, by ticket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judged {
+    first: u64,
+    end: u64,
+    /// Requests a second; unknown of a closed loop.
+    pub rate_per_s: Option<f64>,
+}
+
+impl Judged {
+    /// Of a run, by going through its workload once. A closed loop's depends on the answers, so that its stop must say how many.
+    pub fn of(run: &RunSpec) -> Result<Judged, Failure> {
+        let warm_up = Time::ZERO + run.warm_up;
+        if matches!(run.workload.arrivals, ArrivalsSpec::ClosedLoop { .. }) {
+            let end = run.workload.stop.requests.ok_or_else(|| {
+                Failure::BadInput("workload.stop: must have requests where a plan has a closed loop, got none".into())
+            })?;
+            return Ok(Judged {
+                first: 0,
+                end,
+                rate_per_s: None,
+            });
+        }
+        let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+        let (mut first, mut end, mut last) = (u64::MAX, 0, Time::ZERO);
+        while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
+            if let Entry::Request(request) = entry {
+                if request.arrival >= warm_up {
+                    first = first.min(request.ticket);
+                }
+                end = end.max(request.ticket + 1);
+                last = last.max(request.arrival);
+            }
+        }
+        let first = first.min(end);
+        let time_s = if last > warm_up {
+            last.since(warm_up).as_secs_f64()
+        } else {
+            0.0
+        };
+        Ok(Judged {
+            first,
+            end,
+            rate_per_s: (time_s > 0.0).then(|| (end - first) as f64 / time_s),
+        })
+    }
+
+    fn batch(self, ticket: u64) -> Option<usize> {
+        let of = self.end.checked_sub(self.first).filter(|of| *of > 0)?;
+        let batch = ticket.checked_sub(self.first)? * BATCHES as u64 / of;
+        Some((batch as usize).min(BATCHES - 1))
+    }
+}
+
+/// Judges the requests of a run.
+#[derive(Debug)]
+pub struct Judge {
+    judged: Judged,
+    warm_up: Time,
+    slo: Option<Slo>,
+    quantile: f64,
+    misses: u64,
+    misses_max: u64,
+    latencies_ns: Vec<Vec<u64>>,
+    within: Vec<u64>,
+    counted: Vec<u64>,
+    user: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Judge {
+    /// Of a run over these requests. `user` is the user's wish to stop; the flag of [`stop`](Self::stop) is the run's own.
+    pub fn new(run: &RunSpec, judged: Judged, quantile: f64, user: Arc<AtomicBool>) -> Judge {
+        let requests = judged.end.saturating_sub(judged.first) as f64;
+        let misses_max = run.slo.map_or(u64::MAX, |slo| {
+            let may = (1.0 - slo.quantile) * requests * HOPELESS;
+            (may.ceil() as u64).max(MISSES_MIN)
+        });
+        Judge {
+            judged,
+            warm_up: Time::ZERO + run.warm_up,
+            slo: run.slo,
+            quantile,
+            misses: 0,
+            misses_max,
+            latencies_ns: vec![Vec::new(); BATCHES],
+            within: vec![0; BATCHES],
+            counted: vec![0; BATCHES],
+            user,
+            stop: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
+    /// Goes on whatever is missed.
+    pub fn never_stop(&mut self) {
+        self.misses_max = u64::MAX;
+    }
+
+    /// What stops the run.
+    pub fn stop(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// What was seen.
+    pub fn finish(mut self, record: &RunRecord, busy: f64) -> Sample {
+        let hopeless = self.misses > self.misses_max;
+        debug_assert!(hopeless || !record.interrupted || self.user.load(Ordering::Relaxed));
+        let mut score = Vec::new();
+        for latencies in self.latencies_ns.iter_mut().filter(|latencies| !latencies.is_empty()) {
+            let at = ((latencies.len() as f64 * self.quantile).ceil() as usize).clamp(1, latencies.len()) - 1;
+            let (_, latency, _) = latencies.select_nth_unstable(at);
+            score.push(*latency as f64 / 1e6);
+        }
+        let shares = self
+            .within
+            .iter()
+            .zip(&self.counted)
+            .filter(|(_, counted)| **counted > 0);
+        Sample {
+            within: shares
+                .map(|(within, counted)| *within as f64 / *counted as f64)
+                .collect(),
+            score,
+            hopeless,
+            busy,
+        }
+    }
+}
+
+impl Observer for Judge {
+    fn command(&mut self, now: Time, command: &Command, _: &Commands) {
+        let Command::Finish(finish) = command else { return };
+        if finish.arrival < self.warm_up || finish.verdict == Verdict::Cancelled {
+            return;
+        }
+        let Some(batch) = self.judged.batch(finish.ticket) else {
+            return;
+        };
+        let latency = now.since(finish.arrival);
+        let served = finish.verdict == Verdict::Served;
+        if served {
+            self.latencies_ns[batch].push(latency.0);
+        }
+        let within = served && self.slo.is_none_or(|slo| latency <= slo.latency);
+        self.counted[batch] += 1;
+        self.within[batch] += u64::from(within);
+        self.misses += u64::from(!within);
+        if self.misses > self.misses_max || self.user.load(Ordering::Relaxed) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}

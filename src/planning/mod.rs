@@ -1,0 +1,13 @@
+//! Planning: a scenario's candidates run for the search in `tenantry-sim`, and what its answer means.
+
+mod answer;
+mod binds;
+mod evaluate;
+mod found;
+mod judge;
+mod moves;
+
+pub use answer::answer;
+
+#[cfg(test)]
+mod tests;

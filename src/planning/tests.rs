@@ -1,0 +1,234 @@
+//! Ten questions, each answered by the search and by trying everything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use indicatif::ProgressBar;
+use rayon::prelude::*;
+use tenantry_scenarios::{Objective, Scenario};
+use tenantry_sim::plan::{Cell, Search};
+
+use super::answer;
+use super::evaluate::Evaluator;
+use super::found::{find, rules};
+
+/// A question: what differs from the others, and its plan.
+struct Question {
+    name: &'static str,
+    set: &'static [&'static str],
+    plan: &'static str,
+}
+
+const BASE: &str = "
+name: question
+seed: 7
+card: l4
+models: { backbone: bert-base }
+tenants: { count: 3000, popularity: { zipf: 0.9 } }
+workload:
+  arrivals: { poisson: { rate: 8000/s } }
+  lengths: { input: { fixed: 128 } }
+  stop: { requests: 6000 }
+systems:
+  - { preset: hbert-adapter, dtype: f16, batch: { size-or-timeout: { max_size: 16, max_wait: 10ms } } }
+  - { preset: bert-shared, dtype: f16, batch: { size-or-timeout: { max_size: 16, max_wait: 10ms } } }
+slo: { latency: 100ms, at: p98 }
+";
+
+const SIZES: &str = "{batch.size-or-timeout.max_size: [8, 16, 32]}";
+
+const QUESTIONS: [Question; 10] = [
+    Question {
+        name: "how many cards, which system, which batches",
+        set: &[],
+        plan: "{find: fewest-cards, gpus: {from: 1, to: 32}, choices: {hbert-adapter: SIZES, bert-shared: SIZES}}",
+    },
+    Question {
+        name: "how many cards under bursts",
+        set: &[
+            "workload.arrivals={mmpp: {states: [{rate: 4000/s, mean_dwell: 200ms}, {rate: 16000/s, mean_dwell: 50ms}]}}",
+            "slo.latency=60ms",
+        ],
+        plan: "{find: fewest-cards, gpus: {from: 1, to: 64}, choices: {hbert-adapter: {pipeline: [synchronous, prefetch, layerwise]}}}",
+    },
+    Question {
+        name: "how many cards with a tight target",
+        set: &["slo={latency: 12ms, at: p99}", "jitter=none"],
+        plan: "{find: fewest-cards, gpus: {from: 1, to: 48}, choices: {bert-shared: {batch.size-or-timeout.max_wait: [0s, 5ms, 20ms]}}}",
+    },
+    Question {
+        name: "which cards are cheapest",
+        set: &["systems=[{preset: hbert-adapter, dtype: f16}]"],
+        plan: "{find: least-cost, gpus: {from: 1, to: 40}, cards: {l4: 0.8, t4: 0.55, v100: 2.2, a100-sxm: 2.1}}",
+    },
+    Question {
+        name: "which cards and which system are cheapest",
+        set: &["workload.arrivals.poisson.rate=20000/s", "workload.stop.requests=12000"],
+        plan: "{find: least-cost, gpus: {from: 1, to: 48}, cards: {l4: 0.8, a100-sxm: 2.1, h100-sxm: 4}}",
+    },
+    Question {
+        name: "how many tenants",
+        set: &["workload.arrivals.poisson.rate=300/s"],
+        plan: "{find: most-tenants, tenants: {from: 100, to: 100000}, precision: 4%}",
+    },
+    Question {
+        name: "how many tenants when each has a model",
+        set: &[
+            "systems=[{preset: bert-dedicated, dtype: f16}, {preset: hbert-adapter, dtype: f16}]",
+            "workload.arrivals.poisson.rate=30/s",
+            "workload.stop.requests=2000",
+            "slo.latency=250ms",
+        ],
+        plan: "{find: most-tenants, tenants: {from: 100, to: 200000}, precision: 5%}",
+    },
+    Question {
+        name: "how much load",
+        set: &[
+            "systems=[{preset: hmi, dtype: f16}, {preset: hbert-adapter, dtype: f16}]",
+            "workload.arrivals.poisson.rate=500/s",
+        ],
+        plan: "{find: highest-rate, load: {from: 0.1, to: 20}, precision: 3%}",
+    },
+    Question {
+        name: "how many cards, when batches of a fixed size do not fill with too many",
+        set: &[
+            "systems=[{preset: bert-shared, dtype: f16, batch: {fixed-size: {size: 32}}}]",
+            "slo.latency=40ms",
+        ],
+        plan: "{find: fewest-cards, gpus: {from: 1, to: 128}}",
+    },
+    Question {
+        name: "what is fastest",
+        set: &["workload.arrivals.poisson.rate=300/s", "workload.stop.requests=3000"],
+        plan: "{find: tightest-latency, gpus: {from: 1, to: 24}, choices: {hbert-adapter: {batch.size-or-timeout.max_wait: [0s, 5ms]}}}",
+    },
+];
+
+fn scenario(question: &Question) -> Scenario {
+    let mut set: Vec<String> = question.set.iter().map(|set| set.to_string()).collect();
+    set.push(format!("plan={}", question.plan.replace("SIZES", SIZES)));
+    Scenario::from_yaml("question", BASE, &set).unwrap_or_else(|errors| panic!("{}: {errors}", question.name))
+}
+
+fn evaluator(scenario: &Scenario) -> Evaluator<'_> {
+    let plan = scenario.plan.as_ref().unwrap();
+    Evaluator::new(
+        scenario,
+        plan,
+        1.0,
+        Arc::new(AtomicBool::new(false)),
+        ProgressBar::hidden(),
+    )
+    .unwrap()
+}
+
+#[test]
+fn the_search_answers_as_brute_force_does_at_a_tenth_of_the_runs() {
+    let outcomes: Vec<(usize, usize)> = QUESTIONS
+        .par_iter()
+        .map(|question| {
+            let scenario = scenario(question);
+            let evaluator = evaluator(&scenario);
+            let mut search = Search::new(rules(&scenario, &evaluator), |cells: &[(Cell, u32)]| {
+                evaluator.run(cells)
+            });
+            let found = find(&mut search, &evaluator, &BTreeMap::new()).unwrap();
+            let best = found.best.unwrap_or_else(|| panic!("{}: nothing found", question.name));
+
+            // Everything, by the same rules: as many repeats as each decision needs.
+            let candidates = evaluator.candidates(&BTreeMap::new());
+            let mut everything = Search::new(rules(&scenario, &evaluator), |cells: &[(Cell, u32)]| {
+                evaluator.run(cells)
+            });
+            let mut known: Option<(f64, f64, Cell)> = None;
+            for (candidate, levels) in candidates.iter().enumerate() {
+                for (level, value) in levels.values.iter().enumerate() {
+                    let cell = Cell { candidate, level };
+                    let judged = everything.judge(cell).unwrap();
+                    let value = if evaluator.plan.find == Objective::TightestLatency {
+                        0.0
+                    } else {
+                        *value
+                    };
+                    let better =
+                        known.is_none_or(|(best, score, _)| value < best || value == best && judged.score < score);
+                    if judged.meets && better {
+                        known = Some((value, judged.score, cell));
+                    }
+                }
+            }
+            let (_, score, expected) = known.unwrap_or_else(|| panic!("{}: nothing to be found", question.name));
+            let runs = (search.runs(), everything.runs());
+            println!(
+                "{}: {best:?} in {} runs, brute force {expected:?} in {}",
+                question.name, runs.0, runs.1
+            );
+            if evaluator.plan.find == Objective::TightestLatency {
+                // Far more cards than the load needs differ by less than is of interest.
+                let ours = everything.judged(best).unwrap().score;
+                assert_eq!(best.candidate, expected.candidate, "{}", question.name);
+                assert!(ours <= score * 1.02, "{}: {ours} ms against {score} ms", question.name);
+            } else {
+                assert_eq!(best, expected, "{}: {:?}", question.name, found.standings);
+            }
+            runs
+        })
+        .collect();
+    for (question, (runs, everything)) in QUESTIONS.iter().zip(&outcomes) {
+        assert!(
+            runs * 10 <= *everything,
+            "{}: {runs} runs against {everything}: {outcomes:?}",
+            question.name
+        );
+    }
+}
+
+#[test]
+fn an_answer_says_how_sure_it_is_and_can_be_run() {
+    let scenario = scenario(&QUESTIONS[0]);
+    let plan = scenario.plan.as_ref().unwrap();
+    let interrupt = Arc::new(AtomicBool::new(false));
+    let planned = answer(&scenario, plan, &interrupt, &ProgressBar::hidden()).unwrap();
+    let report = planned.report;
+    assert!(report.feasible && report.confidence > 0.9, "{}", report.answer);
+    let chosen: Vec<_> = report.options.iter().filter(|option| option.chosen).collect();
+    assert_eq!((chosen.len(), report.options.len()), (1, 6));
+    assert_eq!(report.binds.as_ref().unwrap().what, "compute");
+    assert_eq!(report.moves.len(), 2, "more load, and less");
+    assert!(report.front.iter().any(|point| point.on_front));
+    let best = planned.best.unwrap();
+    assert_eq!((best.plan.clone(), best.runs().len()), (None, 1));
+    assert_eq!(
+        (best.runs()[0].gpus, &best.runs()[0].system.name),
+        (chosen[0].gpus, &chosen[0].system)
+    );
+    // Again the same, on any number of threads.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let again = pool.install(|| answer(&scenario, plan, &interrupt, &ProgressBar::hidden()).unwrap());
+    assert_eq!(again.report, report);
+}
+
+#[test]
+fn where_nothing_keeps_the_target_the_nearest_is_named() {
+    let question = Question {
+        name: "too much to ask",
+        set: &["slo.latency=1ms", "workload.stop.requests=2000"],
+        plan: "{find: fewest-cards, gpus: {from: 1, to: 8}}",
+    };
+    let scenario = scenario(&question);
+    let plan = scenario.plan.as_ref().unwrap();
+    let planned = answer(
+        &scenario,
+        plan,
+        &Arc::new(AtomicBool::new(false)),
+        &ProgressBar::hidden(),
+    )
+    .unwrap();
+    assert!(!planned.report.feasible && planned.best.is_none());
+    assert!(
+        planned.report.answer.contains("Nearest: 8 cards of l4 with"),
+        "{}",
+        planned.report.answer
+    );
+}

@@ -1,0 +1,193 @@
+//! Job files that run a sweep's shards on a batch engine: a Slurm job array, a Kubernetes indexed job.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use clap::ValueEnum;
+use tenantry_reports::whole::write_whole;
+
+use crate::cli::SweepArgs;
+use crate::failure::Failure;
+
+/// What runs jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// A job array: `sbatch`.
+    Slurm,
+    /// An indexed job: `kubectl apply`.
+    Kubernetes,
+}
+
+/// A job file that was written, and what to do with it.
+pub struct Written {
+    engine: Engine,
+    path: String,
+    out: String,
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Written { engine, path, out } = self;
+        match engine {
+            Engine::Slurm => write!(f, "sbatch {path}"),
+            Engine::Kubernetes => write!(f, "give {path} your image and volume, then kubectl apply -f {path}"),
+        }?;
+        write!(f, "; when all are done: tenantry merge {out}")
+    }
+}
+
+/// Writes the job file into the sweep's folder.
+pub fn write(engine: Engine, shards: NonZeroUsize, args: &SweepArgs) -> Result<Written, Failure> {
+    let name = job_name(&args.scenario.scenario);
+    let (file, text) = match engine {
+        Engine::Slurm => {
+            let program = std::env::current_exe().map_err(Failure::running)?;
+            let folder = std::env::current_dir().map_err(Failure::running)?;
+            let program = program.display().to_string();
+            (
+                "sweep.sbatch",
+                slurm(&name, shards, &folder.display().to_string(), &program, args),
+            )
+        }
+        Engine::Kubernetes => ("sweep-job.yaml", kubernetes(&name, shards, args)),
+    };
+    std::fs::create_dir_all(&args.out).map_err(|error| Failure::Running(format!("{}: {error}", args.out.display())))?;
+    let path = args.out.join(file);
+    write_whole(&path, text.as_bytes()).map_err(Failure::running)?;
+    Ok(Written {
+        engine,
+        path: quoted(&path.display().to_string()),
+        out: quoted(&args.out.display().to_string()),
+    })
+}
+
+fn slurm(name: &str, shards: NonZeroUsize, folder: &str, program: &str, args: &SweepArgs) -> String {
+    let out = args.out.display();
+    let program = quoted(program);
+    let sweep = arguments(args);
+    format!(
+        "#!/bin/bash
+# One task a shard. A task that is stopped and started again goes on where it was.
+#
+#     sbatch {file}
+#     tenantry merge {merged}       # when all tasks are done
+#
+#SBATCH --job-name={name}
+#SBATCH --array=1-{shards}
+#SBATCH --cpus-per-task=1
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --chdir={folder}
+#SBATCH --output={out}/slurm-%A_%a.log
+set -euo pipefail
+# Slurm's signals reach the program itself: it saves nothing half done and ends with 130.
+exec {program} {sweep} --shard \"$SLURM_ARRAY_TASK_ID/{shards}\" --jobs \"${{SLURM_CPUS_PER_TASK:-1}}\"
+",
+        file = quoted(&args.out.join("sweep.sbatch").display().to_string()),
+        merged = quoted(&out.to_string()),
+    )
+}
+
+fn kubernetes(name: &str, shards: NonZeroUsize, args: &SweepArgs) -> String {
+    let sweep = arguments(args);
+    let out = quoted(&args.out.display().to_string());
+    format!(
+        "# One pod a shard. A pod that is lost is started again and goes on where it was, since all share one volume. When the job is
+# complete, where that volume is mounted: tenantry merge {out}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {name}
+spec:
+  completionMode: Indexed
+  completions: {shards}
+  parallelism: {shards}      # pods at a time
+  backoffLimit: {backoff}
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: sweep
+          image: tenantry:latest       # yours, with the program in it
+          workingDir: /work            # the scenario and its files lie there, and the results go there
+          command: [/bin/sh, -c]
+          args:
+            - |
+              exec tenantry {sweep} --shard \"$((JOB_COMPLETION_INDEX + 1))/{shards}\" --jobs 1
+          resources:
+            requests: {{ cpu: \"1\", memory: 1Gi }}
+          volumeMounts:
+            - {{ name: work, mountPath: /work }}
+      volumes:
+        - name: work
+          persistentVolumeClaim: {{ claimName: tenantry }}   # yours; many pods write to it
+",
+        backoff = shards.get().saturating_mul(3),
+    )
+}
+
+/// The sweep on the command line, but for its shard.
+fn arguments(args: &SweepArgs) -> String {
+    let mut words = vec!["sweep".to_owned(), args.scenario.scenario.clone()];
+    for set in &args.scenario.set {
+        words.extend(["--set".to_owned(), set.clone()]);
+    }
+    if let Some(seed) = args.scenario.seed {
+        words.extend(["--seed".to_owned(), seed.to_string()]);
+    }
+    if let Some(profile) = &args.profile {
+        words.extend(["--profile".to_owned(), profile.clone()]);
+    }
+    words.extend(["--out".to_owned(), args.out.display().to_string()]);
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    words.join(" ")
+}
+
+/// A word as a shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The scenario's name as both engines take it: a label of a domain name.
+fn job_name(scenario: &str) -> String {
+    let stem = Path::new(scenario).file_stem().unwrap_or_default().to_string_lossy();
+    let letter = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '-'
+        }
+    };
+    let name: String = stem.chars().map(letter).take(40).collect();
+    format!("sweep-{}", name.trim_matches('-'))
+        .trim_end_matches('-')
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_a_shell() {
+        for word in ["plain", "a b", "it's", "systems[0].batch={size: 1}", "$HOME", ""] {
+            let echoed = std::process::Command::new("sh")
+                .args(["-c", &format!("printf %s {}", quoted(word))])
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8(echoed.stdout).unwrap(), word);
+        }
+    }
+
+    #[test]
+    fn names_are_labels() {
+        assert_eq!(job_name("scenarios/hmi/fig-11.yaml"), "sweep-fig-11");
+        assert_eq!(job_name("My Question?.yaml"), "sweep-my-question");
+        assert_eq!(job_name("???"), "sweep");
+    }
+}

@@ -1,0 +1,290 @@
+//! The folder of a sweep: which sweep it is, and each run that has finished, whole or not at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tenantry_reports::curves::RunCurves;
+use tenantry_reports::folder::json;
+use tenantry_reports::manifest::{Manifest, ProfileSource};
+use tenantry_reports::whole::{remove_unfinished, write_whole};
+use tenantry_reports::{Run, RunFolder, RunSummary};
+
+use crate::failure::Failure;
+use crate::output::Started;
+use crate::runs::{Extrapolated, Loaded, TableUsed, extrapolation_caveat, table_caveats, unfinished_caveats};
+
+/// Says which sweep a folder holds.
+const SWEEP: &str = "sweep.json";
+const RESOLVED: &str = "scenario.resolved.yaml";
+
+/// Which sweep it is: runs of two folders belong together where this is the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sweep {
+    /// Of the file's form: 1.
+    schema: u32,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The scenario's seed.
+    seed: u64,
+    /// How many runs all shards have together.
+    pub runs: usize,
+    /// Of the resolved scenario, the cards and the version: of all that the runs' figures depend on, but the traces that the
+    /// scenario names.
+    digest: String,
+    /// Of the first run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<ProfileSource>,
+    /// What must be known of the cards.
+    caveats: Vec<String>,
+}
+
+impl Sweep {
+    /// The sweep of a scenario.
+    pub fn of(loaded: &Loaded, started: &Started) -> Sweep {
+        let mut hasher = blake3::Hasher::new();
+        for part in [env!("CARGO_PKG_VERSION"), &loaded.scenario.resolved_yaml()] {
+            hasher.update(part.as_bytes()).update(&[0]);
+        }
+        for card in loaded.cards() {
+            hasher.update(card.digest().as_bytes()).update(&[0]);
+        }
+        Sweep {
+            schema: 1,
+            scenario: loaded.scenario.name.clone(),
+            seed: loaded.scenario.seed,
+            runs: loaded.runs.len(),
+            digest: hasher.finalize().to_hex().to_string(),
+            profile: started.manifest(loaded.first_card(), None, 0, Vec::new()).profile,
+            caveats: loaded.card_caveats(),
+        }
+    }
+}
+
+/// A run that has finished, or that its system refuses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedRun {
+    /// Why it cannot be run: the system does not fit its cards, or a card lacks a table. There are no figures then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<RunSummary>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curves: Option<RunCurves>,
+    pub events: u64,
+    pub extrapolated: Vec<Extrapolated>,
+    /// Of all cards, by this run or one before it.
+    pub tables: BTreeSet<TableUsed>,
+}
+
+/// The folder of a sweep.
+#[derive(Debug)]
+pub struct Saved {
+    folder: PathBuf,
+    pub sweep: Sweep,
+}
+
+impl Saved {
+    /// Begins or goes on with `sweep` in `folder`.
+    pub fn begin(folder: &Path, sweep: Sweep, resolved: &str) -> Result<Saved, Failure> {
+        let saved = Saved {
+            folder: folder.to_owned(),
+            sweep,
+        };
+        let runs = saved.runs();
+        fs::create_dir_all(&runs).map_err(|error| Failure::Running(format!("{}: {error}", runs.display())))?;
+        let path = folder.join(SWEEP);
+        if path.exists() {
+            let there = read::<Sweep>(&path)?;
+            if there.digest != saved.sweep.digest {
+                return Err(Failure::BadInput(format!(
+                    "--out: must be a new folder, or one with this sweep, got {}, which has {} runs of {} with another scenario, card \
+                     or version",
+                    folder.display(),
+                    there.runs,
+                    there.scenario
+                )));
+            }
+            return Ok(saved);
+        }
+        write_whole(&folder.join(RESOLVED), resolved.as_bytes()).map_err(Failure::running)?;
+        write_whole(&path, &json(&saved.sweep).map_err(Failure::running)?).map_err(Failure::running)?;
+        Ok(saved)
+    }
+
+    /// What `sweep` left in `folder`.
+    pub fn open(folder: &Path) -> Result<Saved, Failure> {
+        let path = folder.join(SWEEP);
+        if !path.exists() {
+            return Err(Failure::BadInput(format!(
+                "{}: must be a folder that `tenantry sweep` left, got one without {SWEEP}",
+                folder.display()
+            )));
+        }
+        Ok(Saved {
+            folder: folder.to_owned(),
+            sweep: read(&path)?,
+        })
+    }
+
+    fn runs(&self) -> PathBuf {
+        self.folder.join("runs")
+    }
+
+    fn path(&self, run: usize) -> PathBuf {
+        self.runs().join(format!("{run:06}.json"))
+    }
+
+    /// Whether run number `run` has been saved.
+    pub fn has(&self, run: usize) -> bool {
+        self.path(run).exists()
+    }
+
+    /// Saves run number `run`, whole or not at all.
+    pub fn save(&self, run: usize, saved: &SavedRun) -> Result<(), Failure> {
+        let mut bytes = serde_json::to_vec(saved).map_err(Failure::running)?;
+        bytes.push(b'\n');
+        write_whole(&self.path(run), &bytes).map_err(Failure::running)
+    }
+
+    fn resolved(&self) -> Result<String, Failure> {
+        let path = self.folder.join(RESOLVED);
+        fs::read_to_string(&path).map_err(|error| Failure::Running(format!("{}: {error}", path.display())))
+    }
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
+    let bytes = fs::read(path).map_err(|error| Failure::Running(format!("{}: {error}", path.display())))?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        Failure::BadInput(format!(
+            "{}: must be as `tenantry sweep` of this version writes it, got {error}",
+            path.display()
+        ))
+    })
+}
+
+/// All runs of a sweep, from one folder or several.
+pub struct Union {
+    sweep: Sweep,
+    resolved: String,
+    /// Where each run is, in their order.
+    paths: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+}
+
+impl Union {
+    /// Finds every run.
+    ///
+    /// Errors: folders of different sweeps, a run that is missing, and one that two folders have with different figures.
+    pub fn of(parts: &[Saved]) -> Result<Union, Failure> {
+        let [first, others @ ..] = parts else {
+            return Err(Failure::BadInput("DIR: must be at least one folder, got none".into()));
+        };
+        if let Some(other) = others.iter().find(|other| other.sweep.digest != first.sweep.digest) {
+            return Err(Failure::BadInput(format!(
+                "{}: must hold the same sweep as {}, got another scenario, card or version",
+                other.folder.display(),
+                first.folder.display()
+            )));
+        }
+        let mut paths = Vec::new();
+        let mut missing = Vec::new();
+        for run in 0..first.sweep.runs {
+            let mut found = parts.iter().filter(|part| part.has(run)).map(|part| part.path(run));
+            let Some(path) = found.next() else {
+                missing.push(run.to_string());
+                continue;
+            };
+            for again in found {
+                let figures = |path: &Path| read::<SavedRun>(path).map(|saved| saved.summary);
+                if figures(&path)? != figures(&again)? {
+                    return Err(Failure::BadInput(format!(
+                        "{}: must have the figures of {}, got others: one of them is from another machine or version",
+                        again.display(),
+                        path.display()
+                    )));
+                }
+            }
+            paths.push(path);
+        }
+        if !missing.is_empty() {
+            let shown = missing.len().min(8);
+            return Err(Failure::BadInput(format!(
+                "DIR: must hold all {} runs together, got {} without {}{}; the same `tenantry sweep` goes on where it was",
+                first.sweep.runs,
+                paths.len(),
+                missing[..shown].join(", "),
+                if shown < missing.len() { ", …" } else { "" }
+            )));
+        }
+        Ok(Union {
+            sweep: first.sweep.clone(),
+            resolved: first.resolved()?,
+            paths,
+            folders: parts.iter().map(Saved::runs).collect(),
+        })
+    }
+
+    /// Reads all runs and writes them to `folder` as `tenantry simulate` would have.
+    pub fn write(&self, folder: &Path, started: &Started) -> Result<Written, Failure> {
+        let mut runs = Vec::new();
+        let mut refused: BTreeMap<String, usize> = BTreeMap::new();
+        let (mut events, mut extrapolated, mut tables) = (0, Vec::new(), BTreeSet::new());
+        for path in &self.paths {
+            let saved: SavedRun = read(path)?;
+            events += saved.events;
+            extrapolated.extend(saved.extrapolated);
+            tables.extend(saved.tables);
+            if let Some(why) = saved.refused {
+                *refused.entry(why).or_default() += 1;
+            }
+            if let (Some(summary), Some(curves)) = (saved.summary, saved.curves) {
+                runs.push(Run {
+                    summary,
+                    curves: curves.into(),
+                });
+            }
+        }
+        let mut caveats = self.sweep.caveats.clone();
+        caveats.extend(table_caveats(&tables));
+        caveats.extend(extrapolation_caveat(&extrapolated));
+        let sentence = |(why, count): (&String, &usize)| format!("Left out, since they cannot run ({count}): {why}.");
+        caveats.extend(refused.iter().map(sentence));
+        caveats.extend(unfinished_caveats(&runs));
+        let mut manifest = started.manifest(None, None, events, caveats);
+        // The events were those of all sweeping processes, in a time that nobody took.
+        manifest.events_per_s = None;
+        manifest.profile.clone_from(&self.sweep.profile);
+        let results = RunFolder {
+            scenario: &self.sweep.scenario,
+            seed: self.sweep.seed,
+            resolved_scenario: &self.resolved,
+            runs: &runs,
+            validation: None,
+            manifest: &manifest,
+        };
+        let page = results.write(folder).map_err(Failure::running)?;
+        // Now that every run is there, what killed processes left half written can go.
+        for runs in &self.folders {
+            remove_unfinished(runs).map_err(Failure::running)?;
+        }
+        Ok(Written {
+            scenario: self.sweep.scenario.clone(),
+            seed: self.sweep.seed,
+            runs,
+            manifest,
+            page,
+        })
+    }
+}
+
+/// What was written of all runs.
+pub struct Written {
+    pub scenario: String,
+    pub seed: u64,
+    pub runs: Vec<Run>,
+    pub manifest: Manifest,
+    pub page: PathBuf,
+}

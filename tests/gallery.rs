@@ -1,0 +1,65 @@
+//! The gallery: real questions, each answered here at small scale.
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use common::good_json;
+
+fn gallery() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios/gallery")
+}
+
+fn questions() -> Vec<(String, String)> {
+    let files = fs::read_dir(gallery()).unwrap().map(|entry| entry.unwrap().path());
+    let mut questions: Vec<(String, String)> = files
+        .map(|path| {
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            (name, fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    questions.sort();
+    questions
+}
+
+#[test]
+fn each_question_is_one_says_who_asks_and_is_in_the_index() {
+    let index = fs::read_to_string(gallery().join("../../docs/gallery.md")).unwrap();
+    let questions = questions();
+    assert!(questions.len() >= 10, "{}", questions.len());
+    for (name, text) in questions {
+        let mut lines = text.lines();
+        let question = lines.next().unwrap().trim_start_matches("# ");
+        let asked = lines.next().unwrap();
+        assert!(question.ends_with('?'), "{name}: {question}");
+        assert!(asked.starts_with("# Asked by "), "{name}: {asked}");
+        assert!(
+            text.contains(&format!("\nname: {name}\n")),
+            "{name} is named after its file"
+        );
+        let entry = format!("(../scenarios/gallery/{name}.yaml)");
+        assert!(index.contains(&entry), "docs/gallery.md has no {entry}");
+        assert!(index.contains(question), "docs/gallery.md does not ask: {question}");
+    }
+}
+
+#[test]
+fn each_question_runs() {
+    for (name, _) in questions() {
+        let place = tempfile::tempdir().unwrap();
+        let scenario = gallery().join(format!("{name}.yaml"));
+        let small = ["--set", "workload.stop={requests: 200}", "--set", "workload.warm_up=0s"];
+        let arguments = ["simulate", scenario.to_str().unwrap(), "--out", "out"];
+        let value = good_json(place.path(), &[&arguments[..], &small].concat());
+        let runs = value["runs"].as_array().unwrap();
+        assert!(runs.len() > 1, "{name} compares something");
+        for run in runs {
+            let requests = &run["requests"];
+            assert_eq!(requests["offered"], 200, "{name}: {run}");
+            assert!(requests["finished"].as_u64().unwrap() > 0, "{name}: {run}");
+        }
+        let page = fs::read_to_string(place.path().join("out/report.html")).unwrap();
+        assert!(page.contains("chart-latency"), "{name}");
+    }
+}

@@ -1,0 +1,214 @@
+//! Sweeps in parts: shards, kills, job files.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{check_bad, folder, good, names, tenantry};
+
+const SWEEP: [&str; 4] = [
+    "--set",
+    "sweep={tenants.count: [5, 20], workload.arrivals.poisson.rate: {from: 20/s, to: 200/s, scale: log}}",
+    "--set",
+    "samples={latin-hypercube: 5}",
+];
+
+fn sweep<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["sweep", "s.yaml"], &SWEEP[..], more].concat()
+}
+
+fn file(folder: &Path, name: &str) -> Vec<u8> {
+    fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The files that do not say when, where and how long.
+const SAME: [&str; 5] = [
+    "summary.json",
+    "summary.csv",
+    "curves.json",
+    "scenario.resolved.yaml",
+    "sweep.json",
+];
+
+#[test]
+fn shards_merge_to_what_one_sweep_and_simulate_write() {
+    let place = folder();
+    let at = place.path();
+    good(at, &sweep(&["--out", "whole"]));
+    for shard in ["1/3", "2/3", "3/3"] {
+        let out = format!("part-{}", &shard[..1]);
+        good(at, &sweep(&["--shard", shard, "--out", &out]));
+        assert!(!at.join(&out).join("summary.json").exists());
+    }
+    good(at, &["merge", "part-1", "part-2", "part-3", "--out", "merged"]);
+    for name in &SAME[..4] {
+        assert_eq!(file(&at.join("whole"), name), file(&at.join("merged"), name), "{name}");
+    }
+    let simulate = [&["simulate", "s.yaml"], &SWEEP[..], &["--out", "simulated"]].concat();
+    good(at, &simulate);
+    assert_eq!(file(&at.join("whole"), SAME[0]), file(&at.join("simulated"), SAME[0]));
+    assert_eq!(names(&at.join("whole/runs")).len(), 2 * 2 * 5);
+
+    // Shards that share a folder need no more than its name.
+    for shard in ["2/2", "1/2"] {
+        good(at, &sweep(&["--shard", shard, "--out", "shared"]));
+    }
+    good(at, &["merge", "shared", "--out", "shared"]);
+    for name in SAME {
+        assert_eq!(file(&at.join("whole"), name), file(&at.join("shared"), name), "{name}");
+    }
+}
+
+#[test]
+fn kills_lose_no_finished_run() {
+    let place = folder();
+    let at = place.path();
+    let longer = ["--set", "workload.stop.requests=20000"];
+    let arguments = |out: &'static str| [&sweep(&["--out", out])[..], &longer].concat();
+    good(at, &arguments("whole"));
+    let runs = at.join("killed/runs");
+    let finished = || {
+        let names = if runs.exists() { names(&runs) } else { Vec::new() };
+        let finished = names.into_iter().filter(|name| name.ends_with(".json"));
+        finished
+            .map(|name| (name.clone(), file(&runs, &name)))
+            .collect::<Vec<_>>()
+    };
+    let mut saved = finished();
+    for kill in 0..5 {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
+            .current_dir(at)
+            .args(arguments("killed"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        while finished().len() < saved.len() + kill % 3 && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Not asked to stop: killed.
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for (name, bytes) in &saved {
+            assert_eq!(&file(&runs, name), bytes, "{name} after kill {kill}");
+        }
+        saved = finished();
+    }
+    assert!(
+        (1..20).contains(&saved.len()),
+        "killed in the middle, not after the end"
+    );
+    good(at, &arguments("killed"));
+    for name in SAME {
+        assert_eq!(file(&at.join("whole"), name), file(&at.join("killed"), name), "{name}");
+    }
+    let left = names(&at.join("killed/runs"));
+    assert!(left.iter().all(|name| name.ends_with(".json")), "{left:?}");
+}
+
+#[test]
+fn what_cannot_run_is_left_out_and_said() {
+    let place = folder();
+    let at = place.path();
+    let memory = ["--set", "sweep={cluster.gpu_memory: [64 MiB, 1 KiB]}"];
+    let arguments = [&["sweep", "s.yaml"], &memory[..], &["--out", "out"]].concat();
+    let output = tenantry(at, &arguments);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    assert!(message.contains("Left out, since they cannot run"), "{message}");
+    let summary: serde_json::Value = serde_json::from_slice(&file(&at.join("out"), "summary.json")).unwrap();
+    assert_eq!(summary["runs"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn job_files_run_every_shard() {
+    let place = folder();
+    let at = place.path();
+    for engine in ["slurm", "kubernetes"] {
+        good(
+            at,
+            &sweep(&["--job-file", engine, "--shards", "4", "--out", "jobs dir"]),
+        );
+    }
+    let out = at.join("jobs dir");
+    assert_eq!(names(&out), ["sweep-job.yaml", "sweep.sbatch"], "and nothing was run");
+
+    // As Slurm does: the script as it is, with a task's number in the environment.
+    for task in 1..=4 {
+        let done = Command::new("bash")
+            .arg(out.join("sweep.sbatch"))
+            .current_dir(at)
+            .env("SLURM_ARRAY_TASK_ID", task.to_string())
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+    good(at, &["merge", "jobs dir", "--out", "merged"]);
+
+    let job: serde_yaml::Value = serde_yaml::from_slice(&file(&out, "sweep-job.yaml")).unwrap();
+    assert_eq!(job["spec"]["completionMode"], "Indexed");
+    assert_eq!(job["spec"]["completions"], 4);
+    let container = &job["spec"]["template"]["spec"]["containers"][0];
+    let script = container["args"][0].as_str().unwrap();
+    // As a pod does, with this program for the image's.
+    let program = Path::new(env!("CARGO_BIN_EXE_tenantry")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let pods = script.replace("'jobs dir'", "pods");
+    for index in 0..4 {
+        let done = Command::new(container["command"][0].as_str().unwrap())
+            .args([container["command"][1].as_str().unwrap(), &pods])
+            .current_dir(at)
+            .env("JOB_COMPLETION_INDEX", index.to_string())
+            .env("PATH", &path)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+    good(at, &["merge", "pods", "--out", "merged-pods"]);
+    assert_eq!(
+        file(&at.join("merged"), SAME[0]),
+        file(&at.join("merged-pods"), SAME[0])
+    );
+}
+
+#[test]
+fn mistakes_are_said() {
+    let place = folder();
+    let at = place.path();
+    good(at, &sweep(&["--shard", "1/2", "--out", "part"]));
+    good(at, &["sweep", "s.yaml", "--seed", "9", "--out", "other"]);
+    check_bad(
+        at,
+        &[
+            (
+                &["merge", "part"],
+                2,
+                &["must hold all 20 runs together, got 10 without"],
+            ),
+            (
+                &["merge", "part", "other"],
+                2,
+                &["other: must hold the same sweep as part"],
+            ),
+            (
+                &["merge", "card"],
+                2,
+                &["card: must be a folder that `tenantry sweep` left"],
+            ),
+            (
+                &["sweep", "s.yaml", "--seed", "8", "--out", "other"],
+                2,
+                &["--out: must be a new folder, or one with this sweep, got other, which has 2 runs of test"],
+            ),
+            (
+                &["sweep", "s.yaml", "--shard", "0/2"],
+                2,
+                &["must be I/N with I from 1 to N, such as 3/8, got 0/2"],
+            ),
+            (&["sweep", "s.yaml", "--job-file", "slurm"], 2, &["--shards"]),
+        ],
+    );
+}

@@ -1,0 +1,219 @@
+//! Outcomes of any number of models by name, from tables or from a fitted generator, under a seed.
+
+use std::path::PathBuf;
+
+use super::{GeneratedOutcomes, Outcome, OutcomeTable, Outcomes};
+use crate::draw::{Draws, Purpose};
+use crate::error::TraceError;
+use crate::fit::cascade::TwoLevels;
+use crate::fit::quantiles::{self, Knot};
+use crate::request::Ticket;
+
+/// What is known of the models' answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnswersSpec {
+    /// What each model makes of each request.
+    pub outcomes: OutcomesSpec,
+    /// The degree of pruning (Eq. 5) and the share of words that goes, rising in the first number. Empty where nothing is known.
+    pub pruned: Vec<Knot>,
+    /// By what pruning lowers the accuracy of a generator's large model on what was re-routed (Table 3).
+    pub pruning_loss: f64,
+    /// By what a weighted average raises it (section 7.3.4).
+    pub average_gain: f64,
+}
+
+/// Where outcomes come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OutcomesSpec {
+    /// Real items.
+    Table(TableSpec),
+    /// A generator.
+    Generated(GeneratedSpec),
+}
+
+/// A CSV of real items, as [`OutcomeTable::read`] has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableSpec {
+    /// The file.
+    pub path: PathBuf,
+    /// Models by name, and what the table's columns call them.
+    pub models: Vec<(String, String)>,
+    /// The column's name of the model whose answers count as right, where the table has no gold labels.
+    pub reference: Option<String>,
+}
+
+/// Two fitted levels and what else is known of other models.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GeneratedSpec {
+    /// The small model.
+    pub small: String,
+    /// The large model.
+    pub large: String,
+    /// What they make of the same items.
+    pub levels: TwoLevels,
+    /// Other models.
+    pub others: Vec<OtherModel>,
+}
+
+/// A model of which is known how sure it is, and how often it is right where the large one is and where it is not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OtherModel {
+    /// Its name.
+    pub name: String,
+    /// Its confidence: probability and value. It has nothing in common with the other models'.
+    pub confidence: Vec<Knot>,
+    /// Confidence and the chance that it is right where the large model is; one point is a constant.
+    pub right_if_large_is: Vec<Knot>,
+    /// As above, where the large one is wrong.
+    pub right_if_large_is_not: Vec<Knot>,
+}
+
+/// What models make of requests.
+#[derive(Clone, Debug)]
+pub struct OutcomeSource {
+    names: Vec<String>,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Table(Outcomes),
+    Generated {
+        two: GeneratedOutcomes,
+        others: Vec<OtherModel>,
+        draws: Draws,
+    },
+}
+
+/// Keeps the draws of other models apart from those of the two levels.
+const OTHERS: u64 = 1 << 32;
+
+impl OutcomeSource {
+    /// The outcomes under `seed`.
+    ///
+    /// # Errors
+    /// As [`OutcomeTable::read`].
+    pub fn new(spec: &OutcomesSpec, seed: u64) -> Result<OutcomeSource, TraceError> {
+        match spec {
+            OutcomesSpec::Table(TableSpec {
+                path,
+                models,
+                reference,
+            }) => {
+                let columns: Vec<&str> = models.iter().map(|(_, column)| column.as_str()).collect();
+                let table = OutcomeTable::read(path, &columns, reference.as_deref())?;
+                Ok(OutcomeSource {
+                    names: models.iter().map(|(name, _)| name.clone()).collect(),
+                    kind: Kind::Table(Outcomes::new(seed, table)),
+                })
+            }
+            OutcomesSpec::Generated(GeneratedSpec {
+                small,
+                large,
+                levels,
+                others,
+            }) => {
+                let two = [small, large].into_iter().cloned();
+                Ok(OutcomeSource {
+                    names: two.chain(others.iter().map(|other| other.name.clone())).collect(),
+                    kind: Kind::Generated {
+                        two: GeneratedOutcomes::new(seed, levels.clone()),
+                        others: others.clone(),
+                        draws: Draws::new(seed, Purpose::Outcome).part(OTHERS),
+                    },
+                })
+            }
+        }
+    }
+
+    /// The models' names; of a generator the small one's, the large one's, then the others'.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Whether it is a generator, whose large model's chances can be shifted.
+    pub fn is_generated(&self) -> bool {
+        matches!(self.kind, Kind::Generated { .. })
+    }
+
+    /// What the model with this index among the names makes of `ticket`.
+    pub fn of(&self, ticket: Ticket, model: usize) -> Outcome {
+        self.shifted(ticket, model, 0.0)
+    }
+
+    /// As [`of`](Self::of), where a generator's large model is right with a chance that is greater by `shift`: what the words that it does not
+    /// read cost it, and what the small model's answer beside its own brings (Tabi, Table 3 and section 7.3.4). Tables know what was
+    /// answered, and no more.
+    pub fn shifted(&self, ticket: Ticket, model: usize, shift: f64) -> Outcome {
+        match &self.kind {
+            Kind::Table(outcomes) => outcomes.of(ticket)[model],
+            Kind::Generated { two, others, draws } => match model {
+                0 => two.of(ticket)[0],
+                1 => two.shifted(ticket, shift)[1],
+                other => {
+                    let model = &others[other - 2];
+                    let large_right = two.of(ticket)[1].correct;
+                    let mut stream = draws.part(other as u64).about(ticket);
+                    let confidence = quantiles::value_at(&model.confidence, stream.unit());
+                    let chances = match large_right {
+                        true => &model.right_if_large_is,
+                        false => &model.right_if_large_is_not,
+                    };
+                    Outcome {
+                        confidence: confidence as f32,
+                        correct: stream.unit() < quantiles::value_at(chances, confidence),
+                    }
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fit::cascade::MNLI;
+
+    fn source() -> OutcomeSource {
+        let spec = GeneratedSpec {
+            small: "small".into(),
+            large: "large".into(),
+            levels: MNLI,
+            others: vec![OtherModel {
+                name: "middle".into(),
+                confidence: vec![(0.0, 0.5), (1.0, 1.0)],
+                right_if_large_is: vec![(1.0, 0.9)],
+                right_if_large_is_not: vec![(1.0, 0.5)],
+            }],
+        };
+        OutcomeSource::new(&OutcomesSpec::Generated(spec), 7).unwrap()
+    }
+
+    #[test]
+    fn other_models_are_right_as_often_as_they_are_said_to_be() {
+        let source = source();
+        let (mut of, mut right) = ([0_u32; 2], [0_u32; 2]);
+        for ticket in 0..40_000 {
+            let large = usize::from(source.of(ticket, 1).correct);
+            of[large] += 1;
+            right[large] += u32::from(source.of(ticket, 2).correct);
+        }
+        for (large, expected) in [(1, 0.9), (0, 0.5)] {
+            let share = f64::from(right[large]) / f64::from(of[large]);
+            assert!((share - expected).abs() < 0.02, "{share} instead of {expected}");
+        }
+    }
+
+    #[test]
+    fn a_shift_moves_the_large_model_alone() {
+        let source = source();
+        let share = |model, shift| {
+            (0..40_000)
+                .filter(|&ticket| source.shifted(ticket, model, shift).correct)
+                .count() as f64
+                / 40_000.0
+        };
+        assert_eq!(share(0, 0.1), share(0, 0.0));
+        assert!((share(1, -0.1) - share(1, 0.0) + 0.1).abs() < 0.005);
+    }
+}
