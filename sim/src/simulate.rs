@@ -43,6 +43,8 @@ pub struct Simulated {
     pub extrapolated: Vec<(Family, Beyond)>,
     /// Events of the virtual machine.
     pub events: u64,
+    /// Ops that it ran; a decoder's run of steps is one.
+    pub ops: u64,
 }
 
 /// A run that cannot be simulated.
@@ -90,5 +92,6 @@ pub fn simulate(
         record,
         extrapolated: machine.prices().extrapolated().collect(),
         events: machine.events(),
+        ops: machine.ops(),
     })
 }

@@ -280,6 +280,11 @@ impl VirtualMachine {
         self.sequence
     }
 
+    /// Ops that were started so far.
+    pub fn ops(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.ops).sum()
+    }
+
     fn push(&mut self, at: Time, what: What) {
         let class = match what {
             What::LaneEnds { .. } => 0,

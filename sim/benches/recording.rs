@@ -1,0 +1,41 @@
+//! What the ledger's distributions cost: one duration recorded, and a quantile asked for. Prints a digest of what was recorded.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use tenantry_core::ledger::Durations;
+use tenantry_traces::Duration;
+use tenantry_traces::draw::{Draws, Purpose};
+
+const DURATIONS: usize = 1 << 16;
+
+fn recorded(durations: &[Duration]) -> Durations {
+    let mut into = Durations::default();
+    durations.iter().for_each(|duration| into.record(*duration));
+    into
+}
+
+fn recording(criterion: &mut Criterion) {
+    // Latencies of milliseconds, exponential.
+    let mut stream = Draws::new(7, Purpose::Outcome).about(0);
+    let durations: Vec<Duration> = (0..DURATIONS)
+        .map(|_| Duration((20e6 * stream.exponential()) as u64))
+        .collect();
+    let all = recorded(&durations);
+    println!(
+        "mean {} p50 {} p99 {} max {}",
+        all.mean_ns(),
+        all.quantile_ns(0.5),
+        all.quantile_ns(0.99),
+        all.max_ns()
+    );
+    let mut group = criterion.benchmark_group("durations");
+    group.throughput(Throughput::Elements(DURATIONS as u64));
+    group.bench_function("record", |bencher| bencher.iter(|| recorded(black_box(&durations))));
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("quantile", |bencher| bencher.iter(|| black_box(&all).quantile_ns(0.98)));
+    group.finish();
+}
+
+criterion_group!(benches, recording);
+criterion_main!(benches);

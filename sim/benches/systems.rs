@@ -1,0 +1,47 @@
+//! Whole simulations on one core, with contention, jitter, ledger and laws on. Each prints a digest of its result, so that a faster
+//! simulator is seen to compute the same.
+
+mod common;
+
+use std::hint::black_box;
+use std::time::Duration as Wall;
+
+use common::{ALL, Case, PUNICA, digest};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use tenantry_core::RunRecord;
+
+fn bench(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, case: &Case, run: impl Fn(&Case) -> RunRecord) {
+    let record = run(case);
+    println!("{name}: digest {}", digest(&record));
+    group
+        .throughput(Throughput::Elements(record.counts.offered))
+        .bench_function(name, |bencher| bencher.iter(|| run(black_box(case))));
+}
+
+fn systems(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("systems");
+    group.sample_size(10).measurement_time(Wall::from_secs(5));
+    for (name, yaml) in ALL {
+        bench(&mut group, name, &Case::new(name, yaml, &[]), |case| {
+            case.simulate().record
+        });
+    }
+    let sixteen = ["cluster.gpus=16", "workload.arrivals.poisson.rate=16/s"].map(String::from);
+    let case = Case::new("punica-16-cards", PUNICA, &sixteen);
+    bench(&mut group, case.name, &case, |case| case.simulate().record);
+    let fewer = ["workload.stop.requests=10000".to_owned()];
+    let case = Case::new("punica-step-by-step", PUNICA, &fewer);
+    bench(&mut group, case.name, &case, Case::simulate_step_by_step);
+    group.finish();
+}
+
+fn servers(criterion: &mut Criterion) {
+    let case = Case::new("hmi", common::HMI, &[]);
+    criterion.bench_function("server-of-10k-tenants", |bencher| {
+        bencher.iter(|| black_box(&case).server())
+    });
+}
+
+criterion_group!(benches, systems, servers);
+criterion_main!(benches);

@@ -1,0 +1,274 @@
+//! One table of how fast the simulator is on one core, what memory it takes, and how both grow.
+//!
+//! `cargo bench -p tenantry-sim --bench table`. After `--`: names of systems, to run only these, once each and nothing else, as a
+//! profiler wants it, and `path=value` to change their scenarios; or `long`, for the runs that take minutes too.
+
+mod common;
+
+use std::time::Instant;
+
+use common::{ALL, ARLO, Case, HMI, PUNICA, digest};
+use peak_alloc::PeakAlloc;
+use rayon::prelude::*;
+use tenantry_core::RunRecord;
+
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
+
+/// Seconds for which this thread has had a core: on a machine that others use too, the clock on the wall tells of them.
+fn busy_s() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/schedstat").expect("the benchmark runs on Linux");
+    let ns = stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok());
+    ns.expect("it begins with the nanoseconds on a core") / 1e9
+}
+
+/// Of which the median counts.
+const REPEATS: usize = 5;
+
+/// One run of a case.
+struct Measured {
+    record: RunRecord,
+    ops: u64,
+    busy_s: f64,
+    peak_bytes: usize,
+}
+
+impl Measured {
+    fn of(run: impl FnOnce() -> (RunRecord, u64)) -> Measured {
+        let before = HEAP.current_usage();
+        HEAP.reset_peak_usage();
+        let start_s = busy_s();
+        let (record, ops) = run();
+        Measured {
+            busy_s: busy_s() - start_s,
+            peak_bytes: HEAP.peak_usage() - before,
+            record,
+            ops,
+        }
+    }
+
+    fn once(case: &Case) -> Measured {
+        Measured::of(|| {
+            let done = case.simulate();
+            (done.record, done.ops)
+        })
+    }
+
+    /// The run that takes the median of [`REPEATS`].
+    fn median(run: impl Fn() -> Measured) -> Measured {
+        let mut runs: Vec<Measured> = (0..REPEATS).map(|_| run()).collect();
+        runs.sort_by(|one, other| one.busy_s.total_cmp(&other.busy_s));
+        runs.swap_remove(REPEATS / 2)
+    }
+
+    fn ns_per_request(&self) -> f64 {
+        self.busy_s * 1e9 / self.record.counts.offered as f64
+    }
+}
+
+fn millions(number: f64) -> String {
+    format!("{:.2} M", number / 1e6)
+}
+
+fn mebibytes(bytes: usize) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+fn case(name: &'static str, yaml: &str, overrides: &[&str]) -> Case {
+    let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
+    Case::new(name, yaml, &overrides)
+}
+
+fn print_run(name: &str, measured: &Measured) {
+    let Measured {
+        record, ops, busy_s, ..
+    } = measured;
+    let tokens = match record.output_tokens {
+        0 => "–".to_owned(),
+        tokens => millions(tokens as f64 / busy_s),
+    };
+    println!(
+        "{name:<22}{:>10}{:>12}{:>12}{:>12}{:>8.1}{:>11.1}{:>13}  {}",
+        millions(record.counts.offered as f64),
+        millions(record.counts.offered as f64 / busy_s),
+        millions(*ops as f64 / busy_s),
+        tokens,
+        record.batch_requests as f64 / record.batches as f64,
+        record.in_flight_mean,
+        mebibytes(measured.peak_bytes),
+        digest(record),
+    );
+}
+
+fn systems() {
+    println!(
+        "{:<22}{:>10}{:>12}{:>12}{:>12}{:>8}{:>11}{:>13}  digest",
+        "system", "requests", "requests/s", "ops/s", "tokens/s", "batch", "in flight", "peak heap"
+    );
+    for (name, yaml) in ALL {
+        let case = case(name, yaml, &[]);
+        print_run(name, &Measured::median(|| Measured::once(&case)));
+    }
+    let sixteen = case(
+        "punica",
+        PUNICA,
+        &["cluster.gpus=16", "workload.arrivals.poisson.rate=16/s"],
+    );
+    print_run("punica, 16 cards", &Measured::median(|| Measured::once(&sixteen)));
+    let stepping = case("punica", PUNICA, &["workload.stop.requests=10000"]);
+    let step_by_step = || Measured::of(|| (stepping.simulate_step_by_step(), 0));
+    print_run("punica, step by step", &Measured::median(step_by_step));
+}
+
+/// What is grown tenfold, and by which overrides before and after.
+const SLOPES: [(&str, &str, &str, [&[&str]; 2]); 10] = [
+    (
+        "tenants",
+        "hmi",
+        HMI,
+        [&["tenants.count=10000"], &["tenants.count=100000"]],
+    ),
+    (
+        "tenants ×100",
+        "hmi",
+        HMI,
+        [&["tenants.count=10000"], &["tenants.count=1000000"]],
+    ),
+    (
+        "cards, and rate with them",
+        "arlo",
+        ARLO,
+        [&["cluster.gpus=100", "workload.arrivals.poisson.rate=25000/s"], &[]],
+    ),
+    (
+        "cards, and rate with them",
+        "punica",
+        PUNICA,
+        [&[], &["cluster.gpus=10", "workload.arrivals.poisson.rate=10/s"]],
+    ),
+    ("rate", "hmi", HMI, [&["workload.arrivals.poisson.rate=380/s"], &[]]),
+    ("rate", "arlo", ARLO, [&["workload.arrivals.poisson.rate=25000/s"], &[]]),
+    (
+        "rate",
+        "punica",
+        PUNICA,
+        [&["workload.arrivals.poisson.rate=0.1/s"], &[]],
+    ),
+    (
+        "length of the run",
+        "hmi",
+        HMI,
+        [&["workload.stop.requests=100000"], &[]],
+    ),
+    (
+        "length of the run",
+        "arlo",
+        ARLO,
+        [&["workload.stop.requests=100000"], &[]],
+    ),
+    (
+        "length of the run",
+        "punica",
+        PUNICA,
+        [&["workload.stop.requests=10000"], &[]],
+    ),
+];
+
+fn slopes() {
+    println!(
+        "\n{:<28}{:<10}{:>14}{:>14}{:>8}",
+        "grown tenfold", "system", "ns/request", "then", "ratio"
+    );
+    for (what, name, yaml, overrides) in SLOPES {
+        let [before, after] = overrides.map(|overrides| {
+            let case = case(name, yaml, overrides);
+            Measured::median(|| Measured::once(&case)).ns_per_request()
+        });
+        println!("{what:<28}{name:<10}{before:>14.1}{after:>14.1}{:>8.2}", after / before);
+    }
+}
+
+/// Live bytes of what `make` makes.
+fn live_bytes<T>(make: impl FnOnce() -> T) -> usize {
+    let before = HEAP.current_usage();
+    let made = make();
+    let bytes = HEAP.current_usage() - before;
+    drop(made);
+    bytes
+}
+
+fn memory() {
+    println!("\n{:<56}{:>14}", "memory", "bytes");
+    let of_tenants = |count: &str| live_bytes(|| case("hmi", HMI, &[count]).server()) as f64;
+    let per_tenant = (of_tenants("tenants.count=1000000") - of_tenants("tenants.count=10000")) / 990_000.0;
+    println!("{:<56}{per_tenant:>14.1}", "hmi, each tenant");
+    for (name, yaml) in [("hmi", HMI), ("arlo", ARLO), ("punica", PUNICA)] {
+        let at_once = |requests: &str| {
+            let burst =
+                format!("workload.arrivals={{burst: {{threads: {requests}, stagger: 0s, period: 1s, repeats: 1}}}}");
+            let stop = format!("workload.stop={{requests: {requests}}}");
+            Measured::once(&case(name, yaml, &[&burst, &stop])).peak_bytes as f64
+        };
+        // Tables grow by doubling: between powers of two the slope is theirs.
+        let per_request = (at_once("262144") - at_once("131072")) / 131_072.0;
+        println!("{:<56}{per_request:>14.1}", format!("{name}, each request in flight"));
+    }
+    let million = Measured::once(&case("hmi", HMI, &["tenants.count=1000000"]));
+    println!(
+        "{:<56}{:>14}",
+        "hmi, peak at 1 M tenants",
+        mebibytes(million.peak_bytes)
+    );
+}
+
+fn long() {
+    let case = case("hmi", HMI, &["workload.stop.requests=100000000"]);
+    println!();
+    print_run("hmi, 100 M requests", &Measured::once(&case));
+}
+
+fn sweep() {
+    let case = case("hmi", HMI, &[]);
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let runs = 8 * cores;
+    let seconds = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .expect("threads start");
+        let start = Instant::now();
+        pool.install(|| (0..runs).into_par_iter().for_each(|_| drop(case.simulate())));
+        start.elapsed().as_secs_f64()
+    };
+    let (one, all) = (seconds(1), seconds(cores));
+    println!(
+        "\na sweep of {runs} runs on {cores} cores: {:.2} times one core",
+        one / all
+    );
+}
+
+fn main() {
+    // Cargo passes flags of its own.
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    let (overrides, named): (Vec<String>, Vec<String>) =
+        arguments.into_iter().partition(|argument| argument.contains('='));
+    let only: Vec<_> = ALL
+        .into_iter()
+        .filter(|(name, _)| named.iter().any(|asked| asked == name))
+        .collect();
+    if !only.is_empty() {
+        only.iter()
+            .for_each(|(name, yaml)| print_run(name, &Measured::once(&Case::new(name, yaml, &overrides))));
+        return;
+    }
+    systems();
+    slopes();
+    memory();
+    sweep();
+    if named.iter().any(|asked| asked == "long") {
+        long();
+    }
+}
