@@ -109,6 +109,10 @@ impl Cost {
     /// these quantiles can have, it is the nearest.
     pub fn at_quantile(&self, u: f64) -> u64 {
         let spread = self.spread;
+        // What has no spread, as all costs of a card made from a paper, needs no power to be its median.
+        if spread == Spread::NONE {
+            return self.median_ns;
+        }
         let [p05, p95, p99] = [spread.p05_ppm, spread.p95_ppm, spread.p99_ppm].map(f64::from);
         // libm's power is the same on every processor.
         let bent = |t: f64| libm::pow(t, spread.exponent());

@@ -97,8 +97,13 @@ impl Default for Durations {
 impl Durations {
     /// Adds one.
     pub fn record(&mut self, duration: Duration) {
-        self.histogram.record(duration.0).expect("the histogram resizes itself");
-        self.sum_ns += u128::from(duration.0);
+        self.record_times(duration, 1);
+    }
+
+    fn record_times(&mut self, duration: Duration, times: u64) {
+        let recorded = self.histogram.record_n(duration.0, times);
+        recorded.expect("the histogram resizes itself");
+        self.sum_ns += u128::from(duration.0) * u128::from(times);
         self.max_ns = self.max_ns.max(duration.0);
     }
 
@@ -132,6 +137,36 @@ impl Durations {
             return 1.0;
         }
         self.histogram.count_between(0, duration.0) as f64 / self.count() as f64
+    }
+}
+
+/// Durations that come several times in a row, as the requests of a batch share theirs: each run of equals is recorded at once.
+#[derive(Debug, Default)]
+struct InRuns {
+    durations: Durations,
+    last: Duration,
+    times: u64,
+}
+
+impl InRuns {
+    fn record(&mut self, duration: Duration) {
+        if duration == self.last {
+            self.times += 1;
+        } else {
+            self.settle();
+            (self.last, self.times) = (duration, 1);
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.times > 0 {
+            self.durations.record_times(self.last, self.times);
+        }
+    }
+
+    fn into_durations(mut self) -> Durations {
+        self.settle();
+        self.durations
     }
 }
 
@@ -186,6 +221,29 @@ impl Series {
             self.windows.resize(index + 1, Window::default());
         }
         &mut self.windows[index]
+    }
+}
+
+/// A series under way, which remembers the window that it is in: an event mostly falls into that of the event before.
+#[derive(Debug, Default)]
+struct Windows {
+    series: Series,
+    index: usize,
+    from: Time,
+    /// Not part of it; at the start there is no window yet.
+    until: Time,
+}
+
+impl Windows {
+    fn at(&mut self, now: Time) -> &mut Window {
+        if now < self.from || now >= self.until {
+            self.series.at(now);
+            let width = self.series.width.0;
+            self.index = (now.0 / width) as usize;
+            self.from = Time(self.index as u64 * width);
+            self.until = Time(self.from.0 + width);
+        }
+        &mut self.series.windows[self.index]
     }
 }
 
@@ -308,6 +366,12 @@ pub struct Ledger {
     warm_up: Time,
     at_warm_up: Option<Before>,
     record: RunRecord,
+    /// Of the record, until it is closed.
+    windows: Windows,
+    lane: InRuns,
+    stall: InRuns,
+    compute: InRuns,
+    tell: InRuns,
     in_flight: u64,
     in_flight_area: u128,
     latest: Time,
@@ -323,6 +387,11 @@ impl Ledger {
             in_flight_area: 0,
             latest: Time::ZERO,
             record: RunRecord::default(),
+            windows: Windows::default(),
+            lane: InRuns::default(),
+            stall: InRuns::default(),
+            compute: InRuns::default(),
+            tell: InRuns::default(),
         }
     }
 
@@ -364,7 +433,7 @@ impl Ledger {
             }
             self.record.counts.offered += 1;
             self.in_flight += 1;
-            self.record.series.at(now).arrived += 1;
+            self.windows.at(now).arrived += 1;
         }
         if let Event::Manage(request) = event
             && request.change.action != Action::Absent
@@ -413,7 +482,7 @@ impl Ledger {
 
     /// Counts batches of an encoder, or steps of a decoder.
     fn batches(&mut self, now: Time, batches: u64, requests: u32) {
-        let window = self.record.series.at(now);
+        let window = self.windows.at(now);
         window.batches += batches;
         window.batch_requests += batches * u64::from(requests);
         if now >= self.warm_up {
@@ -466,7 +535,7 @@ impl Ledger {
                 finish.ticket
             )));
         }
-        let window = record.series.at(now);
+        let window = self.windows.at(now);
         window.served += 1;
         window.latency_sum_ns += u128::from(latency.0);
         if now >= self.warm_up {
@@ -476,10 +545,10 @@ impl Ledger {
         if finish.arrival >= self.warm_up {
             record.latency.record(latency);
             record.queue.record(waits.queue);
-            record.lane.record(waits.lane);
-            record.stall.record(waits.stall);
-            record.compute.record(waits.compute);
-            record.tell.record(waits.tell);
+            self.lane.record(waits.lane);
+            self.stall.record(waits.stall);
+            self.compute.record(waits.compute);
+            self.tell.record(waits.tell);
             if let Some(first_token) = finish.first_token {
                 record.first_token.record(first_token.since(finish.arrival));
                 if let Some(later_tokens) = u64::from(finish.output_tokens).checked_sub(1).filter(|&n| n > 0) {
@@ -517,6 +586,11 @@ impl Ledger {
             ))
         })?;
         let record = &mut self.record;
+        record.series = self.windows.series;
+        record.lane = self.lane.into_durations();
+        record.stall = self.stall.into_durations();
+        record.compute = self.compute.into_durations();
+        record.tell = self.tell.into_durations();
         record.interrupted = end.interrupted;
         record.end = end.at;
         record.duration = end.at.since(self.warm_up.min(end.at));
