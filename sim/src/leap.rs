@@ -14,10 +14,31 @@ use crate::steps::{StepCosts, StepPrices};
 pub(crate) const BLOCK_STEPS: u64 = 32;
 
 /// One, as a factor.
-const UNIT: u128 = 1_000_000_000_000;
+const UNIT: u64 = MILLION * MILLION;
+
+const MILLION: u64 = 1_000_000;
+
+/// `(work_ns × factor + carry) / UNIT` and what that leaves, for a `carry` below `UNIT`.
+fn scaled(work_ns: u64, factor: u64, carry: u64) -> (u64, u64) {
+    // Two divisions by a million in 64 bits, which compilers turn into multiplications, rather than one by their product in 128.
+    let (high, low) = (factor / MILLION, factor % MILLION);
+    match work_ns.checked_mul(high) {
+        // Far from where a sum would overflow.
+        Some(millions) if millions < u64::MAX / 2 && work_ns < u64::MAX / (2 * MILLION) => {
+            let ones = work_ns * low + carry;
+            let millions = millions + ones / MILLION;
+            (millions / MILLION, millions % MILLION * MILLION + ones % MILLION)
+        }
+        _ => {
+            let product = u128::from(work_ns) * u128::from(factor) + u128::from(carry);
+            let unit = u128::from(UNIT);
+            ((product / unit) as u64, (product % unit) as u64)
+        }
+    }
+}
 
 /// What is known of a run when it is submitted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RunPlan {
     pub costs: StepCosts,
     pub requests: u32,
@@ -28,23 +49,22 @@ pub(crate) struct RunPlan {
 }
 
 impl RunPlan {
-    pub fn new(run: Run, members: &[Member], costs: StepCosts) -> RunPlan {
+    /// Plans another run in this one's memory.
+    pub fn renew(&mut self, run: Run, members: &[Member], costs: StepCosts) {
         let left = |member: &Member| match member.sequence {
             // Its prompt is not complete: this run, a single step, makes no token of it.
             sequence if sequence.chunk_tokens > 0 && !sequence.completes => u32::MAX,
             sequence => sequence.output_tokens.saturating_sub(sequence.generated_tokens).max(1),
         };
-        let last_token_after: Vec<u32> = members.iter().map(left).collect();
+        self.last_token_after.clear();
+        self.last_token_after.extend(members.iter().map(left));
         let end = match run.until {
-            Until::FirstEnds => last_token_after.iter().min(),
-            Until::AllEnd => last_token_after.iter().max(),
+            Until::FirstEnds => self.last_token_after.iter().min(),
+            Until::AllEnd => self.last_token_after.iter().max(),
         };
-        RunPlan {
-            costs,
-            requests: members.len() as u32,
-            steps: run.max_steps.min(*end.expect("a run has members")).max(1),
-            last_token_after,
-        }
+        self.costs = costs;
+        self.requests = members.len() as u32;
+        self.steps = run.max_steps.min(*end.expect("a run has members")).max(1);
     }
 
     /// Members that have their last token after so many steps.
@@ -60,7 +80,7 @@ impl RunPlan {
 }
 
 /// Steps that are slowed alike.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Segment {
     from: Time,
     /// Steps of the run that are over.
@@ -74,7 +94,7 @@ struct Segment {
 }
 
 /// A run under way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Leap {
     pub plan: RunPlan,
     segment: Segment,
@@ -86,21 +106,15 @@ pub(crate) struct Leap {
 }
 
 impl Leap {
-    /// A run whose first step starts at `from`, slowed by `factor_ppm` of `stretch` and `jitter`.
-    pub fn start(plan: RunPlan, from: Time, made_before: u64, one_by_one: bool) -> Leap {
-        Leap {
-            plan,
-            segment: Segment {
-                from,
-                first: 0,
-                steps: 0,
-                factor: 0,
-                carry: 0,
-            },
-            made_before,
-            first_step_ended: from,
-            one_by_one,
-        }
+    /// The first step of the plan starts at `from`.
+    pub fn start(&mut self, from: Time, made_before: u64, one_by_one: bool) {
+        self.segment = Segment {
+            from,
+            ..Segment::default()
+        };
+        self.made_before = made_before;
+        self.first_step_ended = from;
+        self.one_by_one = one_by_one;
     }
 
     /// Starts later than it was going to.
@@ -146,8 +160,8 @@ impl Leap {
             ..
         } = self.segment;
         let work_ns = prices.between(&self.plan.costs, first, first + steps);
-        let scaled = u128::from(work_ns) * u128::from(factor) + u128::from(carry);
-        (from + Duration((scaled / UNIT) as u64), (scaled % UNIT) as u64)
+        let (ns, carry) = scaled(work_ns, factor, carry);
+        (from + Duration(ns), carry)
     }
 
     /// When the segment is over.
@@ -167,20 +181,47 @@ impl Leap {
 
     /// Ends the segment at its first boundary that is not before `now`.
     pub fn cut(&mut self, prices: &mut StepPrices, now: Time) {
-        let (mut before, mut after) = (0, self.segment.steps);
-        while before + 1 < after {
-            let middle = before + (after - before) / 2;
-            if self.boundary(prices, middle).0 >= now {
-                after = middle;
-            } else {
-                before = middle;
-            }
-        }
-        self.segment.steps = after;
+        let Segment {
+            from,
+            first,
+            steps,
+            factor,
+            carry,
+        } = self.segment;
+        // Work after which a boundary is not before `now`: at this factor, with what was left before.
+        let until = u128::from(now.0.saturating_sub(from.0)) * u128::from(UNIT);
+        let work_ns = until
+            .saturating_sub(u128::from(carry))
+            .div_ceil(u128::from(factor.max(1)));
+        let work_ns = u64::try_from(work_ns).unwrap_or(u64::MAX);
+        self.segment.steps = prices.steps_of(&self.plan.costs, first, steps, work_ns);
     }
 
     /// Ends the run at the segment's end.
     pub fn end_here(&mut self) {
         self.plan.steps = self.steps();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn scaling_is_a_division_in_128_bits(
+            work_ns in prop_oneof![0..1_u64 << 40, any::<u64>()],
+            factor in prop_oneof![UNIT / 2..4 * UNIT, any::<u64>()],
+            carry in 0..UNIT,
+        ) {
+            let exact = u128::from(work_ns) * u128::from(factor) + u128::from(carry);
+            // More than time can hold is beyond what either says.
+            prop_assume!(exact / u128::from(UNIT) <= u128::from(u64::MAX));
+            let (ns, left) = scaled(work_ns, factor, carry);
+            prop_assert_eq!(u128::from(ns) * u128::from(UNIT) + u128::from(left), exact);
+            prop_assert!(left < UNIT);
+        }
     }
 }

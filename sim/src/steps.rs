@@ -20,6 +20,11 @@ pub(crate) struct StepPrices {
     all_reduce: Option<AllReduce>,
     /// By sequences: the attention of all layers at contexts from 0, summed up from the shortest; as far as it was asked for.
     attention_sums: Vec<Vec<u64>>,
+    /// By sequences and tenants: what a step in which each makes a token costs without attention, and its dense part; where it was asked
+    /// for.
+    decode_steps: Vec<Vec<Option<(u64, Cost)>>>,
+    /// Reused: tokens and context of a step's chunks.
+    chunks: Vec<(u32, u32)>,
 }
 
 #[derive(Debug)]
@@ -40,6 +45,19 @@ pub(crate) struct StepCosts {
     context: u32,
     /// Of the dense part, as a measure of how much a step's duration varies.
     pub typical: Cost,
+}
+
+impl Default for StepCosts {
+    /// Of no step.
+    fn default() -> StepCosts {
+        StepCosts {
+            first_ns: 0,
+            base_ns: 0,
+            sequences: 0,
+            context: 0,
+            typical: Cost::NOTHING,
+        }
+    }
 }
 
 impl StepPrices {
@@ -64,12 +82,15 @@ impl StepPrices {
                     }),
             },
             attention_sums: Vec::new(),
+            decode_steps: Vec::new(),
+            chunks: Vec::new(),
         })
     }
 
     /// The steps of a run over these members.
     pub fn run(&mut self, members: &[Member], tenants: u32, extrapolated: &mut Extrapolated) -> StepCosts {
-        let mut chunks: Vec<(u32, u32)> = Vec::new();
+        let mut chunks = std::mem::take(&mut self.chunks);
+        chunks.clear();
         let (mut decodes, mut attended, mut attended_next) = (0_u32, 0_u64, 0_u64);
         for member in members {
             let sequence = member.sequence;
@@ -100,13 +121,33 @@ impl StepPrices {
             extrapolated.note(all_reduce.surface.beyond(all_reduce.cards, bytes), Family::Collective);
         }
         let first = self.decoder.attention(&chunks, decodes, now).median_ns * u64::from(self.layers);
+        let (base_ns, typical) = self.decode_step(sequences, tenants);
+        let first_base_ns = match chunks.is_empty() {
+            true => base_ns,
+            false => self.base_ns(sequences, tokens, tenants),
+        };
+        self.chunks = chunks;
         StepCosts {
-            first_ns: self.base_ns(sequences, tokens, tenants) + first,
-            base_ns: self.base_ns(sequences, sequences, tenants),
+            first_ns: first_base_ns + first,
+            base_ns,
             sequences,
             context,
-            typical: self.decoder.dense.cost(sequences.into()),
+            typical,
         }
+    }
+
+    /// A step in which each sequence makes a token: what it costs without its attention, and its dense part.
+    fn decode_step(&mut self, sequences: u32, tenants: u32) -> (u64, Cost) {
+        let known = self.decode_steps.get(sequences as usize);
+        if let Some(&Some(known)) = known.and_then(|by_tenants| by_tenants.get(tenants as usize)) {
+            return known;
+        }
+        let step = (
+            self.base_ns(sequences, sequences, tenants),
+            self.decoder.dense.cost(sequences.into()),
+        );
+        *entry(entry(&mut self.decode_steps, sequences), tenants) = Some(step);
+        step
     }
 
     /// A step without its attention.
@@ -138,13 +179,23 @@ impl StepPrices {
         ns
     }
 
+    /// The least number of steps from `from` on, at least 1 and at most `most`, that together take `work_ns` or more.
+    pub fn steps_of(&mut self, costs: &StepCosts, from: u32, most: u32, work_ns: u64) -> u32 {
+        let (mut before, mut after) = (0, most);
+        while before + 1 < after {
+            let middle = before + (after - before) / 2;
+            if self.between(costs, from, from + middle) >= work_ns {
+                after = middle;
+            } else {
+                before = middle;
+            }
+        }
+        after
+    }
+
     /// Sums of the attention of all layers for contexts below each index, at least up to `context`.
     fn attention_sums(&mut self, sequences: u32, context: usize) -> &[u64] {
-        let index = sequences as usize;
-        if index >= self.attention_sums.len() {
-            self.attention_sums.resize(index + 1, Vec::new());
-        }
-        let sums = &mut self.attention_sums[index];
+        let sums = entry(&mut self.attention_sums, sequences);
         if sums.is_empty() {
             sums.push(0);
         }
@@ -157,4 +208,13 @@ impl StepPrices {
         }
         sums
     }
+}
+
+/// A place of a table that grows as far as it is asked for.
+fn entry<T: Clone + Default>(table: &mut Vec<T>, index: u32) -> &mut T {
+    let index = index as usize;
+    if index >= table.len() {
+        table.resize(index + 1, T::default());
+    }
+    &mut table[index]
 }

@@ -24,7 +24,7 @@ use tenantry_profiles::Contention;
 use tenantry_solver::answer;
 use tenantry_traces::{Duration, Time};
 
-use crate::leap::{Leap, RunPlan};
+use crate::leap::Leap;
 use crate::prices::Prices;
 
 /// What the heap holds. Events at one instant come in the order of the variants, then of their making: a lane that falls free is
@@ -82,40 +82,12 @@ struct Running {
 }
 
 /// What is left of a running op.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Work {
     /// At `since`, in nanoseconds on an undisturbed lane.
     Whole { left_ns: u64, since: Time },
-    /// A decoder's steps.
-    Steps(Box<Leap>),
-}
-
-impl Running {
-    /// When the op ends, or the segment of its steps.
-    fn ends(&self, prices: &mut Prices) -> Time {
-        match &self.work {
-            Work::Whole { left_ns, since } => {
-                let ns = u128::from(*left_ns) * u128::from(self.stretch_ppm) / u128::from(UNDISTURBED);
-                *since + Duration(ns as u64)
-            }
-            Work::Steps(leap) => leap.segment_ends(prices.steps()),
-        }
-    }
-
-    /// It goes at another pace from now on; steps from their next boundary.
-    fn restretch(&mut self, prices: &mut Prices, now: Time, stretch_ppm: u64) {
-        match &mut self.work {
-            Work::Whole { left_ns, since } => {
-                if now > *since {
-                    let ns = u128::from(now.since(*since).0) * u128::from(UNDISTURBED);
-                    *left_ns = left_ns.saturating_sub((ns / u128::from(self.stretch_ppm)) as u64);
-                    *since = now;
-                }
-                self.stretch_ppm = stretch_ppm;
-            }
-            Work::Steps(leap) => leap.cut(prices.steps(), now),
-        }
-    }
+    /// A decoder's steps: those of its batch's leap.
+    Steps,
 }
 
 /// What came of a run, until the server hears of it.
@@ -139,6 +111,15 @@ struct Lane {
     busy: Duration,
     /// When the end of its last op is heard of: no later op's end is heard of sooner, since a lane tells in order.
     heard: Time,
+}
+
+/// What `ns` of work take at a stretch, in nanoseconds.
+fn stretched(ns: u64, stretch_ppm: u64) -> u64 {
+    match ns.checked_mul(stretch_ppm) {
+        Some(product) => product / UNDISTURBED,
+        // Hours: a division of 128 bits is slow.
+        None => (u128::from(ns) * u128::from(stretch_ppm) / u128::from(UNDISTURBED)) as u64,
+    }
 }
 
 /// How many calls pass between looks at the interrupt flag.
@@ -179,8 +160,8 @@ pub struct VirtualMachine {
     awake: Time,
     /// Reused: lanes on which an op has become ready.
     woken: Vec<LaneId>,
-    /// By batch slot: runs that have not started.
-    plans: Vec<Option<RunPlan>>,
+    /// By batch slot: decoders' runs. Those of batches that have ended lend their memory to the next.
+    leaps: Vec<Leap>,
     /// By batch slot: the groups of batches of tasks.
     groups: Vec<Vec<PetGroup>>,
     /// By batch slot: what came of runs.
@@ -244,7 +225,7 @@ impl VirtualMachine {
             timers: BinaryHeap::new(),
             now: Time::ZERO,
             count_from: Time::ZERO,
-            plans: Vec::new(),
+            leaps: Vec::new(),
             groups: Vec::new(),
             outcomes: Vec::new(),
             answers: None,
@@ -323,9 +304,9 @@ impl VirtualMachine {
         let started = self.now + Duration(wake);
         let mut work = match kind {
             OpKind::Run(_) => {
-                let plan = self.plans[op.batch.slot as usize].take().expect("a run has a plan");
                 let made_before = self.lanes[lane.index()].steps;
-                Work::Steps(Box::new(Leap::start(plan, started, made_before, self.one_by_one)))
+                self.leaps[op.batch.slot as usize].start(started, made_before, self.one_by_one);
+                Work::Steps
             }
             OpKind::Pet(pet) => Work::Whole {
                 left_ns: self.prices.tasks_ns(
@@ -348,7 +329,8 @@ impl VirtualMachine {
             let idle = self.now.since(self.board.free_since(lane));
             match &mut work {
                 Work::Whole { left_ns, .. } => *left_ns += self.prices.resume_ns(idle, *left_ns, &mut spread),
-                Work::Steps(leap) => {
+                Work::Steps => {
+                    let leap = &mut self.leaps[op.batch.slot as usize];
                     let first_ns = leap.plan.costs.first_ns;
                     leap.delay(Duration(self.prices.resume_ns(idle, first_ns, &mut spread)));
                 }
@@ -375,7 +357,8 @@ impl VirtualMachine {
         let stretch_ppm = self.stretch(lane);
         let running = self.lanes[lane.index()].running.as_mut().expect("an op runs");
         running.stretch_ppm = stretch_ppm;
-        if let Work::Steps(leap) = &mut running.work {
+        if let Work::Steps = running.work {
+            let leap = &mut self.leaps[running.batch.slot as usize];
             let jitter_ppm = self
                 .prices
                 .block_ppm(lane.0, leap.next_block(), leap.plan.costs.typical);
@@ -400,11 +383,17 @@ impl VirtualMachine {
         let state = &mut self.lanes[lane.index()];
         state.version = state.version.wrapping_add(1);
         let running = state.running.as_ref().expect("an op runs");
-        let at = running.ends(&mut self.prices);
         let (lane, version) = (lane.0, state.version);
-        let what = match &running.work {
-            Work::Steps(leap) if !leap.is_last() => What::SegmentEnds { lane, version },
-            _ => What::LaneEnds { lane, version },
+        let (at, is_last) = match running.work {
+            Work::Whole { left_ns, since } => (since + Duration(stretched(left_ns, running.stretch_ppm)), true),
+            Work::Steps => {
+                let leap = &self.leaps[running.batch.slot as usize];
+                (leap.segment_ends(self.prices.steps()), leap.is_last())
+            }
+        };
+        let what = match is_last {
+            true => What::LaneEnds { lane, version },
+            false => What::SegmentEnds { lane, version },
         };
         self.push(at, what);
     }
@@ -467,7 +456,18 @@ impl VirtualMachine {
             if let Some(running) = &mut self.lanes[other.index()].running
                 && running.stretch_ppm != stretch_ppm
             {
-                running.restretch(&mut self.prices, now, stretch_ppm);
+                // It goes at another pace from now on; steps from their next boundary.
+                match &mut running.work {
+                    Work::Whole { left_ns, since } => {
+                        if now > *since {
+                            let ns = u128::from(now.since(*since).0) * u128::from(UNDISTURBED);
+                            *left_ns = left_ns.saturating_sub((ns / u128::from(running.stretch_ppm)) as u64);
+                            *since = now;
+                        }
+                        running.stretch_ppm = stretch_ppm;
+                    }
+                    Work::Steps => self.leaps[running.batch.slot as usize].cut(self.prices.steps(), now),
+                }
                 self.schedule_end(other);
             }
         }
@@ -482,9 +482,10 @@ impl VirtualMachine {
             work,
             ..
         } = state.running.take().expect("an op runs");
-        if let Work::Steps(leap) = work {
-            state.steps += u64::from(leap.steps());
+        if let Work::Steps = work {
             let slot = batch.slot as usize;
+            let leap = &self.leaps[slot];
+            state.steps += u64::from(leap.steps());
             if slot >= self.outcomes.len() {
                 self.outcomes.resize_with(slot + 1, Outcome::default);
             }
@@ -544,12 +545,12 @@ impl VirtualMachine {
             _ => None,
         });
         let Some(run) = runs else { return };
-        if slot >= self.plans.len() {
-            self.plans.resize_with(slot + 1, || None);
+        if slot >= self.leaps.len() {
+            self.leaps.resize_with(slot + 1, Leap::default);
         }
         let members = commands.members(submission);
         let costs = self.prices.run(members, submission.shape.tenants);
-        self.plans[slot] = Some(RunPlan::new(run, members, costs));
+        self.leaps[slot].plan.renew(run, members, costs);
     }
 
     /// Solves what a submission asks. The answer is told when the time that it takes has passed.
@@ -567,15 +568,14 @@ impl VirtualMachine {
     /// Lets a batch's run end at its next step.
     fn interrupt_run(&mut self, now: Time, instance: InstanceId, batch: BatchId) {
         let lane = self.topology.instances[instance.index()].compute;
-        let running = self.lanes[lane.index()].running.as_mut();
+        let running = self.lanes[lane.index()].running.as_ref();
         let Some(running) = running.filter(|running| running.batch == batch) else {
-            // It has ended, and that has not been heard yet; or it has not started.
-            if let Some(plan) = self.plans.get_mut(batch.slot as usize).and_then(Option::as_mut) {
-                plan.steps = 1;
-            }
+            // It has not started; or it has ended, that has not been heard yet, and this makes no difference.
+            self.leaps[batch.slot as usize].plan.steps = 1;
             return;
         };
-        if let Work::Steps(leap) = &mut running.work {
+        if let Work::Steps = running.work {
+            let leap = &mut self.leaps[batch.slot as usize];
             leap.cut(self.prices.steps(), now);
             leap.end_here();
             self.schedule_end(lane);
