@@ -142,8 +142,31 @@ impl Pages {
         self.peak
     }
 
+    /// How many steps of requests have pages, at most `most`, and how many pages these take. Each of `rooms` is the tokens for which a
+    /// request has room on its pages before its first step: of those that go on beyond that, no more than a page's. The first step
+    /// has its pages.
+    pub fn steps(&self, rooms: &mut [u32], most: u32) -> (u32, u32) {
+        let (requests, page) = (rooms.len() as u32, self.page_tokens);
+        let mut steps = most;
+        if most > 1 {
+            // After as many whole pages' steps as all can make, everyone has as much room as now, and the pages left are for those with the
+            // least: they last until the first of the others needs one.
+            let (pages_each, left) = (self.free() / requests, self.free() % requests);
+            let (_, room, _) = rooms.select_nth_unstable(left as usize);
+            steps = most.min(pages_each.saturating_mul(page).saturating_add(*room)).max(1);
+        }
+        let (whole, last) = ((steps - 1) / page, (steps - 1) % page + 1);
+        let needy = rooms.iter().filter(|room| **room < last).count() as u32;
+        (steps, whole * requests + needy)
+    }
+
     /// Lets `held` pages grow, or shrink, to those of `tokens`.
     pub fn resize(&mut self, held: &mut u32, tokens: u32) {
+        // Mostly the last page has room for some tokens more.
+        let on_held = *held * self.page_tokens;
+        if tokens <= on_held && on_held < tokens + self.page_tokens {
+            return;
+        }
         let wanted = self.of(tokens);
         self.handed_out += u64::from(wanted.saturating_sub(*held));
         self.next_place += u64::from(held.saturating_sub(wanted));

@@ -118,7 +118,7 @@ pub struct GenerationServer {
     runs: u64,
     /// Reused.
     touched: Vec<InstanceId>,
-    members: Vec<Member>,
+    rooms: Vec<u32>,
     spare: Vec<Vec<RequestId>>,
 }
 
@@ -173,7 +173,7 @@ impl GenerationServer {
             counted_in: vec![u64::MAX; tenants as usize],
             runs: 0,
             touched: Vec::new(),
-            members: Vec::new(),
+            rooms: Vec::new(),
             spare: Vec::new(),
             spec: generation.clone(),
         })
@@ -453,8 +453,12 @@ impl GenerationServer {
     /// An instance's load is no longer what it was.
     fn reload(&mut self, instance: InstanceId, was: u32) {
         let load = self.instances[instance.index()].load();
-        self.by_load.remove(&(was, instance));
+        if load == was {
+            return;
+        }
+        // In this order the set of a single instance is never empty, which would free its memory.
         self.by_load.insert((load, instance));
+        self.by_load.remove(&(was, instance));
         match (was, load) {
             (0, 1..) => self.occupied_instances += 1,
             (1.., 0) => self.occupied_instances -= 1,

@@ -39,7 +39,11 @@ impl GenerationServer {
         }
         let fits = |instance: &InstanceId| self.fits(first, *instance, Pages::perhaps_free);
         let instance = match self.place {
-            PlaceSpec::LargestWorkingSet => self.by_load.iter().rev().map(|&(_, id)| id).find(fits),
+            PlaceSpec::LargestWorkingSet => {
+                // Those that are full may be many.
+                let with_room = self.by_load.range(..(self.spec.max_batch, POOL));
+                with_room.rev().map(|&(_, id)| id).find(fits)
+            }
             PlaceSpec::LeastLoaded => self.by_load.iter().map(|&(_, id)| id).find(fits),
             PlaceSpec::RoundRobin => {
                 let count = self.instances.len() as u64;
@@ -134,7 +138,7 @@ impl GenerationServer {
         let Sequence { tenant, slot, .. } = self.sequences[id];
         let batch = self.flights.insert(Flight::Load { instance, tenant, slot });
         let (first_member, first_load, first_op) = (commands.members.len(), commands.loads.len(), commands.ops.len());
-        commands.members.push(self.member(id));
+        commands.members.push(step::member(id, &self.sequences[id]));
         commands.loads.push(Load { tenant, slot });
         let layers = u32::from(self.layers.count);
         commands.ops.push(Op {
