@@ -10,6 +10,7 @@ macro_rules! dense_id {
 
         impl $name {
             /// As an index.
+            #[inline]
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -52,12 +53,15 @@ macro_rules! slab_id {
         }
 
         impl crate::slab::Handle for $name {
+            #[inline]
             fn new(slot: u32, generation: u32) -> Self {
                 $name { slot, generation }
             }
+            #[inline]
             fn slot(self) -> usize {
                 self.slot as usize
             }
+            #[inline]
             fn generation(self) -> u32 {
                 self.generation
             }

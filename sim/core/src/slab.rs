@@ -38,6 +38,7 @@ impl<H, T> Default for Slab<H, T> {
 
 impl<H: Handle, T> Slab<H, T> {
     /// Stores `value`.
+    #[inline]
     pub fn insert(&mut self, value: T) -> H {
         if let Some(slot) = self.free.pop() {
             let entry = &mut self.entries[slot as usize];
@@ -53,6 +54,7 @@ impl<H: Handle, T> Slab<H, T> {
     }
 
     /// The value, unless the handle is stale.
+    #[inline]
     pub fn get(&self, handle: H) -> Option<&T> {
         let entry = self.entries.get(handle.slot())?;
         if entry.generation == handle.generation() {
@@ -63,6 +65,7 @@ impl<H: Handle, T> Slab<H, T> {
     }
 
     /// The value, unless the handle is stale.
+    #[inline]
     pub fn get_mut(&mut self, handle: H) -> Option<&mut T> {
         let entry = self.entries.get_mut(handle.slot())?;
         if entry.generation == handle.generation() {
@@ -73,6 +76,7 @@ impl<H: Handle, T> Slab<H, T> {
     }
 
     /// Takes the value out; the handle is stale from now on.
+    #[inline]
     pub fn remove(&mut self, handle: H) -> Option<T> {
         let entry = self.entries.get_mut(handle.slot())?;
         if entry.generation != handle.generation() {
@@ -85,6 +89,7 @@ impl<H: Handle, T> Slab<H, T> {
     }
 
     /// How many values there are.
+    #[inline]
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
@@ -107,6 +112,7 @@ impl<H: Handle, T> Slab<H, T> {
 
 impl<H: Handle, T> std::ops::Index<H> for Slab<H, T> {
     type Output = T;
+    #[inline]
     #[track_caller]
     fn index(&self, handle: H) -> &T {
         self.get(handle).expect("handle is live")
@@ -114,6 +120,7 @@ impl<H: Handle, T> std::ops::Index<H> for Slab<H, T> {
 }
 
 impl<H: Handle, T> std::ops::IndexMut<H> for Slab<H, T> {
+    #[inline]
     #[track_caller]
     fn index_mut(&mut self, handle: H) -> &mut T {
         self.get_mut(handle).expect("handle is live")
