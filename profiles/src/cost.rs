@@ -4,6 +4,7 @@
 //! tens of nanoseconds, without allocation or hashing.
 
 use crate::grid::Grid;
+use crate::power;
 
 /// What one op takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,20 +115,20 @@ impl Cost {
             return self.median_ns;
         }
         let [p05, p95, p99] = [spread.p05_ppm, spread.p95_ppm, spread.p99_ppm].map(f64::from);
-        // libm's power is the same on every processor.
-        let bent = |t: f64| libm::pow(t, spread.exponent());
-        let ppm = if u < 0.05 {
-            p05
+        let ns = |ppm: f64| (self.median_ns as f64 * ppm / 1e6 + 0.5) as u64;
+        let bent =
+            |t: f64, low: f64, high: f64| power::rounded(t, spread.exponent(), |share| ns(low + (high - low) * share));
+        if u < 0.05 {
+            ns(p05)
         } else if u < 0.5 {
-            p05 + (MEDIAN_PPM - p05) * ((u - 0.05) / (0.5 - 0.05))
+            ns(p05 + (MEDIAN_PPM - p05) * ((u - 0.05) / (0.5 - 0.05)))
         } else if u < 0.95 {
-            MEDIAN_PPM + (p95 - MEDIAN_PPM) * bent((u - 0.5) / (0.95 - 0.5))
+            bent((u - 0.5) / (0.95 - 0.5), MEDIAN_PPM, p95)
         } else if u < 0.99 {
-            p95 + (p99 - p95) * bent((u - 0.95) / (0.99 - 0.95))
+            bent((u - 0.95) / (0.99 - 0.95), p95, p99)
         } else {
-            p99
-        };
-        (self.median_ns as f64 * ppm / 1e6 + 0.5) as u64
+            ns(p99)
+        }
     }
 }
 
@@ -168,6 +169,11 @@ impl Surface {
         self.0.cost([batch.into(), tokens.into()])
     }
 
+    /// The median of [`cost`](Self::cost), for a fraction of what all of it takes.
+    pub fn median_ns(&self, batch: u32, tokens: u32) -> u64 {
+        self.0.median_ns([batch.into(), tokens.into()])
+    }
+
     /// Whether this lies within what was measured; reports say where it does not.
     pub fn covers(&self, batch: u32, tokens: u32) -> bool {
         self.0.covers([batch.into(), tokens.into()])
@@ -187,6 +193,11 @@ impl Curve {
     /// What `x` of them cost, extrapolated where it was not [covered](Self::covers).
     pub fn cost(&self, x: u64) -> Cost {
         self.0.cost([x])
+    }
+
+    /// The median of [`cost`](Self::cost), for a fraction of what all of it takes.
+    pub fn median_ns(&self, x: u64) -> u64 {
+        self.0.median_ns([x])
     }
 
     /// Whether this lies within what was measured; reports say where it does not.

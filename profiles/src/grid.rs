@@ -15,7 +15,12 @@ type Node = [f64; 5];
 /// On the line from `near` to `far`, where `fraction` is 1. However far beyond it goes on, parts that are equal in both
 /// stay exactly what they are.
 fn on_line(near: Node, far: Node, fraction: f64) -> Node {
-    std::array::from_fn(|part| near[part] + fraction * (far[part] - near[part]))
+    std::array::from_fn(|part| between(near[part], far[part], fraction))
+}
+
+#[inline]
+fn between(near: f64, far: f64, fraction: f64) -> f64 {
+    near + fraction * (far - near)
 }
 
 fn with_median([_, spread @ ..]: Node, median_ns: f64) -> Node {
@@ -65,6 +70,7 @@ impl Axis {
     }
 
     /// The cell that holds `value`, and how far into it the value lies: from 0 to 1, or more in the last cell.
+    #[inline]
     fn locate(&self, value: u64) -> (usize, f64) {
         let inner = &self.knots[1..self.knots.len() - 1];
         let cell = inner.partition_point(|knot| *knot <= value);
@@ -122,21 +128,41 @@ impl<const N: usize> Grid<N> {
 
     /// The cost at a point.
     pub fn cost(&self, at: [u64; N]) -> Cost {
+        let [median_ns, spread @ ..] = self.parts::<5>(at);
+        // Saturates: a mean thousands of medians away is not one that wraps around.
+        let [mean_ppm, p05_ppm, p95_ppm, p99_ppm] = spread.map(|ppm| u32::try_from(ppm).unwrap_or(u32::MAX));
+        let spread = Spread {
+            mean_ppm,
+            p05_ppm,
+            p95_ppm,
+            // They could be one apart, the wrong way round, where they are almost the same.
+            p99_ppm: p99_ppm.max(p95_ppm),
+        };
+        Cost { median_ns, spread }
+    }
+
+    /// The median of [`cost`](Self::cost), for a fraction of what all of it takes.
+    pub fn median_ns(&self, at: [u64; N]) -> u64 {
+        self.parts::<1>(at)[0]
+    }
+
+    /// The first `PARTS` of the node at a point, rounded.
+    fn parts<const PARTS: usize>(&self, at: [u64; N]) -> [u64; PARTS] {
         // An array of 2^N places needs a number of its own. N is known where this is compiled, and so is the branch.
         match N {
             // A single cost, such as of a hand-over.
-            0 => self.interpolate::<1>(at),
-            1 => self.interpolate::<2>(at),
-            2 => self.interpolate::<4>(at),
-            3 => self.interpolate::<8>(at),
-            4 => self.interpolate::<16>(at),
+            0 => self.interpolate::<1, PARTS>(at),
+            1 => self.interpolate::<2, PARTS>(at),
+            2 => self.interpolate::<4, PARTS>(at),
+            3 => self.interpolate::<8, PARTS>(at),
+            4 => self.interpolate::<16, PARTS>(at),
             _ => unreachable!("tables have up to four axes"),
         }
     }
 
-    /// The cost at a point of a cell of so many corners, 2^N.
+    /// In a cell of so many corners, 2^N. Written with loops, since compilers make less of arrays' iterators.
     #[inline]
-    fn interpolate<const CORNERS: usize>(&self, at: [u64; N]) -> Cost {
+    fn interpolate<const CORNERS: usize, const PARTS: usize>(&self, at: [u64; N]) -> [u64; PARTS] {
         let mut index = 0;
         let mut strides = [1; N];
         let mut fractions = [0.0; N];
@@ -149,27 +175,27 @@ impl<const N: usize> Grid<N> {
             strides[axis - 1] = strides[axis] * self.axes[axis].knots.len();
         }
         // The corners of the cell: those far along an axis have its bit set.
-        let mut corners = [[0.0; 5]; CORNERS];
-        for (corner, node) in corners.iter_mut().enumerate() {
-            let steps = (0..N).map(|axis| (corner >> axis & 1) * strides[axis]);
-            *node = self.nodes[index + steps.sum::<usize>()];
+        let mut corners = [[0.0; PARTS]; CORNERS];
+        for (corner, parts) in corners.iter_mut().enumerate() {
+            let mut place = index;
+            for (axis, stride) in strides.iter().enumerate() {
+                place += (corner >> axis & 1) * stride;
+            }
+            parts.copy_from_slice(&self.nodes[place][..PARTS]);
         }
         for axis in (0..N).rev() {
             for near in 0..1 << axis {
-                corners[near] = on_line(corners[near], corners[near + (1 << axis)], fractions[axis]);
+                let far = corners[near + (1 << axis)];
+                for (part, far) in corners[near].iter_mut().zip(far) {
+                    *part = between(*part, far, fractions[axis]);
+                }
             }
         }
-        let [median_ns, spread @ ..] = corners[0].map(|value| (value + 0.5) as u64);
-        // Saturates: a mean thousands of medians away is not one that wraps around.
-        let [mean_ppm, p05_ppm, p95_ppm, p99_ppm] = spread.map(|ppm| u32::try_from(ppm).unwrap_or(u32::MAX));
-        let spread = Spread {
-            mean_ppm,
-            p05_ppm,
-            p95_ppm,
-            // They could be one apart, the wrong way round, where they are almost the same.
-            p99_ppm: p99_ppm.max(p95_ppm),
-        };
-        Cost { median_ns, spread }
+        let mut rounded = [0; PARTS];
+        for (rounded, value) in rounded.iter_mut().zip(corners[0]) {
+            *rounded = (value + 0.5) as u64;
+        }
+        rounded
     }
 
     /// Whether a point lies within the measured range of every axis.

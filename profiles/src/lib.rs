@@ -36,6 +36,7 @@ mod model;
 mod names;
 mod origin;
 pub mod paper;
+mod power;
 pub mod roofline;
 mod rows;
 mod slice;

@@ -91,6 +91,17 @@ struct EncoderPrices {
     concurrent: Option<AdapterSurface>,
     /// Instances on a card.
     streams: u32,
+    /// By requests: tokens and tenants of the last such batch, and what a layer of it and its adapters cost. The ops of a batch ask for
+    /// the same.
+    layers: Vec<Option<LayerCosts>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LayerCosts {
+    tokens: u32,
+    tenants: u32,
+    layer: Cost,
+    adapter: Option<Cost>,
 }
 
 impl EncoderPrices {
@@ -115,7 +126,44 @@ impl EncoderPrices {
                 _ => card.concurrent_layer(model, *dtype).ok(),
             },
             streams,
+            layers: Vec::new(),
         })
+    }
+
+    fn layer(&mut self, shape: BatchShape, extrapolated: &mut Extrapolated) -> LayerCosts {
+        let BatchShape {
+            requests,
+            tokens,
+            tenants,
+            input_tokens: _,
+        } = shape;
+        let index = requests as usize;
+        if index >= self.layers.len() {
+            self.layers.resize(index + 1, None);
+        }
+        if let Some(known) = self.layers[index].filter(|known| (known.tokens, known.tenants) == (tokens, tenants)) {
+            return known;
+        }
+        let mut note = |beyond, family| extrapolated.note(beyond, family);
+        note(self.layer.beyond(requests, tokens), Family::EncoderLayer);
+        if let Some(concurrent) = &self.concurrent {
+            note(
+                concurrent.beyond(self.streams, requests, tokens),
+                Family::ConcurrentLayer,
+            );
+        }
+        if let Some(adapter) = &self.adapter {
+            note(adapter.beyond(tenants, requests, tokens), Family::Adapter);
+        }
+        let adapter = self.adapter.as_ref();
+        let costs = LayerCosts {
+            tokens,
+            tenants,
+            layer: self.layer.cost(requests, tokens),
+            adapter: adapter.map(|adapter| adapter.cost(tenants, requests, tokens)),
+        };
+        self.layers[index] = Some(costs);
+        costs
     }
 }
 
@@ -298,35 +346,20 @@ impl Prices {
     }
 
     fn encode_ns(&mut self, pool: PoolId, encode: &Encode, shape: BatchShape, spread: &mut OpSpread) -> u64 {
-        let BatchShape {
-            requests,
-            tokens,
-            tenants,
-            input_tokens: _,
-        } = shape;
-        let ModelPrices::Encoder(prices) = &self.models[pool.index()] else {
+        let BatchShape { requests, tokens, .. } = shape;
+        let ModelPrices::Encoder(prices) = &mut self.models[pool.index()] else {
             unreachable!("a decoder's pool encodes nothing")
         };
         let layers = u64::from(encode.layers.count);
         // The parts of one op run within milliseconds of each other: what slows one slows all.
         let draw = spread.draw();
-        let mut ns = 0;
+        let costs = prices.layer(shape, &mut self.extrapolated);
+        let adapter_ns = costs.adapter.map_or(0, |adapter| draw.of(adapter));
+        let mut ns = layers * (draw.of(costs.layer) + adapter_ns);
         let mut note = |beyond, family| self.extrapolated.note(beyond, family);
         if encode.embed {
             note(prices.embedding.beyond(requests, tokens), Family::Embedding);
             ns += draw.of(prices.embedding.cost(requests, tokens));
-        }
-        note(prices.layer.beyond(requests, tokens), Family::EncoderLayer);
-        if let Some(concurrent) = &prices.concurrent {
-            note(
-                concurrent.beyond(prices.streams, requests, tokens),
-                Family::ConcurrentLayer,
-            );
-        }
-        ns += layers * draw.of(prices.layer.cost(requests, tokens));
-        if let Some(adapter) = &prices.adapter {
-            ns += layers * draw.of(adapter.cost(tenants, requests, tokens));
-            note(adapter.beyond(tenants, requests, tokens), Family::Adapter);
         }
         if encode.heads {
             note(prices.head.beyond(requests.into()), Family::Head);

@@ -156,13 +156,13 @@ impl StepPrices {
         let lora = self
             .lora
             .as_ref()
-            .map_or(0, |lora| lora.cost(tenants, tokens).median_ns);
+            .map_or(0, |lora| lora.median_ns(tenants, tokens));
         let exchange = self.all_reduce.as_ref().map_or(0, |all_reduce| {
             let bytes = all_reduce.bytes_per_token.saturating_mul(tokens);
-            2 * all_reduce.surface.cost(all_reduce.cards, bytes).median_ns
+            2 * all_reduce.surface.median_ns(all_reduce.cards, bytes)
         });
-        let layer = self.decoder.dense.cost(tokens.into()).median_ns + lora + exchange;
-        layers * layer + self.decoder.ends.cost(sequences, tokens).median_ns
+        let layer = self.decoder.dense.median_ns(tokens.into()) + lora + exchange;
+        layers * layer + self.decoder.ends.median_ns(sequences, tokens)
     }
 
     /// The steps of a run from `from` up to `to`, counted from 0, in nanoseconds.
@@ -202,7 +202,7 @@ impl StepPrices {
         if sums.len() <= context {
             // By half as much again, so that a growing context does not extend it at each step.
             for at in sums.len()..=context + context / 2 {
-                let ns = self.decoder.decode.cost(sequences, at as u32 - 1).median_ns * u64::from(self.layers);
+                let ns = self.decoder.decode.median_ns(sequences, at as u32 - 1) * u64::from(self.layers);
                 sums.push(sums[at - 1] + ns);
             }
         }

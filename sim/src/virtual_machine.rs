@@ -5,7 +5,7 @@
 //! re-priced for what is left of them.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,6 +39,9 @@ enum What {
     /// The end of an op is heard.
     Heard { op: OpIndex },
 }
+
+/// The class of [`What::Heard`].
+const HEARD: u8 = 1;
 
 /// An [`OpRef`] with an order, so that the heap is total. The order is never used: `sequence` comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +141,26 @@ struct ContentionPpm {
     lookup_beside_compute: u64,
 }
 
+/// Lanes of a card on which an op runs, by kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beside {
+    computing: u32,
+    copying: u32,
+    looking_up: u32,
+    solving: u32,
+}
+
+impl Beside {
+    fn of(&mut self, kind: LaneKind) -> &mut u32 {
+        match kind {
+            LaneKind::Compute => &mut self.computing,
+            LaneKind::Copy => &mut self.copying,
+            LaneKind::Lookup => &mut self.looking_up,
+            LaneKind::Solve => &mut self.solving,
+        }
+    }
+}
+
 /// The virtual machine.
 #[derive(Debug)]
 pub struct VirtualMachine {
@@ -150,7 +173,11 @@ pub struct VirtualMachine {
     plot: Option<PlotSpec>,
     board: Board,
     lanes: Vec<Lane>,
+    /// By card.
+    beside: Vec<Beside>,
     heap: BinaryHeap<Reverse<Pending>>,
+    /// Ends that are to be heard, in order: those that are made in that order, which nearly all are. The others are on the heap.
+    heard: VecDeque<Pending>,
     sequence: u64,
     timers: BinaryHeap<Reverse<(Time, u64, InstanceId)>>,
     now: Time,
@@ -220,7 +247,9 @@ impl VirtualMachine {
                 })
                 .collect(),
             topology: topology.clone(),
+            beside: vec![Beside::default(); gpus],
             heap: BinaryHeap::new(),
+            heard: VecDeque::new(),
             sequence: 0,
             timers: BinaryHeap::new(),
             now: Time::ZERO,
@@ -269,16 +298,38 @@ impl VirtualMachine {
     fn push(&mut self, at: Time, what: What) {
         let class = match what {
             What::LaneEnds { .. } => 0,
-            What::Heard { .. } => 1,
+            What::Heard { .. } => HEARD,
             What::SegmentEnds { .. } => 2,
         };
-        self.heap.push(Reverse(Pending {
+        let pending = Pending {
             at,
             class,
             sequence: self.sequence,
             what,
-        }));
+        };
         self.sequence += 1;
+        let in_order = class == HEARD && self.heard.back().is_none_or(|last| last.at <= at);
+        match in_order {
+            true => self.heard.push_back(pending),
+            false => self.heap.push(Reverse(pending)),
+        }
+    }
+
+    /// What is pending next.
+    fn first(&self) -> Option<Pending> {
+        match (self.heap.peek(), self.heard.front()) {
+            (Some(Reverse(one)), Some(other)) => Some(*one.min(other)),
+            (Some(Reverse(only)), None) | (None, Some(only)) => Some(*only),
+            (None, None) => None,
+        }
+    }
+
+    /// Takes what is pending next.
+    fn pop(&mut self, first: Pending) {
+        match self.heard.front() == Some(&first) {
+            true => self.heard.pop_front().map(drop),
+            false => self.heap.pop().map(drop),
+        };
     }
 
     /// Starts the next op of an idle lane, if it is ready.
@@ -347,6 +398,8 @@ impl VirtualMachine {
             pool,
             tell,
         });
+        let on = &self.topology.lanes[lane.index()];
+        *self.beside[on.gpu.index()].of(on.kind) += 1;
         self.begin(lane);
         self.schedule_end(lane);
         self.restretch_neighbours(lane);
@@ -409,17 +462,8 @@ impl VirtualMachine {
             return UNDISTURBED;
         };
         let kind = lanes[lane.index()].kind;
-        let (mut computing, mut copying, mut looking_up) = (0, false, false);
-        for &other in &self.lanes_of_gpu[lanes[lane.index()].gpu.index()] {
-            if self.lanes[other.index()].running.is_some() {
-                match lanes[other.index()].kind {
-                    LaneKind::Compute => computing += 1,
-                    LaneKind::Copy => copying = true,
-                    LaneKind::Lookup => looking_up = true,
-                    LaneKind::Solve => {}
-                }
-            }
-        }
+        let beside = self.beside[lanes[lane.index()].gpu.index()];
+        let (computing, copying, looking_up) = (beside.computing, beside.copying > 0, beside.looking_up > 0);
         let factor = |disturbed: bool, ppm: u64| if disturbed { ppm } else { UNDISTURBED };
         let of = &self.contention;
         match kind {
@@ -448,7 +492,7 @@ impl VirtualMachine {
         let gpu = self.topology.lanes[lane.index()].gpu.index();
         for i in 0..self.lanes_of_gpu[gpu].len() {
             let other = self.lanes_of_gpu[gpu][i];
-            if other == lane {
+            if other == lane || self.lanes[other.index()].running.is_none() {
                 continue;
             }
             let stretch_ppm = self.stretch(other);
@@ -496,6 +540,8 @@ impl VirtualMachine {
             outcome.ended.clear();
             outcome.ended.extend(leap.plan.ended(leap.steps()));
         }
+        let on = &self.topology.lanes[lane.index()];
+        *self.beside[on.gpu.index()].of(on.kind) -= 1;
         state.busy += busy_between(started.max(self.count_from), self.now);
         let op = self.board.ran(lane, started, self.now);
         // Whoever waits on this lane needs no telling; other lanes and the server do.
@@ -607,18 +653,19 @@ impl Machine for VirtualMachine {
                 (due, timer) => due.or(timer.map(|(at, _)| at)),
             };
             // A loop that is awake anyway sees at once that the time has come; a sleeping one is woken for it.
-            let noticed = until.map(|until| match self.heap.peek() {
+            let first = self.first();
+            let noticed = until.map(|until| match first {
                 _ if until <= self.awake => self.awake,
                 // What happens before needs no alarm to be drawn.
-                Some(Reverse(pending)) if pending.at < until || pending.at == until && pending.is_heard() => until,
+                Some(pending) if pending.at < until || pending.at == until && pending.is_heard() => until,
                 _ => until + Duration(self.prices.alarm_ns(until)),
             });
-            match (self.heap.peek(), noticed) {
-                (Some(&Reverse(pending)), noticed)
+            match (first, noticed) {
+                (Some(pending), noticed)
                     if noticed
                         .is_none_or(|noticed| pending.at < noticed || pending.at == noticed && pending.is_heard()) =>
                 {
-                    self.heap.pop();
+                    self.pop(pending);
                     match pending.what {
                         What::LaneEnds { lane, version } if self.lanes[lane as usize].version == version => {
                             self.now = pending.at;

@@ -25,6 +25,7 @@ impl Time {
     ///
     /// # Panics
     /// If `earlier` is later than `self`.
+    #[inline]
     #[track_caller]
     pub fn since(self, earlier: Time) -> Duration {
         Duration(self.0.checked_sub(earlier.0).expect("time runs forward"))
@@ -74,6 +75,7 @@ impl Duration {
 
 impl Add<Duration> for Time {
     type Output = Time;
+    #[inline]
     #[track_caller]
     fn add(self, rhs: Duration) -> Time {
         Time(self.0.checked_add(rhs.0).expect("time within 584 years"))
@@ -81,6 +83,7 @@ impl Add<Duration> for Time {
 }
 
 impl AddAssign<Duration> for Time {
+    #[inline]
     #[track_caller]
     fn add_assign(&mut self, rhs: Duration) {
         *self = *self + rhs;
@@ -89,6 +92,7 @@ impl AddAssign<Duration> for Time {
 
 impl Add for Duration {
     type Output = Duration;
+    #[inline]
     #[track_caller]
     fn add(self, rhs: Duration) -> Duration {
         Duration(self.0.checked_add(rhs.0).expect("duration within 584 years"))
@@ -96,6 +100,7 @@ impl Add for Duration {
 }
 
 impl AddAssign for Duration {
+    #[inline]
     #[track_caller]
     fn add_assign(&mut self, rhs: Duration) {
         *self = *self + rhs;
@@ -104,6 +109,7 @@ impl AddAssign for Duration {
 
 impl Sub for Duration {
     type Output = Duration;
+    #[inline]
     #[track_caller]
     fn sub(self, rhs: Duration) -> Duration {
         Duration(self.0.checked_sub(rhs.0).expect("durations are not negative"))

@@ -1,0 +1,95 @@
+//! Powers, quickly, to so many digits that rounding to whole nanoseconds mostly cannot tell the difference.
+//!
+//! A draw from a spread needs one power, and a power that is the same on every processor takes as long as all the rest of a draw.
+//! [`rounded`] is exactly what that power would give; it asks for it only where the quick one leaves a doubt.
+
+use std::sync::LazyLock;
+
+/// Cells into which a binade is cut.
+const CELLS: usize = 128;
+
+/// How far [`approximate`] may be from the power, as a share of it. The series leave some 10⁻¹³ of the logarithm, which exponents of
+/// up to a hundred make 10⁻¹¹.
+const ERROR: f64 = 1e-9;
+
+struct Cell {
+    /// One over its middle, and the middle's logarithm to base 2.
+    inverse: f64,
+    log2: f64,
+    /// Two to the power of its beginning's distance from the first.
+    exp2: f64,
+}
+
+static TABLE: LazyLock<[Cell; CELLS]> = LazyLock::new(|| {
+    std::array::from_fn(|cell| {
+        let middle = 1.0 + (cell as f64 + 0.5) / CELLS as f64;
+        Cell {
+            inverse: 1.0 / middle,
+            log2: libm::log2(middle),
+            exp2: libm::exp2(cell as f64 / CELLS as f64),
+        }
+    })
+});
+
+/// `round(t^k)` for a `t` from 0 to 1, a `k` above 0 and up to 100, and a `round` that never falls.
+pub fn rounded(t: f64, k: f64, round: impl Fn(f64) -> u64) -> u64 {
+    if let Some(near) = approximate(t, k) {
+        let (least, most) = (round(near * (1.0 - ERROR)), round(near * (1.0 + ERROR)));
+        if least == most {
+            return least;
+        }
+    }
+    // libm's power is the same on every processor.
+    round(libm::pow(t, k))
+}
+
+/// `t^k`; nothing where that is too near to nothing.
+fn approximate(t: f64, k: f64) -> Option<f64> {
+    const MANTISSA: u64 = (1 << 52) - 1;
+    let bits = t.to_bits();
+    let exponent = (bits >> 52) as i64 - 1023;
+    let mantissa = f64::from_bits(bits & MANTISSA | 1023 << 52);
+    let cell = &TABLE[(bits >> 45) as usize & (CELLS - 1)];
+    // ln(1 + r) by its series, r being at most one in 256.
+    let r = mantissa * cell.inverse - 1.0;
+    let ln = r * (1.0 - r * (1.0 / 2.0 - r * (1.0 / 3.0 - r * (1.0 / 4.0))));
+    let power = k * (exponent as f64 + cell.log2 + ln * std::f64::consts::LOG2_E);
+    if power < -1000.0 {
+        return None;
+    }
+    let cells = (power * CELLS as f64).floor();
+    let x = (power - cells / CELLS as f64) * std::f64::consts::LN_2;
+    let exp = 1.0 + x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0 + x * (1.0 / 24.0))));
+    let cells = cells as i64;
+    let two = f64::from_bits(((cells.div_euclid(CELLS as i64) + 1023) as u64) << 52);
+    Some(two * TABLE[cells.rem_euclid(CELLS as i64) as usize].exp2 * exp)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_as_near_as_it_says(t in prop_oneof![0.0..1.0_f64, 0.0..1e-9_f64, Just(1.0)], k in prop_oneof![0.01..2.0_f64, 0.01..100.0_f64]) {
+            let exact = libm::pow(t, k);
+            if let Some(near) = approximate(t, k) {
+                // A hundredth of what is allowed for.
+                prop_assert!((near - exact).abs() <= 0.01 * ERROR * exact, "{near} {exact}");
+            }
+        }
+
+        #[test]
+        fn rounding_is_that_of_the_power(t in 0.0..1.0_f64, k in 0.01..100.0_f64, most in prop_oneof![1.0..1e6_f64, 1.0..1e12_f64]) {
+            let round = |power: f64| (most * power + 0.5) as u64;
+            prop_assert_eq!(rounded(t, k, round), round(libm::pow(t, k)));
+        }
+    }
+
+    #[test]
+    fn nothing_to_any_power_is_nothing() {
+        assert_eq!(rounded(0.0, 0.5, |power| (1e9 * power) as u64), 0);
+    }
+}
