@@ -153,10 +153,7 @@ impl StepPrices {
     /// A step without its attention.
     fn base_ns(&self, sequences: u32, tokens: u32, tenants: u32) -> u64 {
         let layers = u64::from(self.layers);
-        let lora = self
-            .lora
-            .as_ref()
-            .map_or(0, |lora| lora.median_ns(tenants, tokens));
+        let lora = self.lora.as_ref().map_or(0, |lora| lora.median_ns(tenants, tokens));
         let exchange = self.all_reduce.as_ref().map_or(0, |all_reduce| {
             let bytes = all_reduce.bytes_per_token.saturating_mul(tokens);
             2 * all_reduce.surface.median_ns(all_reduce.cards, bytes)

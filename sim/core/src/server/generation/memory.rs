@@ -85,6 +85,14 @@ pub(super) struct Pages {
     next_place: u64,
 }
 
+/// Of `rooms`, those below `tokens`.
+fn with_less(rooms: &[u32], tokens: u32) -> u32 {
+    // Checked sums are not made several at a time; so many cannot overflow.
+    rooms
+        .iter()
+        .fold(0, |less: u32, room| less.wrapping_add(u32::from(*room < tokens)))
+}
+
 /// Pages that a request held until it left, the last of them the first to be handed out again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
@@ -145,29 +153,40 @@ impl Pages {
     /// How many steps of requests have pages, at most `most`, and how many pages these take. Each of `rooms` is the tokens for which a
     /// request has room on its pages before its first step: of those that go on beyond that, no more than a page's. The first step
     /// has its pages.
-    pub fn steps(&self, rooms: &mut [u32], most: u32) -> (u32, u32) {
+    pub fn steps(&self, rooms: &[u32], most: u32) -> (u32, u32) {
         let (requests, page) = (rooms.len() as u32, self.page_tokens);
         let mut steps = most;
         if most > 1 {
             // After as many whole pages' steps as all can make, everyone has as much room as now, and the pages left are for those with the
             // least: they last until the first of the others needs one.
             let (pages_each, left) = (self.free() / requests, self.free() % requests);
-            let (_, room, _) = rooms.select_nth_unstable(left as usize);
-            steps = most.min(pages_each.saturating_mul(page).saturating_add(*room)).max(1);
+            let (mut room, mut enough) = (0, page);
+            while room < enough {
+                let middle = (room + enough) / 2;
+                if with_less(rooms, middle + 1) > left {
+                    enough = middle;
+                } else {
+                    room = middle + 1;
+                }
+            }
+            steps = most.min(pages_each.saturating_mul(page).saturating_add(room)).max(1);
         }
         let (whole, last) = ((steps - 1) / page, (steps - 1) % page + 1);
-        let needy = rooms.iter().filter(|room| **room < last).count() as u32;
-        (steps, whole * requests + needy)
+        (steps, whole * requests + with_less(rooms, last))
     }
 
     /// Lets `held` pages grow, or shrink, to those of `tokens`.
+    #[inline]
     pub fn resize(&mut self, held: &mut u32, tokens: u32) {
         // Mostly the last page has room for some tokens more.
         let on_held = *held * self.page_tokens;
         if tokens <= on_held && on_held < tokens + self.page_tokens {
             return;
         }
-        let wanted = self.of(tokens);
+        self.resize_to(held, self.of(tokens));
+    }
+
+    fn resize_to(&mut self, held: &mut u32, wanted: u32) {
         self.handed_out += u64::from(wanted.saturating_sub(*held));
         self.next_place += u64::from(held.saturating_sub(wanted));
         self.used = self.used - *held + wanted;

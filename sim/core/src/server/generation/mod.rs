@@ -77,6 +77,14 @@ impl Instance {
     }
 }
 
+/// What a run took, for each of its members.
+#[derive(Clone, Copy)]
+struct Took {
+    computed: Duration,
+    /// Until the server heard of its end.
+    told: Duration,
+}
+
 enum Flight {
     Run {
         instance: InstanceId,
@@ -351,12 +359,25 @@ impl GenerationServer {
         state.run = None;
         state.pages.promise(0);
         let outcome = done.run.expect("a run tells what came of it");
-        let mut failures = done.failures.iter().peekable();
-        let mut ended = outcome.ended.iter().peekable();
-        for (index, &id) in members.iter().enumerate() {
-            let failure = failures.next_if(|f| f.member as usize == index).map(|f| f.reason);
-            let end = ended.next_if(|e| e.member as usize == index).map(|e| e.step);
-            self.grow(id, instance, &outcome, end, now, done);
+        let took = Took {
+            computed: done.timing.lane + done.timing.busy,
+            told: now.since(done.timing.ended),
+        };
+        // Both in the order of members.
+        let (mut failures, mut ended) = (done.failures, outcome.ended);
+        for (index, &id) in (0..).zip(&members) {
+            let (mut failure, mut end) = (None, None);
+            if let [first, others @ ..] = failures
+                && first.member == index
+            {
+                (failure, failures) = (Some(first.reason), others);
+            }
+            if let [first, others @ ..] = ended
+                && first.member == index
+            {
+                (end, ended) = (Some(first.step), others);
+            }
+            self.grow(id, instance, &outcome, end, took);
             let verdict = match (self.sequences[id].cancelled, failure, end) {
                 (true, ..) => Verdict::Cancelled,
                 (false, Some(reason), _) => Verdict::Failed(reason),
@@ -376,19 +397,19 @@ impl GenerationServer {
     }
 
     /// Books a run's steps on one of its members.
+    #[inline]
     fn grow(
         &mut self,
         id: RequestId,
         instance: InstanceId,
         outcome: &RunOutcome<'_>,
         ended_at: Option<u32>,
-        now: Time,
-        done: &Done<'_>,
+        took: Took,
     ) {
         let steps = outcome.steps;
         let sequence = &mut self.sequences[id];
-        sequence.computed += done.timing.lane + done.timing.busy;
-        sequence.told += now.since(done.timing.ended);
+        sequence.computed += took.computed;
+        sequence.told += took.told;
         sequence.batch_requests = sequence.batch_requests.max(outcome.requests);
         if steps == 0 {
             return;

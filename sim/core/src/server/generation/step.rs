@@ -85,37 +85,39 @@ impl GenerationServer {
     fn submit(&mut self, instance: InstanceId, prompts_left: bool, commands: &mut Commands) {
         let first_member = commands.members.len();
         let takes_part = |sequence: &Sequence| sequence.to_prefill == 0 || sequence.chunk_tokens > 0;
-        let mut ids = self.spare.pop().unwrap_or_default();
         let (mut tenants, mut tokens, mut longest) = (0, 0, 0);
+        let (run, page_tokens) = (self.runs, self.spec.page_tokens);
         self.rooms.clear();
-        for &id in &self.instances[instance.index()].running {
+        let running = &self.instances[instance.index()].running;
+        self.rooms.reserve(running.len());
+        commands.members.reserve(running.len());
+        for &id in running {
             let sequence = &self.sequences[id];
             if !takes_part(sequence) {
                 continue;
             }
             let counted = &mut self.counted_in[sequence.tenant as usize];
-            tenants += u32::from(*counted != self.runs);
-            *counted = self.runs;
+            tenants += u32::from(*counted != run);
+            *counted = run;
             let step_tokens = sequence.chunk_tokens.max(1);
             tokens += step_tokens;
             let after_first = sequence.cached_tokens + step_tokens;
             longest = longest.max(after_first);
-            let room = sequence.pages * self.spec.page_tokens + 1 - after_first;
-            self.rooms.push(room);
-            ids.push(id);
+            self.rooms.push(sequence.pages * page_tokens + 1 - after_first);
             commands.members.push(member(id, sequence));
         }
-        if ids.is_empty() {
-            self.spare.push(ids);
+        if self.rooms.is_empty() {
             return;
         }
         self.runs += 1;
+        let mut ids = self.spare.pop().unwrap_or_default();
+        ids.extend(commands.members[first_member..].iter().map(|member| member.request));
         let is_static = self.spec.join == JoinSpec::HeadRunStatic;
         // The last position is the last that a token can take.
         let positions = (self.positions + 1).saturating_sub(longest).max(1);
         let max_steps = if prompts_left { 1 } else { positions };
         let pages = &self.instances[instance.index()].pages;
-        let (max_steps, wanted) = pages.steps(&mut self.rooms, max_steps);
+        let (max_steps, wanted) = pages.steps(&self.rooms, max_steps);
         let batch = self.flights.insert(Flight::Run { instance, members: ids });
         let state = &mut self.instances[instance.index()];
         state.closed |= is_static;
@@ -152,6 +154,7 @@ impl GenerationServer {
     }
 }
 
+#[inline]
 pub(super) fn member(id: RequestId, sequence: &Sequence) -> Member {
     Member {
         request: id,
