@@ -97,6 +97,7 @@ impl Loaded {
                      each other down is not measured yet, so the simulation promises too much."
                 ));
             }
+            caveats.extend(unpriced_looks(card, &run.system));
             if card.device.kind == DeviceKind::Cpu && run.gpus > 1 {
                 caveats.push(format!(
                     "{name}: {} cards of {} are simulated as so many machines; on one machine they would share its {} cores.",
@@ -309,6 +310,28 @@ pub struct TableUsed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     table: String,
+}
+
+/// What a dispatcher between models costs and a measured card has no price for.
+fn unpriced_looks<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterator<Item = String> + 'a {
+    let dispatches = system.route.iter().flat_map(|route| &route.stages).filter_map(|stage| {
+        let dispatch = stage.dispatch?;
+        (card.provenance.source == Source::Measured).then_some((&stage.pool, dispatch))
+    });
+    dispatches.flat_map(move |(pool, dispatch)| {
+        let looks = matches!(card.inspect(), Ok(Some(_)));
+        let attends = matches!(card.attended_layer(&pool.model, pool.dtype), Ok(Some(_)));
+        let unpriced = |what: &str| {
+            format!(
+                "{}: {what} of {} on card {} was not measured, so that it is simulated as if it took no time.",
+                system.name, pool.name, card.name
+            )
+        };
+        let look = (!looks).then(|| unpriced("the dispatcher's look at the answers"));
+        let attention = (dispatch.prune_alpha.is_some() && !attends)
+            .then(|| unpriced("what summing up the attention to words adds to a pass"));
+        look.into_iter().chain(attention)
+    })
 }
 
 /// A sentence on each origin, with the tables from there.

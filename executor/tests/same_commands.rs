@@ -59,7 +59,7 @@ impl Workers for Script {
         if !follows && matches!(job.kind, OpKind::Encode(_)) {
             work_ns += self
                 .prices
-                .resume_ns(self.now.since(lane.free_since), work_ns, &mut spread);
+                .resume_ns(PoolId(0), self.now.since(lane.free_since), work_ns, &mut spread);
         }
         let ended = started + Duration(work_ns);
         let heard = lane.heard.max(ended + Duration(self.prices.tell_ns(&mut spread)));

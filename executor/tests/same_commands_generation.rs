@@ -141,7 +141,9 @@ impl Workers for Script {
             OpKind::Run(run) => {
                 assert!(!follows, "an instance makes one run at a time");
                 let first_ns = self.prices.steps_ns(&job.batch.members, job.batch.shape.tenants, 0, 1);
-                let resume = self.prices.resume_ns(self.now.since(free_since), first_ns, &mut spread);
+                let resume = self
+                    .prices
+                    .resume_ns(PoolId(0), self.now.since(free_since), first_ns, &mut spread);
                 self.begin(job.lane, run, started, Duration(resume), job.batch);
             }
             kind => {

@@ -7,7 +7,8 @@ use crate::error::MissingTable;
 use crate::grid::Grid;
 use crate::model::{DType, ModelShape};
 use crate::rows::{
-    AdapterImplementation, CollectiveOperation, Direction, DispatchOperation, Family, LoadSource, PetKind, Row, Tier,
+    AdapterImplementation, CollectiveOperation, Direction, DispatchOperation, Family, LoadSource, PetKind, ResumeRow,
+    Row, Tier,
 };
 use crate::slice::{Slice, slices};
 use crate::static_model::StaticModel;
@@ -21,6 +22,22 @@ impl Card {
         let asked = format!("model={} dtype={dtype}", model.name);
         self.check_shape(Family::EncoderLayer, model, &asked)?;
         self.grid(&self.tables.encoder_layer, &asked).map(Surface)
+    }
+
+    /// The same for a layer that also sums up the attention which each token receives; nothing where that was not measured.
+    ///
+    /// # Errors
+    /// A table with holes, or one of another model of that name.
+    pub fn attended_layer(&self, model: &ModelShape, dtype: DType) -> Result<Option<Surface>, MissingTable> {
+        let asked = format!("model={} dtype={dtype}", model.name);
+        if slices(&self.tables.attended_layer)
+            .iter()
+            .all(|slice| slice.label != asked)
+        {
+            return Ok(None);
+        }
+        self.check_shape(Family::AttendedLayer, model, &asked)?;
+        self.grid(&self.tables.attended_layer, &asked).map(Surface).map(Some)
     }
 
     /// From token ids to the first hidden state, by batch and padded tokens.
@@ -205,24 +222,30 @@ impl Card {
         listed.then(|| self.dispatch(operation)).transpose()
     }
 
-    /// What compute takes longer after its lane was idle; nothing where that was not measured.
+    /// What compute takes longer after its lane was idle; nothing where that was not measured. The rows are those of `model`, or of the
+    /// model that comes first where that one has none: what is lost depends on the machine more than on the model.
     ///
     /// # Errors
     /// A table with holes.
-    pub fn resume(&self) -> Result<Option<Resume>, MissingTable> {
-        let rows = &self.tables.resume;
-        let (Some(idle_us_min), Some(idle_us_max), Some(work_us_max)) = (
-            rows.iter().map(|row| row.idle_us).min(),
-            rows.iter().map(|row| row.idle_us).max(),
-            rows.iter().map(|row| row.work_us).max(),
-        ) else {
+    pub fn resume(&self, model: &ModelShape) -> Result<Option<Resume>, MissingTable> {
+        let all = &self.tables.resume;
+        let own = all.iter().find(|row| row.model == model.name).or_else(|| all.first());
+        let Some(name) = own.map(|row| row.model.as_str()) else {
             return Ok(None);
         };
+        let rows = || all.iter().filter(|row| row.model == name);
+        let whole = rows().map(|row| ResumeRow {
+            stats: row.stats.later(f64::from(row.work_us)),
+            ..row.clone()
+        });
+        let whole: Vec<ResumeRow> = whole.collect();
+        let idle = || rows().map(|row| row.idle_us);
         Ok(Some(Resume {
-            grid: self.grid(rows, "")?,
-            idle_us_min,
-            idle_us_max,
-            work_us_max,
+            whole: self.grid(&whole, &format!("model={name}"))?,
+            idle_us_min: idle().min().expect("the model has a row"),
+            idle_us_max: idle().max().expect("the model has a row"),
+            work_us_min: rows().map(|row| row.work_us).min().expect("the model has a row"),
+            work_us_max: rows().map(|row| row.work_us).max().expect("the model has a row"),
         }))
     }
 

@@ -237,23 +237,25 @@ impl AdapterSurface {
 /// clocks are low, so beyond the measured range it is that of the edge and never extrapolated.
 #[derive(Clone, Debug)]
 pub struct Resume {
-    pub(crate) grid: Grid<2>,
+    /// The compute and what it takes longer: spreads are kept in proportion to medians, and there may be next to nothing longer.
+    pub(crate) whole: Grid<2>,
     pub(crate) idle_us_min: u32,
     pub(crate) idle_us_max: u32,
+    pub(crate) work_us_min: u32,
     pub(crate) work_us_max: u32,
 }
 
 impl Resume {
-    /// What `work_us` microseconds of compute take longer after `idle_us` microseconds without any.
-    pub fn cost(&self, idle_us: u32, work_us: u32) -> Cost {
-        let measured_us = idle_us.clamp(self.idle_us_min, self.idle_us_max);
-        let mut cost = self
-            .grid
-            .cost([measured_us.into(), work_us.min(self.work_us_max).into()]);
-        if idle_us < self.idle_us_min {
-            // Back to back nothing is lost: in between, in proportion.
-            cost.median_ns = cost.median_ns * u64::from(idle_us) / u64::from(self.idle_us_min);
-        }
-        cost
+    /// What `work_us` microseconds of compute take longer after `idle_us` microseconds without any, in nanoseconds. `of` says where
+    /// within its spread a cost lies.
+    pub fn extra_ns(&self, idle_us: u32, work_us: u32, of: impl FnOnce(Cost) -> u64) -> u64 {
+        let (measured_us, work_us) = (
+            idle_us.clamp(self.idle_us_min, self.idle_us_max),
+            work_us.clamp(self.work_us_min, self.work_us_max),
+        );
+        let whole_ns = of(self.whole.cost([measured_us.into(), work_us.into()]));
+        let extra_ns = whole_ns.saturating_sub(u64::from(work_us) * 1_000);
+        // Back to back nothing is lost, and below the least measured idleness in proportion.
+        extra_ns * u64::from(idle_us.min(self.idle_us_min)) / u64::from(self.idle_us_min)
     }
 }

@@ -57,8 +57,8 @@ pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use names::near_miss;
 pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
-    AdapterImplementation, AdapterRow, CollectiveOperation, CollectiveRow, ConcurrentLayerRow, CopyRow,
-    DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, Direction,
+    AdapterImplementation, AdapterRow, AttendedLayerRow, CollectiveOperation, CollectiveRow, ConcurrentLayerRow,
+    CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, Direction,
     DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoadSource, LoraRow, ModelLoadRow,
     PetKind, PetRow, PlotLookupRow, ResumeRow, SolveRow, StaticModelRow, Stats, Tier,
 };

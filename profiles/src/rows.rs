@@ -148,6 +148,8 @@ pub enum Family {
     StaticModel,
     /// [`ConcurrentLayerRow`].
     ConcurrentLayer,
+    /// [`AttendedLayerRow`].
+    AttendedLayer,
     /// [`PlotLookupRow`].
     PlotLookup,
     /// [`PetRow`].
@@ -180,6 +182,7 @@ named!(Family {
     Resume => "resume",
     StaticModel => "static_model",
     ConcurrentLayer => "concurrent_layer",
+    AttendedLayer => "attended_layer",
     PlotLookup => "plot_lookup",
     Pet => "pet",
     DecoderDense => "decoder_dense",
@@ -507,9 +510,12 @@ family! {
 }
 
 family! {
-    /// What compute takes longer after its lane was idle: caches are cold and clocks are low.
+    /// What a model's pass takes longer after its lane was idle: caches are cold, memory may have to be mapped anew, clocks are low.
     ResumeRow: Resume,
-    names {},
+    names {
+        /// The model's name.
+        model: String,
+    },
     axes {
         /// How long the lane was idle, in microseconds.
         idle_us: u32,
@@ -547,6 +553,23 @@ family! {
     axes {
         /// Instances that compute at the same time, this one included.
         streams: u32,
+        /// Sequences in the batch.
+        batch: u32,
+        /// Tokens of each, padding included.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// One encoder layer that also sums up the attention which each token receives (Tabi, section 4.2): fused kernels do not say.
+    AttendedLayerRow: AttendedLayer,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+    },
+    axes {
         /// Sequences in the batch.
         batch: u32,
         /// Tokens of each, padding included.

@@ -9,9 +9,9 @@ use crate::check::check_rows;
 use crate::error::Invalid;
 use crate::names::near_miss;
 use crate::rows::{
-    AdapterRow, CollectiveRow, ConcurrentLayerRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow,
-    DecoderMixedRow, DecoderPrefillRow, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoraRow,
-    ModelLoadRow, PetRow, PlotLookupRow, ResumeRow, Row, SolveRow, StaticModelRow,
+    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, CopyRow, DecoderDecodeRow, DecoderDenseRow,
+    DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow,
+    LoraRow, ModelLoadRow, PetRow, PlotLookupRow, ResumeRow, Row, SolveRow, StaticModelRow,
 };
 use crate::slice::{Slice, slices};
 
@@ -39,6 +39,8 @@ pub struct Tables {
     pub static_model: Vec<StaticModelRow>,
     /// Encoder layers side by side.
     pub concurrent_layer: Vec<ConcurrentLayerRow>,
+    /// Encoder layers that also say which tokens were attended to.
+    pub attended_layer: Vec<AttendedLayerRow>,
     /// PLOT look-ups.
     pub plot_lookup: Vec<PlotLookupRow>,
     /// Tasks' own operators.
@@ -67,7 +69,7 @@ macro_rules! for_each_family {
         let tables = $tables;
         for_each_family!(@one tables, $rows, $body;
             encoder_layer embedding head adapter copy model_load dispatch resume
-            static_model concurrent_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends lora collective solve);
+            static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends lora collective solve);
     }};
     (@one $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
         $({ let $rows = &mut $tables.$family; $body; })+
@@ -80,7 +82,7 @@ macro_rules! for_each_family_pair {
         let (ours, theirs) = ($ours, $theirs);
         $crate::tables::for_each_family_pair!(@one ours, theirs, $a, $b, $body;
             encoder_layer embedding head adapter copy model_load dispatch resume
-            static_model concurrent_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends lora collective solve);
+            static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends lora collective solve);
     }};
     (@one $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
         $({ let ($a, $b) = (&mut $ours.$family, &$theirs.$family); $body; })+
@@ -141,6 +143,7 @@ impl Tables {
             Family::Resume => self.resume = read_table(file, text, models)?,
             Family::StaticModel => self.static_model = read_table(file, text, models)?,
             Family::ConcurrentLayer => self.concurrent_layer = read_table(file, text, models)?,
+            Family::AttendedLayer => self.attended_layer = read_table(file, text, models)?,
             Family::PlotLookup => self.plot_lookup = read_table(file, text, models)?,
             Family::Pet => self.pet = read_table(file, text, models)?,
             Family::DecoderDense => self.decoder_dense = read_table(file, text, models)?,

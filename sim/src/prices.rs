@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tenantry_core::ids::PoolId;
 use tenantry_core::op::{BatchShape, Encode, Manage, Member, OpKind, Pet, PetGroup};
-use tenantry_core::spec::{PlotSpec, PoolSpec, RouteSpec, SystemSpec, TenantState};
+use tenantry_core::spec::{PlotSpec, PoolSpec, RouteSpec, StageSpec, SystemSpec, TenantState};
 use tenantry_profiles::{
     AdapterSurface, Beyond, Card, Cost, Curve, Direction, DispatchOperation, Family, LoadSource, MissingTable, Resume,
     Surface, Tier,
@@ -52,7 +52,8 @@ pub struct Prices {
     tell: Cost,
     alarm: Cost,
     inspect: Option<Cost>,
-    resume: Option<Resume>,
+    /// By pool, as `models`.
+    resume: Vec<Option<Resume>>,
     draws: Option<Draws>,
     extrapolated: Extrapolated,
 }
@@ -105,14 +106,22 @@ struct LayerCosts {
 }
 
 impl EncoderPrices {
-    /// `streams` instances compute on a card.
-    fn new(card: &Card, pool: &PoolSpec, streams: u32) -> Result<EncoderPrices, MissingTable> {
+    /// `streams` instances compute on a card. Where `attended`, a pass also says which words were attended to; on a card where that was
+    /// not measured it costs what it does without.
+    fn new(card: &Card, pool: &PoolSpec, streams: u32, attended: bool) -> Result<EncoderPrices, MissingTable> {
         let PoolSpec {
             model, dtype, classes, ..
         } = pool;
+        let measured = match attended {
+            true => card.attended_layer(model, *dtype)?,
+            false => None,
+        };
         Ok(EncoderPrices {
             embedding: card.embedding(model, *dtype)?,
-            layer: card.encoder_layer(model, *dtype)?,
+            layer: match measured {
+                Some(layer) => layer,
+                None => card.encoder_layer(model, *dtype)?,
+            },
             head: card.head(model, *dtype, *classes)?,
             adapter: match pool.tenant_state {
                 TenantState::Adapters {
@@ -189,11 +198,11 @@ impl Prices {
                 ModelPrices::Runtimes(Box::new(RuntimePrices::new(card, pool, runtimes)?))
             }
             (None, None) => {
-                let prices = EncoderPrices::new(card, pool, pool.instances_per_gpu)?;
+                let prices = EncoderPrices::new(card, pool, pool.instances_per_gpu, false)?;
                 ModelPrices::Encoder(Box::new(prices))
             }
         };
-        Prices::of_models(card, pool, vec![model], jitter)
+        Prices::of_models(card, &[pool], vec![model], jitter)
     }
 
     /// Binds the tables that a system's ops need, whatever its pools.
@@ -205,14 +214,28 @@ impl Prices {
             return Prices::new(card, &system.pool, jitter);
         };
         let streams = most_on_a_card(route);
-        let model = |pool| EncoderPrices::new(card, pool, streams).map(|prices| ModelPrices::Encoder(Box::new(prices)));
-        let models = system.pools().map(model).collect::<Result<_, _>>()?;
-        Prices::of_models(card, &system.pool, models, jitter)
+        let model = |stage: &StageSpec| {
+            let prunes = stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some());
+            EncoderPrices::new(card, &stage.pool, streams, prunes).map(|prices| ModelPrices::Encoder(Box::new(prices)))
+        };
+        let models = route.stages.iter().map(model).collect::<Result<_, _>>()?;
+        Prices::of_models(card, &system.pools().collect::<Vec<_>>(), models, jitter)
     }
 
-    fn of_models(card: &Card, pool: &PoolSpec, models: Vec<ModelPrices>, jitter: Jitter) -> Result<Prices, PriceError> {
+    /// The prices of each pool's model; a table is the first pool's.
+    fn of_models(
+        card: &Card,
+        pools: &[&PoolSpec],
+        models: Vec<ModelPrices>,
+        jitter: Jitter,
+    ) -> Result<Prices, PriceError> {
         let pinned = card.device.kind == tenantry_profiles::DeviceKind::Cuda;
+        let pool = pools[0];
         let model = &pool.model;
+        let resume = pools
+            .iter()
+            .map(|pool| card.resume(&pool.model))
+            .collect::<Result<_, _>>()?;
         Ok(Prices {
             models,
             lookup: match pool.plot {
@@ -229,7 +252,7 @@ impl Prices {
             tell: card.dispatch(DispatchOperation::Tell)?,
             alarm: card.dispatch(DispatchOperation::Alarm)?,
             inspect: card.inspect()?,
-            resume: card.resume()?,
+            resume,
             draws: match jitter {
                 Jitter::None => None,
                 Jitter::Measured { seed } => Some(Draws::new(seed, Purpose::Jitter)),
@@ -417,11 +440,11 @@ impl Prices {
 
     /// What compute that takes `work_ns` on a busy lane takes longer after the lane was idle for `idle`, in nanoseconds: caches are
     /// cold and clocks are low. Nothing on cards where this was not measured.
-    pub fn resume_ns(&self, idle: Duration, work_ns: u64, spread: &mut OpSpread) -> u64 {
+    pub fn resume_ns(&self, pool: PoolId, idle: Duration, work_ns: u64, spread: &mut OpSpread) -> u64 {
         let micros = |ns: u64| u32::try_from(ns / 1_000).unwrap_or(u32::MAX);
-        self.resume
-            .as_ref()
-            .map_or(0, |resume| spread.of(resume.cost(micros(idle.0), micros(work_ns))))
+        self.resume[pool.index()].as_ref().map_or(0, |resume| {
+            resume.extra_ns(micros(idle.0), micros(work_ns), |whole| spread.of(whole))
+        })
     }
 
     /// Families of which a cost was asked beyond what was measured, and how far at most.

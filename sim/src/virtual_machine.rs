@@ -379,11 +379,11 @@ impl VirtualMachine {
         if !just_freed && self.topology.lanes[lane.index()].kind == LaneKind::Compute {
             let idle = self.now.since(self.board.free_since(lane));
             match &mut work {
-                Work::Whole { left_ns, .. } => *left_ns += self.prices.resume_ns(idle, *left_ns, &mut spread),
+                Work::Whole { left_ns, .. } => *left_ns += self.prices.resume_ns(pool, idle, *left_ns, &mut spread),
                 Work::Steps => {
                     let leap = &mut self.leaps[op.batch.slot as usize];
                     let first_ns = leap.plan.costs.first_ns;
-                    leap.delay(Duration(self.prices.resume_ns(idle, first_ns, &mut spread)));
+                    leap.delay(Duration(self.prices.resume_ns(pool, idle, first_ns, &mut spread)));
                 }
             }
         }

@@ -13,8 +13,8 @@ use tenantry_core::spec::{
     AnswerJoin, BatchSpec, DispatchSpec, OrderSpec, RouteSpec, StageSpec, SystemSpec, TenantState,
 };
 use tenantry_core::{RunRecord, Server};
-use tenantry_profiles::ModelShape;
 use tenantry_profiles::testing::synthetic_card;
+use tenantry_profiles::{AttendedLayerRow, Card, DType, ModelShape, Stats};
 use tenantry_sim::{Jitter, Run, simulate};
 use tenantry_traces::{Duration, Entry, Listed, Time};
 
@@ -60,10 +60,13 @@ fn alone(mut stage: StageSpec) -> SystemSpec {
 }
 
 fn logged(system: &SystemSpec, gpus: u32, entries: Vec<Entry>) -> (RunRecord, Log) {
-    let card = synthetic_card();
+    logged_on(&synthetic_card(), system, gpus, entries)
+}
+
+fn logged_on(card: &Card, system: &SystemSpec, gpus: u32, entries: Vec<Entry>) -> (RunRecord, Log) {
     let answers = common::answers();
     let spec = Run {
-        card: &card,
+        card,
         cluster: cluster(gpus, MEMORY),
         system,
         tenants: TENANTS,
@@ -104,6 +107,46 @@ const INSPECT: Duration = Duration(40_000);
 
 const ALL: Option<(f64, f64, Option<f64>)> = Some((1.0, 1.0, None));
 const NONE: Option<(f64, f64, Option<f64>)> = Some((0.0, 1e9, None));
+
+/// Attention that is summed up is not computed by the fused kernel: its layers have prices of their own.
+#[test]
+fn a_pass_that_words_are_pruned_by_costs_what_such_a_pass_does() {
+    const SLOWER: u64 = 3;
+    let plain = synthetic_card();
+    let mut card = synthetic_card();
+    let rows = plain.tables.encoder_layer.iter();
+    let attended = rows.map(|row| AttendedLayerRow {
+        model: row.model.clone(),
+        dtype: row.dtype,
+        batch: row.batch,
+        tokens: row.tokens,
+        stats: Stats::exact(row.stats.median_us * SLOWER as f64),
+    });
+    card.tables.attended_layer = attended.collect();
+    let compute_ns = |card: &Card, prune| {
+        let stages = vec![
+            stage("tiny", &[0], Some((0.0, 1e9, prune))),
+            stage("bert-base", &[0], None),
+        ];
+        let system = routed(OrderSpec::OneByOne, stages);
+        let (record, _) = logged_on(card, &system, 1, vec![request(0, 0, 0, 40)]);
+        record.compute.max_ns()
+    };
+    assert_eq!(
+        compute_ns(&card, None),
+        compute_ns(&plain, None),
+        "nobody looks at words"
+    );
+    let tiny = ModelShape::builtin("tiny").expect("it is built in");
+    let layer_ns = plain
+        .encoder_layer(&tiny, DType::F32)
+        .expect("it has the table")
+        .cost(1, 40)
+        .median_ns;
+    let added = compute_ns(&card, Some(0.5)) - compute_ns(&plain, Some(0.5));
+    let expected = u64::from(tiny.layers) * (SLOWER - 1) * layer_ns;
+    assert!(added.abs_diff(expected) < 10, "{added} {expected}");
+}
 
 #[test]
 fn a_re_routed_query_takes_both_models_times_and_a_look() {

@@ -101,6 +101,16 @@ struct Pass {
     importance: Option<Tensor>,
 }
 
+/// Brings what a pass came to into host memory, as a dispatcher reads it: confidences, and the attention that tokens were paid.
+pub(crate) fn read_out(logits: &Tensor, importance: Option<&Tensor>) -> Result<(), ExecutorError> {
+    let (confidences, _) = logits.f_softmax(-1, Kind::Float)?.f_max_dim(1, false)?;
+    let _ = Vec::<f32>::try_from(&confidences)?;
+    if let Some(importance) = importance {
+        let _ = Vec::<Vec<f32>>::try_from(importance)?;
+    }
+    Ok(())
+}
+
 /// Runs one instance of a stage's model.
 struct StageLane {
     /// None on a lane that computes nothing.
@@ -157,12 +167,7 @@ impl StageLane {
             // The pass failed, and its members have been told.
             return Ok(());
         };
-        let (confidences, _) = logits.f_softmax(-1, Kind::Float)?.f_max_dim(1, false)?;
-        let _ = Vec::<f32>::try_from(&confidences)?;
-        if let Some(importance) = importance {
-            let _ = Vec::<Vec<f32>>::try_from(&importance)?;
-        }
-        Ok(())
+        read_out(&logits, importance.as_ref())
     }
 
     /// A pass over nothing in particular, as long as the model takes.

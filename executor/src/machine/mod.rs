@@ -4,7 +4,7 @@
 //! waits for on other lanes has ended; workers keep the order of their own lane, so an op is issued while the one before it still
 //! runs. Workers stamp when each op started and ended. [`Workers`] hides whether they are threads or a script.
 
-mod cascading;
+pub(crate) mod cascading;
 pub mod execute;
 pub mod generating;
 mod managing;

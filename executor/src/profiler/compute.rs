@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use tch::{Kind, Tensor};
-use tenantry_profiles::{DType, EmbeddingRow, EncoderLayerRow, HeadRow, ModelShape, Tables};
+use tenantry_profiles::{
+    AttendedLayerRow, DType, DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow, HeadRow, ModelShape, Tables,
+};
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::axes::Axes;
 use super::instances::{Instance, LAYERS};
 use super::schedule::{Measure, Point};
 use super::timed;
+use crate::cascade::layers_with_importance;
 use crate::error::ExecutorError;
+use crate::machine::cascading::read_out;
 use crate::model::{Encoder, Heads, Input};
 
 /// Tenants among whose heads a batch's are found.
@@ -90,6 +94,20 @@ impl Subject {
         Ok(move || instance.layer())
     }
 
+    /// Measures a whole pass that sums up the attention which tokens receive, and says what one layer took.
+    fn attended(
+        &self,
+        batch: u32,
+        tokens: u32,
+    ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
+        let input = self.input(batch, tokens)?;
+        let hidden = self.encoder.embed(&input)?;
+        Ok(move || {
+            let pass = || layers_with_importance(&self.encoder, hidden.shallow_clone(), &input);
+            Ok(timed(self.encoder.device(), pass)? / self.encoder.shape().layers)
+        })
+    }
+
     /// Measures layers of a batch in the middle of the grid.
     pub fn middle(&self) -> Result<Measure<'_>, ExecutorError> {
         let middle = |axis: &[u32]| axis[axis.len() / 2];
@@ -129,6 +147,26 @@ impl Subject {
                 self.encoder.embed(&input)
             })
         }
+    }
+
+    /// A look at what a pass came to (Tabi, Eq. 3 and 5): of a batch in the middle of the grid, since hardly anything depends on its size.
+    pub fn inspect(&self) -> Result<Point<'static>, ExecutorError> {
+        let middle = |axis: &[u32]| i64::from(axis[axis.len() / 2]);
+        let (batch, tokens) = (middle(&self.axes.batch), middle(&self.axes.tokens));
+        let device = self.encoder.device();
+        let like = (Kind::Float, device);
+        let (logits, importance) = (
+            Tensor::f_rand([batch, 2], like)?,
+            Tensor::f_rand([batch, tokens], like)?,
+        );
+        let measure = move || timed(device, || read_out(&logits, Some(&importance)));
+        let row = |tables: &mut Tables, stats| {
+            tables.dispatch.push(DispatchRow {
+                operation: DispatchOperation::Inspect,
+                stats,
+            });
+        };
+        Ok(Point::new("dispatch: inspect".into(), measure, row))
     }
 
     /// Measures from the last hidden state to the answers in host memory.
@@ -188,6 +226,18 @@ impl Subject {
                     stats,
                 });
             };
+            let name = model.clone();
+            let attended_row = move |tables: &mut Tables, stats| {
+                tables.attended_layer.push(AttendedLayerRow {
+                    model: name.clone(),
+                    dtype,
+                    batch,
+                    tokens,
+                    stats,
+                });
+            };
+            let attended = self.attended(batch, tokens)?;
+            points.push(Point::new(format!("attended_layer of {model}"), attended, attended_row));
             points.push(Point::new(
                 format!("encoder_layer of {model}"),
                 self.layers(batch, tokens)?,

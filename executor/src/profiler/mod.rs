@@ -1,7 +1,7 @@
 //! Measures what each op costs on a device, with the functions and thread settings that serve requests later.
 //!
 //! [`profile`] makes a [`Card`]. Each family's points are in a file of their own (`compute.rs`, `instances.rs`, `adapters.rs`,
-//! `lookups.rs`, `decoder.rs`, `lora.rs`, `copies.rs`); `schedule.rs` decides how often each is measured, and `stats.rs` what came out.
+//! `lookups.rs`, `decoder.rs`, `lora.rs`, `copies.rs`, `solves.rs`); `schedule.rs` decides how often each is measured, and `stats.rs` what came out.
 //! `partial.rs` is what an interrupted run leaves for the next one.
 
 mod adapters;
@@ -17,6 +17,7 @@ mod partial;
 mod pets;
 mod resume;
 mod schedule;
+mod solves;
 mod stats;
 
 use std::collections::BTreeMap;
@@ -248,6 +249,10 @@ pub fn profile(
     for lora in &loras {
         points.extend(lora.points()?);
     }
+    if let Some(subject) = subjects.first() {
+        points.push(subject.inspect()?);
+    }
+    points.extend(solves::points());
     points.extend(copies.points(&copy_sizes));
     points.extend(copies.model_points(&model_sizes));
     points.extend(checkpoints.iter().map(|checkpoint| checkpoint.point(plan.dtype)));
@@ -305,17 +310,22 @@ pub fn profile(
             "measured in {runs} runs: it was interrupted, and went on where it had stopped"
         ));
     }
-    let (mut middle, passes) = match (subjects.first(), decoders.first()) {
-        (Some(subject), _) if plan.models[0].kind == ModelKind::Encoder => {
-            (subject.middle()?, subject.passes(&resume::BATCHES)?)
-        }
-        (_, Some(subject)) => (subject.middle()?, subject.passes(&resume::BATCHES)?),
+    let mut middle = match (subjects.first(), decoders.first()) {
+        (Some(subject), _) if plan.models[0].kind == ModelKind::Encoder => subject.middle()?,
+        (_, Some(subject)) => subject.middle()?,
         _ => unreachable!("there is a first model, and it is one or the other"),
     };
     let contention = contention::measure(&mut middle, &copies, lookups.first(), interrupted)?;
-    tables.resume = resume::measure(passes, interrupted)?;
+    for subject in &subjects {
+        let (name, passes) = (&subject.encoder.shape().name, subject.passes(&resume::BATCHES)?);
+        tables.resume.extend(resume::measure(name, passes, interrupted)?);
+    }
+    for subject in &decoders {
+        let (name, passes) = (&subject.decoder.shape().name, subject.passes(&resume::BATCHES)?);
+        tables.resume.extend(resume::measure(name, passes, interrupted)?);
+    }
     dispatches.extend(hand_overs(DISPATCH_ROUNDS));
-    tables.dispatch = dispatch_rows(&dispatches);
+    tables.dispatch.extend(dispatch_rows(&dispatches));
 
     let interrupted = interrupted.load(Ordering::Relaxed);
     if interrupted {

@@ -168,6 +168,18 @@ pub fn encoder_layer_work(model: &ModelShape, dtype: DType, batch: u32, tokens: 
 }
 
 impl Stats {
+    /// The same measurements, each longer by so many microseconds.
+    pub(crate) fn later(self, us: f64) -> Stats {
+        Stats {
+            count: self.count,
+            mean_us: self.mean_us + us,
+            median_us: self.median_us + us,
+            p05_us: self.p05_us + us,
+            p95_us: self.p95_us + us,
+            p99_us: self.p99_us + us,
+        }
+    }
+
     /// A cost that is computed and not measured: it has no spread.
     pub fn exact(us: f64) -> Stats {
         Stats {
