@@ -37,9 +37,9 @@
     return axis.log ? [least / 1.1, most * 1.1] : [least - (most - least) * 0.03, most + (most - least) * 0.03];
   };
   const scale = (axis, range) => ({ time: false, distr: axis.log ? 3 : 1, range });
-  // A logarithmic axis is marked at 1, 2, 5, 10, 20 …, however short it is; a long one only at powers of ten.
+  // A logarithmic axis is marked at 1, 2, 5, 10, 20 …; a long one only at powers of ten, a short one at every digit.
   const marks = (_, __, least, most) => {
-    const steps = most / least > 1e4 ? [1] : [1, 2, 5];
+    const steps = most / least > 1e4 ? [1] : most / least > 12 ? [1, 2, 5] : [1, 2, 3, 4, 5, 6, 7, 8, 9];
     const marks = [];
     for (let power = 10 ** Math.floor(Math.log10(least)); power <= most; power *= 10) {
       marks.push(...steps.map((step) => step * power).filter((mark) => mark >= least && mark <= most));

@@ -34,7 +34,7 @@ pub fn main(compared: &Compared<'_, '_>) -> Vec<Chart> {
             "Throughput over time",
             "Requests answered a second.",
             &over_time("Requests a second", |window| {
-                Some(coarse(window.served as f64 / window.width_s))
+                Some(coarse(window.served as f64 / window.width_s?))
             }),
         ),
         at_points(
@@ -222,7 +222,8 @@ fn quantiles(simulated: &Group<'_>, executed: &Group<'_>) -> Option<View> {
 /// Windows of a group's first run, merged.
 #[derive(Clone, Copy, Default)]
 struct Totals {
-    width_s: f64,
+    /// How long it lasted; nothing where that is too short for a rate.
+    width_s: Option<f64>,
     served: u64,
     latency_sum_ns: u128,
     batches: u64,
@@ -255,9 +256,10 @@ fn over_time(
         let merge = (width_ns / curves.series.width.0) as usize;
         let end_s = curves.end.as_secs_f64();
         let totals = curves.series.windows.chunks(merge).enumerate().map(|(i, windows)| {
+            // The run may end within its last window; of a small rest of one, no rate can be told.
+            let lasted_s = width_s.min(end_s - i as f64 * width_s);
             let whole = Totals {
-                // The run may end within its last window.
-                width_s: width_s.min(end_s - i as f64 * width_s),
+                width_s: (lasted_s >= width_s / 4.0).then_some(lasted_s),
                 ..Totals::default()
             };
             windows.iter().fold(whole, |sum, window| Totals {
