@@ -87,7 +87,7 @@ async function exercise(tab, faults) {
 /// A page's name in the table: its file, or its folder where that is a report.html.
 function label(page) {
   const name = path.basename(page, ".html");
-  return name === "report" ? path.basename(path.dirname(page)) : name;
+  return name === "report" || name === "plan" ? path.basename(path.dirname(page)) : name;
 }
 
 async function main() {

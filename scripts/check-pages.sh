@@ -36,6 +36,11 @@ make() { # name, then a command that leaves a folder
 make run simulate scenarios/quickstart.yaml
 make sweep simulate scenarios/quickstart.yaml --set 'sweep={tenants.count: [10, 100, 1000, 10000], cluster.gpus: [1, 2]}'
 make other simulate scenarios/quickstart.yaml --set 'workload.arrivals={poisson: {rate: 900/s}}'
+make cascade simulate gallery/when-does-a-cascade-stop-paying --set 'workload.stop={requests: 2000}' --set prices.paper-v100-tabi=2.5
+make fleet simulate gallery/static-or-dynamic-runtimes-for-tweets --set 'workload.stop={requests: 20000}' --set workload.warm_up=1s
+"$tenantry" plan plan/least-cost --out "$out/plan" --quiet
+"$tenantry" plan plan/cascade-or-large-model --out "$out/plan-cascade" --quiet
+printf '%s\n' "$out"/plan/plan.html "$out"/plan-cascade/plan.html >>"$out/pages"
 "$tenantry" report "$out/run" "$out/other" --out "$out/comparison.html" --quiet
 "$tenantry" profile show cpu --report "$out/profile.html" --quiet
 "$tenantry" trace generate scenarios/quickstart.yaml "$out/requests.csv" --quiet

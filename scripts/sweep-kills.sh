@@ -21,8 +21,8 @@ mkdir "$out/seen"
 over=0
 for ((kill = 1; kill <= kills; kill++)); do
     "$tenantry" "${sweep[@]}" --out "$out/killed" &
-    # Within a sixth of the time that it takes.
-    after_ms=$((RANDOM % (takes_ms / 6 + 1)))
+    # So that all kills together leave it three quarters of the time that it takes, on average: few come when it is over.
+    after_ms=$((RANDOM * 3 * takes_ms / 2 / kills / 32768))
     sleep "$((after_ms / 1000)).$(printf %03d $((after_ms % 1000)))"
     if kill -KILL $! 2>/dev/null; then :; else over=$((over + 1)); fi
     wait $! 2>/dev/null || true

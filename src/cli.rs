@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::output::quoted;
 use crate::sweep::job_file::Engine;
 use crate::sweep::shard::Shard;
 
@@ -36,7 +37,9 @@ pub enum Command {
     #[command(after_help = "Example: tenantry simulate scenarios/quickstart.yaml --set tenants.count=5000")]
     Simulate(SimulateArgs),
     /// Search for what keeps a latency target at the least: cards, cost; or the most: tenants, load.
-    #[command(after_help = "Example: tenantry plan plan/fewest-cards --out out/plan\n\n\
+    #[command(after_help = "Examples:\n  tenantry plan plan/fewest-cards --out out/plan\n  \
+                      tenantry plan mine.yaml --set 'plan={find: most-tenants, tenants: {from: 10, to: 100000}}'\n\n\
+                      A scenario without a section `plan` is asked for the fewest cards, 1 to 32, that keep its slo.\n\
                             Exits with 3 and the nearest when nothing keeps the target.")]
     Plan(PlanArgs),
     /// Run a scenario's sweep in parts, each run saved as it finishes: what is interrupted goes on where it was.
@@ -99,6 +102,9 @@ pub enum Command {
     /// List the presets, or print one as YAML to copy and change.
     #[command(after_help = "Example: tenantry presets hbert-adapter")]
     Presets(PresetsArgs),
+    /// List the scenarios that come with the program, or print one as YAML to copy and change.
+    #[command(after_help = "Examples:\n  tenantry scenarios\n  tenantry scenarios plan/least-cost > mine.yaml")]
+    Scenarios(ScenariosArgs),
     /// Print what a shell needs to complete commands and flags.
     #[command(
         after_help = "Examples:\n  tenantry completions bash > ~/.local/share/bash-completion/completions/tenantry\n  \
@@ -112,9 +118,9 @@ pub enum Command {
 }
 
 /// A scenario with changes.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ScenarioArgs {
-    /// A YAML file, or the name of a shipped scenario.
+    /// A YAML file, or the name of a shipped scenario, which `tenantry scenarios` lists.
     pub scenario: String,
     /// Change a key: a dotted path and a YAML value.
     #[arg(long = "set", value_name = "PATH=VALUE")]
@@ -122,6 +128,24 @@ pub struct ScenarioArgs {
     /// Another seed than the scenario's.
     #[arg(long)]
     pub seed: Option<u64>,
+}
+
+impl ScenarioArgs {
+    /// As a shell reads them back, to name the scenario in another command.
+    pub fn words(&self) -> String {
+        let settings = self.set.iter().map(|set| format!(" --set {}", quoted(set)));
+        let seed = self.seed.map(|seed| format!(" --seed {seed}"));
+        let given: String = settings.chain(seed).collect();
+        format!("{}{given}", quoted(&self.scenario))
+    }
+
+    /// Likewise, with this card in place of the scenario's.
+    pub fn words_on(&self, profile: Option<&str>) -> String {
+        let card = profile.map_or(String::new(), |card| {
+            format!(" --set {}", quoted(&format!("card={card}")))
+        });
+        format!("{}{card}", self.words())
+    }
 }
 
 /// What is kept of the runs beside their figures.
@@ -531,6 +555,12 @@ pub struct PresetsArgs {
     pub name: Option<String>,
 }
 
+#[derive(Debug, Args)]
+pub struct ScenariosArgs {
+    /// The scenario to print.
+    pub name: Option<String>,
+}
+
 /// Which paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PaperName {
@@ -601,7 +631,7 @@ pub enum TraceCommand {
 }
 
 /// How a file is read.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct ReadArgs {
     /// Read a file as this format, where its first line fits several; by default the first line tells.
     #[arg(long, value_name = "NAME")]

@@ -39,6 +39,7 @@ fn main() -> std::process::ExitCode {
         Command::Check(args) => commands::check::run(&args, &output),
         Command::Schema => commands::schema::run(),
         Command::Presets(args) => commands::presets::run(&args, &output),
+        Command::Scenarios(args) => commands::scenarios::run(&args, &output),
         Command::Completions(args) => {
             commands::completions::run(&args);
             Ok(())

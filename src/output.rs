@@ -32,6 +32,16 @@ pub fn print(output: &OutputArgs, value: &impl Serialize, text: impl FnOnce() ->
     Ok(())
 }
 
+/// Prints a file that comes with the program as it is, which `--quiet` does not keep from it; as JSON where that was asked for.
+pub fn print_yaml(output: &OutputArgs, yaml: &str) -> Result<(), Failure> {
+    if output.json {
+        let value: serde_yaml::Value = serde_yaml::from_str(yaml).map_err(Failure::running)?;
+        return print(output, &value, String::new);
+    }
+    print!("{yaml}");
+    Ok(())
+}
+
 /// Says something by the way, on standard error.
 pub fn say(output: &OutputArgs, text: &str) {
     if !output.quiet {
@@ -42,6 +52,15 @@ pub fn say(output: &OutputArgs, text: &str) {
 /// Says which command is worth trying now, on standard error.
 pub fn next(output: &OutputArgs, command: &str) {
     say(output, &format!("next: {command}"));
+}
+
+/// A word as a shell reads it back.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// The start of a command, for its manifest.
@@ -135,4 +154,20 @@ pub fn today() -> String {
         .next()
         .expect("a date comes first")
         .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_a_shell() {
+        for word in ["plain", "a b", "it's", "systems[0].batch={size: 1}", "$HOME", ""] {
+            let echoed = std::process::Command::new("sh")
+                .args(["-c", &format!("printf %s {}", quoted(word))])
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8(echoed.stdout).unwrap(), word);
+        }
+    }
 }

@@ -13,9 +13,10 @@ use tenantry_core::spec::AllocateSpec;
 use tenantry_core::{ClusterSpec, RunRecord, SystemSpec};
 use tenantry_profiles::{Beyond, Card, DeviceKind, Family, ProfileError, Source};
 use tenantry_reports::manifest::Manifest;
-use tenantry_reports::{Run, RunFolder, RunLabels, Seen, Slo, Validation};
+use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, Slo, Validation};
 use tenantry_scenarios::{Jitter, RunSpec, Scenario};
 use tenantry_sim::{Prices, SimulateError, Simulated};
+use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::{Time, TraceError};
 
 use crate::cli::{OutputArgs, ScenarioArgs};
@@ -28,28 +29,59 @@ pub struct Loaded {
     pub scenario: Scenario,
     pub runs: Vec<RunSpec>,
     cards: BTreeMap<String, Card>,
+    /// Why a run cannot be had on its card, by its number.
+    unfit: BTreeMap<usize, String>,
 }
 
 impl Loaded {
-    /// Reads the scenario. `profile` replaces the card of every run.
+    /// Reads the scenario, whose runs must all be possible on their cards. `profile` replaces the card of every run.
     pub fn load(args: &ScenarioArgs, profile: Option<&str>) -> Result<Loaded, Failure> {
         Loaded::of(scenario(args)?, profile)
     }
 
-    /// Finds the cards of a scenario.
+    /// Finds the cards of a scenario, on which all of its runs must be possible.
     pub fn of(scenario: Scenario, profile: Option<&str>) -> Result<Loaded, Failure> {
+        let loaded = Loaded::of_what_fits(scenario, profile)?;
+        match loaded.unfit.first_key_value() {
+            None => Ok(loaded),
+            Some((_, why)) => Err(Failure::BadInput(why.clone())),
+        }
+    }
+
+    /// Finds the cards of a scenario. Runs that are not possible on theirs are [refused](Self::refusal).
+    pub fn of_what_fits(scenario: Scenario, profile: Option<&str>) -> Result<Loaded, Failure> {
         let mut runs = scenario.runs();
         let mut cards = BTreeMap::new();
-        for run in &mut runs {
+        let mut unfit = BTreeMap::new();
+        for (index, run) in runs.iter_mut().enumerate() {
             if let Some(profile) = profile {
                 run.card = profile.to_owned();
+                run.price_per_hour = scenario.prices.get(profile).copied();
             }
             if !cards.contains_key(&run.card) {
                 cards.insert(run.card.clone(), find_card(&run.card)?);
             }
-            run.system = on_card(run, &cards[&run.card])?;
+            match on_card(run, &cards[&run.card])? {
+                Ok(system) => run.system = system,
+                Err(why) => drop(unfit.insert(index, why)),
+            }
         }
-        Ok(Loaded { scenario, runs, cards })
+        // A price under a wrong name would be missing, and nobody would say so.
+        for card in scenario.prices.keys().filter(|card| !cards.contains_key(*card)) {
+            find_card(card)?;
+        }
+        Ok(Loaded {
+            scenario,
+            runs,
+            cards,
+            unfit,
+        })
+    }
+
+    /// Why run number `run` is not possible on its card, whatever is asked of it; nothing where it is.
+    pub fn refusal(&self, run: usize) -> Option<String> {
+        let spec = &self.runs[run];
+        self.unfit.get(&run).cloned().or_else(|| refusal(spec, self.card(spec)))
     }
 
     /// A scenario without runs, with these cards.
@@ -59,6 +91,7 @@ impl Loaded {
             cards: found.collect::<Result<_, Failure>>()?,
             scenario,
             runs: Vec::new(),
+            unfit: BTreeMap::new(),
         })
     }
 
@@ -105,9 +138,28 @@ impl Loaded {
                 ));
             }
         }
+        caveats.extend(self.price_caveat());
         caveats.sort();
         caveats.dedup();
         caveats
+    }
+
+    /// A sentence on the prices that costs are reckoned by.
+    fn price_caveat(&self) -> Option<String> {
+        let priced = self
+            .runs
+            .iter()
+            .filter_map(|run| Some((&run.card, run.price_per_hour?)));
+        let mut prices: Vec<String> = priced.map(|(card, price)| format!("{card} {price}")).collect();
+        prices.sort();
+        prices.dedup();
+        (!prices.is_empty()).then(|| {
+            format!(
+                "Costs are by the prices that the scenario gives, a card and hour: {}. All cards of the cluster are paid all the time, \
+                 but those of runtimes that come and go only while they are there.",
+                prices.join(", ")
+            )
+        })
     }
 
     /// All cards, by name.
@@ -249,26 +301,29 @@ pub fn find_card(name: &str) -> Result<Card, Failure> {
 }
 
 /// The run's system with what can be known only of a card and a workload: what runtimes take, and how many there are of each where
-/// the whole workload decides.
-pub fn on_card(run: &RunSpec, card: &Card) -> Result<SystemSpec, Failure> {
+/// the whole workload decides; or why it cannot be had there.
+pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>, Failure> {
     let mut system = run.system.clone();
     let Some(runtimes) = &mut system.pool.runtimes else {
-        return Ok(system);
+        return Ok(Ok(system));
     };
-    let failed = |error: &dyn std::fmt::Display| Failure::BadInput(format!("system {}: {error}", run.system.name));
-    *runtimes = runtimes
-        .on(card, system.pool.instances_per_gpu)
-        .map_err(|error| failed(&error))?;
+    let unfit = |error: &dyn std::fmt::Display| format!("system {}: {error}", run.system.name);
+    match runtimes.on(card, system.pool.instances_per_gpu) {
+        Ok(known) => *runtimes = known,
+        Err(error) => return Ok(Err(unfit(&error))),
+    }
     if let AllocateSpec::Global(solver) = runtimes.allocate {
         let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
         let cards = runtimes.scale.map_or(run.gpus, |scale| scale.cards_at_start);
         let question =
             tenantry_sim::whole_workload(runtimes, &mut *workload, cards * system.pool.instances_per_gpu, solver)
                 .map_err(Failure::bad_input)?;
-        let answer = tenantry_sim::allocate(&question).map_err(|error| failed(&error))?;
-        runtimes.allocate = AllocateSpec::Fixed(answer.instances);
+        match tenantry_sim::allocate(&question) {
+            Ok(answer) => runtimes.allocate = AllocateSpec::Fixed(answer.instances),
+            Err(error) => return Ok(Err(unfit(&error))),
+        }
     }
-    Ok(system)
+    Ok(Ok(system))
 }
 
 /// What a run's folder calls it.
@@ -282,6 +337,10 @@ pub fn labels(run: &RunSpec, machine: &str, repeat: u32) -> RunLabels {
         slo: run.slo.map(|slo| Slo {
             latency: slo.latency,
             quantile: slo.quantile,
+        }),
+        rent: run.price_per_hour.map(|price_per_hour| Rent {
+            gpus: run.gpus,
+            price_per_hour,
         }),
     }
 }
@@ -442,14 +501,20 @@ pub fn summarized(run: &RunSpec, machine: &str, repeat: u32, record: &RunRecord)
     Run::new(labels(run, machine, repeat), record)
 }
 
-/// Why this run cannot be run on its card, whatever is asked of it; nothing where it can.
+/// Why this run, whose system is [on its card](on_card), cannot be run there, whatever is asked of it; nothing where it can: each of
+/// its ops has a price, and its models fit.
 pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
     let server = Server::on_card(card, &cluster(run, card), &run.system, run.tenants).map(drop);
     let refused = match server {
         Err(error) => error.to_string(),
-        Ok(()) => Prices::new(card, &run.system.pool, tenantry_sim::Jitter::None)
-            .err()?
-            .to_string(),
+        Ok(()) => {
+            let prices = Prices::of_system(card, &run.system, tenantry_sim::Jitter::None);
+            let priced = match run.workload.management {
+                ManagementSpec::None => prices,
+                _ => prices.and_then(|prices| prices.with_management(card)),
+            };
+            priced.err()?.to_string()
+        }
     };
     Some(format!("system {}: {refused}", run.system.name))
 }

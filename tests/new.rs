@@ -97,3 +97,88 @@ fn shells_get_their_completions() {
         assert!(text.contains("simulate") && text.contains("tenantry"), "{shell}");
     }
 }
+
+#[test]
+fn shipped_scenarios_are_listed_printed_and_run() {
+    let folder = folder();
+    let list = good(folder.path(), &["scenarios"]);
+    for name in tenantry_scenarios::shipped_names() {
+        let line = list.lines().find(|line| line.split_whitespace().next() == Some(name));
+        let about = line.map_or("", |line| line[name.len()..].trim());
+        assert!((20..160).contains(&about.chars().count()), "{name}: {about}");
+    }
+    let text = good(folder.path(), &["scenarios", "quickstart"]);
+    fs::write(folder.path().join("mine.yaml"), &text).unwrap();
+    assert_eq!(good_json(folder.path(), &["check", "mine.yaml"])["valid"], true);
+    for command in ["scenarios", "presets"] {
+        let name = if command == "presets" { "hmi" } else { "quickstart" };
+        assert_eq!(good_json(folder.path(), &[command, name])["name"], name);
+        let listed = good_json(folder.path(), &[command]);
+        assert!(listed.as_array().unwrap().len() > 10, "{listed}");
+    }
+    check_bad(
+        folder.path(),
+        &[(&["scenarios", "quikstart"], 2, &["did you mean quickstart?"])],
+    );
+}
+
+/// A recording's own tenants ask, and are as many as it has, where it says who asks.
+#[test]
+fn a_trace_brings_its_tenants() {
+    let folder = folder();
+    let at = folder.path();
+    fs::write(
+        at.join("log.csv"),
+        "arrival_ns,tenant,input_tokens,output_tokens,class\n0,7,12,0,0\n1000000,0,20,0,0\n2000000,7,9,0,0\n",
+    )
+    .unwrap();
+    let flags = [
+        "--trace",
+        "log.csv",
+        "--model",
+        "tiny",
+        "--card",
+        "cpu",
+        "--systems",
+        "hbert-adapter",
+        "--defaults",
+    ];
+    good(at, &[&["new", "ours.yaml"], &flags[..]].concat());
+    let text = fs::read_to_string(at.join("ours.yaml")).unwrap();
+    assert!(
+        text.contains("count: 8") && text.contains("popularity: of-arrivals"),
+        "{text}"
+    );
+    let run = &good_json(at, &["simulate", "ours.yaml"])["runs"][0];
+    assert_eq!(
+        (&run["workload"]["tenants"], &run["requests"]["offered"]),
+        (&2.into(), &3.into()),
+        "{run}"
+    );
+    check_bad(
+        at,
+        &[(
+            &["new", "few.yaml", "--trace", "log.csv", "--tenants", "7", "--defaults"],
+            2,
+            &["--tenants: must be at least 8, since log.csv has so many, got 7"],
+        )],
+    );
+    // Who does not say who asks has as many tenants as are asked for.
+    fs::write(
+        at.join("azure.csv"),
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n",
+    )
+    .unwrap();
+    let flags = [
+        "--trace",
+        "azure.csv",
+        "--model",
+        "llama-7b",
+        "--tenants",
+        "50",
+        "--defaults",
+    ];
+    good(at, &[&["new", "chat.yaml"], &flags[..]].concat());
+    let text = fs::read_to_string(at.join("chat.yaml")).unwrap();
+    assert!(text.contains("count: 50") && text.contains("{ zipf: 0.9 }"), "{text}");
+}

@@ -69,7 +69,11 @@ fn mistakes_are_said() {
     check_bad(
         place.path(),
         &[
-            (&["plan", "s.yaml"], 2, &["s.yaml: must have a section plan, got none"]),
+            (
+                &["plan", "s.yaml"],
+                2,
+                &["s.yaml: must have a section plan, or at least an slo, got neither"],
+            ),
             (
                 &["plan", "s.yaml", "--set", "plan={find: fewest-cards, gpus: [1]}"],
                 2,
@@ -88,5 +92,187 @@ fn mistakes_are_said() {
                 &["systems[0].bacth", "did you mean batch?"],
             ),
         ],
+    );
+}
+
+/// Shipped plans for systems of other kinds, at small scale: a few numbers of cards, and as many requests as a second decision needs.
+#[test]
+fn cascades_tasks_and_runtimes_are_planned() {
+    let place = folder();
+    let plan = |scenario: &str, set: &[&str]| {
+        let set = set.iter().flat_map(|set| ["--set", *set]);
+        let arguments: Vec<&str> = ["plan", scenario, "--out", "p"].into_iter().chain(set).collect();
+        let report = good_json(place.path(), &arguments);
+        let chosen = report["options"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|option| option["chosen"] == true);
+        let chosen = chosen.unwrap_or_else(|| panic!("{report}")).clone();
+        // What is found can be run, and keeps the target.
+        let answer = good_json(
+            place.path(),
+            &["simulate", "p/answer.yaml", "--set", "workload.stop.requests=2000"],
+        );
+        assert_eq!(answer["runs"][0]["slo"]["met"], true, "{scenario}: {answer}");
+        (report, chosen)
+    };
+
+    // Fewer cards would do for the small model alone, which is not right often enough.
+    let small = [
+        "workload.stop.requests=4000",
+        "workload.arrivals.poisson.rate=300/s",
+        "plan.gpus={from: 1, to: 12}",
+        "plan.repeats=2",
+    ];
+    let (report, cascade) = plan("plan/cascade-or-large-model", &small);
+    assert_eq!(cascade["system"], "tabi", "{report}");
+    assert!(cascade["accuracy"].as_f64().unwrap() >= 0.94, "{report}");
+    let alone = report["options"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|option| option["system"] == "small-alone")
+        .unwrap();
+    assert!(
+        alone["verdict"]
+            .as_str()
+            .unwrap()
+            .contains("of its answers are right, and"),
+        "{alone}"
+    );
+    assert!(
+        report["answer"].as_str().unwrap().contains("of the answers are right"),
+        "{report}"
+    );
+    let (_, any) = plan(
+        "plan/cascade-or-large-model",
+        &[&small[..], &["plan.min_accuracy=null"]].concat(),
+    );
+    assert_eq!(any["system"], "small-alone", "{any}");
+
+    // Runtimes of the longest length alone pad every tweet to it.
+    let small = [
+        "workload.stop.requests=6000",
+        "workload.arrivals.poisson.rate=2000/s",
+        "plan.gpus={from: 1, to: 12}",
+        "plan.repeats=2",
+    ];
+    let (report, runtimes) = plan("plan/runtimes-for-tweets", &small);
+    assert_eq!(runtimes["system"], "arlo", "{report}");
+    assert!(
+        report["options"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|option| option["runs"].as_u64().unwrap() > 0 || option["gpus"] == 1)
+    );
+
+    let small = [
+        "workload.stop.requests=1500",
+        "plan.tenants={from: 20, to: 1000}",
+        "plan.precision=20%",
+        "plan.repeats=2",
+    ];
+    let (report, tasks) = plan("plan/tasks-on-old-cards", &small);
+    assert_eq!(tasks["system"], "pets", "{report}");
+}
+
+#[test]
+fn what_a_card_lacks_and_what_a_system_lacks_is_said() {
+    let place = folder();
+    let at = place.path();
+    // An imported card without compiled runtimes is no option, and the other one is.
+    let cards = "plan.cards={paper-rtx3090: 0.3, l4: 0.8}";
+    let find = "plan.find=least-cost";
+    let small = [
+        "--set",
+        "workload.stop.requests=2000",
+        "--set",
+        "workload.arrivals.poisson.rate=1000/s",
+        "--set",
+        "plan.gpus={from: 1, to: 8}",
+    ];
+    let arguments = [
+        &[
+            "plan",
+            "plan/runtimes-for-tweets",
+            "--set",
+            cards,
+            "--set",
+            find,
+            "--out",
+            "p",
+        ][..],
+        &small,
+    ]
+    .concat();
+    let report = good_json(at, &arguments);
+    let options = report["options"].as_array().unwrap();
+    let of = |card: &str| {
+        options
+            .iter()
+            .filter(|option| option["card"] == card)
+            .collect::<Vec<_>>()
+    };
+    for option in of("l4") {
+        let verdict = option["verdict"].as_str().unwrap();
+        assert!(
+            verdict.starts_with("cannot run: system ") && verdict.contains("measure it with"),
+            "{option}"
+        );
+    }
+    assert!(
+        of("paper-rtx3090").iter().any(|option| option["chosen"] == true),
+        "{report}"
+    );
+    let chosen = options.iter().find(|option| option["chosen"] == true).unwrap();
+    let per_hour = chosen["cost_per_hour"].as_f64().unwrap();
+    let per_million = chosen["cost_per_million_requests"].as_f64().unwrap();
+    let rate = chosen["offered_rps"].as_f64().unwrap();
+    assert!(
+        (per_million - per_hour / 3600.0 / rate * 1e6).abs() < 1e-5 * per_million,
+        "{chosen}"
+    );
+    // The answer's own run reckons alike, by what was answered.
+    let answer = good_json(at, &["simulate", "p/answer.yaml"]);
+    let simulated = answer["runs"][0]["cost_per_million_requests"].as_f64().unwrap();
+    let answered = answer["runs"][0]["throughput_rps"].as_f64().unwrap();
+    assert!(
+        (simulated - per_hour / 3600.0 / answered * 1e6).abs() < 1e-4 * simulated,
+        "{answer}"
+    );
+
+    // Runtimes have no batches to choose among.
+    let choices = "plan.choices={arlo: {batch.size-or-timeout.max_size: [8]}}";
+    let output = tenantry(at, &["plan", "plan/runtimes-for-tweets", "--set", choices]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains(
+            "systems[0].batch: must be left out where there are runtimes, each of which serves one request at a time"
+        ),
+        "{message}"
+    );
+}
+
+#[test]
+fn without_a_section_plan_the_fewest_cards_are_found() {
+    let place = folder();
+    let at = place.path();
+    let load = [&LOAD[..4], &["--out", "p"]].concat();
+    let output = tenantry(at, &[&["plan", "s.yaml"], &load[..]].concat());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    assert!(
+        message.contains("no section plan: looking for the fewest cards that keep the slo"),
+        "{message}"
+    );
+    assert!(message.contains("next: tenantry simulate p/answer.yaml"), "{message}");
+    let simulated = tenantry(at, &[&["simulate", "s.yaml"], &LOAD[..4]].concat());
+    let message = String::from_utf8_lossy(&simulated.stderr);
+    assert!(
+        message.contains("next: tenantry plan s.yaml --set 'workload={"),
+        "{message}"
     );
 }

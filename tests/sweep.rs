@@ -212,3 +212,36 @@ fn mistakes_are_said() {
         ],
     );
 }
+
+/// Where a card lacks what one system needs, the other systems and cards are not lost; models of a route are looked at one by one.
+#[test]
+fn points_of_cascades_and_runtimes_that_cannot_run_are_left_out() {
+    let place = folder();
+    let at = place.path();
+    let sweep = |scenario: &str, more: &[&str], out: &str| {
+        let arguments = [&["sweep", scenario, "--out", out, "--json"], more].concat();
+        let output = tenantry(at, &arguments);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{message}");
+        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (value["runs"].as_array().unwrap().len(), message)
+    };
+    let stop = "workload={arrivals: {poisson: {rate: 50/s}}, lengths: {input: {fixed: 26}}, stop: {requests: 200}}";
+    let cards = ["--set", "sweep={card: [paper-rtx3090, l4]}", "--set", stop];
+    let (runs, message) = sweep("gallery/static-or-dynamic-runtimes-for-tweets", &cards, "runtimes");
+    assert_eq!(runs, 4, "{message}");
+    assert!(
+        message.contains("Left out, since they cannot run (1): system arlo:"),
+        "{message}"
+    );
+    assert!(message.contains("static_model"), "{message}");
+
+    // The large model of the route is what this card has no prices for.
+    let cards = ["--set", "sweep={card: [paper-v100-tabi, paper-p5000]}", "--set", stop];
+    let (runs, message) = sweep("gallery/when-does-a-cascade-stop-paying", &cards, "cascade");
+    assert_eq!(runs, 4 + 1, "{message}");
+    assert!(
+        message.contains("Left out, since they cannot run (1): system asks-below-80:"),
+        "{message}"
+    );
+}

@@ -41,5 +41,5 @@ pub use group::{Group, Spread};
 pub use manifest::Manifest;
 pub use page::Page;
 pub use seen::Seen;
-pub use summary::{RunLabels, RunSummary, Slo, Summary};
+pub use summary::{Rent, RunLabels, RunSummary, Slo, Summary};
 pub use validation::{Limits, Validation, Verdict};

@@ -40,7 +40,7 @@ pub struct Metric {
 }
 
 /// The figures that tables show.
-const METRICS: [Metric; 15] = [
+const METRICS: [Metric; 16] = [
     Metric {
         title: "Requests/s",
         help: "Requests answered a second.",
@@ -111,6 +111,12 @@ const METRICS: [Metric; 15] = [
         read: |run| Some(run.gpu_memory_bytes?.peak as f64),
     },
     Metric {
+        title: "Cost/million",
+        help: "What the cards cost while a million requests are answered, by the scenario's prices.",
+        unit: Unit::Number,
+        read: |run| run.cost_per_million_requests,
+    },
+    Metric {
         title: "Swap hits",
         help: "Share of uses that found a tenant's parameters on the card.",
         unit: Unit::Share,
@@ -119,7 +125,15 @@ const METRICS: [Metric; 15] = [
 ];
 
 /// What only some systems have: its column is left out where none does.
-const OF_SOME: [&str; 5] = ["Tokens/s", "TTFT ms", "TPOT ms", "Right", "At once"];
+const OF_SOME: [&str; 7] = [
+    "Tokens/s",
+    "TTFT ms",
+    "TPOT ms",
+    "Right",
+    "At once",
+    "Cost/million",
+    "Swap hits",
+];
 
 /// The figures that a table of these groups shows.
 pub fn shown(groups: &[Group<'_>]) -> Vec<&'static Metric> {

@@ -94,6 +94,9 @@ pub struct PlanOption {
     /// Half the width of its interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_half_width: Option<f64>,
+    /// The share of the answers that are right, where somebody can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
     /// At the target's quantile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<f64>,
@@ -120,17 +123,34 @@ pub fn sure(confidence: f64) -> String {
     human::percent(confidence.min(0.9999))
 }
 
-/// A system with its settings, for people: `hmi (max_size 16, pipeline layerwise)`.
+/// A system with its settings, for people: `hmi (max_size 16, pipeline layerwise)`. Settings are called by as much of the end of their
+/// paths as tells them apart.
 pub fn name<'a>(system: &str, settings: impl Iterator<Item = (&'a String, &'a serde_json::Value)>) -> String {
-    let setting = |(path, value): (&String, &serde_json::Value)| {
-        let key = path.rsplit('.').next().unwrap_or(path);
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        format!("{key} {value}")
+    let settings: Vec<(&String, &serde_json::Value)> = settings.collect();
+    let end = |path: &str, parts: usize| {
+        let all: Vec<&str> = path.split('.').collect();
+        all[all.len().saturating_sub(parts)..].join(".")
     };
-    let settings: Vec<String> = settings.map(setting).collect();
+    let is_taken = |path: &str, parts: usize| {
+        let others = settings.iter().filter(|(other, _)| other.as_str() != path);
+        others
+            .into_iter()
+            .any(|(other, _)| end(other, parts) == end(path, parts))
+    };
+    let called = |path: &str| {
+        let parts = (1..=path.split('.').count()).find(|parts| !is_taken(path, *parts));
+        parts.map_or_else(|| path.to_owned(), |parts| end(path, parts))
+    };
+    let setting = |(path, value): &(&String, &serde_json::Value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("{} {value}", called(path))
+    };
     match settings.is_empty() {
         true => system.to_owned(),
-        false => format!("{system} ({})", settings.join(", ")),
+        false => format!(
+            "{system} ({})",
+            settings.iter().map(setting).collect::<Vec<_>>().join(", ")
+        ),
     }
 }
 
@@ -154,7 +174,7 @@ pub struct FrontPoint {
 /// What keeps the answer from being better.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Binds {
-    /// `compute`, `link`, `host-lookup`, `memory` or `none`.
+    /// `compute`, `link`, `host-lookup`, `solver`, `memory` or `none`.
     pub what: String,
     /// In a sentence.
     pub sentence: String,
@@ -184,7 +204,7 @@ pub struct PlanRuns {
 }
 
 impl PlanReport {
-    /// The options as rows; the first is the header.
+    /// The options as rows; the first is the header. Columns that no option has anything in are left out.
     pub fn rows(&self) -> Vec<Vec<String>> {
         let titles = [
             "System",
@@ -193,8 +213,10 @@ impl PlanReport {
             "Tenants",
             "Requests/s",
             "In target",
+            "Right",
             "Latency ms",
             "Cost/h",
+            "Cost/million",
             "Sure",
             "Runs",
             "Verdict",
@@ -216,30 +238,47 @@ impl PlanReport {
                 human::count(option.tenants.into()),
                 number(option.offered_rps),
                 within,
+                option.accuracy.map_or(ABSENT.to_owned(), human::percent),
                 number(option.latency_ms),
                 number(option.cost_per_hour),
+                number(option.cost_per_million_requests),
                 option.confidence.map_or(ABSENT.to_owned(), sure),
                 option.runs.to_string(),
                 option.verdict.clone(),
             ]);
         }
-        rows
+        let shown = |column: &usize| rows[1..].iter().any(|row| row[*column] != ABSENT);
+        let columns: Vec<usize> = (0..titles.len()).filter(shown).collect();
+        let row = |row: &Vec<String>| columns.iter().map(|column| row[*column].clone()).collect();
+        rows.iter().map(row).collect()
     }
 
     /// The points on the front as rows; the first is the header.
     pub fn front_rows(&self) -> Vec<Vec<String>> {
-        let titles = ["System", "Card", "Cards", self.cost_unit.name(), "Latency ms"];
-        let mut rows = vec![titles.map(str::to_owned).to_vec()];
-        rows.extend(self.front.iter().filter(|point| point.on_front).map(|point| {
-            vec![
-                point.name.clone(),
-                point.card.clone(),
+        // Where cards are the cost, they have a column already.
+        let has_cost = self.cost_unit != CostUnit::Cards;
+        let row = |name: &str, card: &str, cards: String, cost: String, latency: String| {
+            let cost = has_cost.then_some(cost);
+            let start = [name.to_owned(), card.to_owned(), cards].into_iter();
+            start.chain(cost).chain([latency]).collect::<Vec<String>>()
+        };
+        let header = row(
+            "System",
+            "Card",
+            "Cards".to_owned(),
+            self.cost_unit.name().to_owned(),
+            "Latency ms".to_owned(),
+        );
+        let points = self.front.iter().filter(|point| point.on_front).map(|point| {
+            row(
+                &point.name,
+                &point.card,
                 human::count(point.gpus.into()),
                 human::number(point.cost),
                 human::number(point.latency_ms),
-            ]
-        }));
-        rows
+            )
+        });
+        std::iter::once(header).chain(points).collect()
     }
 
     /// The runs that it took, in a sentence.
@@ -269,5 +308,36 @@ impl PlanReport {
         }
         text += &format!("\n{}", self.effort());
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_are_called_by_what_tells_them_apart() {
+        let paths = [
+            "cascade.stages[0].batch.max_size",
+            "cascade.stages[1].batch.max_size",
+            "dtype",
+        ];
+        let settings: Vec<(String, serde_json::Value)> = paths
+            .iter()
+            .zip([json!(8), json!(4), json!("f16")])
+            .map(|(path, value)| (path.to_string(), value))
+            .collect();
+        let named = name("tabi", settings.iter().map(|(path, value)| (path, value)));
+        assert_eq!(
+            named,
+            "tabi (stages[0].batch.max_size 8, stages[1].batch.max_size 4, dtype f16)"
+        );
+        assert_eq!(
+            name("hmi", settings[..1].iter().map(|(path, value)| (path, value))),
+            "hmi (max_size 8)"
+        );
+        assert_eq!(name("hmi", [].into_iter()), "hmi");
     }
 }

@@ -34,6 +34,15 @@ pub struct Slo {
     pub quantile: f64,
 }
 
+/// What cards cost, and how many there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rent {
+    /// Cards of the cluster.
+    pub gpus: u32,
+    /// Of one card, in the scenario's currency.
+    pub price_per_hour: f64,
+}
+
 /// What a record does not know about its run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunLabels {
@@ -49,6 +58,8 @@ pub struct RunLabels {
     pub seed: u64,
     /// The scenario's target.
     pub slo: Option<Slo>,
+    /// Where the scenario has a price for the card.
+    pub rent: Option<Rent>,
 }
 
 /// A whole `summary.json`.
@@ -166,6 +177,11 @@ pub struct RunSummary {
     /// Absent for other encoders, whose cards are all kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_time_weighted: Option<f64>,
+    /// What the cards cost while a million requests are answered, at the pace after the warm-up and in the currency of the scenario's
+    /// prices: all of the cluster's cards, whether busy or not; with runtimes, `gpus_time_weighted` of them. Absent without a price, and
+    /// where nothing was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_per_million_requests: Option<f64>,
     /// Absent where nothing is looked up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lookup: Option<LookupSummary>,
@@ -502,6 +518,11 @@ impl RunSummary {
         });
         let memory = record.memory;
         let attainment = labels.slo.and_then(|slo| attainment(record, slo));
+        let throughput_rps = ratio(record.served as f64, duration_s);
+        let fleet_gpus = record
+            .fleet
+            .as_ref()
+            .and_then(|fleet| ratio(fleet.card_time.as_secs_f64(), record.end.as_secs_f64()));
         RunSummary {
             system: labels.system,
             parameters: labels.parameters,
@@ -520,7 +541,7 @@ impl RunSummary {
             rejected_by: named(&record.rejected, RejectReason::name),
             failed_by: named(&record.failed, FailureReason::name),
             duration_s: rounded(duration_s),
-            throughput_rps: ratio(record.served as f64, duration_s),
+            throughput_rps,
             output_tokens_per_s: record
                 .generation
                 .and_then(|_| ratio(record.output_tokens as f64, duration_s)),
@@ -565,9 +586,12 @@ impl RunSummary {
             }),
             gpus_time_weighted: record
                 .generation
-                .map(|generation| generation.occupied)
-                .or(record.fleet.as_ref().map(|fleet| fleet.card_time))
-                .and_then(|time| ratio(time.as_secs_f64(), record.end.as_secs_f64())),
+                .and_then(|generation| ratio(generation.occupied.as_secs_f64(), record.end.as_secs_f64()))
+                .or(fleet_gpus),
+            cost_per_million_requests: labels.rent.and_then(|rent| {
+                let an_hour = fleet_gpus.unwrap_or(rent.gpus.into()) * rent.price_per_hour;
+                ratio(an_hour / 3600.0 * 1e6, throughput_rps?)
+            }),
             lookup: record.lookups.map(|lookups| LookupSummary {
                 tokens: lookups.tokens,
                 domain_hits: lookups.domain_hits,
@@ -664,6 +688,38 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(keys, expected);
         assert_eq!(value["slo"].get("met"), None);
+    }
+
+    #[test]
+    fn cost_is_of_the_cards_while_a_million_are_answered() {
+        let with = |gpus, record: &RunRecord| {
+            let rent = Some(Rent {
+                gpus,
+                price_per_hour: 1.8,
+            });
+            RunSummary::new(
+                RunLabels {
+                    rent,
+                    ..labels("any", VIRTUAL)
+                },
+                record,
+            )
+        };
+        let mut record = record(1_000, Duration::from_millis(100));
+        let one = with(1, &record);
+        let seconds = 1e6 / one.throughput_rps.unwrap();
+        assert_eq!(one.cost_per_million_requests, Some(rounded(seconds / 3600.0 * 1.8)));
+        let of_two = with(2, &record).cost_per_million_requests.unwrap();
+        assert!((of_two / one.cost_per_million_requests.unwrap() - 2.0).abs() < 1e-5);
+        // Runtimes' cards are paid while they are there: here one and a half in the mean, of the eight that there may be.
+        record.fleet = Some(FleetUse {
+            card_time: Duration(record.end.0 / 2 * 3),
+            ..FleetUse::default()
+        });
+        let of_some = with(8, &record);
+        let share = of_some.cost_per_million_requests.unwrap() / one.cost_per_million_requests.unwrap();
+        assert!((share - 1.5).abs() < 1e-4, "{share}");
+        assert_eq!(with(1, &RunRecord::default()).cost_per_million_requests, None);
     }
 
     #[test]

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tenantry_core::server::tasks::TaskCounts;
 
+/// The reason of a registration that found no memory.
+pub const TASK_OUT_OF_MEMORY: &str = "task_out_of_memory";
+
 /// Tasks of a run, and how their queries were batched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSummary {

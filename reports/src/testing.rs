@@ -23,6 +23,7 @@ pub fn labels(system: &str, machine: &str) -> RunLabels {
             latency: Duration::from_millis(150),
             quantile: 0.98,
         }),
+        rent: None,
     }
 }
 

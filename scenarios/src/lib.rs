@@ -35,7 +35,7 @@ pub use plan::Plan;
 pub use raw::Jitter;
 pub use raw::RawObjective as Objective;
 pub use scenario::{GroupNames, Limits, RunSpec, Scenario, Slo};
-pub use shipped::shipped_names;
+pub use shipped::{about, shipped_names, shipped_yaml};
 
 /// The JSON Schema of a scenario file, for editors.
 pub fn schema() -> serde_json::Value {

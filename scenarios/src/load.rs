@@ -68,6 +68,7 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[String]) -> Result<
         seed: raw.seed,
         card: raw.card.0.clone(),
         slo,
+        prices: raw.prices.iter().map(|(card, price)| (card.clone(), price.0)).collect(),
         repeats: raw.repeats.0,
         validate: raw.validate.map(Limits::from),
         plan,

@@ -6,7 +6,7 @@ use tenantry_traces::Duration;
 
 use crate::error::{Problem, ScenarioErrors};
 use crate::path::Path;
-use crate::raw::{RawArrivals, RawNumbers, RawObjective, RawPlan, RawScenario};
+use crate::raw::{RawAllocate, RawArrivals, RawNumbers, RawObjective, RawPlan, RawScenario, RawSystem};
 use crate::scenario::Scenario;
 
 /// More levels of one key than any search needs.
@@ -29,6 +29,8 @@ pub struct Plan {
     pub ways: Vec<Way>,
     /// All cards together cost at most this an hour.
     pub max_cost_per_hour: Option<f64>,
+    /// The share of the answers that must be right.
+    pub min_accuracy: Option<f64>,
     /// Of each decision.
     pub confidence: f64,
     /// Of a run, at most.
@@ -51,6 +53,8 @@ pub struct Variant<'a> {
     pub way: &'a Way,
     /// On which cards.
     pub card: &'a str,
+    /// What one of them costs an hour.
+    pub price: Option<f64>,
     /// On how many.
     pub gpus: u32,
     /// Whom.
@@ -75,14 +79,20 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
         RawObjective::FewestCards => needs(plan.gpus.is_some(), "gpus", "to find the fewest cards"),
         RawObjective::LeastCost => {
             needs(plan.gpus.is_some(), "gpus", "to find the least cost");
-            needs(!plan.cards.is_empty(), "cards", "with prices, to find the least cost");
+            let priced = !plan.cards.is_empty() || raw.prices.contains_key(&raw.card.0);
+            needs(priced, "cards", "with prices, to find the least cost");
         }
         RawObjective::MostTenants => needs(plan.tenants.is_some(), "tenants", "to find the most tenants"),
         RawObjective::HighestRate => needs(plan.load.is_some(), "load", "to find the highest rate"),
         RawObjective::TightestLatency => {}
     }
-    let has_prices = plan.max_cost_per_hour.is_none() || !plan.cards.is_empty();
-    needs(has_prices, "cards", "with prices where max_cost_per_hour is");
+    let has_prices = !plan.cards.is_empty() || raw.prices.contains_key(&raw.card.0);
+    let bounded = plan.max_cost_per_hour.is_some();
+    needs(
+        !bounded || has_prices,
+        "cards",
+        "with prices where max_cost_per_hour is",
+    );
     if raw.slo.is_none() && plan.find != RawObjective::TightestLatency {
         let must = "given: a plan looks for what keeps it";
         problems.push(Problem::new(Path::default().key("slo"), must, "nothing"));
@@ -116,6 +126,11 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
         problems.push(Problem::new(path.key(key), must, "another range"));
     }
     let ways = ways(raw, plan, &path.key("choices"), &mut problems);
+    for (index, system) in raw.systems.iter().enumerate() {
+        let path = Path::default().key("systems").index(index);
+        check_cascade(system, plan, gpus.len(), &path, &mut problems);
+        check_runtimes(system, plan, &gpus, &path, &mut problems);
+    }
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -123,21 +138,76 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
     gpus.sort_unstable();
     gpus.dedup();
     let cards = plan.cards.iter().map(|(card, price)| (card.clone(), Some(price.0)));
+    let own = || (raw.card.0.clone(), raw.prices.get(&raw.card.0).map(|price| price.0));
     Ok(Some(Plan {
         find: plan.find,
         gpus,
         tenants,
         loads,
         cards: if plan.cards.is_empty() {
-            vec![(raw.card.0.clone(), None)]
+            vec![own()]
         } else {
             cards.collect()
         },
         ways,
         max_cost_per_hour: plan.max_cost_per_hour.map(|cost| cost.0),
+        min_accuracy: plan.min_accuracy.map(|share| share.fraction()),
         confidence: plan.confidence.fraction(),
         repeats: plan.repeats.0,
     }))
+}
+
+/// What a plan may ask of a system with a cascade, and of one without.
+fn check_cascade(
+    system: &RawSystem,
+    plan: &RawPlan,
+    numbers_of_cards: usize,
+    path: &Path,
+    problems: &mut Vec<Problem>,
+) {
+    let Some(cascade) = &system.cascade else {
+        if plan.min_accuracy.is_some() {
+            let must = "given where plan.min_accuracy is: of other systems nobody knows which answers are right \
+                        (the preset infaas-best is a cascade of one model)";
+            problems.push(Problem::new(path.key("cascade"), must, "nothing"));
+        }
+        return;
+    };
+    for (index, stage) in cascade.stages.iter().enumerate() {
+        if let Some(gpus) = &stage.gpus
+            && numbers_of_cards > 1
+        {
+            let path = path.key("cascade").key("stages").index(index).key("gpus");
+            let must = "left out where plan.gpus tries several numbers of cards: every model then runs on all of them";
+            problems.push(Problem::new(path, must, format!("{gpus:?}")));
+        }
+    }
+}
+
+/// What a plan may ask of runtimes.
+fn check_runtimes(system: &RawSystem, plan: &RawPlan, gpus: &[u32], path: &Path, problems: &mut Vec<Problem>) {
+    let Some(runtimes) = &system.runtimes else { return };
+    let path = path.key("runtimes");
+    if let RawAllocate::Fixed(fixed) = &runtimes.allocate
+        && gpus.len() > 1
+    {
+        let must = "even, global or periodic where plan.gpus tries several numbers of cards, since fixed numbers add up to one of them";
+        problems.push(Problem::new(path.key("allocate"), must, format!("fixed: {fixed:?}")));
+    }
+    let Some(scale) = &runtimes.scale else { return };
+    let path = path.key("scale");
+    if plan.find == RawObjective::LeastCost || plan.max_cost_per_hour.is_some() {
+        let must = "left out where a plan goes by the cards' cost: it counts cards that are kept all the time \
+                    (tenantry simulate says what cards that come and go cost, as cost_per_million_requests)";
+        problems.push(Problem::new(path.clone(), must, "given"));
+    }
+    let fewest = gpus.iter().copied().min().unwrap_or(0);
+    for (key, count) in [("start", scale.start.0), ("min", scale.min.0)] {
+        if count > fewest {
+            let must = format!("at most {fewest}, the fewest cards that plan.gpus tries");
+            problems.push(Problem::new(path.key(key), must, count));
+        }
+    }
 }
 
 /// From one to the other at equal ratios, at most `precision` apart.
@@ -249,6 +319,10 @@ impl Scenario {
         for (path, value) in settings {
             let path = Path::parse(path).expect("a path");
             path.set(&mut tree, value).map_err(of_plan)?;
+        }
+        if let Some(price) = variant.price {
+            let path = Path::default().key("prices").key(variant.card);
+            path.set(&mut tree, price.into()).map_err(of_plan)?;
         }
         let text = serde_yaml::to_string(&tree).expect("a tree is YAML");
         Scenario::from_yaml("plan", &text, &[])

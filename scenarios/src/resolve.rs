@@ -34,6 +34,7 @@ pub(crate) struct Resolved {
     pub gpus: u32,
     pub gpu_memory_bytes: Option<u64>,
     pub card: String,
+    pub price_per_hour: Option<f64>,
     pub slo: Option<Slo>,
     pub jitter: Jitter,
     pub answers: Option<AnswersSpec>,
@@ -73,6 +74,7 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
         gpus: raw.cluster.gpus.0,
         gpu_memory_bytes: raw.cluster.gpu_memory.map(|memory| memory.0),
         card: raw.card.0.clone(),
+        price_per_hour: raw.prices.get(&raw.card.0).map(|price| price.0),
         slo: raw.slo.map(|slo| Slo {
             latency: slo.latency.0,
             quantile: slo.at.fraction(),

@@ -1,5 +1,7 @@
 //! A resolved scenario, and the runs that it asks for.
 
+use std::collections::BTreeMap;
+
 use tenantry_core::spec::{ClusterSpec, SystemSpec};
 use tenantry_traces::Duration;
 use tenantry_traces::outcome::AnswersSpec;
@@ -23,6 +25,8 @@ pub struct Scenario {
     pub card: String,
     /// The service-level objective, if there is one. A sweep may give single runs another one.
     pub slo: Option<Slo>,
+    /// What cards cost an hour, by profile.
+    pub prices: BTreeMap<String, f64>,
     /// How often each run is repeated with another seed.
     pub repeats: u32,
     /// How far simulated and executed figures may differ.
@@ -93,6 +97,8 @@ pub struct RunSpec {
     pub gpu_memory_bytes: Option<u64>,
     /// The card's profile: a name or a path.
     pub card: String,
+    /// What a card costs an hour, where the scenario says so.
+    pub price_per_hour: Option<f64>,
     /// Requests that arrive in this time are left out of the figures.
     pub warm_up: Duration,
     /// The service-level objective.
@@ -156,6 +162,11 @@ impl Scenario {
         runs
     }
 
+    /// Whether keys are swept.
+    pub fn has_sweep(&self) -> bool {
+        !self.raw.sweep.is_empty()
+    }
+
     /// How many tenants there are, where no sweep says otherwise.
     pub fn tenants(&self) -> u32 {
         self.raw.tenants.count.0
@@ -181,6 +192,7 @@ impl Point {
             gpus,
             gpu_memory_bytes,
             card,
+            price_per_hour,
             slo,
             jitter,
             answers,
@@ -209,6 +221,7 @@ impl Point {
             gpus: *gpus,
             gpu_memory_bytes: *gpu_memory_bytes,
             card: card.clone(),
+            price_per_hour: *price_per_hour,
             warm_up: *warm_up,
             slo: *slo,
             jitter: *jitter,

@@ -12,8 +12,8 @@ use crate::scalar::number_and_unit;
 use crate::scenario::Point;
 
 /// Keys that a run has. The others are the scenario's as a whole, and can't differ between its runs.
-const SWEPT: [&str; 10] = [
-    "seed", "card", "cluster", "models", "tenants", "workload", "outcomes", "systems", "slo", "jitter",
+const SWEPT: [&str; 11] = [
+    "seed", "card", "cluster", "prices", "models", "tenants", "workload", "outcomes", "systems", "slo", "jitter",
 ];
 
 /// More would not help to find the mistake.

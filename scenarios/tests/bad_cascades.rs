@@ -100,3 +100,66 @@ fn tables_of_outcomes_are_read_when_a_scenario_is() {
         errors(&missing)
     );
 }
+
+/// What a plan cannot ask of cascades and runtimes.
+#[test]
+fn plans_that_make_no_sense_say_why() {
+    let slo = "slo: { latency: 100ms, at: p98 }\n";
+    let cascade = |plan: &str| errors(&format!("{GOOD}{slo}plan: {{ find: fewest-cards, {plan} }}\n"));
+    let gpus = cascade("gpus: { from: 2, to: 4 }");
+    let must = "must be left out where plan.gpus tries several numbers of cards: every model then runs on all of them";
+    for (line, stage) in [(17, 0), (18, 1)] {
+        let path = format!("systems[0].cascade.stages[{stage}].gpus");
+        let expected = format!("s.yaml:{line}: {path}: {must}, got [{stage}]");
+        assert!(gpus.lines().any(|line| line == expected), "{expected}\n{gpus}");
+    }
+    assert_eq!(cascade("gpus: [2], min_accuracy: 90%"), "nothing wrong");
+    assert!(cascade("gpus: [2], min_accuracy: 90").contains("plan.min_accuracy: must be"));
+    let plain = GOOD.replace(
+        "  - preset: tabi",
+        "  - { preset: bert-shared, model: small }\n  - preset: tabi",
+    );
+    let plain = errors(&format!(
+        "{plain}{slo}plan: {{ find: fewest-cards, gpus: [2], min_accuracy: 90% }}\n"
+    ));
+    assert!(
+        plain.starts_with(
+            "s.yaml:14: systems[0].cascade: must be given where plan.min_accuracy is: of other systems nobody knows"
+        ),
+        "{plain}"
+    );
+
+    let runtimes = |runtimes: &str, plan: &str| {
+        let systems = GOOD.split("systems:\n").next().unwrap_or_default();
+        errors(&format!(
+            "{systems}systems:\n  - {{ preset: arlo, model: small, runtimes: {{ max_length: 128, lengths: {{ of: [64, 128] }}, {runtimes} }} }}\n\
+             {slo}plan: {{ {plan} }}\n"
+        ))
+    };
+    let fewest = "find: fewest-cards, gpus: { from: 2, to: 4 }";
+    assert_eq!(runtimes("allocate: even", fewest), "nothing wrong");
+    let fixed = runtimes("allocate: { fixed: [1, 1] }", fewest);
+    assert!(
+        fixed.starts_with(
+            "s.yaml:14: systems[0].runtimes.allocate: must be even, global or periodic where plan.gpus tries several"
+        ),
+        "{fixed}"
+    );
+    assert_eq!(
+        runtimes("allocate: { fixed: [1, 1] }", "find: tightest-latency"),
+        "nothing wrong"
+    );
+    let scale = "scale: { start: 2, start_up: 5s, rule: { headroom: { spare: 30%, interval: 10s, patience: 6 } } }";
+    assert_eq!(runtimes(scale, fewest), "nothing wrong");
+    let costs = runtimes(scale, "find: least-cost, gpus: [2, 3], cards: { cpu: 1 }");
+    assert!(
+        costs
+            .starts_with("s.yaml:14: systems[0].runtimes.scale: must be left out where a plan goes by the cards' cost"),
+        "{costs}"
+    );
+    let starts = runtimes(scale, "find: fewest-cards, gpus: [1, 2]");
+    assert!(
+        starts.starts_with("s.yaml:14: systems[0].runtimes.scale.start: must be at most 1, the fewest cards that plan.gpus tries, got 2"),
+        "{starts}"
+    );
+}

@@ -43,7 +43,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:7: tenants.cuont: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?\n\
       s.yaml:7: tenants.count: must be given, got nothing"),
     ("card: cpu", "crad: cpu",
-     "s.yaml:3: crad: must be one of name, seed, card, cluster, models, tenants, workload, outcomes, systems, slo, sweep, samples, plan, repeats, validate, jitter, got an unknown key; did you mean card?"),
+     "s.yaml:3: crad: must be one of name, seed, card, cluster, prices, models, tenants, workload, outcomes, systems, slo, sweep, samples, plan, repeats, validate, jitter, got an unknown key; did you mean card?"),
     ("  stop: {", "  warmup: 1s\n  stop: {",
      "s.yaml:11: workload.warmup: must be one of arrivals, lengths, management, stop, warm_up, got an unknown key; did you mean warm_up?"),
     ("name: good\n", "",
@@ -212,7 +212,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("seed: 1", "seed: 1\nsweep: { tenants.count: [] }",
      "s.yaml:3: sweep.tenants.count: must be a list of at least one value, got an empty list"),
     ("seed: 1", "seed: 1\nsweep: { tenant.count: [1] }",
-     "s.yaml:3: sweep.tenant.count: must be the path of a key in one of seed, card, cluster, models, tenants, workload, outcomes, systems, slo, jitter, got tenant; did you mean tenants?"),
+     "s.yaml:3: sweep.tenant.count: must be the path of a key in one of seed, card, cluster, prices, models, tenants, workload, outcomes, systems, slo, jitter, got tenant; did you mean tenants?"),
     ("seed: 1", "seed: 1\nsweep: { 'systems[2].classes': [1] }",
      "s.yaml:3: sweep.systems[2].classes[0]: must be a list with an entry [2], got 2 entries"),
     ("seed: 1", "seed: 1\nsweep: { 'systems[0].preset': [bert-shared] }",
@@ -274,7 +274,7 @@ fn all_that_is_wrong_is_said_at_once() {
 
 #[test]
 fn an_empty_file_is_no_scenario() {
-    let keys = "name, seed, card, cluster, models, tenants, workload, outcomes, systems, slo, sweep, samples, plan, repeats, validate, jitter";
+    let keys = "name, seed, card, cluster, prices, models, tenants, workload, outcomes, systems, slo, sweep, samples, plan, repeats, validate, jitter";
     assert_eq!(
         errors("", &[]),
         format!("s.yaml: must be a mapping with keys out of {keys}, got nothing")
@@ -304,7 +304,10 @@ fn what_is_no_trace_is_named() {
 fn what_can_not_be_found_is_looked_for_among_the_shipped() {
     let said = |name| Scenario::load(name, &[]).unwrap_err().to_string();
     let unknown = said("quickstrat");
-    assert!(unknown.starts_with("scenario: must be a file or one of "), "{unknown}");
+    assert!(
+        unknown.starts_with("scenario: must be a file, or one of those that `tenantry scenarios` lists, got "),
+        "{unknown}"
+    );
     assert!(
         unknown.ends_with(", got quickstrat; did you mean quickstart?"),
         "{unknown}"

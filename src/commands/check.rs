@@ -1,12 +1,11 @@
 //! `tenantry check`: whether a scenario is valid, and what it resolves to.
 
 use serde_json::json;
-use tenantry_traces::management::ManagementSpec;
 
 use crate::cli::{CheckArgs, OutputArgs};
 use crate::failure::Failure;
 use crate::output::{next, print};
-use crate::runs::{Loaded, cluster};
+use crate::runs::Loaded;
 
 pub fn run(args: &CheckArgs, output: &OutputArgs) -> Result<(), Failure> {
     let loaded = Loaded::load(&args.scenario, None)?;
@@ -21,24 +20,14 @@ pub fn run(args: &CheckArgs, output: &OutputArgs) -> Result<(), Failure> {
             loaded.runs.len()
         )
     })?;
-    next(output, &format!("tenantry simulate {}", args.scenario.scenario));
+    next(output, &format!("tenantry simulate {}", args.scenario.words()));
     Ok(())
 }
 
 /// Whether each system can be made on its card, and each of its ops has a price there.
 pub fn fits(loaded: &Loaded) -> Result<(), Failure> {
-    for run in &loaded.runs {
-        let card = loaded.card(run);
-        let in_system =
-            |error: &dyn std::fmt::Display| Failure::BadInput(format!("system {}: {error}", run.system.name));
-        tenantry_core::Server::on_card(card, &cluster(run, card), &run.system, run.tenants)
-            .map_err(|e| in_system(&e))?;
-        let prices = tenantry_sim::Prices::of_system(card, &run.system, tenantry_sim::Jitter::None);
-        let prices = match run.workload.management {
-            ManagementSpec::None => prices,
-            _ => prices.and_then(|prices| prices.with_management(card)),
-        };
-        prices.map_err(|e| in_system(&e))?;
+    match (0..loaded.runs.len()).find_map(|run| loaded.refusal(run)) {
+        None => Ok(()),
+        Some(why) => Err(Failure::BadInput(why)),
     }
-    Ok(())
 }

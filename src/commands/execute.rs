@@ -6,7 +6,7 @@ use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::keep::Keep;
-use crate::output::{Started, style};
+use crate::output::{Started, next, style};
 use crate::runs::{Loaded, Outcome, labels, unfinished_caveats};
 use crate::{interrupt, progress};
 
@@ -54,5 +54,10 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
             args.out.display()
         )));
     }
+    let (words, device) = (args.scenario.words(), device.name());
+    next(
+        output,
+        &format!("tenantry validate {words} --device {device} (does the simulation agree?)"),
+    );
     Ok(())
 }

@@ -10,5 +10,5 @@ pub fn run(args: &MergeArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let parts = args.folders.iter().map(|folder| Saved::open(folder));
     let union = Union::of(&parts.collect::<Result<Vec<_>, _>>()?)?;
-    publish(&union.write(&args.out, &started)?, output)
+    publish(&union.write(&args.out, &started)?, &args.out, output)
 }

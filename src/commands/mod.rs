@@ -14,6 +14,7 @@ pub mod presets;
 pub mod profile;
 pub mod report;
 pub mod reproduce;
+pub mod scenarios;
 pub mod schema;
 pub mod simulate;
 pub mod sweep;

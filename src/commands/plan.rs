@@ -1,25 +1,26 @@
 //! `tenantry plan`: the best that keeps a target, how sure that is, and the scenario that executes it.
 
+use tenantry_profiles::DeviceKind;
 use tenantry_reports::folder::json;
 use tenantry_reports::page::PlanPage;
 use tenantry_reports::whole::write_whole;
+use tenantry_scenarios::Scenario;
+use tenantry_scenarios::plan::Plan;
 
-use crate::cli::{OutputArgs, PlanArgs};
+use crate::cli::{OutputArgs, PlanArgs, ScenarioArgs};
 use crate::failure::Failure;
-use crate::output::{Started, print, say, style};
+use crate::output::{Started, next, print, say, style};
 use crate::planning::answer;
-use crate::runs::{Loaded, scenario};
+use crate::runs::{Loaded, find_card, scenario};
 use crate::{interrupt, progress};
+
+/// The plan of a scenario that has none.
+const FEWEST_CARDS: &str = "plan={find: fewest-cards, gpus: {from: 1, to: 32}}";
 
 pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
-    let scenario = scenario(&args.scenario)?;
-    let plan = scenario.plan.as_ref().ok_or_else(|| {
-        Failure::BadInput(format!(
-            "{}: must have a section plan, got none; `tenantry schema` has its keys, and `tenantry plan plan/fewest-cards` is an example",
-            args.scenario.scenario
-        ))
-    })?;
+    let (scenario, plan) = planned(&args.scenario, output)?;
+    let plan = &plan;
     let interrupt = interrupt::flag();
     let bar = progress::counting("planning", output.quiet);
     let planned = answer(&scenario, plan, &interrupt, &bar)?;
@@ -60,9 +61,43 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
         return Err(Failure::LimitNotMet(report.answer.clone()));
     }
     let answer = args.out.join("answer.yaml");
-    say(
+    let card = planned.best.as_ref().map_or("cpu", |best| best.card.as_str());
+    next(
         output,
-        &format!("next: tenantry execute {} --device …", answer.display()),
+        &worth_trying(&answer.display().to_string(), find_card(card)?.device.kind),
     );
     Ok(())
+}
+
+/// The scenario and its plan. Without one, the fewest cards are looked for.
+fn planned(args: &ScenarioArgs, output: &OutputArgs) -> Result<(Scenario, Plan), Failure> {
+    let given = scenario(args)?;
+    if let Some(plan) = given.plan.clone() {
+        return Ok((given, plan));
+    }
+    if given.slo.is_none() {
+        return Err(Failure::BadInput(format!(
+            "{}: must have a section plan, or at least an slo, got neither; `tenantry schema` has their keys, and \
+             `tenantry plan plan/fewest-cards` is an example",
+            args.scenario
+        )));
+    }
+    say(
+        output,
+        &format!("no section plan: looking for the fewest cards that keep the slo, as --set '{FEWEST_CARDS}' would"),
+    );
+    let mut args = args.clone();
+    args.set.push(FEWEST_CARDS.to_owned());
+    let scenario = scenario(&args)?;
+    let plan = scenario.plan.clone().expect("it was set");
+    Ok((scenario, plan))
+}
+
+/// What is useful now: to see the answer's own report, and whether the machine agrees.
+fn worth_trying(answer: &str, device: DeviceKind) -> String {
+    let device = match device {
+        DeviceKind::Cpu => "cpu",
+        DeviceKind::Cuda => "cuda:0",
+    };
+    format!("tenantry simulate {answer} (its report), or on its cards: tenantry execute {answer} --device {device}")
 }

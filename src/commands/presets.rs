@@ -4,7 +4,7 @@ use tenantry_scenarios::presets;
 
 use crate::cli::{OutputArgs, PresetsArgs};
 use crate::failure::Failure;
-use crate::output::{next, print};
+use crate::output::{next, print, print_yaml};
 
 pub fn run(args: &PresetsArgs, output: &OutputArgs) -> Result<(), Failure> {
     let Some(name) = &args.name else {
@@ -25,6 +25,5 @@ pub fn run(args: &PresetsArgs, output: &OutputArgs) -> Result<(), Failure> {
             presets::names().join(", ")
         )));
     };
-    print!("{yaml}");
-    Ok(())
+    print_yaml(output, yaml)
 }

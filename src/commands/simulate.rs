@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Summary, terminal};
+use tenantry_scenarios::Scenario;
 
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
@@ -62,17 +63,23 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
             args.out.display()
         )));
     }
-    next(output, &worth_trying(&args.scenario.scenario, &runs));
+    next(output, &worth_trying(args, &loaded.scenario, &runs));
     Ok(())
 }
 
-/// Where a target was missed, what would meet it; else whether the machine agrees.
-fn worth_trying(scenario: &str, runs: &[Run]) -> String {
-    let missed = |run: &Run| run.summary.slo.as_ref().is_some_and(|slo| slo.met == Some(false));
-    match runs.iter().any(missed) {
-        true => format!(
-            "tenantry simulate {scenario} --set 'sweep={{cluster.gpus: [1, 2, 4]}}' (would more cards meet the target?)"
-        ),
-        false => format!("tenantry validate {scenario} --device cpu (or cuda:0: does a real run agree?)"),
+/// Where there is a target, how many cards keep it; else whether the machine agrees.
+fn worth_trying(args: &SimulateArgs, scenario: &Scenario, runs: &[Run]) -> String {
+    let words = args.scenario.words_on(args.profile.as_deref());
+    if scenario.slo.is_none() {
+        return format!("tenantry validate {words} --device cpu (or cuda:0: does a real run agree?)");
     }
+    // A plan says itself what is tried.
+    let sweep = if scenario.has_sweep() { " --set 'sweep={}'" } else { "" };
+    let missed = |run: &Run| run.summary.slo.as_ref().is_some_and(|slo| slo.met == Some(false));
+    let why = match (&scenario.plan, runs.iter().any(missed)) {
+        (Some(_), _) => "its section plan asks for the best",
+        (None, true) => "how many cards keep the target, and with which system?",
+        (None, false) => "would fewer cards do, and how sure is that?",
+    };
+    format!("tenantry plan {words}{sweep} ({why})")
 }

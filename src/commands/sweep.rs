@@ -1,5 +1,6 @@
 //! `tenantry sweep`: a scenario's runs in parts, each saved as it finishes.
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
@@ -8,8 +9,8 @@ use tenantry_reports::{Summary, terminal};
 
 use crate::cli::{OutputArgs, SweepArgs};
 use crate::failure::Failure;
-use crate::output::{Started, print, say, style};
-use crate::runs::{Loaded, refusal, simulate};
+use crate::output::{Started, next, print, quoted, say, style};
+use crate::runs::{Loaded, scenario, simulate};
 use crate::sweep::job_file;
 use crate::sweep::saved::{Saved, SavedRun, Sweep, Union, Written};
 use crate::sweep::shard::Shard;
@@ -17,7 +18,8 @@ use crate::{interrupt, progress};
 
 pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
-    let loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
+    // A point whose system is not possible on its card is left out, and said.
+    let loaded = Loaded::of_what_fits(scenario(&args.scenario)?, args.profile.as_deref())?;
     if let (Some(engine), Some(shards)) = (args.job_file, args.shards) {
         let file = job_file::write(engine, shards, args)?;
         say(
@@ -78,17 +80,22 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let written = Union::of(&[saved])?.write(&args.out, &started)?;
-    publish(&written, output)
+    publish(&written, &args.out, output)
 }
 
 /// Prints what was written of all runs.
-pub fn publish(written: &Written, output: &OutputArgs) -> Result<(), Failure> {
+pub fn publish(written: &Written, folder: &Path, output: &OutputArgs) -> Result<(), Failure> {
     let value = Summary::new(&written.scenario, written.seed, &written.runs);
     print(output, &value, || terminal::systems(&written.runs, style()))?;
     for caveat in &written.manifest.caveats {
         say(output, &format!("note: {caveat}"));
     }
     say(output, &format!("report: {}", written.page.display()));
+    let folder = quoted(&folder.display().to_string());
+    next(
+        output,
+        &format!("tenantry report {folder} --figures {folder}/figures (each chart as SVG and PNG)"),
+    );
     Ok(())
 }
 
@@ -104,7 +111,7 @@ fn simulate_one(
         Ok(done) => done,
         Err(failure) => {
             // One combination that does not fit is a finding about it, and no reason to lose the others.
-            let refused = refusal(spec, card).ok_or(failure)?;
+            let refused = loaded.refusal(run).ok_or(failure)?;
             return Ok(Some(SavedRun {
                 refused: Some(refused),
                 summary: None,

@@ -7,7 +7,7 @@ use crate::cli::{OutputArgs, ValidateArgs};
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::keep::Keep;
-use crate::output::{Started, style};
+use crate::output::{Started, next, quoted, style};
 use crate::runs::{Loaded, Outcome, SimulatedRun, extrapolation_caveat, labels, simulate};
 use crate::{interrupt, progress};
 
@@ -79,6 +79,22 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
             "what was run until then is in {}",
             args.out.display()
         )));
+    }
+    let words = args.scenario.words_on(args.profile.as_deref());
+    let again = format!(
+        "tenantry profile --device {} --for {} --out out/card (measure anew), then validate with --profile out/card",
+        device.name(),
+        quoted(&args.scenario.scenario)
+    );
+    match (validation.verdict, loaded.scenario.slo) {
+        (Some(Verdict::Outside), _) => next(output, &again),
+        (_, Some(_)) if !loaded.scenario.has_sweep() => {
+            next(
+                output,
+                &format!("tenantry plan {words} (how many cards keep the target?)"),
+            );
+        }
+        _ => {}
     }
     match validation.verdict {
         Some(Verdict::Outside) => Err(Failure::LimitNotMet(

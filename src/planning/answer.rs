@@ -15,6 +15,7 @@ use tenantry_scenarios::{Objective, Scenario};
 use tenantry_sim::plan::{Cell, Judgement, Sample, Search};
 
 use crate::failure::Failure;
+use crate::planning::accuracy::Answers;
 use crate::planning::binds::binds;
 use crate::planning::evaluate::Evaluator;
 use crate::planning::found::{Found, cards, find, rules, short, system, target};
@@ -38,7 +39,7 @@ pub fn answer(
         evaluator.run(cells)
     });
     let found = find(&mut search, &evaluator, &BTreeMap::new())?;
-    let for_answer = search.runs();
+    let for_answer = search.runs() + evaluator.extra_runs();
     let mut moves = Vec::new();
     let mut elsewhere = 0;
     let best = match found.best {
@@ -78,7 +79,7 @@ pub fn answer(
         moves,
         runs: PlanRuns {
             answer: for_answer,
-            all: search.runs() + elsewhere,
+            all: search.runs() + evaluator.extra_runs() + elsewhere,
             everything: evaluator.levels.iter().map(Vec::len).sum(),
         },
         notes: said.notes(),
@@ -130,6 +131,11 @@ where
         let short = short(self.evaluator, self.search, Some(best));
         let judged = self.search.judged(best).expect("the answer was run");
         let in_time = format!("{} are in time", human::percent(judged.share.mean));
+        let right = self.evaluator.answers(best).and_then(Answers::share);
+        let right = right.filter(|_| self.evaluator.plan.min_accuracy.is_some());
+        let right = right.map_or(String::new(), |share| {
+            format!(", {} of the answers are right", human::percent(share))
+        });
         let lesser = best
             .level
             .checked_sub(1)
@@ -137,13 +143,18 @@ where
         let answer = match (self.evaluator.plan.find, lesser) {
             (Objective::FewestCards | Objective::LeastCost, lesser) => {
                 let lesser = lesser.map_or("fewer were not tried".to_owned(), |point| {
-                    format!("{} do not", point.gpus)
+                    format!("{} {} not", point.gpus, if point.gpus == 1 { "does" } else { "do" })
                 });
-                format!("{short} keep {target} ({in_time}); {lesser}; {sure}.")
+                let keep = if self.evaluator.point(best).gpus == 1 {
+                    "keeps"
+                } else {
+                    "keep"
+                };
+                format!("{short} {keep} {target} ({in_time}{right}); {lesser}; {sure}.")
             }
             (Objective::MostTenants | Objective::HighestRate, lesser) => {
                 let top = lesser.map_or("; more was not tried", |_| "");
-                format!("Up to {short} keep {target} ({in_time}){top}; {sure}.")
+                format!("Up to {short} keep {target} ({in_time}{right}){top}; {sure}.")
             }
             (Objective::TightestLatency, _) => {
                 let quantile = human::number(self.evaluator.quantile() * 100.0);
@@ -158,7 +169,7 @@ where
                     false => format!("; {} could not be told from it", tied.join(", ")),
                 };
                 format!(
-                    "The tightest p{} is {short}{tied}; {sure}.",
+                    "The tightest p{} is {short}{right}{tied}; {sure}.",
                     quantile.trim_end_matches(".0")
                 )
             }
@@ -183,8 +194,13 @@ where
         let shares = cells.par_iter().map(share).collect::<Result<Vec<_>, _>>()?;
         // The first of equals.
         let nearest = shares.into_iter().rev().max_by(|a, b| a.0.total_cmp(&b.0));
-        Ok(nearest.map_or(
-            "No option can be run at all: see the table.".to_owned(),
+        Ok(nearest.map_or_else(
+            || {
+                let cells = self.found.standings.iter().map(|standing| standing.decided_by);
+                let why =
+                    cells.filter_map(|cell| Some(format!("{}: {}", system(self.evaluator, cell), self.refused(cell)?)));
+                format!("No option can even be judged: {}.", why.collect::<Vec<_>>().join("; "))
+            },
             |(share, cell)| {
                 format!(
                     "Nearest: {} with {}, where {} are in time.",
@@ -213,7 +229,7 @@ where
             let chosen = self.found.best == Some(cell);
             let per_million = |cost: f64| rate.map(|rate| rounded(cost / 3600.0 / rate * 1e6));
             let verdict = match (self.refused(cell), judged, standing.level) {
-                (Some(why), ..) => format!("cannot run: {why}"),
+                (Some(why), ..) => why,
                 (_, None, _) => "not tried: worse at its best".to_owned(),
                 _ if chosen => "the answer".to_owned(),
                 (.., Some(_)) if self.found.tied.contains(&cell) => "as good, as far as can be told".to_owned(),
@@ -242,12 +258,13 @@ where
                     .map(|judged| judged.share.half_width(0.95))
                     .filter(|width| width.is_finite())
                     .map(rounded),
+                accuracy: self.evaluator.answers(cell).and_then(Answers::share).map(rounded),
                 latency_ms: to_its_end
                     .map(|judged| judged.score)
                     .filter(|score| score.is_finite())
                     .map(rounded),
                 confidence: judged.map(|judged| rounded(judged.confidence)),
-                runs: judged.map_or(0, |judged| judged.runs),
+                runs: self.evaluator.runs(cell, self.search.samples(cell).len()),
                 verdict: format!("{verdict}{note}"),
                 chosen,
             }
@@ -321,6 +338,23 @@ where
             self.evaluator.plan.repeats,
             human::percent(self.evaluator.plan.confidence)
         )];
+        let prices = self.evaluator.plan.cards.iter();
+        let prices: Vec<String> = prices
+            .filter_map(|(card, price)| Some(format!("{card} {}", (*price)?)))
+            .collect();
+        if !prices.is_empty() {
+            notes.push(format!(
+                "Costs are by the prices that the scenario gives, a card and hour, all cards paid all the time: {}.",
+                prices.join(", ")
+            ));
+        }
+        if self.evaluator.plan.min_accuracy.is_some() {
+            notes.push(
+                "Whether answers are right is counted in a level's first run and, while that is not sure, in up to as many others; how sure it \
+                 is then counts towards how sure the answer is."
+                    .to_owned(),
+            );
+        }
         if self.found.standings.iter().any(|standing| standing.not_monotone) {
             notes.push(
                 "Where more of a card or less load was found to be worse, levels were tried one by one.".to_owned(),

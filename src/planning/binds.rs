@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tenantry_reports::plan::Binds;
+use tenantry_reports::tasks::TASK_OUT_OF_MEMORY;
 use tenantry_reports::{RunSummary, human};
 
 /// From this share on a kind of lane is at its limit: queues in front of it grow faster than it falls.
@@ -65,6 +66,7 @@ fn kind(lane: &str) -> &'static str {
         name if name.starts_with("compute") => "compute",
         name if name.starts_with("copy") => "link",
         name if name.starts_with("lookup") => "host-lookup",
+        name if name.starts_with("solver") => "solver",
         _ => "other",
     }
 }
@@ -74,6 +76,7 @@ fn in_words(kind: &str) -> &'static str {
         "compute" => "compute",
         "link" => "the link to the card",
         "host-lookup" => "the host's look-ups",
+        "solver" => "the solver of the allocation",
         _ => "another lane",
     }
 }
@@ -88,8 +91,12 @@ fn stage_in_words(stage: &str) -> &'static str {
     }
 }
 
-/// Memory binds where what had to leave it is waited for.
+/// Memory binds where it is too small for all tasks, and where what had to leave it is waited for.
 fn short_of_memory(summary: &RunSummary) -> Option<String> {
+    let tasks = summary.tasks.as_ref();
+    if let Some(refused) = tasks.and_then(|tasks| tasks.refused.get(TASK_OUT_OF_MEMORY)) {
+        return Some(format!("{} tasks find no room in it", human::count((*refused).into())));
+    }
     if let Some(generation) = summary.generation
         && generation.evictions * 100 > summary.requests.offered
     {

@@ -1,21 +1,25 @@
 //! Runs the cells of a search.
 
 use std::collections::BTreeMap;
+use std::ops::Not;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use indicatif::ProgressBar;
 use rayon::prelude::*;
+use tenantry_core::RunRecord;
 use tenantry_profiles::Card;
-use tenantry_reports::RunSummary;
 use tenantry_reports::summary::VIRTUAL;
+use tenantry_reports::tasks::TASK_OUT_OF_MEMORY;
+use tenantry_reports::{RunSummary, human};
 use tenantry_scenarios::plan::{Plan, Variant, Way};
 use tenantry_scenarios::{Objective, RunSpec, Scenario};
 use tenantry_sim::plan::{Candidate, Cell, Sample};
 
 use crate::failure::Failure;
+use crate::planning::accuracy::Answers;
 use crate::planning::judge::{Judge, Judged};
-use crate::runs::{find_card, refusal, simulate_watched, summarized};
+use crate::runs::{find_card, on_card, refusal, simulate_watched, summarized};
 
 /// A system with its settings, on a kind of card.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +52,12 @@ pub struct Evaluator<'a> {
     cards: BTreeMap<&'a str, Card>,
     /// The first run of each cell.
     pub seen: Mutex<BTreeMap<Cell, RunSummary>>,
-    /// Why a cell cannot be run.
+    /// What came of a cell that cannot be run, or whose answers are wrong too often.
     pub refused: Mutex<BTreeMap<Cell, String>>,
+    /// How often a cell was right.
+    answers: Mutex<BTreeMap<Cell, Answers>>,
+    /// Repeats that were made for the sake of `answers` alone.
+    extra_runs: Mutex<BTreeMap<Cell, u32>>,
     judged: Mutex<BTreeMap<(u64, u32, u32), Judged>>,
     interrupt: Arc<AtomicBool>,
     bar: ProgressBar,
@@ -91,6 +99,8 @@ impl<'a> Evaluator<'a> {
             cards,
             seen: Mutex::default(),
             refused: Mutex::default(),
+            answers: Mutex::default(),
+            extra_runs: Mutex::default(),
             judged: Mutex::default(),
             interrupt,
             bar,
@@ -133,6 +143,7 @@ impl<'a> Evaluator<'a> {
         let variant = Variant {
             way: offer.way,
             card: offer.card,
+            price: offer.price,
             gpus: point.gpus,
             tenants: point.tenants,
             load: point.load * self.shift,
@@ -156,12 +167,9 @@ impl<'a> Evaluator<'a> {
     }
 
     fn one(&self, cell: Cell, repeat: u32, in_full: bool) -> Result<Sample, Failure> {
-        let sample = match self.scenario_of(cell, repeat + 1) {
-            Err(why) => self.refuse(cell, why),
-            Ok(scenario) => {
-                let run = scenario.runs().pop().expect("one system, and at least one repeat");
-                self.simulated(cell, repeat, &run, in_full)?
-            }
+        let sample = match self.run_of(cell, repeat)? {
+            Err(why) => self.refuse(cell, format!("cannot run: {why}")),
+            Ok(run) => self.simulated(cell, repeat, &run, in_full)?,
         };
         self.bar.inc(1);
         Ok(sample)
@@ -172,11 +180,26 @@ impl<'a> Evaluator<'a> {
         self.one(cell, 0, true)
     }
 
+    /// A repeat of a cell; why not, where its card cannot run it.
+    fn run_of(&self, cell: Cell, repeat: u32) -> Result<Result<RunSpec, String>, Failure> {
+        let scenario = match self.scenario_of(cell, repeat + 1) {
+            Ok(scenario) => scenario,
+            Err(why) => return Ok(Err(why)),
+        };
+        let run = scenario.runs().pop().expect("one system, and at least one repeat");
+        let card = &self.cards[run.card.as_str()];
+        let run = match on_card(&run, card)? {
+            Ok(system) => RunSpec { system, ..run },
+            Err(why) => return Ok(Err(why)),
+        };
+        Ok(match refusal(&run, card) {
+            Some(why) => Err(why),
+            None => Ok(run),
+        })
+    }
+
     fn simulated(&self, cell: Cell, repeat: u32, run: &RunSpec, in_full: bool) -> Result<Sample, Failure> {
         let card = &self.cards[run.card.as_str()];
-        if let Some(why) = refusal(run, card) {
-            return Ok(self.refuse(cell, why));
-        }
         let judged = self.judged(run, cell, repeat)?;
         let mut judge = Judge::new(run, judged, self.quantile(), Arc::clone(&self.interrupt));
         if in_full {
@@ -185,16 +208,83 @@ impl<'a> Evaluator<'a> {
         let done = simulate_watched(run, card, judge.stop(), &mut judge)?;
         let summary = summarized(run, VIRTUAL, repeat, &done.record).summary;
         let busy = summary.lanes.values().map(|lane| lane.busy_share).fold(0.0, f64::max);
+        let without_memory = without_memory(&summary);
         if repeat == 0 {
             self.seen
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .insert(cell, summary);
         }
+        if let Some(why) = without_memory {
+            return Ok(self.refuse(cell, why));
+        }
+        if repeat == 0
+            && !in_full
+            && let Some(why) = self.too_often_wrong(cell, &done.record)?
+        {
+            return Ok(self.refuse(cell, why));
+        }
         Ok(judge.finish(&done.record, busy))
     }
 
-    /// A cell that cannot be run meets nothing. It counts as busy, for what does not fit on a card will not fit on fewer.
+    /// Counts how often a cell is right, in its first run and in as many repeats as it takes to be sure whether that is often enough. Says
+    /// why the cell is no answer where it is not.
+    fn too_often_wrong(&self, cell: Cell, first: &RunRecord) -> Result<Option<String>, Failure> {
+        let mut answers = Answers::of(first);
+        let mut found = None;
+        if let Some(least) = self.plan.min_accuracy {
+            for repeat in 1..self.plan.repeats {
+                if answers.sure(least) >= self.plan.confidence || self.interrupt.load(Ordering::Relaxed) {
+                    break;
+                }
+                let Ok(run) = self.run_of(cell, repeat)? else { break };
+                let card = &self.cards[run.card.as_str()];
+                let done = simulate_watched(&run, card, Arc::clone(&self.interrupt), ())?;
+                answers = answers + Answers::of(&done.record);
+                let mut extra = self.extra_runs.lock().unwrap_or_else(PoisonError::into_inner);
+                *extra.entry(cell).or_default() += 1;
+                self.bar.inc(1);
+            }
+            let (share, must) = (answers.share().unwrap_or(0.0), human::percent(least));
+            found = answers.are_enough(least).not().then(|| {
+                format!(
+                    "given up: {} of its answers are right, and {must} must be",
+                    human::percent(share)
+                )
+            });
+        }
+        self.answers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(cell, answers);
+        Ok(found)
+    }
+
+    /// A cell's answers that were judged; nothing where it was not run.
+    pub fn answers(&self, cell: Cell) -> Option<Answers> {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.get(&cell).copied()
+    }
+
+    /// Runs beside the search's, which were made to know how often systems are right.
+    pub fn extra_runs(&self) -> usize {
+        let extra = self.extra_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        extra.values().map(|runs| *runs as usize).sum()
+    }
+
+    /// Runs of a cell for which the search asked `asked` times; none where its card cannot run it.
+    pub fn runs(&self, cell: Cell, asked: usize) -> u32 {
+        let was_run = self
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains_key(&cell);
+        let extra = self.extra_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        u32::from(was_run) * (asked as u32 + extra.get(&cell).copied().unwrap_or(0))
+    }
+
+    /// A cell that cannot be run, has no memory for some tenants or is wrong too often meets nothing. It counts as busy: what does not fit
+    /// on some cards will not fit on fewer, and how often a system is right does not depend on its cards.
     fn refuse(&self, cell: Cell, why: String) -> Sample {
         self.refused
             .lock()
@@ -233,6 +323,17 @@ impl<'a> Evaluator<'a> {
             .insert(key, judged);
         Ok(judged)
     }
+}
+
+/// Who is refused for want of memory is never served, however few ask for it.
+fn without_memory(summary: &RunSummary) -> Option<String> {
+    let tasks = summary.tasks.as_ref()?;
+    let refused = tasks.refused.get(TASK_OUT_OF_MEMORY)?;
+    let all = human::count(tasks.registrations.into());
+    Some(format!(
+        "given up: {} of {all} tasks find no memory",
+        human::count((*refused).into())
+    ))
 }
 
 /// The levels of an offer, from the best to the most generous.

@@ -1,6 +1,6 @@
 //! What a search found, in words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenantry_reports::human;
 use tenantry_reports::plan::name;
@@ -33,7 +33,7 @@ where
         let race = search.tightest(&candidates)?;
         return Ok(Found {
             best: race.best,
-            confidence: race.confidence,
+            confidence: (race.confidence - wrong_about_answers(evaluator, race.best, &race.standings)).max(0.0),
             standings: race.standings,
             tied: race.tied,
         });
@@ -41,10 +41,28 @@ where
     let answer = search.best(&candidates)?;
     Ok(Found {
         best: answer.best,
-        confidence: answer.confidence,
+        confidence: (answer.confidence - wrong_about_answers(evaluator, answer.best, &answer.standings)).max(0.0),
         standings: answer.standings,
         tied: Vec::new(),
     })
+}
+
+/// The doubts that the best is right often enough, and that what was given up for its answers is not.
+fn wrong_about_answers(evaluator: &Evaluator<'_>, best: Option<Cell>, standings: &[Standing]) -> f64 {
+    let Some(least) = evaluator.plan.min_accuracy else {
+        return 0.0;
+    };
+    let decided: BTreeSet<Cell> = standings
+        .iter()
+        .map(|standing| standing.decided_by)
+        .chain(best)
+        .collect();
+    let doubt = |cell: &Cell| {
+        let answers = evaluator.answers(*cell)?;
+        let counts = best == Some(*cell) || !answers.are_enough(least);
+        counts.then(|| 1.0 - answers.sure(least))
+    };
+    decided.iter().filter_map(doubt).sum()
 }
 
 /// The rules of a plan's decisions.

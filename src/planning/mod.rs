@@ -1,5 +1,6 @@
 //! Planning: a scenario's candidates run for the search in `tenantry-sim`, and what its answer means.
 
+mod accuracy;
 mod answer;
 mod binds;
 mod evaluate;

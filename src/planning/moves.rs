@@ -36,7 +36,7 @@ pub fn with_load(
             evaluator.run(cells)
         });
         let found = find(&mut search, &evaluator, &BTreeMap::new())?;
-        runs += search.runs();
+        runs += search.runs() + evaluator.extra_runs();
         moves.push(Move {
             when: format!("With 20 % {word} load"),
             then: short(&evaluator, &search, found.best),

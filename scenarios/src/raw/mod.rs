@@ -31,7 +31,7 @@ pub use tasks::*;
 pub use tenants::*;
 pub use workload::*;
 
-use crate::scalar::{AtQuantile, Count, Memory, Name, Percent, Period};
+use crate::scalar::{AtQuantile, Count, Memory, Name, Percent, Period, Positive};
 
 /// A question: which systems, under which load, on which hardware.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -49,6 +49,9 @@ pub struct RawScenario {
     /// How many cards.
     #[serde(default)]
     pub cluster: RawCluster,
+    /// What cards cost an hour, by profile, in any currency: then what a million requests cost is said.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prices: BTreeMap<String, Positive>,
     /// The models that systems name.
     pub models: BTreeMap<String, RawModel>,
     /// Who asks.

@@ -9,7 +9,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_yaml::Value;
 
-use crate::scalar::{Count, Percent, Positive};
+use crate::scalar::{Count, Part, Percent, Positive};
 
 /// What is searched for, among what. The scenario's systems are the candidates, each with every combination of its choices on every card.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,7 +26,7 @@ pub struct RawPlan {
     /// How many times the scenario's load, for highest-rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<RawFactors>,
-    /// Cards by profile, each with its price an hour in any currency. Default: the scenario's card, without a price.
+    /// Cards by profile, each with its price an hour in any currency. Default: the scenario's card, at the price that `prices` has for it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cards: BTreeMap<String, Positive>,
     /// By system: its keys, by dotted path, with the values that are tried.
@@ -36,6 +36,9 @@ pub struct RawPlan {
     /// All cards together cost at most this an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost_per_hour: Option<Positive>,
+    /// The share of the answers that must be right, where systems have a cascade.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_accuracy: Option<Part>,
     /// How close tenants and load are told apart.
     #[serde(default = "two_percent")]
     pub precision: Percent,

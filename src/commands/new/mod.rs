@@ -4,14 +4,16 @@ mod ask;
 mod write;
 
 use std::io::IsTerminal;
+use std::path::Path;
 
 use serde_json::json;
 use tenantry_profiles::{DType, ModelKind, ModelShape, near_miss};
 use tenantry_reports::whole::write_whole;
 use tenantry_scenarios::Scenario;
 
-use crate::cli::{NewArgs, OutputArgs};
+use crate::cli::{NewArgs, OutputArgs, ReadArgs};
 use crate::commands::check;
+use crate::commands::trace::source;
 use crate::failure::Failure;
 use crate::output::{next, print};
 use crate::runs::{Loaded, card_names};
@@ -21,6 +23,8 @@ use crate::runs::{Loaded, card_names};
 struct Answers {
     model: ModelShape,
     tenants: String,
+    /// The trace says which tenant asks.
+    tenants_of_trace: bool,
     rate: String,
     trace: Option<String>,
     input: String,
@@ -91,7 +95,19 @@ fn answers(args: &NewArgs, asks: bool) -> Result<Answers, Failure> {
     };
     let model = built_in(&model)?;
     let generates = model.kind == ModelKind::Decoder;
-    let tenants = ask(&args.tenants, "How many tenants?", "1000")?;
+    let of_trace = args.trace.as_ref().and_then(|trace| tenants_of(trace));
+    let known = of_trace.map_or("1000".to_owned(), |count| count.to_string());
+    let tenants = match of_trace {
+        Some(_) => args.tenants.clone().unwrap_or(known),
+        None => ask(&args.tenants, "How many tenants?", &known)?,
+    };
+    if let (Some(least), Some(trace)) = (of_trace, &args.trace)
+        && tenants.parse::<u32>().is_ok_and(|count| count < least)
+    {
+        return Err(Failure::BadInput(format!(
+            "--tenants: must be at least {least}, since {trace} has so many, got {tenants}"
+        )));
+    }
     let (rate, trace) = match &args.trace {
         Some(trace) => (String::new(), Some(trace.clone())),
         None => (
@@ -125,6 +141,7 @@ fn answers(args: &NewArgs, asks: bool) -> Result<Answers, Failure> {
     Ok(Answers {
         model,
         tenants,
+        tenants_of_trace: of_trace.is_some(),
         rate,
         trace,
         input,
@@ -138,6 +155,17 @@ fn answers(args: &NewArgs, asks: bool) -> Result<Answers, Failure> {
             true => write::usual_systems(generates).map(str::to_owned).to_vec(),
         },
     })
+}
+
+/// How many tenants a trace has, by the largest number of one; nothing where it does not say who asks.
+fn tenants_of(trace: &str) -> Option<u32> {
+    // What cannot be read is told of with the scenario.
+    let records = source::records(Path::new(trace), &ReadArgs::default()).ok()?;
+    let mut largest = None;
+    for record in records {
+        largest = largest.max(Some(record.ok()?.tenant?));
+    }
+    largest?.checked_add(1)
 }
 
 fn built_in(name: &str) -> Result<ModelShape, Failure> {

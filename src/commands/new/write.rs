@@ -17,6 +17,7 @@ pub fn scenario(file: &str, answers: &Answers, dtype: Option<DType>) -> String {
     let Answers {
         model,
         tenants,
+        tenants_of_trace,
         latency,
         at,
         card,
@@ -35,6 +36,7 @@ pub fn scenario(file: &str, answers: &Answers, dtype: Option<DType>) -> String {
 #
 #   tenantry check {file}       is it valid, and what is every default?
 #   tenantry simulate {file}    who meets the target: a table, and a page to show
+#   tenantry plan {file}        how few cards keep it, with which system, and how sure that is
 #
 # Every key can be changed on the command line too: --set tenants.count=5000. `tenantry schema` is for editors.
 
@@ -51,7 +53,7 @@ models:
 
 tenants:
   count: {tenants}
-  popularity: {{ zipf: 0.9 }}     # who asks how often; or uniform, distinct, identical, {{skewed: 1.5}}, of-arrivals
+  popularity: {popularity}     # who asks how often; or uniform, distinct, identical, {{skewed: 1.5}}, of-arrivals
 
 workload:
 {workload}
@@ -61,7 +63,10 @@ slo: {{ latency: {latency}, at: {at} }}
 
 # sweep: {{ tenants.count: [100, 1000, 10000] }}   # a run for each value
 # repeats: 3                                     # with other seeds
+# prices: {{ {card}: 2.5 }}   # a card and hour, in your currency: what a million requests cost is then said
+# plan: {{ find: fewest-cards, gpus: {{ from: 1, to: 32 }} }}   # what `tenantry plan {file}` looks for; this where it is left out
 ",
+        popularity = if *tenants_of_trace { "of-arrivals" } else { "{ zipf: 0.9 }" },
         workload = workload(answers),
         systems = systems(answers, dtype),
     )

@@ -6,7 +6,7 @@ use tenantry_profiles::{Card, Import, ModelShape, describe};
 use super::show;
 use crate::cli::{ImportArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{print, today};
+use crate::output::{next, print, quoted, today};
 
 pub fn run(args: &ImportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let name = args.out.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -33,7 +33,15 @@ pub fn run(args: &ImportArgs, output: &OutputArgs) -> Result<(), Failure> {
     card.save(&args.out)?;
     let tables = describe(&card);
     let value = json!({ "name": card.name, "folder": args.out, "digest": card.digest(), "tables": tables.len() });
-    print(output, &value, || show::text(&card, &tables))
+    print(output, &value, || show::text(&card, &tables))?;
+    next(
+        output,
+        &format!(
+            "tenantry profile show {} --report card.html (its curves)",
+            quoted(&args.out.display().to_string())
+        ),
+    );
+    Ok(())
 }
 
 fn model(name: &str) -> Result<ModelShape, Failure> {

@@ -64,7 +64,7 @@ impl Lab {
     /// One run, for whoever watches.
     pub fn run(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<RunSummary, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::Running(format!("system {}: {error}", run.system.name));
-        let system = on_card(run, card)?;
+        let system = on_card(run, card)?.map_err(Failure::BadInput)?;
         let spec = tenantry_sim::Run {
             card,
             cluster: cluster(run, card),

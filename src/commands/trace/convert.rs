@@ -11,7 +11,7 @@ use super::source::{self, Watchdog};
 use super::workload;
 use crate::cli::{OutputArgs, TraceConvertArgs};
 use crate::failure::Failure;
-use crate::output::{print, say};
+use crate::output::{next, print, quoted, say};
 use crate::time_range;
 
 /// What became of a file.
@@ -81,6 +81,8 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
     for filled in &converted.filled_in {
         say(output, &format!("note: the format does not say it: {filled}"));
     }
+    let out = quoted(&args.out.display().to_string());
+    next(output, &format!("tenantry trace info {out} (what is in it)"));
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use super::source::Watchdog;
 use super::workload;
 use crate::cli::{OutputArgs, TraceGenerateArgs};
 use crate::failure::Failure;
-use crate::output::{print, say};
+use crate::output::{next, print, quoted, say};
 use crate::progress;
 use crate::runs::scenario;
 
@@ -67,7 +67,10 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
             spec.tenants,
             spec.seed
         )
-    })
+    })?;
+    let out = quoted(&args.out.display().to_string());
+    next(output, &format!("tenantry trace info {out} (what is in it)"));
+    Ok(())
 }
 
 /// The scenario's workload, or that of the flags alone; flags change a scenario's too.

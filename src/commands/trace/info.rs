@@ -9,7 +9,7 @@ use tenantry_reports::whole::write_whole;
 use super::source::{Watchdog, approximation, format, read};
 use crate::cli::{OutputArgs, TraceInfoArgs};
 use crate::failure::Failure;
-use crate::output::{Started, print, say, style};
+use crate::output::{Started, next, print, quoted, say, style};
 
 pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
@@ -49,6 +49,13 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     if let Some(path) = &args.report {
         say(output, &format!("report: {}", path.display()));
+    }
+    if let [file] = &args.files[..] {
+        let file = quoted(&file.display().to_string());
+        next(
+            output,
+            &format!("tenantry new mine.yaml --trace {file} (a scenario that replays it)"),
+        );
     }
     Ok(())
 }

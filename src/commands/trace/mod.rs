@@ -4,7 +4,7 @@ mod convert;
 mod fit;
 mod generate;
 mod info;
-mod source;
+pub mod source;
 mod workload;
 
 use crate::cli::{OutputArgs, TraceCommand};
