@@ -131,7 +131,10 @@ impl Loaded {
                 ));
             }
             caveats.extend(unpriced_looks(card, &run.system));
-            if card.device.kind == DeviceKind::Cpu && run.gpus > 1 {
+            let model = &run.system.pool.model.name;
+            let mut beside = card.tables.concurrent_step.iter();
+            let is_measured = run.system.pool.generation.is_some() && beside.any(|row| row.model == *model);
+            if card.device.kind == DeviceKind::Cpu && run.gpus > 1 && !is_measured {
                 caveats.push(format!(
                     "{name}: {} cards of {} are simulated as so many machines; on one machine they would share its {} cores.",
                     run.gpus, card.name, card.device.host.cores
@@ -483,6 +486,7 @@ pub fn simulate_watched(
             Jitter::None => tenantry_sim::Jitter::None,
             Jitter::Measured => tenantry_sim::Jitter::Measured { seed: run.seed },
         },
+        seed: run.seed,
         answers: run.answers.as_ref().map(|answers| (answers, run.seed)),
     };
     let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;

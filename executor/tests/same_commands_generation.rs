@@ -210,6 +210,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
             rank: 8,
             implementation: AdapterImplementation::Grouped,
             slots,
+            host_slots: None,
         })
     });
     let consolidate = proptest::option::of((1u64..5, 1u32..4)).prop_map(|consolidate| {
@@ -247,9 +248,8 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
                     max_batch,
                     prefill,
                     page_tokens: PAGE_TOKENS,
-                    prefix_caching: false,
-                    tensor_parallel: 1,
                     consolidate,
+                    ..GenerationSpec::default()
                 }),
                 tasks: None,
                 runtimes: None,

@@ -136,6 +136,7 @@ fn both_machines_return_the_same_requests_from_the_same_models() {
         tenants: TENANTS,
         warm_up: Time::ZERO,
         jitter: Jitter::None,
+        seed: 1,
         answers: Some((&known, SEED)),
     };
     let simulated = simulate(&spec, &mut Listed::new(entries()), Default::default(), ()).unwrap();

@@ -2,13 +2,13 @@
 
 use crate::card::{Card, DeviceKind};
 use crate::cost::{AdapterSurface, Cost, Curve, Resume, Surface};
-use crate::decoder::{Decoder, MixedAttention};
+use crate::decoder::{Decoder, MixedAttention, WholeSteps};
 use crate::error::MissingTable;
 use crate::grid::Grid;
 use crate::model::{DType, ModelShape};
 use crate::rows::{
     AdapterImplementation, CollectiveOperation, Direction, DispatchOperation, Family, LoadSource, PetKind, ResumeRow,
-    Row, Tier,
+    Row, StepLora, Tier,
 };
 use crate::slice::{Slice, slices};
 use crate::static_model::StaticModel;
@@ -165,6 +165,49 @@ impl Card {
             },
             ends: self.grid(&self.tables.decoder_ends, &asked).map(Surface)?,
         })
+    }
+
+    /// Whole steps of a decoder, as a lane makes them; nothing where none were measured.
+    ///
+    /// # Errors
+    /// A table with holes, or one of another model of that name.
+    pub fn decoder_step(
+        &self,
+        model: &ModelShape,
+        dtype: DType,
+        lora: StepLora,
+    ) -> Result<Option<WholeSteps>, MissingTable> {
+        let mut rows = self.tables.decoder_step.iter();
+        let Some(row) = rows.find(|row| row.model == model.name && row.dtype == dtype && row.lora == lora) else {
+            return Ok(None);
+        };
+        let asked = format!("model={} dtype={dtype} layers={} lora={lora}", model.name, row.layers);
+        self.check_shape(Family::DecoderStep, model, &asked)?;
+        Ok(Some(WholeSteps {
+            layers: row.layers,
+            grid: self.grid(&self.tables.decoder_step, &asked)?,
+        }))
+    }
+
+    /// Whole steps on each of several instances at once, by instances and sequences; nothing where that was not measured.
+    ///
+    /// # Errors
+    /// A table with holes, or one of another model of that name.
+    pub fn concurrent_step(
+        &self,
+        model: &ModelShape,
+        dtype: DType,
+        lora: StepLora,
+    ) -> Result<Option<Surface>, MissingTable> {
+        let asked = format!("model={} dtype={dtype} lora={lora}", model.name);
+        if slices(&self.tables.concurrent_step)
+            .iter()
+            .all(|slice| slice.label != asked)
+        {
+            return Ok(None);
+        }
+        self.check_shape(Family::ConcurrentStep, model, &asked)?;
+        self.grid(&self.tables.concurrent_step, &asked).map(Surface).map(Some)
     }
 
     /// One decoder layer's LoRA products, by tenants and tokens of the step.

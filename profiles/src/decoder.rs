@@ -46,6 +46,31 @@ impl MixedAttention {
     }
 }
 
+/// Costs of whole steps as a lane makes them, of a model of so many layers. Beyond the measured range they are those of its edge:
+/// what they are for is their ratio to their parts, and that settles.
+#[derive(Clone, Debug)]
+pub struct WholeSteps {
+    /// Layers of the model that was measured.
+    pub layers: u32,
+    pub(crate) grid: Grid<3>,
+}
+
+impl WholeSteps {
+    /// The nearest measured step to one in which one of `sequences` sequences brings `chunk_tokens` tokens and the others a new one
+    /// each, which attends to `context` tokens on average: the same three.
+    pub fn nearest(&self, chunk_tokens: u32, sequences: u32, context: u32) -> [u32; 3] {
+        let nearest = self
+            .grid
+            .nearest([chunk_tokens.into(), sequences.into(), context.into()]);
+        nearest.map(|value| value as u32)
+    }
+
+    /// What such a step costs.
+    pub fn cost(&self, [chunk_tokens, sequences, context]: [u32; 3]) -> Cost {
+        self.grid.cost([chunk_tokens.into(), sequences.into(), context.into()])
+    }
+}
+
 impl Decoder {
     /// A whole step of a model of `layers` layers: chunks of prompts, each with its tokens and the tokens that its last attends
     /// to (those cached before, and its own), and one new token for each of `sequences`, which attend to `context` tokens on

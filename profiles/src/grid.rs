@@ -206,6 +206,18 @@ impl<const N: usize> Grid<N> {
             .all(|(axis, value)| (axis.smallest_measured..=axis.largest_measured).contains(&value))
     }
 
+    /// The point of the measured range that is nearest.
+    pub fn nearest(&self, at: [u64; N]) -> [u64; N] {
+        std::array::from_fn(|axis| {
+            let Axis {
+                smallest_measured,
+                largest_measured,
+                ..
+            } = self.axes[axis];
+            at[axis].clamp(smallest_measured, largest_measured)
+        })
+    }
+
     /// How far beyond what was measured a point lies, along the axis where that is farthest; nothing where it is covered.
     pub fn beyond(&self, at: [u64; N]) -> Option<Beyond> {
         if self.covers(at) {

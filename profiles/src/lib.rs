@@ -50,7 +50,7 @@ mod yaml;
 pub use card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
 pub use compare::{Ratios, compare};
 pub use cost::{AdapterSurface, Beyond, Cost, Curve, Resume, Spread, Surface};
-pub use decoder::{Decoder, MixedAttention};
+pub use decoder::{Decoder, MixedAttention, WholeSteps};
 pub use error::{Invalid, MissingTable, ProfileError};
 pub use import::{DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource};
 pub use model::{DType, ModelError, ModelKind, ModelShape};
@@ -58,9 +58,10 @@ pub use names::near_miss;
 pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
     AdapterImplementation, AdapterRow, AttendedLayerRow, CollectiveOperation, CollectiveRow, ConcurrentLayerRow,
-    CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, Direction,
-    DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoadSource, LoraRow, ModelLoadRow,
-    PetKind, PetRow, PlotLookupRow, ResumeRow, SolveRow, StaticModelRow, Stats, Tier,
+    ConcurrentStepRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow,
+    DecoderStepRow, Direction, DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow,
+    LoadSource, LoraRow, ModelLoadRow, PetKind, PetRow, PlotLookupRow, ResumeRow, SolveRow, StaticModelRow, Stats,
+    StepLora, Tier,
 };
 pub use static_model::StaticModel;
 pub use summary::{AxisSummary, TableError, TableSummary, describe, leave_out_errors};

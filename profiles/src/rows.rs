@@ -124,6 +124,51 @@ pub enum CollectiveOperation {
 }
 named!(CollectiveOperation { AllReduce => "all-reduce", SendReceive => "send-receive" });
 
+/// What a step's tenants add to a decoder's layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StepLora {
+    /// Nothing: the backbone alone.
+    None,
+    /// Low-rank products, written as `gather-bmm-8`.
+    Of {
+        /// How a step of several tenants is computed.
+        implementation: AdapterImplementation,
+        /// Of the products.
+        rank: u32,
+    },
+}
+
+impl std::fmt::Display for StepLora {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StepLora::None => f.write_str("none"),
+            StepLora::Of { implementation, rank } => write!(f, "{implementation}-{rank}"),
+        }
+    }
+}
+
+impl Field for StepLora {
+    fn read(text: &str) -> Result<Self, Refused> {
+        if text == "none" {
+            return Ok(StepLora::None);
+        }
+        let Some((implementation, rank)) = text.rsplit_once('-') else {
+            return Err(Refused {
+                must: "none, or an implementation and a rank such as gather-bmm-8".into(),
+                suggested: None,
+            });
+        };
+        Ok(StepLora::Of {
+            implementation: Field::read(implementation)?,
+            rank: Field::read(rank)?,
+        })
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
 /// The op families, each a CSV file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -164,6 +209,10 @@ pub enum Family {
     DecoderMixed,
     /// [`DecoderEndsRow`].
     DecoderEnds,
+    /// [`DecoderStepRow`].
+    DecoderStep,
+    /// [`ConcurrentStepRow`].
+    ConcurrentStep,
     /// [`LoraRow`].
     Lora,
     /// [`CollectiveRow`].
@@ -190,6 +239,8 @@ named!(Family {
     DecoderDecode => "decoder_decode",
     DecoderMixed => "decoder_mixed",
     DecoderEnds => "decoder_ends",
+    DecoderStep => "decoder_step",
+    ConcurrentStep => "concurrent_step",
     Lora => "lora",
     Collective => "collective",
     Solve => "solve",
@@ -707,6 +758,49 @@ family! {
         sequences: u32,
         /// Tokens of all sequences in the step.
         tokens: u32,
+    }
+}
+
+family! {
+    /// A whole step of a decoder, as a lane makes it: pages, layout, all layers, new tokens. It is not the sum of its parts: contexts
+    /// differ, code and weights are as the part before left them, and a device that computes while the host prepares hides some of both.
+    DecoderStepRow: DecoderStep,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+        /// Layers that were measured, of as many as the model has or fewer.
+        layers: u32,
+        /// What tenants add, each sequence another one.
+        lora: StepLora,
+    },
+    axes {
+        /// Tokens of one sequence's chunk; the others bring one new token each, and where this is 1, all do.
+        chunk_tokens: u32,
+        /// Sequences in the step.
+        sequences: u32,
+        /// Tokens that a new token attends to on average, its own included; from half to one and a half times that.
+        context: u32,
+    }
+}
+
+family! {
+    /// A whole step of a decoder while so many instances make one at once, each on a thread of the same processor.
+    ConcurrentStepRow: ConcurrentStep,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+        /// What tenants add, each sequence another one.
+        lora: StepLora,
+    },
+    axes {
+        /// Instances that compute at the same time, this one included.
+        streams: u32,
+        /// Sequences in each one's step, which bring one new token each.
+        sequences: u32,
     }
 }
 

@@ -9,9 +9,10 @@ use crate::check::check_rows;
 use crate::error::Invalid;
 use crate::names::near_miss;
 use crate::rows::{
-    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, CopyRow, DecoderDecodeRow, DecoderDenseRow,
-    DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow,
-    LoraRow, ModelLoadRow, PetRow, PlotLookupRow, ResumeRow, Row, SolveRow, StaticModelRow,
+    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentStepRow, CopyRow, DecoderDecodeRow,
+    DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow, EmbeddingRow,
+    EncoderLayerRow, Family, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow, ResumeRow, Row, SolveRow,
+    StaticModelRow,
 };
 use crate::slice::{Slice, slices};
 
@@ -55,6 +56,10 @@ pub struct Tables {
     pub decoder_mixed: Vec<DecoderMixedRow>,
     /// Decoders before and after their layers.
     pub decoder_ends: Vec<DecoderEndsRow>,
+    /// Whole steps of decoders.
+    pub decoder_step: Vec<DecoderStepRow>,
+    /// Whole steps of decoders side by side.
+    pub concurrent_step: Vec<ConcurrentStepRow>,
     /// LoRA of one layer.
     pub lora: Vec<LoraRow>,
     /// What cards do together.
@@ -69,7 +74,7 @@ macro_rules! for_each_family {
         let tables = $tables;
         for_each_family!(@one tables, $rows, $body;
             encoder_layer embedding head adapter copy model_load dispatch resume
-            static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends lora collective solve);
+            static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve);
     }};
     (@one $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
         $({ let $rows = &mut $tables.$family; $body; })+
@@ -82,7 +87,7 @@ macro_rules! for_each_family_pair {
         let (ours, theirs) = ($ours, $theirs);
         $crate::tables::for_each_family_pair!(@one ours, theirs, $a, $b, $body;
             encoder_layer embedding head adapter copy model_load dispatch resume
-            static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends lora collective solve);
+            static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve);
     }};
     (@one $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
         $({ let ($a, $b) = (&mut $ours.$family, &$theirs.$family); $body; })+
@@ -151,6 +156,8 @@ impl Tables {
             Family::DecoderDecode => self.decoder_decode = read_table(file, text, models)?,
             Family::DecoderMixed => self.decoder_mixed = read_table(file, text, models)?,
             Family::DecoderEnds => self.decoder_ends = read_table(file, text, models)?,
+            Family::DecoderStep => self.decoder_step = read_table(file, text, models)?,
+            Family::ConcurrentStep => self.concurrent_step = read_table(file, text, models)?,
             Family::Lora => self.lora = read_table(file, text, models)?,
             Family::Collective => self.collective = read_table(file, text, models)?,
             Family::Solve => self.solve = read_table(file, text, models)?,

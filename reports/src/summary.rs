@@ -288,6 +288,12 @@ pub struct GenerationSummary {
     pub migrations: u64,
     /// Tokens that had to come into a cache again after either.
     pub recomputed_tokens: u64,
+    /// Tokens of prompts that another request of the tenant had computed; absent where none were found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_tokens: Option<u64>,
+    /// Adapters that were read from the disk; absent where host memory held all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<u64>,
 }
 
 /// How a fleet of runtimes was used, over the whole run.
@@ -583,6 +589,8 @@ impl RunSummary {
                 evictions: generation.evictions,
                 migrations: generation.migrations,
                 recomputed_tokens: generation.recomputed_tokens,
+                shared_tokens: (generation.shared_tokens > 0).then_some(generation.shared_tokens),
+                reads: (generation.reads > 0).then_some(generation.reads),
             }),
             gpus_time_weighted: record
                 .generation

@@ -124,6 +124,7 @@ pub(crate) fn name(kind: &OpKind) -> (String, &'static str) {
     match kind {
         OpKind::Lookup(lookup) => (format!("look up {} tokens", lookup.tokens), "lookup"),
         OpKind::Stage(stage) => (format!("copy looked up, {}", bytes(stage.bytes)), "copy"),
+        OpKind::Fetch(fetch) => (format!("read {}", bytes(fetch.bytes)), "copy"),
         OpKind::CopyIn(copy) => {
             let size = bytes(u64::from(copy.chunks) * copy.chunk_bytes);
             (format!("copy in {}, {size}", layers(copy.layers)), "copy")

@@ -2,7 +2,8 @@
 
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, Padding, ParameterPipeline,
-    PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, SwapSpec, SystemSpec, TasksSpec, TenantState,
+    PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, QueueSpec, StopSpec, SwapSpec, SystemSpec, TasksSpec,
+    TenantState, Weights,
 };
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::Duration;
@@ -373,6 +374,20 @@ fn check_generation(
             system.instances_per_gpu.0,
         ));
     }
+    if generation.prefix_caching && generation.shared_prefix.is_some() {
+        let must = "left out where prefix_caching is true: what an evicted request left is not looked up beside it";
+        problems.push(Problem::new(in_generation.key("shared_prefix"), must, "given"));
+    }
+    if let RawSequenceEnd::Eos { token, .. } = generation.stop
+        && token.0 >= model.vocabulary
+    {
+        let must = format!("below {}, the vocabulary of {}", model.vocabulary, model.name);
+        problems.push(Problem::new(
+            in_generation.key("stop").key("eos").key("token"),
+            must,
+            token.0,
+        ));
+    }
     if !raw.cluster.gpus.0.is_multiple_of(generation.tensor_parallel.0) {
         let must = format!("a divisor of cluster.gpus ({})", raw.cluster.gpus.0);
         problems.push(Problem::new(
@@ -397,6 +412,7 @@ fn generation_of(generation: &RawGeneration) -> GenerationSpec {
             rank: lora.rank.0,
             implementation: lora.implementation,
             slots: lora.slots.0,
+            host_slots: lora.host_slots.map(|slots| slots.0),
         }),
         join: match generation.join {
             RawJoin::AnyTenant => JoinSpec::AnyTenant,
@@ -418,6 +434,24 @@ fn generation_of(generation: &RawGeneration) -> GenerationSpec {
             every: consolidate.every.0,
             light: consolidate.light.0,
         }),
+        stop: match generation.stop {
+            RawSequenceEnd::Length => StopSpec::Length,
+            RawSequenceEnd::Eos { token, chance } => StopSpec::EndOfSequence {
+                token: token.0,
+                chance_ppm: chance.ppm(),
+            },
+        },
+        shared_prefix_tokens: generation.shared_prefix.map_or(0, |prefix| prefix.tokens.0),
+        queue: match generation.queue {
+            RawQueue::Arrival => QueueSpec::Arrival,
+            RawQueue::VirtualTokenCounter {
+                input_weight,
+                output_weight,
+            } => QueueSpec::VirtualTokenCounter(Weights {
+                input: input_weight.0,
+                output: output_weight.0,
+            }),
+        },
     }
 }
 

@@ -49,12 +49,12 @@ pub(crate) struct RunPlan {
 }
 
 impl RunPlan {
-    /// Plans another run in this one's memory.
-    pub fn renew(&mut self, run: Run, members: &[Member], costs: StepCosts) {
+    /// Plans another run in this one's memory. `output_tokens` says of a member how many tokens it makes in all.
+    pub fn renew(&mut self, run: Run, members: &[Member], costs: StepCosts, output_tokens: impl Fn(&Member) -> u32) {
         let left = |member: &Member| match member.sequence {
             // Its prompt is not complete: this run, a single step, makes no token of it.
             sequence if sequence.chunk_tokens > 0 && !sequence.completes => u32::MAX,
-            sequence => sequence.output_tokens.saturating_sub(sequence.generated_tokens).max(1),
+            sequence => output_tokens(member).saturating_sub(sequence.generated_tokens).max(1),
         };
         self.last_token_after.clear();
         self.last_token_after.extend(members.iter().map(left));

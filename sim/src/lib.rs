@@ -6,6 +6,7 @@
 //! Read first: [`virtual_machine`] (lanes and the event heap), [`prices`] (from an op to nanoseconds), [`mod@simulate`] (one run) and
 //! [`plan`] (a search over runs).
 
+mod ends;
 mod global;
 mod leap;
 mod pet_prices;

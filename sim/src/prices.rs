@@ -46,7 +46,7 @@ pub struct Prices {
     models: Vec<ModelPrices>,
     lookup: Option<LookupPrices>,
     copy: Curve,
-    /// Of new versions, from where they were made; bound where there are any.
+    /// Of what is read from the disk; bound where anything is.
     store: Option<Curve>,
     wake: Cost,
     tell: Cost,
@@ -54,6 +54,8 @@ pub struct Prices {
     inspect: Option<Cost>,
     /// By pool, as `models`.
     resume: Vec<Option<Resume>>,
+    /// Where the card is the host's own processor.
+    cores: Option<u32>,
     draws: Option<Draws>,
     extrapolated: Extrapolated,
 }
@@ -247,12 +249,20 @@ impl Prices {
                 }),
             },
             copy: card.copy(Direction::HostToDevice, pinned)?,
-            store: None,
+            store: match pool
+                .generation
+                .as_ref()
+                .and_then(|generation| generation.lora?.host_slots)
+            {
+                None => None,
+                Some(_) => Some(card.model_load(LoadSource::Disk)?),
+            },
             wake: card.dispatch(DispatchOperation::Wake)?,
             tell: card.dispatch(DispatchOperation::Tell)?,
             alarm: card.dispatch(DispatchOperation::Alarm)?,
             inspect: card.inspect()?,
             resume,
+            cores: (!pinned).then_some(card.device.host.cores),
             draws: match jitter {
                 Jitter::None => None,
                 Jitter::Measured { seed } => Some(Draws::new(seed, Purpose::Jitter)),
@@ -287,6 +297,7 @@ impl Prices {
                 self.extrapolated.note(self.copy.beyond(copy.chunk_bytes), Family::Copy);
                 u64::from(copy.chunks) * spread.of(self.copy.cost(copy.chunk_bytes))
             }
+            OpKind::Fetch(fetch) => self.stored_ns(fetch.bytes, spread),
             OpKind::Lookup(lookup) => self.lookup_ns(lookup.tokens, spread),
             OpKind::Stage(stage) => {
                 self.extrapolated.note(self.copy.beyond(stage.bytes), Family::Copy);
@@ -296,14 +307,7 @@ impl Prices {
             OpKind::Inspect => self.inspect.map_or(0, |inspect| spread.of(inspect)),
             OpKind::Run(_) => unreachable!("a run is priced step by step"),
             OpKind::Pet(_) => unreachable!("a batch of tasks is priced with its groups"),
-            OpKind::Manage(Manage::Store { bytes, .. }) => {
-                let store = self
-                    .store
-                    .as_ref()
-                    .expect("a workload that manages has bound its prices");
-                self.extrapolated.note(store.beyond(*bytes), Family::ModelLoad);
-                spread.of(store.cost(*bytes))
-            }
+            OpKind::Manage(Manage::Store { bytes, .. }) => self.stored_ns(*bytes, spread),
             // Memory is let go of at once, as far as anybody has measured.
             OpKind::Manage(Manage::Discard { .. }) => 0,
             OpKind::Infer(_) | OpKind::LoadRuntime(_) | OpKind::Solve(_) => self.runtime_ns(kind, shape, spread),
@@ -336,6 +340,16 @@ impl Prices {
         spread.of(cost)
     }
 
+    /// What is read from the disk.
+    fn stored_ns(&mut self, bytes: u64, spread: &mut OpSpread) -> u64 {
+        let store = self
+            .store
+            .as_ref()
+            .expect("who reads from the disk has bound its price");
+        self.extrapolated.note(store.beyond(bytes), Family::ModelLoad);
+        spread.of(store.cost(bytes))
+    }
+
     fn lookup_ns(&mut self, tokens: u32, spread: &mut OpSpread) -> u64 {
         let LookupPrices { spec, memory, root } = self.lookup.as_ref().expect("a pool that looks up has a table");
         let draw = spread.draw();
@@ -361,11 +375,19 @@ impl Prices {
             (ModelPrices::Encoder(prices), _) => prices,
             (ModelPrices::Tasks(prices), OpKind::Pet(pet)) => return prices.streams_ppm(pet, streams, shape),
             (ModelPrices::Runtimes(prices), OpKind::Infer(infer)) => return prices.streams_ppm(*infer, streams, shape),
+            (ModelPrices::Decoder(prices), OpKind::Run(_)) => return prices.streams_ppm(streams, shape.requests),
             _ => return None,
         };
         let surface = prices.concurrent.as_ref()?;
         let ns = |streams| surface.cost(streams, shape.requests, shape.tokens).median_ns;
         Some((ns(streams) * 1_000_000 / ns(1).max(1)).max(1_000_000))
+    }
+
+    /// Cores that all lanes of all cards share; nothing where each card computes for itself, or where it was not measured what
+    /// instances that compute side by side take from each other.
+    pub fn cores_shared(&self) -> Option<u64> {
+        let measured = matches!(&self.models[0], ModelPrices::Decoder(steps) if steps.streams_ppm(1, 1).is_some());
+        self.cores.filter(|_| measured).map(u64::from)
     }
 
     fn encode_ns(&mut self, pool: PoolId, encode: &Encode, shape: BatchShape, spread: &mut OpSpread) -> u64 {

@@ -30,6 +30,8 @@ pub struct Run<'a> {
     pub warm_up: Time,
     /// Of the ops' durations.
     pub jitter: Jitter,
+    /// Of where sequences end that do not end by length.
+    pub seed: u64,
     /// What a route's models answer, with the seed; a route of several stages decides by it.
     pub answers: Option<(&'a AnswersSpec, u64)>,
 }
@@ -85,6 +87,9 @@ pub fn simulate(
     let answers = Answers::of_system(spec.system, spec.answers)?;
     let mut machine =
         VirtualMachine::new(server.topology(), prices, &spec.card.contention, interrupt).with_answers(answers);
+    if let Some(generation) = &spec.system.pool.generation {
+        machine = machine.with_ends(generation.stop, spec.seed);
+    }
     let mut ledger = Ledger::new(spec.warm_up);
     let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;
     let record = ledger.close(end, &server, &machine)?;

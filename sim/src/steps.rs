@@ -3,10 +3,15 @@
 //! While nobody joins or leaves, a step differs from the one before only in its context, which is one token longer for everyone. The
 //! attention of `n` sequences at each context is therefore summed up once, so that any number of steps is one subtraction, exactly the
 //! sum of the steps taken singly.
+//!
+//! A step is priced by its parts: layers, attention, LoRA, ends. Where the card has whole steps too, as a lane makes them, its parts are
+//! scaled by what they come to there: a measured step costs what was measured, and others in proportion.
 
 use tenantry_core::op::Member;
 use tenantry_core::spec::{GenerationSpec, PoolSpec};
-use tenantry_profiles::{Card, CollectiveOperation, Cost, Decoder, Family, MissingTable, Surface};
+use tenantry_profiles::{
+    Card, CollectiveOperation, Cost, Decoder, Family, MissingTable, StepLora, Surface, WholeSteps,
+};
 
 use crate::prices::Extrapolated;
 
@@ -18,13 +23,36 @@ pub(crate) struct StepPrices {
     lora: Option<Surface>,
     /// What the cards that share a layer exchange, twice in each.
     all_reduce: Option<AllReduce>,
-    /// By sequences: the attention of all layers at contexts from 0, summed up from the shortest; as far as it was asked for.
-    attention_sums: Vec<Vec<u64>>,
+    /// Steps as lanes make them.
+    whole: Option<WholeSteps>,
+    /// Of one instance while others on the same processor make steps too, by instances and sequences.
+    concurrent: Option<Surface>,
+    /// By sequences.
+    sums: Vec<Sums>,
     /// By sequences and tenants: what a step in which each makes a token costs without attention, and its dense part; where it was asked
     /// for.
     decode_steps: Vec<Vec<Option<(u64, Cost)>>>,
     /// Reused: tokens and context of a step's chunks.
     chunks: Vec<(u32, u32)>,
+}
+
+/// Of steps of so many sequences at contexts from 0, summed up from the shortest; as far as they were asked for.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    /// The attention of all layers, scaled.
+    attention_ns: Vec<u64>,
+    /// By how much the rest is scaled, in parts of a million; empty where nothing is.
+    scale_ppm: Vec<u64>,
+}
+
+/// One, in parts of a million.
+const UNIT: u64 = 1_000_000;
+
+fn scaled(ns: u64, ppm: u64) -> u64 {
+    match ns.checked_mul(ppm) {
+        Some(product) => product / UNIT,
+        None => (u128::from(ns) * u128::from(ppm) / u128::from(UNIT)) as u64,
+    }
 }
 
 #[derive(Debug)]
@@ -64,6 +92,10 @@ impl StepPrices {
     pub fn new(card: &Card, pool: &PoolSpec, generation: &GenerationSpec) -> Result<StepPrices, MissingTable> {
         let (model, dtype) = (&pool.model, pool.dtype);
         let cards = generation.tensor_parallel;
+        let step_lora = generation.lora.map_or(StepLora::None, |lora| StepLora::Of {
+            implementation: lora.implementation,
+            rank: lora.rank,
+        });
         let lora = |lora: tenantry_core::spec::LoraSpec| card.lora(model, dtype, lora.implementation, lora.rank);
         Ok(StepPrices {
             layers: model.layers,
@@ -81,7 +113,13 @@ impl StepPrices {
                         bytes_per_token: model.hidden * dtype.bytes() as u32,
                     }),
             },
-            attention_sums: Vec::new(),
+            // Cards that share a layer were not measured as lanes use them.
+            whole: match cards {
+                1 => card.decoder_step(model, dtype, step_lora)?,
+                _ => None,
+            },
+            concurrent: card.concurrent_step(model, dtype, step_lora)?,
+            sums: Vec::new(),
             decode_steps: Vec::new(),
             chunks: Vec::new(),
         })
@@ -121,38 +159,68 @@ impl StepPrices {
             extrapolated.note(all_reduce.surface.beyond(all_reduce.cards, bytes), Family::Collective);
         }
         let first = self.decoder.attention(&chunks, decodes, now).median_ns * u64::from(self.layers);
-        let (base_ns, typical) = self.decode_step(sequences, tenants);
+        let (base_ns, dense) = self.decode_step(sequences, tenants);
         let first_base_ns = match chunks.is_empty() {
             true => base_ns,
-            false => self.base_ns(sequences, tokens, tenants),
+            false => self.base_ns(self.layers, sequences, tokens, tenants),
         };
         self.chunks = chunks;
+        let chunk_tokens = (tokens - decodes).max(1);
+        let attended = if decodes > 0 { now } else { context };
         StepCosts {
-            first_ns: first_base_ns + first,
+            first_ns: scaled(first_base_ns + first, self.scale_ppm(chunk_tokens, sequences, attended)),
             base_ns,
             sequences,
             context,
-            typical,
+            typical: match &self.whole {
+                Some(whole) => whole.cost(whole.nearest(1, sequences, context)),
+                None => dense,
+            },
         }
     }
 
-    /// A step in which each sequence makes a token: what it costs without its attention, and its dense part.
+    /// A step in which each sequence makes a token: what its parts cost without attention, and its dense part.
     fn decode_step(&mut self, sequences: u32, tenants: u32) -> (u64, Cost) {
         let known = self.decode_steps.get(sequences as usize);
         if let Some(&Some(known)) = known.and_then(|by_tenants| by_tenants.get(tenants as usize)) {
             return known;
         }
         let step = (
-            self.base_ns(sequences, sequences, tenants),
+            self.base_ns(self.layers, sequences, sequences, tenants),
             self.decoder.dense.cost(sequences.into()),
         );
         *entry(entry(&mut self.decode_steps, sequences), tenants) = Some(step);
         step
     }
 
-    /// A step without its attention.
-    fn base_ns(&self, sequences: u32, tokens: u32, tenants: u32) -> u64 {
-        let layers = u64::from(self.layers);
+    /// What a step as a lane makes it comes to, beside its parts: in parts of a million. `chunk_tokens` are those of prompts, 1 where
+    /// there are none.
+    fn scale_ppm(&self, chunk_tokens: u32, sequences: u32, context: u32) -> u64 {
+        let Some(whole) = &self.whole else { return UNIT };
+        let nearest = whole.nearest(chunk_tokens, sequences, context);
+        let [chunk_tokens, sequences, context] = nearest;
+        // Measured with another tenant in each sequence.
+        let (chunk, decodes) = match chunk_tokens {
+            1 => (None, sequences),
+            tokens => (Some((tokens, tokens)), sequences - 1),
+        };
+        let attention = self.decoder.attention(chunk.as_slice(), decodes, context).median_ns;
+        let tokens = chunk_tokens + sequences - 1;
+        let parts = u64::from(whole.layers) * attention + self.base_ns(whole.layers, sequences, tokens, sequences);
+        (whole.cost(nearest).median_ns * UNIT / parts.max(1)).max(1)
+    }
+
+    /// How much longer a step takes while `streams` instances make steps on one processor, in parts of a million; nothing where that
+    /// was not measured.
+    pub fn streams_ppm(&self, streams: u32, sequences: u32) -> Option<u64> {
+        let concurrent = self.concurrent.as_ref()?;
+        let ns = |streams| concurrent.median_ns(streams, sequences);
+        Some((ns(streams) * UNIT / ns(1).max(1)).max(UNIT))
+    }
+
+    /// A step of a model of so many layers, without its attention.
+    fn base_ns(&self, layers: u32, sequences: u32, tokens: u32, tenants: u32) -> u64 {
+        let layers = u64::from(layers);
         let lora = self.lora.as_ref().map_or(0, |lora| lora.median_ns(tenants, tokens));
         let exchange = self.all_reduce.as_ref().map_or(0, |all_reduce| {
             let bytes = all_reduce.bytes_per_token.saturating_mul(tokens);
@@ -169,9 +237,14 @@ impl StepPrices {
         if !later.is_empty() {
             // The second step of a run has the context that `costs` names.
             let context = |step: u32| (costs.context + step - 1) as usize;
-            let sums = self.attention_sums(costs.sequences, context(later.end));
-            ns += sums[context(later.end)] - sums[context(later.start)];
-            ns += u64::from(later.end - later.start) * costs.base_ns;
+            let (from, to) = (context(later.start), context(later.end));
+            let sums = self.sums(costs.sequences, to);
+            ns += sums.attention_ns[to] - sums.attention_ns[from];
+            ns += match sums.scale_ppm.is_empty() {
+                true => u64::from(later.end - later.start) * costs.base_ns,
+                // The difference of two whole numbers: cut anywhere, its pieces add up to it.
+                false => scaled(costs.base_ns, sums.scale_ppm[to]) - scaled(costs.base_ns, sums.scale_ppm[from]),
+            };
         }
         ns
     }
@@ -190,20 +263,28 @@ impl StepPrices {
         after
     }
 
-    /// Sums of the attention of all layers for contexts below each index, at least up to `context`.
-    fn attention_sums(&mut self, sequences: u32, context: usize) -> &[u64] {
-        let sums = entry(&mut self.attention_sums, sequences);
-        if sums.is_empty() {
-            sums.push(0);
-        }
-        if sums.len() <= context {
-            // By half as much again, so that a growing context does not extend it at each step.
-            for at in sums.len()..=context + context / 2 {
-                let ns = self.decoder.decode.median_ns(sequences, at as u32 - 1) * u64::from(self.layers);
-                sums.push(sums[at - 1] + ns);
+    /// Sums over contexts below each index, at least up to `context`.
+    fn sums(&mut self, sequences: u32, context: usize) -> &Sums {
+        let known = entry(&mut self.sums, sequences).attention_ns.len();
+        if known <= context {
+            let mut sums = std::mem::take(entry(&mut self.sums, sequences));
+            if known == 0 {
+                sums.attention_ns.push(0);
+                sums.scale_ppm.extend(self.whole.is_some().then_some(0));
             }
+            // By half as much again, so that a growing context does not extend it at each step.
+            for at in sums.attention_ns.len()..=context + context / 2 {
+                let attended = at as u32 - 1;
+                let ns = self.decoder.decode.median_ns(sequences, attended) * u64::from(self.layers);
+                let ppm = self.scale_ppm(1, sequences, attended);
+                sums.attention_ns.push(sums.attention_ns[at - 1] + scaled(ns, ppm));
+                if let Some(&before) = sums.scale_ppm.last() {
+                    sums.scale_ppm.push(before + ppm);
+                }
+            }
+            self.sums[sequences as usize] = sums;
         }
-        sums
+        &self.sums[sequences as usize]
     }
 }
 

@@ -13,17 +13,18 @@ use tenantry_core::answers::Answers;
 use tenantry_core::board::{Board, OpRef};
 use tenantry_core::command::Finish;
 use tenantry_core::event::{BatchTiming, Done, EndedMember, Event, RunOutcome};
-use tenantry_core::ids::{BatchId, InstanceId, LaneId, PoolId};
+use tenantry_core::ids::{BatchId, GpuId, InstanceId, LaneId, PoolId};
 use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
-use tenantry_core::op::{BatchShape, OpKind, PetGroup, Submission};
+use tenantry_core::op::{BatchShape, Member, OpKind, PetGroup, Submission};
 use tenantry_core::policy::fleet::Allocated;
-use tenantry_core::spec::PlotSpec;
+use tenantry_core::spec::{PlotSpec, StopSpec};
 use tenantry_core::topology::LaneKind;
 use tenantry_core::{Command, Commands, Topology};
 use tenantry_profiles::Contention;
 use tenantry_solver::answer;
 use tenantry_traces::{Duration, Time};
 
+use crate::ends::Ends;
 use crate::leap::Leap;
 use crate::prices::Prices;
 
@@ -159,14 +160,20 @@ impl Beside {
             LaneKind::Solve => &mut self.solving,
         }
     }
+
+    fn busy(self) -> u64 {
+        u64::from(self.computing + self.copying + self.looking_up + self.solving)
+    }
 }
 
 /// The virtual machine.
 #[derive(Debug)]
 pub struct VirtualMachine {
     topology: Topology,
-    /// Lanes of each card.
+    /// Lanes that disturb those of each card: its own, or all where all are threads of one processor.
     lanes_of_gpu: Vec<Vec<LaneId>>,
+    /// Of that processor, where there is one.
+    cores: Option<u64>,
     prices: Prices,
     contention: ContentionPpm,
     looked_up: Option<LookupCounts>,
@@ -193,6 +200,8 @@ pub struct VirtualMachine {
     groups: Vec<Vec<PetGroup>>,
     /// By batch slot: what came of runs.
     outcomes: Vec<Outcome>,
+    /// Where sequences end that do not end by length.
+    ends: Option<Ends>,
     /// What a route's models answer, where there is one.
     answers: Option<Answers>,
     /// What the solver will have answered, by batch.
@@ -223,9 +232,14 @@ impl VirtualMachine {
         for (index, lane) in topology.lanes.iter().enumerate() {
             lanes_of_gpu[lane.gpu.index()].push(LaneId(index as u32));
         }
+        let cores = prices.cores_shared();
+        if cores.is_some() {
+            lanes_of_gpu.fill((0..topology.lanes.len() as u32).map(LaneId).collect());
+        }
         let ppm = |factor: f64| (factor * UNDISTURBED as f64).round() as u64;
         VirtualMachine {
             lanes_of_gpu,
+            cores,
             looked_up: prices.plot().map(|_| LookupCounts::default()),
             plot: prices.plot(),
             prices,
@@ -257,6 +271,7 @@ impl VirtualMachine {
             leaps: Vec::new(),
             groups: Vec::new(),
             outcomes: Vec::new(),
+            ends: None,
             answers: None,
             allocations: BTreeMap::new(),
             allocated: None,
@@ -271,6 +286,12 @@ impl VirtualMachine {
     /// Visits every step of a decoder's run instead of leaping over them. All results are the same: this is how tests know.
     pub fn step_by_step(mut self) -> VirtualMachine {
         self.one_by_one = true;
+        self
+    }
+
+    /// Lets sequences end as `stop` says, where that is not by length: drawn with a seed.
+    pub fn with_ends(mut self, stop: StopSpec, seed: u64) -> VirtualMachine {
+        self.ends = Ends::new(stop, seed);
         self
     }
 
@@ -399,7 +420,8 @@ impl VirtualMachine {
             tell,
         });
         let on = &self.topology.lanes[lane.index()];
-        *self.beside[on.gpu.index()].of(on.kind) += 1;
+        let card = self.sharing(on.gpu);
+        *self.beside[card].of(on.kind) += 1;
         self.begin(lane);
         self.schedule_end(lane);
         self.restretch_neighbours(lane);
@@ -451,6 +473,11 @@ impl VirtualMachine {
         self.push(at, what);
     }
 
+    /// Where what runs on a card is counted: with all others, where they share a processor.
+    fn sharing(&self, gpu: GpuId) -> usize {
+        if self.cores.is_some() { 0 } else { gpu.index() }
+    }
+
     /// How much slower the lane's op is for what runs beside it on its card.
     fn stretch(&self, lane: LaneId) -> u64 {
         let Topology { lanes, .. } = &self.topology;
@@ -462,11 +489,11 @@ impl VirtualMachine {
             return UNDISTURBED;
         };
         let kind = lanes[lane.index()].kind;
-        let beside = self.beside[lanes[lane.index()].gpu.index()];
+        let beside = self.beside[self.sharing(lanes[lane.index()].gpu)];
         let (computing, copying, looking_up) = (beside.computing, beside.copying > 0, beside.looking_up > 0);
         let factor = |disturbed: bool, ppm: u64| if disturbed { ppm } else { UNDISTURBED };
         let of = &self.contention;
-        match kind {
+        let disturbed = match kind {
             LaneKind::Compute => {
                 let beside_host =
                     factor(copying, of.compute_beside_copy).max(factor(looking_up, of.compute_beside_lookup));
@@ -484,6 +511,11 @@ impl VirtualMachine {
             LaneKind::Copy => factor(computing > 0, of.copy_beside_compute),
             LaneKind::Lookup => factor(computing > 0, of.lookup_beside_compute),
             LaneKind::Solve => UNDISTURBED,
+        };
+        match self.cores {
+            // Threads take turns on the cores.
+            Some(cores) if beside.busy() > cores => disturbed * beside.busy() / cores,
+            _ => disturbed,
         }
     }
 
@@ -540,9 +572,10 @@ impl VirtualMachine {
             outcome.ended.clear();
             outcome.ended.extend(leap.plan.ended(leap.steps()));
         }
-        let on = &self.topology.lanes[lane.index()];
-        *self.beside[on.gpu.index()].of(on.kind) -= 1;
         state.busy += busy_between(started.max(self.count_from), self.now);
+        let on = &self.topology.lanes[lane.index()];
+        let card = self.sharing(on.gpu);
+        *self.beside[card].of(on.kind) -= 1;
         let op = self.board.ran(lane, started, self.now);
         // Whoever waits on this lane needs no telling; other lanes and the server do.
         self.try_start(lane);
@@ -596,7 +629,12 @@ impl VirtualMachine {
         }
         let members = commands.members(submission);
         let costs = self.prices.run(members, submission.shape.tenants);
-        self.leaps[slot].plan.renew(run, members, costs);
+        let ends = self.ends;
+        let output_tokens = |member: &Member| {
+            let longest = member.sequence.output_tokens;
+            ends.map_or(longest, |ends| ends.output_tokens(member.ticket, longest))
+        };
+        self.leaps[slot].plan.renew(run, members, costs, output_tokens);
     }
 
     /// Solves what a submission asks. The answer is told when the time that it takes has passed.
@@ -739,7 +777,7 @@ impl Machine for VirtualMachine {
                 self.sequence += 1;
             }
             Command::Interrupt { instance, batch } => self.interrupt_run(now, *instance, *batch),
-            Command::Finish(_) | Command::Managed(_) | Command::Release { .. } => {}
+            Command::Finish(_) | Command::Managed(_) | Command::Release { .. } | Command::ReleasePrefix { .. } => {}
         }
         Ok(())
     }

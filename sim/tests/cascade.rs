@@ -72,6 +72,7 @@ fn logged_on(card: &Card, system: &SystemSpec, gpus: u32, entries: Vec<Entry>) -
         tenants: TENANTS,
         warm_up: Time::ZERO,
         jitter: Jitter::None,
+        seed: 1,
         answers: system.route.is_some().then_some((&answers, 9)),
     };
     let mut log = Log::default();

@@ -7,11 +7,14 @@ use proptest::prelude::*;
 use tenantry_core::log::{Log, replay};
 use tenantry_core::run::Observer;
 use tenantry_core::spec::{
-    ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, PlaceSpec, PrefillSpec, SystemSpec, TenantState,
+    ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, PlaceSpec, PrefillSpec, QueueSpec, StopSpec, SystemSpec,
+    TenantState, Weights,
 };
 use tenantry_core::{Commands, Event, Ledger, Machine, Next, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{AdapterImplementation, ModelShape};
+use tenantry_profiles::{
+    AdapterImplementation, Card, ConcurrentStepRow, DType, DecoderStepRow, ModelShape, Stats, StepLora,
+};
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Duration, Entry, Listed, Request, Time, Workload};
 
@@ -26,14 +29,11 @@ fn generation() -> GenerationSpec {
             rank: 8,
             implementation: AdapterImplementation::Grouped,
             slots: 4,
+            host_slots: None,
         }),
-        join: JoinSpec::AnyTenant,
         max_batch: 4,
-        prefill: PrefillSpec::OnePerStep,
         page_tokens: PAGE_TOKENS,
-        prefix_caching: false,
-        tensor_parallel: 1,
-        consolidate: None,
+        ..GenerationSpec::default()
     }
 }
 
@@ -78,6 +78,57 @@ impl Observer for Bounded {
     }
 }
 
+/// The synthetic card with whole steps: 100 + 0.8 × chunk tokens + 9 × sequences + 0.05 × sequences × context microseconds, and half as
+/// much again beside another instance on its four cores.
+fn card_of_whole_steps() -> Card {
+    let mut card = synthetic_card();
+    let stats = |us: f64| Stats {
+        count: 100,
+        mean_us: us,
+        median_us: us,
+        p05_us: us * 0.9,
+        p95_us: us * 1.1,
+        p99_us: us * 1.2,
+    };
+    let grouped = StepLora::Of {
+        implementation: AdapterImplementation::Grouped,
+        rank: 8,
+    };
+    let (model, dtype) = (|| "tiny-llama".to_string(), DType::F32);
+    for lora in [StepLora::None, grouped] {
+        for sequences in [1, 4, 16] {
+            for (chunk_tokens, context) in [1, 32, 128]
+                .into_iter()
+                .flat_map(|chunk| [32, 128, 512].map(|at| (chunk, at)))
+            {
+                let us =
+                    100.0 + 0.8 * f64::from(chunk_tokens) + (9.0 + 0.05 * f64::from(context)) * f64::from(sequences);
+                card.tables.decoder_step.push(DecoderStepRow {
+                    model: model(),
+                    dtype,
+                    layers: 2,
+                    lora,
+                    chunk_tokens,
+                    sequences,
+                    context,
+                    stats: stats(us),
+                });
+            }
+            for streams in [1, 2, 4] {
+                card.tables.concurrent_step.push(ConcurrentStepRow {
+                    model: model(),
+                    dtype,
+                    lora,
+                    streams,
+                    sequences,
+                    stats: stats(100.0 + 50.0 * f64::from(streams - 1)),
+                });
+            }
+        }
+    }
+    card
+}
+
 fn simulate(
     system: &SystemSpec,
     gpus: u32,
@@ -86,12 +137,25 @@ fn simulate(
     entries: Vec<Entry>,
     stepping: bool,
 ) -> (RunRecord, Log) {
-    let card = synthetic_card();
+    simulate_on(&synthetic_card(), system, gpus, pages, jitter, entries, stepping)
+}
+
+fn simulate_on(
+    card: &Card,
+    system: &SystemSpec,
+    gpus: u32,
+    pages: u32,
+    jitter: Jitter,
+    entries: Vec<Entry>,
+    stepping: bool,
+) -> (RunRecord, Log) {
     let mut server = Server::new(&cluster(gpus, memory(system, pages)), system, TENANTS).unwrap();
-    let prices = Prices::new(&card, &system.pool, jitter)
-        .and_then(|prices| prices.with_management(&card))
+    let prices = Prices::new(card, &system.pool, jitter)
+        .and_then(|prices| prices.with_management(card))
         .unwrap();
-    let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
+    let stop = system.pool.generation.as_ref().expect("it generates").stop;
+    let mut machine =
+        VirtualMachine::new(server.topology(), prices, &card.contention, Default::default()).with_ends(stop, 5);
     if stepping {
         machine = machine.step_by_step();
     }
@@ -126,6 +190,45 @@ fn one_request_takes_what_its_steps_take() {
     );
     assert!((record.latency.mean_ns() / 1e3 - all_us).abs() < 0.1, "{all_us}");
     assert_eq!((record.output_tokens, record.batches), (3, 3));
+}
+
+#[test]
+fn a_measured_step_costs_what_was_measured() {
+    let generation = GenerationSpec {
+        lora: None,
+        ..generation()
+    };
+    let system = system(generation);
+    let latency_us = |entries: Vec<Entry>, gpus| {
+        let (record, _) = simulate_on(&card_of_whole_steps(), &system, gpus, 64, Jitter::None, entries, false);
+        record.latency.mean_ns() / 1e3
+    };
+    // A prompt of 128 tokens alone, and then new tokens at contexts of 129 to 131: chunk and context are measured, one sequence is.
+    let prompt_us = 100.0 + 0.8 * 128.0 + (9.0 + 0.05 * 128.0);
+    let token_us = |context: f64| 100.0 + 0.8 + (9.0 + 0.05 * context);
+    let alone_us = 25.0 + prompt_us + token_us(129.0) + token_us(130.0) + token_us(131.0);
+    let alone = latency_us(vec![request(0, 0, 0, 128, 4)], 1);
+    // The scale is kept in millionths.
+    assert!((alone - alone_us).abs() < 0.2, "{alone} instead of {alone_us}");
+
+    // Two instances on one processor slow each other by half, but for the hand-overs.
+    let mut spread = system.clone();
+    spread.pool.place = PlaceSpec::LeastLoaded;
+    let both = vec![request(0, 0, 0, 128, 400), request(1, 0, 1, 128, 400)];
+    let latency_us = |system: &SystemSpec, card: &Card| {
+        let (record, _) = simulate_on(card, system, 2, 64, Jitter::None, both.clone(), false);
+        record.latency.mean_ns() / 1e3
+    };
+    let beside = latency_us(&spread, &card_of_whole_steps());
+    let mut apart = card_of_whole_steps();
+    apart.tables.concurrent_step.clear();
+    let ratio = beside / latency_us(&spread, &apart);
+    assert!((1.49..1.501).contains(&ratio), "{ratio}");
+    // With a single core they take turns on top.
+    let mut one_core = card_of_whole_steps();
+    one_core.device.host.cores = 1;
+    let ratio = latency_us(&spread, &one_core) / beside;
+    assert!((1.98..2.001).contains(&ratio), "{ratio}");
 }
 
 #[test]
@@ -164,6 +267,83 @@ fn what_was_not_overwritten_is_not_computed_again() {
 }
 
 #[test]
+fn tenants_cache_the_beginning_of_their_prompts_once() {
+    // Four tenants; of their prompts of 100 tokens, 64 are the same. One card has room for six prompts of 100 and their answers.
+    let entries: Vec<Entry> = (0..40).map(|n| request(n, 300 * n, n as u32 % 4, 100, 60)).collect();
+    let run = |shared_prefix_tokens| {
+        let generation = GenerationSpec {
+            shared_prefix_tokens,
+            max_batch: 12,
+            ..generation()
+        };
+        let (record, log) = simulate(&system(generation), 1, 64, Jitter::None, entries.clone(), false);
+        assert_eq!((record.counts.served, record.output_tokens), (40, 2400));
+        (
+            record.generation.expect("it generates"),
+            log.events.last().expect("there are").0,
+        )
+    };
+    let ((shared, sooner), (alone, later)) = (run(64), run(0));
+    assert!(
+        shared.shared_tokens >= 30 * 64 && alone.shared_tokens == 0,
+        "{shared:?}"
+    );
+    // More of them fit, and more have to go again, but less of it is computed again.
+    assert!(
+        shared.recomputed_tokens < alone.recomputed_tokens,
+        "{shared:?} {alone:?}"
+    );
+    assert!(sooner < later, "{sooner} {later}");
+}
+
+#[test]
+fn nobody_runs_on_what_another_tenants_copy_brought() {
+    let mut generation = generation();
+    generation.lora.as_mut().expect("it has some").slots = 1;
+    let system = system(generation);
+    // The first gives up while its tenant's adapters are on their way; the second's come behind them, into the same slot.
+    let cancel = Entry::Cancel {
+        at: Time(2_000),
+        ticket: 0,
+    };
+    let first_token = |entries| {
+        let (record, _) = simulate(&system, 1, 64, Jitter::None, entries, false);
+        (record.counts.served, record.first_token.mean_ns())
+    };
+    let beside = first_token(vec![request(0, 0, 0, 20, 3), cancel, request(1, 3, 1, 20, 3)]);
+    let alone = first_token(vec![request(1, 3, 1, 20, 3)]);
+    assert_eq!((beside.0, alone.0), (1, 1));
+    // Copies take tens of microseconds, one after the other.
+    assert!(beside.1 > alone.1 + 15_000.0, "{beside:?} {alone:?}");
+}
+
+#[test]
+fn adapters_that_host_memory_does_not_hold_are_read_from_the_disk() {
+    // Twelve tenants in turn, room for four on the card.
+    let entries: Vec<Entry> = (0..60)
+        .map(|n| request(n, 3_000 * n, n as u32 % TENANTS, 20, 5))
+        .collect();
+    let run = |host_slots| {
+        let mut generation = generation();
+        generation.lora.as_mut().expect("it has some").host_slots = host_slots;
+        let (record, _) = simulate(&system(generation), 1, 200, Jitter::None, entries.clone(), false);
+        assert_eq!(record.counts.served, 60);
+        (
+            record.generation.expect("it generates").reads,
+            record.first_token.mean_ns() / 1e3,
+        )
+    };
+    let (all, some, few) = (run(None), run(Some(12)), run(Some(4)));
+    // The card's least recently used and the host's miss together: with four slots each, every time.
+    assert_eq!((all.0, some.0, few.0), (0, 12, 60));
+    // A read takes a millisecond.
+    assert!(
+        few.1 > all.1 + 1_000.0 && some.1 < few.1 - 700.0,
+        "{all:?} {some:?} {few:?}"
+    );
+}
+
+#[test]
 fn a_request_larger_than_the_cache_fails_alone() {
     let mut generation = generation();
     generation.lora = None;
@@ -177,6 +357,61 @@ fn a_request_larger_than_the_cache_fails_alone() {
     assert_eq!(
         (record.counts.served, record.counts.failed, record.counts.rejected),
         (1, 1, 1)
+    );
+}
+
+#[test]
+fn sequences_end_at_their_token_or_at_their_length() {
+    let entries = || {
+        (0..300)
+            .map(|n| request(n, 10 * n, n as u32 % TENANTS, 20, 40))
+            .collect::<Vec<_>>()
+    };
+    let output = |stop, slots| {
+        let generation = GenerationSpec { stop, ..generation() };
+        let mut system = system(generation);
+        system.pool.generation.as_mut().unwrap().lora.as_mut().unwrap().slots = slots;
+        let (record, log) = simulate(&system, 2, 200, Jitter::None, entries(), false);
+        assert_eq!(record.counts.served, 300);
+        let finishes = log.commands.into_iter().filter_map(|logged| match logged.command {
+            tenantry_core::Command::Finish(finish) => Some((finish.ticket, finish.output_tokens)),
+            _ => None,
+        });
+        finishes.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let by_token = StopSpec::EndOfSequence {
+        token: 2,
+        chance_ppm: 50_000,
+    };
+    let (drawn, other_policy) = (output(by_token, 4), output(by_token, 2));
+    assert_eq!(drawn, other_policy, "no policy moves where a sequence ends");
+    // A geometric draw cut at 40: 17.4 tokens on average, a seventh of all by length.
+    let mean = drawn.values().map(|&tokens| f64::from(tokens)).sum::<f64>() / 300.0;
+    assert!((15.0..20.0).contains(&mean), "{mean}");
+    assert!(drawn.values().any(|&tokens| tokens == 40) && drawn.values().all(|&tokens| tokens <= 40));
+    assert!(output(StopSpec::Length, 4).values().all(|&tokens| tokens == 40));
+}
+
+#[test]
+fn a_tenant_that_floods_the_queue_does_not_hold_up_the_others() {
+    // Tenant 0 sends forty at once, and then tenant 1 sends four.
+    let entries: Vec<Entry> = (0..44).map(|n| request(n, n, u32::from(n >= 40), 20, 40)).collect();
+    let last_of = |queue, tenant| {
+        let generation = GenerationSpec { queue, ..generation() };
+        let (record, log) = simulate(&system(generation), 1, 200, Jitter::None, entries.clone(), false);
+        assert_eq!(record.counts.served, 44);
+        let ends = log.commands.iter().filter_map(|logged| match &logged.command {
+            tenantry_core::Command::Finish(finish) if finish.tenant == tenant => Some(logged.at),
+            _ => None,
+        });
+        ends.max().expect("it is served")
+    };
+    let fair = QueueSpec::VirtualTokenCounter(Weights { input: 1, output: 2 });
+    let (waited, shared) = (last_of(QueueSpec::Arrival, 1), last_of(fair, 1));
+    assert!(shared.0 * 2 < waited.0, "{shared} instead of {waited}");
+    assert!(
+        last_of(fair, 0) >= last_of(QueueSpec::Arrival, 0),
+        "the work is the same"
     );
 }
 
@@ -271,27 +506,51 @@ fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
         1 => Just(PlaceSpec::LeastLoaded),
         1 => Just(PlaceSpec::RoundRobin),
     ];
-    let lora = proptest::option::of(1u32..6);
+    let lora = proptest::option::of((1u32..6, proptest::option::of(1u32..8)));
     let consolidate = proptest::option::of(1u64..30);
-    let spec = (join, prefill, place, lora, consolidate, any::<bool>());
+    let stop = prop_oneof![
+        2 => Just(StopSpec::Length),
+        1 => (1u32..400_000).prop_map(|chance_ppm| StopSpec::EndOfSequence { token: 2, chance_ppm }),
+    ];
+    let weights = (0u32..3, 1u32..4).prop_map(|(input, output)| Weights { input, output });
+    let queue = prop_oneof![
+        2 => Just(QueueSpec::Arrival),
+        1 => weights.prop_map(QueueSpec::VirtualTokenCounter),
+    ];
+    // What an evicted request left, or what tenants share.
+    let caching = prop_oneof![
+        1 => Just((false, 0)),
+        1 => Just((true, 0)),
+        1 => (16u32..100).prop_map(|tokens| (false, tokens)),
+    ];
+    let spec = (join, prefill, place, lora, consolidate, caching, stop, queue);
     (spec, 1u32..6, 1u32..4, 8u32..60).prop_map(
-        |((join, prefill, place, slots, consolidate, prefix_caching), max_batch, gpus, pages)| {
+        |(
+            (join, prefill, place, slots, consolidate, (prefix_caching, shared_prefix_tokens), stop, queue),
+            max_batch,
+            gpus,
+            pages,
+        )| {
             let generation = GenerationSpec {
-                lora: slots.map(|slots| LoraSpec {
+                lora: slots.map(|(slots, host_slots)| LoraSpec {
                     rank: 8,
                     implementation: AdapterImplementation::Grouped,
                     slots,
+                    host_slots,
                 }),
                 join,
                 max_batch,
                 prefill,
                 page_tokens: PAGE_TOKENS,
                 prefix_caching,
-                tensor_parallel: 1,
+                shared_prefix_tokens,
+                stop,
+                queue,
                 consolidate: consolidate.map(|ms| ConsolidateSpec {
                     every: Duration::from_millis(ms),
                     light: 2,
                 }),
+                ..GenerationSpec::default()
             };
             let mut system = system(generation);
             system.pool.place = place;
@@ -338,9 +597,15 @@ proptest! {
 
     /// Leaping over steps and visiting each give the same events at the same instants, and so the same of everything.
     #[test]
-    fn leaping_is_stepping((system, gpus, pages) in systems(), entries in entries(), jitter in jitters()) {
-        let (leapt, leaps) = simulate(&system, gpus, pages, jitter, entries.clone(), false);
-        let (stepped, steps) = simulate(&system, gpus, pages, jitter, entries, true);
+    fn leaping_is_stepping(
+        (system, gpus, pages) in systems(),
+        entries in entries(),
+        jitter in jitters(),
+        whole_steps: bool,
+    ) {
+        let card = if whole_steps { card_of_whole_steps() } else { synthetic_card() };
+        let (leapt, leaps) = simulate_on(&card, &system, gpus, pages, jitter, entries.clone(), false);
+        let (stepped, steps) = simulate_on(&card, &system, gpus, pages, jitter, entries, true);
         prop_assert_eq!(leaps, steps);
         prop_assert_eq!(format!("{leapt:?}"), format!("{stepped:?}"));
     }
@@ -353,7 +618,9 @@ proptest! {
         let prices = Prices::new(&card, &system.pool, Jitter::None)
             .and_then(|prices| prices.with_management(&card))
             .unwrap();
-        let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
+        let stop = system.pool.generation.as_ref().expect("it generates").stop;
+        let mut machine =
+            VirtualMachine::new(server.topology(), prices, &card.contention, Default::default()).with_ends(stop, 5);
         let mut workload = Listed::new(entries);
         let mut commands = Commands::default();
         for events in 0.. {

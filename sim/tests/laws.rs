@@ -151,6 +151,7 @@ proptest! {
             tenants: TENANTS,
             warm_up: Time(warm_up_us * 1_000),
             jitter: Jitter::Measured { seed: 2 },
+            seed: 2,
             answers: None,
         };
         let record = tenantry_sim::simulate(&run, &mut Listed::new(entries), Default::default(), ()).unwrap().record;

@@ -48,6 +48,7 @@ fn heard(system: &SystemSpec, workload: &WorkloadSpec, jitter: u64) -> BTreeMap<
         tenants: TENANTS,
         warm_up: Time::ZERO,
         jitter: Jitter::Measured { seed: jitter },
+        seed: 1,
         answers: None,
     };
     let mut heard = Heard::default();

@@ -47,6 +47,8 @@ pub enum Purpose {
     Answer = 15,
     /// Management requests: when, what, and of whom.
     Management = 16,
+    /// Where a sequence ends.
+    EndOfSequence = 17,
 }
 
 const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;

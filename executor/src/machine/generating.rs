@@ -3,8 +3,10 @@
 //! Weights are shared by all instances of the device; each has slots for adapters and a key-value cache of its own. What a request
 //! has generated is kept in host memory, so that it goes on elsewhere after it has left an instance.
 
+mod disk;
 mod lane;
 mod pages;
+mod probe;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,11 +17,13 @@ use tenantry_core::event::MemberFailure;
 use tenantry_core::ids::InstanceId;
 use tenantry_core::op::{Layers, OpKind};
 use tenantry_core::server::generation::GenerationServer;
-use tenantry_core::spec::{GenerationSpec, PoolSpec};
+use tenantry_core::spec::{GenerationSpec, PoolSpec, StopSpec};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
 use tenantry_profiles::AdapterImplementation;
 
+use self::disk::Disk;
 use self::lane::RunLane;
+pub(crate) use self::probe::{Probed, StepProbe};
 use super::Batch;
 use super::managing::Manager;
 use super::serving::reason;
@@ -66,9 +70,13 @@ pub struct GenerationServing {
     adapters: Vec<Adapters>,
     /// By instance.
     caches: Vec<KvCache>,
+    /// Ends a request that makes it before its last.
     end_of_sequence: Option<i64>,
+    shared_prefix_tokens: u32,
     generated: GeneratedTokens,
     manager: Manager,
+    /// Where host memory does not hold all tenants' adapters.
+    disk: Option<Arc<Disk>>,
 }
 
 impl GenerationServing {
@@ -99,11 +107,15 @@ impl GenerationServing {
         if generation.prefix_caching {
             return Err(ExecutorError::input("prefix_caching", "false to be executed", true));
         }
-        let mut store = None;
+        let (mut store, mut disk) = (None, None);
         let mut adapters = Vec::new();
         if let (Some(lora), Some(slots)) = (generation.lora, server.slots_per_instance()) {
             let shape = LoraShape::new(model, lora.rank)?;
-            store = Some(LoraStore::random(shape, tenants, seed, dtype, device, max_host_bytes)?);
+            let all = LoraStore::random(shape, tenants, seed, dtype, device, max_host_bytes)?;
+            if let Some(slots) = lora.host_slots {
+                disk = Some(Arc::new(Disk::write(&all.sets, slots.min(tenants), device)?));
+            }
+            store = Some(all);
             for _ in instances {
                 let cache = LoraCache::new(shape, slots, dtype, device)?;
                 // An implementation that this device lacks is refused here and not in the middle of a run.
@@ -126,11 +138,16 @@ impl GenerationServing {
         let cache = |_| KvCache::new(model, 0..layers, pages, generation.page_tokens, dtype, device);
         Ok(GenerationServing {
             manager: Manager::new(store.as_ref().map(|store| &store.sets), None),
+            disk,
             decoder: Decoder::random(model, seed, dtype, device)?,
             store,
             adapters,
             caches: instances.iter().map(cache).collect::<Result<_, _>>()?,
-            end_of_sequence: None,
+            end_of_sequence: match generation.stop {
+                StopSpec::Length => None,
+                StopSpec::EndOfSequence { token, .. } => Some(token.into()),
+            },
+            shared_prefix_tokens: generation.shared_prefix_tokens,
             generated: GeneratedTokens::default(),
             device,
             seed,
@@ -142,15 +159,12 @@ impl GenerationServing {
     /// # Errors
     /// No room for them in the folder for temporary files.
     pub fn with_management(mut self) -> Result<GenerationServing, ExecutorError> {
+        if self.disk.is_some() {
+            let must = "left out to be executed where tenants' adapters are created and updated";
+            return Err(ExecutorError::input("lora.host_slots", must, "given"));
+        }
         self.manager = self.manager.with_versions(self.seed, self.device)?;
         Ok(self)
-    }
-
-    /// Lets a request end with this token, if it comes before the request's last.
-    #[must_use]
-    pub fn with_end_of_sequence(mut self, token: i64) -> GenerationServing {
-        self.end_of_sequence = Some(token);
-        self
     }
 
     /// Parameter sets in host memory that differ, where tenants must share some; nothing where each has its own.
@@ -161,7 +175,11 @@ impl GenerationServing {
 
     /// Bytes of tenants' parameters in host memory.
     pub fn host_bytes(&self) -> u64 {
-        self.store.as_ref().map_or(0, |store| store.sets.host_bytes())
+        let sets = self.store.as_ref().map(|store| &store.sets);
+        match (sets, &self.disk) {
+            (Some(sets), Some(disk)) => u64::from(disk.slots()) * sets.bytes_per_tenant(),
+            (sets, _) => sets.map_or(0, crate::ParameterSets::host_bytes),
+        }
     }
 
     /// Who does each lane's ops.
@@ -171,6 +189,7 @@ impl GenerationServing {
                 LaneKind::Copy | LaneKind::Lookup | LaneKind::Solve => Box::new(LoadLane {
                     store: self.store.as_ref().map(LoraStore::share),
                     manager: self.manager.share(),
+                    disk: self.disk.clone(),
                     adapters: self.adapters.iter().map(Adapters::share).collect(),
                 }),
                 LaneKind::Compute => {
@@ -204,6 +223,7 @@ impl GenerationServing {
 struct LoadLane {
     store: Option<LoraStore>,
     manager: Manager,
+    disk: Option<Arc<Disk>>,
     /// By instance.
     adapters: Vec<Adapters>,
 }
@@ -228,19 +248,27 @@ impl Perform for LoadLane {
         let copy = match kind {
             OpKind::CopyIn(copy) => copy,
             OpKind::Manage(manage) => return self.manager.perform(manage, batch),
+            OpKind::Fetch(fetch) => {
+                let disk = self.disk.as_ref().expect("what is read from a disk lies there");
+                if let Err(error) = disk.fetch(batch.loads[0].tenant, fetch.slot) {
+                    fail_all(batch, reason(&error, FailureReason::LoadFailed));
+                }
+                return;
+            }
             _ => unreachable!("a copy lane copies"),
         };
         let load = |load: &tenantry_core::op::Load| self.load(batch.instance, load.tenant, load.slot, copy.layers);
         // All members wait for the one tenant that a copy brings.
         if let Err(reason) = batch.loads.iter().try_for_each(load) {
-            let failures = (0..batch.members.len() as u32).map(|member| MemberFailure { member, reason });
-            batch
-                .failures
-                .lock()
-                .expect("no lane panics with the list")
-                .extend(failures);
+            fail_all(batch, reason);
         }
     }
+}
+
+fn fail_all(batch: &Batch, reason: FailureReason) {
+    let failures = (0..batch.members.len() as u32).map(|member| MemberFailure { member, reason });
+    let mut all = batch.failures.lock().expect("no lane panics with the list");
+    all.extend(failures);
 }
 
 #[cfg(test)]

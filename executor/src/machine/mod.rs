@@ -120,6 +120,15 @@ pub trait Workers {
         Ok(())
     }
 
+    /// Nobody reads a shared prefix on the instance that computes on this lane any more: likewise.
+    ///
+    /// # Errors
+    /// When the lane's worker is lost.
+    fn release_prefix(&mut self, lane: LaneId, prefix: u32) -> Result<(), MachineError> {
+        let _ = (lane, prefix);
+        Ok(())
+    }
+
     /// What was looked up so far; nothing where nothing is.
     fn lookups(&self) -> Option<LookupCounts> {
         None
@@ -314,6 +323,10 @@ impl<W: Workers> Machine for RealMachine<W> {
             Command::Release { instance, request } => {
                 let lane = self.topology.instances[instance.index()].compute;
                 self.workers.release(lane, *request)?;
+            }
+            Command::ReleasePrefix { instance, prefix } => {
+                let lane = self.topology.instances[instance.index()].compute;
+                self.workers.release_prefix(lane, *prefix)?;
             }
             Command::Finish(_) | Command::Managed(_) => {}
         }

@@ -32,12 +32,18 @@ pub trait Perform: Send {
     fn release(&mut self, request: RequestId) {
         let _ = request;
     }
+
+    /// A shared prefix on the lane's instance is of no use any more: likewise.
+    fn release_prefix(&mut self, prefix: u32) {
+        let _ = prefix;
+    }
 }
 
 /// What a worker is told, in order.
 enum Message {
     Job(Job),
     Release(RequestId),
+    ReleasePrefix(u32),
 }
 
 /// The longest wait without a look at the interrupt flag.
@@ -124,6 +130,10 @@ fn work(lane: LaneId, origin: Instant, messages: &Receiver<Message>, perform: &m
                 perform.release(request);
                 continue;
             }
+            Message::ReleasePrefix(prefix) => {
+                perform.release_prefix(prefix);
+                continue;
+            }
         };
         let started = since(origin);
         perform.perform(&job.kind, &job.batch);
@@ -157,6 +167,12 @@ impl Workers for Threads {
     fn release(&mut self, lane: LaneId, request: RequestId) -> Result<(), MachineError> {
         self.lanes[lane.index()]
             .send(Message::Release(request))
+            .map_err(|_| MachineError::Device(format!("the worker of {lane} is lost")))
+    }
+
+    fn release_prefix(&mut self, lane: LaneId, prefix: u32) -> Result<(), MachineError> {
+        self.lanes[lane.index()]
+            .send(Message::ReleasePrefix(prefix))
             .map_err(|_| MachineError::Device(format!("the worker of {lane} is lost")))
     }
 

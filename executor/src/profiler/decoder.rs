@@ -23,15 +23,15 @@ const SEQUENCES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Tokens that each attends to.
 const CONTEXT: [u32; 5] = [16, 128, 512, 1024, 2048];
 /// Tokens in a page, as is usual.
-const PAGE_TOKENS: u32 = 16;
+pub(crate) const PAGE_TOKENS: u32 = 16;
 /// Measurements of every point that the time must allow, warm-up included.
-const PASSES: f64 = 10.0;
+pub(crate) const PASSES: f64 = 10.0;
 
 /// A decoder to be measured, and in which steps.
 pub(crate) struct DecoderSubject {
     pub decoder: Decoder,
     kv: KvCache,
-    dtype: DType,
+    pub dtype: DType,
     pub axes: DecoderAxes,
     /// What one token takes in one measurement, from which the grids were chosen.
     pub per_token: Duration,
@@ -164,6 +164,19 @@ impl DecoderSubject {
             });
         }
         self.decoder.step(&chunks, &self.kv)
+    }
+
+    /// A cache of its own for an instance.
+    pub fn cache_of(&self, pages: u32) -> Result<KvCache, ExecutorError> {
+        let shape = self.decoder.shape();
+        KvCache::new(
+            shape,
+            0..self.layers(),
+            pages,
+            PAGE_TOKENS,
+            self.dtype,
+            self.decoder.device(),
+        )
     }
 
     fn layers(&self) -> usize {

@@ -15,7 +15,7 @@ use crate::error::ExecutorError;
 use crate::model::{Encoder, Heads, Input};
 
 /// Instances that compute at once, as far as there are cores.
-const STREAMS: [u32; 4] = [1, 2, 4, 8];
+pub(crate) const STREAMS: [u32; 4] = [1, 2, 4, 8];
 /// Layers in one measurement: two, so that the caches at the second layer's start are as another layer left them.
 pub(crate) const LAYERS: u32 = 2;
 
@@ -52,8 +52,11 @@ impl Instance {
     }
 }
 
-/// What the first of these instances takes for a layer while the others compute theirs, on a thread each as lanes have.
-fn layer_in_company(instances: &mut [Instance]) -> Result<Duration, ExecutorError> {
+/// What `once` takes on the first of these instances while the others do it too, on a thread each as lanes have.
+pub(crate) fn in_company<T: Send>(
+    instances: &mut [T],
+    once: impl Fn(&mut T) -> Result<Duration, ExecutorError> + Sync,
+) -> Result<Duration, ExecutorError> {
     let (first, others) = instances.split_first_mut().expect("there is one at least");
     let (start, end) = (Barrier::new(others.len() + 1), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -62,11 +65,11 @@ fn layer_in_company(instances: &mut [Instance]) -> Result<Duration, ExecutorErro
             .map(|other| {
                 scope.spawn(|| {
                     prepare_lane_thread();
-                    let warm = other.layer();
+                    let warm = once(other);
                     start.wait();
                     warm?;
                     while !end.load(Ordering::Relaxed) {
-                        other.layer()?;
+                        once(other)?;
                     }
                     Ok::<(), ExecutorError>(())
                 })
@@ -74,7 +77,7 @@ fn layer_in_company(instances: &mut [Instance]) -> Result<Duration, ExecutorErro
             .collect();
         start.wait();
         // The others' beginnings are over when this one's first is.
-        let took = first.layer().and_then(|_| first.layer());
+        let took = once(first).and_then(|_| once(first));
         end.store(true, Ordering::Relaxed);
         for other in company {
             other.join().expect("an instance reports its errors")?;
@@ -121,7 +124,11 @@ fn concurrent(subject: &Subject, suite: Suite) -> Result<Vec<Point<'_>>, Executo
                     });
                 };
                 let table = format!("concurrent_layer of {}", subject.encoder.shape().name);
-                points.push(Point::new(table, move || layer_in_company(&mut instances), row));
+                points.push(Point::new(
+                    table,
+                    move || in_company(&mut instances, Instance::layer),
+                    row,
+                ));
             }
         }
     }

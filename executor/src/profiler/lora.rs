@@ -22,9 +22,9 @@ const TOKENS: [u32; 6] = [1, 4, 16, 32, 128, 512];
 
 /// LoRA of one rank over one decoder.
 pub(crate) struct LoraSubject<'a> {
-    subject: &'a DecoderSubject,
+    pub subject: &'a DecoderSubject,
     dtype: DType,
-    cache: LoraCache,
+    pub cache: LoraCache,
 }
 
 impl<'a> LoraSubject<'a> {

@@ -1,7 +1,8 @@
 //! Measures what each op costs on a device, with the functions and thread settings that serve requests later.
 //!
 //! [`profile`] makes a [`Card`]. Each family's points are in a file of their own (`compute.rs`, `instances.rs`, `adapters.rs`,
-//! `lookups.rs`, `decoder.rs`, `lora.rs`, `copies.rs`, `solves.rs`); `schedule.rs` decides how often each is measured, and `stats.rs` what came out.
+//! `lookups.rs`, `decoder.rs`, `steps.rs`, `lora.rs`, `copies.rs`, `solves.rs`); `schedule.rs` decides how often each is measured, and
+//! `stats.rs` what came out.
 //! `partial.rs` is what an interrupted run leaves for the next one.
 
 mod adapters;
@@ -19,6 +20,7 @@ mod resume;
 mod schedule;
 mod solves;
 mod stats;
+mod steps;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -245,9 +247,11 @@ pub fn profile(
     }
     for subject in &decoders {
         points.extend(subject.points()?);
+        points.extend(steps::points(subject, None, time_for_model)?);
     }
     for lora in &loras {
         points.extend(lora.points()?);
+        points.extend(steps::points(lora.subject, Some(lora), time_for_model)?);
     }
     if let Some(subject) = subjects.first() {
         points.push(subject.inspect()?);

@@ -8,7 +8,7 @@ use tenantry_profiles::{AdapterImplementation, DType, Tier};
 
 use super::{RawCascade, RawRuntimes, RawTasks};
 use crate::presets;
-use crate::scalar::{Count, Memory, Name, Part, Period, Span};
+use crate::scalar::{Count, Index, Memory, Name, Part, Period, Span};
 
 /// One serving system: a preset with the keys that differ, or all its decisions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -97,6 +97,58 @@ pub struct RawGeneration {
     /// Whether nearly empty instances are emptied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consolidate: Option<RawConsolidate>,
+    /// What ends a sequence.
+    #[serde(default)]
+    pub stop: RawSequenceEnd,
+    /// Who is next of those that wait.
+    #[serde(default)]
+    pub queue: RawQueue,
+    /// What a tenant's prompts begin with in common, cached once on an instance. Default: each is cached alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_prefix: Option<RawSharedPrefix>,
+}
+
+/// The beginning of all prompts of a tenant. Whole pages of it are shared, and the last token of a prompt never is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub struct RawSharedPrefix {
+    /// How long it is; a shorter prompt has as much of it as fits.
+    pub tokens: Count,
+}
+
+/// Who is next of those that wait for an instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RawQueue {
+    /// Who came first.
+    #[default]
+    Arrival,
+    /// The oldest request of the tenant that was served the fewest tokens, since it began to wait.
+    VirtualTokenCounter {
+        /// What a token of a prompt counts.
+        #[serde(default = "one")]
+        input_weight: Count,
+        /// What a generated token counts.
+        #[serde(default = "two")]
+        output_weight: Count,
+    },
+}
+
+/// What ends a sequence. Policies are not told where it ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RawSequenceEnd {
+    /// The workload's output length.
+    #[default]
+    Length,
+    /// An end-of-sequence token, and the workload's output length at the latest.
+    Eos {
+        /// Its id: what an executed model must make.
+        #[serde(default = "llamas_end")]
+        token: Index,
+        /// How likely each token is to be it, in simulations, which make no tokens.
+        chance: Part,
+    },
 }
 
 /// Low-rank adapters on all dense projections.
@@ -110,6 +162,9 @@ pub struct RawLora {
     pub implementation: AdapterImplementation,
     /// Tenants whose adapters an instance has room for.
     pub slots: Count,
+    /// Tenants whose adapters host memory has room for; the others' are read from the disk. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_slots: Option<Count>,
 }
 
 /// Who may run together on an instance.
@@ -153,6 +208,10 @@ pub struct RawConsolidate {
 
 fn half_of_occurrences() -> Memory {
     Memory(1_420_000_000)
+}
+
+fn llamas_end() -> Index {
+    Index(2)
 }
 
 fn sixteen() -> Count {

@@ -54,6 +54,7 @@ impl Case {
             tenants: self.run.tenants,
             warm_up: Time::ZERO,
             jitter: Jitter::Measured { seed: self.run.seed },
+            seed: self.run.seed,
             answers: self.run.answers.as_ref().map(|answers| (answers, self.run.seed)),
         };
         let mut workload = tenantry_traces::build(&self.run.workload).expect("the workload is sound");

@@ -257,6 +257,13 @@ pub enum Command {
         /// The server's handle.
         request: RequestId,
     },
+    /// Nobody reads a shared prefix any more, and its pages are wanted.
+    ReleasePrefix {
+        /// Where it lies.
+        instance: InstanceId,
+        /// Which of the instance's.
+        prefix: u32,
+    },
 }
 
 /// The commands of one event, with what they refer to. One buffer is used for the whole run, so that nothing is allocated for

@@ -475,7 +475,10 @@ impl Ledger {
                 }
             }
             Command::Managed(managed) => self.record.management.answer(now, managed),
-            Command::SetTimer { .. } | Command::Interrupt { .. } | Command::Release { .. } => {}
+            Command::SetTimer { .. }
+            | Command::Interrupt { .. }
+            | Command::Release { .. }
+            | Command::ReleasePrefix { .. } => {}
         }
         Ok(())
     }

@@ -80,6 +80,15 @@ pub enum Manage {
     },
 }
 
+/// Reads a tenant's parameters from the disk into host memory: those of the submission's first load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// Their size.
+    pub bytes: u64,
+    /// In the place of whatever this slot of host memory held.
+    pub slot: u32,
+}
+
 /// Copies what was looked up to the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
@@ -178,6 +187,8 @@ pub enum OpKind {
     Lookup(Lookup),
     /// Those representations into the card's memory.
     Stage(Stage),
+    /// Parameters into host memory.
+    Fetch(Fetch),
     /// Parameters into the card's memory.
     CopyIn(CopyIn),
     /// Part of a forward pass.
@@ -296,9 +307,20 @@ pub struct Member {
     pub sequence: Sequence,
 }
 
+/// Pages at the beginning of a sequence that its tenant's other sequences on the instance read too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedPrefix {
+    /// Which of the instance's.
+    pub id: u32,
+    /// Of it, the first so many.
+    pub pages: u32,
+}
+
 /// How far a member of a decoder's run is. All zero for encoders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
+    /// What it shares of the cache.
+    pub prefix: Option<SharedPrefix>,
     /// Its tokens in the cache.
     pub cached_tokens: u32,
     /// Tokens that come into the cache in the first step; 0 where that is the token made last.

@@ -6,6 +6,8 @@ mod runtimes;
 use tenantry_profiles::{AdapterImplementation, DType, ModelShape, Tier};
 use tenantry_traces::Duration;
 
+pub use crate::policy::fairness::Weights;
+
 mod tasks;
 
 pub use route::{AnswerJoin, DispatchSpec, OrderSpec, RouteSpec, StageSpec};
@@ -105,6 +107,54 @@ pub struct GenerationSpec {
     pub tensor_parallel: u32,
     /// Whether, and how, nearly empty instances are emptied.
     pub consolidate: Option<ConsolidateSpec>,
+    /// What ends a sequence.
+    pub stop: StopSpec,
+    /// Who is next of those that wait for an instance.
+    pub queue: QueueSpec,
+    /// Tokens that the prompts of a tenant begin with in common, cached once on an instance; 0 where each is cached alone.
+    pub shared_prefix_tokens: u32,
+}
+
+impl Default for GenerationSpec {
+    /// One backbone for all, 32 requests at a time.
+    fn default() -> GenerationSpec {
+        GenerationSpec {
+            lora: None,
+            join: JoinSpec::AnyTenant,
+            max_batch: 32,
+            prefill: PrefillSpec::OnePerStep,
+            page_tokens: 16,
+            prefix_caching: false,
+            tensor_parallel: 1,
+            consolidate: None,
+            stop: StopSpec::Length,
+            queue: QueueSpec::Arrival,
+            shared_prefix_tokens: 0,
+        }
+    }
+}
+
+/// Who is next of those that wait for an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueSpec {
+    /// Who came first.
+    Arrival,
+    /// The oldest request of the tenant that was served the fewest tokens.
+    VirtualTokenCounter(Weights),
+}
+
+/// What ends a sequence. Where it ends is hidden from policies either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopSpec {
+    /// The workload's length.
+    Length,
+    /// A token, or the workload's length where it does not come before.
+    EndOfSequence {
+        /// Its id, for a machine that computes tokens.
+        token: u32,
+        /// How likely each token is to be it, in parts of a million: for a machine that does not.
+        chance_ppm: u32,
+    },
 }
 
 /// Tenants' low-rank adapters, on all dense projections.
@@ -116,6 +166,8 @@ pub struct LoraSpec {
     pub implementation: AdapterImplementation,
     /// Tenants whose adapters an instance has room for.
     pub slots: u32,
+    /// Tenants whose adapters host memory has room for, the others' lying on the disk; nothing where it holds all.
+    pub host_slots: Option<u32>,
 }
 
 /// Who may run together on an instance.

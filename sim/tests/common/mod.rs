@@ -158,6 +158,7 @@ pub fn run_listed(
         tenants,
         warm_up: Time::ZERO,
         jitter,
+        seed: 1,
         answers: None,
     };
     simulate(&spec, &mut Listed::new(entries), Arc::new(AtomicBool::new(false)), ()).expect("the run is sound")

@@ -72,6 +72,7 @@ impl Lab {
             tenants: run.tenants,
             warm_up: Time::ZERO + run.warm_up,
             jitter: tenantry_sim::Jitter::None,
+            seed: 1,
             answers: run.answers.as_ref().map(|answers| (answers, run.seed)),
         };
         let mut workload = tenantry_traces::build(&run.workload).map_err(|error| failed(&error))?;

@@ -22,6 +22,9 @@ use crate::machine::serving::reason;
 use crate::machine::threads::{Perform, since};
 use crate::machine::{Batch, Outcome};
 
+/// Keeps what tenants' prompts have in common apart from what is a request's own.
+const TENANTS_PART: u64 = 1 << 32;
+
 /// Makes steps of one instance's requests.
 pub(super) struct RunLane {
     decoder: Decoder,
@@ -29,6 +32,10 @@ pub(super) struct RunLane {
     pages: PagePool,
     adapters: Option<Adapters>,
     held: HashMap<RequestId, Held>,
+    /// Pages that several requests read.
+    prefixes: HashMap<u32, HeldPages>,
+    /// Tokens that the prompts of a tenant begin with in common.
+    shared_prefix_tokens: u32,
     /// Of token ids.
     draws: Draws,
     vocabulary: u64,
@@ -45,10 +52,13 @@ struct Held {
     /// Of its prompt and of what it has generated.
     ids: Vec<i64>,
     pages: HeldPages,
+    /// Ids of the pages of its prefix, and then of its own.
+    table: Vec<u32>,
+    shared_pages: u32,
 }
 
 /// A member of the run under way.
-struct Running {
+pub(super) struct Running {
     index: u32,
     request: RequestId,
     ticket: u64,
@@ -68,7 +78,7 @@ struct Running {
 }
 
 impl Running {
-    fn new(index: usize, member: &Member) -> Running {
+    pub fn new(index: usize, member: &Member) -> Running {
         let sequence = member.sequence;
         Running {
             index: index as u32,
@@ -101,34 +111,88 @@ impl Running {
 
 impl RunLane {
     pub fn new(serving: &GenerationServing, instance: usize) -> RunLane {
-        let kv = serving.caches[instance].share();
+        let adapters = serving.adapters.get(instance).map(Adapters::share);
+        let generated = Arc::clone(&serving.generated);
         RunLane {
-            decoder: serving.decoder.share(),
-            pages: PagePool::new(kv.pages()),
-            kv,
-            adapters: serving.adapters.get(instance).map(Adapters::share),
-            held: HashMap::new(),
-            draws: Draws::new(serving.seed, Purpose::Tokens),
-            vocabulary: serving.decoder.shape().vocabulary.into(),
             end_of_sequence: serving.end_of_sequence,
-            device: serving.device,
-            generated: Arc::clone(&serving.generated),
+            shared_prefix_tokens: serving.shared_prefix_tokens,
+            ..RunLane::over(
+                &serving.decoder,
+                &serving.caches[instance],
+                adapters,
+                serving.seed,
+                generated,
+            )
+        }
+    }
+
+    /// A lane on which every request makes all its tokens.
+    pub fn over(
+        decoder: &Decoder,
+        kv: &KvCache,
+        adapters: Option<Adapters>,
+        seed: u64,
+        generated: GeneratedTokens,
+    ) -> RunLane {
+        RunLane {
+            pages: PagePool::new(kv.pages()),
+            kv: kv.share(),
+            adapters,
+            held: HashMap::new(),
+            prefixes: HashMap::new(),
+            shared_prefix_tokens: 0,
+            draws: Draws::new(seed, Purpose::Tokens),
+            vocabulary: decoder.shape().vocabulary.into(),
+            end_of_sequence: None,
+            device: decoder.device(),
+            decoder: decoder.share(),
+            generated,
             origin: Instant::now(),
             plan: None,
         }
     }
 
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Lets a request that is held have so many pages.
+    pub fn grow(&mut self, request: RequestId, pages: u32) {
+        let held = self.held.get_mut(&request).expect("a member is held");
+        self.pages.grow(&mut held.pages, pages - held.shared_pages);
+        let known = held.table.len() - held.shared_pages as usize;
+        held.table.extend_from_slice(&held.pages.ids()[known..]);
+    }
+
+    /// Forgets what a request that is held has generated beyond so many tokens.
+    pub fn forget_after(&mut self, request: RequestId, tokens: u32) {
+        let held = self.held.get_mut(&request).expect("a member is held");
+        held.ids.truncate(tokens as usize);
+    }
+
     /// Keeps a member that is new here: its prompt, and what it has generated elsewhere.
-    fn hold(&mut self, member: &Member) {
+    pub fn hold(&mut self, member: &Member) {
         let held = self.held.entry(member.request).or_insert_with(|| {
-            let mut draws = self.draws.about(member.ticket);
-            let prompt = (0..member.input_tokens).map(|_| draws.below(self.vocabulary) as i64);
-            let mut ids: Vec<i64> = prompt.collect();
+            let mut ids = prompt(
+                self.draws,
+                self.vocabulary,
+                (member.ticket, member.tenant),
+                (member.input_tokens, self.shared_prefix_tokens),
+            );
             let generated = self.generated.lock().expect("no lane panics with the tokens");
             ids.extend(generated.get(&member.ticket).into_iter().flatten());
+            let shared = member.sequence.prefix.map(|prefix| {
+                let pages = self.prefixes.entry(prefix.id).or_default();
+                // Whoever computes it is the first to name it.
+                self.pages.grow(pages, prefix.pages);
+                pages.ids()[..prefix.pages as usize].to_vec()
+            });
+            let table = shared.unwrap_or_default();
             Held {
                 ids,
                 pages: HeldPages::default(),
+                shared_pages: table.len() as u32,
+                table,
             }
         });
         assert_eq!(
@@ -184,17 +248,16 @@ impl RunLane {
     }
 
     /// One step of all members: their chunks come into the cache, and those whose prompt is complete get a token.
-    fn step(&mut self, members: &mut [Running]) -> Result<(), ExecutorError> {
+    pub fn step(&mut self, members: &mut [Running]) -> Result<(), ExecutorError> {
         for member in members.iter() {
-            let held = self.held.get_mut(&member.request).expect("a member is held");
-            self.pages.grow(&mut held.pages, self.kv.pages_for(member.counted()));
+            self.grow(member.request, self.kv.pages_for(member.counted()));
         }
         let chunk = |member: &Running| {
             let held = &self.held[&member.request];
             Chunk {
                 ids: &held.ids[member.cached as usize..member.cached_next() as usize],
                 cached: member.cached,
-                pages: held.pages.ids(),
+                pages: &held.table,
                 slot: member.slot,
                 wants_token: member.completes,
             }
@@ -259,6 +322,16 @@ impl RunLane {
         }
     }
 
+    /// Pages are held by requests and shared prefixes, and by nobody else.
+    fn check_pages(&self) {
+        let all_free = self.pages.free() == self.kv.pages();
+        assert_eq!(
+            self.held.is_empty() && self.prefixes.is_empty(),
+            all_free,
+            "a page is lost"
+        );
+    }
+
     /// Steps over whatever the cache's first pages hold: a prompt of a page each, then a token each.
     fn warm_up(&self, requests: u32) -> Result<(), ExecutorError> {
         let tokens = self.kv.page_tokens();
@@ -321,13 +394,29 @@ impl Perform for RunLane {
         let held = self.held.remove(&request);
         self.pages
             .give_back(held.expect("a request leaves once, and after its first step").pages);
-        let all_free = self.pages.free() == self.kv.pages();
-        assert_eq!(
-            self.held.is_empty(),
-            all_free,
-            "pages are held by requests, and by nobody else"
-        );
+        self.check_pages();
     }
+
+    fn release_prefix(&mut self, prefix: u32) {
+        let pages = self.prefixes.remove(&prefix);
+        // One whose request never ran is not known here.
+        self.pages.give_back(pages.unwrap_or_default());
+        self.check_pages();
+    }
+}
+
+/// Ids of a request's prompt: the beginning that it has in common with its tenant's others, and its own.
+pub(super) fn prompt(
+    draws: Draws,
+    vocabulary: u64,
+    (ticket, tenant): (u64, u32),
+    (tokens, shared_tokens): (u32, u32),
+) -> Vec<i64> {
+    let (mut own, mut of_all) = (draws.about(ticket), draws.part(TENANTS_PART).about(tenant.into()));
+    let shared = shared_tokens.min(tokens);
+    let mut ids: Vec<i64> = (0..shared).map(|_| of_all.below(vocabulary) as i64).collect();
+    ids.extend((shared..tokens).map(|_| own.below(vocabulary) as i64));
+    ids
 }
 
 #[cfg(test)]
@@ -351,8 +440,10 @@ mod tests {
             adapters: Vec::new(),
             caches: vec![KvCache::new(&model, 0..2, 20, 4, DType::F32, Device::Cpu).unwrap()],
             end_of_sequence: None,
+            shared_prefix_tokens: 0,
             generated: GeneratedTokens::default(),
             manager: crate::machine::managing::Manager::new(None, None),
+            disk: None,
         };
         RunLane::new(&serving, 0)
     }
@@ -370,6 +461,7 @@ mod tests {
 
     fn prompt(slot: u32) -> Member {
         let sequence = Sequence {
+            prefix: None,
             cached_tokens: 0,
             chunk_tokens: 6,
             completes: true,
@@ -423,6 +515,8 @@ mod tests {
         let spoilt = Held {
             ids: vec![1_000_000; 6],
             pages: HeldPages::default(),
+            table: Vec::new(),
+            shared_pages: 0,
         };
         lane.held.insert(prompt(1).request, spoilt);
         let running = Sequence {

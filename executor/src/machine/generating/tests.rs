@@ -6,8 +6,8 @@ use tch::Tensor;
 use tenantry_core::command::{Command, Finish, RejectReason, Verdict};
 use tenantry_core::log::{Log, replay};
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, ConsolidateSpec, JoinSpec, LoraSpec, Padding, PipelineSpec, PlaceSpec, PrefillSpec, SwapSpec,
-    SystemSpec, TenantState,
+    AdmitSpec, BatchSpec, ConsolidateSpec, JoinSpec, LoraSpec, Padding, PipelineSpec, PlaceSpec, PrefillSpec, StopSpec,
+    SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_profiles::{DType, ModelShape};
@@ -43,14 +43,11 @@ fn generation() -> GenerationSpec {
             rank: 4,
             implementation: AdapterImplementation::GatherBmm,
             slots: 4,
+            host_slots: None,
         }),
-        join: JoinSpec::AnyTenant,
         max_batch: 5,
-        prefill: PrefillSpec::OnePerStep,
         page_tokens: PAGE_TOKENS,
-        prefix_caching: false,
-        tensor_parallel: 1,
-        consolidate: None,
+        ..GenerationSpec::default()
     }
 }
 
@@ -134,22 +131,33 @@ fn serve(
     };
     assert_eq!(generating.pages_per_instance(), pages);
     let generation = system.pool.generation.as_ref().unwrap();
+    let lora = generation.lora.map(|lora| LoraSpec {
+        host_slots: None,
+        ..lora
+    });
+    let in_memory = GenerationSpec {
+        lora,
+        ..generation.clone()
+    };
     let serving = GenerationServing::new(
         &system.pool,
-        generation,
+        &in_memory,
         generating,
         TENANTS,
         SEED,
         Device::Cpu,
         1 << 30,
     );
-    let serving = serving.unwrap();
+    let mut serving = serving.unwrap();
     // Large enough that every part shows in the output: a tenant's adapters too.
     serving.decoder.load(&(serving.decoder.parameters() * 5.0)).unwrap();
     if let Some(store) = &serving.store {
         for tenant in 0..TENANTS {
             store.set(tenant, &(store.sets.of(tenant) * 10.0)).unwrap();
         }
+        let host_slots = generation.lora.and_then(|lora| lora.host_slots);
+        let disk = host_slots.map(|slots| Disk::write(&store.sets, slots.min(TENANTS), Device::Cpu).unwrap());
+        serving.disk = disk.map(Arc::new);
     }
     let serving = change(serving);
     let threads = Threads::start(serving.lanes(&topology), Arc::default()).unwrap();
@@ -179,14 +187,21 @@ impl Served {
     /// How far a request's tokens are from being the most likely ones, in logits, at worst: each position is computed in full, alone
     /// and without what was cached, with `tenant`'s adapters.
     fn regret(&self, ticket: u64, tenant: u32) -> f64 {
-        let Request { input_tokens, .. } = request(ticket);
-        let mut draws = Draws::new(SEED, Purpose::Tokens).about(ticket);
-        let vocabulary = u64::from(model().vocabulary);
-        let mut ids: Vec<i64> = (0..input_tokens).map(|_| draws.below(vocabulary) as i64).collect();
+        let Request {
+            input_tokens,
+            tenant: of,
+            ..
+        } = request(ticket);
+        let draws = Draws::new(SEED, Purpose::Tokens);
+        let shared = self.serving.shared_prefix_tokens;
+        let mut ids = lane::prompt(draws, model().vocabulary.into(), (ticket, of), (input_tokens, shared));
         let pages = Vec::from_iter(0..16);
         let kv = KvCache::new(&model(), 0..2, 16, PAGE_TOKENS, DType::F32, Device::Cpu).unwrap();
         let adapters = self.serving.store.as_ref().map(|store| {
             let cache = LoraCache::new(store.shape(), 1, DType::F32, Device::Cpu).unwrap();
+            if let Some(disk) = &self.serving.disk {
+                disk.fetch(tenant, 0).unwrap();
+            }
             cache.load(store, tenant, 0, 0..2).unwrap();
             cache
         });
@@ -412,6 +427,39 @@ fn tenants_change_and_go_while_others_generate() {
 }
 
 #[test]
+fn tokens_are_the_same_where_tenants_share_the_beginning_of_their_prompts() {
+    // Prompts have 3 to 25 tokens, tenants four requests each.
+    for (pages, max_tokens) in [(60, None), (18, None), (24, Some(6))] {
+        let shared = GenerationSpec {
+            shared_prefix_tokens: 19,
+            prefill: max_tokens.map_or(PrefillSpec::OnePerStep, |max_tokens| PrefillSpec::Chunked {
+                max_tokens,
+            }),
+            ..generation()
+        };
+        let served = serve(shared, 1, pages, requests(), |serving| serving);
+        served.assert_greedy("shared prefixes");
+        let counts = served.record.generation.expect("it generates");
+        assert!(counts.shared_tokens > 0, "{pages} pages: {counts:?}");
+    }
+}
+
+#[test]
+fn tokens_are_the_same_where_adapters_come_from_the_disk() {
+    for (gpus, slots, host_slots) in [(1, 3, 1), (2, 3, 4), (2, 4, 200)] {
+        let mut from_disk = generation();
+        let lora = from_disk.lora.as_mut().expect("it has some");
+        (lora.slots, lora.host_slots) = (slots, Some(host_slots));
+        let served = serve(from_disk, gpus, 100, requests(), |serving| serving);
+        let reads = served.record.generation.expect("it generates").reads;
+        assert!(reads >= u64::from(TENANTS), "{reads} reads");
+        let held = (0..TENANTS).filter(|&tenant| served.serving.store.as_ref().unwrap().sets.of(tenant).numel() > 0);
+        assert!(held.count() as u32 <= host_slots);
+        served.assert_greedy("adapters from the disk");
+    }
+}
+
+#[test]
 fn the_end_of_sequence_token_ends_a_request() {
     let whole = serve(generation(), 1, 100, requests(), |serving| serving);
     // The token that comes before their last in most requests.
@@ -426,9 +474,12 @@ fn the_end_of_sequence_token_ends_a_request() {
     }
     let (&end, &requests_cut) = counted.iter().max_by_key(|(_, count)| **count).unwrap();
     assert!(requests_cut > 1 && requests_cut < REQUESTS as usize);
-    let cut = serve(generation(), 1, 100, requests(), |serving| {
-        serving.with_end_of_sequence(end)
-    });
+    let stop = StopSpec::EndOfSequence {
+        token: end as u32,
+        chance_ppm: 0,
+    };
+    let generation = GenerationSpec { stop, ..generation() };
+    let cut = serve(generation, 1, 100, requests(), |serving| serving);
     assert_eq!(cut.record.counts.served, REQUESTS);
     let mut shorter = 0;
     for (ticket, tokens) in &cut.generated {

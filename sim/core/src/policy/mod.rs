@@ -6,6 +6,7 @@
 pub mod admit;
 pub mod batch;
 pub mod coordinated;
+pub mod fairness;
 pub mod fleet;
 pub mod levels;
 pub mod pet_work;

@@ -24,6 +24,7 @@ impl GenerationServer {
         if let Some(tenant) = (0..self.tenants).find(held) {
             return Err(format!("tenant {tenant} is not there at {now}, and its slot is found"));
         }
+        self.check_fairness(now)?;
         if let Some((id, instance)) = self.next_placement() {
             let ticket = self.sequences[id].ticket;
             if self.fits(id, instance, Pages::free) {
@@ -40,6 +41,28 @@ impl GenerationServer {
         Ok(())
     }
 
+    /// Tenants that wait were served the same, up to what one can be given in its turns (Sheng et al., Theorem 4.4): a prompt, and what
+    /// all that run generate until they leave. That is more than all caches hold, as it is there, where some are evicted.
+    fn check_fairness(&self, now: Time) -> Result<(), String> {
+        let Some(counters) = &self.queue.counters else {
+            return Ok(());
+        };
+        // Whoever runs keeps its instance, whose turn it may be.
+        if self.spec.join == JoinSpec::QueuePerTenant {
+            return Ok(());
+        }
+        let cached = u64::from(self.memory.pages) * u64::from(self.spec.page_tokens);
+        let longest = u64::from(self.positions).min(cached + 1);
+        let generated = longest * u64::from(self.spec.max_batch) * self.instances.len() as u64;
+        let (spread, most) = (counters.spread(), counters.spread_max(self.positions, generated));
+        if spread > most {
+            return Err(format!(
+                "tenants that wait at {now} were served {spread} weighted tokens more or less than each other, {most} at most"
+            ));
+        }
+        Ok(())
+    }
+
     fn check_instance(&self, now: Time, instance: InstanceId) -> Result<(), String> {
         let state = &self.instances[instance.index()];
         let here = || {
@@ -49,15 +72,24 @@ impl GenerationServer {
                 .chain(&state.joining)
                 .map(|&id| &self.sequences[id])
         };
-        let held: u32 = here().map(|sequence| sequence.pages).sum();
+        let (shared, readers) = state.prefixes.held();
+        for (prefix, counted) in readers {
+            let read = here().filter(|s| s.prefix.is_some_and(|of| of.id == prefix)).count() as u32;
+            if read != counted {
+                return Err(format!(
+                    "{read} read prefix {prefix} on {instance}, and {counted} are counted"
+                ));
+            }
+        }
+        let held: u32 = shared + here().map(|sequence| sequence.pages).sum::<u32>();
         if held != state.pages.used() || held > state.pages.total() {
             return Err(format!(
-                "requests on {instance} hold {held} pages, and {} of {} are used",
+                "requests and prefixes on {instance} hold {held} pages, and {} of {} are used",
                 state.pages.used(),
                 state.pages.total()
             ));
         }
-        let ready = |sequence: &Sequence| sequence.slot == NO_SLOT || state.loaded[sequence.slot as usize];
+        let ready = |sequence: &Sequence| sequence.slot == NO_SLOT || state.copies[sequence.slot as usize] == 0;
         if state.run.is_none() && here().any(ready) {
             return Err(format!("{instance} is idle at {now} while somebody is ready to run"));
         }

@@ -20,7 +20,7 @@ impl GenerationServer {
     /// Nobody finds the tenant's slots, and who waits in the queue has waited in vain; who is on an instance goes on there. Deletion is
     /// rare, so it searches.
     fn delete(&mut self, now: Time, tenant: u32, commands: &mut Commands) {
-        self.invalidate(tenant);
+        self.invalidate(tenant, commands);
         let waits =
             |(_, sequence): &(RequestId, &Sequence)| sequence.tenant == tenant && sequence.place == Place::Queue;
         let waiting: Vec<RequestId> = self.sequences.iter().filter(waits).map(|(id, _)| id).collect();
@@ -35,9 +35,19 @@ impl GenerationServer {
         self.dispatch(now, commands);
     }
 
-    fn invalidate(&mut self, tenant: u32) {
-        let slots = self.instances.iter_mut().filter_map(|instance| instance.slots.as_mut());
-        slots.for_each(|slots| slots.invalidate(tenant));
+    /// Nobody finds what is there of a tenant's former version.
+    fn invalidate(&mut self, tenant: u32, commands: &mut Commands) {
+        if let Some(host) = &mut self.host {
+            host.invalidate(tenant);
+        }
+        for instance in self.topology.instance_ids() {
+            let state = &mut self.instances[instance.index()];
+            if let Some(slots) = &mut state.slots {
+                slots.invalidate(tenant);
+            }
+            let unread = state.prefixes.invalidate(tenant);
+            self.let_go(instance, unread, commands);
+        }
     }
 
     pub(super) fn managed(
@@ -49,7 +59,7 @@ impl GenerationServer {
     ) {
         let (renewed, unused) = self.tenancy.ended(request, failed, commands);
         if renewed {
-            self.invalidate(request.change.of());
+            self.invalidate(request.change.of(), commands);
         }
         if let Some(request) = unused {
             self.submit_manage(request, discard(request), commands);

@@ -78,6 +78,8 @@ pub(super) struct Pages {
     used: u32,
     /// Promised to the run under way, which takes of them what it needs: how much, is known when it has ended.
     promised: u32,
+    /// Used by what nobody reads, and could be let go of.
+    idle: u32,
     peak: u32,
     /// Pages handed out since the start. Those that lie free are handed out in the order in which they became so.
     handed_out: u64,
@@ -108,6 +110,7 @@ impl Pages {
             total,
             used: 0,
             promised: 0,
+            idle: 0,
             handed_out: 0,
             next_place: u64::from(total),
             peak: 0,
@@ -123,14 +126,29 @@ impl Pages {
         self.total
     }
 
-    /// Neither used nor promised.
+    /// Neither used nor promised, or used by nobody.
     pub fn free(&self) -> u32 {
+        self.unused() + self.idle
+    }
+
+    /// Neither used nor promised.
+    pub fn unused(&self) -> u32 {
         self.total - self.used - self.promised
     }
 
     /// Not known to be used: with those that a run was promised.
     pub fn perhaps_free(&self) -> u32 {
-        self.total - self.used
+        self.total - self.used + self.idle
+    }
+
+    /// So many of those used could be let go of.
+    pub fn set_idle(&mut self, pages: u32) {
+        self.idle = pages;
+    }
+
+    /// What so many pages hold.
+    pub fn tokens(&self, pages: u32) -> u32 {
+        pages * self.page_tokens
     }
 
     /// A run begins that may take so many, or ends and has taken of them what it needed.
@@ -159,7 +177,7 @@ impl Pages {
         if most > 1 {
             // After as many whole pages' steps as all can make, everyone has as much room as now, and the pages left are for those with the
             // least: they last until the first of the others needs one.
-            let (pages_each, left) = (self.free() / requests, self.free() % requests);
+            let (pages_each, left) = (self.unused() / requests, self.unused() % requests);
             let (mut room, mut enough) = (0, page);
             while room < enough {
                 let middle = (room + enough) / 2;

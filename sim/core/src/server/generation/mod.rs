@@ -5,10 +5,12 @@
 //! its tenant's adapters come in beside what runs. [`GenerationServer::advance`] submits an instance's next run of steps: at most until
 //! someone ends, the pages are used up, or somebody new is ready to join, who interrupts it.
 
+mod host;
 mod laws;
 mod managing;
 mod memory;
 mod placing;
+mod prefixes;
 mod sequence;
 mod step;
 
@@ -27,7 +29,9 @@ use crate::policy::admit::{self, Admit};
 use crate::slab::Slab;
 use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, PlaceSpec, SwapSpec, SystemSpec};
 use crate::topology::Topology;
+use host::{HostMemory, InHost, Waiting};
 use memory::{GenerationMemory, Pages};
+use prefixes::{Entered, Prefixes};
 use sequence::{Place, Queue, Sequence, Sequences};
 
 /// Whose event a pool's own timer is.
@@ -42,6 +46,10 @@ pub struct GenerationCounts {
     pub migrations: u64,
     /// Tokens that had to come into a cache again after either.
     pub recomputed_tokens: u64,
+    /// Tokens of prompts that were found in the cache, where another request of the tenant had computed them.
+    pub shared_tokens: u64,
+    /// Adapters that were read from the disk, where host memory does not hold all.
+    pub reads: u64,
     /// Time for which cards had a request on them, summed over cards.
     pub occupied: Duration,
 }
@@ -60,10 +68,11 @@ struct Instance {
     /// Placed here; their prompts have not begun.
     joining: VecDeque<RequestId>,
     pages: Pages,
+    prefixes: Prefixes,
     /// Absent where tenants have nothing of their own.
     slots: Option<Slots>,
-    /// By slot: whether its copy has ended.
-    loaded: Vec<bool>,
+    /// By slot: copies into it that have not ended.
+    copies: Vec<u32>,
     run: Option<InFlight>,
     /// Everyone here is to go elsewhere.
     emptying: bool,
@@ -94,6 +103,8 @@ enum Flight {
         instance: InstanceId,
         tenant: u32,
         slot: u32,
+        /// Of host memory, where that does not hold all; `NO_SLOT` elsewhere.
+        host_slot: u32,
     },
     Manage(ManageRequest),
 }
@@ -112,6 +123,8 @@ pub struct GenerationServer {
     sequences: Sequences,
     queue: Queue,
     instances: Vec<Instance>,
+    /// Where it does not hold all tenants' adapters.
+    host: Option<HostMemory>,
     /// All instances by load.
     by_load: BTreeSet<(u32, InstanceId)>,
     flights: Slab<BatchId, Flight>,
@@ -153,8 +166,9 @@ impl GenerationServer {
             running: Vec::new(),
             joining: VecDeque::new(),
             pages: Pages::new(generation.page_tokens, memory.pages),
+            prefixes: Prefixes::new(generation.shared_prefix_tokens, generation.page_tokens),
             slots: slots(),
-            loaded: vec![false; generation.lora.map_or(0, |lora| lora.slots.min(tenants)) as usize],
+            copies: vec![0; generation.lora.map_or(0, |lora| lora.slots.min(tenants)) as usize],
             run: None,
             emptying: false,
             closed: false,
@@ -166,12 +180,16 @@ impl GenerationServer {
             tenants,
             positions: pool.model.positions,
             instances: topology.instance_ids().map(instance).collect(),
+            host: generation
+                .lora
+                .and_then(|lora| lora.host_slots)
+                .map(|slots| HostMemory::new(tenants, slots)),
             by_load: topology.instance_ids().map(|id| (0, id)).collect(),
             topology,
             tenancy: Tenancy::new(pool, tenants, memory.adapter_bytes()),
             memory,
             sequences: Sequences::default(),
-            queue: Queue::new(generation.join == JoinSpec::QueuePerTenant),
+            queue: Queue::new(generation, tenants),
             flights: Slab::default(),
             placed: 0,
             counts: GenerationCounts::default(),
@@ -226,7 +244,10 @@ impl GenerationServer {
 
     /// What was done beside generating, up to the last event.
     pub fn counts(&self) -> GenerationCounts {
-        self.counts
+        GenerationCounts {
+            reads: self.host.as_ref().map_or(0, HostMemory::reads),
+            ..self.counts
+        }
     }
 
     /// Takes an event and says what is to be done about it.
@@ -305,7 +326,20 @@ impl GenerationServer {
 
     fn done(&mut self, now: Time, done: &Done<'_>, commands: &mut Commands) {
         match self.flights.remove(done.batch).expect("a batch ends once") {
-            Flight::Load { instance, tenant, slot } => self.loaded(now, done, instance, tenant, slot, commands),
+            Flight::Load {
+                instance,
+                tenant,
+                slot,
+                host_slot,
+            } => {
+                if let Some(host) = &mut self.host {
+                    let failed = !done.failures.is_empty();
+                    for waiting in host.loaded(tenant, host_slot, failed) {
+                        self.load(waiting, commands);
+                    }
+                }
+                self.loaded(now, done, instance, tenant, slot, commands);
+            }
             Flight::Run { instance, members } => self.ran(now, done, instance, members, commands),
             Flight::Manage(request) => {
                 let failed = done.failures.first().map(|failure| failure.reason);
@@ -324,6 +358,8 @@ impl GenerationServer {
         commands: &mut Commands,
     ) {
         let state = &mut self.instances[instance.index()];
+        // Whoever asked for it may have left, and the slot be another tenant's, whose copy is under way behind it.
+        state.copies[slot as usize] -= 1;
         if let Some(failure) = done.failures.first() {
             // All who wait for what did not come fail with it.
             if let Some(slots) = &mut state.slots {
@@ -333,7 +369,7 @@ impl GenerationServer {
                 .joining
                 .iter()
                 .copied()
-                .filter(|&id| self.sequences[id].slot == slot)
+                .filter(|&id| self.sequences[id].slot == slot && self.sequences[id].tenant == tenant)
                 .collect();
             for id in waiting {
                 self.leave(now, id, instance, commands);
@@ -341,8 +377,11 @@ impl GenerationServer {
             }
             self.dispatch(now, commands);
         } else {
-            state.loaded[slot as usize] = true;
             self.interrupt(instance, commands);
+            if self.host.is_some() {
+                // What it kept in host memory may be let go of now.
+                self.dispatch(now, commands);
+            }
         }
         self.advance(now, instance, commands);
     }
@@ -432,9 +471,17 @@ impl GenerationServer {
         if made > 0 && sequence.first_token.is_none() {
             sequence.first_token = Some(outcome.first_step_ended);
         }
-        sequence.generated_tokens += ended_at.unwrap_or(made).min(made);
+        let generated = ended_at.unwrap_or(made).min(made);
+        sequence.generated_tokens += generated;
+        let tenant = sequence.tenant;
+        self.queue.count(|counters| counters.serve(tenant, 0, generated));
         let held = sequence.cached_tokens + sequence.to_prefill;
-        self.instances[instance.index()].pages.resize(&mut sequence.pages, held);
+        let state = &mut self.instances[instance.index()];
+        if let Some(prefix) = sequence.prefix {
+            state.prefixes.cached(prefix, sequence.cached_tokens);
+        }
+        let own = held - state.pages.tokens(sequence.shared_pages());
+        state.pages.resize(&mut sequence.pages, own);
     }
 
     /// Takes a request off its instance.
@@ -448,6 +495,7 @@ impl GenerationServer {
             state.joining.retain(|&other| other != id);
         }
         let left = state.pages.leave(&mut sequence.pages);
+        let unread = sequence.prefix.take().and_then(|prefix| state.prefixes.leave(prefix));
         sequence.left = Some((instance, left, sequence.cached_tokens));
         if let Some(slots) = &mut state.slots {
             slots.release(sequence.slot);
@@ -465,6 +513,7 @@ impl GenerationServer {
             state.emptying = false;
         }
         self.reload(instance, load);
+        self.let_go(instance, unread, commands);
         let tenant = self.sequences[id].tenant;
         if let Some(request) = self.tenancy.leave(tenant) {
             self.submit_manage(request, discard(request), commands);

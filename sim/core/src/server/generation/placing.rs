@@ -1,9 +1,10 @@
 //! Which request goes to which instance: at arrival, after an eviction, and when cards are to be emptied (Punica, section 5.1).
 
 use super::*;
+use crate::op::{Fetch, SharedPrefix};
 
 impl GenerationServer {
-    /// Gives requests to instances, first come first served, until none fits; then asks those instances for work.
+    /// Gives requests to instances, in the queue's order, until none fits; then asks those instances for work.
     ///
     /// An instance may have room if the run under way has not used what it was promised. Then that run is interrupted, and the
     /// request waits for its next step to know.
@@ -63,7 +64,9 @@ impl GenerationServer {
     /// Whether an instance has room for a request: among those that run, for its prompt and one page more, and for its adapters.
     pub(super) fn fits(&self, id: RequestId, instance: InstanceId, free: fn(&Pages) -> u32) -> bool {
         let state = &self.instances[instance.index()];
-        let pages = state.pages.of(self.sequences[id].to_prefill);
+        let sequence = &self.sequences[id];
+        let shared = state.prefixes.would_share(sequence.tenant, sequence.prompt_tokens);
+        let pages = state.pages.of(sequence.to_prefill) - shared;
         // With nobody beside it, it has the whole cache: there is no larger one.
         let beside_others = u32::from(state.load() > 0);
         pages + beside_others <= free(&state.pages) && self.takes(instance, id)
@@ -86,6 +89,10 @@ impl GenerationServer {
                 .slots
                 .as_ref()
                 .is_none_or(|slots| slots.has_room_for(sequence.tenant))
+            && self.host.as_ref().is_none_or(|host| {
+                let on_card = state.slots.as_ref().is_some_and(|slots| slots.holds(sequence.tenant));
+                on_card || host.has_room_for(sequence.tenant)
+            })
     }
 
     /// Puts a request on an instance; its tenant's adapters begin to come in, if they must.
@@ -96,8 +103,13 @@ impl GenerationServer {
         let state = &mut self.instances[instance.index()];
         let load = state.load();
         let sequence = &mut self.sequences[id];
+        if !std::mem::replace(&mut sequence.counted, true) {
+            let (tenant, prompt_tokens) = (sequence.tenant, sequence.prompt_tokens);
+            self.queue.count(|counters| counters.serve(tenant, prompt_tokens, 0));
+        }
         sequence.place = Place::Instance(instance);
         sequence.queued += now.since(sequence.queued_since);
+        let mut was_cached_once = 0;
         if let Some((there, left, was_cached)) = sequence.left.take() {
             let found = match self.spec.prefix_caching && there == instance {
                 // The last token is computed anyway, for the one that follows it.
@@ -106,9 +118,32 @@ impl GenerationServer {
             };
             sequence.cached_tokens = found;
             sequence.to_prefill -= found;
-            self.counts.recomputed_tokens += u64::from(was_cached - found);
+            was_cached_once = was_cached;
         }
-        let tokens = sequence.cached_tokens + sequence.to_prefill;
+        let entered = state.prefixes.enter(sequence.tenant, sequence.prompt_tokens);
+        let mut begun = 0;
+        match entered {
+            Entered::Alone => {}
+            Entered::Begun(prefix) => {
+                sequence.prefix = Some(prefix);
+                begun = prefix.pages;
+            }
+            Entered::Found(prefix) => {
+                sequence.prefix = Some(prefix);
+                let found = state.pages.tokens(prefix.pages);
+                sequence.cached_tokens = found;
+                sequence.to_prefill -= found;
+                self.counts.shared_tokens += u64::from(found);
+            }
+        }
+        self.counts.recomputed_tokens += u64::from(was_cached_once.saturating_sub(sequence.cached_tokens));
+        let tokens = sequence.cached_tokens + sequence.to_prefill - state.pages.tokens(sequence.shared_pages());
+        let wanted = begun + state.pages.of(tokens);
+        self.reclaim(instance, wanted, commands);
+        let state = &mut self.instances[instance.index()];
+        let sequence = &mut self.sequences[id];
+        let begun_tokens = state.pages.tokens(begun);
+        state.pages.resize(&mut 0, begun_tokens);
         state.pages.resize(&mut sequence.pages, tokens);
         state.joining.push_back(id);
         let mut ready = true;
@@ -116,14 +151,19 @@ impl GenerationServer {
             match slots.acquire(sequence.tenant, false) {
                 Acquired::Hit(slot) => {
                     sequence.slot = slot;
-                    ready = state.loaded[slot as usize];
+                    ready = state.copies[slot as usize] == 0;
                 }
                 Acquired::Miss(slot) => {
                     sequence.slot = slot;
-                    state.loaded[slot as usize] = false;
+                    state.copies[slot as usize] += 1;
                     slots.counts.bytes_in += self.memory.adapter_bytes();
                     ready = false;
-                    self.load(id, instance, commands);
+                    let load = Waiting {
+                        instance,
+                        slot,
+                        member: step::member(id, &self.sequences[id]),
+                    };
+                    self.load(load, commands);
                 }
                 Acquired::Full => unreachable!("a request that fits has a slot"),
             }
@@ -134,12 +174,63 @@ impl GenerationServer {
         }
     }
 
-    fn load(&mut self, id: RequestId, instance: InstanceId, commands: &mut Commands) {
-        let Sequence { tenant, slot, .. } = self.sequences[id];
-        let batch = self.flights.insert(Flight::Load { instance, tenant, slot });
+    /// Lets go of prefixes that nobody reads until so many pages are unused, or there are none.
+    pub(super) fn reclaim(&mut self, instance: InstanceId, pages: u32, commands: &mut Commands) {
+        let state = &mut self.instances[instance.index()];
+        state.pages.set_idle(state.prefixes.idle_pages());
+        while self.instances[instance.index()].pages.unused() < pages {
+            let Some(unread) = self.instances[instance.index()].prefixes.reclaim() else {
+                break;
+            };
+            self.let_go(instance, Some(unread), commands);
+        }
+    }
+
+    /// Lets go of a prefix's pages, if there is one to be let go of.
+    pub(super) fn let_go(&mut self, instance: InstanceId, unread: Option<SharedPrefix>, commands: &mut Commands) {
+        let state = &mut self.instances[instance.index()];
+        if let Some(SharedPrefix { id: prefix, mut pages }) = unread {
+            state.pages.resize(&mut pages, 0);
+            commands.list.push(Command::ReleasePrefix { instance, prefix });
+        }
+        state.pages.set_idle(state.prefixes.idle_pages());
+    }
+
+    /// Brings a tenant's adapters into a slot: from host memory, and into that from the disk where they are not there.
+    pub(super) fn load(&mut self, load: Waiting, commands: &mut Commands) {
+        let found = self.host.as_mut().map(|host| host.load(load));
+        let (host_slot, is_read) = match found {
+            None => (NO_SLOT, false),
+            Some(InHost::Waits) => return,
+            Some(InHost::There(slot)) => (slot, false),
+            Some(InHost::Read(slot)) => (slot, true),
+        };
+        let Waiting { instance, slot, member } = load;
+        let batch = self.flights.insert(Flight::Load {
+            instance,
+            tenant: member.tenant,
+            slot,
+            host_slot,
+        });
         let (first_member, first_load, first_op) = (commands.members.len(), commands.loads.len(), commands.ops.len());
-        commands.members.push(step::member(id, &self.sequences[id]));
-        commands.loads.push(Load { tenant, slot });
+        commands.members.push(member);
+        commands.loads.push(Load {
+            tenant: member.tenant,
+            slot,
+        });
+        let lanes = &self.topology.instances[instance.index()];
+        if is_read {
+            commands.ops.push(Op {
+                kind: OpKind::Fetch(Fetch {
+                    bytes: self.memory.adapter_bytes(),
+                    slot: host_slot,
+                }),
+                lane: lanes.lookup,
+                after: After::NONE,
+                behind: false,
+                told: false,
+            });
+        }
         let layers = u32::from(self.layers.count);
         commands.ops.push(Op {
             kind: OpKind::CopyIn(CopyIn {
@@ -147,8 +238,8 @@ impl GenerationServer {
                 chunks: layers,
                 chunk_bytes: self.memory.adapter_bytes() / u64::from(layers),
             }),
-            lane: self.topology.instances[instance.index()].copy,
-            after: After::NONE,
+            lane: lanes.copy,
+            after: if is_read { After::op(0) } else { After::NONE },
             behind: false,
             told: true,
         });

@@ -6,8 +6,10 @@ use tenantry_traces::{Duration, Request, Ticket, Time};
 
 use super::memory::Left;
 use crate::ids::{InstanceId, RequestId};
-use crate::op::NO_SLOT;
+use crate::op::{NO_SLOT, SharedPrefix};
+use crate::policy::fairness::Counters;
 use crate::slab::Slab;
+use crate::spec::{GenerationSpec, JoinSpec, QueueSpec};
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +35,14 @@ pub(super) struct Sequence {
     /// Tokens that must still come into the cache before it generates again: of its prompt and, after an eviction, of what it
     /// had generated.
     pub to_prefill: u32,
+    /// Whether its prompt has been counted as served.
+    pub counted: bool,
     /// What of that the step under way takes.
     pub chunk_tokens: u32,
-    /// Of its instance's cache.
+    /// Of its instance's cache: its own.
     pub pages: u32,
+    /// What it reads, and perhaps computes, of its tenant's.
+    pub prefix: Option<SharedPrefix>,
     /// What it left on the instance where it last was, and how many tokens were cached there.
     pub left: Option<(InstanceId, Left, u32)>,
     pub slot: u32,
@@ -66,8 +72,10 @@ impl Sequence {
             generated_tokens: 0,
             cached_tokens: 0,
             to_prefill: request.input_tokens,
+            counted: false,
             chunk_tokens: 0,
             pages: 0,
+            prefix: None,
             left: None,
             slot: NO_SLOT,
             place: Place::Queue,
@@ -82,6 +90,11 @@ impl Sequence {
         }
     }
 
+    /// Pages that are not its own.
+    pub fn shared_pages(&self) -> u32 {
+        self.prefix.map_or(0, |prefix| prefix.pages)
+    }
+
     /// Its place in the order of arrival.
     pub fn order(&self) -> (Time, Ticket) {
         (self.arrival, self.ticket)
@@ -91,18 +104,26 @@ impl Sequence {
 pub(super) type Sequences = Slab<RequestId, Sequence>;
 
 /// Requests that wait for an instance, in order of arrival, also those that were evicted from one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Queue {
     all: BTreeSet<(Time, Ticket, RequestId)>,
     /// Kept where a policy looks at tenants.
     by_tenant: Option<BTreeSet<(u32, Time, Ticket, RequestId)>>,
+    /// Whose turn it is, where that is not by arrival.
+    pub counters: Option<Counters>,
 }
 
 impl Queue {
-    pub fn new(looks_at_tenants: bool) -> Queue {
+    pub fn new(spec: &GenerationSpec, tenants: u32) -> Queue {
+        let counters = match spec.queue {
+            QueueSpec::Arrival => None,
+            QueueSpec::VirtualTokenCounter(weights) => Some(Counters::new(weights, tenants)),
+        };
+        let looks_at_tenants = counters.is_some() || spec.join == JoinSpec::QueuePerTenant;
         Queue {
             all: BTreeSet::new(),
             by_tenant: looks_at_tenants.then(BTreeSet::new),
+            counters,
         }
     }
 
@@ -113,6 +134,9 @@ impl Queue {
     pub fn push(&mut self, id: RequestId, sequence: &Sequence) {
         let (arrival, ticket) = sequence.order();
         self.all.insert((arrival, ticket, id));
+        if self.counters.is_some() && self.first_of(sequence.tenant).is_none() {
+            self.count(|counters| counters.begins_to_wait(sequence.tenant));
+        }
         if let Some(by_tenant) = &mut self.by_tenant {
             by_tenant.insert((sequence.tenant, arrival, ticket, id));
         }
@@ -125,10 +149,24 @@ impl Queue {
         if let Some(by_tenant) = &mut self.by_tenant {
             by_tenant.remove(&(sequence.tenant, arrival, ticket, id));
         }
+        if self.counters.is_some() && self.first_of(sequence.tenant).is_none() {
+            self.count(|counters| counters.waits_no_more(sequence.tenant));
+        }
     }
 
+    /// Tells the counters, where there are any.
+    pub fn count(&mut self, tell: impl FnOnce(&mut Counters)) {
+        if let Some(counters) = &mut self.counters {
+            tell(counters);
+        }
+    }
+
+    /// Who is next.
     pub fn first(&self) -> Option<RequestId> {
-        self.all.first().map(|&(_, _, id)| id)
+        match &self.counters {
+            None => self.all.first().map(|&(_, _, id)| id),
+            Some(counters) => self.first_of(counters.next()?),
+        }
     }
 
     pub fn first_of(&self, tenant: u32) -> Option<RequestId> {

@@ -33,7 +33,7 @@ impl GenerationServer {
         let generating = state.running.iter().map(|&id| &self.sequences[id]);
         let wanted = generating
             .filter(|sequence| sequence.to_prefill == 0)
-            .map(|sequence| state.pages.of(sequence.cached_tokens + 1) - sequence.pages);
+            .map(|sequence| state.pages.of(sequence.cached_tokens + 1) - sequence.pages - sequence.shared_pages());
         wanted.sum::<u32>() <= free
     }
 
@@ -68,10 +68,10 @@ impl GenerationServer {
                 chunk(&mut sequences[id]);
             }
         }
-        let (running, loaded) = (&mut state.running, &state.loaded);
+        let (running, copies) = (&mut state.running, &state.copies);
         state.joining.retain(|&id| {
             let sequence = &mut sequences[id];
-            let ready = sequence.slot == NO_SLOT || loaded[sequence.slot as usize];
+            let ready = sequence.slot == NO_SLOT || copies[sequence.slot as usize] == 0;
             let begins = ready && chunk(sequence);
             if begins {
                 sequence.started = true;
@@ -103,7 +103,8 @@ impl GenerationServer {
             tokens += step_tokens;
             let after_first = sequence.cached_tokens + step_tokens;
             longest = longest.max(after_first);
-            self.rooms.push(sequence.pages * page_tokens + 1 - after_first);
+            let held = sequence.pages + sequence.shared_pages();
+            self.rooms.push(held * page_tokens + 1 - after_first);
             commands.members.push(member(id, sequence));
         }
         if self.rooms.is_empty() {
@@ -116,6 +117,10 @@ impl GenerationServer {
         // The last position is the last that a token can take.
         let positions = (self.positions + 1).saturating_sub(longest).max(1);
         let max_steps = if prompts_left { 1 } else { positions };
+        // What nobody reads goes for a page's steps, and not for all that a run could make if nobody ended.
+        let soon = max_steps.min(self.spec.page_tokens);
+        let wanted = self.rooms.iter().filter(|room| **room < soon).count() as u32;
+        self.reclaim(instance, wanted, commands);
         let pages = &self.instances[instance.index()].pages;
         let (max_steps, wanted) = pages.steps(&self.rooms, max_steps);
         let batch = self.flights.insert(Flight::Run { instance, members: ids });
@@ -163,6 +168,7 @@ pub(super) fn member(id: RequestId, sequence: &Sequence) -> Member {
         input_tokens: sequence.prompt_tokens,
         slot: sequence.slot,
         sequence: op::Sequence {
+            prefix: sequence.prefix,
             cached_tokens: sequence.cached_tokens,
             chunk_tokens: sequence.chunk_tokens,
             completes: sequence.to_prefill == sequence.chunk_tokens,

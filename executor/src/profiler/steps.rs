@@ -1,0 +1,208 @@
+//! Points of whole steps of a decoder, as a lane makes them: alone, and while other instances make theirs.
+
+use std::time::Duration;
+
+use tenantry_profiles::{ConcurrentStepRow, DecoderStepRow, StepLora, Tables};
+
+use super::decoder::{DecoderSubject, PAGE_TOKENS};
+use super::instances::{STREAMS, in_company};
+use super::lora::LoraSubject;
+use super::schedule::Point;
+use crate::decoder::KvCache;
+use crate::error::ExecutorError;
+use crate::lora::LoraCache;
+use crate::machine::generating::{Probed, StepProbe};
+
+/// Tokens of a prompt in the step; 1 where there is none.
+const CHUNK: [u32; 3] = [1, 32, 128];
+/// Sequences in the step.
+const SEQUENCES: [u32; 4] = [1, 4, 16, 32];
+/// Tokens that new tokens attend to on average.
+const CONTEXT: [u32; 3] = [32, 128, 512];
+/// Sequences in steps beside others'.
+const SEQUENCES_BESIDE: [u32; 3] = [1, 8, 32];
+
+/// The values of the grid's dimensions, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct StepAxes {
+    chunk: Vec<u32>,
+    sequences: Vec<u32>,
+    context: Vec<u32>,
+}
+
+impl StepAxes {
+    /// What of the grid fits a model of so many positions. Where one measurement of every point would take longer than `pass`,
+    /// its corners; nothing where even those would. `per_token` is what a token takes.
+    fn affordable(positions: u32, per_token: Duration, pass: Duration) -> Option<StepAxes> {
+        let below = |axis: &[u32], most: u32| -> Vec<u32> { axis.iter().copied().filter(|&of| of <= most).collect() };
+        let all = StepAxes {
+            chunk: below(&CHUNK, positions),
+            sequences: SEQUENCES.to_vec(),
+            // Half as much again for the longest.
+            context: below(&CONTEXT, positions * 2 / 3),
+        };
+        let ends = |axis: &[u32]| -> Vec<u32> {
+            let mut ends = vec![axis[0], axis[axis.len() - 1]];
+            ends.dedup();
+            ends
+        };
+        let corners = |all: &StepAxes| StepAxes {
+            chunk: ends(&all.chunk),
+            sequences: ends(&all.sequences),
+            context: all.context[..1].to_vec(),
+        };
+        if all.context.is_empty() {
+            return None;
+        }
+        let tokens = |axes: &StepAxes| -> u32 {
+            let step = |chunk: &u32| axes.sequences.iter().map(|sequences| chunk + sequences).sum::<u32>();
+            axes.chunk.iter().map(step).sum::<u32>() * axes.context.len() as u32
+        };
+        let smaller = corners(&all);
+        let fits = |axes: &StepAxes| f64::from(tokens(axes)) * per_token.as_secs_f64() <= pass.as_secs_f64();
+        [all, smaller].into_iter().find(fits)
+    }
+}
+
+/// Sequences whose contexts lie evenly around `context`, from half to one and a half times that, each of another tenant; the first
+/// brings a prompt where `chunk_tokens` is above 1. `first_slot` is that of the first tenant.
+fn sequences(count: u32, chunk_tokens: u32, context: u32, lora: Option<&LoraCache>, first_slot: u32) -> Vec<Probed> {
+    let sequence = |index: u32| {
+        let context = match count {
+            1 => context,
+            _ => context / 2 + context * index / (count - 1),
+        };
+        let prompt = index == 0 && chunk_tokens > 1;
+        Probed {
+            chunk_tokens: if prompt { chunk_tokens } else { 1 },
+            context: if prompt { chunk_tokens } else { context },
+            slot: lora.map(|cache| (first_slot + index) % cache.slots()),
+        }
+    };
+    (0..count).map(sequence).collect()
+}
+
+/// All points of a decoder, for the backbone alone and, where there is one, for LoRA in every implementation.
+pub(crate) fn points<'a>(
+    subject: &'a DecoderSubject,
+    lora: Option<&'a LoraSubject<'a>>,
+    time: Duration,
+) -> Result<Vec<Point<'a>>, ExecutorError> {
+    let layers = subject.decoder.shape().layers;
+    let Some(axes) = StepAxes::affordable(
+        subject.decoder.shape().positions,
+        subject.per_token * layers,
+        time.div_f64(super::decoder::PASSES),
+    ) else {
+        return Ok(Vec::new());
+    };
+    let pages = |probed: &[Probed]| -> u32 { probed.iter().map(|one| one.context.div_ceil(PAGE_TOKENS)).sum() };
+    let longest = |chunk: &u32| {
+        let (most, context) = (axes.sequences.last(), axes.context.last());
+        pages(&sequences(
+            *most.expect("there are some"),
+            *chunk,
+            *context.expect("there are some"),
+            None,
+            0,
+        ))
+    };
+    // Larger than that of most steps, as an instance's is.
+    let kv = subject.cache_of(axes.chunk.iter().map(longest).max().expect("there are some"))?;
+    let kinds = match lora {
+        None => vec![None],
+        Some(lora) => lora.cache.implementations().into_iter().map(Some).collect(),
+    };
+    let mut points = Vec::new();
+    for kind in kinds {
+        let of = kind.zip(lora.map(|lora| &lora.cache));
+        let name = of.map_or(StepLora::None, |(implementation, cache)| StepLora::Of {
+            implementation,
+            rank: cache.shape().rank,
+        });
+        let cache = of.map(|(_, cache)| cache);
+        let adapters = of.map(|(implementation, cache)| (cache, implementation));
+        let probe = |kv: &KvCache, sequences: &[Probed]| StepProbe::new(&subject.decoder, kv, adapters, sequences, 1);
+        for &chunk_tokens in &axes.chunk {
+            for &count in &axes.sequences {
+                for &context in &axes.context {
+                    let mut probe = probe(&kv, &sequences(count, chunk_tokens, context, cache, 0));
+                    let (model, dtype) = (subject.decoder.shape().name.clone(), subject.dtype);
+                    let row = move |tables: &mut Tables, stats| {
+                        tables.decoder_step.push(DecoderStepRow {
+                            model: model.clone(),
+                            dtype,
+                            layers,
+                            lora: name,
+                            chunk_tokens,
+                            sequences: count,
+                            context,
+                            stats,
+                        });
+                    };
+                    let table = format!("decoder_step of {}, LoRA {name}", subject.decoder.shape().name);
+                    points.push(Point::new(table, move || probe.step(), row));
+                }
+            }
+        }
+        let (context, cores) = (axes.context[0], crate::host::cores());
+        // Instances on other devices than the host's processor do not share its cores.
+        let streams = STREAMS.into_iter().filter(|&streams| streams == 1 || streams <= cores);
+        for streams in streams.filter(|_| !subject.decoder.device().is_cuda()) {
+            for count in SEQUENCES_BESIDE {
+                let instance = |instance: u32| -> Result<StepProbe, ExecutorError> {
+                    let sequences = sequences(count, 1, context, cache, instance * count);
+                    Ok(probe(&subject.cache_of(pages(&sequences))?, &sequences))
+                };
+                let mut instances = (0..streams).map(instance).collect::<Result<Vec<_>, _>>()?;
+                let (model, dtype) = (subject.decoder.shape().name.clone(), subject.dtype);
+                let row = move |tables: &mut Tables, stats| {
+                    tables.concurrent_step.push(ConcurrentStepRow {
+                        model: model.clone(),
+                        dtype,
+                        lora: name,
+                        streams,
+                        sequences: count,
+                        stats,
+                    });
+                };
+                let table = format!("concurrent_step of {}, LoRA {name}", subject.decoder.shape().name);
+                points.push(Point::new(
+                    table,
+                    move || in_company(&mut instances, StepProbe::step),
+                    row,
+                ));
+            }
+        }
+    }
+    Ok(points)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_and_time_limit_the_grid() {
+        let (cheap, pass) = (Duration::from_nanos(1), Duration::from_secs(1));
+        let all = StepAxes::affordable(2048, cheap, pass).unwrap();
+        assert_eq!((all.chunk, all.context), (CHUNK.to_vec(), CONTEXT.to_vec()));
+        let short = StepAxes::affordable(64, cheap, pass).unwrap();
+        assert_eq!((short.chunk, short.context), (vec![1, 32], vec![32]));
+        assert_eq!(StepAxes::affordable(32, cheap, pass), None);
+        let slow = StepAxes::affordable(2048, Duration::from_millis(1), pass).unwrap();
+        assert_eq!(
+            (slow.chunk, slow.sequences, slow.context),
+            (vec![1, 128], vec![1, 32], vec![32])
+        );
+        assert_eq!(StepAxes::affordable(2048, pass, pass), None);
+    }
+
+    #[test]
+    fn contexts_lie_around_their_mean() {
+        let contexts: Vec<u32> = sequences(5, 1, 40, None, 0).iter().map(|one| one.context).collect();
+        assert_eq!(contexts, [20, 30, 40, 50, 60]);
+        let beside_a_prompt = sequences(3, 8, 40, None, 0);
+        assert_eq!((beside_a_prompt[0].chunk_tokens, beside_a_prompt[0].context), (8, 8));
+    }
+}
