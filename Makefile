@@ -1,12 +1,12 @@
 # `make demo` and `make test` work on a fresh Debian or Ubuntu machine with Rust installed: both set up what is missing first.
-# All but `bench` use one profile, release, so that LibTorch's bindings, which take minutes, are compiled once.
+# All but `benches` use one profile, release, so that LibTorch's bindings, which take minutes, are compiled once.
 
 SHELL := /bin/bash
 # Where rustup puts cargo, for a shell that was opened before.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test fmt lint bench clean cargo
+.PHONY: help setup build demo test fmt lint bench benches clean cargo
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -29,8 +29,11 @@ fmt: cargo ## format the sources
 lint: setup ## run clippy; a warning is an error
 	cargo clippy --release --workspace --all-targets --features libtorch -- -D warnings
 
-bench: setup ## run the simulator's benchmarks
-	cargo bench -p tenantry-profiles -p tenantry-traces -p tenantry-sim
+bench: cargo ## print one table of how fast the simulator is, what memory it takes, and how both grow
+	cargo bench --profile release -p tenantry-sim --bench table
+
+benches: cargo ## run each benchmark by itself, built with everything that the compiler can do
+	cargo bench -p tenantry-profiles -p tenantry-traces -p tenantry-sim -p tenantry-solver
 
 clean: cargo ## remove what was built; keep results in out/ and downloads in the cache
 	cargo clean

@@ -5,12 +5,18 @@
 
 mod common;
 
+use std::hint::black_box;
 use std::time::Instant;
 
 use common::{ALL, ARLO, Case, HMI, PUNICA, digest};
 use peak_alloc::PeakAlloc;
 use rayon::prelude::*;
 use tenantry_core::RunRecord;
+use tenantry_core::ledger::Durations;
+use tenantry_profiles::testing::synthetic_card;
+use tenantry_profiles::{DType, ModelShape};
+use tenantry_traces::Duration;
+use tenantry_traces::draw::{Draws, Purpose};
 
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
@@ -22,8 +28,10 @@ fn busy_s() -> f64 {
     ns.expect("it begins with the nanoseconds on a core") / 1e9
 }
 
-/// Of which the median counts.
+/// Runs of which the median counts.
 const REPEATS: usize = 5;
+/// Likewise, where two such are compared.
+const REPEATS_COMPARED: usize = 3;
 
 /// One run of a case.
 struct Measured {
@@ -54,11 +62,11 @@ impl Measured {
         })
     }
 
-    /// The run that takes the median of [`REPEATS`].
-    fn median(run: impl Fn() -> Measured) -> Measured {
-        let mut runs: Vec<Measured> = (0..REPEATS).map(|_| run()).collect();
+    /// The run that takes the median of so many.
+    fn median(repeats: usize, run: impl Fn() -> Measured) -> Measured {
+        let mut runs: Vec<Measured> = (0..repeats).map(|_| run()).collect();
         runs.sort_by(|one, other| one.busy_s.total_cmp(&other.busy_s));
-        runs.swap_remove(REPEATS / 2)
+        runs.swap_remove(repeats / 2)
     }
 
     fn ns_per_request(&self) -> f64 {
@@ -107,22 +115,73 @@ fn systems() {
     );
     for (name, yaml) in ALL {
         let case = case(name, yaml, &[]);
-        print_run(name, &Measured::median(|| Measured::once(&case)));
+        print_run(name, &Measured::median(REPEATS, || Measured::once(&case)));
     }
     let sixteen = case(
         "punica",
         PUNICA,
         &["cluster.gpus=16", "workload.arrivals.poisson.rate=16/s"],
     );
-    print_run("punica, 16 cards", &Measured::median(|| Measured::once(&sixteen)));
+    print_run(
+        "punica, 16 cards",
+        &Measured::median(REPEATS, || Measured::once(&sixteen)),
+    );
     let stepping = case("punica", PUNICA, &["workload.stop.requests=10000"]);
     let step_by_step = || Measured::of(|| (stepping.simulate_step_by_step(), 0));
-    print_run("punica, step by step", &Measured::median(step_by_step));
+    print_run("punica, step by step", &Measured::median(REPEATS, step_by_step));
 }
 
 /// A hundred thousand tenants and a million, on cards with as much more memory as their heads take: as many adapters fit as before.
 const TENANTS_100K: &[&str] = &["tenants.count=100000", "cluster.gpu_memory=1488 MiB"];
 const TENANTS_1M: &[&str] = &["tenants.count=1000000", "cluster.gpu_memory=6769 MiB"];
+
+/// Nanoseconds that each of `count` takes.
+fn print_part(name: &str, count: u64, mut all: impl FnMut()) {
+    let each = |_| {
+        let start_s = busy_s();
+        all();
+        (busy_s() - start_s) * 1e9 / count as f64
+    };
+    let mut ns: Vec<f64> = (0..REPEATS).map(each).collect();
+    ns.sort_by(f64::total_cmp);
+    println!("{name:<56}{:>14.1}", ns[REPEATS / 2]);
+}
+
+/// What every simulation does often.
+fn parts() {
+    const COUNT: u64 = 1 << 22;
+    println!("\n{:<56}{:>14}", "part", "ns each");
+    let card = synthetic_card();
+    let tiny = ModelShape::builtin("tiny").expect("it is built in");
+    let layer = card.encoder_layer(&tiny, DType::F32).expect("the card has it");
+    let shape = |index: u64| (1 + (index * 7 % 48) as u32, 1 + (index * 11 % 192) as u32);
+    print_part("look a layer's price up", COUNT, || {
+        for (batch, tokens) in (0..COUNT).map(shape) {
+            black_box(layer.cost(batch, tokens));
+        }
+    });
+    let mut stream = Draws::new(7, Purpose::Jitter).about(0);
+    print_part("draw from its spread", COUNT, || {
+        let cost = layer.cost(8, 128);
+        for _ in 0..COUNT {
+            black_box(cost.at_quantile(stream.unit()));
+        }
+    });
+    for (name, case) in [
+        ("hmi", case("hmi", HMI, &[])),
+        ("punica", case("punica", PUNICA, &["workload.stop.requests=1000000"])),
+    ] {
+        print_part(&format!("generate a request of {name}"), 1_000_000, || {
+            let mut workload = tenantry_traces::build(&case.run.workload).expect("the workload is sound");
+            while workload.next().expect("generators read nothing").is_some() {}
+        });
+    }
+    print_part("record a duration", COUNT, || {
+        let mut durations = Durations::default();
+        (0..COUNT).for_each(|index| durations.record(Duration(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 36)));
+        black_box(durations.max_ns());
+    });
+}
 
 /// What is grown, and by which overrides before and after.
 const SLOPES: [(&str, &str, &str, [&[&str]; 2]); 10] = [
@@ -176,7 +235,7 @@ fn slopes() {
     for (what, name, yaml, overrides) in SLOPES {
         let [before, after] = overrides.map(|overrides| {
             let case = case(name, yaml, overrides);
-            Measured::median(|| Measured::once(&case)).ns_per_request()
+            Measured::median(REPEATS_COMPARED, || Measured::once(&case)).ns_per_request()
         });
         println!("{what:<28}{name:<10}{before:>14.1}{after:>14.1}{:>8.2}", after / before);
     }
@@ -262,6 +321,7 @@ fn main() {
         return;
     }
     systems();
+    parts();
     slopes();
     memory();
     sweep();

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use tenantry_core::run::Observer;
 use tenantry_core::spec::{AllocateSpec, ClusterSpec};
 use tenantry_core::{Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
@@ -47,6 +48,10 @@ impl Case {
     }
 
     pub fn simulate(&self) -> Simulated {
+        self.simulate_watched(())
+    }
+
+    pub fn simulate_watched(&self, watch: impl Observer) -> Simulated {
         let spec = Run {
             card: &self.card,
             cluster: self.cluster(),
@@ -58,7 +63,7 @@ impl Case {
             answers: self.run.answers.as_ref().map(|answers| (answers, self.run.seed)),
         };
         let mut workload = tenantry_traces::build(&self.run.workload).expect("the workload is sound");
-        simulate(&spec, &mut *workload, Arc::default(), ()).expect("the run is sound")
+        simulate(&spec, &mut *workload, Arc::default(), watch).expect("the run is sound")
     }
 
     pub fn server(&self) -> Server {

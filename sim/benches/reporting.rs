@@ -1,0 +1,61 @@
+//! What is kept of a run beside its record, and what writing the results takes: 100,000 requests of HMI with each observer, then the files of a
+//! hundred runs. Prints the sizes of what was written.
+
+mod common;
+
+use std::hint::black_box;
+
+use common::{Case, HMI};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use tenantry_reports::folder::json;
+use tenantry_reports::requests::RequestsPart;
+use tenantry_reports::{Run, RunLabels, Seen, Summary};
+use tenantry_traces::Time;
+
+const REQUESTS: u64 = 100_000;
+
+fn labels(repeat: u32) -> RunLabels {
+    RunLabels {
+        system: "hmi".into(),
+        parameters: Default::default(),
+        repeat,
+        machine: "virtual".into(),
+        seed: 7,
+        slo: None,
+    }
+}
+
+fn reporting(criterion: &mut Criterion) {
+    let case = Case::new("hmi", HMI, &[format!("workload.stop.requests={REQUESTS}")]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("requests.parquet");
+    let mut group = criterion.benchmark_group("observers");
+    group.throughput(Throughput::Elements(REQUESTS)).sample_size(10);
+    group.bench_function("none", |bencher| bencher.iter(|| case.simulate()));
+    group.bench_function("seen", |bencher| {
+        bencher.iter(|| case.simulate_watched(&mut Seen::new(Time::ZERO, None, true)));
+    });
+    group.bench_function("requests.parquet", |bencher| {
+        bencher.iter(|| {
+            let mut rows = RequestsPart::new(&path, &labels(0)).expect("the folder is writable");
+            case.simulate_watched(&mut rows);
+            rows.finish().expect("the disk is not full")
+        });
+    });
+    group.finish();
+
+    let record = case.simulate().record;
+    let mut group = criterion.benchmark_group("files");
+    group.sample_size(20);
+    let runs: Vec<Run> = (0..100).map(|repeat| Run::new(labels(repeat), &record)).collect();
+    let summary = || json(&Summary::new("hmi", 7, black_box(&runs))).expect("it has a form in JSON");
+    println!("summary.json of 100 runs: {} bytes", summary().len());
+    group.bench_function("summary.json of 100 runs", |bencher| bencher.iter(summary));
+    group.bench_function("a record's summary and curves", |bencher| {
+        bencher.iter(|| Run::new(labels(0), black_box(&record)));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, reporting);
+criterion_main!(benches);
