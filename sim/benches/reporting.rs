@@ -16,6 +16,7 @@ const REQUESTS: u64 = 100_000;
 
 fn labels(repeat: u32) -> RunLabels {
     RunLabels {
+        rent: None,
         system: "hmi".into(),
         parameters: Default::default(),
         repeat,
