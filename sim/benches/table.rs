@@ -258,7 +258,7 @@ fn memory() {
     };
     let per_tenant = (of_tenants(TENANTS_1M) - of_tenants(&[])) / 990_000.0;
     println!("{:<56}{per_tenant:>14.1}", "hmi, each tenant");
-    for (name, yaml) in [("hmi", HMI), ("arlo", ARLO), ("punica", PUNICA)] {
+    for (name, yaml) in [("hmi", HMI), ("punica", PUNICA)] {
         let at_once = |requests: &str| {
             let burst =
                 format!("workload.arrivals={{burst: {{threads: {requests}, stagger: 0s, period: 1s, repeats: 1}}}}");
