@@ -109,12 +109,10 @@ fn cascades_tasks_and_runtimes_are_planned() {
             .iter()
             .find(|option| option["chosen"] == true);
         let chosen = chosen.unwrap_or_else(|| panic!("{report}")).clone();
-        // What is found can be run, and keeps the target.
-        let answer = good_json(
-            place.path(),
-            &["simulate", "p/answer.yaml", "--set", "workload.stop.requests=2000"],
-        );
-        assert_eq!(answer["runs"][0]["slo"]["met"], true, "{scenario}: {answer}");
+        // What is found can be run, and keeps the target: over all its repeats, of which this is the first.
+        let answer = good_json(place.path(), &["simulate", "p/answer.yaml"]);
+        let in_time = answer["runs"][0]["slo_attainment"].as_f64().unwrap();
+        assert!(in_time > 0.9, "{scenario}: {answer}");
         (report, chosen)
     };
 
@@ -231,7 +229,7 @@ fn what_a_card_lacks_and_what_a_system_lacks_is_said() {
     let per_million = chosen["cost_per_million_requests"].as_f64().unwrap();
     let rate = chosen["offered_rps"].as_f64().unwrap();
     assert!(
-        (per_million - per_hour / 3600.0 / rate * 1e6).abs() < 1e-5 * per_million,
+        (per_million - per_hour / 3600.0 / rate * 1e6).abs() < 1e-4 * per_million,
         "{chosen}"
     );
     // The answer's own run reckons alike, by what was answered.
@@ -244,7 +242,7 @@ fn what_a_card_lacks_and_what_a_system_lacks_is_said() {
     );
 
     // Runtimes have no batches to choose among.
-    let choices = "plan.choices={arlo: {batch.size-or-timeout.max_size: [8]}}";
+    let choices = "plan.choices={arlo: {batch: [{size-or-timeout: {max_size: 8, max_wait: 5ms}}]}}";
     let output = tenantry(at, &["plan", "plan/runtimes-for-tweets", "--set", choices]);
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{message}");
