@@ -239,7 +239,7 @@ fn points_of_cascades_and_runtimes_that_cannot_run_are_left_out() {
     // The large model of the route is what this card has no prices for.
     let cards = ["--set", "sweep={card: [paper-v100-tabi, paper-p5000]}", "--set", stop];
     let (runs, message) = sweep("gallery/when-does-a-cascade-stop-paying", &cards, "cascade");
-    assert_eq!(runs, 4 + 1, "{message}");
+    assert_eq!(runs, 5 + 1, "{message}");
     assert!(
         message.contains("Left out, since they cannot run (1): system asks-below-80:"),
         "{message}"
