@@ -14,16 +14,15 @@ finished() {
     { find "$out/killed/runs" -name '[0-9]*.json' 2>/dev/null || true; } | wc -l
 }
 
-started=$(date +%s%3N)
 "$tenantry" "${sweep[@]}" --out "$out/whole"
-takes_ms=$(($(date +%s%3N) - started))
 mkdir "$out/seen"
 over=0
 for ((kill = 1; kill <= kills; kill++)); do
     "$tenantry" "${sweep[@]}" --out "$out/killed" &
-    # So that all kills together leave it three quarters of the time that it takes, on average: few come when it is over.
-    after_ms=$((RANDOM * 3 * takes_ms / 2 / kills / 32768))
-    sleep "$((after_ms / 1000)).$(printf %03d $((after_ms % 1000)))"
+    # After up to three halves of a kill's share of the runs, so that few kills come when all is over; and at a random moment then.
+    target=$(($(finished) + RANDOM % (1500 / kills + 1)))
+    while (($(finished) < target)) && kill -0 $! 2>/dev/null; do sleep 0.01; done
+    sleep "0.0$((RANDOM % 100 + 100))"
     if kill -KILL $! 2>/dev/null; then :; else over=$((over + 1)); fi
     wait $! 2>/dev/null || true
     # What an earlier kill had left is there as it was.
