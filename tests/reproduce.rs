@@ -72,6 +72,9 @@ fn hmi_is_reproduced() {
             ("Fig. 12", "hBERT, mean at 10,000 tenants, Table 6's capacity", 312.7),
             ("Fig. 12", "BERT-dedicated over hBERT, Table 6's capacity", 74.8),
             ("Table 7", "hBERT-PLOT 6+6, latency against twelve layers", -48.8),
+            ("Table 4", "hGPT-PLOT 6+6, latency against twelve layers", -44.8),
+            ("Fig. 15", "hGPT, 10,000 tenants over 1: constant", 0.99),
+            ("Fig. 15", "hGPT at 10,000 tenants", 3478.0),
         ],
     );
 }

@@ -13,17 +13,26 @@ use tenantry_core::machine::MachineError;
 use tenantry_core::op::{OpKind, Run, Until};
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, Padding, PipelineSpec, PlaceSpec,
-    PoolSpec, PrefillSpec, SwapSpec, SystemSpec, TenantState,
+    PlotSpec, PoolSpec, PrefillSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
 use tenantry_executor::machine::{Batch, Job, Outcome, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape};
+use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape, Tier};
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
 const TENANTS: u32 = 8;
 const PAGE_TOKENS: u32 = 16;
+const PLOT: PlotSpec = PlotSpec {
+    lower_layers: 1,
+    fragment_tokens: 3,
+    threads: 1,
+    tier: Tier::Memory,
+    domain_hits_ppm: 500_000,
+    fallbacks_ppm: 100_000,
+    domain_bytes: 1 << 20,
+};
 
 /// A run whose steps are being made.
 struct UnderWay {
@@ -191,6 +200,8 @@ fn card() -> Card {
     let mut card = synthetic_card();
     card.contention.compute_beside_copy = 1.0;
     card.contention.copy_beside_compute = 1.0;
+    card.contention.compute_beside_lookup = 1.0;
+    card.contention.lookup_beside_compute = 1.0;
     card
 }
 
@@ -205,14 +216,8 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         Just(PrefillSpec::OnePerStep),
         (8u32..60).prop_map(|max_tokens| PrefillSpec::Chunked { max_tokens }),
     ];
-    let lora = proptest::option::of(1u32..5).prop_map(|slots| {
-        slots.map(|slots| LoraSpec {
-            rank: 8,
-            implementation: AdapterImplementation::Grouped,
-            slots,
-            host_slots: None,
-        })
-    });
+    // What tenants have of their own, for how many of them there is room, and whether a table stands for the lower layer.
+    let owned = (0u8..4, 1u32..5, 0u8..3);
     let consolidate = proptest::option::of((1u64..5, 1u32..4)).prop_map(|consolidate| {
         consolidate.map(|(ms, light)| ConsolidateSpec {
             every: Duration::from_millis(ms),
@@ -224,8 +229,8 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         Just(PlaceSpec::LeastLoaded),
         Just(PlaceSpec::RoundRobin),
     ];
-    (join, prefill, lora, consolidate, place, 1u32..6).prop_map(
-        |(join, prefill, lora, consolidate, place, max_batch)| SystemSpec {
+    (join, prefill, owned, consolidate, place, 1u32..6).prop_map(
+        |(join, prefill, (own, slots, table), consolidate, place, max_batch)| SystemSpec {
             name: "same".into(),
             admit: AdmitSpec::Open,
             route: None,
@@ -234,17 +239,37 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
                 model: ModelShape::builtin("tiny-llama").expect("it is built in"),
                 dtype: DType::F32,
                 classes: 2,
-                plot: None,
-                tenant_state: TenantState::Head,
+                plot: (table > 0).then_some(PLOT),
+                tenant_state: match own {
+                    0 => TenantState::Model,
+                    1 => TenantState::Adapters {
+                        bottleneck: 16,
+                        implementation: AdapterImplementation::GatherBmm,
+                    },
+                    _ => TenantState::Head,
+                },
                 padding: Padding::Longest,
                 instances_per_gpu: 1,
                 place,
                 batch: BatchSpec::PerTenant { max_size: 1 },
                 swap: SwapSpec::LeastRecentlyUsed,
-                pipeline: PipelineSpec::SYNCHRONOUS,
+                pipeline: match table {
+                    1 => PipelineSpec::PREFETCH_RETRIEVAL,
+                    _ => PipelineSpec::SYNCHRONOUS,
+                },
                 generation: Some(GenerationSpec {
-                    lora,
-                    join,
+                    lora: (own == 2).then_some(LoraSpec {
+                        rank: 8,
+                        implementation: AdapterImplementation::Grouped,
+                        slots,
+                        host_slots: None,
+                    }),
+                    slots,
+                    join: match (own, join) {
+                        // A tenant's model serves nobody else.
+                        (0, JoinSpec::AnyTenant) => JoinSpec::QueuePerTenant,
+                        _ => join,
+                    },
                     max_batch,
                     prefill,
                     page_tokens: PAGE_TOKENS,
@@ -302,15 +327,22 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
 }
 
 fn cluster(system: &SystemSpec, gpus: u32, pages: u32) -> ClusterSpec {
-    let model = &system.pool.model;
-    let lora = system.pool.generation.as_ref().and_then(|generation| generation.lora);
-    let adapters = lora.map_or(0, |lora| {
-        u64::from(model.layers) * model.lora_parameters_per_layer(lora.rank) * u64::from(lora.slots)
-    });
-    let page = model.cached_per_token() * u64::from(PAGE_TOKENS);
+    let (pool, model) = (&system.pool, &system.pool.model);
+    let generation = pool.generation.as_ref().expect("it generates");
+    let (layers, slots) = (u64::from(pool.computed_layers()), u64::from(generation.slots));
+    let backbone = pool.decoder_parameters();
+    let parameters = match (pool.tenant_state, generation.lora) {
+        (TenantState::Model, _) => slots * backbone,
+        (TenantState::Adapters { bottleneck, .. }, _) => {
+            backbone + slots * layers * model.adapter_parameters_per_layer(bottleneck)
+        }
+        (TenantState::Head, Some(lora)) => backbone + slots * layers * model.lora_parameters_per_layer(lora.rank),
+        (TenantState::Head, None) => backbone,
+    };
+    let page = layers * model.cached_per_token_and_layer() * u64::from(PAGE_TOKENS);
     ClusterSpec {
         gpus,
-        gpu_memory_bytes: 4 * (model.parameters() + adapters + page * u64::from(pages)),
+        gpu_memory_bytes: 4 * (parameters + page * u64::from(pages)),
         copy_lanes: 1,
         lookup_lanes: 1,
     }

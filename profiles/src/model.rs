@@ -169,8 +169,19 @@ impl ModelShape {
 
     /// Numbers that the cache keeps of one token: a key and a value in each layer.
     pub fn cached_per_token(&self) -> u64 {
-        let kv_width = u64::from(self.hidden / self.heads * self.kv_heads);
-        2 * u64::from(self.layers) * kv_width
+        u64::from(self.layers) * self.cached_per_token_and_layer()
+    }
+
+    /// Likewise, in one layer.
+    pub fn cached_per_token_and_layer(&self) -> u64 {
+        2 * u64::from(self.hidden / self.heads * self.kv_heads)
+    }
+
+    /// Parameters of a decoder that come after its layers: the final norm and the output matrix, which without a gate is the token matrix.
+    pub fn output_parameters(&self) -> u64 {
+        let (hidden, vocabulary) = (u64::from(self.hidden), u64::from(self.vocabulary));
+        let norm = if self.gated { hidden } else { 2 * hidden };
+        vocabulary * hidden + norm
     }
 
     /// Parameters of a tenant's classification head: one linear layer with bias.
@@ -243,7 +254,7 @@ type Builtin = (&'static str, ModelKind, u32, u32, u32, u32, u32, bool, u32, u32
 
 /// Name, kind, layers, hidden, heads, kv_heads, intermediate, gated, vocabulary, positions.
 #[rustfmt::skip]
-const BUILTINS: [Builtin; 18] = [
+const BUILTINS: [Builtin; 19] = [
     ("tiny",       ModelKind::Encoder,  2,  128,  2,  2,   512, false,  1024,  128),
     ("bert-tiny",  ModelKind::Encoder,  2,  128,  2,  2,   512, false, 30522,  512),
     ("bert-mini",  ModelKind::Encoder,  4,  256,  4,  4,  1024, false, 30522,  512),
@@ -255,6 +266,7 @@ const BUILTINS: [Builtin; 18] = [
     ("tinybert-6", ModelKind::Encoder,  6,  768, 12, 12,  3072, false, 30522,  512),
     ("tiny-opt",   ModelKind::Decoder,  2,  128,  2,  2,   512, false,  1024, 2048),
     ("opt-125m",   ModelKind::Decoder, 12,  768, 12, 12,  3072, false, 50272, 2048),
+    ("distilgpt2", ModelKind::Decoder,  6,  768, 12, 12,  3072, false, 50257, 1024),
     ("tiny-llama", ModelKind::Decoder,  2,  128,  4,  2,   352, true,   1024, 2048),
     ("phi-2",      ModelKind::Decoder, 32, 2560, 32, 32, 10240, false, 51200, 2048),
     ("llama-7b",   ModelKind::Decoder, 32, 4096, 32, 32, 11008, true,  32000, 4096),
@@ -300,6 +312,7 @@ mod tests {
         assert_eq!(shape("distilbert").parameters() - 2 * 768, 66_362_880);
         // OPT's position table has two rows that no position uses.
         assert_eq!(shape("opt-125m").parameters() + 2 * 768, 125_239_296);
+        assert_eq!(shape("distilgpt2").parameters(), 81_912_576);
         assert_eq!(shape("llama-7b").parameters(), 6_738_415_616);
         assert_eq!(shape("llama-13b").parameters(), 13_015_864_320);
         assert_eq!(shape("llama-70b").parameters(), 68_976_648_192);
@@ -313,6 +326,15 @@ mod tests {
         // 80 MB of rank 16 at two bytes each, and 512 KiB a cached token (reproduction of Punica, section 7).
         assert_eq!(32 * shape("llama-7b").lora_parameters_per_layer(16) * 2, 79_953_920);
         assert_eq!(shape("llama-7b").cached_per_token() * 2, 512 << 10);
+    }
+
+    #[test]
+    fn what_comes_after_the_layers() {
+        // OPT shares the token matrix; of the embedding only the positions are left out.
+        let opt = shape("opt-125m");
+        assert_eq!(opt.embedding_parameters() - opt.output_parameters(), 2048 * 768);
+        let llama = shape("tiny-llama");
+        assert_eq!(llama.embedding_parameters() - llama.output_parameters(), 1024 * 128);
     }
 
     #[test]

@@ -102,6 +102,13 @@ fn tables() -> Tables {
         add_lookups(&mut tables, name);
     }
     add_decoder(&mut tables, "tiny-llama");
+    add_lookups(&mut tables, "tiny-llama");
+    for batch in BATCHES {
+        // To adapters, each token of a decoder's step is a sequence of its own.
+        for tokens in [1, 16] {
+            add_adapters(&mut tables, "tiny-llama", batch, tokens);
+        }
+    }
     tables
 }
 

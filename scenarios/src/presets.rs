@@ -8,13 +8,17 @@ use crate::error::{Problem, describe};
 use crate::path::Path;
 
 /// Name and text of each, simplest first.
-const PRESETS: [(&str, &str); 22] = [
+const PRESETS: [(&str, &str); 26] = [
     ("bert-dedicated", include_str!("../presets/bert-dedicated.yaml")),
     ("bert-compress", include_str!("../presets/bert-compress.yaml")),
     ("hbert-adapter", include_str!("../presets/hbert-adapter.yaml")),
     ("hbert-plot", include_str!("../presets/hbert-plot.yaml")),
     ("hmi", include_str!("../presets/hmi.yaml")),
     ("bert-shared", include_str!("../presets/bert-shared.yaml")),
+    ("gpt-dedicated", include_str!("../presets/gpt-dedicated.yaml")),
+    ("gpt-compress", include_str!("../presets/gpt-compress.yaml")),
+    ("gpt-shared", include_str!("../presets/gpt-shared.yaml")),
+    ("hgpt", include_str!("../presets/hgpt.yaml")),
     ("punica", include_str!("../presets/punica.yaml")),
     ("vllm-backbone", include_str!("../presets/vllm-backbone.yaml")),
     ("static-batches", include_str!("../presets/static-batches.yaml")),

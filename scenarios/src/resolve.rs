@@ -348,23 +348,44 @@ fn check_generation(
     let in_generation = path.key("generation");
     let encoders = [
         ("batch", system.batch.is_some()),
-        ("pipeline", system.pipeline.is_some()),
+        ("pipeline", system.pipeline.is_some() && system.plot.is_none()),
     ];
     for (key, _) in encoders.into_iter().filter(|(_, given)| *given) {
         let must = "left out for a decoder, which has generation instead";
         problems.push(Problem::new(path.key(key), must, "an encoder's"));
     }
+    if system.plot.is_some() {
+        check_lookups(system, generation, path, problems);
+    }
     if model.kind == ModelKind::Encoder {
         let must = format!("left out, since {} is an encoder", model.name);
         problems.push(Problem::new(in_generation.clone(), must, "a decoder's"));
     }
-    if system.tenant_state != RawTenantState::Head {
-        let must = "head (nothing to be swapped) for a decoder, whose tenants have generation.lora";
-        problems.push(Problem::new(path.key("tenant_state"), must, "another"));
+    let owns = system.tenant_state != RawTenantState::Head;
+    if owns && generation.lora.is_some() {
+        let must = "left out where tenant_state says what tenants have of their own";
+        problems.push(Problem::new(in_generation.key("lora"), must, "low-rank adapters"));
     }
-    if system.plot.is_some() {
-        let must = "left out for a decoder, since generation from a table is not served yet";
-        problems.push(Problem::new(path.key("plot"), must, "a table"));
+    if owns && generation.slots.is_none() {
+        let must =
+            "given where tenants have models or adapters of their own: for how many of them an instance has room";
+        problems.push(Problem::new(in_generation.key("slots"), must, "nothing"));
+    }
+    if let Some(slots) = generation.slots.filter(|_| !owns) {
+        let must = "left out where tenant_state is head; low-rank adapters have slots of their own";
+        problems.push(Problem::new(in_generation.key("slots"), must, slots.0));
+    }
+    if owns && generation.tensor_parallel.0 != 1 {
+        let must = "1 where tenant_state is model or adapters";
+        problems.push(Problem::new(
+            in_generation.key("tensor_parallel"),
+            must,
+            generation.tensor_parallel.0,
+        ));
+    }
+    if system.tenant_state == RawTenantState::Model && generation.join == RawJoin::AnyTenant {
+        let must = "head-run, head-run-static or queue-per-tenant where tenant_state is model, since a tenant's model serves nobody else";
+        problems.push(Problem::new(in_generation.key("join"), must, "any-tenant"));
     }
     if system.instances_per_gpu.0 != 1 {
         let must = "1 for a decoder, whose instance fills its card";
@@ -373,6 +394,10 @@ fn check_generation(
             must,
             system.instances_per_gpu.0,
         ));
+    }
+    if let Some(prefix) = generation.shared_prefix.filter(|_| system.plot.is_some()) {
+        let must = "left out above a table: the texts that it is built from have no beginning in common";
+        problems.push(Problem::new(in_generation.key("shared_prefix"), must, prefix.tokens.0));
     }
     if generation.prefix_caching && generation.shared_prefix.is_some() {
         let must = "left out where prefix_caching is true: what an evicted request left is not looked up beside it";
@@ -406,6 +431,29 @@ fn check_generation(
     }
 }
 
+/// What must hold where a decoder's lower layers are looked up.
+fn check_lookups(system: &RawSystem, generation: &RawGeneration, path: &Path, problems: &mut Vec<Problem>) {
+    let pipeline = system.pipeline.unwrap_or(RawPipeline::Synchronous);
+    if !matches!(pipeline, RawPipeline::Synchronous | RawPipeline::PrefetchRetrieval) {
+        let must =
+            "synchronous or prefetch-retrieval for a decoder, whose tenants' parameters come in before they join";
+        problems.push(Problem::new(path.key("pipeline"), must, "another"));
+    }
+    let path = path.key("generation");
+    if generation.lora.is_some() {
+        let must = "left out where lower layers are looked up; tenant_state has adapters for the upper ones";
+        problems.push(Problem::new(path.key("lora"), must, "low-rank adapters"));
+    }
+    if generation.tensor_parallel.0 != 1 {
+        let must = "1 where lower layers are looked up";
+        problems.push(Problem::new(
+            path.key("tensor_parallel"),
+            must,
+            generation.tensor_parallel.0,
+        ));
+    }
+}
+
 fn generation_of(generation: &RawGeneration) -> GenerationSpec {
     GenerationSpec {
         lora: generation.lora.map(|lora| LoraSpec {
@@ -414,6 +462,7 @@ fn generation_of(generation: &RawGeneration) -> GenerationSpec {
             slots: lora.slots.0,
             host_slots: lora.host_slots.map(|slots| slots.0),
         }),
+        slots: generation.slots.map_or(0, |slots| slots.0),
         join: match generation.join {
             RawJoin::AnyTenant => JoinSpec::AnyTenant,
             RawJoin::HeadRun => JoinSpec::HeadRun,

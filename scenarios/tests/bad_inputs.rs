@@ -124,9 +124,9 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("{ poisson: { rate: 50/s } }", "{ poison: { rate: 50/s } }",
      "s.yaml:9: workload.arrivals: must be one of poisson, constant, gamma, mmpp, ramp, periodic-per-tenant, burst, closed-loop, counts, trace, activity, shape, twitter, regimes, superpose, scaled, got poison; did you mean poisson?"),
     ("preset: hbert-adapter", "preset: hbert-adaptor",
-     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert-adaptor; did you mean hbert-adapter?"),
+     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, gpt-dedicated, gpt-compress, gpt-shared, hgpt, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert-adaptor; did you mean hbert-adapter?"),
     ("preset: hbert-adapter\n  - { preset: bert-shared, name: shared }", "preset: hbert\n  - { preset: bert-shared, classes: 0 }",
-     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert\n\
+     "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, gpt-dedicated, gpt-compress, gpt-shared, hgpt, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert\n\
       s.yaml:14: systems[1].classes: must be a whole number from 1 to 4294967295, got 0"),
     ("name: shared }", "name: shared, dtype: fp16 }",
      "s.yaml:14: systems[1].dtype: must be one of f32, bf16, f16, got fp16; did you mean f16?"),
@@ -136,7 +136,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:14: systems[1].batch.size-or-timeout.max_size: must be a whole number from 1 to 4294967295, got 0"),
     // Models.
     ("backbone: tiny", "backbone: tinny",
-     "s.yaml:6: models.backbone: must be one of tiny, bert-tiny, bert-mini, bert-small, bert-base, bert-large, distilbert, tinybert-4, tinybert-6, tiny-opt, opt-125m, tiny-llama, phi-2, llama-7b, llama3-8b, llama3.1-8b, llama-13b, llama-70b, got tinny; did you mean tiny?"),
+     "s.yaml:6: models.backbone: must be one of tiny, bert-tiny, bert-mini, bert-small, bert-base, bert-large, distilbert, tinybert-4, tinybert-6, tiny-opt, opt-125m, distilgpt2, tiny-llama, phi-2, llama-7b, llama3-8b, llama3.1-8b, llama-13b, llama-70b, got tinny; did you mean tiny?"),
     ("backbone: tiny", "backbone: opt-125m",
      "s.yaml:13: systems[0].generation: must be given, since opt-125m is a decoder, got nothing\ns.yaml:14: systems[1].generation: must be given, since opt-125m is a decoder, got nothing"),
     ("backbone: tiny", "backbone: 12",
@@ -147,7 +147,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:6: models.backbone.vocab: must be one of layers, hidden, heads, intermediate, vocabulary, positions, got an unknown key\n\
       s.yaml:6: models.backbone.vocabulary: must be given, got nothing"),
     ("name: shared }", "name: shared, model: back-bone }",
-     "s.yaml:14: systems[1].model: must be one of backbone, tiny, bert-tiny, bert-mini, bert-small, bert-base, bert-large, distilbert, tinybert-4, tinybert-6, tiny-opt, opt-125m, tiny-llama, phi-2, llama-7b, llama3-8b, llama3.1-8b, llama-13b, llama-70b, got back-bone; did you mean backbone?"),
+     "s.yaml:14: systems[1].model: must be one of backbone, tiny, bert-tiny, bert-mini, bert-small, bert-base, bert-large, distilbert, tinybert-4, tinybert-6, tiny-opt, opt-125m, distilgpt2, tiny-llama, phi-2, llama-7b, llama3-8b, llama3.1-8b, llama-13b, llama-70b, got back-bone; did you mean backbone?"),
     // Values that don't go together.
     ("name: shared }", "name: hbert-adapter }",
      "s.yaml:14: systems[1].name: must be a name that no system before it has, got hbert-adapter"),
@@ -158,6 +158,21 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("fixed: 32", "fixed: 200",
      "s.yaml:10: workload.lengths.input.fixed: must be at most 128, the longest input of system hbert-adapter, got 200\n\
       s.yaml:10: workload.lengths.input.fixed: must be at most 128, the longest input of system shared, got 200"),
+    ("preset: hbert-adapter\n", "{ preset: hgpt, model: tiny-opt, pipeline: layerwise, plot: { lower_layers: 1 } }\n",
+     "s.yaml:13: systems[0].pipeline: must be synchronous or prefetch-retrieval for a decoder, whose tenants' parameters come in before they join, got another"),
+    ("preset: hbert-adapter\n", "{ preset: hgpt, model: tiny-opt, plot: { lower_layers: 2 }, generation: { tensor_parallel: 2 } }\n",
+     "s.yaml:13: systems[0].plot.lower_layers: must be fewer than the 2 layers of model tiny-opt, got 2\n\
+      s.yaml:13: systems[0].generation.tensor_parallel: must be 1 where lower layers are looked up, got 2\n\
+      s.yaml:13: systems[0].generation.tensor_parallel: must be 1 where tenant_state is model or adapters, got 2\n\
+      s.yaml:13: systems[0].generation.tensor_parallel: must be a divisor of cluster.gpus (1), got 2"),
+    ("preset: hbert-adapter\n", "{ preset: hgpt, model: tiny-opt, plot: { lower_layers: 1 }, generation: { shared_prefix: { tokens: 16 } } }\n",
+     "s.yaml:13: systems[0].generation.shared_prefix: must be left out above a table: the texts that it is built from have no beginning in common, got 16"),
+    ("preset: hbert-adapter\n", "{ preset: gpt-dedicated, model: tiny-opt, generation: { join: any-tenant } }\n",
+     "s.yaml:13: systems[0].generation.join: must be head-run, head-run-static or queue-per-tenant where tenant_state is model, since a tenant's model serves nobody else, got any-tenant"),
+    ("preset: hbert-adapter\n", "{ preset: gpt-shared, model: tiny-opt, generation: { slots: 3 } }\n",
+     "s.yaml:13: systems[0].generation.slots: must be left out where tenant_state is head; low-rank adapters have slots of their own, got 3"),
+    ("preset: hbert-adapter\n", "{ preset: gpt-shared, model: tiny-opt, tenant_state: model, generation: { join: head-run } }\n",
+     "s.yaml:13: systems[0].generation.slots: must be given where tenants have models or adapters of their own: for how many of them an instance has room, got nothing"),
     ("popularity: uniform", "popularity: of-arrivals",
      "s.yaml:7: tenants.popularity: must be a distribution, since these arrivals don't say which tenant asks, got of-arrivals"),
     ("{ poisson: { rate: 50/s } }", "{ periodic-per-tenant: { period: 20s } }",
@@ -252,7 +267,7 @@ fn overrides_say_what_is_wrong_with_them() {
         ("tenants.cuont=5", "--set: tenants.cuont: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?"),
         ("seed.x=5", "--set: seed: must be a mapping, to have a key x, got 1"),
         ("systems[5].classes=3", "--set: systems: must be a list with an entry [5], got 2 entries"),
-        ("systems[0].preset=hbert", "--set: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert"),
+        ("systems[0].preset=hbert", "--set: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, gpt-dedicated, gpt-compress, gpt-shared, hgpt, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert"),
         ("systems[0].preset=hmi", "s.yaml:13: systems[0].plot.lower_layers: must be fewer than the 2 layers of model backbone, got 6"),
         ("workload.arrivals.poisson.rate=50", "--set: workload.arrivals.poisson.rate: must be a rate above 0 with its unit (/s, /min, /h), such as 500/s, got 50"),
     ];

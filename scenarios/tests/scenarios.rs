@@ -93,7 +93,7 @@ fn presets_say_the_same_written_out() {
     for name in presets::names() {
         // Tables of presets stand for half of BERT's layers, and some generate.
         let backbone = match presets::yaml(name).unwrap().contains("generation:") {
-            true => "models.backbone=tiny-llama",
+            true => "models.backbone=opt-125m",
             false => "models.backbone=bert-base",
         };
         // Those that send requests from model to model decide by outcomes.

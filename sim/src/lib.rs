@@ -9,6 +9,7 @@
 mod ends;
 mod global;
 mod leap;
+mod lookups;
 mod pet_prices;
 pub mod plan;
 pub mod prices;

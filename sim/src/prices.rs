@@ -7,11 +7,12 @@ use tenantry_core::op::{BatchShape, Encode, Manage, Member, OpKind, Pet, PetGrou
 use tenantry_core::spec::{PlotSpec, PoolSpec, RouteSpec, StageSpec, SystemSpec, TenantState};
 use tenantry_profiles::{
     AdapterSurface, Beyond, Card, Cost, Curve, Direction, DispatchOperation, Family, LoadSource, MissingTable, Resume,
-    Surface, Tier,
+    Surface,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::{Duration, Time};
 
+use crate::lookups::LookupPrices;
 use crate::pet_prices::PetPrices;
 use crate::runtime_prices::RuntimePrices;
 use crate::steps::{StepCosts, StepPrices};
@@ -178,15 +179,6 @@ impl EncoderPrices {
     }
 }
 
-/// Look-ups of a pool's table.
-#[derive(Debug)]
-struct LookupPrices {
-    spec: PlotSpec,
-    /// Of domains' own tables, and of the root table where it lies there too.
-    memory: Surface,
-    root: Surface,
-}
-
 impl Prices {
     /// Binds the tables that the pool's ops need.
     ///
@@ -242,11 +234,7 @@ impl Prices {
             models,
             lookup: match pool.plot {
                 None => None,
-                Some(spec) => Some(LookupPrices {
-                    spec,
-                    memory: card.plot_lookup(model, Tier::Memory)?,
-                    root: card.plot_lookup(model, spec.tier)?,
-                }),
+                Some(spec) => Some(LookupPrices::new(card, model, spec)?),
             },
             copy: card.copy(Direction::HostToDevice, pinned)?,
             store: match pool
@@ -282,7 +270,7 @@ impl Prices {
 
     /// The table that the pool looks up in.
     pub fn plot(&self) -> Option<PlotSpec> {
-        self.lookup.as_ref().map(|lookup| lookup.spec)
+        self.lookup.as_ref().map(LookupPrices::spec)
     }
 
     /// The draws for the `count`-th op of a lane, so that one lane's ops never change another's.
@@ -351,21 +339,10 @@ impl Prices {
     }
 
     fn lookup_ns(&mut self, tokens: u32, spread: &mut OpSpread) -> u64 {
-        let LookupPrices { spec, memory, root } = self.lookup.as_ref().expect("a pool that looks up has a table");
+        let lookup = self.lookup.as_ref().expect("a pool that looks up has a table");
+        self.extrapolated.note(lookup.beyond(tokens), Family::PlotLookup);
         let draw = spread.draw();
-        let beyond = [memory, root].map(|surface| surface.beyond(spec.threads, tokens));
-        let ns = match spec.tier {
-            Tier::Memory => draw.of(memory.cost(spec.threads, tokens)),
-            Tier::Disk => {
-                // A domain's table lies in memory, whatever the root's tier (HMI, section 7.7).
-                let by_domain = (u64::from(tokens) * u64::from(spec.domain_hits_ppm) / 1_000_000) as u32;
-                draw.of(memory.cost(spec.threads, by_domain)) + draw.of(root.cost(spec.threads, tokens - by_domain))
-            }
-        };
-        for beyond in beyond {
-            self.extrapolated.note(beyond, Family::PlotLookup);
-        }
-        ns
+        lookup.ns(tokens, |cost| draw.of(cost))
     }
 
     /// How much longer a layer takes while `streams` instances of the card compute, in parts of a million; nothing where that was

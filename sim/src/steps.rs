@@ -8,19 +8,23 @@
 //! scaled by what they come to there: a measured step costs what was measured, and others in proportion.
 
 use tenantry_core::op::Member;
-use tenantry_core::spec::{GenerationSpec, PoolSpec};
+use tenantry_core::spec::{GenerationSpec, LookupsInSteps, PoolSpec, TenantState};
 use tenantry_profiles::{
-    Card, CollectiveOperation, Cost, Decoder, Family, MissingTable, StepLora, Surface, WholeSteps,
+    AdapterSurface, Card, CollectiveOperation, Cost, Decoder, Family, MissingTable, StepLora, Surface, WholeSteps,
 };
 
+use crate::lookups::{LookupPrices, StageCosts};
 use crate::prices::Extrapolated;
 
 /// The costs of one pool's steps, bound once.
 #[derive(Debug)]
 pub(crate) struct StepPrices {
+    /// That are computed.
     layers: u32,
     decoder: Decoder,
     lora: Option<Surface>,
+    adapter: Option<AdapterSurface>,
+    retrieval: Option<Retrieval>,
     /// What the cards that share a layer exchange, twice in each.
     all_reduce: Option<AllReduce>,
     /// Steps as lanes make them.
@@ -34,6 +38,14 @@ pub(crate) struct StepPrices {
     decode_steps: Vec<Vec<Option<(u64, Cost)>>>,
     /// Reused: tokens and context of a step's chunks.
     chunks: Vec<(u32, u32)>,
+}
+
+/// What stands for the lower layers of the tokens that steps look up themselves: found in host memory, and copied to the card.
+#[derive(Debug)]
+struct Retrieval {
+    lookups: LookupsInSteps,
+    prices: LookupPrices,
+    stage: StageCosts,
 }
 
 /// Of steps of so many sequences at contexts from 0, summed up from the shortest; as far as they were asked for.
@@ -73,6 +85,20 @@ pub(crate) struct StepCosts {
     context: u32,
     /// Of the dense part, as a measure of how much a step's duration varies.
     pub typical: Cost,
+    /// Tokens that the first step looks up.
+    pub looked_up_first: u32,
+    /// That each later one does.
+    pub looked_up_later: u32,
+}
+
+impl StepCosts {
+    /// Tokens that so many steps look up.
+    pub fn looked_up(&self, steps: u32) -> u64 {
+        match steps {
+            0 => 0,
+            steps => u64::from(self.looked_up_first) + u64::from(steps - 1) * u64::from(self.looked_up_later),
+        }
+    }
 }
 
 impl Default for StepCosts {
@@ -84,6 +110,8 @@ impl Default for StepCosts {
             sequences: 0,
             context: 0,
             typical: Cost::NOTHING,
+            looked_up_first: 0,
+            looked_up_later: 0,
         }
     }
 }
@@ -98,9 +126,24 @@ impl StepPrices {
         });
         let lora = |lora: tenantry_core::spec::LoraSpec| card.lora(model, dtype, lora.implementation, lora.rank);
         Ok(StepPrices {
-            layers: model.layers,
+            layers: pool.computed_layers(),
             decoder: card.decoder(model, dtype, cards)?,
             lora: generation.lora.map(lora).transpose()?,
+            adapter: match pool.tenant_state {
+                TenantState::Adapters {
+                    bottleneck,
+                    implementation,
+                } => Some(card.adapter(model, dtype, implementation, bottleneck)?),
+                TenantState::Model | TenantState::Head => None,
+            },
+            retrieval: match pool.plot {
+                None => None,
+                Some(plot) => Some(Retrieval {
+                    lookups: pool.lookups_in_steps(),
+                    prices: LookupPrices::new(card, model, plot)?,
+                    stage: StageCosts::new(card, model, dtype)?,
+                }),
+            },
             all_reduce: match cards {
                 1 => None,
                 // Where a card's layers were measured with their exchange, it has no table of its own.
@@ -113,9 +156,9 @@ impl StepPrices {
                         bytes_per_token: model.hidden * dtype.bytes() as u32,
                     }),
             },
-            // Cards that share a layer were not measured as lanes use them.
-            whole: match cards {
-                1 => card.decoder_step(model, dtype, step_lora)?,
+            // Cards that share a layer, look-ups and bottleneck adapters were not measured as lanes use them.
+            whole: match (cards, pool.plot, pool.tenant_state) {
+                (1, None, TenantState::Model | TenantState::Head) => card.decoder_step(model, dtype, step_lora)?,
                 _ => None,
             },
             concurrent: card.concurrent_step(model, dtype, step_lora)?,
@@ -154,6 +197,24 @@ impl StepPrices {
         }
         let lora = self.lora.as_ref().and_then(|lora| lora.beyond(tenants, tokens));
         extrapolated.note(lora, Family::Lora);
+        let adapter = self.adapter.as_ref();
+        let adapter = adapter.and_then(|adapter| adapter.beyond(tenants, tokens, 1));
+        extrapolated.note(adapter, Family::Adapter);
+        let (mut looked_up_first, mut looked_up_later) = (0, 0);
+        if let Some(retrieval) = &self.retrieval {
+            looked_up_first = members
+                .iter()
+                .map(|member| member.sequence.looked_up(retrieval.lookups))
+                .sum();
+            looked_up_later = sequences;
+            for tokens in [looked_up_first, looked_up_later]
+                .into_iter()
+                .filter(|&tokens| tokens > 0)
+            {
+                extrapolated.note(retrieval.prices.beyond(tokens), Family::PlotLookup);
+                extrapolated.note(retrieval.stage.beyond(tokens), Family::Copy);
+            }
+        }
         if let Some(all_reduce) = &self.all_reduce {
             let bytes = all_reduce.bytes_per_token.saturating_mul(tokens);
             extrapolated.note(all_reduce.surface.beyond(all_reduce.cards, bytes), Family::Collective);
@@ -162,7 +223,7 @@ impl StepPrices {
         let (base_ns, dense) = self.decode_step(sequences, tenants);
         let first_base_ns = match chunks.is_empty() {
             true => base_ns,
-            false => self.base_ns(self.layers, sequences, tokens, tenants),
+            false => self.base_ns(self.layers, sequences, tokens, tenants, looked_up_first),
         };
         self.chunks = chunks;
         let chunk_tokens = (tokens - decodes).max(1);
@@ -176,6 +237,8 @@ impl StepPrices {
                 Some(whole) => whole.cost(whole.nearest(1, sequences, context)),
                 None => dense,
             },
+            looked_up_first,
+            looked_up_later,
         }
     }
 
@@ -185,8 +248,9 @@ impl StepPrices {
         if let Some(&Some(known)) = known.and_then(|by_tenants| by_tenants.get(tenants as usize)) {
             return known;
         }
+        let looked_up = if self.retrieval.is_some() { sequences } else { 0 };
         let step = (
-            self.base_ns(self.layers, sequences, sequences, tenants),
+            self.base_ns(self.layers, sequences, sequences, tenants, looked_up),
             self.decoder.dense.cost(sequences.into()),
         );
         *entry(entry(&mut self.decode_steps, sequences), tenants) = Some(step);
@@ -206,7 +270,7 @@ impl StepPrices {
         };
         let attention = self.decoder.attention(chunk.as_slice(), decodes, context).median_ns;
         let tokens = chunk_tokens + sequences - 1;
-        let parts = u64::from(whole.layers) * attention + self.base_ns(whole.layers, sequences, tokens, sequences);
+        let parts = u64::from(whole.layers) * attention + self.base_ns(whole.layers, sequences, tokens, sequences, 0);
         (whole.cost(nearest).median_ns * UNIT / parts.max(1)).max(1)
     }
 
@@ -218,16 +282,28 @@ impl StepPrices {
         Some((ns(streams) * UNIT / ns(1).max(1)).max(UNIT))
     }
 
-    /// A step of a model of so many layers, without its attention.
-    fn base_ns(&self, layers: u32, sequences: u32, tokens: u32, tenants: u32) -> u64 {
+    /// A step of a model of so many layers, without its attention. Above a table it has no embedding, which the table of what comes before
+    /// and after the layers has: a few microseconds too many.
+    fn base_ns(&self, layers: u32, sequences: u32, tokens: u32, tenants: u32, looked_up: u32) -> u64 {
         let layers = u64::from(layers);
         let lora = self.lora.as_ref().map_or(0, |lora| lora.median_ns(tenants, tokens));
         let exchange = self.all_reduce.as_ref().map_or(0, |all_reduce| {
             let bytes = all_reduce.bytes_per_token.saturating_mul(tokens);
             2 * all_reduce.surface.median_ns(all_reduce.cards, bytes)
         });
-        let layer = self.decoder.dense.median_ns(tokens.into()) + lora + exchange;
-        layers * layer + self.decoder.ends.median_ns(sequences, tokens)
+        // To adapters, each token is a sequence of its own.
+        let adapter = self
+            .adapter
+            .as_ref()
+            .map_or(0, |adapter| adapter.cost(tenants, tokens, 1).median_ns);
+        let retrieval = match &self.retrieval {
+            Some(retrieval) if looked_up > 0 => {
+                retrieval.prices.median_ns(looked_up) + retrieval.stage.median_ns(looked_up)
+            }
+            _ => 0,
+        };
+        let layer = self.decoder.dense.median_ns(tokens.into()) + lora + adapter + exchange;
+        layers * layer + self.decoder.ends.median_ns(sequences, tokens) + retrieval
     }
 
     /// The steps of a run from `from` up to `to`, counted from 0, in nanoseconds.

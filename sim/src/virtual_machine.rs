@@ -395,7 +395,7 @@ impl VirtualMachine {
             },
         };
         if let OpKind::Lookup(lookup) = kind {
-            self.count_lookup(lookup.fragments);
+            self.count_lookup(lookup.fragments.into());
         }
         if !just_freed && self.topology.lanes[lane.index()].kind == LaneKind::Compute {
             let idle = self.now.since(self.board.free_since(lane));
@@ -442,12 +442,12 @@ impl VirtualMachine {
     }
 
     /// Shares of the specification, since no tokens are there to be found in any table.
-    fn count_lookup(&mut self, fragments: u32) {
+    fn count_lookup(&mut self, fragments: u64) {
         let (Some(counts), Some(plot)) = (&mut self.looked_up, &self.plot) else {
             return;
         };
         // Of all together, so that small batches round nothing away.
-        counts.tokens += u64::from(fragments);
+        counts.tokens += fragments;
         let share = |ppm: u32| (u128::from(counts.tokens) * u128::from(ppm) / 1_000_000) as u64;
         counts.domain_hits = share(plot.domain_hits_ppm);
         counts.fallbacks = share(plot.fallbacks_ppm);
@@ -558,6 +558,7 @@ impl VirtualMachine {
             work,
             ..
         } = state.running.take().expect("an op runs");
+        let mut looked_up = 0;
         if let Work::Steps = work {
             let slot = batch.slot as usize;
             let leap = &self.leaps[slot];
@@ -571,11 +572,13 @@ impl VirtualMachine {
             outcome.first_step_ended = leap.first_step_ended;
             outcome.ended.clear();
             outcome.ended.extend(leap.plan.ended(leap.steps()));
+            looked_up = leap.plan.costs.looked_up(leap.steps());
         }
         state.busy += busy_between(started.max(self.count_from), self.now);
         let on = &self.topology.lanes[lane.index()];
         let card = self.sharing(on.gpu);
         *self.beside[card].of(on.kind) -= 1;
+        self.count_lookup(looked_up);
         let op = self.board.ran(lane, started, self.now);
         // Whoever waits on this lane needs no telling; other lanes and the server do.
         self.try_start(lane);

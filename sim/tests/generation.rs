@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use tenantry_core::log::{Log, replay};
 use tenantry_core::run::Observer;
 use tenantry_core::spec::{
-    ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, PlaceSpec, PrefillSpec, QueueSpec, StopSpec, SystemSpec,
-    TenantState, Weights,
+    ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, PipelineSpec, PlaceSpec, PlotSpec, PrefillSpec, QueueSpec,
+    StopSpec, SwapSpec, SystemSpec, TenantState, Weights,
 };
 use tenantry_core::{Commands, Event, Ledger, Machine, Next, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
-    AdapterImplementation, Card, ConcurrentStepRow, DType, DecoderStepRow, ModelShape, Stats, StepLora,
+    AdapterImplementation, Card, ConcurrentStepRow, DType, DecoderStepRow, ModelShape, Stats, StepLora, Tier,
 };
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Duration, Entry, Listed, Request, Time, Workload};
@@ -46,15 +46,46 @@ fn system(generation: GenerationSpec) -> SystemSpec {
     system
 }
 
-/// A card's memory for weights, adapters and so many pages.
+const PLOT: PlotSpec = PlotSpec {
+    lower_layers: 1,
+    fragment_tokens: 3,
+    threads: 1,
+    tier: Tier::Memory,
+    domain_hits_ppm: 500_000,
+    fallbacks_ppm: 100_000,
+    domain_bytes: 1 << 20,
+};
+
+/// The upper layer of two, above a table; tenants have adapters in it.
+fn hierarchical(generation: GenerationSpec, pipeline: PipelineSpec) -> SystemSpec {
+    let mut system = system(GenerationSpec {
+        lora: None,
+        slots: 4,
+        ..generation
+    });
+    system.pool.tenant_state = common::ADAPTERS;
+    system.pool.plot = Some(PLOT);
+    system.pool.pipeline = pipeline;
+    system
+}
+
+/// A card's memory for weights, what tenants have of their own, and so many pages.
 fn memory(system: &SystemSpec, pages: u32) -> u64 {
     let (pool, generation) = (&system.pool, system.pool.generation.as_ref().expect("it generates"));
-    let model = &pool.model;
-    let adapters = generation.lora.map_or(0, |lora| {
-        u64::from(model.layers) * model.lora_parameters_per_layer(lora.rank) * u64::from(lora.slots)
-    });
-    let page = model.cached_per_token() * u64::from(generation.page_tokens);
-    pool.dtype.bytes() * (model.parameters() + adapters + page * u64::from(pages))
+    let (model, layers) = (&pool.model, u64::from(pool.computed_layers()));
+    let backbone = pool.decoder_parameters();
+    let tenants = match (pool.tenant_state, generation.lora) {
+        (TenantState::Model, _) => backbone * u64::from(generation.slots),
+        (TenantState::Adapters { bottleneck, .. }, _) => {
+            backbone + layers * model.adapter_parameters_per_layer(bottleneck) * u64::from(generation.slots)
+        }
+        (TenantState::Head, Some(lora)) => {
+            backbone + layers * model.lora_parameters_per_layer(lora.rank) * u64::from(lora.slots)
+        }
+        (TenantState::Head, None) => backbone,
+    };
+    let page = model.cached_per_token() / u64::from(model.layers) * layers * u64::from(generation.page_tokens);
+    pool.dtype.bytes() * (tenants + page * u64::from(pages))
 }
 
 fn request(ticket: u64, at_us: u64, tenant: u32, input_tokens: u32, output_tokens: u32) -> Entry {
@@ -190,6 +221,111 @@ fn one_request_takes_what_its_steps_take() {
     );
     assert!((record.latency.mean_ns() / 1e3 - all_us).abs() < 0.1, "{all_us}");
     assert_eq!((record.output_tokens, record.batches), (3, 3));
+}
+
+/// What the synthetic card says of looking so many tokens of 512 bytes up, and of bringing what was found to the card.
+fn retrieval_us(tokens: f64) -> f64 {
+    (2.0 + 0.5 * tokens) + (20.0 + tokens * 512.0 / 10e3)
+}
+
+#[test]
+fn above_a_table_a_step_looks_up_what_it_computes() {
+    let mut system = hierarchical(generation(), PipelineSpec::SYNCHRONOUS);
+    system.pool.tenant_state = TenantState::Head;
+    let (record, _) = simulate(&system, 1, 64, Jitter::None, vec![request(0, 0, 0, 256, 3)], false);
+    // One layer where `one_request_takes_what_its_steps_take` has two; and before it the look-up and the copy of the tokens that a step has.
+    let prompt_us = retrieval_us(256.0) + (158.0 + 2.0 + 65.536) + (10.0 + 1.0 + 2.56);
+    let token_us = |context: f64| retrieval_us(1.0) + (30.5 + 2.0 + 0.01 * context) + (10.0 + 1.0 + 0.01);
+    let (wake_us, tell_us) = (5.0, 20.0);
+    let all_us = wake_us + prompt_us + token_us(257.0) + token_us(258.0) + tell_us;
+    let measured_us = record.latency.mean_ns() / 1e3;
+    assert!((measured_us - all_us).abs() < 1.0, "{measured_us}, not {all_us}");
+    // Each token of the prompt, and the two that were made before the last.
+    let lookups = record.lookups.expect("it looks up");
+    assert_eq!((lookups.tokens, lookups.domain_hits, lookups.fallbacks), (258, 129, 25));
+}
+
+#[test]
+fn prompts_are_looked_up_beside_what_runs() {
+    // The second comes while the first generates, and has a long prompt.
+    let entries = || vec![request(0, 0, 0, 16, 400), request(1, 2_000, 1, 1_024, 2)];
+    let busy_us = |pipeline| {
+        let system = hierarchical(generation(), pipeline);
+        let (record, _) = simulate(&system, 1, 200, Jitter::None, entries(), false);
+        let lookups = record.lookups.expect("it looks up");
+        assert_eq!((record.counts.served, lookups.tokens), (2, 16 + 399 + 1_024 + 1));
+        ["lookup", "compute"].map(|kind| {
+            let mut lanes = record.lanes.iter();
+            lanes.find(|lane| lane.name.contains(kind)).expect("it is there").busy.0 as f64 / 1e3
+        })
+    };
+    let ([none, all], [hidden, left]) = (
+        busy_us(PipelineSpec::SYNCHRONOUS),
+        busy_us(PipelineSpec::PREFETCH_RETRIEVAL),
+    );
+    let looked_up_us = 2.0 * 2.0 + 0.5 * f64::from(16 + 1_024);
+    assert_eq!(none, 0.0, "the compute lane looks up itself");
+    assert!(
+        (hidden - looked_up_us).abs() < 0.05 * looked_up_us,
+        "{hidden}, not {looked_up_us}"
+    );
+    assert!(
+        all - left > 0.5 * hidden,
+        "the compute lane is spared them: {all} less {left}"
+    );
+}
+
+/// A slot is given to another tenant while the copy that was begun for the one before is under way: that copy's end is not its own's.
+#[test]
+fn a_slot_that_is_given_again_waits_for_its_own_copy() {
+    let system = system(GenerationSpec {
+        lora: Some(LoraSpec {
+            rank: 8,
+            implementation: AdapterImplementation::Grouped,
+            slots: 1,
+            host_slots: None,
+        }),
+        ..generation()
+    });
+    let first_token_us = |entries| {
+        let (record, _) = simulate(&system, 1, 64, Jitter::None, entries, false);
+        assert_eq!(record.counts.served, 1);
+        record.first_token.mean_ns() / 1e3
+    };
+    let alone = first_token_us(vec![request(0, 10, 1, 20, 3)]);
+    let cancelled = Entry::Cancel {
+        at: Time(5_000),
+        ticket: 0,
+    };
+    let behind = first_token_us(vec![request(0, 0, 0, 20, 3), cancelled, request(1, 10, 1, 20, 3)]);
+    assert!(
+        behind > alone,
+        "{behind} µs behind a copy that nobody needs, and {alone} µs without it"
+    );
+}
+
+#[test]
+fn dedicated_decoders_are_swapped() {
+    // Three tenants in turns, and room for all or for two.
+    let entries: Vec<Entry> = (0..9)
+        .map(|n| request(n, n * 100_000, (n % 3) as u32, 20, 10))
+        .collect();
+    let swaps = |slots| {
+        let mut system = system(GenerationSpec {
+            lora: None,
+            slots,
+            join: JoinSpec::QueuePerTenant,
+            ..generation()
+        });
+        system.pool.tenant_state = TenantState::Model;
+        let (record, _) = simulate(&system, 1, 200, Jitter::None, entries.clone(), false);
+        assert_eq!(record.counts.served, 9);
+        let swaps = record.swaps.expect("models are swapped");
+        assert_eq!(swaps.bytes_in, swaps.misses * 4 * system.pool.model.parameters());
+        (swaps.hits, swaps.misses)
+    };
+    // Cyclic: the one that is needed next has just left.
+    assert_eq!((swaps(3), swaps(2)), ((6, 3), (0, 9)));
 }
 
 #[test]
@@ -506,7 +642,9 @@ fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
         1 => Just(PlaceSpec::LeastLoaded),
         1 => Just(PlaceSpec::RoundRobin),
     ];
-    let lora = proptest::option::of((1u32..6, proptest::option::of(1u32..8)));
+    // What tenants have of their own, for how many of them there is room, on the cards and in host memory, and whether a table stands for
+    // the lower layer.
+    let owned = (0u8..4, 1u32..6, proptest::option::of(1u32..8), 0u8..3);
     let consolidate = proptest::option::of(1u64..30);
     let stop = prop_oneof![
         2 => Just(StopSpec::Length),
@@ -523,22 +661,34 @@ fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
         1 => Just((true, 0)),
         1 => (16u32..100).prop_map(|tokens| (false, tokens)),
     ];
-    let spec = (join, prefill, place, lora, consolidate, caching, stop, queue);
+    let spec = (join, prefill, place, owned, consolidate, caching, stop, queue);
     (spec, 1u32..6, 1u32..4, 8u32..60).prop_map(
         |(
-            (join, prefill, place, slots, consolidate, (prefix_caching, shared_prefix_tokens), stop, queue),
+            (join, prefill, place, owned, consolidate, (prefix_caching, shared_prefix_tokens), stop, queue),
             max_batch,
             gpus,
             pages,
         )| {
+            let (own, slots, host_slots, table) = owned;
+            let lora = LoraSpec {
+                rank: 8,
+                implementation: AdapterImplementation::Grouped,
+                slots,
+                host_slots,
+            };
+            let tenant_state = match own {
+                0 => TenantState::Model,
+                1 => common::ADAPTERS,
+                _ => TenantState::Head,
+            };
             let generation = GenerationSpec {
-                lora: slots.map(|(slots, host_slots)| LoraSpec {
-                    rank: 8,
-                    implementation: AdapterImplementation::Grouped,
-                    slots,
-                    host_slots,
-                }),
-                join,
+                lora: (own == 2).then_some(lora),
+                slots,
+                join: match (tenant_state, join) {
+                    // A tenant's model serves nobody else.
+                    (TenantState::Model, JoinSpec::AnyTenant) => JoinSpec::QueuePerTenant,
+                    _ => join,
+                },
                 max_batch,
                 prefill,
                 page_tokens: PAGE_TOKENS,
@@ -554,6 +704,16 @@ fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
             };
             let mut system = system(generation);
             system.pool.place = place;
+            system.pool.tenant_state = tenant_state;
+            system.pool.swap = match slots % 2 {
+                0 => SwapSpec::LeastRecentlyUsed,
+                _ => SwapSpec::LeastFrequentlyUsed,
+            };
+            system.pool.plot = (table > 0).then_some(PLOT);
+            system.pool.pipeline = match table {
+                1 => PipelineSpec::PREFETCH_RETRIEVAL,
+                _ => PipelineSpec::SYNCHRONOUS,
+            };
             (system, gpus, pages)
         },
     )

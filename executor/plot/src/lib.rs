@@ -29,7 +29,7 @@ pub use builder::{BuildSpec, Builder, Encode, Progress};
 pub use count::{Counted, Select};
 pub use error::{Cause, PlotError};
 pub use find::Counters;
-pub use retrieve::{Batch, Engine, Value};
+pub use retrieve::{Batch, Engine, Text, Value};
 pub use shape::{Context, FRAGMENT_TOKENS_MAX, HIDDEN_MAX, Shape};
 pub use table::{Table, Tier};
 pub use tree::{Branch, DomainId, Node, Snapshot, Tiers, Tree};

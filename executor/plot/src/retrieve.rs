@@ -57,6 +57,24 @@ impl Batch<'_> {
     }
 }
 
+/// A text whose end is looked up, as a decoder's step needs it: what comes before gives the first fragments their context.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    /// Token ids.
+    pub tokens: &'a [u32],
+    /// The first token whose representation is wanted, and with it those of all after it.
+    pub first: usize,
+    /// Its domain; none is the root's tables alone.
+    pub domain: Option<DomainId>,
+}
+
+impl Text<'_> {
+    /// Representations that are wanted.
+    pub fn wanted(&self) -> usize {
+        self.tokens.len().saturating_sub(self.first)
+    }
+}
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
@@ -161,6 +179,47 @@ impl Engine {
                         blocks.map(move |(index, out)| (sequence * sequence_blocks + index, out))
                     });
                 all.map(block).try_reduce(Counters::default, |a, b| Ok(a.add(b)))
+            }),
+        }
+    }
+}
+
+impl Engine {
+    /// Looks the ends of texts up: fills `out`, `[wanted of all texts, hidden]`, text by text. Says what the look-ups met.
+    ///
+    /// # Errors
+    ///
+    /// As for [`retrieve`](Engine::retrieve).
+    pub fn retrieve_ends<V: Value>(
+        &self,
+        tree: &Snapshot,
+        texts: &[Text],
+        out: &mut [V],
+    ) -> Result<Counters, PlotError> {
+        let hidden = tree.root().shape().hidden as usize;
+        let values = texts.iter().map(Text::wanted).sum::<usize>() * hidden;
+        if values != out.len() {
+            return Err(PlotError::input("out", format!("{values} values"), out.len()));
+        }
+        let mut rest = out;
+        let mut blocks = Vec::with_capacity(texts.len());
+        for text in texts {
+            let road = Road {
+                domain: text.domain.map(|domain| tree.branch(domain)).transpose()?,
+                root: tree.root(),
+            };
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(text.wanted() * hidden);
+            rest = others;
+            let own = own.chunks_mut(BLOCK_TOKENS * hidden).enumerate();
+            blocks.extend(own.map(|(index, out)| (road, text.tokens, text.first + index * BLOCK_TOKENS, out)));
+        }
+        let block =
+            |(road, tokens, first, out): (Road, &[u32], usize, &mut [V])| look_up(&road, tokens, first, hidden, out);
+        match &self.pool {
+            None => { blocks.into_iter().map(block) }.try_fold(Counters::default(), |a, b| Ok(a.add(b?))),
+            Some(pool) => pool.install(|| {
+                let all = blocks.into_par_iter().map(block);
+                all.try_reduce(Counters::default, |a, b| Ok(a.add(b)))
             }),
         }
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use common::{Layers, build, corpus};
 use half::f16;
 use proptest::prelude::*;
-use tenantry_plot::{Batch, Context, Counters, DomainId, Engine, Node, Select, Shape, Table, Tier, Tiers, Tree};
+use tenantry_plot::{Batch, Context, Counters, DomainId, Engine, Node, Select, Shape, Table, Text, Tier, Tiers, Tree};
 
 const MEMORY: Tier = Tier::Memory { locked: false };
 
@@ -249,6 +249,21 @@ fn agrees_with_reference(context: Context, lengths: &[u32], tiers: Tiers) {
                 (out.clone(), counters),
                 "{threads} threads"
             );
+        }
+        for (first, threads) in [(0, 1), (1, 2), (2, 1), (33, 3), (69, 1), (90, 2)] {
+            let texts = sequences.iter().map(|tokens| Text { tokens, first, domain });
+            let texts: Vec<Text> = texts.collect();
+            let wanted = texts.iter().map(Text::wanted).sum::<usize>();
+            let mut ends = vec![0f32; wanted * 600];
+            let engine = Engine::new(threads).unwrap();
+            let met = engine.retrieve_ends(&tree.snapshot(), &texts, &mut ends).unwrap();
+            let whole = out.chunks_exact(width * 600).zip(&texts);
+            let expected: Vec<f32> = whole
+                .flat_map(|(row, text)| &row[600 * first.min(text.tokens.len())..600 * text.tokens.len()])
+                .copied()
+                .collect();
+            assert!(ends == expected, "from token {first} on, {threads} threads");
+            assert_eq!(met.tokens, wanted as u64);
         }
     }
 }

@@ -25,8 +25,10 @@ use crate::lora::{Input, Loras};
 pub struct Decoder {
     config: DecoderConfig,
     parameters: Tensor,
-    /// `[vocabulary, hidden]`.
-    words: Tensor,
+    /// The lowest layer that there is: above 0 where a PLOT table stands for those below.
+    first_layer: usize,
+    /// `[vocabulary, hidden]`; absent, with `positions`, where nothing is embedded.
+    words: Option<Tensor>,
     /// `[positions, hidden]`; OPT's.
     positions: Option<Tensor>,
     rotary: Option<Rotary>,
@@ -72,14 +74,43 @@ impl Decoder {
     /// # Errors
     /// A shape that is no decoder's, or no memory on the device.
     pub fn random(shape: &ModelShape, seed: u64, dtype: DType, device: Device) -> Result<Decoder, ExecutorError> {
+        Decoder::random_upper(shape, 0, seed, dtype, device)
+    }
+
+    /// Likewise, only the layers from `first_layer` on and what comes after them, with the same weights as in the whole model: what begins
+    /// with hidden states that a PLOT table gave for the lower layers.
+    ///
+    /// # Errors
+    /// A shape that is no decoder's or has no such layer, or no memory on the device.
+    pub fn random_upper(
+        shape: &ModelShape,
+        first_layer: u32,
+        seed: u64,
+        dtype: DType,
+        device: Device,
+    ) -> Result<Decoder, ExecutorError> {
         let config = DecoderConfig::new(shape)?;
-        let parameters = Tensor::f_empty([shape.parameters() as i64], (kind(dtype), device))?;
+        let length = layout::upper_parameters(shape, first_layer)? as i64;
+        let decoder = Decoder::upper(&config, first_layer, Tensor::f_empty([length], (kind(dtype), device))?)?;
         // Tensor by tensor: a model that fills a card need not fit the host's memory in single precision.
-        layout::initialise(shape, seed, 0, |offset, numbers| {
-            let mut place = parameters.f_narrow(0, offset as i64, numbers.len() as i64)?;
+        layout::initialise(shape, first_layer, seed, 0, |offset, numbers| {
+            let mut place = decoder.parameters.f_narrow(0, offset as i64, numbers.len() as i64)?;
             copy_block(&mut place, &Tensor::f_from_slice(numbers)?)
         })?;
-        Decoder::from_parameters(&config, parameters)
+        Ok(decoder)
+    }
+
+    /// Room for the layers from `first_layer` on. Zeros and not garbage: who computes with it before a model has come leaves no infinities in
+    /// a key-value cache.
+    pub(crate) fn unloaded(
+        shape: &ModelShape,
+        first_layer: u32,
+        dtype: DType,
+        device: Device,
+    ) -> Result<Decoder, ExecutorError> {
+        let config = DecoderConfig::new(shape)?;
+        let length = layout::upper_parameters(shape, first_layer)? as i64;
+        Decoder::upper(&config, first_layer, Tensor::f_zeros([length], (kind(dtype), device))?)
     }
 
     /// A decoder over a flat block of parameters, `[shape.parameters()]`, such as [`read_decoder`](super::read_decoder) reads. It
@@ -88,9 +119,15 @@ impl Decoder {
     /// # Errors
     /// A shape that is no decoder's, or a block of another length.
     pub fn from_parameters(config: &DecoderConfig, parameters: Tensor) -> Result<Decoder, ExecutorError> {
+        Decoder::upper(config, 0, parameters)
+    }
+
+    fn upper(config: &DecoderConfig, first_layer: u32, parameters: Tensor) -> Result<Decoder, ExecutorError> {
         let shape = &config.shape;
-        layout::check(shape)?;
-        let (found, must) = (parameters.size(), [shape.parameters() as i64]);
+        let (found, must) = (
+            parameters.size(),
+            [layout::upper_parameters(shape, first_layer)? as i64],
+        );
         if found != must || !parameters.is_contiguous() {
             let what = format!("parameters of {}", shape.name);
             let must = format!("a contiguous block of {must:?}");
@@ -102,11 +139,12 @@ impl Decoder {
             Rotary::new(shape.positions, width, config.rope_theta, kind, device)
         });
         let rotary = rotary.transpose()?;
-        Decoder::with_views(config, parameters, rotary)
+        Decoder::with_views(config, first_layer as usize, parameters, rotary)
     }
 
     fn with_views(
         config: &DecoderConfig,
+        first_layer: usize,
         parameters: Tensor,
         rotary: Option<Rotary>,
     ) -> Result<Decoder, ExecutorError> {
@@ -120,8 +158,10 @@ impl Decoder {
             biases: !shape.gated,
             epsilon: config.norm_epsilon,
         };
-        let words = views.matrix(shape.vocabulary.into(), hidden)?;
-        let positions = (!shape.gated).then(|| views.matrix(shape.positions.into(), hidden));
+        let embeds = first_layer == 0;
+        let words = (embeds || !shape.gated).then(|| views.matrix(shape.vocabulary.into(), hidden));
+        let words = words.transpose()?;
+        let positions = (embeds && !shape.gated).then(|| views.matrix(shape.positions.into(), hidden));
         let positions = positions.transpose()?;
         let mut layer = || -> Result<Layer, ExecutorError> {
             Ok(Layer {
@@ -133,16 +173,19 @@ impl Decoder {
                 down: views.linear(hidden, intermediate)?,
             })
         };
-        let layers = (0..shape.layers).map(|_| layer()).collect::<Result<_, _>>()?;
+        let layers = (first_layer..shape.layers as usize)
+            .map(|_| layer())
+            .collect::<Result<_, _>>()?;
         let norm = views.norm(hidden)?;
-        let output = match shape.gated {
-            true => views.matrix(shape.vocabulary.into(), hidden)?,
-            false => words.shallow_clone(),
+        let output = match &words {
+            Some(words) if !shape.gated => words.shallow_clone(),
+            _ => views.matrix(shape.vocabulary.into(), hidden)?,
         };
         Ok(Decoder {
             config: config.clone(),
             parameters,
-            words,
+            first_layer,
+            words: words.filter(|_| embeds),
             positions,
             rotary,
             layers,
@@ -167,7 +210,7 @@ impl Decoder {
     /// Another handle on the same memory, for another thread.
     pub fn share(&self) -> Decoder {
         let rotary = self.rotary.as_ref().map(Rotary::share);
-        let shared = Decoder::with_views(&self.config, self.parameters.shallow_clone(), rotary);
+        let shared = Decoder::with_views(&self.config, self.first_layer, self.parameters.shallow_clone(), rotary);
         shared.expect("the same block fits again")
     }
 
@@ -183,7 +226,7 @@ impl Decoder {
     /// The whole forward pass over a step: logits `[n, vocabulary]` of the chunks that want a token, in the order given.
     ///
     /// # Errors
-    /// A cache that does not hold all layers or is of another shape, or no memory on the device.
+    /// A cache that does not hold all layers or is of another shape, a decoder without its lower layers, or no memory on the device.
     pub fn forward(
         &self,
         step: &Step,
@@ -194,16 +237,40 @@ impl Decoder {
         self.logits(&hidden, step)
     }
 
+    /// What [`forward`](Self::forward) does above the lower layers: from `looked_up`, the hidden states `[tokens, hidden]` that a PLOT table
+    /// gave for the step's tokens, in the order of the chunks given.
+    ///
+    /// # Errors
+    /// As for [`layers`](Self::layers).
+    pub fn forward_upper(
+        &self,
+        looked_up: Tensor,
+        step: &Step,
+        kv: &KvCache,
+        tenants: Option<TenantParameters<'_>>,
+    ) -> Result<Tensor, ExecutorError> {
+        let layers = self.first_layer..self.shape().layers as usize;
+        let hidden = self.layers(step.arrange(looked_up)?, layers, step, kv, tenants)?;
+        self.logits(&hidden, step)
+    }
+
     /// The first hidden state of a step's tokens, `[tokens, hidden]`.
     ///
     /// # Errors
-    /// No memory on the device.
+    /// A decoder without its lower layers, or no memory on the device.
     pub fn embed(&self, step: &Step) -> Result<Tensor, ExecutorError> {
         tch::no_grad(|| self.embedded(&step.ids, &step.positions))
     }
 
     fn embedded(&self, ids: &Tensor, positions: &Tensor) -> Result<Tensor, ExecutorError> {
-        let mut words = self.words.f_index_select(0, ids)?;
+        let none = || {
+            ExecutorError::input(
+                "embedding of the decoder",
+                "there",
+                "none: its lower layers are looked up",
+            )
+        };
+        let mut words = self.words.as_ref().ok_or_else(none)?.f_index_select(0, ids)?;
         Ok(match &self.positions {
             None => words,
             Some(table) => words.f_add_(&table.f_index_select(0, positions)?)?,
@@ -277,7 +344,7 @@ impl Decoder {
         angles: Option<&Angles>,
         tenants: Option<TenantParameters<'_>>,
     ) -> Result<Tensor, ExecutorError> {
-        let (layer, heads) = (&self.layers[index], self.heads());
+        let (layer, heads) = (self.layer(index), self.heads());
         let normed = layer.attention_norm.forward(hidden)?;
         let mut projected = layer.query_key_value.forward(&normed)?;
         if let Some(loras) = tenants.and_then(TenantParameters::lora) {
@@ -297,7 +364,7 @@ impl Decoder {
         attended: &Tensor,
         tenants: Option<TenantParameters<'_>>,
     ) -> Result<Tensor, ExecutorError> {
-        let layer = &self.layers[index];
+        let layer = self.layer(index);
         let loras = tenants.and_then(TenantParameters::lora);
         let add = |input, x: &Tensor, y: &mut Tensor| loras.map_or(Ok(()), |loras| loras.add(index, input, x, y));
 
@@ -402,6 +469,13 @@ impl Decoder {
         Ok((ids, length))
     }
 
+    /// A layer, counted from the model's first.
+    fn layer(&self, index: usize) -> &Layer {
+        let own = index.checked_sub(self.first_layer);
+        own.and_then(|own| self.layers.get(own))
+            .unwrap_or_else(|| panic!("layer {index} of a decoder that has those from {} on", self.first_layer))
+    }
+
     fn heads(&self) -> Heads {
         let shape = self.shape();
         Heads {
@@ -416,7 +490,7 @@ impl Decoder {
         &self.config.shape
     }
 
-    /// The flat block, `[shape.parameters()]`.
+    /// The flat block, `[shape.parameters()]`, or the part of it that belongs to the layers that there are.
     pub fn parameters(&self) -> &Tensor {
         &self.parameters
     }
@@ -433,6 +507,6 @@ impl Decoder {
 
     /// Bytes that the parameters take on the device.
     pub fn device_bytes(&self) -> u64 {
-        self.shape().parameters() * element_bytes(self.kind())
+        self.parameters.numel() as u64 * element_bytes(self.kind())
     }
 }

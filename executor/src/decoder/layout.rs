@@ -88,6 +88,36 @@ pub(crate) fn places(shape: &ModelShape) -> Vec<Place> {
     tensors.into_iter().map(place).collect()
 }
 
+/// Which layer a tensor belongs to; nothing for what comes before and after the layers.
+fn layer_of(name: &str) -> Option<u32> {
+    let (_, rest) = name.split_once(".layers.")?;
+    rest.split('.').next()?.parse().ok()
+}
+
+/// Whether a decoder whose layers below `first_layer` are looked up has a tensor: those of the upper layers, and of what comes after them,
+/// to which OPT's token matrix belongs.
+fn is_upper(shape: &ModelShape, first_layer: u32, name: &str) -> bool {
+    match layer_of(name) {
+        Some(layer) => layer >= first_layer,
+        None if first_layer == 0 => true,
+        None if name.ends_with("embed_positions.weight") => false,
+        None => !(shape.gated && name.ends_with("embed_tokens.weight")),
+    }
+}
+
+/// Parameters of a decoder's layers from `first_layer` on, with what comes before the first and after the last.
+pub(crate) fn upper_parameters(shape: &ModelShape, first_layer: u32) -> Result<u64, ExecutorError> {
+    check(shape)?;
+    if first_layer >= shape.layers {
+        let must = format!("below {}, the layers of {}", shape.layers, shape.name);
+        return Err(ExecutorError::input("first layer that is computed", must, first_layer));
+    }
+    Ok(match first_layer {
+        0 => shape.parameters(),
+        _ => u64::from(shape.layers - first_layer) * shape.layer_parameters() + shape.output_parameters(),
+    })
+}
+
 type Named = (String, Vec<u32>);
 
 fn llama(shape: &ModelShape) -> Vec<Named> {
@@ -153,14 +183,16 @@ fn opt(shape: &ModelShape) -> Vec<Named> {
 }
 
 /// Makes each tensor of a flat block as both are initialised, small weights, no biases, norms that change nothing, and gives it to
-/// `write` with its offset.
+/// `write` with its offset; of the layers from `first_layer` on, with the same weights as in the whole model.
 pub(crate) fn initialise(
     shape: &ModelShape,
+    first_layer: u32,
     seed: u64,
     owner: u64,
     mut write: impl FnMut(usize, &[f32]) -> Result<(), ExecutorError>,
 ) -> Result<(), ExecutorError> {
     let mut stream = weights(seed, Part::Model, owner);
+    let mut offset = 0;
     for place in places(shape) {
         let mut numbers = vec![0.0; place.length()];
         match place.name.as_str() {
@@ -168,7 +200,10 @@ pub(crate) fn initialise(
             name if name.ends_with("bias") => {}
             _ => fill(&mut stream, INITIAL_STD, &mut numbers),
         }
-        write(place.offset, &numbers)?;
+        if is_upper(shape, first_layer, &place.name) {
+            write(offset, &numbers)?;
+            offset += numbers.len();
+        }
     }
     Ok(())
 }
@@ -183,6 +218,46 @@ mod tests {
             let shape = ModelShape::builtin(name).unwrap();
             let last = places(&shape).pop().unwrap();
             assert_eq!((last.offset + last.length()) as u64, shape.parameters(), "{name}");
+        }
+    }
+
+    #[test]
+    fn upper_layers_are_those_of_the_whole_model() {
+        for name in ["tiny-llama", "tiny-opt"] {
+            let shape = ModelShape {
+                layers: 3,
+                ..ModelShape::builtin(name).unwrap()
+            };
+            let block = |first_layer| {
+                let mut block = Vec::new();
+                initialise(&shape, first_layer, 5, 0, |offset, numbers| {
+                    assert_eq!(offset, block.len(), "without gaps");
+                    block.extend_from_slice(numbers);
+                    Ok(())
+                })
+                .unwrap();
+                block
+            };
+            let (whole, upper) = (block(0), block(2));
+            assert_eq!(upper.len() as u64, upper_parameters(&shape, 2).unwrap());
+            let end = (shape.layer_parameters()
+                + if shape.gated {
+                    shape.output_parameters()
+                } else {
+                    2 * 128
+                }) as usize;
+            assert_eq!(
+                upper[upper.len() - end..],
+                whole[whole.len() - end..],
+                "{name}: the layer and what follows"
+            );
+            let words = upper.len() - end;
+            assert_eq!(
+                upper[..words],
+                whole[..words],
+                "{name}: what comes first is OPT's token matrix"
+            );
+            assert!(upper_parameters(&shape, 3).is_err());
         }
     }
 

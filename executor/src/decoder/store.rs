@@ -1,19 +1,17 @@
 //! Whole decoders per tenant: in host memory, and in slots on the device.
 
-use tch::{Device, Tensor};
+use tch::Device;
 use tenantry_profiles::{DType, ModelShape};
 
-use super::config::DecoderConfig;
 use super::forward::Decoder;
 use super::layout;
-use crate::device::kind;
 use crate::error::ExecutorError;
 use crate::parameter_sets::ParameterSets;
 
 /// Every tenant's own fine-tuned decoder in host memory, as flat blocks of parameters.
 #[derive(Debug)]
 pub struct DecoderStore {
-    /// The blocks, each `[shape.parameters()]`.
+    /// The blocks, each `[shape.parameters()]`, or the part of it that belongs to the layers that tenants have.
     pub sets: ParameterSets,
 }
 
@@ -30,7 +28,23 @@ impl DecoderStore {
         device: Device,
         max_bytes: u64,
     ) -> Result<DecoderStore, ExecutorError> {
-        layout::check(shape)?;
+        DecoderStore::random_upper(shape, 0, tenants, seed, dtype, device, max_bytes)
+    }
+
+    /// Likewise, of the layers from `first_layer` on, with what comes after them.
+    ///
+    /// # Errors
+    /// A shape that is no decoder's or has no such layer, or memory for less than one tenant's layers.
+    pub fn random_upper(
+        shape: &ModelShape,
+        first_layer: u32,
+        tenants: u32,
+        seed: u64,
+        dtype: DType,
+        device: Device,
+        max_bytes: u64,
+    ) -> Result<DecoderStore, ExecutorError> {
+        let length = layout::upper_parameters(shape, first_layer)?;
         let fill = |tenant: u32, block: &mut [f32]| {
             // Owner 0 is the shared backbone of `Decoder::random`; each tenant's model differs from it.
             let owner = u64::from(tenant) + 1;
@@ -38,9 +52,9 @@ impl DecoderStore {
                 block[offset..offset + numbers.len()].copy_from_slice(numbers);
                 Ok(())
             };
-            layout::initialise(shape, seed, owner, write).expect("writing to memory does not fail");
+            layout::initialise(shape, first_layer, seed, owner, write).expect("writing to memory does not fail");
         };
-        let sets = ParameterSets::new(tenants, shape.parameters(), dtype, device, max_bytes, fill)?;
+        let sets = ParameterSets::new(tenants, length, dtype, device, max_bytes, fill)?;
         Ok(DecoderStore { sets })
     }
 
@@ -64,11 +78,21 @@ impl DecoderSlots {
     /// # Errors
     /// A shape that is no decoder's, or no memory on the device.
     pub fn new(shape: &ModelShape, slots: u32, dtype: DType, device: Device) -> Result<DecoderSlots, ExecutorError> {
-        let config = DecoderConfig::new(shape)?;
-        let slot = |_| {
-            let parameters = Tensor::f_empty([shape.parameters() as i64], (kind(dtype), device))?;
-            Decoder::from_parameters(&config, parameters)
-        };
+        DecoderSlots::upper(shape, 0, slots, dtype, device)
+    }
+
+    /// `slots` empty slots for the layers from `first_layer` on.
+    ///
+    /// # Errors
+    /// A shape that is no decoder's or has no such layer, or no memory on the device.
+    pub fn upper(
+        shape: &ModelShape,
+        first_layer: u32,
+        slots: u32,
+        dtype: DType,
+        device: Device,
+    ) -> Result<DecoderSlots, ExecutorError> {
+        let slot = |_| Decoder::unloaded(shape, first_layer, dtype, device);
         Ok(DecoderSlots {
             slots: (0..slots).map(slot).collect::<Result<_, _>>()?,
         })
@@ -109,6 +133,7 @@ impl DecoderSlots {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decoder::config::DecoderConfig;
 
     #[test]
     fn a_loaded_slot_computes_as_the_tenants_own_model() {

@@ -114,7 +114,8 @@ pub fn execute(
     let threads = Threads::start(lanes, interrupt).map_err(RunError::Machine)?;
     let threads = match &parameters {
         Parameters::Encoders(serving) => threads.counting(serving.lookups()),
-        Parameters::Decoders(_) | Parameters::Tasks(_) | Parameters::Cascade(_) => threads,
+        Parameters::Decoders(serving) => threads.counting(serving.lookups()),
+        Parameters::Tasks(_) | Parameters::Cascade(_) => threads,
     };
     let mut machine = RealMachine::new(&topology, threads).with_answers(outcomes);
     let mut ledger = Ledger::new(spec.warm_up);
@@ -167,10 +168,25 @@ impl Parameters {
             return Ok(Parameters::Cascade(serving));
         }
         let pool = &spec.system.pool;
-        let (tenants, seed, device, max_host_bytes) = (spec.tenants, spec.seed, spec.device, spec.max_host_bytes);
+        let (tenants, seed, device) = (spec.tenants, spec.seed, spec.device);
+        let provision = || -> Result<Provision, ExecutorError> {
+            let mut building = spec.building;
+            let tables = pool
+                .plot
+                .map(|plot| Tables::open_or_build(&spec.tables, &pool.model, &plot, seed, device, &mut building))
+                .transpose()?;
+            Ok(Provision {
+                tenants,
+                slots: server.slots_per_instance(),
+                seed,
+                device,
+                max_host_bytes: spec.max_host_bytes,
+                tables,
+            })
+        };
         Ok(match (&pool.generation, server) {
             (Some(generation), Server::Generation(server)) => {
-                let serving = GenerationServing::new(pool, generation, server, tenants, seed, device, max_host_bytes)?;
+                let serving = GenerationServing::new(pool, generation, server, provision()?)?;
                 Parameters::Decoders(Box::new(serving))
             }
             (None, Server::Tasks(server)) => {
@@ -184,21 +200,7 @@ impl Parameters {
                 Parameters::Tasks(Box::new(TaskServing::new(pool, tasks, server, provision)?))
             }
             _ => {
-                let (topology, slots) = (server.topology(), server.slots_per_instance());
-                let mut building = spec.building;
-                let tables = pool
-                    .plot
-                    .map(|plot| Tables::open_or_build(&spec.tables, &pool.model, &plot, seed, device, &mut building))
-                    .transpose()?;
-                let provision = Provision {
-                    tenants,
-                    slots,
-                    seed,
-                    device,
-                    max_host_bytes,
-                    tables,
-                };
-                let serving = Serving::new(pool, topology, provision)?;
+                let serving = Serving::new(pool, server.topology(), provision()?)?;
                 Parameters::Encoders(Box::new(serving))
             }
         })

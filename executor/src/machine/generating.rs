@@ -1,37 +1,40 @@
-//! What the lanes do for decoders: copies of tenants' low-rank matrices on one, runs of steps on the other.
+//! What the lanes do for decoders: copies of what tenants have of their own on one, runs of steps on the other, and look-ups where a table
+//! stands for the lower layers.
 //!
-//! Weights are shared by all instances of the device; each has slots for adapters and a key-value cache of its own. What a request
-//! has generated is kept in host memory, so that it goes on elsewhere after it has left an instance.
+//! Weights are shared by all instances of the device, unless each tenant has a model of its own; each instance has slots for tenants and a
+//! key-value cache. What a request has generated is kept in host memory, so that it goes on elsewhere after it has left an instance.
 
 mod disk;
 mod lane;
 mod pages;
 mod probe;
+mod retrieval;
+mod tenants;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use tch::Device;
 use tenantry_core::command::FailureReason;
-use tenantry_core::event::MemberFailure;
 use tenantry_core::ids::InstanceId;
+use tenantry_core::machine::LookupCounts;
 use tenantry_core::op::{Layers, OpKind};
 use tenantry_core::server::generation::GenerationServer;
-use tenantry_core::spec::{GenerationSpec, PoolSpec, StopSpec};
+use tenantry_core::spec::{GenerationSpec, PoolSpec, StopSpec, TenantState};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
-use tenantry_profiles::AdapterImplementation;
 
 use self::disk::Disk;
 use self::lane::RunLane;
 pub(crate) use self::probe::{Probed, StepProbe};
+use self::retrieval::Retrieval;
+use self::tenants::{Slots, Source, Store};
 use super::Batch;
 use super::managing::Manager;
-use super::serving::reason;
+use super::serving::{Provision, fail_all, reason};
 use super::threads::Perform;
 use crate::decoder::{Decoder, KvCache};
-use crate::device::prepare_lane_thread;
+use crate::device::{kind, prepare_lane_thread};
 use crate::error::ExecutorError;
-use crate::lora::{LoraCache, LoraShape, LoraStore, Segment};
 
 /// What a request got.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,32 +45,23 @@ pub struct Generated {
     pub tokens: Vec<i64>,
 }
 
+/// Why a lock can be had.
+const UNBROKEN: &str = "no lane panics while it holds this";
+
 /// Tokens generated so far, by ticket, also of requests that have left: shared by all lanes.
 type GeneratedTokens = Arc<Mutex<HashMap<u64, Vec<i64>>>>;
-
-/// An instance's adapters on the device, and how they are computed.
-struct Adapters {
-    cache: LoraCache,
-    implementation: AdapterImplementation,
-}
-
-impl Adapters {
-    fn share(&self) -> Adapters {
-        Adapters {
-            cache: self.cache.share(),
-            implementation: self.implementation,
-        }
-    }
-}
 
 /// The parameters of a pool of decoders and of its tenants: all that must exist before the first request.
 pub struct GenerationServing {
     device: Device,
     seed: u64,
-    decoder: Decoder,
-    store: Option<LoraStore>,
-    /// By instance; empty where tenants have nothing of their own.
-    adapters: Vec<Adapters>,
+    vocabulary: u64,
+    /// Absent where each tenant has a model of its own.
+    decoder: Option<Decoder>,
+    retrieval: Option<Arc<Retrieval>>,
+    store: Store,
+    /// By instance.
+    slots: Vec<Slots>,
     /// By instance.
     caches: Vec<KvCache>,
     /// Ends a request that makes it before its last.
@@ -80,21 +74,26 @@ pub struct GenerationServing {
 }
 
 impl GenerationServing {
-    /// Random weights for a pool and `tenants` tenants. Each instance has the server's slots for adapters and its pages, of which no
-    /// more are made than its requests can fill. Tenants' adapters take at most `max_host_bytes` of host memory.
+    /// Random weights for a pool and its tenants. Each instance has the server's slots for tenants and its pages, of which no more are made
+    /// than its requests can fill. Where representations are looked up, only the layers above them are there.
     ///
     /// # Errors
     /// A shape that cannot be built, layers that several cards are to share, pages that are to be found again, an implementation that
-    /// the device does not have, or no memory.
+    /// the device does not have, tables of another width or none for a pool that looks up, or no memory.
     pub fn new(
         pool: &PoolSpec,
         generation: &GenerationSpec,
         server: &GenerationServer,
-        tenants: u32,
-        seed: u64,
-        device: Device,
-        max_host_bytes: u64,
+        provision: Provision,
     ) -> Result<GenerationServing, ExecutorError> {
+        let Provision {
+            tenants,
+            slots,
+            seed,
+            device,
+            max_host_bytes,
+            tables,
+        } = provision;
         let instances = &server.topology().instances;
         let (model, dtype) = (&pool.model, pool.dtype);
         if generation.tensor_parallel != 1 {
@@ -107,41 +106,55 @@ impl GenerationServing {
         if generation.prefix_caching {
             return Err(ExecutorError::input("prefix_caching", "false to be executed", true));
         }
-        let (mut store, mut disk) = (None, None);
-        let mut adapters = Vec::new();
-        if let (Some(lora), Some(slots)) = (generation.lora, server.slots_per_instance()) {
-            let shape = LoraShape::new(model, lora.rank)?;
-            let all = LoraStore::random(shape, tenants, seed, dtype, device, max_host_bytes)?;
-            if let Some(slots) = lora.host_slots {
-                disk = Some(Arc::new(Disk::write(&all.sets, slots.min(tenants), device)?));
-            }
-            store = Some(all);
-            for _ in instances {
-                let cache = LoraCache::new(shape, slots, dtype, device)?;
-                // An implementation that this device lacks is refused here and not in the middle of a run.
-                let segment = Segment {
-                    slot: Some(0),
-                    tokens: 1,
-                };
-                cache.plan(&[segment], lora.implementation)?;
-                adapters.push(Adapters {
-                    cache,
-                    implementation: lora.implementation,
-                });
-            }
+        if pool.plot.is_some() && generation.shared_prefix_tokens > 0 {
+            // Texts that a table was built for have no beginning in common.
+            let must = "0 to be executed above a table";
+            let got = generation.shared_prefix_tokens;
+            return Err(ExecutorError::input("shared_prefix", must, got));
         }
+        let retrieval = match (pool.plot, tables) {
+            (None, _) => None,
+            (Some(plot), Some(tables)) if tables.hidden() == model.hidden as usize => {
+                let retrieval = Retrieval::new(tables, plot.threads, instances.len(), kind(dtype), device)?;
+                Some(Arc::new(retrieval))
+            }
+            (Some(_), tables) => {
+                let must = format!("of {} values a token, as {} has", model.hidden, model.name);
+                let got = tables.map_or("none".to_string(), |tables| tables.hidden().to_string());
+                return Err(ExecutorError::input("tables to look up in", must, got));
+            }
+        };
+        let source = Source {
+            tenants,
+            seed,
+            device,
+            max_host_bytes,
+        };
+        let store = Store::random(pool, generation, source)?;
+        let disk = store.disk(generation, source)?;
+        let of_instance = |_| store.slots(pool, generation, slots.unwrap_or(0), device);
+        let of_instances = instances.iter().map(of_instance).collect::<Result<Vec<_>, _>>()?;
+        let first_layer = pool.first_layer();
+        let decoder = match pool.tenant_state {
+            TenantState::Model => None,
+            TenantState::Adapters { .. } | TenantState::Head => {
+                Some(Decoder::random_upper(model, first_layer, seed, dtype, device)?)
+            }
+        };
         let fillable = generation
             .max_batch
             .saturating_mul(model.positions.div_ceil(generation.page_tokens));
-        let layers = model.layers as usize;
+        let layers = first_layer as usize..model.layers as usize;
         let pages = server.pages_per_instance().min(fillable);
-        let cache = |_| KvCache::new(model, 0..layers, pages, generation.page_tokens, dtype, device);
+        let cache = |_| KvCache::new(model, layers.clone(), pages, generation.page_tokens, dtype, device);
+        let tables = retrieval.as_ref().map(|retrieval| retrieval.tables().clone());
         Ok(GenerationServing {
-            manager: Manager::new(store.as_ref().map(|store| &store.sets), None),
+            manager: Manager::new(store.sets(), tables),
             disk,
-            decoder: Decoder::random(model, seed, dtype, device)?,
+            decoder,
+            retrieval,
             store,
-            adapters,
+            slots: of_instances,
             caches: instances.iter().map(cache).collect::<Result<_, _>>()?,
             end_of_sequence: match generation.stop {
                 StopSpec::Length => None,
@@ -151,6 +164,7 @@ impl GenerationServing {
             generated: GeneratedTokens::default(),
             device,
             seed,
+            vocabulary: model.vocabulary.into(),
         })
     }
 
@@ -169,28 +183,34 @@ impl GenerationServing {
 
     /// Parameter sets in host memory that differ, where tenants must share some; nothing where each has its own.
     pub fn shared_sets(&self) -> Option<u32> {
-        let sets = &self.store.as_ref()?.sets;
+        let sets = self.store.sets()?;
         (sets.distinct() < sets.tenants()).then(|| sets.distinct())
     }
 
     /// Bytes of tenants' parameters in host memory.
     pub fn host_bytes(&self) -> u64 {
-        let sets = self.store.as_ref().map(|store| &store.sets);
-        match (sets, &self.disk) {
+        match (self.store.sets(), &self.disk) {
             (Some(sets), Some(disk)) => u64::from(disk.slots()) * sets.bytes_per_tenant(),
             (sets, _) => sets.map_or(0, crate::ParameterSets::host_bytes),
         }
+    }
+
+    /// What the lanes look up, counted; nothing where they look nothing up.
+    pub fn lookups(&self) -> Option<Arc<Mutex<LookupCounts>>> {
+        self.retrieval.as_ref().map(|retrieval| retrieval.counts())
     }
 
     /// Who does each lane's ops.
     pub fn lanes(&self, topology: &Topology) -> Vec<(Lane, Box<dyn Perform>)> {
         let lane = |(index, lane): (usize, &Lane)| {
             let perform: Box<dyn Perform> = match lane.kind {
-                LaneKind::Copy | LaneKind::Lookup | LaneKind::Solve => Box::new(LoadLane {
-                    store: self.store.as_ref().map(LoraStore::share),
+                LaneKind::Copy | LaneKind::Lookup | LaneKind::Solve => Box::new(HostLane {
+                    store: self.store.share(),
                     manager: self.manager.share(),
                     disk: self.disk.clone(),
-                    adapters: self.adapters.iter().map(Adapters::share).collect(),
+                    slots: self.slots.iter().map(Slots::share).collect(),
+                    retrieval: self.retrieval.clone(),
+                    generated: Arc::clone(&self.generated),
                 }),
                 LaneKind::Compute => {
                     let mut instances = topology.instances.iter();
@@ -219,56 +239,61 @@ impl GenerationServing {
     }
 }
 
-/// Copies tenants' low-rank matrices to the device.
-struct LoadLane {
-    store: Option<LoraStore>,
+/// Looks prompts up, and copies to the device: what was looked up, and what tenants have of their own. A lane is given all of these or some.
+struct HostLane {
+    store: Store,
     manager: Manager,
     disk: Option<Arc<Disk>>,
     /// By instance.
-    adapters: Vec<Adapters>,
+    slots: Vec<Slots>,
+    retrieval: Option<Arc<Retrieval>>,
+    generated: GeneratedTokens,
 }
 
-impl LoadLane {
+impl HostLane {
     fn load(&self, instance: InstanceId, tenant: u32, slot: u32, layers: Layers) -> Result<(), FailureReason> {
-        let store = self.store.as_ref().filter(|store| tenant < store.sets.tenants());
-        let (Some(store), Some(adapters)) = (store, self.adapters.get(instance.index())) else {
+        if self.store.sets().is_none_or(|sets| tenant >= sets.tenants()) {
             return Err(FailureReason::LoadFailed);
-        };
-        let loaded = adapters.cache.load(store, tenant, slot, layers.range());
+        }
+        let loaded = self.slots[instance.index()].load(&self.store, tenant, slot, layers.range());
         loaded.map_err(|error| reason(&error, FailureReason::LoadFailed))
     }
 }
 
-impl Perform for LoadLane {
+impl Perform for HostLane {
     fn prepare(&mut self) {
         prepare_lane_thread();
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
-        let copy = match kind {
-            OpKind::CopyIn(copy) => copy,
+        let retrieval = || self.retrieval.as_ref().expect("a pool that looks up has tables");
+        let done = match kind {
+            // All members wait for the one tenant that a copy brings.
+            OpKind::CopyIn(copy) => batch
+                .loads
+                .iter()
+                .try_for_each(|load| self.load(batch.instance, load.tenant, load.slot, copy.layers)),
+            OpKind::Lookup(_) => {
+                let found = retrieval().look_up(batch, &self.generated);
+                found.map_err(|error| reason(&error, FailureReason::LookupFailed))
+            }
+            OpKind::Stage(_) if !batch.failures.lock().expect(UNBROKEN).is_empty() => Ok(()),
+            OpKind::Stage(_) => {
+                let staged = retrieval().stage(batch);
+                staged.map_err(|error| reason(&error, FailureReason::LoadFailed))
+            }
             OpKind::Manage(manage) => return self.manager.perform(manage, batch),
             OpKind::Fetch(fetch) => {
                 let disk = self.disk.as_ref().expect("what is read from a disk lies there");
-                if let Err(error) = disk.fetch(batch.loads[0].tenant, fetch.slot) {
-                    fail_all(batch, reason(&error, FailureReason::LoadFailed));
-                }
-                return;
+                let fetched = disk.fetch(batch.loads[0].tenant, fetch.slot);
+                fetched.map_err(|error| reason(&error, FailureReason::LoadFailed))
             }
-            _ => unreachable!("a copy lane copies"),
+            _ => unreachable!("a host's lane looks up, reads and copies"),
         };
-        let load = |load: &tenantry_core::op::Load| self.load(batch.instance, load.tenant, load.slot, copy.layers);
-        // All members wait for the one tenant that a copy brings.
-        if let Err(reason) = batch.loads.iter().try_for_each(load) {
+        if let Err(reason) = done {
             fail_all(batch, reason);
         }
     }
-}
-
-fn fail_all(batch: &Batch, reason: FailureReason) {
-    let failures = (0..batch.members.len() as u32).map(|member| MemberFailure { member, reason });
-    let mut all = batch.failures.lock().expect("no lane panics with the list");
-    all.extend(failures);
 }
 
 #[cfg(test)]

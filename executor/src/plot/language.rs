@@ -83,9 +83,10 @@ impl Language {
         }
     }
 
-    /// Every word as a text of its own, so that each has a representation.
-    pub fn lexicon(&self) -> impl Iterator<Item = Vec<u32>> + '_ {
-        (0..self.words).map(|word| vec![self.token(word)])
+    /// Every word as a text of its own, so that each has a representation; or every token of the vocabulary, whether it is a word or not.
+    pub fn lexicon(&self, all_tokens: bool) -> impl Iterator<Item = Vec<u32>> + '_ {
+        let count = if all_tokens { self.vocabulary } else { self.words };
+        (0..count).map(move |index| vec![if all_tokens { index } else { self.token(index) }])
     }
 
     fn text(&self, mut stream: Stream, domain: u32) -> impl Iterator<Item = u32> + '_ {

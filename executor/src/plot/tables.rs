@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tch::{Device, Kind, Tensor};
+use tch::Device;
 use tenantry_core::spec::PlotSpec;
 use tenantry_plot::{
-    Batch, BuildSpec, Builder, Cause, Counters, DomainId, Encode, Engine, Node, PlotError, Progress, Select, Shape,
-    Tier, Tiers, Tree,
+    Batch, BuildSpec, Builder, Cause, Context, Counters, DomainId, Encode, Engine, Node, PlotError, Progress, Select,
+    Shape, Text, Tier, Tiers, Tree,
 };
-use tenantry_profiles::{DType, ModelShape};
+use tenantry_profiles::{DType, ModelKind, ModelShape};
 
 use super::language::{DOMAINS, Language};
+use super::lower::LowerLayers;
 use crate::error::ExecutorError;
-use crate::model::Encoder;
 
 /// What building goes through, for a line of progress.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,8 @@ pub struct Building<'a> {
 /// Told how the building of tables goes on.
 pub type WatchBuilding<'a> = &'a mut dyn FnMut(Building<'_>);
 
-/// Runs lower layers over fragments of so many tokens: from `[count, tokens]` to `[count, tokens, hidden]`.
+/// Runs lower layers over fragments of so many tokens: from `[count, tokens]` to `[count, tokens, hidden]` or, for a decoder, to
+/// `[count, hidden]`.
 pub(crate) type EncodeFragments<'a> = &'a mut dyn FnMut(usize, &[u32], &mut [f32]) -> Result<(), Cause>;
 
 /// Fragments encoded at once.
@@ -101,25 +102,25 @@ impl Tables {
             model.positions,
             plot.lower_layers
         );
-        let mut encoder = None;
+        let mut layers = None;
         let mut encode = |fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
             // Only now, since tables that are there need no model.
-            let encoder = match &mut encoder {
-                Some(encoder) => encoder,
-                none => none.insert(Encoder::random(model, seed, DType::F32, device)?),
+            let layers = match &mut layers {
+                Some(layers) => layers,
+                none => none.insert(LowerLayers::random(model, seed, DType::F32, device)?),
             };
-            lower_layers(encoder, plot.lower_layers, fragment_tokens, fragments, rows)?;
+            layers.encode(plot.lower_layers, fragment_tokens, fragments, rows)?;
             Ok(())
         };
         let language = Language::new(seed, model.vocabulary);
-        Tables::with_encoder(folder, &name, model.hidden, plot, language, &mut encode, watch)
+        Tables::with_encoder(folder, &name, model, plot, language, &mut encode, watch)
     }
 
-    /// Likewise, of layers that are given and known by `name`.
+    /// Likewise, of layers of a model of this kind and width that are given and known by `name`.
     pub(crate) fn with_encoder(
         folder: &Path,
         name: &str,
-        hidden: u32,
+        model: &ModelShape,
         plot: &PlotSpec,
         language: Language,
         encode: EncodeFragments<'_>,
@@ -153,7 +154,11 @@ impl Tables {
             tree: &folder,
             shape: Shape {
                 fragment_tokens,
-                ..Shape::trigrams(hidden)
+                context: match model.kind {
+                    ModelKind::Encoder => Context::Both,
+                    ModelKind::Decoder => Context::Preceding,
+                },
+                hidden: model.hidden,
             },
             name: &name,
             language: &language,
@@ -235,8 +240,7 @@ impl Tables {
             let text = self.language.request(ticket, tenant).take(length as usize);
             row.iter_mut().zip(text).for_each(|(token, id)| *token = id);
             lengths.push(length);
-            let domain = (tenant % DOMAINS) as usize;
-            domains.push(self.domains[domain].filter(|_| self.there[domain].load(Ordering::Relaxed)));
+            domains.push(self.domain_of(tenant));
         }
         let batch = Batch {
             tokens: &tokens,
@@ -245,6 +249,42 @@ impl Tables {
             domains: &domains,
         };
         engine.retrieve(&self.tree.snapshot(), &batch, out)
+    }
+
+    /// Where a tenant's texts are looked up first; nothing where the root answers alone.
+    fn domain_of(&self, tenant: u32) -> Option<DomainId> {
+        let domain = (tenant % DOMAINS) as usize;
+        self.domains[domain].filter(|_| self.there[domain].load(Ordering::Relaxed))
+    }
+
+    /// The token ids of a request's prompt.
+    pub(crate) fn prompt(&self, ticket: u64, tenant: u32, tokens: u32) -> impl Iterator<Item = u32> + '_ {
+        self.language.request(ticket, tenant).take(tokens as usize)
+    }
+
+    /// Tokens before a text's end that the representation of its last one may depend on, itself included.
+    pub(crate) fn fragment_tokens(&self) -> usize {
+        self.tree.snapshot().root().shape().fragment_tokens as usize
+    }
+
+    /// Looks the ends of texts up, each given by its tenant, tokens and the first token that is wanted: fills `out`, `[wanted of all
+    /// texts, hidden]`.
+    ///
+    /// # Errors
+    /// A table that can no longer be read.
+    pub(crate) fn retrieve_ends(
+        &self,
+        engine: &Engine,
+        texts: &[(u32, &[u32], usize)],
+        out: &mut [f32],
+    ) -> Result<Counters, PlotError> {
+        let text = |&(tenant, tokens, first): &(u32, _, usize)| Text {
+            tokens,
+            first,
+            domain: self.domain_of(tenant),
+        };
+        let texts: Vec<Text<'_>> = texts.iter().map(text).collect();
+        engine.retrieve_ends(&self.tree.snapshot(), &texts, out)
     }
 
     /// The root's tables alone.
@@ -278,25 +318,6 @@ fn tier(tier: tenantry_profiles::Tier) -> Tier {
     }
 }
 
-/// The embedding and the layers below `lower_layers`, over each fragment for itself.
-pub(crate) fn lower_layers(
-    encoder: &Encoder,
-    lower_layers: u32,
-    fragment_tokens: usize,
-    fragments: &[u32],
-    rows: &mut [f32],
-) -> Result<(), ExecutorError> {
-    let sequences: Vec<Vec<i64>> = fragments
-        .chunks_exact(fragment_tokens)
-        .map(|fragment| fragment.iter().map(|&token| token.into()).collect())
-        .collect();
-    let input = encoder.input(&sequences, fragment_tokens)?;
-    let hidden = encoder.layers(encoder.embed(&input)?, 0..lower_layers as usize, &input, None)?;
-    let hidden: Tensor = hidden.f_to_kind(Kind::Float)?.f_to(Device::Cpu)?.f_contiguous()?;
-    hidden.f_copy_data(rows, rows.len())?;
-    Ok(())
-}
-
 /// A version tree being built.
 struct TreeBuilding<'a, 'b, 'c> {
     tree: &'a Path,
@@ -312,21 +333,19 @@ impl TreeBuilding<'_, '_, '_> {
     /// The root's table, and those of shorter fragments that stand in for what it has not.
     fn root(&mut self, select: Select) -> Result<(), ExecutorError> {
         let language = self.language;
+        let decodes = self.shape.context == Context::Preceding;
         for fragment_tokens in 1..=self.shape.fragment_tokens {
             let select = match fragment_tokens == self.shape.fragment_tokens {
                 true => select,
-                // Of fragments longer than three, the parts of one or two are enough: all lengths would each take as much as the longest.
-                false if fragment_tokens <= 2 => Select::All,
+                // Each text of a decoder begins with a fragment of every shorter length. Of an encoder's fragments longer than three, the parts
+                // of one or two are enough: all lengths would each take as much as the longest.
+                false if decodes || fragment_tokens <= 2 => Select::All,
                 false => continue,
             };
             let texts = (0..DOMAINS).flat_map(|domain| language.corpus(domain));
-            self.table(
-                Node::Root,
-                "root",
-                fragment_tokens,
-                select,
-                texts.chain(language.lexicon()),
-            )?;
+            // What a decoder generates may be any token.
+            let single = language.lexicon(decodes);
+            self.table(Node::Root, "root", fragment_tokens, select, texts.chain(single))?;
         }
         Ok(())
     }
@@ -401,7 +420,12 @@ impl Encode for Named<'_> {
 mod tests {
     use std::cell::Cell;
 
+    use tch::{Kind, Tensor};
+
     use super::*;
+    use crate::decoder::Decoder;
+    use crate::model::Encoder;
+    use crate::plot::lower::encoder_layers;
 
     const PLOT: PlotSpec = PlotSpec {
         lower_layers: 2,
@@ -440,13 +464,13 @@ mod tests {
         let open = || {
             let mut encode = |fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
                 encoded.set(encoded.get() + fragments.len());
-                Ok(lower_layers(&encoder, 2, fragment_tokens, fragments, rows)?)
+                Ok(encoder_layers(&encoder, 2, fragment_tokens, fragments, rows)?)
             };
             let language = Language::new(5, model.vocabulary).with_corpus(2);
             Tables::with_encoder(
                 folder.path(),
                 "three",
-                model.hidden,
+                &model,
                 &PLOT,
                 language,
                 &mut encode,
@@ -501,6 +525,81 @@ mod tests {
 
         open();
         assert_eq!(encoded.get(), built, "what was built is found again");
+    }
+
+    /// hGPT: with fragments as long as the text, what is looked up of every token is what the lower layers of the whole decoder make of it, up
+    /// to half precision; with shorter ones, what they make of the fragment that ends there; and a token that no corpus had is itself.
+    #[test]
+    fn tables_stand_for_a_decoders_lower_layers() {
+        for name in ["tiny-opt", "tiny-llama"] {
+            let folder = tempfile::tempdir().unwrap();
+            let model = ModelShape {
+                layers: 3,
+                vocabulary: 150,
+                ..ModelShape::builtin(name).unwrap()
+            };
+            let decoder = Decoder::random(&model, 5, DType::F32, Device::Cpu).unwrap();
+            // Weights that let a token's neighbours show.
+            decoder.load(&(decoder.parameters() * 5.0)).unwrap();
+            let layers = LowerLayers::Decoder(decoder.share());
+            let open = |fragment_tokens| {
+                let mut encode =
+                    |tokens: usize, fragments: &[u32], rows: &mut [f32]| Ok(layers.encode(2, tokens, fragments, rows)?);
+                let plot = PlotSpec {
+                    fragment_tokens,
+                    ..PLOT
+                };
+                let language = Language::new(5, model.vocabulary).with_corpus(1);
+                Tables::with_encoder(folder.path(), name, &model, &plot, language, &mut encode, &mut |_| {}).unwrap()
+            };
+            let lower = |tokens: &[u32]| -> Tensor {
+                let ids: Vec<i64> = tokens.iter().map(|&token| token.into()).collect();
+                decoder.lower_layers(&[ids], 2).unwrap().get(0)
+            };
+            let retrieve = |tables: &Tables, tokens: &[u32], first: usize| {
+                let mut found = vec![0f32; (tokens.len() - first) * 128];
+                let engine = Engine::new(1).unwrap();
+                let met = tables
+                    .retrieve_ends(&engine, &[(1, tokens, first)], &mut found)
+                    .unwrap();
+                assert_eq!(met.misses, 0);
+                (met, Tensor::from_slice(&found).view([-1, 128]))
+            };
+            let assert_close = |found: &Tensor, expected: &Tensor| {
+                let scale = expected.abs().max().double_value(&[]);
+                let difference = (found - expected).abs().max().double_value(&[]);
+                assert!(difference < 1e-3 * scale, "{name}: off by {difference} of {scale}");
+            };
+            let tables = open(6);
+            let text = tables.language.corpus(1).next().unwrap();
+            for start in [0, 17, 100] {
+                // As long as the text: every token's fragment is all that comes before it.
+                let text = &text[start..start + 6];
+                let (met, found) = retrieve(&tables, text, 0);
+                assert_eq!(
+                    (met.tokens, met.domain_hits + met.root_hits),
+                    (6, 1),
+                    "the others are shorter"
+                );
+                assert_close(&found, &lower(text));
+            }
+            let trigrams = open(3);
+            let (_, found) = retrieve(&trigrams, &text[..20], 7);
+            for (row, end) in (7..20).enumerate() {
+                let expected = lower(&text[end - 2..=end]).get(2);
+                assert_close(&found.get(row as i64), &expected);
+            }
+            let whole = lower(&text[..20]).get(19);
+            assert!(
+                !found.get(12).allclose(&whole, 1e-2, 1e-2, false),
+                "three tokens are not the whole text"
+            );
+            // Never in this order, and perhaps never at all.
+            let (met, found) = retrieve(&trigrams, &[149, 148, 149], 2);
+            assert_eq!(met.fallbacks, 1);
+            let longest = [lower(&[148, 149]).get(1), lower(&[149]).get(0)];
+            assert!(longest.iter().any(|row| found.get(0).allclose(row, 1e-3, 1e-2, false)));
+        }
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{AdapterImplementation, AdapterRow, DType, ModelShape, Tables};
 
 use super::compute::{Subject, spread_out};
+use super::decoder::DecoderSubject;
 use super::schedule::Point;
 use super::{Suite, timed};
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
@@ -15,19 +16,69 @@ use crate::error::ExecutorError;
 /// processor's caches.
 const SLOTS: u32 = 128;
 
+/// Sequences of a decoder's step, each a token long to adapters, and tenants among them: adapters are little of a step, and smooth.
+const STEP_SEQUENCES: [u32; 4] = [1, 8, 32, 128];
+
 /// The adapters of one bottleneck over one model.
-pub(crate) struct AdapterSubject<'a> {
-    subject: &'a Subject,
+pub(crate) struct AdapterSubject {
+    model: String,
     dtype: DType,
+    kind: Kind,
+    device: Device,
     cache: AdapterCache,
+    /// Sequences, and tenants among them.
+    batches: Vec<u32>,
+    /// Tokens of each sequence, and those of a quick suite.
+    lengths: [Vec<u32>; 2],
 }
 
-impl<'a> AdapterSubject<'a> {
+impl AdapterSubject {
+    /// Of an encoder's batches.
+    pub fn of_encoder(subject: &Subject, bottleneck: u32, dtype: DType, seed: u64) -> Result<Self, ExecutorError> {
+        let (encoder, axes) = (&subject.encoder, &subject.axes);
+        let lengths = [axes.tokens.clone(), axes.few_tokens()];
+        let place = (encoder.kind(), encoder.device());
+        AdapterSubject::new(
+            encoder.shape(),
+            place,
+            bottleneck,
+            (dtype, seed),
+            axes.batch.clone(),
+            lengths,
+        )
+    }
+
+    /// Of a decoder's steps.
+    pub fn of_decoder(
+        subject: &DecoderSubject,
+        bottleneck: u32,
+        dtype: DType,
+        seed: u64,
+    ) -> Result<Self, ExecutorError> {
+        let decoder = &subject.decoder;
+        let place = (decoder.kind(), decoder.device());
+        let batches = STEP_SEQUENCES.to_vec();
+        AdapterSubject::new(
+            decoder.shape(),
+            place,
+            bottleneck,
+            (dtype, seed),
+            batches,
+            [vec![1], vec![1]],
+        )
+    }
+
     /// A full cache of random adapters.
-    pub fn new(subject: &'a Subject, bottleneck: u32, dtype: DType, seed: u64) -> Result<Self, ExecutorError> {
-        let device = subject.encoder.device();
+    fn new(
+        shape: &ModelShape,
+        (kind, device): (Kind, Device),
+        bottleneck: u32,
+        (dtype, seed): (DType, u64),
+        batches: Vec<u32>,
+        lengths: [Vec<u32>; 2],
+    ) -> Result<Self, ExecutorError> {
+        let model = shape.name.clone();
         // Every layer's adapters cost the same; two layers' are enough to alternate between.
-        let shape = subject.encoder.shape();
         let shape = AdapterShape::new(
             &ModelShape {
                 layers: shape.layers.min(2),
@@ -40,7 +91,25 @@ impl<'a> AdapterSubject<'a> {
         for slot in 0..SLOTS {
             cache.load(&store, slot, slot, 0..shape.layers as usize)?;
         }
-        Ok(AdapterSubject { subject, dtype, cache })
+        Ok(AdapterSubject {
+            model,
+            dtype,
+            kind,
+            device,
+            cache,
+            batches,
+            lengths,
+        })
+    }
+
+    /// Whose.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Width inside the adapters.
+    pub fn bottleneck(&self) -> u32 {
+        self.cache.shape().bottleneck
     }
 
     /// Why there are no points of the grouped implementation, if there are none.
@@ -50,18 +119,18 @@ impl<'a> AdapterSubject<'a> {
 
     /// All points.
     pub fn points(&self, suite: Suite) -> Result<Vec<Point<'_>>, ExecutorError> {
-        let (shape, dtype, axes) = (self.subject.encoder.shape(), self.dtype, &self.subject.axes);
-        let bottleneck = self.cache.shape().bottleneck;
+        let (dtype, bottleneck) = (self.dtype, self.bottleneck());
+        let [all, few] = &self.lengths;
         let lengths = match suite {
-            Suite::Quick => axes.few_tokens(),
-            Suite::Full => axes.tokens.clone(),
+            Suite::Quick => few,
+            Suite::Full => all,
         };
         let mut points = Vec::new();
         for implementation in self.cache.implementations() {
-            for &batch in &axes.batch {
-                for &tenants in axes.batch.iter().filter(|tenants| **tenants <= batch) {
-                    for &tokens in &lengths {
-                        let model = shape.name.clone();
+            for &batch in &self.batches {
+                for &tenants in self.batches.iter().filter(|tenants| **tenants <= batch) {
+                    for &tokens in lengths {
+                        let model = self.model.clone();
                         let row = move |tables: &mut Tables, stats| {
                             let model = model.clone();
                             let row = AdapterRow {
@@ -76,7 +145,7 @@ impl<'a> AdapterSubject<'a> {
                             };
                             tables.adapter.push(row);
                         };
-                        let table = format!("adapter of {}, {implementation}, bottleneck {bottleneck}", shape.name);
+                        let table = format!("adapter of {}, {implementation}, bottleneck {bottleneck}", self.model);
                         points.push(Point::new(
                             table,
                             self.measure(implementation, tenants, batch, tokens)?,
@@ -96,13 +165,13 @@ impl<'a> AdapterSubject<'a> {
         batch: u32,
         tokens: u32,
     ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
-        let device = self.subject.encoder.device();
+        let device = self.device;
         let size = [
             i64::from(batch),
             i64::from(tokens),
             i64::from(self.cache.shape().hidden),
         ];
-        let attention = Tensor::f_ones(size, (Kind::Float, device))?.f_to_kind(self.subject.encoder.kind())?;
+        let attention = Tensor::f_ones(size, (Kind::Float, device))?.f_to_kind(self.kind)?;
         let mut calls = 0;
         Ok(move || {
             let slot = |row| spread_out(calls * tenants + row * tenants / batch, SLOTS);

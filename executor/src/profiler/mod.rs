@@ -132,6 +132,8 @@ pub struct Profiled {
 
 /// Ops that do nothing, to learn what it takes to hand one to an idle lane. At the start, and again at the end.
 const DISPATCH_ROUNDS: u32 = 150;
+/// Width up to which decoders' look-ups are measured: a wider one's table of every token would take hundreds of megabytes.
+const LOOKUP_HIDDEN_MAX: u32 = 2048;
 /// What contention, idleness and the second half of the dispatches take, after the points.
 const AFTER_POINTS: Duration = Duration::from_secs(12);
 /// Share of a model's time that goes to its forward pass, when its grid is chosen.
@@ -193,14 +195,21 @@ pub fn profile(
     let mut adapters = Vec::new();
     for subject in &subjects {
         for &bottleneck in &plan.bottlenecks {
-            let adapter = AdapterSubject::new(subject, bottleneck, plan.dtype, plan.seed)?;
-            if let Some(reason) = adapter.grouped_fails() {
-                let name = &subject.encoder.shape().name;
-                notes.push(format!(
-                    "grouped adapters of {name}, bottleneck {bottleneck}, do not run here: {reason}"
-                ));
-            }
-            adapters.push(adapter);
+            adapters.push(AdapterSubject::of_encoder(subject, bottleneck, plan.dtype, plan.seed)?);
+        }
+    }
+    for subject in &decoders {
+        for &bottleneck in &plan.bottlenecks {
+            adapters.push(AdapterSubject::of_decoder(subject, bottleneck, plan.dtype, plan.seed)?);
+        }
+    }
+    for adapter in &adapters {
+        if let Some(reason) = adapter.grouped_fails() {
+            notes.push(format!(
+                "grouped adapters of {}, bottleneck {}, do not run here: {reason}",
+                adapter.model(),
+                adapter.bottleneck()
+            ));
         }
     }
     let pets = subjects
@@ -221,7 +230,14 @@ pub fn profile(
             loras.push(lora);
         }
     }
-    let lookups = of_kind(ModelKind::Encoder)
+    let (narrow, wide): (Vec<&ModelShape>, Vec<&ModelShape>) =
+        { plan.models.iter() }.partition(|shape| shape.kind == ModelKind::Encoder || shape.hidden <= LOOKUP_HIDDEN_MAX);
+    notes.extend(wide.iter().map(|shape| {
+        let name = &shape.name;
+        format!("look-ups of {name} are not measured: it is a decoder wider than {LOOKUP_HIDDEN_MAX}")
+    }));
+    let lookups = narrow
+        .into_iter()
         .map(|shape| LookupSubject::new(shape, plan.seed, &plan.scratch))
         .collect::<Result<Vec<_>, _>>()?;
     let (copy_sizes, model_sizes) = sizes(plan)?;

@@ -11,6 +11,9 @@ const DTYPE: DType = DType::F32;
 const BATCHES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 const LENGTHS: [u32; 6] = [16, 32, 64, 128, 256, 512];
 const ADAPTER_LENGTHS: [u32; 3] = [16, 128, 512];
+/// To adapters, each token of a decoder's step is a sequence of its own.
+const STEP_LENGTHS: [u32; 2] = [1, 16];
+const DECODERS: [&str; 2] = ["opt-125m", "distilgpt2"];
 const MODELS: [&str; 4] = ["bert-base", "distilbert", "tinybert-6", "tinybert-4"];
 /// Look-ups cost the same for any number of threads: the paper has one figure.
 const THREADS: [u32; 3] = [1, 8, 64];
@@ -93,7 +96,25 @@ pub(super) fn tables(paper: &Paper) -> Draft {
 
     for bottleneck in [64, number("bottleneck") as u32] {
         for &implementation in AdapterImplementation::ALL {
-            adapters(&mut draft, paper, &rates, &base, implementation, bottleneck);
+            adapters(
+                &mut draft,
+                paper,
+                &rates,
+                &base,
+                implementation,
+                bottleneck,
+                &ADAPTER_LENGTHS,
+            );
+            let decoder = builtin(DECODERS[0]);
+            adapters(
+                &mut draft,
+                paper,
+                &rates,
+                &decoder,
+                implementation,
+                bottleneck,
+                &STEP_LENGTHS,
+            );
         }
     }
     draft.mark(
@@ -103,9 +124,9 @@ pub(super) fn tables(paper: &Paper) -> Draft {
     );
 
     for (tier, ms) in [(Tier::Memory, "lookup_memory_ms"), (Tier::Disk, "lookup_disk_ms")] {
-        for model in [&base, &builtin("opt-125m")] {
+        for model in [&base, &builtin(DECODERS[0])] {
             for threads in THREADS {
-                for tokens in [16, 128, 1024, 8192] {
+                for tokens in [1, 16, 128, 1024, 8192] {
                     let stats = Stats::exact(1e3 * number(ms) * f64::from(tokens) / number("tokens"));
                     let model = model.name.clone();
                     draft.tables.plot_lookup.push(PlotLookupRow {
@@ -144,13 +165,10 @@ pub(super) fn tables(paper: &Paper) -> Draft {
         launch_us: rates.launch_us,
         ..Factors::FITTED
     };
-    decoder_layers(
-        &mut draft.tables,
-        &Roofline { sheet, factors },
-        &builtin("opt-125m"),
-        DTYPE,
-        1,
-    );
+    let roofline = Roofline { sheet, factors };
+    for name in DECODERS {
+        decoder_layers(&mut draft.tables, &roofline, &builtin(name), DTYPE, 1);
+    }
     draft.mark(
         Source::Derived,
         "roofline with bert-base's launches and rate of arithmetic",
@@ -166,11 +184,12 @@ fn adapters(
     base: &ModelShape,
     implementation: AdapterImplementation,
     bottleneck: u32,
+    lengths: &[u32],
 ) {
     let launches = paper.number("adapter_launches");
     for batch in BATCHES {
         for tenants in BATCHES.into_iter().filter(|tenants| *tenants <= batch) {
-            for tokens in ADAPTER_LENGTHS {
+            for &tokens in lengths {
                 let point = [tenants, batch, tokens].map(f64::from);
                 let (flops, bytes) = adapter_work(base, bottleneck.into(), point);
                 let launches = match implementation {

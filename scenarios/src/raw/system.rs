@@ -53,7 +53,7 @@ pub struct RawSystem {
     /// What leaves the card's memory for what must come in.
     #[serde(default)]
     pub swap: RawSwap,
-    /// How a batch becomes work for the copy engine and the compute units. Likewise.
+    /// How a batch becomes work for the copy engine and the compute units. Likewise; decoders have it where they look up in a table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<RawPipeline>,
     /// How requests to a decoder run; decoders need it, and encoders have none.
@@ -74,9 +74,12 @@ pub struct RawSystem {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub struct RawGeneration {
-    /// Low-rank adapters of each tenant. Default: none; all share the backbone.
+    /// Low-rank adapters of each tenant. Default: none; all share the backbone, or have what `tenant_state` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora: Option<RawLora>,
+    /// Tenants for whose own models or adapters an instance has room, where `tenant_state` says that they have such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<Count>,
     /// Who may run together.
     #[serde(default)]
     pub join: RawJoin,
@@ -103,7 +106,7 @@ pub struct RawGeneration {
     /// Who is next of those that wait.
     #[serde(default)]
     pub queue: RawQueue,
-    /// What a tenant's prompts begin with in common, cached once on an instance. Default: each is cached alone.
+    /// What a tenant's prompts begin with in common, cached once on an instance; not with plot. Default: each is cached alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_prefix: Option<RawSharedPrefix>,
 }

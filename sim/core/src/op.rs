@@ -6,7 +6,7 @@ use tenantry_profiles::PetKind;
 use tenantry_traces::Subject;
 
 use crate::ids::{BatchId, InstanceId, LaneId, RequestId};
-use crate::spec::RuntimeRef;
+use crate::spec::{LookupsInSteps, RuntimeRef};
 
 /// A run of a model's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -142,6 +142,8 @@ pub struct Run {
     pub max_steps: u32,
     /// When it ends sooner, beside an interrupt.
     pub until: Until,
+    /// What its steps look up.
+    pub lookups: LookupsInSteps,
 }
 
 /// When a run of steps ends before its last.
@@ -331,6 +333,19 @@ pub struct Sequence {
     pub generated_tokens: u32,
     /// Tokens to be made. Policies never see it: only the machine, which would know by the end-of-sequence token.
     pub output_tokens: u32,
+}
+
+impl Sequence {
+    /// Tokens whose fragments the next step of a run looks up: one for each, since a decoder's fragments end at the tokens that they stand
+    /// for.
+    pub fn looked_up(&self, lookups: LookupsInSteps) -> u32 {
+        match (lookups, self.chunk_tokens) {
+            (LookupsInSteps::None, _) => 0,
+            (_, 0) => 1,
+            (LookupsInSteps::NewTokens, _) => 0,
+            (LookupsInSteps::All, chunk) => chunk,
+        }
+    }
 }
 
 /// A member without parameters of its own to be swapped.

@@ -79,7 +79,8 @@ pub struct PoolSpec {
     pub swap: SwapSpec,
     /// How a batch becomes ops on lanes.
     pub pipeline: PipelineSpec,
-    /// How a decoder's requests run from step to step; nothing for encoders. Batches, padding and pipeline are encoders' alone.
+    /// How a decoder's requests run from step to step; nothing for encoders. Batches and padding are encoders' alone, and of the pipeline
+    /// decoders have [`PipelineSpec::prefetch_retrieval`].
     pub generation: Option<GenerationSpec>,
     /// Parameter-efficient tasks over shared models, in place of `tenant_state`; nothing where there are none.
     pub tasks: Option<TasksSpec>,
@@ -91,8 +92,10 @@ pub struct PoolSpec {
 /// How requests to a decoder run (Punica, section 5; continuous batching after Orca).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GenerationSpec {
-    /// Low-rank adapters of each tenant; nothing where all share the backbone.
+    /// Low-rank adapters of each tenant; nothing where all share the backbone, or have what `tenant_state` says.
     pub lora: Option<LoraSpec>,
+    /// Tenants for whose own models or Houlsby adapters, as `tenant_state` says, an instance has room; unused where they have neither.
+    pub slots: u32,
     /// Who may run together.
     pub join: JoinSpec,
     /// Requests that an instance runs at once, at most.
@@ -120,6 +123,7 @@ impl Default for GenerationSpec {
     fn default() -> GenerationSpec {
         GenerationSpec {
             lora: None,
+            slots: 0,
             join: JoinSpec::AnyTenant,
             max_batch: 32,
             prefill: PrefillSpec::OnePerStep,
@@ -214,6 +218,25 @@ impl PoolSpec {
     pub fn first_layer(&self) -> u32 {
         self.plot.map_or(0, |plot| plot.lower_layers)
     }
+
+    /// Parameters of a decoder that are computed with: all or, above a table, those of the upper layers and what comes after them.
+    pub fn decoder_parameters(&self) -> u64 {
+        match self.plot {
+            None => self.model.parameters(),
+            Some(_) => {
+                u64::from(self.computed_layers()) * self.model.layer_parameters() + self.model.output_parameters()
+            }
+        }
+    }
+
+    /// What of the members' tokens a decoder's steps look up themselves.
+    pub fn lookups_in_steps(&self) -> LookupsInSteps {
+        match self.plot {
+            None => LookupsInSteps::None,
+            Some(_) if self.pipeline.prefetch_retrieval => LookupsInSteps::NewTokens,
+            Some(_) => LookupsInSteps::All,
+        }
+    }
 }
 
 /// What a tenant has of its own. Every tenant has a head beside it, always resident.
@@ -230,6 +253,18 @@ pub enum TenantState {
     },
     /// Only the head: the backbone is a shared feature extractor.
     Head,
+}
+
+/// What a decoder's steps look up in a table for themselves, on the lane that computes: the fragment of a token that has just been made is
+/// not known before (HMI, section 7.6), so that nothing of its own batch can hide its look-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LookupsInSteps {
+    /// There is no table.
+    None,
+    /// The tokens that they make; prompts were looked up before they joined.
+    NewTokens,
+    /// Prompts too.
+    All,
 }
 
 /// A precomputed table of what the lower layers make of short fragments (HMI, section 3.2.1).

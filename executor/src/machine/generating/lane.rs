@@ -8,16 +8,18 @@ use std::time::Instant;
 use tch::Device;
 use tenantry_core::command::FailureReason;
 use tenantry_core::event::{EndedMember, MemberFailure};
-use tenantry_core::ids::RequestId;
+use tenantry_core::ids::{InstanceId, RequestId};
 use tenantry_core::op::{Member, NO_SLOT, OpKind, Run, Until};
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::pages::{HeldPages, PagePool};
-use super::{Adapters, GeneratedTokens, GenerationServing};
-use crate::decoder::{Chunk, Decoder, KvCache, Sampling, TenantParameters, sample};
+use super::retrieval::{Retrieval, Wanted};
+use super::tenants::{Plan, Slots};
+use super::{GeneratedTokens, GenerationServing};
+use crate::decoder::{Chunk, Decoder, KvCache, Sampling, Step, sample};
 use crate::device::{prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
-use crate::lora::{LoraPlan, Loras, Segment};
+use crate::lora::Segment;
 use crate::machine::serving::reason;
 use crate::machine::threads::{Perform, since};
 use crate::machine::{Batch, Outcome};
@@ -27,10 +29,13 @@ const TENANTS_PART: u64 = 1 << 32;
 
 /// Makes steps of one instance's requests.
 pub(super) struct RunLane {
-    decoder: Decoder,
+    instance: InstanceId,
+    /// Absent where each tenant has a model of its own.
+    decoder: Option<Decoder>,
     kv: KvCache,
     pages: PagePool,
-    adapters: Option<Adapters>,
+    slots: Slots,
+    retrieval: Option<Arc<Retrieval>>,
     held: HashMap<RequestId, Held>,
     /// Pages that several requests read.
     prefixes: HashMap<u32, HeldPages>,
@@ -44,7 +49,7 @@ pub(super) struct RunLane {
     generated: GeneratedTokens,
     origin: Instant,
     /// The plan of the last step, which the next one uses again where its tokens fall on the same slots.
-    plan: Option<(Vec<Segment>, LoraPlan)>,
+    plan: Option<(Vec<Segment>, Option<Plan>)>,
 }
 
 /// What an instance keeps of a request from its first step here until it leaves.
@@ -62,6 +67,7 @@ pub(super) struct Running {
     index: u32,
     request: RequestId,
     ticket: u64,
+    tenant: u32,
     slot: Option<u32>,
     /// Its prompt and what it had generated before the run.
     tokens: u32,
@@ -84,6 +90,7 @@ impl Running {
             index: index as u32,
             request: member.request,
             ticket: member.ticket,
+            tenant: member.tenant,
             slot: (member.slot != NO_SLOT).then_some(member.slot),
             tokens: member.input_tokens + sequence.generated_tokens,
             cached: sequence.cached_tokens,
@@ -111,41 +118,43 @@ impl Running {
 
 impl RunLane {
     pub fn new(serving: &GenerationServing, instance: usize) -> RunLane {
-        let adapters = serving.adapters.get(instance).map(Adapters::share);
-        let generated = Arc::clone(&serving.generated);
         RunLane {
+            instance: InstanceId(instance as u32),
+            retrieval: serving.retrieval.clone(),
             end_of_sequence: serving.end_of_sequence,
             shared_prefix_tokens: serving.shared_prefix_tokens,
             ..RunLane::over(
-                &serving.decoder,
+                serving.decoder.as_ref(),
                 &serving.caches[instance],
-                adapters,
-                serving.seed,
-                generated,
+                serving.slots[instance].share(),
+                (serving.seed, serving.vocabulary, serving.device),
+                Arc::clone(&serving.generated),
             )
         }
     }
 
-    /// A lane on which every request makes all its tokens.
+    /// A lane on which every request makes all its tokens, from their ids.
     pub fn over(
-        decoder: &Decoder,
+        decoder: Option<&Decoder>,
         kv: &KvCache,
-        adapters: Option<Adapters>,
-        seed: u64,
+        slots: Slots,
+        (seed, vocabulary, device): (u64, u64, Device),
         generated: GeneratedTokens,
     ) -> RunLane {
         RunLane {
+            instance: InstanceId(0),
+            decoder: decoder.map(Decoder::share),
             pages: PagePool::new(kv.pages()),
             kv: kv.share(),
-            adapters,
+            slots,
+            retrieval: None,
             held: HashMap::new(),
             prefixes: HashMap::new(),
             shared_prefix_tokens: 0,
             draws: Draws::new(seed, Purpose::Tokens),
-            vocabulary: decoder.shape().vocabulary.into(),
+            vocabulary,
             end_of_sequence: None,
-            device: decoder.device(),
-            decoder: decoder.share(),
+            device,
             generated,
             origin: Instant::now(),
             plan: None,
@@ -173,12 +182,15 @@ impl RunLane {
     /// Keeps a member that is new here: its prompt, and what it has generated elsewhere.
     pub fn hold(&mut self, member: &Member) {
         let held = self.held.entry(member.request).or_insert_with(|| {
-            let mut ids = prompt(
-                self.draws,
-                self.vocabulary,
-                (member.ticket, member.tenant),
-                (member.input_tokens, self.shared_prefix_tokens),
-            );
+            let mut ids = match &self.retrieval {
+                Some(retrieval) => retrieval.prompt(member),
+                None => prompt(
+                    self.draws,
+                    self.vocabulary,
+                    (member.ticket, member.tenant),
+                    (member.input_tokens, self.shared_prefix_tokens),
+                ),
+            };
             let generated = self.generated.lock().expect("no lane panics with the tokens");
             ids.extend(generated.get(&member.ticket).into_iter().flatten());
             let shared = member.sequence.prefix.map(|prefix| {
@@ -216,7 +228,11 @@ impl RunLane {
         while !members.is_empty() && outcome.steps < run.max_steps {
             if let Err(error) = self.step(&mut members) {
                 // Prompts are what needs the most memory, and all that is new: they fail, and the others go on without them.
-                let reason = reason(&error, FailureReason::ComputeFailed);
+                let otherwise = match error {
+                    ExecutorError::Plot(_) => FailureReason::LookupFailed,
+                    _ => FailureReason::ComputeFailed,
+                };
+                let reason = reason(&error, otherwise);
                 let prompts = members.iter().any(|member| member.chunk > 0);
                 let fails = |member: &mut Running| member.chunk > 0 || !prompts;
                 for Running { index: member, .. } in members.extract_if(.., fails) {
@@ -263,20 +279,13 @@ impl RunLane {
             }
         };
         let chunks: Vec<Chunk<'_>> = members.iter().map(chunk).collect();
-        let step = self.decoder.step(&chunks, &self.kv)?;
-        let adapters = self.adapters.as_ref();
-        if let Some(Adapters { cache, implementation }) = adapters
-            && self
-                .plan
-                .as_ref()
-                .is_none_or(|(segments, _)| segments != step.segments())
-        {
-            let plan = cache.plan(step.segments(), *implementation)?;
-            self.plan = Some((step.segments().to_vec(), plan));
+        let decoder = self.decoder_of(&chunks)?;
+        let step = decoder.step(&chunks, &self.kv)?;
+        if { self.plan.as_ref() }.is_none_or(|(segments, _)| segments != step.segments()) {
+            self.plan = Some((step.segments().to_vec(), self.slots.plan(&step)?));
         }
-        let loras = adapters.zip(self.plan.as_ref());
-        let loras = loras.map(|(adapters, (_, plan))| TenantParameters::Lora(Loras::new(&adapters.cache, plan)));
-        let logits = self.decoder.forward(&step, &self.kv, loras)?;
+        let plan = self.plan.as_ref().and_then(|(_, plan)| plan.as_ref());
+        let logits = self.forward(self.decoder_of(&chunks)?, &step, members, plan)?;
         let tokens = match step.wanted() {
             0 => {
                 synchronize(self.device);
@@ -296,6 +305,50 @@ impl RunLane {
             }
         }
         Ok(())
+    }
+
+    /// The backbone or, where each tenant has a model of its own, that of the one tenant.
+    fn decoder_of(&self, chunks: &[Chunk<'_>]) -> Result<&Decoder, ExecutorError> {
+        let Slots::Models(models) = &self.slots else {
+            return Ok(self.decoder.as_ref().expect("tenants without models share one"));
+        };
+        let slot = chunks.first().and_then(|chunk| chunk.slot);
+        match slot.filter(|_| chunks.iter().all(|chunk| chunk.slot == slot)) {
+            Some(slot) => Ok(models.decoder(slot)),
+            None => Err(ExecutorError::input(
+                "a step with tenants' own models",
+                "of one tenant",
+                "several, or none",
+            )),
+        }
+    }
+
+    /// Logits of the members that want a token: from their ids, or from what is looked up of them.
+    fn forward(
+        &self,
+        decoder: &Decoder,
+        step: &Step,
+        members: &[Running],
+        plan: Option<&Plan>,
+    ) -> Result<tch::Tensor, ExecutorError> {
+        let tenants = self.slots.parameters(plan);
+        let Some(retrieval) = &self.retrieval else {
+            return decoder.forward(step, &self.kv, tenants);
+        };
+        let wanted = |member: &Running| Wanted {
+            request: member.request,
+            tenant: member.tenant,
+            ids: &self.held[&member.request].ids,
+            first: member.cached,
+            end: member.cached_next(),
+        };
+        let wanted: Vec<Wanted<'_>> = members.iter().map(wanted).collect();
+        let states = retrieval.states(self.instance, &wanted)?;
+        let logits = decoder.forward_upper(states, step, &self.kv, tenants)?;
+        for member in members.iter().filter(|member| member.chunk > 0 && member.completes) {
+            retrieval.drop_staged(self.instance, member.request);
+        }
+        Ok(logits)
     }
 
     /// Counts the tokens of the step that is over. Where all wait for the longest, a member that has ended goes on, and what it
@@ -342,16 +395,22 @@ impl RunLane {
                 ids: &ids[cached as usize..],
                 cached,
                 pages: std::slice::from_ref(page),
-                slot: self.adapters.as_ref().map(|_| 0),
+                slot: (!matches!(self.slots, Slots::None)).then_some(0),
                 wants_token: true,
             };
             let chunks: Vec<Chunk<'_>> = pages.iter().map(chunk).collect();
-            let step = self.decoder.step(&chunks, &self.kv)?;
-            let plan = |adapters: &Adapters| adapters.cache.plan(step.segments(), adapters.implementation);
-            let plan = self.adapters.as_ref().map(plan).transpose()?;
-            let loras = self.adapters.as_ref().zip(plan.as_ref());
-            let loras = loras.map(|(adapters, plan)| TenantParameters::Lora(Loras::new(&adapters.cache, plan)));
-            let logits = self.decoder.forward(&step, &self.kv, loras)?;
+            let decoder = self.decoder_of(&chunks)?;
+            let step = decoder.step(&chunks, &self.kv)?;
+            let plan = self.slots.plan(&step)?;
+            let tenants = self.slots.parameters(plan.as_ref());
+            let logits = match &self.retrieval {
+                None => decoder.forward(&step, &self.kv, tenants)?,
+                Some(_) => {
+                    let size = [step.tokens() as i64, decoder.shape().hidden.into()];
+                    let states = tch::Tensor::f_zeros(size, (decoder.kind(), self.device))?;
+                    decoder.forward_upper(states, &step, &self.kv, tenants)?
+                }
+            };
             sample(&logits, &vec![Sampling::Greedy; step.wanted()])?;
         }
         Ok(())
@@ -391,9 +450,18 @@ impl Perform for RunLane {
     }
 
     fn release(&mut self, request: RequestId) {
-        let held = self.held.remove(&request);
-        self.pages
-            .give_back(held.expect("a request leaves once, and after its first step").pages);
+        if let Some(retrieval) = &self.retrieval {
+            retrieval.drop_staged(self.instance, request);
+        }
+        // Who leaves before the first step has at most been looked up.
+        let Some(held) = self.held.remove(&request) else {
+            assert!(
+                self.retrieval.is_some(),
+                "a request leaves once, and after its first step"
+            );
+            return;
+        };
+        self.pages.give_back(held.pages);
         self.check_pages();
     }
 
@@ -426,18 +494,22 @@ mod tests {
 
     use tenantry_core::ids::InstanceId;
     use tenantry_core::op::{BatchShape, Sequence};
+    use tenantry_core::spec::LookupsInSteps;
     use tenantry_profiles::{DType, ModelShape};
 
     use super::*;
+    use crate::machine::generating::tenants::Store;
 
     fn lane() -> RunLane {
         let model = ModelShape::builtin("tiny-llama").unwrap();
         let serving = GenerationServing {
             device: Device::Cpu,
             seed: 1,
-            decoder: Decoder::random(&model, 1, DType::F32, Device::Cpu).unwrap(),
-            store: None,
-            adapters: Vec::new(),
+            vocabulary: model.vocabulary.into(),
+            decoder: Some(Decoder::random(&model, 1, DType::F32, Device::Cpu).unwrap()),
+            retrieval: None,
+            store: Store::None,
+            slots: vec![Slots::None],
             caches: vec![KvCache::new(&model, 0..2, 20, 4, DType::F32, Device::Cpu).unwrap()],
             end_of_sequence: None,
             shared_prefix_tokens: 0,
@@ -496,6 +568,7 @@ mod tests {
         OpKind::Run(Run {
             max_steps,
             until: Until::FirstEnds,
+            lookups: LookupsInSteps::None,
         })
     }
 
@@ -563,6 +636,7 @@ mod tests {
         let kind = OpKind::Run(Run {
             max_steps: 30,
             until: Until::AllEnd,
+            lookups: LookupsInSteps::None,
         });
         lane.perform(&kind, &all);
         let ended = all.outcome.lock().unwrap().clone().unwrap().ended;

@@ -6,8 +6,9 @@ use tenantry_core::ids::RequestId;
 use tenantry_core::op::{Member, NO_SLOT, Sequence};
 use tenantry_profiles::AdapterImplementation;
 
+use super::GeneratedTokens;
 use super::lane::{RunLane, Running};
-use super::{Adapters, GeneratedTokens};
+use super::tenants::Slots;
 use crate::decoder::{Decoder, KvCache};
 use crate::device::synchronize;
 use crate::error::ExecutorError;
@@ -39,10 +40,10 @@ impl StepProbe {
         sequences: &[Probed],
         seed: u64,
     ) -> StepProbe {
-        let adapters = lora.map(|(cache, implementation)| Adapters {
-            cache: cache.share(),
-            implementation,
-        });
+        let slots = match lora {
+            Some((cache, implementation)) => Slots::Loras(cache.share(), implementation),
+            None => Slots::None,
+        };
         let member = |(index, sequence): (usize, &Probed)| Member {
             request: RequestId {
                 slot: index as u32,
@@ -66,7 +67,13 @@ impl StepProbe {
             },
         };
         let members: Vec<Member> = sequences.iter().enumerate().map(member).collect();
-        let mut lane = RunLane::over(decoder, kv, adapters, seed, GeneratedTokens::default());
+        let mut lane = RunLane::over(
+            Some(decoder),
+            kv,
+            slots,
+            (seed, decoder.shape().vocabulary.into(), decoder.device()),
+            GeneratedTokens::default(),
+        );
         members.iter().for_each(|member| lane.hold(member));
         let most = sequences.iter().map(|sequence| kv.pages_for(sequence.context)).max();
         for pages in 1..=most.unwrap_or(0) {

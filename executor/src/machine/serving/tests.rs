@@ -48,7 +48,7 @@ fn tables(folder: &TempDir, plot: &PlotSpec) -> Tables {
     let model = looked_up();
     let encoder = Encoder::random(&model, SEED, DType::F32, Device::Cpu).unwrap();
     let mut encode = |fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
-        Ok(crate::plot::lower_layers(
+        Ok(crate::plot::encoder_layers(
             &encoder,
             plot.lower_layers,
             fragment_tokens,
@@ -57,8 +57,8 @@ fn tables(folder: &TempDir, plot: &PlotSpec) -> Tables {
         )?)
     };
     let language = Language::new(SEED, model.vocabulary).with_corpus(4);
-    let (name, hidden) = (format!("lower{}", plot.lower_layers), model.hidden);
-    Tables::with_encoder(folder.path(), &name, hidden, plot, language, &mut encode, &mut |_| {}).unwrap()
+    let name = format!("lower{}", plot.lower_layers);
+    Tables::with_encoder(folder.path(), &name, &model, plot, language, &mut encode, &mut |_| {}).unwrap()
 }
 
 fn with_plot(system: SystemSpec, plot: PlotSpec) -> SystemSpec {

@@ -89,8 +89,7 @@ impl GenerationServer {
                 state.pages.total()
             ));
         }
-        let ready = |sequence: &Sequence| sequence.slot == NO_SLOT || state.copies[sequence.slot as usize] == 0;
-        if state.run.is_none() && here().any(ready) {
+        if state.run.is_none() && here().any(|sequence| sequence.is_ready(&state.copies)) {
             return Err(format!("{instance} is idle at {now} while somebody is ready to run"));
         }
         if state.load() > self.spec.max_batch {

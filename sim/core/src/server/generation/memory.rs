@@ -1,7 +1,7 @@
 //! What lies where on an instance's cards: weights, room for tenants' adapters, and pages of the key-value cache in all the rest.
 
 use crate::server::memory::{MemoryUse, ServerError};
-use crate::spec::{ClusterSpec, GenerationSpec, PoolSpec};
+use crate::spec::{ClusterSpec, GenerationSpec, PoolSpec, TenantState};
 
 /// The plan of one instance, the same for each. Its cards share everything evenly.
 #[derive(Clone, Copy, Debug)]
@@ -9,9 +9,10 @@ pub(super) struct GenerationMemory {
     instances: u64,
     /// Of an instance's cards together.
     capacity_bytes: u64,
+    /// Of the backbone; 0 where each tenant has a model of its own.
     weights_bytes: u64,
-    /// Of one tenant's adapters; 0 where there are none.
-    adapter_bytes: u64,
+    /// Of one tenant's own parameters; 0 where there are none.
+    tenant_bytes: u64,
     slots: u32,
     page_bytes: u64,
     pub pages: u32,
@@ -28,13 +29,25 @@ impl GenerationMemory {
         let dtype_bytes = pool.dtype.bytes();
         let cards = u64::from(generation.tensor_parallel);
         let capacity_bytes = cards * cluster.gpu_memory_bytes;
-        let weights_bytes = model.parameters() * dtype_bytes;
-        let (adapter_bytes, slots) = generation.lora.map_or((0, 0), |lora| {
-            let parameters = u64::from(model.layers) * model.lora_parameters_per_layer(lora.rank);
-            (parameters * dtype_bytes, lora.slots)
-        });
-        let page_bytes = model.cached_per_token() * dtype_bytes * u64::from(generation.page_tokens);
-        let needed_bytes = weights_bytes + adapter_bytes * u64::from(slots);
+        let layers = u64::from(pool.computed_layers());
+        let backbone = pool.decoder_parameters();
+        let (shared, own, slots) = match (pool.tenant_state, generation.lora) {
+            (TenantState::Model, _) => (0, backbone, generation.slots),
+            (TenantState::Adapters { bottleneck, .. }, _) => {
+                let adapters = layers * model.adapter_parameters_per_layer(bottleneck);
+                (backbone, adapters, generation.slots)
+            }
+            (TenantState::Head, Some(lora)) => (
+                backbone,
+                layers * model.lora_parameters_per_layer(lora.rank),
+                lora.slots,
+            ),
+            (TenantState::Head, None) => (backbone, 0, 0),
+        };
+        let (weights_bytes, tenant_bytes) = (shared * dtype_bytes, own * dtype_bytes);
+        let page_tokens = u64::from(generation.page_tokens);
+        let page_bytes = layers * model.cached_per_token_and_layer() * dtype_bytes * page_tokens;
+        let needed_bytes = weights_bytes + tenant_bytes * u64::from(slots);
         let pages = capacity_bytes.saturating_sub(needed_bytes) / page_bytes;
         if pages == 0 {
             return Err(ServerError::BackboneDoesNotFit {
@@ -47,15 +60,21 @@ impl GenerationMemory {
             instances: instances as u64,
             capacity_bytes,
             weights_bytes,
-            adapter_bytes,
+            tenant_bytes,
             slots,
             page_bytes,
             pages: u32::try_from(pages).unwrap_or(u32::MAX),
         })
     }
 
-    pub fn adapter_bytes(&self) -> u64 {
-        self.adapter_bytes
+    /// Of one tenant's own parameters.
+    pub fn tenant_bytes(&self) -> u64 {
+        self.tenant_bytes
+    }
+
+    /// Tenants whose own parameters an instance has room for; nothing where they have none.
+    pub fn slots(&self) -> Option<u32> {
+        (self.tenant_bytes > 0).then_some(self.slots)
     }
 
     /// `peak_pages` is the sum of what each instance held at most.
@@ -63,8 +82,8 @@ impl GenerationMemory {
         MemoryUse {
             capacity_bytes: self.instances * self.capacity_bytes,
             shared_bytes: self.instances * self.weights_bytes,
-            per_tenant_bytes: self.adapter_bytes,
-            tenant_bytes: u64::from(slots.min(self.slots * self.instances as u32)) * self.adapter_bytes,
+            per_tenant_bytes: self.tenant_bytes,
+            tenant_bytes: u64::from(slots.min(self.slots * self.instances as u32)) * self.tenant_bytes,
             cache_bytes: peak_pages * self.page_bytes,
         }
     }

@@ -2,7 +2,7 @@
 //! section 5; continuous batching after Orca).
 //!
 //! A request waits in one queue for all instances, in order of arrival. [`GenerationServer::dispatch`] gives it to an instance that has room;
-//! its tenant's adapters come in beside what runs. [`GenerationServer::advance`] submits an instance's next run of steps: at most until
+//! what its tenant has of its own comes in beside what runs, and its prompt may be looked up there. [`GenerationServer::advance`] submits an instance's next run of steps: at most until
 //! someone ends, the pages are used up, or somebody new is ready to join, who interrupts it.
 
 mod host;
@@ -11,6 +11,7 @@ mod managing;
 mod memory;
 mod placing;
 mod prefixes;
+mod retrieving;
 mod sequence;
 mod step;
 
@@ -27,12 +28,12 @@ use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{After, BatchShape, CopyIn, Layers, Load, Member, NO_SLOT, Op, OpKind, Submission};
 use crate::policy::admit::{self, Admit};
 use crate::slab::Slab;
-use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, PlaceSpec, SwapSpec, SystemSpec};
+use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, SystemSpec, TenantState};
 use crate::topology::Topology;
 use host::{HostMemory, InHost, Waiting};
 use memory::{GenerationMemory, Pages};
 use prefixes::{Entered, Prefixes};
-use sequence::{Place, Queue, Sequence, Sequences};
+use sequence::{Place, Queue, Retrieval, Sequence, Sequences};
 
 /// Whose event a pool's own timer is.
 const POOL: InstanceId = InstanceId(0);
@@ -106,6 +107,11 @@ enum Flight {
         /// Of host memory, where that does not hold all; `NO_SLOT` elsewhere.
         host_slot: u32,
     },
+    /// The look-up of a prompt.
+    Retrieve {
+        instance: InstanceId,
+        request: RequestId,
+    },
     Manage(ManageRequest),
 }
 
@@ -115,6 +121,11 @@ pub struct GenerationServer {
     place: PlaceSpec,
     spec: GenerationSpec,
     layers: Layers,
+    /// Copies that a tenant's own parameters take.
+    chunks: u32,
+    lookups: LookupsInSteps,
+    /// Bytes of a token's representation.
+    hidden_bytes: u64,
     tenants: u32,
     positions: u32,
     topology: Topology,
@@ -157,18 +168,14 @@ impl GenerationServer {
         let pool = &system.pool;
         let topology = Topology::new(cluster, pool);
         let memory = GenerationMemory::plan(cluster, pool, generation, topology.instances.len())?;
-        let slots = || {
-            generation
-                .lora
-                .map(|lora| Slots::new(tenants, lora.slots, SwapSpec::LeastRecentlyUsed))
-        };
+        let slots = || memory.slots().map(|slots| Slots::new(tenants, slots, pool.swap));
         let instance = |_| Instance {
             running: Vec::new(),
             joining: VecDeque::new(),
             pages: Pages::new(generation.page_tokens, memory.pages),
             prefixes: Prefixes::new(generation.shared_prefix_tokens, generation.page_tokens),
             slots: slots(),
-            copies: vec![0; generation.lora.map_or(0, |lora| lora.slots.min(tenants)) as usize],
+            copies: vec![0; memory.slots().unwrap_or(0).min(tenants) as usize],
             run: None,
             emptying: false,
             closed: false,
@@ -176,7 +183,13 @@ impl GenerationServer {
         Ok(GenerationServer {
             admit: admit::build(&system.admit),
             place: pool.place,
-            layers: Layers::all(pool.model.layers),
+            layers: Layers::from(pool.first_layer(), pool.model.layers),
+            chunks: match pool.tenant_state {
+                TenantState::Model => 1,
+                TenantState::Adapters { .. } | TenantState::Head => pool.computed_layers(),
+            },
+            lookups: pool.lookups_in_steps(),
+            hidden_bytes: u64::from(pool.model.hidden) * pool.dtype.bytes(),
             tenants,
             positions: pool.model.positions,
             instances: topology.instance_ids().map(instance).collect(),
@@ -186,7 +199,7 @@ impl GenerationServer {
                 .map(|slots| HostMemory::new(tenants, slots)),
             by_load: topology.instance_ids().map(|id| (0, id)).collect(),
             topology,
-            tenancy: Tenancy::new(pool, tenants, memory.adapter_bytes()),
+            tenancy: Tenancy::new(pool, tenants, memory.tenant_bytes()),
             memory,
             sequences: Sequences::default(),
             queue: Queue::new(generation, tenants),
@@ -212,7 +225,7 @@ impl GenerationServer {
 
     /// See [`super::Server::slots_per_instance`].
     pub fn slots_per_instance(&self) -> Option<u32> {
-        self.spec.lora.map(|lora| lora.slots.min(self.tenants))
+        self.memory.slots().map(|slots| slots.min(self.tenants))
     }
 
     /// Pages of each instance's cache.
@@ -340,6 +353,7 @@ impl GenerationServer {
                 }
                 self.loaded(now, done, instance, tenant, slot, commands);
             }
+            Flight::Retrieve { instance, request } => self.retrieved(now, done, instance, request, commands),
             Flight::Run { instance, members } => self.ran(now, done, instance, members, commands),
             Flight::Manage(request) => {
                 let failed = done.failures.first().map(|failure| failure.reason);
@@ -377,7 +391,7 @@ impl GenerationServer {
             }
             self.dispatch(now, commands);
         } else {
-            self.interrupt(instance, commands);
+            self.interrupt_if_ready(instance, commands);
             if self.host.is_some() {
                 // What it kept in host memory may be let go of now.
                 self.dispatch(now, commands);
@@ -501,9 +515,10 @@ impl GenerationServer {
             slots.release(sequence.slot);
             sequence.slot = NO_SLOT;
         }
-        if sequence.started {
+        if sequence.started || sequence.retrieval == Retrieval::There {
             commands.list.push(Command::Release { instance, request: id });
         }
+        sequence.retrieval = Retrieval::None;
         sequence.started = false;
         sequence.chunk_tokens = 0;
         sequence.place = Place::Queue;
@@ -562,6 +577,15 @@ impl GenerationServer {
             },
             returned: None,
         }));
+    }
+
+    /// Likewise, if somebody is ready to join.
+    fn interrupt_if_ready(&mut self, instance: InstanceId, commands: &mut Commands) {
+        let state = &self.instances[instance.index()];
+        let mut joining = state.joining.iter();
+        if joining.any(|&id| self.sequences[id].is_ready(&state.copies)) {
+            self.interrupt(instance, commands);
+        }
     }
 
     /// Lets an instance's run end at its next step, if somebody is ready to join or is to leave.

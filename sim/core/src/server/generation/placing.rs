@@ -146,18 +146,13 @@ impl GenerationServer {
         state.pages.resize(&mut 0, begun_tokens);
         state.pages.resize(&mut sequence.pages, tokens);
         state.joining.push_back(id);
-        let mut ready = true;
         if let Some(slots) = &mut state.slots {
             match slots.acquire(sequence.tenant, false) {
-                Acquired::Hit(slot) => {
-                    sequence.slot = slot;
-                    ready = state.copies[slot as usize] == 0;
-                }
+                Acquired::Hit(slot) => sequence.slot = slot,
                 Acquired::Miss(slot) => {
                     sequence.slot = slot;
                     state.copies[slot as usize] += 1;
-                    slots.counts.bytes_in += self.memory.adapter_bytes();
-                    ready = false;
+                    slots.counts.bytes_in += self.memory.tenant_bytes();
                     let load = Waiting {
                         instance,
                         slot,
@@ -168,8 +163,12 @@ impl GenerationServer {
                 Acquired::Full => unreachable!("a request that fits has a slot"),
             }
         }
+        if self.lookups == LookupsInSteps::NewTokens {
+            self.retrieve(id, instance, commands);
+        }
         self.reload(instance, load);
-        if ready && !self.instances[instance.index()].closed {
+        let state = &self.instances[instance.index()];
+        if !state.closed && self.sequences[id].is_ready(&state.copies) {
             self.interrupt(instance, commands);
         }
     }
@@ -222,7 +221,7 @@ impl GenerationServer {
         if is_read {
             commands.ops.push(Op {
                 kind: OpKind::Fetch(Fetch {
-                    bytes: self.memory.adapter_bytes(),
+                    bytes: self.memory.tenant_bytes(),
                     slot: host_slot,
                 }),
                 lane: lanes.lookup,
@@ -231,12 +230,11 @@ impl GenerationServer {
                 told: false,
             });
         }
-        let layers = u32::from(self.layers.count);
         commands.ops.push(Op {
             kind: OpKind::CopyIn(CopyIn {
                 layers: self.layers,
-                chunks: layers,
-                chunk_bytes: self.memory.adapter_bytes() / u64::from(layers),
+                chunks: self.chunks,
+                chunk_bytes: self.memory.tenant_bytes() / u64::from(self.chunks),
             }),
             lane: lanes.copy,
             after: if is_read { After::op(0) } else { After::NONE },

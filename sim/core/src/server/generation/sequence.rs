@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tenantry_traces::{Duration, Request, Ticket, Time};
 
 use super::memory::Left;
-use crate::ids::{InstanceId, RequestId};
+use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{NO_SLOT, SharedPrefix};
 use crate::policy::fairness::Counters;
 use crate::slab::Slab;
@@ -18,6 +18,17 @@ pub(super) enum Place {
     Queue,
     /// On an instance.
     Instance(InstanceId),
+}
+
+/// How far the look-up of a prompt has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retrieval {
+    /// None was asked for.
+    None,
+    /// It is under way.
+    Coming(BatchId),
+    /// What it found lies on the instance.
+    There,
 }
 
 /// A request inside the server.
@@ -46,6 +57,8 @@ pub(super) struct Sequence {
     /// What it left on the instance where it last was, and how many tokens were cached there.
     pub left: Option<(InstanceId, Left, u32)>,
     pub slot: u32,
+    /// The look-up of its prompt for the instance where it is, where that is not part of its first step.
+    pub retrieval: Retrieval,
     pub place: Place,
     /// Whether its first step on this instance is over or under way.
     pub started: bool,
@@ -78,6 +91,7 @@ impl Sequence {
             prefix: None,
             left: None,
             slot: NO_SLOT,
+            retrieval: Retrieval::None,
             place: Place::Queue,
             started: false,
             cancelled: false,
@@ -93,6 +107,12 @@ impl Sequence {
     /// Pages that are not its own.
     pub fn shared_pages(&self) -> u32 {
         self.prefix.map_or(0, |prefix| prefix.pages)
+    }
+
+    /// Whether all that its first step needs has come; `copies` are those under way into each slot.
+    pub fn is_ready(&self, copies: &[u32]) -> bool {
+        let retrieved = !matches!(self.retrieval, Retrieval::Coming(_));
+        retrieved && (self.slot == NO_SLOT || copies[self.slot as usize] == 0)
     }
 
     /// Its place in the order of arrival.

@@ -71,8 +71,7 @@ impl GenerationServer {
         let (running, copies) = (&mut state.running, &state.copies);
         state.joining.retain(|&id| {
             let sequence = &mut sequences[id];
-            let ready = sequence.slot == NO_SLOT || copies[sequence.slot as usize] == 0;
-            let begins = ready && chunk(sequence);
+            let begins = sequence.is_ready(copies) && chunk(sequence);
             if begins {
                 sequence.started = true;
                 running.push(id);
@@ -136,6 +135,7 @@ impl GenerationServer {
             kind: OpKind::Run(Run {
                 max_steps,
                 until: if is_static { Until::AllEnd } else { Until::FirstEnds },
+                lookups: self.lookups,
             }),
             lane: self.topology.instances[instance.index()].compute,
             after: After::NONE,

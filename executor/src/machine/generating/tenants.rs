@@ -1,0 +1,221 @@
+//! What tenants of decoders have of their own, in host memory and in slots on the device, and how a step computes with it.
+
+use std::sync::Arc;
+
+use tch::Device;
+use tenantry_core::spec::{GenerationSpec, PoolSpec, TenantState};
+use tenantry_profiles::AdapterImplementation;
+
+use super::disk::Disk;
+use crate::ParameterSets;
+use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
+use crate::decoder::{DecoderSlots, DecoderStore, Step, TenantParameters};
+use crate::error::ExecutorError;
+use crate::lora::{LoraCache, LoraPlan, LoraShape, LoraStore, Loras, Segment};
+
+/// In host memory.
+pub(super) enum Store {
+    Loras(LoraStore),
+    Adapters(AdapterStore),
+    Models(DecoderStore),
+    /// All share the backbone.
+    None,
+}
+
+/// Where that comes from.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    pub tenants: u32,
+    pub seed: u64,
+    pub device: Device,
+    pub max_host_bytes: u64,
+}
+
+impl Store {
+    /// Random parameters.
+    ///
+    /// # Errors
+    /// A shape that cannot be built, or memory for less than one tenant's.
+    pub fn random(pool: &PoolSpec, generation: &GenerationSpec, source: Source) -> Result<Store, ExecutorError> {
+        let (model, dtype, first_layer) = (&pool.model, pool.dtype, pool.first_layer());
+        let Source {
+            tenants,
+            seed,
+            device,
+            max_host_bytes,
+        } = source;
+        Ok(match (pool.tenant_state, generation.lora) {
+            (TenantState::Model, _) => Store::Models(DecoderStore::random_upper(
+                model,
+                first_layer,
+                tenants,
+                seed,
+                dtype,
+                device,
+                max_host_bytes,
+            )?),
+            (TenantState::Adapters { bottleneck, .. }, _) => {
+                let shape = AdapterShape::upper(model, first_layer, bottleneck)?;
+                Store::Adapters(AdapterStore::random(
+                    shape,
+                    tenants,
+                    seed,
+                    dtype,
+                    device,
+                    max_host_bytes,
+                )?)
+            }
+            (TenantState::Head, Some(lora)) => {
+                let shape = LoraShape::new(model, lora.rank)?;
+                Store::Loras(LoraStore::random(shape, tenants, seed, dtype, device, max_host_bytes)?)
+            }
+            (TenantState::Head, None) => Store::None,
+        })
+    }
+
+    /// Puts them on the disk, where host memory is to hold some tenants' only.
+    ///
+    /// # Errors
+    /// As of [`Disk::write`].
+    pub fn disk(&self, generation: &GenerationSpec, source: Source) -> Result<Option<Arc<Disk>>, ExecutorError> {
+        let host_slots = generation.lora.and_then(|lora| lora.host_slots);
+        match (self, host_slots) {
+            (Store::Loras(store), Some(slots)) => {
+                let disk = Disk::write(&store.sets, slots.min(source.tenants), source.device)?;
+                Ok(Some(Arc::new(disk)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Empty slots for so many tenants.
+    ///
+    /// # Errors
+    /// No memory on the device, or an implementation that it lacks: refused here, and not in the middle of a run.
+    pub fn slots(
+        &self,
+        pool: &PoolSpec,
+        generation: &GenerationSpec,
+        slots: u32,
+        device: Device,
+    ) -> Result<Slots, ExecutorError> {
+        let dtype = pool.dtype;
+        Ok(match self {
+            Store::Models(_) => Slots::Models(DecoderSlots::upper(
+                &pool.model,
+                pool.first_layer(),
+                slots,
+                dtype,
+                device,
+            )?),
+            Store::Adapters(store) => {
+                let cache = AdapterCache::new(store.shape(), slots, dtype, device)?;
+                let TenantState::Adapters { implementation, .. } = pool.tenant_state else {
+                    unreachable!("adapters are stored where tenants have such")
+                };
+                cache.plan(&[0], 1, implementation)?;
+                Slots::Adapters(cache, implementation)
+            }
+            Store::Loras(store) => {
+                let cache = LoraCache::new(store.shape(), slots, dtype, device)?;
+                let implementation = generation.lora.expect("they are stored").implementation;
+                let segment = Segment {
+                    slot: Some(0),
+                    tokens: 1,
+                };
+                cache.plan(&[segment], implementation)?;
+                Slots::Loras(cache, implementation)
+            }
+            Store::None => Slots::None,
+        })
+    }
+
+    pub fn sets(&self) -> Option<&ParameterSets> {
+        match self {
+            Store::Loras(store) => Some(&store.sets),
+            Store::Adapters(store) => Some(&store.sets),
+            Store::Models(store) => Some(&store.sets),
+            Store::None => None,
+        }
+    }
+
+    pub fn share(&self) -> Store {
+        match self {
+            Store::Loras(store) => Store::Loras(store.share()),
+            Store::Adapters(store) => Store::Adapters(store.share()),
+            Store::Models(store) => Store::Models(store.share()),
+            Store::None => Store::None,
+        }
+    }
+}
+
+/// Of an instance, on the device.
+pub(super) enum Slots {
+    Loras(LoraCache, AdapterImplementation),
+    Adapters(AdapterCache, AdapterImplementation),
+    Models(DecoderSlots),
+    None,
+}
+
+/// How a step's tokens fall on slots.
+pub(super) enum Plan {
+    Loras(LoraPlan),
+    Adapters(AdapterPlan),
+}
+
+impl Slots {
+    /// Copies some layers' parameters of a tenant into a slot; whole models in one piece.
+    ///
+    /// # Errors
+    /// A store of another kind or shape.
+    pub fn load(
+        &self,
+        store: &Store,
+        tenant: u32,
+        slot: u32,
+        layers: std::ops::Range<usize>,
+    ) -> Result<(), ExecutorError> {
+        match (self, store) {
+            (Slots::Loras(cache, _), Store::Loras(store)) => cache.load(store, tenant, slot, layers),
+            (Slots::Adapters(cache, _), Store::Adapters(store)) => cache.load(store, tenant, slot, layers),
+            (Slots::Models(slots), Store::Models(store)) => slots.load(store, tenant, slot),
+            _ => Err(ExecutorError::input(
+                "what tenants have of their own",
+                "of the slots' kind",
+                "another",
+            )),
+        }
+    }
+
+    /// Prepares a step; nothing where all its tokens meet the same parameters.
+    ///
+    /// # Errors
+    /// A token without a slot, where tenants have adapters.
+    pub fn plan(&self, step: &Step) -> Result<Option<Plan>, ExecutorError> {
+        Ok(match self {
+            Slots::Loras(cache, implementation) => Some(Plan::Loras(cache.plan(step.segments(), *implementation)?)),
+            Slots::Adapters(cache, implementation) => Some(Plan::Adapters(step.plan_adapters(cache, *implementation)?)),
+            Slots::Models(_) | Slots::None => None,
+        })
+    }
+
+    /// What the backbone is computed with.
+    pub fn parameters<'a>(&'a self, plan: Option<&'a Plan>) -> Option<TenantParameters<'a>> {
+        match (self, plan?) {
+            (Slots::Loras(cache, _), Plan::Loras(plan)) => Some(TenantParameters::Lora(Loras::new(cache, plan))),
+            (Slots::Adapters(cache, _), Plan::Adapters(plan)) => {
+                Some(TenantParameters::Adapters(Adapters::new(cache, plan)))
+            }
+            _ => None,
+        }
+    }
+
+    pub fn share(&self) -> Slots {
+        match self {
+            Slots::Loras(cache, implementation) => Slots::Loras(cache.share(), *implementation),
+            Slots::Adapters(cache, implementation) => Slots::Adapters(cache.share(), *implementation),
+            Slots::Models(slots) => Slots::Models(slots.share()),
+            Slots::None => Slots::None,
+        }
+    }
+}
