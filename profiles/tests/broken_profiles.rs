@@ -211,7 +211,7 @@ const BROKEN_TABLES: &[Broken] = &[
         "head.csv",
         "tiny,f32,1,2,",
         "tinny,f32,1,2,",
-        "head.csv:14: model: must be a model listed in card.yaml or a built-in: tiny, bert-tiny, bert-mini, bert-small, bert-base, bert-large, distilbert, tinybert-4, tinybert-6, tiny-opt, opt-125m, tiny-llama, phi-2, llama-7b, llama3-8b, llama3.1-8b, llama-13b or llama-70b, got \"tinny\"; \
+        "head.csv:14: model: must be a model listed in card.yaml or a built-in: tiny, bert-tiny, bert-mini, bert-small, bert-base, bert-large, distilbert, tinybert-4, tinybert-6, tiny-opt, opt-125m, distilgpt2, tiny-llama, phi-2, llama-7b, llama3-8b, llama3.1-8b, llama-13b or llama-70b, got \"tinny\"; \
          did you mean tiny?",
     ),
     (
