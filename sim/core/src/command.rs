@@ -2,6 +2,7 @@
 
 use tenantry_traces::{Duration, ManageRequest, Request, Time};
 
+use crate::event::BatchTiming;
 use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{Load, Member, Op, OpKind, PetGroup, Submission};
 use crate::policy::fleet::Question;
@@ -162,9 +163,46 @@ pub struct Returned {
     pub asked: u32,
 }
 
+impl Waits {
+    /// Of a request that came at `arrival`, whose batch was submitted at `submitted` and was heard of at `heard`.
+    pub(crate) fn of_batch(arrival: Time, submitted: Time, timing: BatchTiming, heard: Time) -> Waits {
+        Waits {
+            queue: submitted.since(arrival),
+            lane: timing.lane,
+            stall: timing.stall,
+            compute: timing.busy,
+            tell: heard.since(timing.ended),
+        }
+    }
+
+    /// Of a request that never ran.
+    pub(crate) fn in_queue(queue: Duration) -> Waits {
+        Waits {
+            queue,
+            ..Waits::default()
+        }
+    }
+}
+
+impl Verdict {
+    /// How a request ended that ran: who gave up meanwhile hears of no failure.
+    pub(crate) fn of_run(cancelled: bool, failure: Option<FailureReason>) -> Verdict {
+        match failure {
+            _ if cancelled => Verdict::Cancelled,
+            Some(reason) => Verdict::Failed(reason),
+            None => Verdict::Served,
+        }
+    }
+}
+
 impl Finish {
     /// Of a request that is turned away at the door.
     pub fn rejected(request: &Request, reason: RejectReason) -> Finish {
+        Finish::unrun(request, Verdict::Rejected(reason))
+    }
+
+    /// Of a request as it came, without what running it would add.
+    pub(crate) fn unrun(request: &Request, verdict: Verdict) -> Finish {
         Finish {
             request: None,
             ticket: request.ticket,
@@ -175,7 +213,7 @@ impl Finish {
             batch_requests: 0,
             output_tokens: 0,
             first_token: None,
-            verdict: Verdict::Rejected(reason),
+            verdict,
             waits: Waits::default(),
             returned: None,
         }

@@ -5,6 +5,7 @@
 
 use tenantry_traces::Time;
 
+use crate::command::{Finish, Verdict, Waits};
 use crate::ids::RequestId;
 use crate::slab::{Handle, Slab};
 
@@ -45,6 +46,24 @@ impl InFlight {
             cancelled: false,
             in_queue: Links::default(),
             in_tenant: Links::default(),
+        }
+    }
+
+    /// What the request leaves by, `id` being what it was known by.
+    pub fn finish(&self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32) -> Finish {
+        Finish {
+            request: Some(id),
+            ticket: self.ticket,
+            tenant: self.tenant,
+            class: self.class,
+            arrival: self.arrival,
+            input_tokens: self.input_tokens,
+            batch_requests,
+            output_tokens: 0,
+            first_token: None,
+            verdict,
+            waits,
+            returned: None,
         }
     }
 }

@@ -320,27 +320,14 @@ impl CascadeServer {
     /// A job leaves, by the answer of the model at `stage` or without one.
     fn finish(&mut self, id: JobId, stage: Option<usize>, commands: &mut Commands) {
         let job = self.jobs.remove(id).expect("a job leaves once");
-        let verdict = match job.failure {
-            _ if job.cancelled => Verdict::Cancelled,
-            Some(reason) => Verdict::Failed(reason),
-            None => Verdict::Served,
-        };
         commands.list.push(Command::Finish(Finish {
-            request: None,
-            ticket: job.request.ticket,
-            tenant: job.request.tenant,
-            class: job.request.class,
-            arrival: job.request.arrival,
-            input_tokens: job.request.input_tokens,
             batch_requests: job.batch_requests,
-            output_tokens: 0,
-            first_token: None,
-            verdict,
             waits: job.waits,
             returned: stage.map(|stage| Returned {
                 stage: stage as u8,
                 asked: job.asked,
             }),
+            ..Finish::unrun(&job.request, Verdict::of_run(job.cancelled, job.failure))
         }));
     }
 
@@ -474,11 +461,12 @@ fn way(job: &Job, asked_at: Time, submitted: Time, timing: BatchTiming, now: Tim
         true => Waits::default(),
         false => job.waits,
     };
+    let here = Waits::of_batch(asked_at, submitted, timing, now);
     Waits {
-        queue: before.queue + submitted.since(asked_at),
-        lane: before.lane + timing.lane,
-        stall: before.stall + timing.stall,
-        compute: before.compute + timing.busy,
-        tell: before.tell + now.since(timing.ended),
+        queue: before.queue + here.queue,
+        lane: before.lane + here.lane,
+        stall: before.stall + here.stall,
+        compute: before.compute + here.compute,
+        tell: before.tell + here.tell,
     }
 }

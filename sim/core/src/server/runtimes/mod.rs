@@ -231,10 +231,7 @@ impl RuntimeServer {
             self.streams[stream].levels.load_changed(instance, -1);
         }
         self.waiting -= 1;
-        let waits = Waits {
-            queue: now.since(self.requests[id].arrival),
-            ..Waits::default()
-        };
+        let waits = Waits::in_queue(now.since(self.requests[id].arrival));
         self.finish(id, Verdict::Cancelled, waits, 0, commands);
     }
 
@@ -246,18 +243,9 @@ impl RuntimeServer {
                 submitted,
             } => {
                 let InFlight { arrival, cancelled, .. } = self.requests[request];
-                let waits = Waits {
-                    queue: submitted.since(arrival),
-                    lane: done.timing.lane,
-                    stall: done.timing.stall,
-                    compute: done.timing.busy,
-                    tell: now.since(done.timing.ended),
-                };
-                let verdict = match done.failures.first() {
-                    _ if cancelled => Verdict::Cancelled,
-                    Some(failure) => Verdict::Failed(failure.reason),
-                    None => Verdict::Served,
-                };
+                let waits = Waits::of_batch(arrival, submitted, done.timing, now);
+                let failure = done.failures.first().map(|failure| failure.reason);
+                let verdict = Verdict::of_run(cancelled, failure);
                 self.fleet.served(now, now.since(arrival), done.timing.busy);
                 self.finish(request, verdict, waits, 1, commands);
                 self.instances[instance.index()].in_hand -= 1;
@@ -281,20 +269,9 @@ impl RuntimeServer {
 
     fn finish(&mut self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32, commands: &mut Commands) {
         let request = self.requests.remove(id).expect("a request leaves once");
-        commands.list.push(Command::Finish(Finish {
-            request: Some(id),
-            ticket: request.ticket,
-            tenant: request.tenant,
-            class: request.class,
-            arrival: request.arrival,
-            input_tokens: request.input_tokens,
-            batch_requests,
-            output_tokens: 0,
-            first_token: None,
-            returned: None,
-            verdict,
-            waits,
-        }));
+        commands
+            .list
+            .push(Command::Finish(request.finish(id, verdict, waits, batch_requests)));
     }
 
     /// Hands an instance the next of its line for as long as it may have more in hand.

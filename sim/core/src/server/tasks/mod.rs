@@ -253,10 +253,7 @@ impl TaskServer {
             None => state.queue.remove(&mut self.requests, id),
         }
         self.waiting -= 1;
-        let waits = Waits {
-            queue: now.since(self.requests[id].arrival),
-            ..Waits::default()
-        };
+        let waits = Waits::in_queue(now.since(self.requests[id].arrival));
         self.finish(id, Verdict::Cancelled, waits, 0, commands);
         self.advance(now, instance, commands);
     }
@@ -273,18 +270,8 @@ impl TaskServer {
         for (index, member) in members.iter().enumerate() {
             let failure = failures.next_if(|f| f.member as usize == index).map(|f| f.reason);
             let request = &self.requests[member.request];
-            let waits = Waits {
-                queue: submitted.since(request.arrival),
-                lane: done.timing.lane,
-                stall: done.timing.stall,
-                compute: done.timing.busy,
-                tell: now.since(done.timing.ended),
-            };
-            let verdict = match failure {
-                _ if request.cancelled => Verdict::Cancelled,
-                Some(reason) => Verdict::Failed(reason),
-                None => Verdict::Served,
-            };
+            let waits = Waits::of_batch(request.arrival, submitted, done.timing, now);
+            let verdict = Verdict::of_run(request.cancelled, failure);
             self.finish(member.request, verdict, waits, size, commands);
         }
         members.clear();
@@ -295,20 +282,9 @@ impl TaskServer {
     fn finish(&mut self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32, commands: &mut Commands) {
         let request = self.requests.remove(id).expect("a request leaves once");
         self.loads.change(request.instance, -1);
-        commands.list.push(Command::Finish(Finish {
-            request: Some(id),
-            ticket: request.ticket,
-            tenant: request.tenant,
-            class: request.class,
-            arrival: request.arrival,
-            input_tokens: request.input_tokens,
-            batch_requests,
-            output_tokens: 0,
-            first_token: None,
-            verdict,
-            waits,
-            returned: None,
-        }));
+        commands
+            .list
+            .push(Command::Finish(request.finish(id, verdict, waits, batch_requests)));
     }
 
     /// Batches that an instance may have submitted and not ended: the next of a pool's plan is at hand, and one that is planned
