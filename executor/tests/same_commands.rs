@@ -12,6 +12,7 @@ use tenantry_core::op::OpKind;
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, SwapSpec, SystemSpec, TenantState,
 };
+use tenantry_core::topology::LaneKind;
 use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
 use tenantry_executor::machine::{Job, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
@@ -57,9 +58,13 @@ impl Workers for Script {
         };
         let mut work_ns = self.prices.work_ns(PoolId(0), &job.kind, job.batch.shape, &mut spread);
         if !follows && matches!(job.kind, OpKind::Encode(_)) {
-            work_ns += self
-                .prices
-                .resume_ns(PoolId(0), self.now.since(lane.free_since), work_ns, &mut spread);
+            work_ns += self.prices.resume_ns(
+                LaneKind::Compute,
+                PoolId(0),
+                self.now.since(lane.free_since),
+                work_ns,
+                &mut spread,
+            );
         }
         let ended = started + Duration(work_ns);
         let heard = lane.heard.max(ended + Duration(self.prices.tell_ns(&mut spread)));

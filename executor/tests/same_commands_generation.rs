@@ -15,6 +15,7 @@ use tenantry_core::spec::{
     AdmitSpec, BatchSpec, ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, Padding, PipelineSpec, PlaceSpec,
     PlotSpec, PoolSpec, PrefillSpec, SwapSpec, SystemSpec, TenantState,
 };
+use tenantry_core::topology::LaneKind;
 use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
 use tenantry_executor::machine::{Batch, Job, Outcome, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
@@ -150,9 +151,13 @@ impl Workers for Script {
             OpKind::Run(run) => {
                 assert!(!follows, "an instance makes one run at a time");
                 let first_ns = self.prices.steps_ns(&job.batch.members, job.batch.shape.tenants, 0, 1);
-                let resume = self
-                    .prices
-                    .resume_ns(PoolId(0), self.now.since(free_since), first_ns, &mut spread);
+                let resume = self.prices.resume_ns(
+                    LaneKind::Compute,
+                    PoolId(0),
+                    self.now.since(free_since),
+                    first_ns,
+                    &mut spread,
+                );
                 self.begin(job.lane, run, started, Duration(resume), job.batch);
             }
             kind => {

@@ -276,20 +276,40 @@ impl Card {
         let Some(name) = own.map(|row| row.model.as_str()) else {
             return Ok(None);
         };
-        let rows = || all.iter().filter(|row| row.model == name);
-        let whole = rows().map(|row| ResumeRow {
-            stats: row.stats.later(f64::from(row.work_us)),
-            ..row.clone()
-        });
-        let whole: Vec<ResumeRow> = whole.collect();
-        let idle = || rows().map(|row| row.idle_us);
-        Ok(Some(Resume {
-            whole: self.grid(&whole, &format!("model={name}"))?,
-            idle_us_min: idle().min().expect("the model has a row"),
-            idle_us_max: idle().max().expect("the model has a row"),
-            work_us_min: rows().map(|row| row.work_us).min().expect("the model has a row"),
-            work_us_max: rows().map(|row| row.work_us).max().expect("the model has a row"),
-        }))
+        let rows: Vec<ResumeRow> = all.iter().filter(|row| row.model == name).cloned().collect();
+        self.resume_of(rows, &format!("model={name}")).map(Some)
+    }
+
+    /// What a copy takes longer after its lane was idle; nothing where that was not measured.
+    ///
+    /// # Errors
+    /// A table with holes.
+    pub fn copy_resume(&self) -> Result<Option<Resume>, MissingTable> {
+        let rows = &self.tables.copy_resume;
+        (!rows.is_empty()).then(|| self.resume_of(rows.clone(), "")).transpose()
+    }
+
+    /// Of the rows of one table, at least one: each at its idleness and its work.
+    fn resume_of<R: Row>(&self, mut rows: Vec<R>, asked: &str) -> Result<Resume, MissingTable> {
+        for row in &mut rows {
+            let work_us = row.at()[1];
+            *row.stats_mut() = row.stats().later(work_us as f64);
+        }
+        let range = |axis: usize| {
+            let values = || rows.iter().map(|row| row.at()[axis] as u32);
+            (
+                values().min().expect("there is a row"),
+                values().max().expect("there is a row"),
+            )
+        };
+        let ((idle_us_min, idle_us_max), (work_us_min, work_us_max)) = (range(0), range(1));
+        Ok(Resume {
+            whole: self.grid(&rows, asked)?,
+            idle_us_min,
+            idle_us_max,
+            work_us_min,
+            work_us_max,
+        })
     }
 
     /// The grid of the table whose label is `asked`.

@@ -233,11 +233,11 @@ impl AdapterSurface {
     }
 }
 
-/// What compute takes longer by how long its lane was idle and by what it takes without. It settles once caches are cold and
+/// What an op takes longer by how long its lane was idle and by what it takes without. It settles once caches are cold and
 /// clocks are low, so beyond the measured range it is that of the edge and never extrapolated.
 #[derive(Clone, Debug)]
 pub struct Resume {
-    /// The compute and what it takes longer: spreads are kept in proportion to medians, and there may be next to nothing longer.
+    /// The op and what it takes longer: spreads are kept in proportion to medians, and there may be next to nothing longer.
     pub(crate) whole: Grid<2>,
     pub(crate) idle_us_min: u32,
     pub(crate) idle_us_max: u32,
@@ -246,7 +246,7 @@ pub struct Resume {
 }
 
 impl Resume {
-    /// What `work_us` microseconds of compute take longer after `idle_us` microseconds without any, in nanoseconds. `of` says where
+    /// What `work_us` microseconds of work take longer after `idle_us` microseconds without any, in nanoseconds. `of` says where
     /// within its spread a cost lies.
     pub fn extra_ns(&self, idle_us: u32, work_us: u32, of: impl FnOnce(Cost) -> u64) -> u64 {
         let (measured_us, work_us) = (

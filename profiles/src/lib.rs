@@ -58,10 +58,10 @@ pub use names::near_miss;
 pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
     AdapterImplementation, AdapterRow, AttendedLayerRow, CollectiveOperation, CollectiveRow, ConcurrentLayerRow,
-    ConcurrentStepRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow,
-    DecoderStepRow, Direction, DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow,
-    LoadSource, LoraRow, ModelLoadRow, PetKind, PetRow, PlotLookupRow, ResumeRow, SolveRow, StaticModelRow, Stats,
-    StepLora, Tier,
+    ConcurrentStepRow, CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow,
+    DecoderPrefillRow, DecoderStepRow, Direction, DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow,
+    Family, HeadRow, LoadSource, LoraRow, ModelLoadRow, PetKind, PetRow, PlotLookupRow, ResumeRow, SolveRow,
+    StaticModelRow, Stats, StepLora, Tier,
 };
 pub use static_model::StaticModel;
 pub use summary::{AxisSummary, TableError, TableSummary, describe, leave_out_errors};

@@ -189,6 +189,8 @@ pub enum Family {
     Dispatch,
     /// [`ResumeRow`].
     Resume,
+    /// [`CopyResumeRow`].
+    CopyResume,
     /// [`StaticModelRow`].
     StaticModel,
     /// [`ConcurrentLayerRow`].
@@ -229,6 +231,7 @@ named!(Family {
     ModelLoad => "model_load",
     Dispatch => "dispatch",
     Resume => "resume",
+    CopyResume => "copy_resume",
     StaticModel => "static_model",
     ConcurrentLayer => "concurrent_layer",
     AttendedLayer => "attended_layer",
@@ -571,6 +574,18 @@ family! {
         /// How long the lane was idle, in microseconds.
         idle_us: u32,
         /// What the compute takes on a lane that was busy before, in microseconds.
+        work_us: u32,
+    }
+}
+
+family! {
+    /// What a copy to the device takes longer after its lane was idle, for the same reasons.
+    CopyResumeRow: CopyResume,
+    names {},
+    axes {
+        /// How long the lane was idle, in microseconds.
+        idle_us: u32,
+        /// What the copy takes on a lane that was busy before, in microseconds.
         work_us: u32,
     }
 }

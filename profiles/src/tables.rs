@@ -9,10 +9,10 @@ use crate::check::check_rows;
 use crate::error::Invalid;
 use crate::names::near_miss;
 use crate::rows::{
-    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentStepRow, CopyRow, DecoderDecodeRow,
-    DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow, EmbeddingRow,
-    EncoderLayerRow, Family, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow, ResumeRow, Row, SolveRow,
-    StaticModelRow,
+    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
+    DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow,
+    EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow, ResumeRow, Row,
+    SolveRow, StaticModelRow,
 };
 use crate::slice::{Slice, slices};
 
@@ -36,6 +36,8 @@ pub struct Tables {
     pub dispatch: Vec<DispatchRow>,
     /// Compute after idleness.
     pub resume: Vec<ResumeRow>,
+    /// The same of copies.
+    pub copy_resume: Vec<CopyResumeRow>,
     /// Encoders compiled for one shape.
     pub static_model: Vec<StaticModelRow>,
     /// Encoder layers side by side.
@@ -73,7 +75,7 @@ macro_rules! for_each_family {
     ($tables:expr, $rows:ident => $body:expr) => {{
         let tables = $tables;
         for_each_family!(@one tables, $rows, $body;
-            encoder_layer embedding head adapter copy model_load dispatch resume
+            encoder_layer embedding head adapter copy model_load dispatch resume copy_resume
             static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve);
     }};
     (@one $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
@@ -86,7 +88,7 @@ macro_rules! for_each_family_pair {
     ($ours:expr, $theirs:expr, |$a:ident, $b:ident| $body:expr) => {{
         let (ours, theirs) = ($ours, $theirs);
         $crate::tables::for_each_family_pair!(@one ours, theirs, $a, $b, $body;
-            encoder_layer embedding head adapter copy model_load dispatch resume
+            encoder_layer embedding head adapter copy model_load dispatch resume copy_resume
             static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve);
     }};
     (@one $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
@@ -146,6 +148,7 @@ impl Tables {
             Family::ModelLoad => self.model_load = read_table(file, text, models)?,
             Family::Dispatch => self.dispatch = read_table(file, text, models)?,
             Family::Resume => self.resume = read_table(file, text, models)?,
+            Family::CopyResume => self.copy_resume = read_table(file, text, models)?,
             Family::StaticModel => self.static_model = read_table(file, text, models)?,
             Family::ConcurrentLayer => self.concurrent_layer = read_table(file, text, models)?,
             Family::AttendedLayer => self.attended_layer = read_table(file, text, models)?,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tenantry_core::ids::PoolId;
 use tenantry_core::op::{BatchShape, Encode, Manage, Member, OpKind, Pet, PetGroup};
 use tenantry_core::spec::{PlotSpec, PoolSpec, RouteSpec, StageSpec, SystemSpec, TenantState};
+use tenantry_core::topology::LaneKind;
 use tenantry_profiles::{
     AdapterSurface, Beyond, Card, Cost, Curve, Direction, DispatchOperation, Family, LoadSource, MissingTable, Resume,
     Surface,
@@ -55,6 +56,8 @@ pub struct Prices {
     inspect: Option<Cost>,
     /// By pool, as `models`.
     resume: Vec<Option<Resume>>,
+    /// Of copies, as far as it was measured.
+    copy_resume: Option<Resume>,
     /// Where the card is the host's own processor.
     cores: Option<u32>,
     draws: Option<Draws>,
@@ -250,6 +253,7 @@ impl Prices {
             alarm: card.dispatch(DispatchOperation::Alarm)?,
             inspect: card.inspect()?,
             resume,
+            copy_resume: card.copy_resume()?,
             cores: (!pinned).then_some(card.device.host.cores),
             draws: match jitter {
                 Jitter::None => None,
@@ -437,11 +441,16 @@ impl Prices {
         OpSpread(self.draws.map(|draws| draws.about(ALARM ^ until.0))).of(self.alarm)
     }
 
-    /// What compute that takes `work_ns` on a busy lane takes longer after the lane was idle for `idle`, in nanoseconds: caches are
-    /// cold and clocks are low. Nothing on cards where this was not measured.
-    pub fn resume_ns(&self, pool: PoolId, idle: Duration, work_ns: u64, spread: &mut OpSpread) -> u64 {
+    /// What an op that takes `work_ns` on a busy lane of this kind takes longer after the lane was idle for `idle`, in nanoseconds: caches
+    /// are cold and clocks are low. Nothing on cards where this was not measured.
+    pub fn resume_ns(&self, lane: LaneKind, pool: PoolId, idle: Duration, work_ns: u64, spread: &mut OpSpread) -> u64 {
+        let resume = match lane {
+            LaneKind::Compute => self.resume[pool.index()].as_ref(),
+            LaneKind::Copy => self.copy_resume.as_ref(),
+            LaneKind::Lookup | LaneKind::Solve => None,
+        };
         let micros = |ns: u64| u32::try_from(ns / 1_000).unwrap_or(u32::MAX);
-        self.resume[pool.index()].as_ref().map_or(0, |resume| {
+        resume.map_or(0, |resume| {
             resume.extra_ns(micros(idle.0), micros(work_ns), |whole| spread.of(whole))
         })
     }

@@ -397,14 +397,18 @@ impl VirtualMachine {
         if let OpKind::Lookup(lookup) = kind {
             self.count_lookup(lookup.fragments.into());
         }
-        if !just_freed && self.topology.lanes[lane.index()].kind == LaneKind::Compute {
-            let idle = self.now.since(self.board.free_since(lane));
+        if !just_freed {
+            let (kind, idle) = (
+                self.topology.lanes[lane.index()].kind,
+                self.now.since(self.board.free_since(lane)),
+            );
+            let mut resume_ns = |work_ns| self.prices.resume_ns(kind, pool, idle, work_ns, &mut spread);
             match &mut work {
-                Work::Whole { left_ns, .. } => *left_ns += self.prices.resume_ns(pool, idle, *left_ns, &mut spread),
+                Work::Whole { left_ns, .. } => *left_ns += resume_ns(*left_ns),
                 Work::Steps => {
                     let leap = &mut self.leaps[op.batch.slot as usize];
                     let first_ns = leap.plan.costs.first_ns;
-                    leap.delay(Duration(self.prices.resume_ns(pool, idle, first_ns, &mut spread)));
+                    leap.delay(Duration(resume_ns(first_ns)));
                 }
             }
         }

@@ -118,7 +118,7 @@ impl AdapterSubject {
     }
 
     /// All points.
-    pub fn points(&self, suite: Suite) -> Result<Vec<Point<'_>>, ExecutorError> {
+    pub fn points(&self, wanted: &[AdapterImplementation], suite: Suite) -> Result<Vec<Point<'_>>, ExecutorError> {
         let (dtype, bottleneck) = (self.dtype, self.bottleneck());
         let [all, few] = &self.lengths;
         let lengths = match suite {
@@ -126,7 +126,8 @@ impl AdapterSubject {
             Suite::Full => all,
         };
         let mut points = Vec::new();
-        for implementation in self.cache.implementations() {
+        let measured = self.cache.implementations().into_iter();
+        for implementation in measured.filter(|of| wanted.contains(of)) {
             for &batch in &self.batches {
                 for &tenants in self.batches.iter().filter(|tenants| **tenants <= batch) {
                     for &tokens in lengths {

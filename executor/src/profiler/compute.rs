@@ -10,6 +10,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 
 use super::axes::Axes;
 use super::instances::{Instance, LAYERS};
+use super::resume::Pass;
 use super::schedule::{Measure, Point};
 use super::timed;
 use crate::cascade::layers_with_importance;
@@ -116,23 +117,28 @@ impl Subject {
         ))
     }
 
-    /// Measures forward passes from token ids to the last hidden state, one for each of these batches that the grid has.
-    pub fn passes(&self, batches: &[u32]) -> Result<Vec<Measure<'_>>, ExecutorError> {
+    /// Measures passes from drawing token ids to the answers, one for each of these batches that the grid has.
+    pub fn passes<'a>(&'a self, heads: &'a Heads, batches: &[u32]) -> Vec<Pass<'a>> {
         let tokens = self.axes.tokens[self.axes.tokens.len() / 2];
-        let pass = |&batch: &u32| -> Result<Measure<'_>, ExecutorError> {
-            let (input, encoder) = (self.input(batch, tokens)?, &self.encoder);
+        let pass = |&batch| -> Pass<'a> {
+            let (encoder, mut first) = (&self.encoder, 0);
             let layers = encoder.shape().layers as usize;
-            Ok(Box::new(move || {
+            let measure = move || {
+                first += batch;
+                let tenants: Vec<u32> = (0..batch).map(|row| spread_out(first + row, TENANTS)).collect();
                 timed(encoder.device(), || {
-                    encoder.layers(encoder.embed(&input)?, 0..layers, &input, None)
+                    let input = encoder.input(&self.sequences(batch, tokens, first.into()), tokens as usize)?;
+                    let hidden = encoder.layers(encoder.embed(&input)?, 0..layers, &input, None)?;
+                    answers(heads, &hidden, &tenants)
                 })
-            }))
+            };
+            Pass {
+                requests: batch,
+                measure: Box::new(measure),
+            }
         };
-        batches
-            .iter()
-            .filter(|batch| self.axes.batch.contains(batch))
-            .map(pass)
-            .collect()
+        let batches = batches.iter().filter(|batch| self.axes.batch.contains(batch));
+        batches.map(pass).collect()
     }
 
     /// Measures from drawing token ids, which stands for reading a request, to the first hidden state.
@@ -185,13 +191,7 @@ impl Subject {
         Ok(move || {
             calls += 1;
             let tenants: Vec<u32> = (0..batch).map(|row| spread_out(calls * batch + row, TENANTS)).collect();
-            timed(self.encoder.device(), || {
-                let classes = heads
-                    .forward(&hidden, &tenants)?
-                    .f_argmax(1, false)?
-                    .f_to_kind(Kind::Int64)?;
-                Ok(Vec::<i64>::try_from(&classes)?)
-            })
+            timed(self.encoder.device(), || answers(heads, &hidden, &tenants))
         })
     }
 
@@ -211,8 +211,8 @@ impl Subject {
         classes.iter().map(heads).collect()
     }
 
-    /// All points of the forward pass.
-    pub fn points<'a>(&'a self, heads: &'a [(u32, Heads)]) -> Result<Vec<Point<'a>>, ExecutorError> {
+    /// All points of the forward pass and, if asked for, of one that says which words were attended to.
+    pub fn points<'a>(&'a self, heads: &'a [(u32, Heads)], attended: bool) -> Result<Vec<Point<'a>>, ExecutorError> {
         let (model, dtype) = (self.encoder.shape().name.clone(), self.dtype);
         let mut points = Vec::new();
         for (batch, tokens) in self.axes.points() {
@@ -226,18 +226,20 @@ impl Subject {
                     stats,
                 });
             };
-            let name = model.clone();
-            let attended_row = move |tables: &mut Tables, stats| {
-                tables.attended_layer.push(AttendedLayerRow {
-                    model: name.clone(),
-                    dtype,
-                    batch,
-                    tokens,
-                    stats,
-                });
-            };
-            let attended = self.attended(batch, tokens)?;
-            points.push(Point::new(format!("attended_layer of {model}"), attended, attended_row));
+            if attended {
+                let name = model.clone();
+                let attended_row = move |tables: &mut Tables, stats| {
+                    tables.attended_layer.push(AttendedLayerRow {
+                        model: name.clone(),
+                        dtype,
+                        batch,
+                        tokens,
+                        stats,
+                    });
+                };
+                let attended = self.attended(batch, tokens)?;
+                points.push(Point::new(format!("attended_layer of {model}"), attended, attended_row));
+            }
             points.push(Point::new(
                 format!("encoder_layer of {model}"),
                 self.layers(batch, tokens)?,
@@ -276,6 +278,12 @@ impl Subject {
         }
         Ok(points)
     }
+}
+
+/// The likeliest classes, in host memory.
+pub(crate) fn answers(heads: &Heads, hidden: &Tensor, tenants: &[u32]) -> Result<Vec<i64>, ExecutorError> {
+    let classes = heads.forward(hidden, tenants)?.f_argmax(1, false)?;
+    Ok(Vec::try_from(&classes.f_to_kind(Kind::Int64)?)?)
 }
 
 /// The `index`-th of `count` (a power of two) things in an order that jumps about, so that caches do not foresee it. No

@@ -7,6 +7,7 @@ use tenantry_profiles::{
     DType, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, ModelShape, Stats, Tables,
 };
 
+use super::resume::Pass;
 use super::schedule::{Measure, Point};
 use super::timed;
 use crate::decoder::{Chunk, Decoder, KvCache, Sampling, Step, sample};
@@ -131,11 +132,11 @@ impl DecoderSubject {
     }
 
     /// So many sequences that get their next token, each attending to `context` tokens, and then a prompt of `rest` tokens. Pages of
-    /// a sequence lie apart, as they do once sequences have come and gone.
-    fn step(&self, sequences: u32, context: u32, rest: u32) -> Result<Step, ExecutorError> {
+    /// a sequence lie apart, as they do once sequences have come and gone. Other tokens come of another `first`.
+    fn step(&self, first: u32, sequences: u32, context: u32, rest: u32) -> Result<Step, ExecutorError> {
         let vocabulary = i64::from(self.decoder.shape().vocabulary);
         let ids: Vec<i64> = (0..i64::from(sequences.max(rest)))
-            .map(|index| index * 31 % vocabulary)
+            .map(|index| (i64::from(first) + index) * 31 % vocabulary)
             .collect();
         let count = self.kv.pages_for(context).max(1);
         let pages: Vec<Vec<u32>> = (0..sequences)
@@ -191,7 +192,7 @@ impl DecoderSubject {
 
     /// Measures one layer without its attention, at each call another.
     fn dense(&self, tokens: u32) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
-        let step = self.step(0, 1, tokens)?;
+        let step = self.step(0, 0, 1, tokens)?;
         let (hidden, attended) = (self.hidden(tokens)?, self.hidden(tokens)?);
         let mut calls = 0;
         Ok(move || {
@@ -252,7 +253,7 @@ impl DecoderSubject {
         let context = self.axes.context[0];
         Ok(move || {
             timed(self.decoder.device(), || {
-                let step = self.step(decoding, context, tokens - decoding)?;
+                let step = self.step(0, decoding, context, tokens - decoding)?;
                 let first = self.decoder.embed(&step)?;
                 Ok((first, sample(&self.decoder.logits_of(&hidden)?, &samplings)?))
             })
@@ -333,7 +334,7 @@ impl DecoderSubject {
                 };
                 points.push(Point::new(
                     format!("decoder_decode of {model}"),
-                    self.attention(self.step(sequences, context, 0)?)?,
+                    self.attention(self.step(0, sequences, context, 0)?)?,
                     row,
                 ));
             }
@@ -347,15 +348,21 @@ impl DecoderSubject {
     }
 
     /// Measures all layers of steps of so many sequences that get their next token.
-    pub fn passes(&self, sequences: &[u32]) -> Result<Vec<Measure<'_>>, ExecutorError> {
-        let pass = |&sequences: &u32| -> Result<Measure<'_>, ExecutorError> {
-            let step = self.step(sequences, self.axes.context[0], 0)?;
-            Ok(Box::new(move || {
+    pub fn passes(&self, sequences: &[u32]) -> Vec<Pass<'_>> {
+        let pass = |&sequences| -> Pass<'_> {
+            let mut first = 0;
+            let measure = move || {
+                first += sequences;
                 timed(self.decoder.device(), || {
+                    let step = self.step(first, sequences, self.axes.context[0], 0)?;
                     let hidden = self.decoder.embed(&step)?;
                     self.decoder.layers(hidden, 0..self.layers(), &step, &self.kv, None)
                 })
-            }))
+            };
+            Pass {
+                requests: sequences,
+                measure: Box::new(measure),
+            }
         };
         sequences.iter().map(pass).collect()
     }

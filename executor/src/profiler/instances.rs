@@ -4,10 +4,11 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 use tenantry_profiles::{ConcurrentLayerRow, StaticModelRow, Tables};
 
-use super::compute::Subject;
+use super::compute::{Subject, answers};
+use super::ops::Ops;
 use super::schedule::Point;
 use super::{Suite, timed};
 use crate::device::prepare_lane_thread;
@@ -90,10 +91,14 @@ pub(crate) fn in_company<T: Send>(
 pub(crate) fn points<'a>(
     subject: &'a Subject,
     heads: &'a [(u32, Heads)],
+    ops: &Ops,
     suite: Suite,
 ) -> Result<Vec<Point<'a>>, ExecutorError> {
-    let mut points = concurrent(subject, suite)?;
-    if let Some((_, heads)) = heads.first() {
+    let mut points = Vec::new();
+    if ops.concurrent {
+        points.extend(concurrent(subject, suite)?);
+    }
+    if let Some((_, heads)) = heads.first().filter(|_| ops.static_models) {
         points.extend(whole(subject, heads, suite)?);
     }
     Ok(points)
@@ -152,8 +157,7 @@ fn whole<'a>(subject: &'a Subject, heads: &'a Heads, suite: Suite) -> Result<Vec
                 timed(encoder.device(), || {
                     let hidden = encoder.embed(&input)?;
                     let hidden = encoder.layers(hidden, 0..encoder.shape().layers as usize, &input, None)?;
-                    let classes = heads.forward(&hidden, &tenants)?.f_argmax(1, false)?;
-                    Ok(Vec::<i64>::try_from(&classes.f_to_kind(Kind::Int64)?)?)
+                    answers(heads, &hidden, &tenants)
                 })
             };
             let name = model.clone();

@@ -48,11 +48,12 @@ impl<'a> LoraSubject<'a> {
     }
 
     /// All points.
-    pub fn points(&self) -> Result<Vec<Point<'_>>, ExecutorError> {
+    pub fn points(&self, wanted: &[AdapterImplementation]) -> Result<Vec<Point<'_>>, ExecutorError> {
         let (model, dtype, rank) = (&self.subject.decoder.shape().name, self.dtype, self.cache.shape().rank);
         let most = *self.subject.axes.tokens.last().expect("a grid has tokens");
         let mut points = Vec::new();
-        for implementation in self.cache.implementations() {
+        let measured = self.cache.implementations().into_iter();
+        for implementation in measured.filter(|of| wanted.contains(of)) {
             for tokens in TOKENS.into_iter().filter(|tokens| *tokens <= most) {
                 for tenants in TENANTS.into_iter().filter(|tenants| *tenants <= tokens) {
                     let name = model.clone();

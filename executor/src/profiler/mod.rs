@@ -14,6 +14,7 @@ mod decoder;
 mod instances;
 mod lookups;
 mod lora;
+mod ops;
 mod partial;
 mod pets;
 mod resume;
@@ -37,6 +38,7 @@ use self::copies::{Checkpoint, Copies};
 use self::decoder::DecoderSubject;
 use self::lookups::LookupSubject;
 use self::lora::LoraSubject;
+pub use self::ops::Ops;
 use self::partial::Partial;
 use self::pets::PetSubject;
 use self::schedule::{Outcome, Schedule, Watch};
@@ -95,6 +97,8 @@ pub struct Plan {
     pub ranks: Vec<u32>,
     /// Numbers of classes of heads.
     pub classes: Vec<u32>,
+    /// Beside those that every model takes.
+    pub ops: Ops,
     /// How thorough.
     pub suite: Suite,
     /// Of weights, and of the order of measurement.
@@ -134,8 +138,10 @@ pub struct Profiled {
 const DISPATCH_ROUNDS: u32 = 150;
 /// Width up to which decoders' look-ups are measured: a wider one's table of every token would take hundreds of megabytes.
 const LOOKUP_HIDDEN_MAX: u32 = 2048;
-/// What contention, idleness and the second half of the dispatches take, after the points.
+/// What contention, copies after idleness and the second half of the dispatches take, after the points,
 const AFTER_POINTS: Duration = Duration::from_secs(12);
+/// and what each model's passes after idleness do.
+const RESUME: Duration = Duration::from_secs(9);
 /// Share of a model's time that goes to its forward pass, when its grid is chosen.
 const FORWARD_SHARE: f64 = 0.6;
 
@@ -154,7 +160,8 @@ pub fn profile(
     }
     prepare_lane_thread();
     let start = Instant::now();
-    let time = plan.suite.duration(plan.models.len()).saturating_sub(AFTER_POINTS);
+    let after = AFTER_POINTS + RESUME * plan.models.len() as u32;
+    let time = plan.suite.duration(plan.models.len()).saturating_sub(after);
     let earlier = match &plan.partial {
         Some(path) => Partial::read(path, plan)?,
         None => None,
@@ -214,7 +221,7 @@ pub fn profile(
     }
     let pets = subjects
         .iter()
-        .map(|subject| PetSubject::new(subject, plan.dtype, plan.seed))
+        .map(|subject| PetSubject::new(subject, &plan.ops.pets, plan.dtype, plan.seed))
         .collect::<Result<Vec<_>, _>>()?;
     notes.extend(pets.iter().flat_map(PetSubject::fails));
     let mut loras = Vec::new();
@@ -230,8 +237,9 @@ pub fn profile(
             loras.push(lora);
         }
     }
+    let looked_up = plan.models.iter().filter(|_| plan.ops.lookups);
     let (narrow, wide): (Vec<&ModelShape>, Vec<&ModelShape>) =
-        { plan.models.iter() }.partition(|shape| shape.kind == ModelKind::Encoder || shape.hidden <= LOOKUP_HIDDEN_MAX);
+        looked_up.partition(|shape| shape.kind == ModelKind::Encoder || shape.hidden <= LOOKUP_HIDDEN_MAX);
     notes.extend(wide.iter().map(|shape| {
         let name = &shape.name;
         format!("look-ups of {name} are not measured: it is a decoder wider than {LOOKUP_HIDDEN_MAX}")
@@ -249,11 +257,11 @@ pub fn profile(
 
     let mut points = Vec::new();
     for (subject, heads) in subjects.iter().zip(&heads) {
-        points.extend(subject.points(heads)?);
-        points.extend(instances::points(subject, heads, plan.suite)?);
+        points.extend(subject.points(heads, plan.ops.attended)?);
+        points.extend(instances::points(subject, heads, &plan.ops, plan.suite)?);
     }
     for adapter in &adapters {
-        points.extend(adapter.points(plan.suite)?);
+        points.extend(adapter.points(&plan.ops.adapters, plan.suite)?);
     }
     for pet in &pets {
         points.extend(pet.points(plan.suite)?);
@@ -263,16 +271,18 @@ pub fn profile(
     }
     for subject in &decoders {
         points.extend(subject.points()?);
-        points.extend(steps::points(subject, None, time_for_model)?);
+        points.extend(steps::points(subject, None, &plan.ops, time_for_model)?);
     }
     for lora in &loras {
-        points.extend(lora.points()?);
-        points.extend(steps::points(lora.subject, Some(lora), time_for_model)?);
+        points.extend(lora.points(&plan.ops.adapters)?);
+        points.extend(steps::points(lora.subject, Some(lora), &plan.ops, time_for_model)?);
     }
-    if let Some(subject) = subjects.first() {
+    if let Some(subject) = subjects.first().filter(|_| plan.ops.attended) {
         points.push(subject.inspect()?);
     }
-    points.extend(solves::points());
+    if plan.ops.solves {
+        points.extend(solves::points());
+    }
     points.extend(copies.points(&copy_sizes));
     points.extend(copies.model_points(&model_sizes));
     points.extend(checkpoints.iter().map(|checkpoint| checkpoint.point(plan.dtype)));
@@ -336,14 +346,16 @@ pub fn profile(
         _ => unreachable!("there is a first model, and it is one or the other"),
     };
     let contention = contention::measure(&mut middle, &copies, lookups.first(), interrupted)?;
-    for subject in &subjects {
-        let (name, passes) = (&subject.encoder.shape().name, subject.passes(&resume::BATCHES)?);
+    for (subject, heads) in subjects.iter().zip(&heads) {
+        let Some((_, heads)) = heads.first() else { continue };
+        let (name, passes) = (&subject.encoder.shape().name, subject.passes(heads, &resume::BATCHES));
         tables.resume.extend(resume::measure(name, passes, interrupted)?);
     }
     for subject in &decoders {
-        let (name, passes) = (&subject.decoder.shape().name, subject.passes(&resume::BATCHES)?);
+        let (name, passes) = (&subject.decoder.shape().name, subject.passes(&resume::BATCHES));
         tables.resume.extend(resume::measure(name, passes, interrupted)?);
     }
+    tables.copy_resume.extend(resume::measure_copies(&copies, interrupted)?);
     dispatches.extend(hand_overs(DISPATCH_ROUNDS));
     tables.dispatch.extend(dispatch_rows(&dispatches));
 
@@ -471,6 +483,7 @@ mod tests {
             bottlenecks: vec![4],
             ranks: vec![16],
             classes: vec![2],
+            ops: Ops::all(),
             suite: Suite::Quick,
             seed: 1,
             scratch: std::env::temp_dir(),

@@ -96,6 +96,7 @@ fn described(plan: &Plan) -> BTreeMap<String, Value> {
         ("bottlenecks", json!(plan.bottlenecks)),
         ("ranks", json!(plan.ranks)),
         ("classes", json!(plan.classes)),
+        ("ops", json!(plan.ops)),
         ("suite", json!(format!("{:?}", plan.suite).to_lowercase())),
         ("seed", json!(plan.seed)),
     ]

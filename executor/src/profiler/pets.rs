@@ -29,7 +29,7 @@ pub(crate) struct PetSubject<'a> {
 
 impl<'a> PetSubject<'a> {
     /// Loads random tasks of every kind that runs here.
-    pub fn new(subject: &'a Subject, dtype: DType, seed: u64) -> Result<Self, ExecutorError> {
+    pub fn new(subject: &'a Subject, kinds: &[PetKind], dtype: DType, seed: u64) -> Result<Self, ExecutorError> {
         let device = subject.encoder.device();
         let shape = subject.encoder.shape();
         let shape = ModelShape {
@@ -46,7 +46,7 @@ impl<'a> PetSubject<'a> {
             kinds: Vec::new(),
             fails: Vec::new(),
         };
-        for &name in PetKind::ALL {
+        for &name in kinds {
             let kind = kind_named(name.name()).expect("every kind of a profile is implemented");
             let task = |task| {
                 let parameters = kind.random(&pets.shape, &PetSizes::PAPER, seed, task);

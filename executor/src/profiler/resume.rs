@@ -1,15 +1,17 @@
-//! What compute takes longer after its lane was idle.
+//! What compute and copies take longer after their lane was idle.
 //!
-//! At low load a lane sleeps between batches: its caches go cold, its clock slows down, and on a virtual machine its memory may have to be
-//! mapped anew, page by page. On a small model that can double what a batch takes, so that costs measured back to back would promise
-//! too much. As when serving, the lane is woken by another thread, which has slept too: that one comes back on another core as often as not.
+//! At low load a lane waits between batches, and what else the processor does meanwhile, for this program or for another, takes its caches:
+//! a lane that spins through 30 ms is as slow afterwards as one that sleeps. On a small model that can double what a batch takes, so
+//! that costs measured back to back would promise too much. As when serving, each pass has requests of its own, and the lane is woken
+//! by another thread, which has woken itself for each of them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use tenantry_profiles::ResumeRow;
+use tenantry_profiles::{CopyResumeRow, ResumeRow};
 
+use super::copies::Copies;
 use super::schedule::Measure;
 use super::stats::Samples;
 use crate::error::ExecutorError;
@@ -20,100 +22,151 @@ const IDLE_US: [(u32, usize); 7] = [
     (500, 40),
     (2_000, 40),
     (8_000, 40),
-    (25_000, 40),
-    (100_000, 12),
-    (300_000, 12),
+    (25_000, 30),
+    (100_000, 10),
+    (300_000, 6),
 ];
 /// Sequences in the passes, so that there is little and much to compute.
 pub(crate) const BATCHES: [u32; 2] = [1, 8];
-/// A pass without idleness before it is measured.
-const WARM_UP: usize = 3;
+/// Passes back to back before each idleness, with which those after it are compared: the machine drifts. The first ones warm up.
+const STEADY: usize = 20;
+/// Passes that are not counted, at the beginning of each.
+const WARM_UP: usize = 1;
+/// A thread that naps for less oversleeps by as much.
+const NAP_MIN: Duration = Duration::from_millis(1);
 /// A pass slower than this is not worth the wait: idleness is lost in it.
 const WORK_MAX: Duration = Duration::from_millis(50);
+
+/// A forward pass of so many requests, others at each call, or a copy.
+pub(crate) struct Pass<'a> {
+    pub requests: u32,
+    pub measure: Measure<'a>,
+}
+
+/// Bytes of the copies: the adapters of a small model, and a small model.
+const COPY_BYTES: [u64; 2] = [32 << 10, 2 << 20];
+
+/// Measures copies to the device after idleness, from memory that nobody has touched for a while. Nothing once the user has asked to
+/// stop.
+pub(crate) fn measure_copies(copies: &Copies, interrupted: &AtomicBool) -> Result<Vec<CopyResumeRow>, ExecutorError> {
+    let mut rows = Vec::new();
+    for bytes in COPY_BYTES {
+        let mut pass = Pass {
+            requests: 1,
+            measure: Box::new(copies.measure(bytes)),
+        };
+        let Some(measured) = after_idle(&mut pass, interrupted)? else {
+            return Ok(Vec::new());
+        };
+        let work_us = work_us(&measured);
+        rows.extend(measured.into_iter().map(|of| CopyResumeRow {
+            idle_us: of.idle_us,
+            work_us,
+            stats: of.extra.stats(),
+        }));
+    }
+    Ok(rows)
+}
 
 /// Measures a model's forward passes, each larger than the one before, after idleness, beside the same back to back. Nothing once the
 /// user has asked to stop.
 pub(crate) fn measure(
     model: &str,
-    passes: Vec<Measure<'_>>,
+    passes: Vec<Pass<'_>>,
     interrupted: &AtomicBool,
 ) -> Result<Vec<ResumeRow>, ExecutorError> {
     let mut rows: Vec<ResumeRow> = Vec::new();
     for mut pass in passes {
-        let mut last = Duration::ZERO;
-        for _ in 0..WARM_UP {
-            last = pass()?;
-        }
-        if last > WORK_MAX && !rows.is_empty() {
+        (pass.measure)()?;
+        if (pass.measure)()? > WORK_MAX && !rows.is_empty() {
             break;
         }
-        let Some(pairs) = after_idle(&mut pass, interrupted)? else {
+        let Some(measured) = after_idle(&mut pass, interrupted)? else {
             return Ok(Vec::new());
         };
-        let mut warm = Samples::default();
-        pairs.iter().flatten().for_each(|pair| warm.push(micros(pair.next)));
-        let work_us = warm.stats().median_us.round() as u32;
-        let row = |((idle_us, _), pairs): ((u32, usize), &Vec<Pair>)| {
-            let mut samples = Samples::default();
-            for pair in pairs {
-                // Some passes are faster than the next one; a cost is not negative.
-                samples.push((micros(pair.first) - micros(pair.next)).max(1e-3));
-            }
-            ResumeRow {
-                model: model.to_string(),
-                idle_us,
-                work_us,
-                stats: samples.stats(),
-            }
-        };
-        rows.extend(IDLE_US.into_iter().zip(&pairs).map(row));
+        let work_us = work_us(&measured);
+        rows.extend(measured.into_iter().map(|of| ResumeRow {
+            model: model.to_string(),
+            idle_us: of.idle_us,
+            work_us,
+            stats: of.extra.stats(),
+        }));
     }
     Ok(rows)
 }
 
-/// A pass after idleness and the same right after it, so that what the machine does meanwhile weighs on both alike.
-struct Pair {
-    first: Duration,
-    next: Duration,
+/// What was measured of one idleness.
+struct Measured {
+    idle_us: u32,
+    /// The median of a pass back to back.
+    steady_us: f64,
+    /// What passes after idleness took beyond that.
+    extra: Samples,
 }
 
-/// What a pass takes after each idleness, in turns; nothing where the user has asked to stop.
-fn after_idle(
-    pass: &mut Measure<'_>,
-    interrupted: &AtomicBool,
-) -> Result<Option<[Vec<Pair>; IDLE_US.len()]>, ExecutorError> {
+/// What it takes back to back, in whole microseconds.
+fn work_us(measured: &[Measured]) -> u32 {
+    let mut work = Samples::default();
+    measured.iter().for_each(|of| work.push(of.steady_us));
+    work.stats().median_us.round().max(1.0) as u32
+}
+
+/// What a pass takes after each idleness; nothing where the user has asked to stop.
+fn after_idle(pass: &mut Pass<'_>, interrupted: &AtomicBool) -> Result<Option<Vec<Measured>>, ExecutorError> {
     let (sleep, sleeps) = mpsc::channel::<u32>();
     let (wake, woken) = mpsc::channel::<()>();
+    let requests = pass.requests;
     std::thread::scope(|scope| {
         // Ends when `sleep` goes.
         scope.spawn(move || {
             for idle_us in sleeps {
-                std::thread::sleep(Duration::from_micros(idle_us.into()));
+                nap(Duration::from_micros(idle_us.into()), requests);
                 if wake.send(()).is_err() {
                     return;
                 }
             }
         });
-        let mut pairs: [Vec<Pair>; IDLE_US.len()] = Default::default();
-        let most = IDLE_US.into_iter().map(|(_, rounds)| rounds).max();
-        for round in 0..most.expect("there is one idleness at least") {
-            for (pairs, (idle_us, rounds)) in pairs.iter_mut().zip(IDLE_US) {
+        let mut all = Vec::new();
+        // One idleness after the other: how cold memory has grown depends on how often passes come.
+        for (idle_us, rounds) in IDLE_US {
+            let mut steady = Samples::default();
+            for round in 0..WARM_UP + STEADY {
+                let took = (pass.measure)()?;
+                if round >= WARM_UP {
+                    steady.push(micros(took));
+                }
+            }
+            let steady_us = steady.stats().median_us;
+            let mut extra = Samples::default();
+            for round in 0..WARM_UP + rounds {
                 if interrupted.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
-                if round < rounds {
-                    sleep.send(idle_us).expect("the waker ends after this");
-                    woken.recv().expect("the waker ends after this");
-                    pairs.push(Pair {
-                        first: pass()?,
-                        next: pass()?,
-                    });
+                sleep.send(idle_us).expect("the waker ends after this");
+                woken.recv().expect("the waker ends after this");
+                let took = (pass.measure)()?;
+                if round >= WARM_UP {
+                    // Some passes are faster than most back to back; a cost is not negative.
+                    extra.push((micros(took) - steady_us).max(1e-3));
                 }
             }
+            all.push(Measured {
+                idle_us,
+                steady_us,
+                extra,
+            });
         }
         drop(sleep);
-        Ok(Some(pairs))
+        Ok(Some(all))
     })
+}
+
+/// Sleeps for so long in all, waking as often as requests arrive.
+fn nap(all: Duration, requests: u32) {
+    let naps = (all.as_nanos() / NAP_MIN.as_nanos()).clamp(1, requests.into()) as u32;
+    for _ in 0..naps {
+        std::thread::sleep(all / naps);
+    }
 }
 
 fn micros(duration: Duration) -> f64 {

@@ -7,6 +7,7 @@ use tenantry_profiles::{ConcurrentStepRow, DecoderStepRow, StepLora, Tables};
 use super::decoder::{DecoderSubject, PAGE_TOKENS};
 use super::instances::{STREAMS, in_company};
 use super::lora::LoraSubject;
+use super::ops::Ops;
 use super::schedule::Point;
 use crate::decoder::KvCache;
 use crate::error::ExecutorError;
@@ -82,10 +83,11 @@ fn sequences(count: u32, chunk_tokens: u32, context: u32, lora: Option<&LoraCach
     (0..count).map(sequence).collect()
 }
 
-/// All points of a decoder, for the backbone alone and, where there is one, for LoRA in every implementation.
+/// All points of a decoder, for the backbone alone or, where there is one, for LoRA in every implementation that is asked for.
 pub(crate) fn points<'a>(
     subject: &'a DecoderSubject,
     lora: Option<&'a LoraSubject<'a>>,
+    ops: &Ops,
     time: Duration,
 ) -> Result<Vec<Point<'a>>, ExecutorError> {
     let layers = subject.decoder.shape().layers;
@@ -111,7 +113,10 @@ pub(crate) fn points<'a>(
     let kv = subject.cache_of(axes.chunk.iter().map(longest).max().expect("there are some"))?;
     let kinds = match lora {
         None => vec![None],
-        Some(lora) => lora.cache.implementations().into_iter().map(Some).collect(),
+        Some(lora) => {
+            let measured = lora.cache.implementations().into_iter();
+            measured.filter(|of| ops.adapters.contains(of)).map(Some).collect()
+        }
     };
     let mut points = Vec::new();
     for kind in kinds {
@@ -148,7 +153,7 @@ pub(crate) fn points<'a>(
         let (context, cores) = (axes.context[0], crate::host::cores());
         // Instances on other devices than the host's processor do not share its cores.
         let streams = STREAMS.into_iter().filter(|&streams| streams == 1 || streams <= cores);
-        for streams in streams.filter(|_| !subject.decoder.device().is_cuda()) {
+        for streams in streams.filter(|_| ops.concurrent && !subject.decoder.device().is_cuda()) {
             for count in SEQUENCES_BESIDE {
                 let instance = |instance: u32| -> Result<StepProbe, ExecutorError> {
                     let sequences = sequences(count, 1, context, cache, instance * count);

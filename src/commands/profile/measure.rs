@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use tenantry_core::spec::TenantState;
+use tenantry_core::spec::{EngineSpec, PoolSpec, StageSpec, TenantState};
 use tenantry_executor::ExecutorError;
-use tenantry_executor::profiler::{Plan, Profiled, Progress, Suite as Thoroughness, profile};
-use tenantry_profiles::{DType, ModelShape, ProfileError};
+use tenantry_executor::profiler::{Ops, Plan, Profiled, Progress, Suite as Thoroughness, profile};
+use tenantry_profiles::{DType, ModelShape, PetKind, ProfileError};
 use tenantry_scenarios::RunSpec;
 
 use super::show;
@@ -28,11 +28,13 @@ const QUICK_RANKS: usize = 2;
 const SEED: u64 = 7;
 
 /// What a profile must hold.
+#[derive(Default)]
 struct Needs {
     models: Vec<ModelShape>,
     bottlenecks: Vec<u32>,
     ranks: Vec<u32>,
     classes: Vec<u32>,
+    ops: Ops,
 }
 
 pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -51,24 +53,15 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         .unwrap_or(device_name)
         .to_owned();
     let partial = PathBuf::from(format!("{}.partial", out.display()));
+    let suite = match args.suite {
+        Suite::Quick => Thoroughness::Quick,
+        Suite::Full => Thoroughness::Full,
+    };
     let plan = Plan {
         name,
-        device: device.torch(),
-        description: tenantry_executor::describe_cpu().map_err(Failure::running)?,
-        models: needs.models,
-        dtype: DType::F32,
-        bottlenecks: needs.bottlenecks,
-        ranks: needs.ranks,
-        classes: needs.classes,
-        suite: match args.suite {
-            Suite::Quick => Thoroughness::Quick,
-            Suite::Full => Thoroughness::Full,
-        },
-        seed: SEED,
-        scratch: std::env::temp_dir(),
         partial: Some(partial.clone()),
         command: command(args, device_name),
-        date: today(),
+        ..plan(needs, &device, suite)?
     };
     let models = plan
         .models
@@ -127,6 +120,27 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Of what is needed, on a device.
+fn plan(needs: Needs, device: &Device, suite: Thoroughness) -> Result<Plan, Failure> {
+    Ok(Plan {
+        name: "card".into(),
+        device: device.torch(),
+        description: tenantry_executor::describe_cpu().map_err(Failure::running)?,
+        models: needs.models,
+        dtype: DType::F32,
+        bottlenecks: needs.bottlenecks,
+        ranks: needs.ranks,
+        classes: needs.classes,
+        ops: needs.ops,
+        suite,
+        seed: SEED,
+        scratch: std::env::temp_dir(),
+        partial: None,
+        command: String::new(),
+        date: today(),
+    })
+}
+
 fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
     if let Some(path) = &args.scenario {
         let scenario = scenario(&ScenarioArgs {
@@ -153,36 +167,88 @@ fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
             Suite::Full => DEFAULT_RANKS.to_vec(),
         },
         classes: vec![DEFAULT_CLASSES],
+        ops: Ops::all(),
     })
 }
 
+/// What the ops of these runs are priced by, and no more.
 fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
-    let mut needs = Needs {
-        models: Vec::new(),
-        bottlenecks: Vec::new(),
-        ranks: Vec::new(),
-        classes: Vec::new(),
-    };
-    for pool in runs.iter().map(|run| &run.system.pool) {
-        if pool.dtype != DType::F32 {
-            let message = format!("dtype: must be f32 to be measured on this device, got {}", pool.dtype);
-            return Err(Failure::BadInput(message));
+    let mut needs = Needs::default();
+    for run in runs {
+        for pool in run.system.pools() {
+            needs.add_pool(pool, run.gpus)?;
         }
-        if !needs.models.contains(&pool.model) {
-            needs.models.push(pool.model.clone());
-        }
-        needs.classes.push(pool.classes);
-        if let TenantState::Adapters { bottleneck, .. } = pool.tenant_state {
-            needs.bottlenecks.push(bottleneck);
-        }
-        let lora = pool.generation.as_ref().and_then(|generation| generation.lora);
-        needs.ranks.extend(lora.map(|lora| lora.rank));
+        let prunes = |stage: &StageSpec| stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some());
+        let route = run.system.route.as_ref();
+        needs.ops.attended |= route.is_some_and(|route| route.stages.iter().any(prunes));
+        // Stages have instances of their own.
+        needs.ops.concurrent |= route.is_some();
     }
     for list in [&mut needs.bottlenecks, &mut needs.ranks, &mut needs.classes] {
         list.sort_unstable();
         list.dedup();
     }
     Ok(needs)
+}
+
+impl Needs {
+    fn add_pool(&mut self, pool: &PoolSpec, gpus: u32) -> Result<(), Failure> {
+        if pool.dtype != DType::F32 {
+            let message = format!("dtype: must be f32 to be measured on this device, got {}", pool.dtype);
+            return Err(Failure::BadInput(message));
+        }
+        // The processor is all cards that a scenario has.
+        self.ops.concurrent |= pool.instances_per_gpu * gpus > 1;
+        self.ops.lookups |= pool.plot.is_some();
+        if let TenantState::Adapters {
+            bottleneck,
+            implementation,
+        } = pool.tenant_state
+        {
+            self.bottlenecks.push(bottleneck);
+            add(&mut self.ops.adapters, implementation);
+        }
+        if let Some(lora) = pool.generation.as_ref().and_then(|generation| generation.lora) {
+            self.ranks.push(lora.rank);
+            add(&mut self.ops.adapters, lora.implementation);
+        }
+        if let Some(runtimes) = &pool.runtimes {
+            self.ops.static_models = true;
+            self.ops.solves |= runtimes.solves();
+            for stream in &runtimes.streams {
+                add(&mut self.models, stream.model.clone());
+                self.classes.push(stream.classes);
+            }
+            return Ok(());
+        }
+        self.classes.push(pool.classes);
+        let Some(tasks) = &pool.tasks else {
+            add(&mut self.models, pool.model.clone());
+            return Ok(());
+        };
+        for model in tasks.models(&pool.model) {
+            add(&mut self.models, model.clone());
+        }
+        let several = match tasks.engine {
+            EngineSpec::Shared { .. } => {
+                let known = |kind: &&PetKind| tasks.registrations.iter().any(|of| of.kind == kind.name());
+                for &kind in PetKind::ALL.iter().filter(known) {
+                    add(&mut self.ops.pets, kind);
+                }
+                true
+            }
+            EngineSpec::Parallel { .. } => true,
+            EngineSpec::Sequential { .. } => false,
+        };
+        self.ops.concurrent |= several;
+        Ok(())
+    }
+}
+
+fn add<T: PartialEq>(list: &mut Vec<T>, one: T) {
+    if !list.contains(&one) {
+        list.push(one);
+    }
 }
 
 /// The command that measures this card again, without the paths of this machine.
@@ -198,4 +264,59 @@ fn command(args: &ProfileArgs, device: &str) -> String {
         command += &format!(" --models {}", args.models.join(","));
     }
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tenantry_sim::{Jitter, Prices};
+
+    use super::*;
+
+    fn runs(name: &str) -> Vec<RunSpec> {
+        let args = ScenarioArgs {
+            scenario: name.into(),
+            set: Vec::new(),
+            seed: None,
+        };
+        scenario(&args).unwrap_or_else(|error| panic!("{name}: {error}")).runs()
+    }
+
+    /// A card measured for these runs, too briefly to be good for more than its tables.
+    fn card_for(runs: &[RunSpec]) -> tenantry_profiles::Card {
+        let needs = needs_of(runs).unwrap_or_else(|error| panic!("{error}"));
+        let plan = plan(needs, &Device::find("cpu").unwrap(), Thoroughness::Quick).unwrap();
+        let (interrupted, mut visits) = (AtomicBool::new(false), 0);
+        let mut count = |at: Progress| {
+            visits += 1;
+            interrupted.store(visits >= 3 * at.points, Ordering::Relaxed);
+        };
+        profile(&plan, &mut count, &interrupted).unwrap().card
+    }
+
+    /// What is measured for a scenario prices all its systems, and what no system does is not measured.
+    #[test]
+    fn a_scenario_gets_what_it_needs_and_no_more() {
+        for name in [
+            "quickstart",
+            "punica/tiny-two-workers",
+            "arlo/tweets-on-two-cores",
+            "tabi/cpu",
+            "pets/mixed-64",
+        ] {
+            let runs = runs(name);
+            let card = card_for(&runs);
+            for run in &runs {
+                let prices = Prices::of_system(&card, &run.system, Jitter::None);
+                assert!(prices.is_ok(), "{name}, {}: {}", run.system.name, prices.unwrap_err());
+            }
+            let has = &card.tables;
+            assert_eq!(!has.pet.is_empty(), name.starts_with("pets"), "{name}");
+            assert_eq!(!has.attended_layer.is_empty(), name.starts_with("tabi"), "{name}");
+            assert_eq!(!has.static_model.is_empty(), name.starts_with("arlo"), "{name}");
+            assert_eq!(!has.decoder_step.is_empty(), name.starts_with("punica"), "{name}");
+            assert!(has.plot_lookup.is_empty(), "{name}");
+        }
+    }
 }

@@ -1,0 +1,38 @@
+//! Which ops a card must price.
+
+use serde::Serialize;
+use tenantry_profiles::{AdapterImplementation, PetKind};
+
+/// Ops beside those that every model's serving takes: embeddings, layers, heads, steps without LoRA, copies and hand-overs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Ops {
+    /// Of adapters and of LoRA.
+    pub adapters: Vec<AdapterImplementation>,
+    /// Operators of parameter-efficient tasks.
+    pub pets: Vec<PetKind>,
+    /// Look-ups of lower layers' results.
+    pub lookups: bool,
+    /// Passes that also say which words were attended to, and looks at what they came to.
+    pub attended: bool,
+    /// Whole passes at a padded length.
+    pub static_models: bool,
+    /// Layers and steps while other instances compute theirs.
+    pub concurrent: bool,
+    /// Integer programs that allocate cards to runtimes.
+    pub solves: bool,
+}
+
+impl Ops {
+    /// All that there are.
+    pub fn all() -> Ops {
+        Ops {
+            adapters: AdapterImplementation::ALL.to_vec(),
+            pets: PetKind::ALL.to_vec(),
+            lookups: true,
+            attended: true,
+            static_models: true,
+            concurrent: true,
+            solves: true,
+        }
+    }
+}
