@@ -61,15 +61,16 @@ impl GenerationServer {
         commands: &mut Commands,
     ) {
         let coming = Retrieval::Coming(done.batch);
-        let Some(sequence) = self
-            .sequences
-            .get_mut(id)
-            .filter(|sequence| sequence.retrieval == coming)
-        else {
+        let here = |sequence: &&mut Sequence| sequence.place == Place::Instance(instance);
+        let Some(sequence) = self.sequences.get_mut(id).filter(here) else {
             // It has left meanwhile.
             commands.list.push(Command::Release { instance, request: id });
             return;
         };
+        if sequence.retrieval != coming {
+            // It left and came back: what is looked up for it anew takes the place of this.
+            return;
+        }
         sequence.retrieval = Retrieval::There;
         if let Some(failure) = done.failures.first() {
             self.leave(now, id, instance, commands);
