@@ -417,18 +417,13 @@ pub(crate) struct Norm {
 }
 
 impl Norm {
-    fn forward(&self, x: &Tensor) -> Result<Tensor, ExecutorError> {
-        self.normalise(x, Some(&self.bias))
+    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, ExecutorError> {
+        let width = self.weight.size();
+        Ok(x.f_layer_norm(width, Some(&self.weight), Some(&self.bias), self.epsilon, true)?)
     }
 
     fn pieces(&self) -> [&Tensor; 2] {
         [&self.weight, &self.bias]
-    }
-
-    /// Normalised and scaled, with this bias or none.
-    pub(crate) fn normalise(&self, x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, ExecutorError> {
-        let width = self.weight.size();
-        Ok(x.f_layer_norm(width, Some(&self.weight), bias, self.epsilon, true)?)
     }
 }
 

@@ -11,7 +11,7 @@ use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
 use super::error::Misfit;
-use super::kind::{Kind, Linear, Operators, Resident, parameter};
+use super::kind::{Kind, Linear, Operators, Resident, parameter, rows};
 use super::parameters::{Array, Parameters, Reader};
 use crate::error::ExecutorError;
 use crate::model::Encoder;
@@ -107,7 +107,7 @@ impl Operators for Loaded {
             return Ok(None);
         };
         let own = &self.0[layer][index];
-        let inner = own.down_bias.f_addmm(y, &own.down)?.f_relu_()?;
+        let inner = own.down_bias.f_addmm(&rows(y)?, &own.down)?.f_relu_()?;
         Ok(Some(own.up_bias.f_addmm(&inner, &own.up)?))
     }
 

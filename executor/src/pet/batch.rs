@@ -129,16 +129,10 @@ impl PetBatch {
         streams: &Streams,
     ) -> Result<Tensor, ExecutorError> {
         let shared = linear.of(encoder.layer_parts(layer));
-        let has_own = |member: &Member| member.operators().bias(layer, linear).is_some();
-        let biases = self.members.iter().any(has_own);
-        // Where nobody has a bias of its own, the product adds the shared one by the way.
-        let y = x.f_linear(&shared.weight, (!biases).then_some(&shared.bias))?;
-        if biases {
-            self.add_shared(&y, &shared.bias, has_own)?;
-        }
+        let y = x.f_linear(&shared.weight, Some(&shared.bias))?;
         let works = |member: &&Member| {
             let operators = member.operators();
-            operators.bias(layer, linear).is_some() || operators.has_delta(layer, linear)
+            operators.bias_delta(layer, linear).is_some() || operators.has_delta(layer, linear)
         };
         let job = |member: &Member| {
             let job = Job {
@@ -155,35 +149,18 @@ impl PetBatch {
     }
 
     fn norm(&self, encoder: &Encoder, layer: usize, norm: Norm, x: &Tensor) -> Result<Tensor, ExecutorError> {
-        let shared = norm.of(encoder.layer_parts(layer));
-        let has_own = |member: &Member| member.operators().norm_bias(layer, norm).is_some();
-        if !self.members.iter().any(has_own) {
-            return shared.normalise(x, Some(&shared.bias));
-        }
-        let y = shared.normalise(x, None)?;
-        self.add_shared(&y, &shared.bias, has_own)?;
+        let y = norm.of(encoder.layer_parts(layer)).forward(x)?;
         for member in &self.members {
-            if let Some(bias) = member.operators().norm_bias(layer, norm) {
-                let _ = member.part(&y)?.f_add_(bias)?;
+            if let Some(delta) = member.operators().norm_bias_delta(layer, norm) {
+                let _ = member.part(&y)?.f_add_(delta)?;
             }
         }
         Ok(y)
     }
-
-    /// Adds the shared bias where a mini-batch has none of its own, a stretch of such mini-batches at a time.
-    fn add_shared(&self, y: &Tensor, bias: &Tensor, has_own: impl Fn(&Member) -> bool) -> Result<(), ExecutorError> {
-        for stretch in self.members.chunk_by(|a, b| has_own(a) == has_own(b)) {
-            if !has_own(&stretch[0]) {
-                let count = stretch.iter().map(|member| member.count).sum();
-                let _ = y.f_narrow(0, stretch[0].first, count)?.f_add_(bias)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// One task's operators at one linear layer: of inputs `x`, `[n, l, in]`, into results `y`, `[n, l, out]`, which hold the shared
-/// product.
+/// product, shared bias included.
 pub(crate) fn operate(
     operators: &dyn Operators,
     layer: usize,
@@ -192,14 +169,11 @@ pub(crate) fn operate(
     y: &Tensor,
 ) -> Result<(), ExecutorError> {
     let mut result = y.shallow_clone();
-    if let Some(bias) = operators.bias(layer, linear) {
-        let _ = result.f_add_(bias)?;
+    if let Some(delta) = operators.bias_delta(layer, linear) {
+        let _ = result.f_add_(delta)?;
     }
-    if operators.has_delta(layer, linear) {
-        let rows = |of: &Tensor| of.f_flatten(0, 1);
-        if let Some(delta) = operators.delta(layer, linear, &rows(x)?, &rows(y)?)? {
-            let _ = result.f_add_(&delta.f_reshape(y.size())?)?;
-        }
+    if let Some(delta) = operators.delta(layer, linear, x, y)? {
+        let _ = result.f_add_(&delta.f_reshape(y.size())?)?;
     }
     Ok(())
 }

@@ -19,15 +19,15 @@ use crate::random::{INITIAL_STD, Part, fill, weights};
 #[derive(Debug)]
 pub(crate) struct BitFit;
 
-/// A layer's biases, in the order of [`Linear::ALL`] and [`Norm::ALL`].
+/// What a layer's biases differ by from the shared ones, in the order of [`Linear::ALL`] and [`Norm::ALL`].
 #[derive(Debug)]
-struct Biases {
+struct Differences {
     linears: [Tensor; 4],
     norms: [Tensor; 2],
 }
 
 #[derive(Debug)]
-struct Loaded(Vec<Biases>);
+struct Loaded(Vec<Differences>);
 
 /// The names and lengths of a layer's biases.
 fn biases(layer: u32, shape: &ModelShape) -> impl Iterator<Item = (String, usize)> {
@@ -53,11 +53,14 @@ impl Kind for BitFit {
     }
 
     fn load(&self, parameters: &Reader<'_>, model: &Encoder) -> Result<Box<dyn Operators>, ExecutorError> {
-        let layer = |layer| -> Result<Biases, ExecutorError> {
-            let tensor = |of| parameters.tensor(&parameter(layer, of, "bias"), model);
-            let [q, a, i, o] = Linear::ALL.map(|linear| tensor(linear.name()));
-            let [first, second] = Norm::ALL.map(|norm| tensor(norm.name()));
-            Ok(Biases {
+        let layer = |layer| -> Result<Differences, ExecutorError> {
+            let shared = model.layer_parts(layer as usize);
+            let difference = |of, shared: &Tensor| -> Result<Tensor, ExecutorError> {
+                Ok(parameters.tensor(&parameter(layer, of, "bias"), model)?.f_sub(shared)?)
+            };
+            let [q, a, i, o] = Linear::ALL.map(|linear| difference(linear.name(), &linear.of(shared).bias));
+            let [first, second] = Norm::ALL.map(|norm| difference(norm.name(), &norm.of(shared).bias));
+            Ok(Differences {
                 linears: [q?, a?, i?, o?],
                 norms: [first?, second?],
             })
@@ -79,11 +82,11 @@ impl Kind for BitFit {
 }
 
 impl Operators for Loaded {
-    fn bias(&self, layer: usize, linear: Linear) -> Option<&Tensor> {
+    fn bias_delta(&self, layer: usize, linear: Linear) -> Option<&Tensor> {
         Some(&self.0[layer].linears[linear as usize])
     }
 
-    fn norm_bias(&self, layer: usize, norm: Norm) -> Option<&Tensor> {
+    fn norm_bias_delta(&self, layer: usize, norm: Norm) -> Option<&Tensor> {
         Some(&self.0[layer].norms[norm as usize])
     }
 }

@@ -10,7 +10,7 @@ use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
 use super::error::Misfit;
-use super::kind::{Kind, Linear, Operators, Resident, parameter};
+use super::kind::{Kind, Linear, Operators, Resident, parameter, rows};
 use super::parameters::{Array, Parameters, Reader};
 use super::sparse::{Sparse, check_csr, csr_indices, csr_names, scattered};
 use crate::error::ExecutorError;
@@ -24,7 +24,7 @@ pub(crate) struct DiffPruning;
 #[derive(Debug)]
 struct Difference {
     delta: Sparse,
-    bias: Tensor,
+    bias_delta: Tensor,
 }
 
 /// Each layer's differences, in the order of [`Linear::ALL`].
@@ -56,9 +56,8 @@ impl Kind for DiffPruning {
             let csr = csr_names(&parameter(layer, linear.name(), "delta"));
             let [starts, columns, values] = csr.map(|name| parameters.host_tensor(&name));
             let delta = Sparse::new(&starts?, &columns?, &values?, linear.size(model.shape()), model)?;
-            let own = parameters.tensor(&parameter(layer, linear.name(), "bias_delta"), model)?;
-            let bias = own.f_add(&linear.of(model.layer_parts(layer as usize)).bias)?;
-            Ok(Difference { delta, bias })
+            let bias_delta = parameters.tensor(&parameter(layer, linear.name(), "bias_delta"), model)?;
+            Ok(Difference { delta, bias_delta })
         };
         let layer = |layer| {
             let [q, a, i, o] = Linear::ALL.map(|linear| difference(layer, linear));
@@ -101,12 +100,12 @@ impl Kind for DiffPruning {
 }
 
 impl Operators for Loaded {
-    fn bias(&self, layer: usize, linear: Linear) -> Option<&Tensor> {
-        Some(&self.0[layer][linear as usize].bias)
+    fn bias_delta(&self, layer: usize, linear: Linear) -> Option<&Tensor> {
+        Some(&self.0[layer][linear as usize].bias_delta)
     }
 
     fn delta(&self, layer: usize, linear: Linear, x: &Tensor, _: &Tensor) -> Result<Option<Tensor>, ExecutorError> {
-        self.0[layer][linear as usize].delta.product(x).map(Some)
+        self.0[layer][linear as usize].delta.product(&rows(x)?).map(Some)
     }
 
     fn has_delta(&self, _: usize, _: Linear) -> bool {

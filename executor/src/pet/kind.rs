@@ -130,18 +130,18 @@ pub trait Kind: Debug + Sync {
 
 /// A task's parameters on the device, and what they compute. Layers count from 0.
 pub trait Operators: Debug + Send {
-    /// The bias that takes the shared one's place, `[out]`.
-    fn bias(&self, _layer: usize, _linear: Linear) -> Option<&Tensor> {
+    /// What is added to the shared bias, `[out]`: the shared product has added that one for the whole batch by the way.
+    fn bias_delta(&self, _layer: usize, _linear: Linear) -> Option<&Tensor> {
         None
     }
 
-    /// The bias that takes the shared one's place in a norm, `[hidden]`.
-    fn norm_bias(&self, _layer: usize, _norm: Norm) -> Option<&Tensor> {
+    /// What is added to the shared bias of a norm, `[hidden]`.
+    fn norm_bias_delta(&self, _layer: usize, _norm: Norm) -> Option<&Tensor> {
         None
     }
 
-    /// What is to be added to a linear layer's result: of inputs `x`, `[tokens, in]`, and the result `y`, `[tokens, out]`, bias
-    /// included. None where there is nothing to add.
+    /// What is to be added to a linear layer's result, as many rows of `out` numbers: of inputs `x`, `[n, l, in]`, and the result `y`,
+    /// `[n, l, out]`, bias included. None where there is nothing to add.
     ///
     /// # Errors
     /// No memory.
@@ -153,6 +153,11 @@ pub trait Operators: Debug + Send {
     fn has_delta(&self, _layer: usize, _linear: Linear) -> bool {
         false
     }
+}
+
+/// A mini-batch's tokens, `[n · l, width]`: copied where they do not lie one after the other, so only what is computed with.
+pub(crate) fn rows(of: &Tensor) -> Result<Tensor, ExecutorError> {
+    Ok(of.f_flatten(0, 1)?)
 }
 
 /// All kinds: the paper's four (PetS, Table 1), then LoRA.

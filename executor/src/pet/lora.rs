@@ -9,7 +9,7 @@ use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
 use super::error::Misfit;
-use super::kind::{Kind, Linear, Operators, Resident, parameter};
+use super::kind::{Kind, Linear, Operators, Resident, parameter, rows};
 use super::parameters::{Array, Parameters, Reader};
 use crate::error::ExecutorError;
 use crate::model::Encoder;
@@ -106,7 +106,7 @@ impl Kind for Lora {
 
 impl Operators for Loaded {
     fn delta(&self, layer: usize, linear: Linear, x: &Tensor, _: &Tensor) -> Result<Option<Tensor>, ExecutorError> {
-        let product = |own: &Factors| Ok(x.f_matmul(&own.down)?.f_matmul(&own.up)?);
+        let product = |own: &Factors| Ok(rows(x)?.f_matmul(&own.down)?.f_matmul(&own.up)?);
         self.0[layer][linear as usize].as_ref().map(product).transpose()
     }
 

@@ -11,7 +11,7 @@ use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
 use super::error::Misfit;
-use super::kind::{Kind, Linear, Operators, Resident, parameter};
+use super::kind::{Kind, Linear, Operators, Resident, parameter, rows};
 use super::parameters::{Array, Parameters, Reader};
 use super::sparse::{Sparse, csr_indices, row_bytes, scattered, zeros};
 use crate::error::ExecutorError;
@@ -110,7 +110,7 @@ impl Kind for MaskBert {
 
 impl Operators for Loaded {
     fn delta(&self, layer: usize, linear: Linear, x: &Tensor, _: &Tensor) -> Result<Option<Tensor>, ExecutorError> {
-        self.0[layer][linear as usize].product(x).map(Some)
+        self.0[layer][linear as usize].product(&rows(x)?).map(Some)
     }
 
     fn has_delta(&self, _: usize, _: Linear) -> bool {

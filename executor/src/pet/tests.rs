@@ -122,7 +122,7 @@ fn with_adapters(encoder: &Encoder, parameters: &Parameters, ids: &[i64]) -> Ten
             let inner = (y.matmul(&own("down")) + own("down_bias")).clamp_min(0.0);
             &y + inner.matmul(&own("up")) + own("up_bias")
         };
-        let norm = |norm: Norm, x: Tensor| norm.of(parts).normalise(&x, Some(&norm.of(parts).bias)).unwrap();
+        let norm = |norm: Norm, x: Tensor| norm.of(parts).forward(&x).unwrap();
         let by_part = linear(Linear::QueryKeyValue, &hidden).chunk(3, -1);
         let heads: Vec<Tensor> = (0..2)
             .map(|head| {

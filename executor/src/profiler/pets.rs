@@ -106,14 +106,16 @@ impl<'a> PetSubject<'a> {
         tokens: u32,
     ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + 'b, ExecutorError> {
         let (device, number) = (self.subject.encoder.device(), self.subject.encoder.kind());
+        // As a mini-batch lies in its batch, most of which are padded to more than its longest: rows then do not follow each other.
+        let part = move |of: &Tensor| of.f_narrow(1, 0, tokens.into());
         let ones = |width: usize| {
-            let size = [i64::from(batch), i64::from(tokens), width as i64];
+            let size = [i64::from(batch), i64::from(tokens) + 1, width as i64];
             Tensor::f_ones(size, (Number::Float, device))?.f_to_kind(number)
         };
         let mut activations = Vec::new();
         for linear in Linear::ALL {
             let (outputs, inputs) = linear.size(&self.shape);
-            activations.push((linear, ones(inputs)?, ones(outputs)?));
+            activations.push((linear, part(&ones(inputs)?)?, ones(outputs)?));
         }
         let hidden = ones(self.shape.hidden as usize)?;
         let layers = self.shape.layers as usize;
@@ -124,14 +126,20 @@ impl<'a> PetSubject<'a> {
             calls += 1;
             // Operators add to results: without fresh ones they would grow beyond all numbers. The copies also leave the
             // caches as the shared products before them do.
-            let results: Vec<Tensor> = activations.iter().map(|(_, _, y)| y.copy()).collect();
-            let normalised = hidden.copy();
+            let results: Vec<Tensor> = activations
+                .iter()
+                .map(|(_, _, y)| part(&y.copy()))
+                .collect::<Result<_, _>>()?;
+            let normalised = part(&hidden.copy())?;
             timed(device, || {
                 tch::no_grad(|| {
                     for ((linear, x, _), y) in activations.iter().zip(&results) {
                         operate(&**operators, layer, *linear, x, y)?;
                     }
-                    for bias in Norm::ALL.iter().filter_map(|norm| operators.norm_bias(layer, *norm)) {
+                    for bias in Norm::ALL
+                        .iter()
+                        .filter_map(|norm| operators.norm_bias_delta(layer, *norm))
+                    {
                         let _ = normalised.shallow_clone().f_add_(bias)?;
                     }
                     Ok(())
