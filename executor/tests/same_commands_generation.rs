@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
-use tenantry_core::event::EndedMember;
-use tenantry_core::ids::{LaneId, PoolId};
+use tenantry_core::event::Ended;
+use tenantry_core::ids::{LaneId, PoolId, RequestId};
 use tenantry_core::log::{Log, replay};
 use tenantry_core::machine::MachineError;
 use tenantry_core::op::{OpKind, Run, Until};
@@ -38,6 +38,7 @@ const PLOT: PlotSpec = PlotSpec {
 /// A run whose steps are being made.
 struct UnderWay {
     batch: Arc<Batch>,
+    run: Run,
     started: Time,
     steps: u32,
     /// Steps after which it ends, if nobody interrupts it.
@@ -51,6 +52,8 @@ struct UnderWay {
 struct Lane {
     free_since: Time,
     run: Option<UnderWay>,
+    /// Who goes on here, in the order of joining, and how many tokens each has yet to make.
+    going_on: Vec<(RequestId, u32)>,
 }
 
 /// When an op's end is heard, its place in the order of ends, its lane, its start and its end.
@@ -65,14 +68,6 @@ struct Script {
     ended: u64,
 }
 
-/// Steps after which a member has its last token.
-fn left(batch: &Batch) -> impl Iterator<Item = u32> + '_ {
-    batch.members.iter().map(|member| match member.sequence {
-        sequence if sequence.chunk_tokens > 0 && !sequence.completes => u32::MAX,
-        sequence => sequence.output_tokens - sequence.generated_tokens,
-    })
-}
-
 impl Script {
     fn ends(&mut self, lane: LaneId, started: Time, ended: Time) {
         let tell = Duration(self.prices.tell_ns(&mut self.prices.spread(0, 0)));
@@ -82,17 +77,31 @@ impl Script {
         self.ended += 1;
     }
 
+    fn steps_ns(&mut self, run: &Run, batch: &Batch, step: u32) -> u64 {
+        self.prices
+            .steps_ns(&batch.members, run.going_on, batch.shape.tenants, step..step + 1)
+    }
+
     fn begin(&mut self, lane: LaneId, run: Run, started: Time, resume: Duration, batch: Arc<Batch>) {
+        let first_ns = self.steps_ns(&run, &batch, 0);
+        let lane = &mut self.lanes[lane.index()];
+        assert_eq!(lane.going_on.len() as u32, run.going_on.requests);
+        let complete = batch.members.iter().filter(|member| member.sequence.completes);
+        lane.going_on.extend(complete.map(|member| {
+            let sequence = member.sequence;
+            (member.request, sequence.output_tokens - sequence.generated_tokens)
+        }));
+        let left = lane.going_on.iter().map(|&(_, left)| left);
         let until = match run.until {
-            Until::FirstEnds => left(&batch).min(),
-            Until::AllEnd => left(&batch).max(),
+            Until::FirstEnds => left.min(),
+            Until::AllEnd => left.max(),
         };
-        let first_ns = self.prices.steps_ns(&batch.members, batch.shape.tenants, 0, 1);
         let boundary = started + resume + Duration(first_ns);
-        self.lanes[lane.index()].run = Some(UnderWay {
+        lane.run = Some(UnderWay {
+            run,
             started,
             steps: 0,
-            most: run.max_steps.min(until.expect("a run has members")),
+            most: run.max_steps.min(until.unwrap_or(u32::MAX)),
             boundary,
             first_step_ended: boundary,
             batch,
@@ -114,21 +123,24 @@ impl Script {
         let run = self.lanes[lane].run.as_mut().expect("a run is under way");
         run.steps += 1;
         if run.steps < run.most && !run.batch.interrupted.load(Ordering::Relaxed) {
-            let (members, tenants) = (&run.batch.members, run.batch.shape.tenants);
-            let step_ns = self.prices.steps_ns(members, tenants, run.steps, run.steps + 1);
+            let (what, batch, step) = (run.run, Arc::clone(&run.batch), run.steps);
+            let step_ns = self.steps_ns(&what, &batch, step);
+            let run = self.lanes[lane].run.as_mut().expect("a run is under way");
             run.boundary += Duration(step_ns);
             return;
         }
-        let run = self.lanes[lane].run.take().expect("a run is under way");
-        let ended = left(&run.batch).enumerate().filter(|&(_, step)| step <= run.steps);
-        let ended = ended.map(|(member, step)| EndedMember {
-            member: member as u32,
-            step,
-        });
+        let state = &mut self.lanes[lane];
+        let run = state.run.take().expect("a run is under way");
+        let over = { state.going_on.iter() }.filter(|&&(_, left)| left <= run.steps);
+        let ended = over.map(|&(request, step)| Ended { request, step }).collect();
+        for (_, left) in &mut state.going_on {
+            *left = left.saturating_sub(run.steps);
+        }
         *run.batch.outcome.lock().unwrap() = Some(Outcome {
             steps: run.steps,
             first_step_ended: run.first_step_ended,
-            ended: ended.collect(),
+            ended,
+            failed: Vec::new(),
         });
         self.ends(LaneId(lane as u32), run.started, run.boundary);
     }
@@ -150,7 +162,7 @@ impl Workers for Script {
         match job.kind {
             OpKind::Run(run) => {
                 assert!(!follows, "an instance makes one run at a time");
-                let first_ns = self.prices.steps_ns(&job.batch.members, job.batch.shape.tenants, 0, 1);
+                let first_ns = self.steps_ns(&run, &job.batch, 0);
                 let resume = self.prices.resume_ns(
                     LaneKind::Compute,
                     PoolId(0),
@@ -165,6 +177,11 @@ impl Workers for Script {
                 self.ends(job.lane, started, started + Duration(work_ns));
             }
         }
+        Ok(())
+    }
+
+    fn release(&mut self, lane: LaneId, request: RequestId) -> Result<(), MachineError> {
+        self.lanes[lane.index()].going_on.retain(|&(other, _)| other != request);
         Ok(())
     }
 

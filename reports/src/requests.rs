@@ -18,6 +18,8 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
 use tenantry_core::command::{Command, Commands, Finish, Verdict};
 use tenantry_core::event::Event;
+use tenantry_core::ids::{InstanceId, RequestId};
+use tenantry_core::op::OpKind;
 use tenantry_core::run::Observer;
 use tenantry_traces::{Request, Time};
 
@@ -79,6 +81,10 @@ pub struct RequestsPart {
     /// By ticket.
     inside: BTreeMap<u64, Inside>,
     batches: u64,
+    /// Who is in every run of an instance until it is released: its ticket, and the instance.
+    going_on: BTreeMap<RequestId, (u64, InstanceId)>,
+    /// By instance: its last run.
+    last_runs: BTreeMap<InstanceId, u64>,
     /// The first thing that went wrong; nothing is written after it.
     failed: Option<ParquetError>,
 }
@@ -108,6 +114,8 @@ impl RequestsPart {
             rows: 0,
             inside: BTreeMap::new(),
             batches: 0,
+            going_on: BTreeMap::new(),
+            last_runs: BTreeMap::new(),
             failed: None,
         })
     }
@@ -117,6 +125,9 @@ impl RequestsPart {
     /// # Errors
     /// When a row could not be written.
     pub fn finish(mut self) -> Result<Part, ReportError> {
+        for request in self.going_on.keys().copied().collect::<Vec<_>>() {
+            self.released(request);
+        }
         for inside in std::mem::take(&mut self.inside).into_values() {
             self.row(&inside, None);
         }
@@ -175,6 +186,15 @@ impl RequestsPart {
         }
     }
 
+    /// A request that has been in all runs of its instance is in no more of them.
+    fn released(&mut self, request: RequestId) {
+        if let Some((ticket, instance)) = self.going_on.remove(&request)
+            && let Some(inside) = self.inside.get_mut(&ticket)
+        {
+            inside.batch = self.last_runs.get(&instance).copied();
+        }
+    }
+
     fn write_group(&mut self) -> Result<(), ParquetError> {
         let mut group = self.writer.next_row_group()?;
         for column in &mut self.columns {
@@ -207,13 +227,22 @@ impl Observer for RequestsPart {
     fn command(&mut self, now: Time, command: &Command, commands: &Commands) {
         match command {
             Command::Submit(submission) => {
+                let is_run = { commands.ops(submission).iter() }.any(|op| matches!(op.kind, OpKind::Run(_)));
                 for member in commands.members(submission) {
                     if let Some(inside) = self.inside.get_mut(&member.ticket) {
                         inside.batch = Some(self.batches);
                     }
+                    if is_run && member.sequence.completes {
+                        self.going_on
+                            .insert(member.request, (member.ticket, submission.instance));
+                    }
+                }
+                if is_run {
+                    self.last_runs.insert(submission.instance, self.batches);
                 }
                 self.batches += 1;
             }
+            Command::Release { request, .. } => self.released(*request),
             Command::Finish(finish) => {
                 if let Some(inside) = self.inside.remove(&finish.ticket) {
                     self.row(&inside, Some((now, finish)));

@@ -4,8 +4,6 @@
 //! block of steps. A new factor applies from the next boundary. What a segment's rounding leaves is carried into the next, so that it
 //! does not matter into how many segments the steps are cut: leaping over many and taking them one by one agree to the nanosecond.
 
-use tenantry_core::event::EndedMember;
-use tenantry_core::op::{Member, Run, Until};
 use tenantry_traces::{Duration, Time};
 
 use crate::steps::{StepCosts, StepPrices};
@@ -38,45 +36,12 @@ fn scaled(work_ns: u64, factor: u64, carry: u64) -> (u64, u64) {
 }
 
 /// What is known of a run when it is submitted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunPlan {
     pub costs: StepCosts,
     pub requests: u32,
     /// Steps at which it ends, if nobody interrupts it.
     pub steps: u32,
-    /// Steps after which each member has its last token.
-    last_token_after: Vec<u32>,
-}
-
-impl RunPlan {
-    /// Plans another run in this one's memory. `output_tokens` says of a member how many tokens it makes in all.
-    pub fn renew(&mut self, run: Run, members: &[Member], costs: StepCosts, output_tokens: impl Fn(&Member) -> u32) {
-        let left = |member: &Member| match member.sequence {
-            // Its prompt is not complete: this run, a single step, makes no token of it.
-            sequence if sequence.chunk_tokens > 0 && !sequence.completes => u32::MAX,
-            sequence => output_tokens(member).saturating_sub(sequence.generated_tokens).max(1),
-        };
-        self.last_token_after.clear();
-        self.last_token_after.extend(members.iter().map(left));
-        let end = match run.until {
-            Until::FirstEnds => self.last_token_after.iter().min(),
-            Until::AllEnd => self.last_token_after.iter().max(),
-        };
-        self.costs = costs;
-        self.requests = members.len() as u32;
-        self.steps = run.max_steps.min(*end.expect("a run has members")).max(1);
-    }
-
-    /// Members that have their last token after so many steps.
-    pub fn ended(&self, steps: u32) -> impl Iterator<Item = EndedMember> + '_ {
-        let members = self.last_token_after.iter().enumerate();
-        members
-            .filter(move |&(_, &step)| step <= steps)
-            .map(|(member, &step)| EndedMember {
-                member: member as u32,
-                step,
-            })
-    }
 }
 
 /// Steps that are slowed alike.
@@ -94,7 +59,7 @@ struct Segment {
 }
 
 /// A run under way.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Leap {
     pub plan: RunPlan,
     segment: Segment,

@@ -8,6 +8,7 @@
 
 mod ends;
 mod global;
+mod last_tokens;
 mod leap;
 mod lookups;
 mod pet_prices;

@@ -1,9 +1,10 @@
 //! From an op to nanoseconds, by a card's measured tables.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use tenantry_core::ids::PoolId;
-use tenantry_core::op::{BatchShape, Encode, Manage, Member, OpKind, Pet, PetGroup};
+use tenantry_core::op::{BatchShape, Encode, GoingOn, Manage, Member, OpKind, Pet, PetGroup};
 use tenantry_core::spec::{PlotSpec, PoolSpec, RouteSpec, StageSpec, SystemSpec, TenantState};
 use tenantry_core::topology::LaneKind;
 use tenantry_profiles::{
@@ -395,18 +396,17 @@ impl Prices {
     }
 
     /// The steps of a decoder's run.
-    pub(crate) fn run(&mut self, members: &[Member], tenants: u32) -> StepCosts {
+    pub(crate) fn run(&mut self, members: &[Member], going_on: GoingOn, tenants: u32) -> StepCosts {
         let ModelPrices::Decoder(steps) = &mut self.models[0] else {
             unreachable!("an encoder's pool makes no steps")
         };
-        steps.run(members, tenants, &mut self.extrapolated)
+        steps.run(members, going_on, tenants, &mut self.extrapolated)
     }
 
-    /// What the steps of a decoder's run from `from` up to `to`, counted from 0, take beside nothing else and without jitter, in
-    /// nanoseconds.
-    pub fn steps_ns(&mut self, members: &[Member], tenants: u32, from: u32, to: u32) -> u64 {
-        let costs = self.run(members, tenants);
-        self.steps().between(&costs, from, to)
+    /// What these steps of a decoder's run, counted from 0, take beside nothing else and without jitter, in nanoseconds.
+    pub fn steps_ns(&mut self, members: &[Member], going_on: GoingOn, tenants: u32, steps: Range<u32>) -> u64 {
+        let costs = self.run(members, going_on, tenants);
+        self.steps().between(&costs, steps.start, steps.end)
     }
 
     pub(crate) fn steps(&mut self) -> &mut StepPrices {

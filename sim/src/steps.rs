@@ -7,7 +7,7 @@
 //! A step is priced by its parts: layers, attention, LoRA, ends. Where the card has whole steps too, as a lane makes them, its parts are
 //! scaled by what they come to there: a measured step costs what was measured, and others in proportion.
 
-use tenantry_core::op::Member;
+use tenantry_core::op::{GoingOn, Member};
 use tenantry_core::spec::{GenerationSpec, LookupsInSteps, PoolSpec, TenantState};
 use tenantry_profiles::{
     AdapterSurface, Card, CollectiveOperation, Cost, Decoder, Family, MissingTable, StepLora, Surface, WholeSteps,
@@ -168,24 +168,25 @@ impl StepPrices {
         })
     }
 
-    /// The steps of a run over these members.
-    pub fn run(&mut self, members: &[Member], tenants: u32, extrapolated: &mut Extrapolated) -> StepCosts {
+    /// The steps of a run that takes the members' prompts in, beside those who go on.
+    pub fn run(
+        &mut self,
+        members: &[Member],
+        going_on: GoingOn,
+        tenants: u32,
+        extrapolated: &mut Extrapolated,
+    ) -> StepCosts {
         let mut chunks = std::mem::take(&mut self.chunks);
         chunks.clear();
-        let (mut decodes, mut attended, mut attended_next) = (0_u32, 0_u64, 0_u64);
-        for member in members {
-            let sequence = member.sequence;
-            if sequence.chunk_tokens > 0 {
-                let context = sequence.cached_tokens + sequence.chunk_tokens;
-                chunks.push((sequence.chunk_tokens, context));
-                attended_next += u64::from(context) + 1;
-            } else {
-                decodes += 1;
-                attended += u64::from(sequence.cached_tokens) + 1;
-                attended_next += u64::from(sequence.cached_tokens) + 2;
-            }
+        let decodes = going_on.requests;
+        let attended = going_on.cached_tokens + u64::from(decodes);
+        let mut attended_next = attended + u64::from(decodes);
+        for Member { sequence, .. } in members {
+            let context = sequence.cached_tokens + sequence.chunk_tokens;
+            chunks.push((sequence.chunk_tokens, context));
+            attended_next += u64::from(context) + 1;
         }
-        let sequences = members.len() as u32;
+        let sequences = members.len() as u32 + decodes;
         let mean = |sum: u64, of: u32| (sum / u64::from(of.max(1))) as u32;
         let tokens = chunks.iter().map(|(tokens, _)| tokens).sum::<u32>() + decodes;
         let now = mean(attended, decodes);
@@ -202,10 +203,10 @@ impl StepPrices {
         extrapolated.note(adapter, Family::Adapter);
         let (mut looked_up_first, mut looked_up_later) = (0, 0);
         if let Some(retrieval) = &self.retrieval {
-            looked_up_first = members
+            let of_prompts = members
                 .iter()
-                .map(|member| member.sequence.looked_up(retrieval.lookups))
-                .sum();
+                .map(|member| member.sequence.looked_up(retrieval.lookups));
+            looked_up_first = decodes + of_prompts.sum::<u32>();
             looked_up_later = sequences;
             for tokens in [looked_up_first, looked_up_later]
                 .into_iter()

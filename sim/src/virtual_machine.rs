@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tenantry_core::answers::Answers;
 use tenantry_core::board::{Board, OpRef};
 use tenantry_core::command::Finish;
-use tenantry_core::event::{BatchTiming, Done, EndedMember, Event, RunOutcome};
+use tenantry_core::event::{BatchTiming, Done, Ended, Event, RunOutcome};
 use tenantry_core::ids::{BatchId, GpuId, InstanceId, LaneId, PoolId};
 use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
 use tenantry_core::op::{BatchShape, Member, OpKind, PetGroup, Submission};
@@ -25,7 +25,8 @@ use tenantry_solver::answer;
 use tenantry_traces::{Duration, Time};
 
 use crate::ends::Ends;
-use crate::leap::Leap;
+use crate::last_tokens::LastTokens;
+use crate::leap::{Leap, RunPlan};
 use crate::prices::Prices;
 
 /// What the heap holds. Events at one instant come in the order of the variants, then of their making: a lane that falls free is
@@ -100,7 +101,7 @@ struct Outcome {
     requests: u32,
     steps: u32,
     first_step_ended: Time,
-    ended: Vec<EndedMember>,
+    ended: Vec<Ended>,
 }
 
 const UNDISTURBED: u64 = 1_000_000;
@@ -196,6 +197,8 @@ pub struct VirtualMachine {
     woken: Vec<LaneId>,
     /// By batch slot: decoders' runs. Those of batches that have ended lend their memory to the next.
     leaps: Vec<Leap>,
+    /// By instance.
+    last_tokens: Vec<LastTokens>,
     /// By batch slot: the groups of batches of tasks.
     groups: Vec<Vec<PetGroup>>,
     /// By batch slot: what came of runs.
@@ -269,6 +272,7 @@ impl VirtualMachine {
             now: Time::ZERO,
             count_from: Time::ZERO,
             leaps: Vec::new(),
+            last_tokens: Vec::new(),
             groups: Vec::new(),
             outcomes: Vec::new(),
             ends: None,
@@ -574,8 +578,8 @@ impl VirtualMachine {
             outcome.requests = leap.plan.requests;
             outcome.steps = leap.steps();
             outcome.first_step_ended = leap.first_step_ended;
-            outcome.ended.clear();
-            outcome.ended.extend(leap.plan.ended(leap.steps()));
+            let instance = self.board.instance(batch);
+            self.last_tokens[instance.index()].ran(leap.steps(), &mut outcome.ended);
             looked_up = leap.plan.costs.looked_up(leap.steps());
         }
         state.busy += busy_between(started.max(self.count_from), self.now);
@@ -610,6 +614,7 @@ impl VirtualMachine {
             steps: outcome.steps,
             first_step_ended: outcome.first_step_ended,
             ended: &outcome.ended,
+            failed: &[],
         })
     }
 
@@ -634,14 +639,31 @@ impl VirtualMachine {
         if slot >= self.leaps.len() {
             self.leaps.resize_with(slot + 1, Leap::default);
         }
+        let instance = submission.instance.index();
+        if instance >= self.last_tokens.len() {
+            self.last_tokens.resize_with(instance + 1, LastTokens::default);
+        }
+        let last_tokens = &mut self.last_tokens[instance];
         let members = commands.members(submission);
-        let costs = self.prices.run(members, submission.shape.tenants);
-        let ends = self.ends;
-        let output_tokens = |member: &Member| {
-            let longest = member.sequence.output_tokens;
-            ends.map_or(longest, |ends| ends.output_tokens(member.ticket, longest))
+        for Member {
+            request,
+            ticket,
+            sequence,
+            ..
+        } in members.iter().filter(|member| member.sequence.completes)
+        {
+            let longest = sequence.output_tokens;
+            let tokens = { self.ends }.map_or(longest, |ends| ends.output_tokens(*ticket, longest));
+            last_tokens.join(*request, tokens.saturating_sub(sequence.generated_tokens).max(1));
+        }
+        let steps = last_tokens
+            .steps(run.until)
+            .map_or(run.max_steps, |steps| steps.min(run.max_steps));
+        self.leaps[slot].plan = RunPlan {
+            costs: self.prices.run(members, run.going_on, submission.shape.tenants),
+            requests: submission.shape.requests,
+            steps: steps.max(1),
         };
-        self.leaps[slot].plan.renew(run, members, costs, output_tokens);
     }
 
     /// Solves what a submission asks. The answer is told when the time that it takes has passed.
@@ -784,7 +806,12 @@ impl Machine for VirtualMachine {
                 self.sequence += 1;
             }
             Command::Interrupt { instance, batch } => self.interrupt_run(now, *instance, *batch),
-            Command::Finish(_) | Command::Managed(_) | Command::Release { .. } | Command::ReleasePrefix { .. } => {}
+            Command::Release { instance, request } => {
+                if let Some(last_tokens) = self.last_tokens.get_mut(instance.index()) {
+                    last_tokens.leave(*request);
+                }
+            }
+            Command::Finish(_) | Command::Managed(_) | Command::ReleasePrefix { .. } => {}
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use tenantry_core::answers::Answers;
 use tenantry_core::board::{Board, OpRef};
 use tenantry_core::command::Finish;
-use tenantry_core::event::{Done, EndedMember, Event, MemberFailure, RunOutcome};
+use tenantry_core::event::{Done, Ended, Event, Failed, MemberFailure, RunOutcome};
 use tenantry_core::ids::{InstanceId, LaneId, RequestId};
 use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
 use tenantry_core::op::{BatchShape, Load, Member, OpKind, PetGroup};
@@ -65,8 +65,10 @@ pub struct Outcome {
     pub steps: u32,
     /// When the first was over.
     pub first_step_ended: Time,
-    /// Members that have their last token, in order.
-    pub ended: Vec<EndedMember>,
+    /// Requests that have their last token, in the order in which they joined.
+    pub ended: Vec<Ended>,
+    /// Requests that failed, likewise.
+    pub failed: Vec<Failed>,
 }
 
 /// An op handed to a worker.
@@ -259,6 +261,7 @@ impl<W: Workers> Machine for RealMachine<W> {
                             steps: outcome.steps,
                             first_step_ended: outcome.first_step_ended,
                             ended: &outcome.ended,
+                            failed: &outcome.failed,
                         }),
                         answers: self.answers.as_ref().map_or(&[], Answers::revealed),
                         allocation: self.answer.as_ref(),

@@ -288,7 +288,7 @@ pub enum Command {
         /// Which.
         batch: BatchId,
     },
-    /// A request that leaves an instance without having ended: what is cached of it is of no use any more.
+    /// A request leaves an instance: it is in no run any more, and what is cached of it is of no use.
     Release {
         /// Where it ran.
         instance: InstanceId,

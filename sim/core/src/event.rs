@@ -3,7 +3,7 @@
 use tenantry_traces::{Duration, ManageRequest, Request, Ticket, Time};
 
 use crate::command::FailureReason;
-use crate::ids::{BatchId, InstanceId};
+use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::policy::fleet::Allocated;
 
 /// A member of a batch that failed while the others went on.
@@ -37,7 +37,7 @@ pub struct Done<'a> {
     pub op: u32,
     /// How the batch fared until then.
     pub timing: BatchTiming,
-    /// Members that failed in any op so far; borrowed from the machine.
+    /// Members that failed in any op so far, those of a run aside; borrowed from the machine.
     pub failures: &'a [MemberFailure],
     /// What came of a decoder's run; nothing for other ops.
     pub run: Option<RunOutcome<'a>>,
@@ -59,23 +59,34 @@ pub struct Answer {
 /// What came of a decoder's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOutcome<'a> {
-    /// Its members.
+    /// Its requests.
     pub requests: u32,
     /// Steps made.
     pub steps: u32,
     /// When the first was over.
     pub first_step_ended: Time,
-    /// Members that have their last token, by index among the submission's; borrowed from the machine.
-    pub ended: &'a [EndedMember],
+    /// Requests that have their last token, in the order in which they joined; borrowed from the machine.
+    pub ended: &'a [Ended],
+    /// Requests that failed while the others went on, likewise.
+    pub failed: &'a [Failed],
 }
 
-/// A member of a run that has its last token.
+/// A request of a run that has its last token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EndedMember {
-    /// Index among the submission's members.
-    pub member: u32,
+pub struct Ended {
+    /// The server's handle.
+    pub request: RequestId,
     /// Step of the run that made it, from 1: earlier than the run's last where all wait for the longest.
     pub step: u32,
+}
+
+/// A request that failed in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The server's handle.
+    pub request: RequestId,
+    /// Why.
+    pub reason: FailureReason,
 }
 
 /// What the server hears.

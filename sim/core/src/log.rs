@@ -3,7 +3,7 @@
 use tenantry_traces::{ManageRequest, Request, Ticket, Time};
 
 use crate::command::{Command, Commands};
-use crate::event::{Answer, BatchTiming, Done, EndedMember, Event, MemberFailure, RunOutcome};
+use crate::event::{Answer, BatchTiming, Done, Ended, Event, Failed, MemberFailure, RunOutcome};
 use crate::ids::{BatchId, InstanceId};
 use crate::op::{Load, Member, Op, PetGroup};
 use crate::policy::fleet::{Allocated, Question};
@@ -43,14 +43,16 @@ pub enum LoggedEvent {
 /// A [`RunOutcome`] that owns what the machine lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedRun {
-    /// Its members.
+    /// Its requests.
     pub requests: u32,
     /// Steps made.
     pub steps: u32,
     /// When the first was over.
     pub first_step_ended: Time,
-    /// Members that have their last token.
-    pub ended: Vec<EndedMember>,
+    /// Requests that have their last token.
+    pub ended: Vec<Ended>,
+    /// Requests that failed.
+    pub failed: Vec<Failed>,
 }
 
 impl LoggedEvent {
@@ -74,6 +76,7 @@ impl LoggedEvent {
                     steps: run.steps,
                     first_step_ended: run.first_step_ended,
                     ended: run.ended.to_vec(),
+                    failed: run.failed.to_vec(),
                 }),
                 answers: answers.to_vec(),
                 allocation: allocation.cloned(),
@@ -105,6 +108,7 @@ impl LoggedEvent {
                     steps: run.steps,
                     first_step_ended: run.first_step_ended,
                     ended: &run.ended,
+                    failed: &run.failed,
                 }),
                 answers,
                 allocation: allocation.as_ref(),

@@ -134,8 +134,8 @@ pub struct PetGroup {
     pub stream: u16,
 }
 
-/// Steps of a decoder over the batch: in the first, members with a chunk take it into the cache; each step gives every other
-/// member a new token, and those whose prompt is complete too.
+/// Steps of a decoder. In the first, the submission's members take a chunk of their prompts into the cache. Each step gives a new token to
+/// those whose prompt is complete, and to all who go on: a submission names nobody again whose prompt an earlier run has completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Ends after so many, or sooner.
@@ -144,6 +144,18 @@ pub struct Run {
     pub until: Until,
     /// What its steps look up.
     pub lookups: LookupsInSteps,
+    /// Who makes tokens beside the submission's members.
+    pub going_on: GoingOn,
+}
+
+/// Requests whose prompts are complete: they are in every run of their instance until they are released
+/// ([`crate::Command::Release`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GoingOn {
+    /// How many.
+    pub requests: u32,
+    /// What they have in the cache before the first step, together.
+    pub cached_tokens: u64,
 }
 
 /// When a run of steps ends before its last.
@@ -272,7 +284,7 @@ pub struct Op {
 /// The sizes that determine what a batch costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BatchShape {
-    /// Requests in the batch.
+    /// Requests in the batch, those who go on included.
     pub requests: u32,
     /// Tokens that each is padded to.
     pub tokens: u32,
@@ -369,7 +381,7 @@ pub struct Submission {
     pub instance: InstanceId,
     /// Its sizes.
     pub shape: BatchShape,
-    /// Its requests.
+    /// Its requests; of a run of steps, those whose prompts it takes in: see [`GoingOn`].
     pub members: Range<usize>,
     /// What must be copied in.
     pub loads: Range<usize>,

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use tch::Device;
 use tenantry_core::command::FailureReason;
-use tenantry_core::event::{EndedMember, MemberFailure};
+use tenantry_core::event::{Ended, Failed};
 use tenantry_core::ids::{InstanceId, RequestId};
-use tenantry_core::op::{Member, NO_SLOT, OpKind, Run, Until};
+use tenantry_core::op::{GoingOn, Member, NO_SLOT, OpKind, Run, Until};
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::pages::{HeldPages, PagePool};
@@ -37,6 +37,8 @@ pub(super) struct RunLane {
     slots: Slots,
     retrieval: Option<Arc<Retrieval>>,
     held: HashMap<RequestId, Held>,
+    /// Those whose prompts have begun, in the order in which they did.
+    running: Vec<Running>,
     /// Pages that several requests read.
     prefixes: HashMap<u32, HeldPages>,
     /// Tokens that the prompts of a tenant begin with in common.
@@ -62,32 +64,30 @@ struct Held {
     shared_pages: u32,
 }
 
-/// A member of the run under way.
+/// A request that is in runs here.
 pub(super) struct Running {
-    index: u32,
     request: RequestId,
     ticket: u64,
     tenant: u32,
     slot: Option<u32>,
-    /// Its prompt and what it had generated before the run.
+    /// Its prompt and what it had generated before the run under way.
     tokens: u32,
     cached: u32,
     /// What the next step takes; 0 where that is the token made last.
     chunk: u32,
     /// Whether the next step makes a token.
     completes: bool,
-    /// Tokens to be made in this run.
+    /// Tokens to be made from the beginning of the run.
     left: u32,
-    /// In this run, up to its last.
+    /// In the run, up to its last.
     made: u32,
     ended: Option<u32>,
 }
 
 impl Running {
-    pub fn new(index: usize, member: &Member) -> Running {
+    pub fn new(member: &Member) -> Running {
         let sequence = member.sequence;
         Running {
-            index: index as u32,
             request: member.request,
             ticket: member.ticket,
             tenant: member.tenant,
@@ -149,6 +149,7 @@ impl RunLane {
             slots,
             retrieval: None,
             held: HashMap::new(),
+            running: Vec::new(),
             prefixes: HashMap::new(),
             shared_prefix_tokens: 0,
             draws: Draws::new(seed, Purpose::Tokens),
@@ -215,15 +216,39 @@ impl RunLane {
         );
     }
 
-    fn run(&mut self, run: &Run, batch: &Batch) -> (Outcome, Vec<MemberFailure>) {
-        batch.members.iter().for_each(|member| self.hold(member));
-        let members = batch.members.iter().enumerate();
-        let mut members: Vec<Running> = members.map(|(index, member)| Running::new(index, member)).collect();
-        let mut failures = Vec::new();
+    /// Those of a run: who goes on, and the batch's members, whose prompts it takes in.
+    fn begin(&mut self, run: &Run, batch: &Batch) -> Vec<Running> {
+        let going_on = self.running.iter().filter(|running| running.completes);
+        let (requests, cached_tokens) = going_on.fold((0, 0), |(requests, tokens), running| {
+            (requests + 1, tokens + u64::from(running.cached))
+        });
+        assert_eq!(
+            GoingOn {
+                requests,
+                cached_tokens
+            },
+            run.going_on,
+            "the server counts those who go on, and their tokens"
+        );
+        for member in &batch.members {
+            self.hold(member);
+            let new = Running::new(member);
+            match { self.running.iter_mut() }.find(|running| running.request == member.request) {
+                Some(known) => *known = new,
+                None => self.running.push(new),
+            }
+        }
+        let takes_part = |running: &mut Running| running.completes || running.chunk > 0;
+        self.running.extract_if(.., takes_part).collect()
+    }
+
+    fn run(&mut self, run: &Run, batch: &Batch) -> Outcome {
+        let mut members = self.begin(run, batch);
         let mut outcome = Outcome {
             steps: 0,
             first_step_ended: since(self.origin),
             ended: Vec::new(),
+            failed: Vec::new(),
         };
         while !members.is_empty() && outcome.steps < run.max_steps {
             if let Err(error) = self.step(&mut members) {
@@ -235,8 +260,8 @@ impl RunLane {
                 let reason = reason(&error, otherwise);
                 let prompts = members.iter().any(|member| member.chunk > 0);
                 let fails = |member: &mut Running| member.chunk > 0 || !prompts;
-                for Running { index: member, .. } in members.extract_if(.., fails) {
-                    failures.push(MemberFailure { member, reason });
+                for Running { request, .. } in members.extract_if(.., fails) {
+                    outcome.failed.push(Failed { request, reason });
                 }
                 continue;
             }
@@ -249,18 +274,24 @@ impl RunLane {
                 Until::FirstEnds => members.iter().any(|member| member.ended.is_some()),
                 Until::AllEnd => members.iter().all(|member| member.ended.is_some()),
             };
-            if over || !failures.is_empty() || batch.interrupted.load(Ordering::Relaxed) {
+            if over || !outcome.failed.is_empty() || batch.interrupted.load(Ordering::Relaxed) {
                 break;
             }
         }
         let ended = |member: &Running| {
-            let step = member.ended?;
-            let member = member.index;
-            Some(EndedMember { member, step })
+            let (request, step) = (member.request, member.ended?);
+            Some(Ended { request, step })
         };
         outcome.ended = members.iter().filter_map(ended).collect();
         self.keep_generated(&members);
-        (outcome, failures)
+        for member in &mut members {
+            member.tokens += member.made;
+            member.left -= member.made;
+            member.made = 0;
+        }
+        // Those who waited for their prompts' turn joined last.
+        self.running.splice(..0, members);
+        outcome
     }
 
     /// One step of all members: their chunks come into the cache, and those whose prompt is complete get a token.
@@ -440,19 +471,15 @@ impl Perform for RunLane {
         let OpKind::Run(run) = kind else {
             unreachable!("a decoder's compute lane makes steps")
         };
-        let (outcome, failures) = self.run(run, batch);
+        let outcome = self.run(run, batch);
         *batch.outcome.lock().expect("nobody panics with what came of a run") = Some(outcome);
-        batch
-            .failures
-            .lock()
-            .expect("no lane panics with the list")
-            .extend(failures);
     }
 
     fn release(&mut self, request: RequestId) {
         if let Some(retrieval) = &self.retrieval {
             retrieval.drop_staged(self.instance, request);
         }
+        self.running.retain(|running| running.request != request);
         // Who leaves before the first step has at most been looked up.
         let Some(held) = self.held.remove(&request) else {
             assert!(
@@ -520,27 +547,22 @@ mod tests {
         RunLane::new(&serving, 0)
     }
 
-    fn member(slot: u32, sequence: Sequence) -> Member {
+    fn prompt(slot: u32) -> Member {
         Member {
             request: RequestId { slot, generation: 0 },
             ticket: slot.into(),
             tenant: 0,
             input_tokens: 6,
             slot: NO_SLOT,
-            sequence,
+            sequence: Sequence {
+                prefix: None,
+                cached_tokens: 0,
+                chunk_tokens: 6,
+                completes: true,
+                generated_tokens: 0,
+                output_tokens: 50,
+            },
         }
-    }
-
-    fn prompt(slot: u32) -> Member {
-        let sequence = Sequence {
-            prefix: None,
-            cached_tokens: 0,
-            chunk_tokens: 6,
-            completes: true,
-            generated_tokens: 0,
-            output_tokens: 50,
-        };
-        member(slot, sequence)
     }
 
     fn batch(members: Vec<Member>) -> Batch {
@@ -564,24 +586,30 @@ mod tests {
         }
     }
 
-    fn steps(max_steps: u32) -> OpKind {
+    fn steps(max_steps: u32, going_on: GoingOn) -> OpKind {
         OpKind::Run(Run {
             max_steps,
             until: Until::FirstEnds,
             lookups: LookupsInSteps::None,
+            going_on,
         })
     }
 
-    fn outcome(batch: &Batch) -> (u32, Vec<MemberFailure>) {
-        let steps = batch.outcome.lock().unwrap().as_ref().unwrap().steps;
-        (steps, batch.failures.lock().unwrap().clone())
+    const NOBODY: GoingOn = GoingOn {
+        requests: 0,
+        cached_tokens: 0,
+    };
+
+    fn outcome(batch: &Batch) -> (u32, Vec<Failed>) {
+        let outcome = batch.outcome.lock().unwrap().clone().unwrap();
+        (outcome.steps, outcome.failed)
     }
 
     #[test]
     fn a_prompt_that_fails_does_not_fail_the_others() {
         let mut lane = lane();
         let first = batch(vec![prompt(0)]);
-        lane.perform(&steps(3), &first);
+        lane.perform(&steps(3, NOBODY), &first);
         assert_eq!(outcome(&first), (3, Vec::new()));
 
         // The second's prompt is beyond the vocabulary.
@@ -592,26 +620,24 @@ mod tests {
             shared_pages: 0,
         };
         lane.held.insert(prompt(1).request, spoilt);
-        let running = Sequence {
+        let first_goes_on = GoingOn {
+            requests: 1,
             cached_tokens: 8,
-            generated_tokens: 3,
-            output_tokens: 50,
-            ..Sequence::default()
         };
-        let both = batch(vec![prompt(1), member(0, running)]);
-        lane.perform(&steps(9), &both);
-        let failure = MemberFailure {
-            member: 0,
+        let both = batch(vec![prompt(1)]);
+        lane.perform(&steps(9, first_goes_on), &both);
+        let failure = Failed {
+            request: prompt(1).request,
             reason: FailureReason::ComputeFailed,
         };
         assert_eq!(outcome(&both), (1, vec![failure]), "the server hears of it at once");
         assert_eq!(lane.generated.lock().unwrap()[&0].len(), 4);
 
+        lane.release(prompt(0).request);
         let alone = batch(vec![prompt(1)]);
-        lane.perform(&steps(9), &alone);
+        lane.perform(&steps(9, NOBODY), &alone);
         assert_eq!(outcome(&alone), (0, vec![failure]));
         lane.release(prompt(1).request);
-        lane.release(prompt(0).request);
         assert!(lane.held.is_empty());
     }
 
@@ -620,7 +646,7 @@ mod tests {
         let mut lane = lane();
         let interrupted = batch(vec![prompt(0)]);
         interrupted.interrupted.store(true, Ordering::Relaxed);
-        lane.perform(&steps(30), &interrupted);
+        lane.perform(&steps(30, NOBODY), &interrupted);
         assert_eq!(outcome(&interrupted).0, 1);
     }
 
@@ -637,10 +663,11 @@ mod tests {
             max_steps: 30,
             until: Until::AllEnd,
             lookups: LookupsInSteps::None,
+            going_on: NOBODY,
         });
         lane.perform(&kind, &all);
         let ended = all.outcome.lock().unwrap().clone().unwrap().ended;
-        let steps: Vec<(u32, u32)> = ended.iter().map(|end| (end.member, end.step)).collect();
+        let steps: Vec<(u32, u32)> = ended.iter().map(|end| (end.request.slot, end.step)).collect();
         assert_eq!(steps, [(0, 4), (1, 7), (2, 2)]);
         let generated = lane.generated.lock().unwrap();
         assert_eq!([0, 1, 2].map(|ticket| generated[&ticket].len()), [4, 7, 2]);

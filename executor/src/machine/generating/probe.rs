@@ -86,8 +86,7 @@ impl StepProbe {
 
     /// Makes the step, and says how long it took.
     pub fn step(&mut self) -> Result<Duration, ExecutorError> {
-        let members = self.members.iter().enumerate();
-        let mut running: Vec<Running> = members.map(|(index, member)| Running::new(index, member)).collect();
+        let mut running: Vec<Running> = self.members.iter().map(Running::new).collect();
         let device = self.lane.device();
         synchronize(device);
         let start = Instant::now();

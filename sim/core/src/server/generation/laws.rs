@@ -65,13 +65,7 @@ impl GenerationServer {
 
     fn check_instance(&self, now: Time, instance: InstanceId) -> Result<(), String> {
         let state = &self.instances[instance.index()];
-        let here = || {
-            state
-                .running
-                .iter()
-                .chain(&state.joining)
-                .map(|&id| &self.sequences[id])
-        };
+        let here = || state.here().map(|id| &self.sequences[id]);
         let (shared, readers) = state.prefixes.held();
         for (prefix, counted) in readers {
             let read = here().filter(|s| s.prefix.is_some_and(|of| of.id == prefix)).count() as u32;
@@ -81,7 +75,18 @@ impl GenerationServer {
                 ));
             }
         }
-        let held: u32 = shared + here().map(|sequence| sequence.pages).sum::<u32>();
+        // Those who generate, with what has not been booked on them.
+        let booked = state.running.iter().filter_map(|&Running { id, since }| {
+            let mut sequence = self.sequences[id].clone();
+            (sequence.to_prefill == 0).then(|| {
+                state.generating.book(since, &mut sequence);
+                sequence
+            })
+        });
+        let booked: Vec<Sequence> = booked.collect();
+        state.generating.check(&booked)?;
+        let others = here().filter(|sequence| !sequence.started || sequence.to_prefill > 0);
+        let held: u32 = shared + booked.iter().chain(others).map(|sequence| sequence.pages).sum::<u32>();
         if held != state.pages.used() || held > state.pages.total() {
             return Err(format!(
                 "requests and prefixes on {instance} hold {held} pages, and {} of {} are used",

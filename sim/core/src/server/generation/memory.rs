@@ -106,12 +106,46 @@ pub(super) struct Pages {
     next_place: u64,
 }
 
-/// Of `rooms`, those below `tokens`.
-fn with_less(rooms: &[u32], tokens: u32) -> u32 {
-    // Checked sums are not made several at a time; so many cannot overflow.
-    rooms
-        .iter()
-        .fold(0, |less: u32, room| less.wrapping_add(u32::from(*room < tokens)))
+/// Requests by the tokens for which each has room on its pages before the first step of a run, which has its pages.
+#[derive(Debug, Default)]
+pub(super) struct Rooms {
+    requests: u32,
+    /// By tokens, below a page's: requests with room for so many, until they are summed up. From then on, for so many or less.
+    by_tokens: Vec<u32>,
+}
+
+impl Rooms {
+    /// Those of requests with room for no tokens, one, and so on, up to all of a page but one.
+    pub fn begin(&mut self, requests: u32, by_tokens: impl Iterator<Item = u32>) {
+        self.requests = requests;
+        self.by_tokens.clear();
+        self.by_tokens.extend(by_tokens);
+    }
+
+    /// And of another, which has room for a page's at most.
+    pub fn add(&mut self, tokens: u32) {
+        self.requests += 1;
+        if let Some(requests) = self.by_tokens.get_mut(tokens as usize) {
+            *requests += 1;
+        }
+    }
+
+    /// All have been added.
+    pub fn sum_up(&mut self) {
+        let mut sum = 0;
+        for requests in &mut self.by_tokens {
+            sum += *requests;
+            *requests = sum;
+        }
+    }
+
+    /// Requests with room for fewer tokens than these, at most a page's.
+    pub fn with_less(&self, tokens: u32) -> u32 {
+        match tokens {
+            0 => 0,
+            tokens => self.by_tokens[tokens as usize - 1],
+        }
+    }
 }
 
 /// Pages that a request held until it left, the last of them the first to be handed out again.
@@ -187,29 +221,24 @@ impl Pages {
         self.peak
     }
 
-    /// How many steps of requests have pages, at most `most`, and how many pages these take. Each of `rooms` is the tokens for which a
-    /// request has room on its pages before its first step: of those that go on beyond that, no more than a page's. The first step
-    /// has its pages.
-    pub fn steps(&self, rooms: &[u32], most: u32) -> (u32, u32) {
-        let (requests, page) = (rooms.len() as u32, self.page_tokens);
+    /// How many steps of requests have pages, at most `most`, and how many pages these take.
+    pub fn steps(&self, rooms: &Rooms, most: u32) -> (u32, u32) {
+        let (requests, page) = (rooms.requests, self.page_tokens);
         let mut steps = most;
         if most > 1 {
             // After as many whole pages' steps as all can make, everyone has as much room as now, and the pages left are for those with the
             // least: they last until the first of the others needs one.
             let (pages_each, left) = (self.unused() / requests, self.unused() % requests);
-            let (mut room, mut enough) = (0, page);
-            while room < enough {
-                let middle = (room + enough) / 2;
-                if with_less(rooms, middle + 1) > left {
-                    enough = middle;
-                } else {
-                    room = middle + 1;
-                }
-            }
+            let room = rooms.by_tokens.partition_point(|&requests| requests <= left) as u32;
             steps = most.min(pages_each.saturating_mul(page).saturating_add(room)).max(1);
         }
         let (whole, last) = ((steps - 1) / page, (steps - 1) % page + 1);
-        (steps, whole * requests + with_less(rooms, last))
+        (steps, whole * requests + rooms.with_less(last))
+    }
+
+    /// Hands out so many pages more.
+    pub fn take(&mut self, pages: u32) {
+        self.resize_to(&mut 0, pages);
     }
 
     /// Lets `held` pages grow, or shrink, to those of `tokens`.

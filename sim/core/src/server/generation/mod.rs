@@ -5,6 +5,7 @@
 //! what its tenant has of its own comes in beside what runs, and its prompt may be looked up there. [`GenerationServer::advance`] submits an instance's next run of steps: at most until
 //! someone ends, the pages are used up, or somebody new is ready to join, who interrupts it.
 
+mod generating;
 mod host;
 mod laws;
 mod managing;
@@ -30,8 +31,9 @@ use crate::policy::admit::{self, Admit};
 use crate::slab::Slab;
 use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, SystemSpec, TenantState};
 use crate::topology::Topology;
+use generating::{Generating, Progress, Took};
 use host::{HostMemory, InHost, Waiting};
-use memory::{GenerationMemory, Pages};
+use memory::{GenerationMemory, Pages, Rooms};
 use prefixes::{Entered, Prefixes};
 use sequence::{Place, Queue, Retrieval, Sequence, Sequences};
 
@@ -63,9 +65,20 @@ struct InFlight {
     interruptible: bool,
 }
 
+/// A request that runs on an instance.
+struct Running {
+    id: RequestId,
+    /// How far the instance was when its prompt was complete; until then, of no meaning.
+    since: Progress,
+}
+
 struct Instance {
     /// In the order in which they joined.
-    running: Vec<RequestId>,
+    running: Vec<Running>,
+    /// Of these, whose prompts are not complete.
+    prompts: Vec<RequestId>,
+    /// The others.
+    generating: Generating,
     /// Placed here; their prompts have not begun.
     joining: VecDeque<RequestId>,
     pages: Pages,
@@ -85,20 +98,17 @@ impl Instance {
     fn load(&self) -> u32 {
         (self.running.len() + self.joining.len()) as u32
     }
-}
 
-/// What a run took, for each of its members.
-#[derive(Clone, Copy)]
-struct Took {
-    computed: Duration,
-    /// Until the server heard of its end.
-    told: Duration,
+    /// All that are placed here.
+    fn here(&self) -> impl Iterator<Item = RequestId> + '_ {
+        let running = self.running.iter().map(|running| running.id);
+        running.chain(self.joining.iter().copied())
+    }
 }
 
 enum Flight {
     Run {
         instance: InstanceId,
-        members: Vec<RequestId>,
     },
     Load {
         instance: InstanceId,
@@ -145,13 +155,15 @@ pub struct GenerationServer {
     occupied_instances: u32,
     occupied_since: Time,
     consolidation_set: bool,
-    /// Run that last counted each tenant, to count the different tenants of a run.
+    /// Run that last counted each tenant, to count the different tenants of its prompts.
     counted_in: Vec<u64>,
     runs: u64,
+    /// Requests whose clients have given up while they ran.
+    given_up: u32,
     /// Reused.
     touched: Vec<InstanceId>,
-    rooms: Vec<u32>,
-    spare: Vec<Vec<RequestId>>,
+    rooms: Rooms,
+    leaving: Vec<(RequestId, Verdict)>,
 }
 
 impl GenerationServer {
@@ -171,6 +183,8 @@ impl GenerationServer {
         let slots = || memory.slots().map(|slots| Slots::new(tenants, slots, pool.swap));
         let instance = |_| Instance {
             running: Vec::new(),
+            prompts: Vec::new(),
+            generating: Generating::new(generation.page_tokens),
             joining: VecDeque::new(),
             pages: Pages::new(generation.page_tokens, memory.pages),
             prefixes: Prefixes::new(generation.shared_prefix_tokens, generation.page_tokens),
@@ -211,9 +225,10 @@ impl GenerationServer {
             consolidation_set: false,
             counted_in: vec![u64::MAX; tenants as usize],
             runs: 0,
+            given_up: 0,
             touched: Vec::new(),
-            rooms: Vec::new(),
-            spare: Vec::new(),
+            rooms: Rooms::default(),
+            leaving: Vec::new(),
             spec: generation.clone(),
         })
     }
@@ -320,7 +335,8 @@ impl GenerationServer {
                 self.dispatch(now, commands);
             }
             Place::Instance(instance) if self.runs_now(id, instance) => {
-                self.sequences[id].cancelled = true;
+                let known = std::mem::replace(&mut self.sequences[id].cancelled, true);
+                self.given_up += u32::from(!known);
                 self.interrupt(instance, commands);
             }
             Place::Instance(instance) => {
@@ -354,7 +370,7 @@ impl GenerationServer {
                 self.loaded(now, done, instance, tenant, slot, commands);
             }
             Flight::Retrieve { instance, request } => self.retrieved(now, done, instance, request, commands),
-            Flight::Run { instance, members } => self.ran(now, done, instance, members, commands),
+            Flight::Run { instance } => self.ran(now, done, instance, commands),
             Flight::Manage(request) => {
                 let failed = done.failures.first().map(|failure| failure.reason);
                 self.managed(now, request, failed, commands);
@@ -400,48 +416,28 @@ impl GenerationServer {
         self.advance(now, instance, commands);
     }
 
-    fn ran(
-        &mut self,
-        now: Time,
-        done: &Done<'_>,
-        instance: InstanceId,
-        mut members: Vec<RequestId>,
-        commands: &mut Commands,
-    ) {
-        let state = &mut self.instances[instance.index()];
-        state.run = None;
-        state.pages.promise(0);
+    fn ran(&mut self, now: Time, done: &Done<'_>, instance: InstanceId, commands: &mut Commands) {
         let outcome = done.run.expect("a run tells what came of it");
         let took = Took {
             computed: done.timing.lane + done.timing.busy,
             told: now.since(done.timing.ended),
         };
-        // Both in the order of members.
-        let (mut failures, mut ended) = (done.failures, outcome.ended);
-        for (index, &id) in (0..).zip(&members) {
-            let (mut failure, mut end) = (None, None);
-            if let [first, others @ ..] = failures
-                && first.member == index
-            {
-                (failure, failures) = (Some(first.reason), others);
-            }
-            if let [first, others @ ..] = ended
-                && first.member == index
-            {
-                (end, ended) = (Some(first.step), others);
-            }
-            self.grow(id, instance, &outcome, end, took);
-            let verdict = match (self.sequences[id].cancelled, failure, end) {
-                (true, ..) => Verdict::Cancelled,
-                (false, Some(reason), _) => Verdict::Failed(reason),
-                (false, None, Some(_)) => Verdict::Served,
-                (false, None, None) => continue,
-            };
+        let mut leaving = self.leaving(instance, &outcome);
+        self.count_served(instance, &outcome);
+        let state = &mut self.instances[instance.index()];
+        state.run = None;
+        state.pages.promise(0);
+        let pages = state.generating.ran(&outcome, took);
+        state.pages.take(pages);
+        let mut prompts = std::mem::take(&mut state.prompts);
+        prompts.retain(|&id| !self.took_in(id, instance, &outcome, took));
+        self.instances[instance.index()].prompts = prompts;
+        for (id, verdict) in leaving.drain(..) {
             self.leave(now, id, instance, commands);
+            self.sequences[id].generated_tokens -= surplus(id, &outcome);
             self.finish(now, id, verdict, commands);
         }
-        members.clear();
-        self.spare.push(members);
+        self.leaving = leaving;
         if self.instances[instance.index()].emptying {
             self.empty(now, instance, commands);
         }
@@ -449,53 +445,72 @@ impl GenerationServer {
         self.advance(now, instance, commands);
     }
 
-    /// Books a run's steps on one of its members.
-    #[inline]
-    fn grow(
-        &mut self,
-        id: RequestId,
-        instance: InstanceId,
-        outcome: &RunOutcome<'_>,
-        ended_at: Option<u32>,
-        took: Took,
-    ) {
-        let steps = outcome.steps;
+    /// Who leaves at the end of a run, in the order in which they joined. A client that has given up hears of nothing else.
+    fn leaving(&mut self, instance: InstanceId, outcome: &RunOutcome<'_>) -> Vec<(RequestId, Verdict)> {
+        let running = &self.instances[instance.index()].running;
+        let mut leaving = std::mem::take(&mut self.leaving);
+        if self.given_up > 0 {
+            let took_part = |id: &RequestId| self.sequences[*id].cancelled && self.sequences[*id].takes_part();
+            let given_up = running.iter().map(|running| running.id).filter(took_part);
+            leaving.extend(given_up.map(|id| (id, Verdict::Cancelled)));
+        }
+        leaving.extend({ outcome.failed.iter() }.map(|failed| (failed.request, Verdict::Failed(failed.reason))));
+        leaving.extend(outcome.ended.iter().map(|ended| (ended.request, Verdict::Served)));
+        if leaving.len() > 1 {
+            leaving.sort_by_key(|&(id, _)| running.iter().position(|running| running.id == id));
+            leaving.dedup_by_key(|&mut (id, _)| id);
+        }
+        leaving
+    }
+
+    /// Counts a run's tokens as served, where that says whose turn it is.
+    fn count_served(&mut self, instance: InstanceId, outcome: &RunOutcome<'_>) {
+        let Some(counters) = &mut self.queue.counters else {
+            return;
+        };
+        for Running { id, .. } in &self.instances[instance.index()].running {
+            let sequence = &self.sequences[*id];
+            if sequence.to_prefill == sequence.chunk_tokens {
+                counters.serve(sequence.tenant, 0, outcome.steps - surplus(*id, outcome));
+            }
+        }
+    }
+
+    /// Books a run on a request, if it was one of those whose prompts the run took in. Whether that completed it.
+    fn took_in(&mut self, id: RequestId, instance: InstanceId, outcome: &RunOutcome<'_>, took: Took) -> bool {
         let sequence = &mut self.sequences[id];
+        let chunk = std::mem::take(&mut sequence.chunk_tokens);
+        if chunk == 0 {
+            return false;
+        }
         sequence.computed += took.computed;
         sequence.told += took.told;
         sequence.batch_requests = sequence.batch_requests.max(outcome.requests);
-        if steps == 0 {
-            return;
+        if outcome.steps == 0 {
+            return false;
         }
-        let chunk = sequence.chunk_tokens;
-        let made = if chunk == 0 {
-            sequence.cached_tokens += steps;
-            steps
-        } else {
-            sequence.cached_tokens += chunk;
-            sequence.to_prefill -= chunk;
-            sequence.chunk_tokens = 0;
-            if sequence.to_prefill == 0 {
-                sequence.cached_tokens += steps - 1;
-                steps
-            } else {
-                0
-            }
-        };
-        if made > 0 && sequence.first_token.is_none() {
-            sequence.first_token = Some(outcome.first_step_ended);
+        sequence.cached_tokens += chunk;
+        sequence.to_prefill -= chunk;
+        let is_complete = sequence.to_prefill == 0;
+        if is_complete {
+            // The token made last is not in the cache.
+            sequence.cached_tokens += outcome.steps - 1;
+            sequence.generated_tokens += outcome.steps;
+            sequence.first_token.get_or_insert(outcome.first_step_ended);
         }
-        let generated = ended_at.unwrap_or(made).min(made);
-        sequence.generated_tokens += generated;
-        let tenant = sequence.tenant;
-        self.queue.count(|counters| counters.serve(tenant, 0, generated));
-        let held = sequence.cached_tokens + sequence.to_prefill;
         let state = &mut self.instances[instance.index()];
         if let Some(prefix) = sequence.prefix {
             state.prefixes.cached(prefix, sequence.cached_tokens);
         }
+        let held = sequence.cached_tokens + sequence.to_prefill;
         let own = held - state.pages.tokens(sequence.shared_pages());
         state.pages.resize(&mut sequence.pages, own);
+        if is_complete {
+            let mut newest_first = state.running.iter_mut().rev();
+            let running = newest_first.find(|running| running.id == id);
+            running.expect("who took part runs").since = state.generating.join(sequence);
+        }
+        is_complete
     }
 
     /// Takes a request off its instance.
@@ -504,7 +519,12 @@ impl GenerationServer {
         let load = state.load();
         let sequence = &mut self.sequences[id];
         if sequence.started {
-            state.running.retain(|&other| other != id);
+            let at = state.running.iter().position(|running| running.id == id);
+            let running = state.running.remove(at.expect("who has started runs"));
+            match sequence.to_prefill {
+                0 => state.generating.leave(running.since, sequence),
+                _ => state.prompts.retain(|&other| other != id),
+            }
         } else {
             state.joining.retain(|&other| other != id);
         }
@@ -553,6 +573,7 @@ impl GenerationServer {
 
     fn finish(&mut self, now: Time, id: RequestId, verdict: Verdict, commands: &mut Commands) {
         let sequence = self.sequences.remove(id).expect("a request leaves once");
+        self.given_up -= u32::from(sequence.cancelled);
         // `leave` counts from here on as if it waited again.
         let queued = sequence.queued + now.since(sequence.queued_since);
         let known = queued + sequence.computed + sequence.told;
@@ -600,4 +621,10 @@ impl GenerationServer {
             });
         }
     }
+}
+
+/// Tokens that a request made after its last, while it waited for others.
+fn surplus(id: RequestId, outcome: &RunOutcome<'_>) -> u32 {
+    let ended = outcome.ended.iter().find(|ended| ended.request == id);
+    ended.map_or(0, |ended| outcome.steps - ended.step)
 }

@@ -57,8 +57,8 @@ impl GenerationServer {
 
     /// The tenant of those on an instance, where all are of one.
     fn tenant_on(&self, state: &Instance) -> Option<u32> {
-        let id = state.running.first().or(state.joining.front())?;
-        Some(self.sequences[*id].tenant)
+        let id = state.here().next()?;
+        Some(self.sequences[id].tenant)
     }
 
     /// Whether an instance has room for a request: among those that run, for its prompt and one page more, and for its adapters.
@@ -259,8 +259,7 @@ impl GenerationServer {
 
     /// Lets the newest request of an instance go, for its pages.
     pub(super) fn evict_newest(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
-        let state = &self.instances[instance.index()];
-        let here = state.running.iter().chain(&state.joining).copied();
+        let here = self.instances[instance.index()].here();
         let newest = here.max_by_key(|&id| self.sequences[id].order());
         let newest = newest.expect("pages are wanted by somebody");
         self.leave(now, newest, instance, commands);
@@ -329,9 +328,8 @@ impl GenerationServer {
 
     /// Whether all on an instance have made a token since they came to it.
     fn is_settled(&self, instance: InstanceId) -> bool {
-        let state = &self.instances[instance.index()];
-        let mut here = state.running.iter().chain(&state.joining);
-        here.all(|&id| self.sequences[id].to_prefill == 0)
+        let mut here = self.instances[instance.index()].here();
+        here.all(|id| self.sequences[id].to_prefill == 0)
     }
 
     /// Whether instances that run more than this one, which runs `load`, have room for everyone on it.
@@ -344,10 +342,11 @@ impl GenerationServer {
             })
             .collect();
         let state = &self.instances[instance.index()];
-        state.running.iter().all(|&id| {
+        state.running.iter().all(|&Running { id, since }| {
             let sequence = &self.sequences[id];
+            let generated_tokens = sequence.generated_tokens + state.generating.steps_since(since);
             // With what it generated, and a page more, as for any that comes.
-            let pages = state.pages.of(sequence.prompt_tokens + sequence.generated_tokens) + 1;
+            let pages = state.pages.of(sequence.prompt_tokens + generated_tokens) + 1;
             let place = others
                 .iter_mut()
                 .find(|(other, requests, free)| *requests > 0 && *free >= pages && self.takes(*other, id));
@@ -362,7 +361,7 @@ impl GenerationServer {
     /// Sends everyone on an instance back to the queue.
     pub(super) fn empty(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
         let state = &self.instances[instance.index()];
-        let all: Vec<RequestId> = state.running.iter().chain(&state.joining).copied().collect();
+        let all: Vec<RequestId> = state.here().collect();
         for id in all {
             self.leave(now, id, instance, commands);
             self.counts.migrations += u64::from(self.requeue(now, id, commands));

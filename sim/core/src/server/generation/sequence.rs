@@ -31,7 +31,8 @@ pub(super) enum Retrieval {
     There,
 }
 
-/// A request inside the server.
+/// A request inside the server. What changes with each step is known here up to the one that completed its prompt: see
+/// [`super::generating`].
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
     pub ticket: Ticket,
@@ -113,6 +114,11 @@ impl Sequence {
     pub fn is_ready(&self, copies: &[u32]) -> bool {
         let retrieved = !matches!(self.retrieval, Retrieval::Coming(_));
         retrieved && (self.slot == NO_SLOT || copies[self.slot as usize] == 0)
+    }
+
+    /// Whether it is in the next run of its instance, or the one under way: not while others' prompts come first.
+    pub fn takes_part(&self) -> bool {
+        self.to_prefill == 0 || self.chunk_tokens > 0
     }
 
     /// Its place in the order of arrival.

@@ -1,7 +1,7 @@
 //! What an instance does next: which requests run, what of their prompts comes into the cache, and for how many steps.
 
 use super::*;
-use crate::op::{self, Run, Until};
+use crate::op::{self, GoingOn, Run, Until};
 use crate::spec::PrefillSpec;
 
 impl GenerationServer {
@@ -25,16 +25,7 @@ impl GenerationServer {
     /// Whether each request that generates has room for one token more. Prompts got theirs when they were placed.
     fn next_tokens_have_pages(&self, instance: InstanceId) -> bool {
         let state = &self.instances[instance.index()];
-        let free = state.pages.free();
-        // Nobody's token takes more than a page.
-        if state.running.len() as u32 <= free {
-            return true;
-        }
-        let generating = state.running.iter().map(|&id| &self.sequences[id]);
-        let wanted = generating
-            .filter(|sequence| sequence.to_prefill == 0)
-            .map(|sequence| state.pages.of(sequence.cached_tokens + 1) - sequence.pages - sequence.shared_pages());
-        wanted.sum::<u32>() <= free
+        state.generating.without_room() <= state.pages.free()
     }
 
     /// Decides what of which prompts the next step takes, and lets those whose prompts begin join the others. Whether a prompt that is
@@ -45,8 +36,7 @@ impl GenerationServer {
         let (mut prompts, mut tokens) = match self.spec.prefill {
             PrefillSpec::OnePerStep => (1, u32::MAX),
             PrefillSpec::Chunked { max_tokens } => {
-                let generates = |&&id: &&RequestId| sequences[id].to_prefill == 0;
-                let generating = state.running.iter().filter(generates).count() as u32;
+                let generating = state.generating.requests();
                 (u32::MAX, max_tokens.saturating_sub(generating))
             }
         };
@@ -63,18 +53,20 @@ impl GenerationServer {
             left |= chunk < sequence.to_prefill;
             chunk > 0
         };
-        for &id in &state.running {
-            if sequences[id].to_prefill > 0 {
-                chunk(&mut sequences[id]);
-            }
+        for &id in &state.prompts {
+            chunk(&mut sequences[id]);
         }
-        let (running, copies) = (&mut state.running, &state.copies);
+        let (running, prompts, copies) = (&mut state.running, &mut state.prompts, &state.copies);
         state.joining.retain(|&id| {
             let sequence = &mut sequences[id];
             let begins = sequence.is_ready(copies) && chunk(sequence);
             if begins {
                 sequence.started = true;
-                running.push(id);
+                prompts.push(id);
+                running.push(Running {
+                    id,
+                    since: Progress::default(),
+                });
             }
             !begins
         });
@@ -83,46 +75,56 @@ impl GenerationServer {
 
     fn submit(&mut self, instance: InstanceId, prompts_left: bool, commands: &mut Commands) {
         let first_member = commands.members.len();
-        let takes_part = |sequence: &Sequence| sequence.to_prefill == 0 || sequence.chunk_tokens > 0;
-        let (mut tenants, mut tokens, mut longest) = (0, 0, 0);
-        let (run, page_tokens) = (self.runs, self.spec.page_tokens);
-        self.rooms.clear();
-        let running = &self.instances[instance.index()].running;
-        self.rooms.reserve(running.len());
-        commands.members.reserve(running.len());
-        for &id in running {
+        let Instance {
+            running,
+            prompts,
+            generating,
+            ..
+        } = &mut self.instances[instance.index()];
+        let going_on = GoingOn {
+            requests: generating.requests(),
+            cached_tokens: generating.cached_tokens(),
+        };
+        let (mut tenants, mut tokens) = (generating.different_tenants(), going_on.requests);
+        let sequences = &self.sequences;
+        let joined = running.iter().filter_map(|&Running { id, since }| {
+            let sequence = &sequences[id];
+            (sequence.to_prefill == 0).then_some((since, sequence.cached_tokens))
+        });
+        // After the first step.
+        let mut longest = generating.longest(joined) + 1;
+        generating.rooms(&mut self.rooms);
+        for &id in prompts.iter() {
             let sequence = &self.sequences[id];
-            if !takes_part(sequence) {
+            if sequence.chunk_tokens == 0 {
                 continue;
             }
             let counted = &mut self.counted_in[sequence.tenant as usize];
-            tenants += u32::from(*counted != run);
-            *counted = run;
-            let step_tokens = sequence.chunk_tokens.max(1);
-            tokens += step_tokens;
-            let after_first = sequence.cached_tokens + step_tokens;
+            let is_counted = std::mem::replace(counted, self.runs) == self.runs;
+            tenants += u32::from(!is_counted && !generating.has_tenant(sequence.tenant));
+            tokens += sequence.chunk_tokens;
+            let after_first = sequence.cached_tokens + sequence.chunk_tokens;
             longest = longest.max(after_first);
             let held = sequence.pages + sequence.shared_pages();
-            self.rooms.push(held * page_tokens + 1 - after_first);
+            self.rooms.add(held * self.spec.page_tokens + 1 - after_first);
             commands.members.push(member(id, sequence));
         }
-        if self.rooms.is_empty() {
+        let requests = going_on.requests + (commands.members.len() - first_member) as u32;
+        if requests == 0 {
             return;
         }
+        self.rooms.sum_up();
         self.runs += 1;
-        let mut ids = self.spare.pop().unwrap_or_default();
-        ids.extend(commands.members[first_member..].iter().map(|member| member.request));
         let is_static = self.spec.join == JoinSpec::HeadRunStatic;
         // The last position is the last that a token can take.
         let positions = (self.positions + 1).saturating_sub(longest).max(1);
         let max_steps = if prompts_left { 1 } else { positions };
         // What nobody reads goes for a page's steps, and not for all that a run could make if nobody ended.
         let soon = max_steps.min(self.spec.page_tokens);
-        let wanted = self.rooms.iter().filter(|room| **room < soon).count() as u32;
-        self.reclaim(instance, wanted, commands);
+        self.reclaim(instance, self.rooms.with_less(soon), commands);
         let pages = &self.instances[instance.index()].pages;
         let (max_steps, wanted) = pages.steps(&self.rooms, max_steps);
-        let batch = self.flights.insert(Flight::Run { instance, members: ids });
+        let batch = self.flights.insert(Flight::Run { instance });
         let state = &mut self.instances[instance.index()];
         state.closed |= is_static;
         state.pages.promise(wanted);
@@ -136,6 +138,7 @@ impl GenerationServer {
                 max_steps,
                 until: if is_static { Until::AllEnd } else { Until::FirstEnds },
                 lookups: self.lookups,
+                going_on,
             }),
             lane: self.topology.instances[instance.index()].compute,
             after: After::NONE,
@@ -146,7 +149,7 @@ impl GenerationServer {
             batch,
             instance,
             shape: BatchShape {
-                requests: self.rooms.len() as u32,
+                requests,
                 tokens,
                 input_tokens: tokens,
                 tenants,
