@@ -109,15 +109,20 @@ impl Cost {
     /// [`mean_ns`](Self::mean_ns). Where none does, as when the slowest 1 % take so long that the mean is beyond what
     /// these quantiles can have, it is the nearest.
     pub fn at_quantile(&self, u: f64) -> u64 {
+        self.at(u, || self.spread.exponent())
+    }
+
+    #[inline]
+    fn at(&self, u: f64, exponent: impl Fn() -> f64) -> u64 {
         let spread = self.spread;
         // What has no spread, as all costs of a card made from a paper, needs no power to be its median.
         if spread == Spread::NONE {
             return self.median_ns;
         }
         let [p05, p95, p99] = [spread.p05_ppm, spread.p95_ppm, spread.p99_ppm].map(f64::from);
-        let ns = |ppm: f64| (self.median_ns as f64 * ppm / 1e6 + 0.5) as u64;
-        let bent =
-            |t: f64, low: f64, high: f64| power::rounded(t, spread.exponent(), |share| ns(low + (high - low) * share));
+        let value = |ppm: f64| self.median_ns as f64 * ppm / 1e6 + 0.5;
+        let ns = |ppm: f64| value(ppm) as u64;
+        let bent = |t: f64, low: f64, high: f64| power::whole(t, exponent(), |share| value(low + (high - low) * share));
         if u < 0.05 {
             ns(p05)
         } else if u < 0.5 {
@@ -129,6 +134,32 @@ impl Cost {
         } else {
             ns(p99)
         }
+    }
+}
+
+/// A [`Cost`] that is drawn from again and again: what its spread takes to be computed is.
+#[derive(Clone, Copy, Debug)]
+pub struct Drawn {
+    cost: Cost,
+    exponent: f64,
+}
+
+impl From<Cost> for Drawn {
+    fn from(cost: Cost) -> Drawn {
+        let exponent = cost.spread.exponent();
+        Drawn { cost, exponent }
+    }
+}
+
+impl Drawn {
+    /// Half of such ops take no longer, in nanoseconds.
+    pub fn median_ns(&self) -> u64 {
+        self.cost.median_ns
+    }
+
+    /// As [`Cost::at_quantile`].
+    pub fn at_quantile(&self, u: f64) -> u64 {
+        self.cost.at(u, || self.exponent)
     }
 }
 
@@ -180,6 +211,7 @@ impl Surface {
     }
 
     /// How far this lies beyond what was measured; nothing where it is [covered](Self::covers).
+    #[inline]
     pub fn beyond(&self, batch: u32, tokens: u32) -> Option<Beyond> {
         self.0.beyond([batch.into(), tokens.into()])
     }
@@ -206,6 +238,7 @@ impl Curve {
     }
 
     /// How far this lies beyond what was measured; nothing where it is [covered](Self::covers).
+    #[inline]
     pub fn beyond(&self, x: u64) -> Option<Beyond> {
         self.0.beyond([x])
     }
@@ -228,6 +261,7 @@ impl AdapterSurface {
     }
 
     /// How far this lies beyond what was measured; nothing where it is [covered](Self::covers).
+    #[inline]
     pub fn beyond(&self, tenants: u32, batch: u32, tokens: u32) -> Option<Beyond> {
         self.0.beyond([tenants.into(), batch.into(), tokens.into()])
     }

@@ -71,6 +71,16 @@ impl WholeSteps {
     }
 }
 
+/// One of the kernels that a layer's attention takes.
+enum Kernel<'a> {
+    /// Of a chunk: its tokens, and those that the last of them attends to.
+    Prefill(u32, u32),
+    /// Of new tokens: sequences, and their mean context.
+    Decode(u32, u32),
+    /// Of both, and where on its grid.
+    Mixed(&'a MixedAttention, [u64; 4]),
+}
+
 impl Decoder {
     /// A whole step of a model of `layers` layers: chunks of prompts, each with its tokens and the tokens that its last attends
     /// to (those cached before, and its own), and one new token for each of `sequences`, which attend to `context` tokens on
@@ -90,22 +100,54 @@ impl Decoder {
     /// Where both kinds were measured in one kernel, that is the price of a mixed step, and several chunks count as the one that
     /// attends as often as they do together.
     pub fn attention(&self, chunks: &[(u32, u32)], sequences: u32, context: u32) -> Cost {
-        let new_tokens = || self.decode.cost(sequences, context);
-        let of_chunk = |&(tokens, context): &(u32, u32)| self.prefill.cost(tokens, context);
-        let apart = || chunks.iter().map(of_chunk).reduce(Cost::plus);
+        let mut sum: Option<Cost> = None;
+        self.kernels(chunks, sequences, context, |kernel| {
+            let cost = match kernel {
+                Kernel::Prefill(tokens, context) => self.prefill.cost(tokens, context),
+                Kernel::Decode(sequences, context) => self.decode.cost(sequences, context),
+                Kernel::Mixed(mixed, at) => mixed.0.cost(at),
+            };
+            sum = Some(sum.map_or(cost, |sum| sum.plus(cost)));
+        });
+        sum.unwrap_or(Cost::NOTHING)
+    }
+
+    /// The median of [`attention`](Self::attention), for a fraction of what all of it takes.
+    pub fn attention_ns(&self, chunks: &[(u32, u32)], sequences: u32, context: u32) -> u64 {
+        let mut sum = 0;
+        self.kernels(chunks, sequences, context, |kernel| {
+            sum += match kernel {
+                Kernel::Prefill(tokens, context) => self.prefill.median_ns(tokens, context),
+                Kernel::Decode(sequences, context) => self.decode.median_ns(sequences, context),
+                Kernel::Mixed(mixed, at) => mixed.0.median_ns(at),
+            };
+        });
+        sum
+    }
+
+    /// The kernels of one layer's attention in such a step.
+    #[inline]
+    fn kernels(&self, chunks: &[(u32, u32)], sequences: u32, context: u32, mut each: impl FnMut(Kernel<'_>)) {
         match (&self.mixed, chunks, sequences) {
-            (_, [], 0) => Cost::NOTHING,
-            (_, [], _) => new_tokens(),
-            (_, [only], 0) => of_chunk(only),
-            (Some(mixed), _, _) => {
+            (Some(mixed), [_, ..], 1..) => {
                 let (tokens, cached) = as_one_chunk(chunks);
-                match sequences {
-                    0 => self.prefill.cost(tokens, tokens + cached),
-                    _ => mixed.cost(tokens, cached, sequences, context),
+                each(Kernel::Mixed(
+                    mixed,
+                    MixedAttention::at(tokens, cached, sequences, context),
+                ));
+            }
+            (Some(_), [_, _, ..], 0) => {
+                let (tokens, cached) = as_one_chunk(chunks);
+                each(Kernel::Prefill(tokens, tokens + cached));
+            }
+            _ => {
+                for &(tokens, context) in chunks {
+                    each(Kernel::Prefill(tokens, context));
+                }
+                if sequences > 0 {
+                    each(Kernel::Decode(sequences, context));
                 }
             }
-            (None, _, 0) => apart().unwrap_or(Cost::NOTHING),
-            (None, _, _) => apart().map_or_else(new_tokens, |cost| cost.plus(new_tokens())),
         }
     }
 
@@ -124,20 +166,11 @@ impl Decoder {
             }
         };
         let (outputs, tokens) = outputs_and_tokens(chunks, sequences);
-        match (&self.mixed, chunks, sequences) {
-            (Some(mixed), [_, ..], 1..) => {
-                let (tokens, cached) = as_one_chunk(chunks);
-                note(Family::DecoderMixed, mixed.beyond(tokens, cached, sequences, context));
-            }
-            _ => {
-                for &(tokens, context) in chunks {
-                    note(Family::DecoderPrefill, self.prefill.beyond(tokens, context));
-                }
-                if sequences > 0 {
-                    note(Family::DecoderDecode, self.decode.beyond(sequences, context));
-                }
-            }
-        }
+        self.kernels(chunks, sequences, context, |kernel| match kernel {
+            Kernel::Prefill(tokens, context) => note(Family::DecoderPrefill, self.prefill.beyond(tokens, context)),
+            Kernel::Decode(sequences, context) => note(Family::DecoderDecode, self.decode.beyond(sequences, context)),
+            Kernel::Mixed(mixed, at) => note(Family::DecoderMixed, mixed.0.beyond(at)),
+        });
         note(Family::DecoderDense, self.dense.beyond(tokens.into()));
         note(Family::DecoderEnds, self.ends.beyond(outputs, tokens));
     }

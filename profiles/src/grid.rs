@@ -23,6 +23,10 @@ fn between(near: f64, far: f64, fraction: f64) -> f64 {
     near + fraction * (far - near)
 }
 
+fn rounded(ns: f64) -> u64 {
+    (ns + 0.5) as u64
+}
+
 fn with_median([_, spread @ ..]: Node, median_ns: f64) -> Node {
     let [mean, p05, p95, p99] = spread;
     [median_ns, mean, p05, p95, p99]
@@ -34,30 +38,51 @@ pub(crate) struct Grid<const N: usize> {
     axes: [Axis; N],
     /// The last axis runs fastest.
     nodes: Vec<Node>,
+    /// Nodes from one knot of an axis to the next.
+    strides: [usize; N],
 }
 
 #[derive(Clone, Debug)]
 struct Axis {
     name: &'static str,
-    /// Ascending, from zero to beyond the measured range.
-    knots: Vec<u64>,
-    /// One over the width of the cell above each knot but the last.
-    inverse_width: Vec<f64>,
+    /// Between ascending knots, from zero to beyond the measured range.
+    cells: Vec<Cell>,
+    /// The cells of small values, which most are: found without a search.
+    of_small: Vec<u16>,
     smallest_measured: u64,
     largest_measured: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    from: u64,
+    /// One over its width.
+    inverse_width: f64,
+}
+
+/// Values below have their cells in [`Axis::of_small`].
+const SMALL: u64 = 1 << 12;
+
 impl Axis {
-    fn new(name: &'static str, knots: Vec<u64>) -> Axis {
-        let inverse_width = knots.windows(2).map(|pair| 1.0 / (pair[1] - pair[0]) as f64).collect();
-        let (smallest_measured, largest_measured) = (knots[1], knots[knots.len() - 2]);
-        Axis {
+    fn new(name: &'static str, knots: &[u64]) -> Axis {
+        let cell = |pair: &[u64]| Cell {
+            from: pair[0],
+            inverse_width: 1.0 / (pair[1] - pair[0]) as f64,
+        };
+        let mut axis = Axis {
             name,
-            knots,
-            inverse_width,
-            smallest_measured,
-            largest_measured,
-        }
+            cells: knots.windows(2).map(cell).collect(),
+            of_small: Vec::new(),
+            smallest_measured: knots[1],
+            largest_measured: knots[knots.len() - 2],
+        };
+        let cells = (0..SMALL.min(axis.largest_measured)).map(|value| u16::try_from(axis.search(value)));
+        axis.of_small = cells.map_while(Result::ok).collect();
+        axis
+    }
+
+    fn knots(&self) -> usize {
+        self.cells.len() + 1
     }
 
     fn beyond(&self, value: u64) -> Option<Beyond> {
@@ -72,9 +97,17 @@ impl Axis {
     /// The cell that holds `value`, and how far into it the value lies: from 0 to 1, or more in the last cell.
     #[inline]
     fn locate(&self, value: u64) -> (usize, f64) {
-        let inner = &self.knots[1..self.knots.len() - 1];
-        let cell = inner.partition_point(|knot| *knot <= value);
-        (cell, (value - self.knots[cell]) as f64 * self.inverse_width[cell])
+        let index = match self.of_small.get(value as usize) {
+            Some(&cell) => cell.into(),
+            None => self.search(value),
+        };
+        let cell = self.cells[index];
+        // Far below 2^63, where a signed number is the quicker to convert.
+        (index, (value - cell.from) as i64 as f64 * cell.inverse_width)
+    }
+
+    fn search(&self, value: u64) -> usize {
+        self.cells[1..].partition_point(|cell| cell.from <= value)
     }
 }
 
@@ -117,20 +150,24 @@ impl<const N: usize> Grid<N> {
             extended = extend(extended, axis, least_ns, rises);
         }
         let (knots, nodes) = extended;
-        Ok(Grid {
-            axes: {
-                let mut names = slice.axes.iter();
-                knots.map(|knots| Axis::new(names.next().expect("an axis has a name"), knots))
-            },
-            nodes,
-        })
+        let mut names = slice.axes.iter();
+        let axes = knots.map(|knots| Axis::new(names.next().expect("an axis has a name"), &knots));
+        Ok(Grid::of(axes, nodes))
+    }
+
+    fn of(axes: [Axis; N], nodes: Vec<Node>) -> Grid<N> {
+        let mut strides = [1; N];
+        for axis in (1..N).rev() {
+            strides[axis - 1] = strides[axis] * axes[axis].knots();
+        }
+        Grid { axes, nodes, strides }
     }
 
     /// The cost at a point.
     pub fn cost(&self, at: [u64; N]) -> Cost {
         let [median_ns, spread @ ..] = self.parts::<5>(at);
         // Saturates: a mean thousands of medians away is not one that wraps around.
-        let [mean_ppm, p05_ppm, p95_ppm, p99_ppm] = spread.map(|ppm| u32::try_from(ppm).unwrap_or(u32::MAX));
+        let [mean_ppm, p05_ppm, p95_ppm, p99_ppm] = spread.map(|ppm| (ppm + 0.5) as u32);
         let spread = Spread {
             mean_ppm,
             p05_ppm,
@@ -138,16 +175,21 @@ impl<const N: usize> Grid<N> {
             // They could be one apart, the wrong way round, where they are almost the same.
             p99_ppm: p99_ppm.max(p95_ppm),
         };
-        Cost { median_ns, spread }
+        Cost {
+            median_ns: rounded(median_ns),
+            spread,
+        }
     }
 
     /// The median of [`cost`](Self::cost), for a fraction of what all of it takes.
     pub fn median_ns(&self, at: [u64; N]) -> u64 {
-        self.parts::<1>(at)[0]
+        let [median_ns] = self.parts::<1>(at);
+        rounded(median_ns)
     }
 
-    /// The first `PARTS` of the node at a point, rounded.
-    fn parts<const PARTS: usize>(&self, at: [u64; N]) -> [u64; PARTS] {
+    /// The first `PARTS` of the node at a point.
+    #[inline]
+    fn parts<const PARTS: usize>(&self, at: [u64; N]) -> [f64; PARTS] {
         // An array of 2^N places needs a number of its own. N is known where this is compiled, and so is the branch.
         match N {
             // A single cost, such as of a hand-over.
@@ -162,23 +204,19 @@ impl<const N: usize> Grid<N> {
 
     /// In a cell of so many corners, 2^N. Written with loops, since compilers make less of arrays' iterators.
     #[inline]
-    fn interpolate<const CORNERS: usize, const PARTS: usize>(&self, at: [u64; N]) -> [u64; PARTS] {
+    fn interpolate<const CORNERS: usize, const PARTS: usize>(&self, at: [u64; N]) -> [f64; PARTS] {
         let mut index = 0;
-        let mut strides = [1; N];
         let mut fractions = [0.0; N];
         for axis in 0..N {
             let (cell, fraction) = self.axes[axis].locate(at[axis]);
-            index = index * self.axes[axis].knots.len() + cell;
+            index += cell * self.strides[axis];
             fractions[axis] = fraction;
-        }
-        for axis in (1..N).rev() {
-            strides[axis - 1] = strides[axis] * self.axes[axis].knots.len();
         }
         // The corners of the cell: those far along an axis have its bit set.
         let mut corners = [[0.0; PARTS]; CORNERS];
         for (corner, parts) in corners.iter_mut().enumerate() {
             let mut place = index;
-            for (axis, stride) in strides.iter().enumerate() {
+            for (axis, stride) in self.strides.iter().enumerate() {
                 place += (corner >> axis & 1) * stride;
             }
             parts.copy_from_slice(&self.nodes[place][..PARTS]);
@@ -191,19 +229,18 @@ impl<const N: usize> Grid<N> {
                 }
             }
         }
-        let mut rounded = [0; PARTS];
-        for (rounded, value) in rounded.iter_mut().zip(corners[0]) {
-            *rounded = (value + 0.5) as u64;
-        }
-        rounded
+        corners[0]
     }
 
     /// Whether a point lies within the measured range of every axis.
+    #[inline]
     pub fn covers(&self, at: [u64; N]) -> bool {
-        self.axes
-            .iter()
-            .zip(at)
-            .all(|(axis, value)| (axis.smallest_measured..=axis.largest_measured).contains(&value))
+        let mut covers = true;
+        for (axis, value) in at.iter().enumerate() {
+            let axis = &self.axes[axis];
+            covers &= (axis.smallest_measured..=axis.largest_measured).contains(value);
+        }
+        covers
     }
 
     /// The point of the measured range that is nearest.
@@ -219,10 +256,15 @@ impl<const N: usize> Grid<N> {
     }
 
     /// How far beyond what was measured a point lies, along the axis where that is farthest; nothing where it is covered.
+    #[inline]
     pub fn beyond(&self, at: [u64; N]) -> Option<Beyond> {
-        if self.covers(at) {
-            return None;
+        match self.covers(at) {
+            true => None,
+            false => self.farthest_beyond(at),
         }
+    }
+
+    fn farthest_beyond(&self, at: [u64; N]) -> Option<Beyond> {
         let beyond = self.axes.iter().zip(at).filter_map(|(axis, value)| axis.beyond(value));
         beyond.max_by(|one, other| one.factor().total_cmp(&other.factor()))
     }
@@ -239,10 +281,7 @@ impl Grid<2> {
             // An empty range: nothing on this line was measured.
             (axis.smallest_measured, axis.largest_measured) = (u64::MAX, 0);
         }
-        Grid {
-            axes: [axis],
-            nodes: self.nodes.chunks(second_axis.knots.len()).map(line).collect(),
-        }
+        Grid::of([axis], self.nodes.chunks(second_axis.knots()).map(line).collect())
     }
 }
 

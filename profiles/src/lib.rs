@@ -49,7 +49,7 @@ mod yaml;
 
 pub use card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
 pub use compare::{Ratios, compare};
-pub use cost::{AdapterSurface, Beyond, Cost, Curve, Resume, Spread, Surface};
+pub use cost::{AdapterSurface, Beyond, Cost, Curve, Drawn, Resume, Spread, Surface};
 pub use decoder::{Decoder, MixedAttention, WholeSteps};
 pub use error::{Invalid, MissingTable, ProfileError};
 pub use import::{DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource};

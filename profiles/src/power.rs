@@ -1,7 +1,7 @@
 //! Powers, quickly, to so many digits that rounding to whole nanoseconds mostly cannot tell the difference.
 //!
 //! A draw from a spread needs one power, and a power that is the same on every processor takes as long as all the rest of a draw.
-//! [`rounded`] is exactly what that power would give; it asks for it only where the quick one leaves a doubt.
+//! [`whole`] is exactly what that power would give; it asks for it only where the quick one leaves a doubt.
 
 use std::sync::LazyLock;
 
@@ -31,16 +31,21 @@ static TABLE: LazyLock<[Cell; CELLS]> = LazyLock::new(|| {
     })
 });
 
-/// `round(t^k)` for a `t` from 0 to 1, a `k` above 0 and up to 100, and a `round` that never falls.
-pub fn rounded(t: f64, k: f64, round: impl Fn(f64) -> u64) -> u64 {
+/// The whole part of `value(t^k)`, for a `t` from 0 to 1, a `k` above 0 and up to 100, and a `value` that rises in proportion to its argument
+/// or less, from nothing or more.
+#[inline]
+pub fn whole(t: f64, k: f64, value: impl Fn(f64) -> f64) -> u64 {
     if let Some(near) = approximate(t, k) {
-        let (least, most) = (round(near * (1.0 - ERROR)), round(near * (1.0 + ERROR)));
-        if least == most {
-            return least;
+        let near = value(near);
+        // Below 2^63, where a signed number is the quicker to convert: larger ones are near to everything.
+        let whole = near as i64;
+        let (over, doubt) = (near - whole as f64, near * ERROR);
+        if doubt < over && over < 1.0 - doubt {
+            return whole as u64;
         }
     }
     // libm's power is the same on every processor.
-    round(libm::pow(t, k))
+    value(libm::pow(t, k)) as u64
 }
 
 /// `t^k`; nothing where that is too near to nothing.
@@ -61,10 +66,10 @@ fn approximate(t: f64, k: f64) -> Option<f64> {
     if power < -1000.0 {
         return None;
     }
-    let cells = (power * CELLS as f64).floor();
-    let x = (power - cells / CELLS as f64) * std::f64::consts::LN_2;
+    // The next whole number below; an exact one too, since the series goes on into the next cell.
+    let cells = (power * CELLS as f64) as i64 - 1;
+    let x = (power - cells as f64 / CELLS as f64) * std::f64::consts::LN_2;
     let exp = 1.0 + x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0 + x * (1.0 / 24.0))));
-    let cells = cells as i64;
     let two = f64::from_bits(((cells.div_euclid(CELLS as i64) + 1023) as u64) << 52);
     Some(two * TABLE[cells.rem_euclid(CELLS as i64) as usize].exp2 * exp)
 }
@@ -87,15 +92,15 @@ mod tests {
 
         #[test]
         fn rounding_is_that_of_the_power(t in 0.0..1.0_f64, k in 0.01..100.0_f64, most in prop_oneof![1.0..1e6_f64, 1.0..1e12_f64]) {
-            let round = |power: f64| (most * power + 0.5) as u64;
-            prop_assert_eq!(rounded(t, k, round), round(libm::pow(t, k)));
+            let value = |power: f64| most * power + 0.5;
+            prop_assert_eq!(whole(t, k, value), value(libm::pow(t, k)) as u64);
         }
     }
 
     #[test]
     fn nothing_to_any_power_is_nothing() {
         for k in [0.01, 0.5, 100.0] {
-            assert_eq!(rounded(0.0, k, |power| (1e9 * power) as u64), 0);
+            assert_eq!(whole(0.0, k, |power| 1e9 * power), 0);
         }
     }
 }

@@ -44,18 +44,26 @@ pub(crate) struct RunPlan {
     pub steps: u32,
 }
 
+/// Where a step ends.
+#[derive(Clone, Copy, Debug, Default)]
+struct Boundary {
+    at: Time,
+    /// What rounding has left up to here, in parts of 10^12 of a nanosecond.
+    carry: u64,
+}
+
 /// Steps that are slowed alike.
 #[derive(Clone, Copy, Debug, Default)]
 struct Segment {
-    from: Time,
+    from: Boundary,
     /// Steps of the run that are over.
     first: u32,
     /// Of this segment.
     steps: u32,
     /// Parts of 10^12.
     factor: u64,
-    /// What rounding left of the segments before, in parts of 10^12 of a nanosecond.
-    carry: u64,
+    /// The end of its last step.
+    end: Boundary,
 }
 
 /// A run under way.
@@ -74,7 +82,7 @@ impl Leap {
     /// The first step of the plan starts at `from`.
     pub fn start(&mut self, from: Time, made_before: u64, one_by_one: bool) {
         self.segment = Segment {
-            from,
+            end: Boundary { at: from, carry: 0 },
             ..Segment::default()
         };
         self.made_before = made_before;
@@ -84,12 +92,11 @@ impl Leap {
 
     /// Starts later than it was going to.
     pub fn delay(&mut self, by: Duration) {
-        self.segment.from += by;
+        self.segment.end.at += by;
     }
 
     /// Begins the segment after the one that is over, with the factors that hold from here on.
     pub fn next_segment(&mut self, prices: &mut StepPrices, stretch_ppm: u64, jitter_ppm: u64) {
-        let (from, carry) = self.boundary(prices, self.segment.steps);
         let first = self.segment.first + self.segment.steps;
         let in_block = (self.made_before + u64::from(first)) % BLOCK_STEPS;
         let to_block_end = (BLOCK_STEPS - in_block) as u32;
@@ -99,14 +106,18 @@ impl Leap {
             to_block_end.min(self.plan.steps - first)
         };
         self.segment = Segment {
-            from,
+            from: self.segment.end,
             first,
             steps,
             factor: stretch_ppm * jitter_ppm,
-            carry,
+            end: self.segment.end,
         };
+        self.segment.end = self.boundary(prices, steps);
         if first == 0 {
-            self.first_step_ended = self.boundary(prices, 1).0;
+            self.first_step_ended = match steps {
+                1 => self.segment.end.at,
+                _ => self.boundary(prices, 1).at,
+            };
         }
     }
 
@@ -115,23 +126,22 @@ impl Leap {
         (self.made_before + u64::from(self.segment.first + self.segment.steps)) / BLOCK_STEPS
     }
 
-    /// When `steps` steps of the segment are over, and what rounding leaves.
-    fn boundary(&self, prices: &mut StepPrices, steps: u32) -> (Time, u64) {
+    /// The end of so many steps of the segment.
+    fn boundary(&self, prices: &mut StepPrices, steps: u32) -> Boundary {
         let Segment {
-            from,
-            first,
-            factor,
-            carry,
-            ..
+            from, first, factor, ..
         } = self.segment;
         let work_ns = prices.between(&self.plan.costs, first, first + steps);
-        let (ns, carry) = scaled(work_ns, factor, carry);
-        (from + Duration(ns), carry)
+        let (ns, carry) = scaled(work_ns, factor, from.carry);
+        Boundary {
+            at: from.at + Duration(ns),
+            carry,
+        }
     }
 
     /// When the segment is over.
-    pub fn segment_ends(&self, prices: &mut StepPrices) -> Time {
-        self.boundary(prices, self.segment.steps).0
+    pub fn segment_ends(&self) -> Time {
+        self.segment.end.at
     }
 
     /// Whether the segment is the run's last.
@@ -151,15 +161,16 @@ impl Leap {
             first,
             steps,
             factor,
-            carry,
+            ..
         } = self.segment;
         // Work after which a boundary is not before `now`: at this factor, with what was left before.
-        let until = u128::from(now.0.saturating_sub(from.0)) * u128::from(UNIT);
+        let until = u128::from(now.0.saturating_sub(from.at.0)) * u128::from(UNIT);
         let work_ns = until
-            .saturating_sub(u128::from(carry))
+            .saturating_sub(u128::from(from.carry))
             .div_ceil(u128::from(factor.max(1)));
         let work_ns = u64::try_from(work_ns).unwrap_or(u64::MAX);
         self.segment.steps = prices.steps_of(&self.plan.costs, first, steps, work_ns);
+        self.segment.end = self.boundary(prices, self.segment.steps);
     }
 
     /// Ends the run at the segment's end.

@@ -8,8 +8,8 @@ use tenantry_core::op::{BatchShape, Encode, GoingOn, Manage, Member, OpKind, Pet
 use tenantry_core::spec::{PlotSpec, PoolSpec, RouteSpec, StageSpec, SystemSpec, TenantState};
 use tenantry_core::topology::LaneKind;
 use tenantry_profiles::{
-    AdapterSurface, Beyond, Card, Cost, Curve, Direction, DispatchOperation, Family, LoadSource, MissingTable, Resume,
-    Surface,
+    AdapterSurface, Beyond, Card, Cost, Curve, Direction, DispatchOperation, Drawn, Family, LoadSource, MissingTable,
+    Resume, Surface,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::{Duration, Time};
@@ -51,9 +51,9 @@ pub struct Prices {
     copy: Curve,
     /// Of what is read from the disk; bound where anything is.
     store: Option<Curve>,
-    wake: Cost,
-    tell: Cost,
-    alarm: Cost,
+    wake: Drawn,
+    tell: Drawn,
+    alarm: Drawn,
     inspect: Option<Cost>,
     /// By pool, as `models`.
     resume: Vec<Option<Resume>>,
@@ -108,8 +108,8 @@ struct EncoderPrices {
 struct LayerCosts {
     tokens: u32,
     tenants: u32,
-    layer: Cost,
-    adapter: Option<Cost>,
+    layer: Drawn,
+    adapter: Option<Drawn>,
 }
 
 impl EncoderPrices {
@@ -175,8 +175,8 @@ impl EncoderPrices {
         let costs = LayerCosts {
             tokens,
             tenants,
-            layer: self.layer.cost(requests, tokens),
-            adapter: adapter.map(|adapter| adapter.cost(tenants, requests, tokens)),
+            layer: self.layer.cost(requests, tokens).into(),
+            adapter: adapter.map(|adapter| adapter.cost(tenants, requests, tokens).into()),
         };
         self.layers[index] = Some(costs);
         costs
@@ -249,9 +249,9 @@ impl Prices {
                 None => None,
                 Some(_) => Some(card.model_load(LoadSource::Disk)?),
             },
-            wake: card.dispatch(DispatchOperation::Wake)?,
-            tell: card.dispatch(DispatchOperation::Tell)?,
-            alarm: card.dispatch(DispatchOperation::Alarm)?,
+            wake: card.dispatch(DispatchOperation::Wake)?.into(),
+            tell: card.dispatch(DispatchOperation::Tell)?.into(),
+            alarm: card.dispatch(DispatchOperation::Alarm)?.into(),
             inspect: card.inspect()?,
             resume,
             copy_resume: card.copy_resume()?,
@@ -381,8 +381,8 @@ impl Prices {
         // The parts of one op run within milliseconds of each other: what slows one slows all.
         let draw = spread.draw();
         let costs = prices.layer(shape, &mut self.extrapolated);
-        let adapter_ns = costs.adapter.map_or(0, |adapter| draw.of(adapter));
-        let mut ns = layers * (draw.of(costs.layer) + adapter_ns);
+        let adapter_ns = costs.adapter.map_or(0, |adapter| draw.of_drawn(&adapter));
+        let mut ns = layers * (draw.of_drawn(&costs.layer) + adapter_ns);
         let mut note = |beyond, family| self.extrapolated.note(beyond, family);
         if encode.embed {
             note(prices.embedding.beyond(requests, tokens), Family::Embedding);
@@ -427,18 +427,18 @@ impl Prices {
 
     /// From handing an op to an idle lane until it starts, in nanoseconds.
     pub fn wake_ns(&self, spread: &mut OpSpread) -> u64 {
-        spread.of(self.wake)
+        spread.of_drawn(&self.wake)
     }
 
     /// From the end of an op until the server or another lane hears of it, in nanoseconds.
     pub fn tell_ns(&self, spread: &mut OpSpread) -> u64 {
-        spread.of(self.tell)
+        spread.of_drawn(&self.tell)
     }
 
     /// From an instant that the loop sleeps until to its noticing that it has come, in nanoseconds. The same instant always gives
     /// the same answer.
     pub fn alarm_ns(&self, until: Time) -> u64 {
-        OpSpread(self.draws.map(|draws| draws.about(ALARM ^ until.0))).of(self.alarm)
+        OpSpread(self.draws.map(|draws| draws.about(ALARM ^ until.0))).of_drawn(&self.alarm)
     }
 
     /// What an op that takes `work_ns` on a busy lane of this kind takes longer after the lane was idle for `idle`, in nanoseconds: caches
@@ -484,6 +484,10 @@ impl Quantile {
     pub fn of(self, cost: Cost) -> u64 {
         self.0.map_or(cost.median_ns, |u| cost.at_quantile(u))
     }
+
+    fn of_drawn(self, cost: &Drawn) -> u64 {
+        self.0.map_or(cost.median_ns(), |u| cost.at_quantile(u))
+    }
 }
 
 impl OpSpread {
@@ -493,5 +497,9 @@ impl OpSpread {
 
     fn of(&mut self, cost: Cost) -> u64 {
         self.draw().of(cost)
+    }
+
+    fn of_drawn(&mut self, cost: &Drawn) -> u64 {
+        self.draw().of_drawn(cost)
     }
 }

@@ -7,6 +7,8 @@
 //! A step is priced by its parts: layers, attention, LoRA, ends. Where the card has whole steps too, as a lane makes them, its parts are
 //! scaled by what they come to there: a measured step costs what was measured, and others in proportion.
 
+use std::ops::Range;
+
 use tenantry_core::op::{GoingOn, Member};
 use tenantry_core::spec::{GenerationSpec, LookupsInSteps, PoolSpec, TenantState};
 use tenantry_profiles::{
@@ -48,7 +50,8 @@ struct Retrieval {
     stage: StageCosts,
 }
 
-/// Of steps of so many sequences at contexts from 0, summed up from the shortest; as far as they were asked for.
+/// Of steps of so many sequences at contexts from 0, summed up from the shortest: at each index, over contexts below it. As far as they
+/// were asked for.
 #[derive(Clone, Debug, Default)]
 struct Sums {
     /// The attention of all layers, scaled.
@@ -92,6 +95,11 @@ pub(crate) struct StepCosts {
 }
 
 impl StepCosts {
+    /// Tokens that each sequence attends to in a step after the first, counted from 0.
+    fn context_at(&self, step: u32) -> usize {
+        (self.context + step - 1) as usize
+    }
+
     /// Tokens that so many steps look up.
     pub fn looked_up(&self, steps: u32) -> u64 {
         match steps {
@@ -220,7 +228,7 @@ impl StepPrices {
             let bytes = all_reduce.bytes_per_token.saturating_mul(tokens);
             extrapolated.note(all_reduce.surface.beyond(all_reduce.cards, bytes), Family::Collective);
         }
-        let first = self.decoder.attention(&chunks, decodes, now).median_ns * u64::from(self.layers);
+        let first = self.decoder.attention_ns(&chunks, decodes, now) * u64::from(self.layers);
         let (base_ns, dense) = self.decode_step(sequences, tenants);
         let first_base_ns = match chunks.is_empty() {
             true => base_ns,
@@ -269,7 +277,7 @@ impl StepPrices {
             1 => (None, sequences),
             tokens => (Some((tokens, tokens)), sequences - 1),
         };
-        let attention = self.decoder.attention(chunk.as_slice(), decodes, context).median_ns;
+        let attention = self.decoder.attention_ns(chunk.as_slice(), decodes, context);
         let tokens = chunk_tokens + sequences - 1;
         let parts = u64::from(whole.layers) * attention + self.base_ns(whole.layers, sequences, tokens, sequences, 0);
         (whole.cost(nearest).median_ns * UNIT / parts.max(1)).max(1)
@@ -310,58 +318,76 @@ impl StepPrices {
     /// The steps of a run from `from` up to `to`, counted from 0, in nanoseconds.
     pub fn between(&mut self, costs: &StepCosts, from: u32, to: u32) -> u64 {
         let (first, later) = (u64::from(from == 0 && to > 0), from.max(1)..to.max(1));
-        let mut ns = first * costs.first_ns;
-        if !later.is_empty() {
-            // The second step of a run has the context that `costs` names.
-            let context = |step: u32| (costs.context + step - 1) as usize;
-            let (from, to) = (context(later.start), context(later.end));
-            let sums = self.sums(costs.sequences, to);
-            ns += sums.attention_ns[to] - sums.attention_ns[from];
-            ns += match sums.scale_ppm.is_empty() {
-                true => u64::from(later.end - later.start) * costs.base_ns,
-                // The difference of two whole numbers: cut anywhere, its pieces add up to it.
-                false => scaled(costs.base_ns, sums.scale_ppm[to]) - scaled(costs.base_ns, sums.scale_ppm[from]),
-            };
+        let first_ns = first * costs.first_ns;
+        match later.is_empty() {
+            true => first_ns,
+            false => first_ns + self.sums(costs, later.end).ns(costs, later),
         }
-        ns
     }
 
     /// The least number of steps from `from` on, at least 1 and at most `most`, that together take `work_ns` or more.
     pub fn steps_of(&mut self, costs: &StepCosts, from: u32, most: u32, work_ns: u64) -> u32 {
+        let (first, first_ns) = match from {
+            0 => (1, costs.first_ns),
+            _ => (from, 0),
+        };
         let (mut before, mut after) = (0, most);
-        while before + 1 < after {
-            let middle = before + (after - before) / 2;
-            if self.between(costs, from, from + middle) >= work_ns {
-                after = middle;
-            } else {
-                before = middle;
+        if most > 1 {
+            let sums = self.sums(costs, from + most);
+            while before + 1 < after {
+                let middle = before + (after - before) / 2;
+                if first_ns + sums.ns(costs, first..from + middle) >= work_ns {
+                    after = middle;
+                } else {
+                    before = middle;
+                }
             }
         }
         after
     }
 
-    /// Sums over contexts below each index, at least up to `context`.
-    fn sums(&mut self, sequences: u32, context: usize) -> &Sums {
-        let known = entry(&mut self.sums, sequences).attention_ns.len();
+    /// Sums that reach to a step of a run.
+    fn sums(&mut self, costs: &StepCosts, step: u32) -> &Sums {
+        let (sequences, context) = (costs.sequences as usize, costs.context_at(step));
+        let known = self.sums.get(sequences).map_or(0, |sums| sums.attention_ns.len());
         if known <= context {
-            let mut sums = std::mem::take(entry(&mut self.sums, sequences));
-            if known == 0 {
-                sums.attention_ns.push(0);
-                sums.scale_ppm.extend(self.whole.is_some().then_some(0));
-            }
-            // By half as much again, so that a growing context does not extend it at each step.
-            for at in sums.attention_ns.len()..=context + context / 2 {
-                let attended = at as u32 - 1;
-                let ns = self.decoder.decode.median_ns(sequences, attended) * u64::from(self.layers);
-                let ppm = self.scale_ppm(1, sequences, attended);
-                sums.attention_ns.push(sums.attention_ns[at - 1] + scaled(ns, ppm));
-                if let Some(&before) = sums.scale_ppm.last() {
-                    sums.scale_ppm.push(before + ppm);
-                }
-            }
-            self.sums[sequences as usize] = sums;
+            self.extend_sums(costs.sequences, context);
         }
-        &self.sums[sequences as usize]
+        &self.sums[sequences]
+    }
+
+    fn extend_sums(&mut self, sequences: u32, context: usize) {
+        let mut sums = std::mem::take(entry(&mut self.sums, sequences));
+        if sums.attention_ns.is_empty() {
+            sums.attention_ns.push(0);
+            sums.scale_ppm.extend(self.whole.is_some().then_some(0));
+        }
+        // By half as much again, so that a growing context does not extend it at each step.
+        for at in sums.attention_ns.len()..=context + context / 2 {
+            let attended = at as u32 - 1;
+            let ns = self.decoder.decode.median_ns(sequences, attended) * u64::from(self.layers);
+            let ppm = self.scale_ppm(1, sequences, attended);
+            sums.attention_ns.push(sums.attention_ns[at - 1] + scaled(ns, ppm));
+            if let Some(&before) = sums.scale_ppm.last() {
+                sums.scale_ppm.push(before + ppm);
+            }
+        }
+        self.sums[sequences as usize] = sums;
+    }
+}
+
+impl Sums {
+    /// Steps of a run, all after its first, in nanoseconds.
+    #[inline]
+    fn ns(&self, costs: &StepCosts, steps: Range<u32>) -> u64 {
+        let (from, to) = (costs.context_at(steps.start), costs.context_at(steps.end));
+        let attention_ns = self.attention_ns[to] - self.attention_ns[from];
+        let others_ns = match self.scale_ppm.is_empty() {
+            true => u64::from(steps.end - steps.start) * costs.base_ns,
+            // The difference of two whole numbers: cut anywhere, its pieces add up to it.
+            false => scaled(costs.base_ns, self.scale_ppm[to]) - scaled(costs.base_ns, self.scale_ppm[from]),
+        };
+        attention_ns + others_ns
     }
 }
 

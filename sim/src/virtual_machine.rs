@@ -31,7 +31,7 @@ use crate::prices::Prices;
 
 /// What the heap holds. Events at one instant come in the order of the variants, then of their making: a lane that falls free is
 /// free before its batch's end is heard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug)]
 enum What {
     /// The lane's running op ends, if its end has not been moved since: `version` tells.
     LaneEnds { lane: u32, version: u32 },
@@ -39,34 +39,42 @@ enum What {
     /// commands included, so that it makes no difference how many there are.
     SegmentEnds { lane: u32, version: u32 },
     /// The end of an op is heard.
-    Heard { op: OpIndex },
+    Heard { op: OpRef },
 }
 
 /// The class of [`What::Heard`].
 const HEARD: u8 = 1;
 
-/// An [`OpRef`] with an order, so that the heap is total. The order is never used: `sequence` comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct OpIndex(OpRef);
-
-impl PartialOrd for OpIndex {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for OpIndex {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.0.batch, self.0.index).cmp(&(other.0.batch, other.0.index))
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What will happen, in the order in which it will: no two have the same `sequence`.
+#[derive(Clone, Copy, Debug)]
 struct Pending {
     at: Time,
     class: u8,
     sequence: u64,
     what: What,
+}
+
+impl Ord for Pending {
+    #[inline]
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.class, self.sequence).cmp(&(other.at, other.class, other.sequence))
+    }
+}
+
+impl PartialOrd for Pending {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Eq for Pending {}
+
+impl PartialEq for Pending {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.sequence == other.sequence
+    }
 }
 
 /// An op that runs, or is about to.
@@ -471,7 +479,7 @@ impl VirtualMachine {
             Work::Whole { left_ns, since } => (since + Duration(stretched(left_ns, running.stretch_ppm)), true),
             Work::Steps => {
                 let leap = &self.leaps[running.batch.slot as usize];
-                (leap.segment_ends(self.prices.steps()), leap.is_last())
+                (leap.segment_ends(), leap.is_last())
             }
         };
         let what = match is_last {
@@ -586,15 +594,20 @@ impl VirtualMachine {
         let on = &self.topology.lanes[lane.index()];
         let card = self.sharing(on.gpu);
         *self.beside[card].of(on.kind) -= 1;
-        self.count_lookup(looked_up);
+        if looked_up > 0 {
+            self.count_lookup(looked_up);
+        }
         let op = self.board.ran(lane, started, self.now);
         // Whoever waits on this lane needs no telling; other lanes and the server do.
         self.try_start(lane);
-        self.restretch_neighbours(lane);
+        // Where the next has started, that has been done.
+        if !self.board.is_running(lane) {
+            self.restretch_neighbours(lane);
+        }
         let heard = &mut self.lanes[lane.index()].heard;
         *heard = (*heard).max(self.now + tell);
         let at = *heard;
-        self.push(at, What::Heard { op: OpIndex(op) });
+        self.push(at, What::Heard { op });
     }
 }
 
@@ -745,7 +758,7 @@ impl Machine for VirtualMachine {
                         }
                         // Its end has been moved.
                         What::LaneEnds { .. } | What::SegmentEnds { .. } => {}
-                        What::Heard { op: OpIndex(op) } => {
+                        What::Heard { op } => {
                             self.now = pending.at;
                             self.awake = pending.at;
                             let stage = self.topology.instances[self.board.instance(op.batch).index()].pool;

@@ -165,6 +165,7 @@ impl Board {
         runs
     }
 
+    #[inline]
     fn batch(&self, batch: BatchId) -> &Batch {
         let state = &self.batches[batch.slot as usize];
         debug_assert_eq!(state.generation, batch.generation, "the batch is live");
@@ -172,21 +173,25 @@ impl Board {
     }
 
     /// The op itself.
+    #[inline]
     pub fn op(&self, op: OpRef) -> Op {
         self.batch(op.batch).ops[op.index as usize].op
     }
 
     /// The sizes of an op's batch.
+    #[inline]
     pub fn shape(&self, batch: BatchId) -> BatchShape {
         self.batch(batch).shape.expect("submitted")
     }
 
     /// Who runs the batch.
+    #[inline]
     pub fn instance(&self, batch: BatchId) -> InstanceId {
         self.batch(batch).instance.expect("submitted")
     }
 
     /// The first op of the lane's queue that has not been issued, if it is ready.
+    #[inline]
     pub fn ready(&self, lane: LaneId) -> Option<OpRef> {
         let lane = &self.lanes[lane.index()];
         let next = *lane.queue.get(lane.issued)?;
@@ -194,16 +199,19 @@ impl Board {
     }
 
     /// Whether an issued op of this lane has not ended.
+    #[inline]
     pub fn is_running(&self, lane: LaneId) -> bool {
         self.lanes[lane.index()].issued > 0
     }
 
     /// End of the last op that ran on the lane.
+    #[inline]
     pub fn free_since(&self, lane: LaneId) -> Time {
         self.lanes[lane.index()].free_since
     }
 
     /// Takes the op that `ready` returned.
+    #[inline]
     pub fn issue(&mut self, lane: LaneId) {
         self.lanes[lane.index()].issued += 1;
     }

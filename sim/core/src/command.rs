@@ -334,21 +334,25 @@ impl Commands {
     }
 
     /// A submission's requests.
+    #[inline]
     pub fn members(&self, submission: &Submission) -> &[Member] {
         &self.members[submission.members.clone()]
     }
 
     /// What a submission copies in.
+    #[inline]
     pub fn loads(&self, submission: &Submission) -> &[Load] {
         &self.loads[submission.loads.clone()]
     }
 
     /// A submission's ops.
+    #[inline]
     pub fn ops(&self, submission: &Submission) -> &[Op] {
         &self.ops[submission.ops.clone()]
     }
 
     /// A submission's mini-batches.
+    #[inline]
     pub fn groups(&self, submission: &Submission) -> &[PetGroup] {
         &self.groups[submission.groups.clone()]
     }

@@ -198,7 +198,7 @@ impl Generating {
 
     /// The room of all, before a run's first step.
     pub fn rooms(&self, rooms: &mut Rooms) {
-        rooms.begin(self.requests, self.by_room());
+        rooms.begin(self.by_room());
     }
 
     /// The most tokens that a request has in the cache. Since when each has been here and what it had in the cache then is asked for where

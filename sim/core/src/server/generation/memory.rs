@@ -110,32 +110,26 @@ pub(super) struct Pages {
 #[derive(Debug, Default)]
 pub(super) struct Rooms {
     requests: u32,
-    /// By tokens, below a page's: requests with room for so many, until they are summed up. From then on, for so many or less.
-    by_tokens: Vec<u32>,
+    /// By tokens, below a page's: requests with room for so many or less.
+    at_most: Vec<u32>,
 }
 
 impl Rooms {
-    /// Those of requests with room for no tokens, one, and so on, up to all of a page but one.
-    pub fn begin(&mut self, requests: u32, by_tokens: impl Iterator<Item = u32>) {
-        self.requests = requests;
-        self.by_tokens.clear();
-        self.by_tokens.extend(by_tokens);
+    /// Those of requests with room for no token, one, and so on, up to all of a page but one.
+    pub fn begin(&mut self, by_tokens: impl Iterator<Item = u32>) {
+        self.requests = 0;
+        self.at_most.clear();
+        self.at_most.extend(by_tokens.map(|requests| {
+            self.requests += requests;
+            self.requests
+        }));
     }
 
     /// And of another, which has room for a page's at most.
     pub fn add(&mut self, tokens: u32) {
         self.requests += 1;
-        if let Some(requests) = self.by_tokens.get_mut(tokens as usize) {
+        for requests in self.at_most.iter_mut().skip(tokens as usize) {
             *requests += 1;
-        }
-    }
-
-    /// All have been added.
-    pub fn sum_up(&mut self) {
-        let mut sum = 0;
-        for requests in &mut self.by_tokens {
-            sum += *requests;
-            *requests = sum;
         }
     }
 
@@ -143,7 +137,7 @@ impl Rooms {
     pub fn with_less(&self, tokens: u32) -> u32 {
         match tokens {
             0 => 0,
-            tokens => self.by_tokens[tokens as usize - 1],
+            tokens => self.at_most[tokens as usize - 1],
         }
     }
 }
@@ -229,7 +223,7 @@ impl Pages {
             // After as many whole pages' steps as all can make, everyone has as much room as now, and the pages left are for those with the
             // least: they last until the first of the others needs one.
             let (pages_each, left) = (self.unused() / requests, self.unused() % requests);
-            let room = rooms.by_tokens.partition_point(|&requests| requests <= left) as u32;
+            let room = rooms.at_most.partition_point(|&requests| requests <= left) as u32;
             steps = most.min(pages_each.saturating_mul(page).saturating_add(room)).max(1);
         }
         let (whole, last) = ((steps - 1) / page, (steps - 1) % page + 1);

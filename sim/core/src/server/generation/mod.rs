@@ -146,7 +146,7 @@ pub struct GenerationServer {
     instances: Vec<Instance>,
     /// Where it does not hold all tenants' adapters.
     host: Option<HostMemory>,
-    /// All instances by load.
+    /// All instances by load; where there is only one, it stays as it was.
     by_load: BTreeSet<(u32, InstanceId)>,
     flights: Slab<BatchId, Flight>,
     tenancy: Tenancy,
@@ -561,9 +561,11 @@ impl GenerationServer {
         if load == was {
             return;
         }
-        // In this order the set of a single instance is never empty, which would free its memory.
-        self.by_load.insert((load, instance));
-        self.by_load.remove(&(was, instance));
+        // With a single instance nobody asks for the order.
+        if self.instances.len() > 1 {
+            self.by_load.remove(&(was, instance));
+            self.by_load.insert((load, instance));
+        }
         match (was, load) {
             (0, 1..) => self.occupied_instances += 1,
             (1.., 0) => self.occupied_instances -= 1,

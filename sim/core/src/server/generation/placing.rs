@@ -40,6 +40,7 @@ impl GenerationServer {
         }
         let fits = |instance: &InstanceId| self.fits(first, *instance, Pages::perhaps_free);
         let instance = match self.place {
+            _ if self.instances.len() == 1 => Some(InstanceId(0)).filter(fits),
             PlaceSpec::LargestWorkingSet => {
                 // Those that are full may be many.
                 let with_room = self.by_load.range(..(self.spec.max_batch, POOL));

@@ -113,7 +113,6 @@ impl GenerationServer {
         if requests == 0 {
             return;
         }
-        self.rooms.sum_up();
         self.runs += 1;
         let is_static = self.spec.join == JoinSpec::HeadRunStatic;
         // The last position is the last that a token can take.
