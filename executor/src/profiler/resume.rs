@@ -23,15 +23,13 @@ const IDLE_US: [(u32, usize); 7] = [
     (2_000, 40),
     (8_000, 40),
     (25_000, 30),
-    (100_000, 10),
-    (300_000, 6),
+    (100_000, 12),
+    (300_000, 8),
 ];
 /// Sequences in the passes, so that there is little and much to compute.
 pub(crate) const BATCHES: [u32; 2] = [1, 8];
-/// Passes back to back before each idleness, with which those after it are compared: the machine drifts. The first ones warm up.
-const STEADY: usize = 20;
-/// Passes that are not counted, at the beginning of each.
-const WARM_UP: usize = 1;
+/// Passes back to back before each idleness; the last is what the one after it is compared with, since the machine drifts within seconds.
+const STEADY: usize = 3;
 /// A thread that naps for less oversleeps by as much.
 const NAP_MIN: Duration = Duration::from_millis(1);
 /// A pass slower than this is not worth the wait: idleness is lost in it.
@@ -96,10 +94,11 @@ pub(crate) fn measure(
 }
 
 /// What was measured of one idleness.
+#[derive(Default)]
 struct Measured {
     idle_us: u32,
-    /// The median of a pass back to back.
-    steady_us: f64,
+    /// Passes back to back.
+    steady: Samples,
     /// What passes after idleness took beyond that.
     extra: Samples,
 }
@@ -107,11 +106,11 @@ struct Measured {
 /// What it takes back to back, in whole microseconds.
 fn work_us(measured: &[Measured]) -> u32 {
     let mut work = Samples::default();
-    measured.iter().for_each(|of| work.push(of.steady_us));
+    measured.iter().for_each(|of| work.append(of.steady.clone()));
     work.stats().median_us.round().max(1.0) as u32
 }
 
-/// What a pass takes after each idleness; nothing where the user has asked to stop.
+/// What a pass takes after each idleness, in turns; nothing where the user has asked to stop.
 fn after_idle(pass: &mut Pass<'_>, interrupted: &AtomicBool) -> Result<Option<Vec<Measured>>, ExecutorError> {
     let (sleep, sleeps) = mpsc::channel::<u32>();
     let (wake, woken) = mpsc::channel::<()>();
@@ -126,38 +125,31 @@ fn after_idle(pass: &mut Pass<'_>, interrupted: &AtomicBool) -> Result<Option<Ve
                 }
             }
         });
-        let mut all = Vec::new();
-        // One idleness after the other: how cold memory has grown depends on how often passes come.
-        for (idle_us, rounds) in IDLE_US {
-            let mut steady = Samples::default();
-            for round in 0..WARM_UP + STEADY {
-                let took = (pass.measure)()?;
-                if round >= WARM_UP {
-                    steady.push(micros(took));
+        let mut all: [Measured; IDLE_US.len()] = Default::default();
+        let most = IDLE_US.into_iter().map(|(_, rounds)| rounds).max();
+        for round in 0..most.expect("there is one idleness at least") {
+            for (measured, (idle_us, rounds)) in all.iter_mut().zip(IDLE_US) {
+                if round >= rounds {
+                    continue;
                 }
-            }
-            let steady_us = steady.stats().median_us;
-            let mut extra = Samples::default();
-            for round in 0..WARM_UP + rounds {
                 if interrupted.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
+                let mut steady_us = 0.0;
+                for _ in 0..STEADY {
+                    steady_us = micros((pass.measure)()?);
+                }
                 sleep.send(idle_us).expect("the waker ends after this");
                 woken.recv().expect("the waker ends after this");
-                let took = (pass.measure)()?;
-                if round >= WARM_UP {
-                    // Some passes are faster than most back to back; a cost is not negative.
-                    extra.push((micros(took) - steady_us).max(1e-3));
-                }
+                // Some passes are faster than the one before the wait; a cost is not negative.
+                let extra_us = (micros((pass.measure)()?) - steady_us).max(1e-3);
+                measured.idle_us = idle_us;
+                measured.steady.push(steady_us);
+                measured.extra.push(extra_us);
             }
-            all.push(Measured {
-                idle_us,
-                steady_us,
-                extra,
-            });
         }
         drop(sleep);
-        Ok(Some(all))
+        Ok(Some(all.into()))
     })
 }
 
