@@ -267,6 +267,7 @@ impl Scenario {
             match arrivals {
                 RawArrivals::PeriodicPerTenant { .. } | RawArrivals::Activity(_) => true,
                 RawArrivals::Scaled { arrivals, .. } => follows(arrivals),
+                RawArrivals::Cut(part) => follows(&part.arrivals),
                 _ => false,
             }
         }

@@ -4,8 +4,8 @@ use tenantry_traces::Time;
 use tenantry_traces::fit::twitter::Regimes;
 use tenantry_traces::spec::{
     ActivitySpec, ArrivalsSpec, CountsSpec, Cut, DiurnalSpec, GroupsSpec, JointSpec, LengthSpec, LengthsSpec,
-    LifetimesSpec, MmppState, OnOffSpec, OutputBinSpec, Phases, Placement, PopularitySpec, PresenceSpec, QuantilePoint,
-    RampPoint, ShapeSpec, Stop, TraceSpec, Tweets, WorkloadSpec,
+    LifetimesSpec, MmppState, OnOffSpec, OutputBinSpec, PartSpec, Phases, Placement, PopularitySpec, PresenceSpec,
+    QuantilePoint, RampPoint, ShapeSpec, Stop, TraceSpec, Tweets, WorkloadSpec,
 };
 
 use crate::error::Problem;
@@ -93,6 +93,7 @@ fn can_say(arrivals: &ArrivalsSpec, detail: Detail) -> bool {
         ArrivalsSpec::PeriodicPerTenant { .. } | ArrivalsSpec::Activity(_) => detail == Detail::Tenant,
         ArrivalsSpec::Superpose(parts) => parts.iter().all(|part| can_say(part, detail)),
         ArrivalsSpec::Scaled { arrivals, .. } => can_say(arrivals, detail),
+        ArrivalsSpec::Part(part) => can_say(&part.arrivals, detail),
         _ => false,
     }
 }
@@ -104,6 +105,7 @@ fn tells_tenants(arrivals: &ArrivalsSpec) -> Option<&'static str> {
         ArrivalsSpec::Activity(_) => Some("activity"),
         ArrivalsSpec::Superpose(parts) => parts.iter().find_map(tells_tenants),
         ArrivalsSpec::Scaled { arrivals, .. } => tells_tenants(arrivals),
+        ArrivalsSpec::Part(part) => tells_tenants(&part.arrivals),
         _ => None,
     }
 }
@@ -228,6 +230,15 @@ fn arrivals(raw: &RawArrivals) -> ArrivalsSpec {
             factor: factor.0,
             arrivals: Box::new(arrivals(scaled)),
         },
+        RawArrivals::Cut(part) => ArrivalsSpec::Part(PartSpec {
+            cut: Cut {
+                from: part.from.0,
+                length: part.length.map(|length| length.0),
+                repeat: part.repeat,
+            },
+            delay: part.delay.0,
+            arrivals: Box::new(arrivals(&part.arrivals)),
+        }),
     }
 }
 

@@ -375,8 +375,11 @@ fn arrivals() -> impl Strategy<Value = String> {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 1..3)
                 .prop_map(|parts| format!("{{superpose: [{}]}}", parts.join(", "))),
-            (0.5f64..4.0, inner)
+            (0.5f64..4.0, inner.clone())
                 .prop_map(|(factor, part)| format!("{{scaled: {{factor: {factor}, arrivals: {part}}}}}")),
+            (time(), time(), inner).prop_map(|(delay, length, part)| format!(
+                "{{cut: {{delay: {delay}, length: {length}, repeat: true, arrivals: {part}}}}}"
+            )),
         ]
     });
     prop_oneof![

@@ -121,6 +121,16 @@ fn all_arrivals() {
             "uniform",
             FIXED,
         ),
+        (
+            "{cut: {from: 1s, length: 5s, repeat: true, delay: 2s, arrivals: {poisson: {rate: 5/s}}}}",
+            "uniform",
+            FIXED,
+        ),
+        (
+            "{cut: {length: 30s, arrivals: {periodic-per-tenant: {period: 20s}}}}",
+            "of-arrivals",
+            FIXED,
+        ),
     ] {
         run(
             folder.path(),

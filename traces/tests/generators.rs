@@ -8,7 +8,7 @@ use tenantry_traces::fit::twitter::{self, Regimes};
 use tenantry_traces::fit::{quantiles, sharegpt};
 use tenantry_traces::generate::Shares;
 use tenantry_traces::spec::{
-    ArrivalsSpec, CountsSpec, Cut, JointSpec, LengthSpec, LengthsSpec, MmppState, OutputBinSpec, Placement,
+    ArrivalsSpec, CountsSpec, Cut, JointSpec, LengthSpec, LengthsSpec, MmppState, OutputBinSpec, PartSpec, Placement,
     PopularitySpec, QuantilePoint, RampPoint, Stop, Tweets, WorkloadSpec,
 };
 use tenantry_traces::{Duration, Entry, Request, Time, TraceError, Workload, build};
@@ -65,6 +65,18 @@ fn message(spec: &WorkloadSpec) -> String {
     }
 }
 
+fn part(from_s: u64, length_s: Option<u64>, repeat: bool, delay_s: u64, arrivals: ArrivalsSpec) -> ArrivalsSpec {
+    ArrivalsSpec::Part(PartSpec {
+        cut: Cut {
+            from: Duration::from_secs(from_s),
+            length: length_s.map(Duration::from_secs),
+            repeat,
+        },
+        delay: Duration::from_secs(delay_s),
+        arrivals: Box::new(arrivals),
+    })
+}
+
 fn arrivals() -> impl Strategy<Value = ArrivalsSpec> {
     let rate = 0.5f64..5000.0;
     let seconds = |range: std::ops::Range<u64>| range.prop_map(Duration::from_secs);
@@ -97,10 +109,12 @@ fn arrivals() -> impl Strategy<Value = ArrivalsSpec> {
     simple.prop_recursive(2, 8, 3, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 1..4).prop_map(ArrivalsSpec::Superpose),
-            (0.1f64..10.0, inner).prop_map(|(factor, arrivals)| ArrivalsSpec::Scaled {
+            (0.1f64..10.0, inner.clone()).prop_map(|(factor, arrivals)| ArrivalsSpec::Scaled {
                 factor,
                 arrivals: Box::new(arrivals)
             }),
+            (0u64..3, proptest::option::of(1u64..9), 0u64..3, inner)
+                .prop_map(|(from_s, length_s, delay_s, arrivals)| { part(from_s, length_s, false, delay_s, arrivals) }),
         ]
     })
 }
@@ -325,6 +339,104 @@ fn thread_bursts_are_those_of_hmi() {
     assert_eq!(
         requests[12_499].arrival,
         Time::ZERO + Duration::from_millis(249 * 50 + 49 * 1200)
+    );
+}
+
+/// The instants of a minute's requests at most.
+fn instants(arrivals: ArrivalsSpec) -> Vec<u64> {
+    let minute = WorkloadSpec {
+        stop: Stop {
+            requests: None,
+            after: Some(Time(60_000_000_000)),
+        },
+        ..spec(arrivals)
+    };
+    requests(&minute).iter().map(|request| request.arrival.0).collect()
+}
+
+#[test]
+fn a_part_is_what_the_whole_has_there() {
+    let whole = ArrivalsSpec::Gamma {
+        rate_per_s: 50.0,
+        cv: 2.0,
+    };
+    let expected: Vec<u64> = instants(whole.clone())
+        .into_iter()
+        .filter(|at| (10_000_000_000..25_000_000_000).contains(at))
+        .map(|at| at - 10_000_000_000 + 3_000_000_000)
+        .collect();
+    assert!(expected.len() > 500);
+    assert_eq!(instants(part(10, Some(15), false, 3, whole.clone())), expected);
+    // Scaling reaches through it, and the part stays where it is.
+    let scaled = |arrivals| ArrivalsSpec::Scaled {
+        factor: 2.0,
+        arrivals: Box::new(arrivals),
+    };
+    assert_eq!(
+        instants(scaled(part(1, Some(5), true, 2, whole.clone()))),
+        instants(part(1, Some(5), true, 2, scaled(whole)))
+    );
+}
+
+#[test]
+fn a_part_that_repeats_does_so_with_draws_of_its_own() {
+    let ramp = ArrivalsSpec::Ramp {
+        points: [(0, 0.0), (5, 200.0), (10, 0.0)]
+            .map(|(at_s, rate_per_s)| RampPoint {
+                at: Time(at_s * 1_000_000_000),
+                rate_per_s,
+            })
+            .to_vec(),
+    };
+    let rounds = |arrivals| -> Vec<Vec<u64>> {
+        let instants = instants(part(0, Some(10), true, 0, arrivals));
+        let of_round = |round: u64| {
+            let of_round = instants.iter().filter(|&&at| at / 10_000_000_000 == round);
+            of_round.map(|at| at % 10_000_000_000).collect()
+        };
+        (0..6).map(of_round).collect()
+    };
+    let ramps = rounds(ramp.clone());
+    assert_eq!(ramps[0], instants(ramp), "the first round is the ramp itself");
+    for (round, other) in ramps.iter().zip(&ramps[1..]) {
+        assert_ne!(round, other);
+        let rising = other.iter().filter(|&&at| at < 5_000_000_000).count();
+        assert!(
+            other.len().abs_diff(1000) < 120 && rising.abs_diff(500) < 100,
+            "{rising} of {}",
+            other.len()
+        );
+    }
+    // Nothing is drawn of threads, so that each round is the same.
+    let threads = rounds(ArrivalsSpec::ThreadBursts {
+        threads: 5,
+        stagger: Duration::from_millis(50),
+        period: Duration::from_millis(1200),
+        repeats: 4,
+    });
+    assert_eq!(threads[0].len(), 20);
+    assert!(threads.iter().all(|round| round == &threads[0]));
+    let never = part(
+        30,
+        Some(10),
+        true,
+        0,
+        ArrivalsSpec::ThreadBursts {
+            threads: 1,
+            stagger: Duration::ZERO,
+            period: Duration::ZERO,
+            repeats: 1,
+        },
+    );
+    let error = build(&spec(never)).unwrap().next().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "workload.arrivals.cut: must be arrivals with requests in the part that repeats, got none in 10000 rounds"
+    );
+    let endless = part(0, None, true, 0, ArrivalsSpec::Constant { rate_per_s: 1.0 });
+    assert_eq!(
+        message(&spec(endless)),
+        "workload.arrivals.cut.length: must be given where a part repeats, since its last request does not say when it ends, got nothing"
     );
 }
 

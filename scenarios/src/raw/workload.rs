@@ -183,6 +183,28 @@ pub enum RawArrivals {
         /// Of what.
         arrivals: Box<RawArrivals>,
     },
+    /// A part of others, once or again and again, after a while.
+    Cut(RawPart),
+}
+
+/// A part of other arrivals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawPart {
+    /// Of what.
+    pub arrivals: Box<RawArrivals>,
+    /// Where it begins, in the arrivals' own time; this instant becomes the start.
+    #[serde(default)]
+    pub from: Span,
+    /// How long it is. Default: to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<Period>,
+    /// Whether it begins again at its end, each time with draws of its own.
+    #[serde(default)]
+    pub repeat: bool,
+    /// Silence before it.
+    #[serde(default)]
+    pub delay: Span,
 }
 
 /// One state of a Markov-modulated Poisson process.

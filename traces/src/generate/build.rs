@@ -9,6 +9,7 @@ use super::lengths::LengthsByTicket;
 use super::managed::{Changes, Managed};
 use super::merge::Merge;
 use super::open_loop::OpenLoop;
+use super::part::Part;
 use super::periodic::{PeriodicTenants, ThreadBursts};
 use super::popularity::TenantsByTicket;
 use super::presence::Presence;
@@ -66,6 +67,7 @@ pub fn build(spec: &WorkloadSpec) -> Result<Box<dyn Workload + Send>, TraceError
         seed: spec.seed,
         tenants: spec.tenants,
         awake: presence.as_ref().map_or(1.0, Presence::kept),
+        round: 0,
     };
     let arrivals = arrivals.build("workload.arrivals", 0, &spec.arrivals, 1.0)?;
     managed(spec, OpenLoop::new(spec, arrivals, requests, presence))
@@ -110,6 +112,7 @@ fn is_endless(arrivals: &ArrivalsSpec) -> bool {
         ArrivalsSpec::Shape(shape) => shape.repeat,
         ArrivalsSpec::Superpose(parts) => parts.iter().any(is_endless),
         ArrivalsSpec::Scaled { arrivals, .. } => is_endless(arrivals),
+        ArrivalsSpec::Part(part) => part.cut.repeat || (part.cut.length.is_none() && is_endless(&part.arrivals)),
         ArrivalsSpec::Poisson { .. }
         | ArrivalsSpec::Constant { .. }
         | ArrivalsSpec::Gamma { .. }
@@ -128,13 +131,21 @@ struct Builder {
     tenants: u32,
     /// The share of time that tenants are awake: what rates are divided by, so that as many are sent as they say.
     awake: f64,
+    /// Of a part that repeats: each round has gaps and rates of its own.
+    round: u64,
 }
 
 impl Builder {
     /// `field` names `spec` in errors, `part` tells superposed ones apart, `factor` is what rates are multiplied by.
     fn build(self, field: &str, part: u64, spec: &ArrivalsSpec, factor: f64) -> Result<Arrivals, TraceError> {
-        let gap_draws = Draws::new(self.seed, Purpose::Arrival).part(part);
-        let rate_draws = Draws::new(self.seed, Purpose::Rate).part(part);
+        let draws = |purpose| {
+            let draws = Draws::new(self.seed, purpose).part(part);
+            match self.round {
+                0 => draws,
+                round => draws.part(round),
+            }
+        };
+        let (gap_draws, rate_draws) = (draws(Purpose::Arrival), draws(Purpose::Rate));
         let poisson = Gaps::Exponential(gap_draws);
         let name = |kind: &str| format!("{field}.{kind}");
         let rate_factor = factor / self.awake;
@@ -252,6 +263,16 @@ impl Builder {
                 let factor = positive(&name("scaled.factor"), factor * own)?;
                 self.build(&name("scaled.arrivals"), part, arrivals, factor)?
             }
+            ArrivalsSpec::Part(spec) => {
+                let (field, arrivals) = (name("cut"), spec.arrivals.clone());
+                let inner = format!("{field}.arrivals");
+                let build = move |round| {
+                    // Rounds of a part within the rounds of another.
+                    let round = self.round.wrapping_mul(MOST_ROUNDS).wrapping_add(round);
+                    Builder { round, ..self }.build(&inner, part, &arrivals, factor)
+                };
+                Box::new(Part::new(field, spec, Box::new(build))?)
+            }
             ArrivalsSpec::ClosedLoop { .. } => {
                 return Err(TraceError::spec(field, "an open loop inside of others", "closed_loop"));
             }
@@ -289,3 +310,4 @@ impl Builder {
 }
 
 const MOST_PARTS: u64 = 1 << 16;
+const MOST_ROUNDS: u64 = 1 << 32;

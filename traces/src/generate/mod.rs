@@ -16,6 +16,7 @@ mod lengths;
 mod managed;
 mod merge;
 mod open_loop;
+mod part;
 mod periodic;
 mod popularity;
 mod presence;

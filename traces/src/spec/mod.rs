@@ -133,6 +133,8 @@ pub enum ArrivalsSpec {
         /// Of what.
         arrivals: Box<ArrivalsSpec>,
     },
+    /// A part of others, once or again and again, after a while.
+    Part(PartSpec),
 }
 
 /// One state of a Markov-modulated Poisson process.
@@ -199,6 +201,17 @@ pub struct Cut {
     pub length: Option<Duration>,
     /// Whether it begins again at its end.
     pub repeat: bool,
+}
+
+/// A part of other arrivals. Each round of a part that repeats has draws of its own; tenants and what is recorded stay as they are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartSpec {
+    /// Which part, in the arrivals' own time.
+    pub cut: Cut,
+    /// Silence before the first round.
+    pub delay: Duration,
+    /// Of what.
+    pub arrivals: Box<ArrivalsSpec>,
 }
 
 /// Arrivals from tenants' activity. It is kept in memory, 12 bytes for each minute of each tenant that has requests.
@@ -397,6 +410,7 @@ impl ArrivalsSpec {
             }
             ArrivalsSpec::Superpose(parts) => parts.iter().for_each(|part| part.add_sources(sources)),
             ArrivalsSpec::Scaled { arrivals, .. } => arrivals.add_sources(sources),
+            ArrivalsSpec::Part(part) => part.arrivals.add_sources(sources),
             _ => {}
         }
     }
