@@ -141,6 +141,27 @@ fn parquet_streams_over_row_groups() {
     assert!(read(&path) == expected(&requests));
 }
 
+/// Found by fuzzing: files of two kilobytes that claim two billion things which are not there. Each was asked of the system, or room made for it,
+/// before the file was called broken.
+#[test]
+fn what_a_parquet_file_only_claims_is_not_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("claims.parquet");
+    let claims: [&[u8]; 2] = [
+        include_bytes!("../fuzz/seeds/parquet/3"),
+        include_bytes!("../fuzz/seeds/parquet/4"),
+    ];
+    let errors = claims.map(|claims| {
+        std::fs::write(&path, [b"PAR1", claims].concat()).unwrap();
+        let error = Records::open(&path, false).unwrap().find_map(Result::err);
+        error.expect("the file is broken").to_string()
+    });
+    for (error, got) in errors.iter().zip(["unexpected end of file", "a dictionary of "]) {
+        let must = "claims.parquet: must be a whole Parquet file, got ";
+        assert!(error.contains(must) && error.contains(got), "{error}");
+    }
+}
+
 #[test]
 fn a_cut_parquet_file_is_an_error_with_its_name() {
     let folder = tempfile::tempdir().unwrap();

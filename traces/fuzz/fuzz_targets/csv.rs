@@ -14,6 +14,7 @@ fuzz_target!(|data: &[u8]| {
         "timestamp_ms,lang,text_bert_tokens",
         "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type",
         "arrival_time_ns,input_toks,output_toks",
+        "ticket,tenant,arrival_ns,input_tokens,output_tokens,class,change",
     ];
     let [first, rest @ ..] = data else { return };
     let header = headers[usize::from(*first) % headers.len()];

@@ -5,8 +5,10 @@ use std::fs::File;
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 
+use tenantry_traces::Duration;
+use tenantry_traces::management::ManagementTrace;
 use tenantry_traces::read::shape::RateShape;
-use tenantry_traces::read::{Counts, Records, activity};
+use tenantry_traces::read::{Changes, Counts, Records, activity};
 
 thread_local! {
     static FILE: RefCell<Option<(File, PathBuf)>> = const { RefCell::new(None) };
@@ -36,7 +38,7 @@ pub fn with_file(bytes: &[u8], read: impl FnOnce(&Path)) {
 /// Most records of one input: gzip can hold a thousand times its size.
 const MOST: usize = 20_000;
 
-/// All requests, with and without broken lines.
+/// All requests, with and without broken lines, and all changes.
 pub fn read_records(path: &Path) {
     for skip_bad_lines in [false, true] {
         if let Ok(mut records) = Records::open(path, skip_bad_lines) {
@@ -47,6 +49,14 @@ pub fn read_records(path: &Path) {
                 records.invocation_duration(),
             );
         }
+    }
+    let changes = ManagementTrace {
+        path: path.to_path_buf(),
+        speed: 1.5,
+        from: Duration(3),
+    };
+    if let Ok(changes) = Changes::open(&changes) {
+        changes.take(MOST).for_each(drop);
     }
 }
 

@@ -6,6 +6,7 @@
 //! Read `format` first (the formats, as data), then `records`.
 
 pub mod activity;
+mod claims;
 mod counts;
 pub(crate) mod field;
 mod format;

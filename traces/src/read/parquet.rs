@@ -4,10 +4,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use parquet::basic::Type as Physical;
-use parquet::column::reader::ColumnReader;
+use parquet::column::reader::{ColumnReader, get_column_reader};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
+use super::claims::{Bounded, HonestPages};
 use super::guard::unpanicked;
 use super::records::Record;
 use crate::error::TraceError;
@@ -36,7 +37,7 @@ const CHANGE: &str = "change";
 /// The rows of a file, in its order, some thousand at a time.
 pub(super) struct Rows {
     path: PathBuf,
-    file: SerializedFileReader<File>,
+    file: SerializedFileReader<Bounded>,
     /// Where each of [`COLUMNS`] is in the file.
     positions: [Option<usize>; COLUMNS.len()],
     next_group: usize,
@@ -52,7 +53,8 @@ pub(super) struct Rows {
 impl Rows {
     pub fn open(path: &Path) -> Result<Rows, TraceError> {
         let file = File::open(path).map_err(|source| TraceError::io(path, source))?;
-        let file = unpanicked(|| SerializedFileReader::new(file))
+        let bounded = Bounded::new(file).map_err(|source| TraceError::io(path, source))?;
+        let file = unpanicked(|| SerializedFileReader::new(bounded))
             .map_err(|what| broken(path, &what))?
             .map_err(|error| broken(path, &error))?;
         let schema = file.metadata().file_metadata().schema_descr();
@@ -163,9 +165,14 @@ impl Rows {
                 return Ok(false);
             }
             let group = file.get_row_group(*next_group).map_err(broken)?;
+            let reader = |position: usize| {
+                let column = group.metadata().column(position).column_descr_ptr();
+                let pages = HonestPages::new(group.get_column_page_reader(position)?);
+                Ok(get_column_reader(column, Box::new(pages)))
+            };
             *columns = positions
                 .iter()
-                .map(|&position| position.map(|position| group.get_column_reader(position)).transpose())
+                .map(|&position| position.map(reader).transpose())
                 .collect::<Result<_, _>>()
                 .map_err(broken)?;
             *next_group += 1;
