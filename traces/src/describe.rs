@@ -77,11 +77,15 @@ impl Describer {
     }
 }
 
+#[inline]
 fn increment<T: Copy + Default + std::ops::AddAssign + From<u8>>(counts: &mut Vec<T>, index: usize) {
-    if counts.len() <= index {
-        counts.resize(index + 1, T::default());
+    match counts.get_mut(index) {
+        Some(count) => *count += T::from(1),
+        None => {
+            counts.resize(index + 1, T::default());
+            counts[index] += T::from(1);
+        }
     }
-    counts[index] += T::from(1);
 }
 
 /// What a trace looks like.
@@ -139,6 +143,7 @@ impl Histogram {
     const DENSE: u32 = 1 << 16;
 
     /// Takes one length.
+    #[inline]
     pub fn add(&mut self, tokens: u32) {
         if tokens < Histogram::DENSE {
             increment(&mut self.dense, tokens as usize);

@@ -3,20 +3,99 @@
 use crate::time::{Duration, Time};
 
 /// The fields of a comma-separated line, without the quotes around them. None of the formats has a comma inside a field.
-pub fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|&byte| byte == b',').map(|field| match field {
-        // Nearly all: nothing to take off.
-        [first, .., last] if is_plain(*first) && is_plain(*last) => field,
-        _ => {
-            let field = field.trim_ascii();
-            field
-                .strip_prefix(b"\"")
-                .and_then(|rest| rest.strip_suffix(b"\""))
-                .unwrap_or(field)
-        }
-    })
+pub fn fields(line: &[u8]) -> Fields<'_> {
+    Fields { rest: Some(line) }
 }
 
+/// Goes along a line, field by field.
+#[derive(Clone, Copy)]
+pub struct Fields<'a> {
+    /// What is left of the line; even an empty rest is a field.
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        let field = match rest.iter().position(|&byte| byte == b',') {
+            Some(comma) => {
+                self.rest = Some(&rest[comma + 1..]);
+                &rest[..comma]
+            }
+            None => {
+                self.rest = None;
+                rest
+            }
+        };
+        Some(match field {
+            // Nearly all: nothing to take off.
+            [first, .., last] if is_plain(*first) && is_plain(*last) => field,
+            _ => {
+                let field = field.trim_ascii();
+                field
+                    .strip_prefix(b"\"")
+                    .and_then(|rest| rest.strip_suffix(b"\""))
+                    .unwrap_or(field)
+            }
+        })
+    }
+}
+
+impl Fields<'_> {
+    /// Whether there are no more.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.rest.is_none()
+    }
+
+    /// Goes on to the next field.
+    #[inline]
+    pub fn skip_one(&mut self) {
+        let rest = self.rest.unwrap_or_default();
+        self.rest = rest
+            .iter()
+            .position(|&byte| byte == b',')
+            .map(|comma| &rest[comma + 1..]);
+    }
+
+    /// The next field as [`whole`] has it, which no field is not. A number is read while its end is looked for.
+    #[inline]
+    pub fn whole(&mut self) -> Result<u64, String> {
+        match self.plain_number() {
+            Some(value) => Ok(value),
+            None => whole(self.next().unwrap_or_default()),
+        }
+    }
+
+    /// The next field where it is digits and nothing else; else nothing is gone on to.
+    #[inline]
+    fn plain_number(&mut self) -> Option<u64> {
+        let field = self.rest?;
+        let (mut value, mut rest) = (0u64, field);
+        while let [byte, tail @ ..] = rest {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
+            rest = tail;
+        }
+        if !(1..=MOST_DIGITS).contains(&(field.len() - rest.len())) {
+            return None;
+        }
+        self.rest = match rest {
+            [] => None,
+            [b',', tail @ ..] => Some(tail),
+            _ => return None,
+        };
+        Some(value)
+    }
+}
+
+#[inline]
 fn is_plain(byte: u8) -> bool {
     byte > b' ' && byte != b'"'
 }
@@ -40,21 +119,11 @@ pub fn shown(field: &[u8]) -> String {
     }
 }
 
+/// So many digits cannot overflow.
+const MOST_DIGITS: usize = 19;
+
 /// A whole number.
 pub fn whole(field: &[u8]) -> Result<u64, String> {
-    // Nineteen digits cannot overflow.
-    if let 1..=19 = field.len() {
-        let mut value = 0u64;
-        let mut are_digits = true;
-        for byte in field {
-            let digit = byte.wrapping_sub(b'0');
-            are_digits &= digit < 10;
-            value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
-        }
-        if are_digits {
-            return Ok(value);
-        }
-    }
     let value = field.iter().try_fold(0u64, |value, byte| {
         let digit = byte.wrapping_sub(b'0');
         (digit < 10)
@@ -68,7 +137,13 @@ pub fn whole(field: &[u8]) -> Result<u64, String> {
 
 /// A whole number below 2^32.
 pub fn whole_u32(field: &[u8]) -> Result<u32, String> {
-    u32::try_from(whole(field)?).map_err(|_| format!("must be below 2^32, got {}", shown(field)))
+    below_2_32(whole(field)?)
+}
+
+/// A number where it is below 2^32.
+#[inline]
+pub fn below_2_32(value: u64) -> Result<u32, String> {
+    u32::try_from(value).map_err(|_| format!("must be below 2^32, got `{value}`"))
 }
 
 /// How a format writes instants.
@@ -158,6 +233,18 @@ mod tests {
         for bad in [&b""[..], b"-1", b"1.5", b"1e3", b" 1", b"x"] {
             assert!(whole(bad).is_err(), "{}", shown(bad));
         }
+    }
+
+    #[test]
+    fn numbers_are_read_along_a_line() {
+        let mut along = fields(b"7, 8 ,\"9\",,skipped,18446744073709551615,00000000000000000012,x");
+        assert_eq!([along.whole(), along.whole(), along.whole()], [Ok(7), Ok(8), Ok(9)]);
+        assert_eq!(along.whole(), Err("must be a whole number, got ``".into()));
+        along.skip_one();
+        assert_eq!([along.whole(), along.whole()], [Ok(u64::MAX), Ok(12)]);
+        assert!(!along.is_over());
+        assert_eq!(along.whole(), Err("must be a whole number, got `x`".into()));
+        assert!(along.is_over() && along.whole().is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
@@ -9,8 +10,10 @@ use flate2::bufread::MultiGzDecoder;
 use crate::error::TraceError;
 
 /// No format has longer lines; a file without line ends must not fill the memory.
-const MAX_LINE_BYTES: u64 = 16 << 20;
-const BUFFER_BYTES: usize = 256 << 10;
+const MAX_LINE_BYTES: usize = 16 << 20;
+const BUFFER_BYTES: usize = 64 << 10;
+/// Several of the reader's own, so that it copies nothing itself.
+const LINES_BYTES: usize = 256 << 10;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -26,11 +29,17 @@ pub fn open_bytes(path: &Path) -> Result<Box<dyn BufRead + Send>, TraceError> {
     })
 }
 
-/// Reads line by line through one buffer.
+/// Reads line by line. A line is not copied: it is a part of what was read last.
 pub struct Lines {
     path: PathBuf,
     reader: Box<dyn BufRead + Send>,
+    /// As long as it has ever had to be; what was read ends at `filled`.
     buffer: Vec<u8>,
+    filled: usize,
+    /// The current line, without its end.
+    line: Range<usize>,
+    /// Where the next line begins.
+    next: usize,
     number: u64,
 }
 
@@ -39,58 +48,85 @@ impl Lines {
         Ok(Lines {
             path: path.to_path_buf(),
             reader: open_bytes(path)?,
-            buffer: Vec::new(),
+            buffer: vec![0; LINES_BYTES],
+            filled: 0,
+            line: 0..0,
+            next: 0,
             number: 0,
         })
     }
 
     /// Goes to the next line that is not empty; [`Lines::line`] is then that line. False at the end.
+    #[inline]
     pub fn advance(&mut self) -> Result<bool, TraceError> {
         loop {
-            self.buffer.clear();
-            if !self.read_line().map_err(|source| TraceError::io(&self.path, source))? {
-                return Ok(false);
-            }
+            let end = match memchr::memchr(b'\n', &self.buffer[self.next..self.filled]) {
+                Some(length) => self.next + length,
+                None => match self.end_of_more()? {
+                    Some(end) => end,
+                    None => return Ok(false),
+                },
+            };
             self.number += 1;
-            if self.buffer.last() == Some(&b'\n') {
-                self.buffer.pop();
-                if self.buffer.last() == Some(&b'\r') {
-                    self.buffer.pop();
-                }
-            } else if self.buffer.len() as u64 == MAX_LINE_BYTES {
-                return Err(self.error(format!("must be a line below {} MiB", MAX_LINE_BYTES >> 20)));
+            self.line = self.next..end;
+            // Without a line end only where the file ends.
+            let has_end = end < self.filled;
+            self.next = end + usize::from(has_end);
+            if has_end && self.line().last() == Some(&b'\r') {
+                self.line.end -= 1;
             }
-            if self.number == 1 && self.buffer.starts_with(BYTE_ORDER_MARK) {
-                self.buffer.drain(..BYTE_ORDER_MARK.len());
+            if self.number == 1 && self.line().starts_with(BYTE_ORDER_MARK) {
+                self.line.start += BYTE_ORDER_MARK.len();
             }
-            if !self.buffer.is_empty() {
+            if !self.line.is_empty() {
                 return Ok(true);
             }
         }
     }
 
-    /// Appends a line with its end, or [`MAX_LINE_BYTES`] of it. False at the end. (`read_until` does the same with a slower search.)
-    fn read_line(&mut self) -> io::Result<bool> {
+    /// Where the next line ends, of which no end was read yet. `None` where there is no next line.
+    fn end_of_more(&mut self) -> Result<Option<usize>, TraceError> {
+        self.line = 0..0;
         loop {
-            let available = match self.reader.fill_buf() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                available => available?,
-            };
-            let room = MAX_LINE_BYTES as usize - self.buffer.len();
-            let window = &available[..available.len().min(room)];
-            let end = memchr::memchr(b'\n', window);
-            let used = end.map_or(window.len(), |at| at + 1);
-            self.buffer.extend_from_slice(&window[..used]);
-            self.reader.consume(used);
-            if end.is_some() || used == 0 {
-                return Ok(!self.buffer.is_empty());
+            let searched = self.filled - self.next;
+            if searched >= MAX_LINE_BYTES {
+                self.number += 1;
+                self.next = self.filled;
+                return Err(self.error(format!("must be a line below {} MiB", MAX_LINE_BYTES >> 20)));
+            }
+            if !self.fill().map_err(|source| TraceError::io(&self.path, source))? {
+                return Ok((searched > 0).then_some(self.filled));
+            }
+            if let Some(at) = memchr::memchr(b'\n', &self.buffer[searched..self.filled]) {
+                return Ok(Some(searched + at));
+            }
+        }
+    }
+
+    /// Moves the next line to the front of the buffer and reads on behind it. False at the end of the file.
+    fn fill(&mut self) -> io::Result<bool> {
+        self.buffer.copy_within(self.next..self.filled, 0);
+        self.filled -= self.next;
+        self.next = 0;
+        if self.filled == self.buffer.len() {
+            self.buffer.resize(2 * self.filled, 0);
+        }
+        loop {
+            match self.reader.read(&mut self.buffer[self.filled..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => {
+                    let read = read?;
+                    self.filled += read;
+                    return Ok(read > 0);
+                }
             }
         }
     }
 
     /// The current line, without its end.
+    #[inline]
     pub fn line(&self) -> &[u8] {
-        &self.buffer
+        &self.buffer[self.line.clone()]
     }
 
     /// An error at the current line.
@@ -100,5 +136,72 @@ impl Lines {
             line: self.number,
             message,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hands out a few bytes at a time.
+    struct Drops<'a>(&'a [u8]);
+
+    impl io::Read for Drops<'_> {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let most = out.len().min(3);
+            io::Read::read(&mut self.0, &mut out[..most])
+        }
+    }
+
+    fn lines(text: &'static [u8], buffer: usize) -> Lines {
+        Lines {
+            path: PathBuf::new(),
+            reader: Box::new(BufReader::with_capacity(1, Drops(text))),
+            buffer: vec![0; buffer],
+            filled: 0,
+            line: 0..0,
+            next: 0,
+            number: 0,
+        }
+    }
+
+    #[test]
+    fn lines_are_whole_however_they_are_read() {
+        let text = b"\xef\xbb\xbffirst\r\n\n\r\nthe second is longer than all buffers\nx\nlast\r";
+        for buffer in [1, 2, 7, 64, 1024] {
+            let mut lines = lines(text, buffer);
+            let mut got = Vec::new();
+            while lines.advance().unwrap() {
+                got.push((lines.number, String::from_utf8_lossy(lines.line()).into_owned()));
+            }
+            let expected = [
+                (1, "first"),
+                (4, "the second is longer than all buffers"),
+                (5, "x"),
+                (6, "last\r"),
+            ];
+            assert_eq!(
+                got,
+                expected.map(|(number, line)| (number, line.to_owned())),
+                "{buffer}"
+            );
+            assert!(!lines.advance().unwrap(), "the end stays the end");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_does_not_fill_the_memory() {
+        struct Endless;
+        impl io::Read for Endless {
+            fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+                out.fill(b'x');
+                Ok(out.len())
+            }
+        }
+        let mut lines = lines(b"", 1024);
+        lines.reader = Box::new(BufReader::new(Endless));
+        let error = lines.advance().unwrap_err().to_string();
+        assert!(error.ends_with(":1: must be a line below 16 MiB"), "{error}");
+        assert!(lines.buffer.len() <= 2 * MAX_LINE_BYTES);
     }
 }

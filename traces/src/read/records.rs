@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::field::{Clock, fields, shown, whole_u32};
+use super::field::{Clock, below_2_32, fields, shown};
 use super::format::{Format, Layout};
 use super::invocations::Invocations;
 use super::lines::Lines;
@@ -36,6 +36,7 @@ pub struct Records {
     source: Source,
     skip_bad_lines: bool,
     skipped: u64,
+    left_out: u64,
     /// Whether management requests are read, rather than those for answers.
     of_changes: bool,
 }
@@ -99,6 +100,7 @@ impl Records {
             source,
             skip_bad_lines,
             skipped: 0,
+            left_out: 0,
             of_changes: false,
         })
     }
@@ -111,6 +113,11 @@ impl Records {
     /// How many broken lines were left out so far.
     pub fn skipped(&self) -> u64 {
         self.skipped
+    }
+
+    /// How many management requests were left out so far.
+    pub fn management_requests(&self) -> u64 {
+        self.left_out
     }
 
     /// Mooncake's prefix hashes of the last record, one per 512 tokens of input; empty in other formats.
@@ -140,39 +147,56 @@ impl Records {
         }
     }
 
-    /// The next record; the inner error is a broken line's, which may be skipped.
-    fn advance(&mut self) -> Result<Option<Result<Record, TraceError>>, TraceError> {
-        match &mut self.source {
-            Source::Csv(table) => Ok(table
-                .lines
-                .advance()?
-                .then(|| table.parse().map_err(|message| table.lines.error(message)))),
-            Source::Mooncake(MooncakeLines { lines, line }) => Ok(lines.advance()?.then(|| {
-                *line = serde_json::from_slice(lines.line())
-                    .map_err(|error| lines.error(super::mooncake::explain(&error)))?;
-                line.record().map_err(|message| lines.error(message))
-            })),
+    /// The next record, and what is wrong with it.
+    #[inline]
+    fn advance(&mut self) -> Option<Result<Record, Broken>> {
+        let nested = match &mut self.source {
+            Source::Csv(table) => return table.advance(),
+            Source::Mooncake(MooncakeLines { lines, line }) => lines.advance().map(|any| {
+                any.then(|| {
+                    *line = serde_json::from_slice(lines.line())
+                        .map_err(|error| lines.error(super::mooncake::explain(&error)))?;
+                    line.record().map_err(|message| lines.error(message))
+                })
+            }),
             Source::ShareGpt(conversations) => conversations.advance(),
             Source::Parquet(rows) => rows.advance(),
-            Source::Invocations(invocations) => Ok(invocations
+            Source::Invocations(invocations) => invocations
                 .lines
-                .advance()?
-                .then(|| invocations.parse().map_err(|message| invocations.lines.error(message)))),
-        }
+                .advance()
+                .map(|any| any.then(|| invocations.parse().map_err(|message| invocations.lines.error(message)))),
+        };
+        let record = nested.map_err(Broken::File).transpose()?;
+        Some(record.and_then(|record| record.map_err(Broken::Line)))
     }
+}
+
+/// What an error is about.
+enum Broken {
+    /// A record, which may be skipped.
+    Line(TraceError),
+    /// The rest of the file.
+    File(TraceError),
 }
 
 impl Iterator for Records {
     type Item = Result<Record, TraceError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            match self.advance().transpose()? {
-                Ok(Err(_)) if self.skip_bad_lines => self.skipped += 1,
-                Ok(Ok(record)) if record.change.is_some() != self.of_changes => {}
-                Ok(record) => return Some(record),
-                Err(error) => return Some(Err(error)),
-            }
+            return Some(match self.advance()? {
+                Ok(record) if record.change.is_some() != self.of_changes => {
+                    self.left_out += 1;
+                    continue;
+                }
+                Ok(record) => Ok(record),
+                Err(Broken::Line(_)) if self.skip_bad_lines => {
+                    self.skipped += 1;
+                    continue;
+                }
+                Err(Broken::Line(error) | Broken::File(error)) => Err(error),
+            });
         }
     }
 }
@@ -309,42 +333,61 @@ impl Table {
         })
     }
 
+    #[inline]
+    fn advance(&mut self) -> Option<Result<Record, Broken>> {
+        match self.lines.advance() {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(error) => return Some(Err(Broken::File(error))),
+        }
+        Some(match self.parse() {
+            Ok(record) => Ok(record),
+            Err(message) => Err(Broken::Line(self.lines.error(message))),
+        })
+    }
+
     /// The current line's record; in errors, the column and what it must be.
+    #[inline]
     fn parse(&mut self) -> Result<Record, String> {
-        let layout = self.layout;
+        let layout = &self.layout;
         // A format without outputs is an encoder's.
         let mut record = Record {
             output_tokens: layout.output.is_none().then_some(0),
             ..Record::default()
         };
-        let mut count = 0;
         let mut change = None;
-        for field in fields(self.lines.line()) {
-            let named = |name: Option<&str>, message: String| format!("{}: {message}", name.unwrap_or_default());
-            match self.columns.get(count) {
-                Some(Some(Column::Arrival(clock))) => {
-                    let name = layout.arrival.map(|(name, _)| name);
-                    record.arrival = Some(clock.parse(field).map_err(|message| named(name, message))?);
+        let mut rest = fields(self.lines.line());
+        let mut columns = self.columns.iter();
+        while !rest.is_over() {
+            let Some(column) = columns.next() else { break };
+            let named = |message: String| format!("{}: {message}", layout.name(*column));
+            let number = match column {
+                None => {
+                    rest.skip_one();
+                    continue;
                 }
-                Some(Some(Column::Tenant)) => {
-                    record.tenant = Some(whole_u32(field).map_err(|message| named(layout.tenant, message))?);
+                Some(Column::Change) => {
+                    change = rest.next().filter(|name| !name.is_empty());
+                    continue;
                 }
-                Some(Some(Column::Input)) => {
-                    let tokens = whole_u32(field).map_err(|message| named(Some(layout.input), message))?;
-                    record.input_tokens = Some(tokens);
+                Some(Column::Arrival(clock @ (Clock::Seconds | Clock::Milliseconds | Clock::DateTime))) => {
+                    let field = rest.next().unwrap_or_default();
+                    record.arrival = Some(clock.parse(field).map_err(named)?);
+                    continue;
                 }
-                Some(Some(Column::Output)) => {
-                    record.output_tokens = Some(whole_u32(field).map_err(|message| named(layout.output, message))?);
+                Some(_) => rest.whole().map_err(named)?,
+            };
+            match column {
+                Some(Column::Arrival(_)) => record.arrival = Some(Time(number)),
+                Some(Column::Tenant) => record.tenant = Some(below_2_32(number).map_err(named)?),
+                Some(Column::Input) => record.input_tokens = Some(below_2_32(number).map_err(named)?),
+                Some(Column::Output) => record.output_tokens = Some(below_2_32(number).map_err(named)?),
+                Some(Column::Class) => {
+                    let below = |_| named(format!("must be below 2^16, got `{number}`"));
+                    record.class = Some(u16::try_from(number).map_err(below)?);
                 }
-                Some(Some(Column::Class)) => {
-                    let class = whole_u32(field).map_err(|message| named(layout.class, message))?;
-                    let below = || named(layout.class, format!("must be below 2^16, got `{class}`"));
-                    record.class = Some(u16::try_from(class).map_err(|_| below())?);
-                }
-                Some(Some(Column::Change)) if !field.is_empty() => change = Some(field),
-                Some(Some(Column::Change) | None) | None => {}
+                Some(Column::Change) | None => {}
             }
-            count += 1;
         }
         if let Some(name) = change {
             let must = || {
@@ -359,22 +402,32 @@ impl Table {
         } else if record.input_tokens == Some(0) {
             return Err(format!("{}: must be at least 1, got `0`", layout.input));
         }
-        if count != self.columns.len() {
-            return Err(format!(
-                "must have {} columns as the first line has, got {count}",
-                self.columns.len()
-            ));
+        if !rest.is_over() || columns.len() > 0 {
+            let (must, got) = (self.columns.len(), fields(self.lines.line()).count());
+            return Err(format!("must have {must} columns as the first line has, got {got}"));
         }
         if let (true, Some(arrival)) = (layout.from_first, record.arrival) {
             let zero = *self.zero.get_or_insert(arrival);
             let since = arrival.0.checked_sub(zero.0);
-            let before = || named_arrival(layout, "must not be before the first line's");
+            let name = || layout.arrival.map_or("arrival", |(name, _)| name);
+            let before = || format!("{}: must not be before the first line's", name());
             record.arrival = Some(Time(since.ok_or_else(before)?));
         }
         Ok(record)
     }
 }
 
-fn named_arrival(layout: Layout, message: &str) -> String {
-    format!("{}: {message}", layout.arrival.map_or("arrival", |(name, _)| name))
+impl Layout {
+    fn name(&self, column: Option<Column>) -> &'static str {
+        let name = match column {
+            Some(Column::Arrival(_)) => self.arrival.map(|(name, _)| name),
+            Some(Column::Tenant) => self.tenant,
+            Some(Column::Input) => Some(self.input),
+            Some(Column::Output) => self.output,
+            Some(Column::Class) => self.class,
+            Some(Column::Change) => self.change,
+            None => None,
+        };
+        name.unwrap_or_default()
+    }
 }
