@@ -346,6 +346,42 @@ fn quiet_says_nothing_and_a_broken_line_can_be_counted() {
     );
 }
 
+/// What our own formats have no place for, or `convert` does not carry over, is counted.
+#[test]
+fn prefix_hashes_and_management_requests_are_told_of() {
+    let folder = traces();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let line = |ids: &str| {
+        format!("{{\"timestamp\": 0, \"input_length\": 900, \"output_length\": 3, \"hash_ids\": [{ids}]}}\n")
+    };
+    write(
+        "mooncake.jsonl",
+        &[line("1, 2"), line("1, 3"), line("1, 2, 4, 5")].concat(),
+    );
+    write(
+        "managed.csv",
+        "ticket,tenant,arrival_ns,input_tokens,output_tokens,class,change\n0,7,0,0,0,0,create\n0,7,9,5,0,0,\n",
+    );
+    let figures = good_json(folder.path(), &["trace", "info", "mooncake.jsonl", "managed.csv"]);
+    assert_eq!(
+        figures[0]["prefixes"],
+        serde_json::json!({ "blocks_per_request": 2.66667, "seen_before_share": 0.375 })
+    );
+    assert_eq!(
+        (&figures[1]["requests"], &figures[1]["management_requests"]),
+        (&1.into(), &1.into())
+    );
+    for (file, requests, management_requests, prefix_hashes) in [("mooncake.jsonl", 3, 0, 8), ("managed.csv", 1, 1, 0)]
+    {
+        let converted = good_json(folder.path(), &["trace", "convert", file, "out.csv"]);
+        assert_eq!(converted["requests"], requests);
+        assert_eq!(
+            converted["left_out"],
+            serde_json::json!({ "management_requests": management_requests, "prefix_hashes": prefix_hashes })
+        );
+    }
+}
+
 #[test]
 fn a_page_has_the_curves() {
     let folder = traces();

@@ -1,13 +1,14 @@
-//! From the pieces of a trace to its figures, in memory that grows with its span, its tenants and its distinct lengths, and not
-//! with its requests.
+//! From the pieces of a trace to its figures, in memory that grows with its span, its tenants, its distinct lengths and prefixes, and
+//! not with its requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use tenantry_traces::describe::{Histogram, concentration, dispersion};
 use tenantry_traces::read::Record;
 use tenantry_traces::{Request, Time, TraceError};
 
-use super::{LengthFigures, RateFigures, TenantFigures, Trace, TraceCurves, TraceFigures};
+use super::{LengthFigures, PrefixFigures, RateFigures, TenantFigures, Trace, TraceCurves, TraceFigures};
 use crate::summary::rounded;
 
 /// Two years: longer than any recording, and 256 MiB of counts.
@@ -22,6 +23,8 @@ pub struct Collector {
     unanswered: u64,
     counts: Vec<u32>,
     window_s: u32,
+    /// The window of the last arrival, and its bounds in nanoseconds: most arrivals are in the one of the arrival before.
+    window: (usize, Range<u64>),
     first: Option<Time>,
     last: Option<Time>,
     input: Histogram,
@@ -29,6 +32,8 @@ pub struct Collector {
     /// Tenants below [`DENSE_TENANTS`], by number; the others kept aside.
     by_tenant: Vec<f64>,
     other_tenants: HashMap<u32, f64>,
+    blocks: u64,
+    distinct_blocks: HashSet<u64>,
 }
 
 /// More tenants than are at all likely: 8 MiB of counts. A lone large number must not cost its size.
@@ -42,12 +47,15 @@ impl Collector {
             unanswered: 0,
             counts: Vec::new(),
             window_s,
+            window: (0, 0..0),
             first: None,
             last: None,
             input: Histogram::default(),
             output: Histogram::default(),
             by_tenant: Vec::new(),
             other_tenants: HashMap::new(),
+            blocks: 0,
+            distinct_blocks: HashSet::new(),
         }
     }
 
@@ -107,16 +115,34 @@ impl Collector {
             return;
         }
         let tenant = tenant as usize;
-        if tenant >= self.by_tenant.len() {
-            self.by_tenant.resize(tenant + 1, 0.0);
+        match self.by_tenant.get_mut(tenant) {
+            Some(count) => *count += f64::from(requests),
+            None => {
+                self.by_tenant.resize(tenant + 1, 0.0);
+                self.by_tenant[tenant] = f64::from(requests);
+            }
         }
-        self.by_tenant[tenant] += f64::from(requests);
+    }
+
+    /// The hashes of what the last request's input begins with, one a block of tokens.
+    pub fn prefix_hashes(&mut self, hashes: &[u64]) {
+        self.blocks += hashes.len() as u64;
+        self.distinct_blocks.extend(hashes);
     }
 
     fn arrival(&mut self, at: Time) -> Result<(), TraceError> {
         self.first = Some(self.first.map_or(at, |first| first.min(at)));
         self.last = Some(self.last.map_or(at, |last| last.max(at)));
-        self.count(at.0 / 1_000_000_000 / u64::from(self.window_s), 1)
+        let (window, bounds) = &self.window;
+        if bounds.contains(&at.0) {
+            self.counts[*window] = self.counts[*window].saturating_add(1);
+            return Ok(());
+        }
+        let window_ns = u64::from(self.window_s) * 1_000_000_000;
+        let window = at.0 / window_ns;
+        self.count(window, 1)?;
+        self.window = (window as usize, window * window_ns..(window + 1) * window_ns);
+        Ok(())
     }
 
     fn count(&mut self, window: u64, requests: u32) -> Result<(), TraceError> {
@@ -169,6 +195,10 @@ impl Collector {
                 top_10_percent_share: rounded(concentration(&by_tenant, 0.1)?),
             })
         };
+        let prefixes = (self.blocks > 0).then(|| PrefixFigures {
+            blocks_per_request: rounded(self.blocks as f64 / self.requests as f64),
+            seen_before_share: rounded(1.0 - self.distinct_blocks.len() as f64 / self.blocks as f64),
+        });
         Trace {
             figures: TraceFigures {
                 name: name.to_owned(),
@@ -184,7 +214,9 @@ impl Collector {
                     .collect(),
                 input_tokens: LengthFigures::of(&self.input),
                 output_tokens: LengthFigures::of(&self.output),
+                prefixes,
                 tenants: tenants(),
+                management_requests: None,
             },
             curves: TraceCurves {
                 counts: self.counts,

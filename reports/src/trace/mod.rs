@@ -83,9 +83,15 @@ pub struct TraceFigures {
     /// Of outputs; absent for encoders.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<LengthFigures>,
+    /// What prompts begin with, where the format has hashes of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefixes: Option<PrefixFigures>,
     /// Who asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenants: Option<TenantFigures>,
+    /// Changes of tenants and domains between the requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub management_requests: Option<u64>,
 }
 
 /// Arrivals in a second.
@@ -124,6 +130,15 @@ impl LengthFigures {
             max: figures.max,
         })
     }
+}
+
+/// What prompts begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PrefixFigures {
+    /// Hashes of a request's input, one a block of tokens.
+    pub blocks_per_request: f64,
+    /// Share of the blocks that an earlier request had too: what a cache that never forgets would hold.
+    pub seen_before_share: f64,
 }
 
 /// Who asks.
@@ -170,7 +185,7 @@ pub fn table(traces: &[Trace], style: Style) -> String {
 type Figure = (&'static str, fn(&TraceFigures) -> Option<String>);
 
 /// The rows of the table, on the terminal and on the page.
-pub const FIGURES: [Figure; 24] = [
+pub const FIGURES: [Figure; 27] = [
     ("format", |trace| Some(trace.format.clone())),
     ("requests", |trace| Some(human::count(trace.requests))),
     ("unanswered", |trace| trace.unanswered.map(human::count)),
@@ -224,11 +239,20 @@ pub const FIGURES: [Figure; 24] = [
     ("output tokens, most", |trace| {
         Some(human::count(trace.output_tokens?.max.into()))
     }),
+    ("prefix blocks a request", |trace| {
+        Some(human::number(trace.prefixes?.blocks_per_request))
+    }),
+    ("prefix blocks seen before", |trace| {
+        Some(human::percent(trace.prefixes?.seen_before_share))
+    }),
     ("tenants", |trace| Some(human::count(trace.tenants?.count))),
     ("share of the top 1 %", |trace| {
         Some(human::percent(trace.tenants?.top_1_percent_share))
     }),
     ("share of the top 10 %", |trace| {
         Some(human::percent(trace.tenants?.top_10_percent_share))
+    }),
+    ("management requests", |trace| {
+        trace.management_requests.map(human::count)
     }),
 ];

@@ -20,6 +20,8 @@ struct Converted {
     requests: u64,
     skipped_lines: u64,
     unanswered: u64,
+    management_requests: u64,
+    prefix_hashes: u64,
     /// What the format does not say, and what was put in its place.
     filled_in: Vec<String>,
 }
@@ -52,6 +54,7 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
         "requests": converted.requests,
         "skipped_lines": converted.skipped_lines,
         "unanswered": converted.unanswered,
+        "left_out": { "management_requests": converted.management_requests, "prefix_hashes": converted.prefix_hashes },
         "filled_in": converted.filled_in,
     });
     print(output, &value, || {
@@ -74,6 +77,17 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
             output,
             &format!("note: {} turns without an answer were left out", converted.unanswered),
         );
+    }
+    for (count, what) in [
+        (converted.management_requests, "management requests"),
+        (
+            converted.prefix_hashes,
+            "prefix hashes, for which our formats have no column,",
+        ),
+    ] {
+        if count > 0 {
+            say(output, &format!("note: {count} {what} were left out"));
+        }
     }
     if let Some(note) = source::approximation(format, &args.read) {
         say(output, &format!("note: {note}"));
@@ -98,9 +112,10 @@ fn requests(
     let mut completion = Completion::new(args);
     let mut sorted: Vec<Request> = Vec::new();
     let mut last = Time::ZERO;
-    for record in records.by_ref() {
+    while let Some(record) = records.next() {
         watchdog.check()?;
         let record = record.map_err(Failure::bad_input)?;
+        converted.prefix_hashes += records.prefix_hashes().len() as u64;
         if record.input_tokens.is_some() && record.output_tokens.is_none() {
             converted.unanswered += 1;
             continue;
@@ -140,6 +155,7 @@ fn requests(
         out.write(&request)?;
     }
     converted.skipped_lines = records.skipped();
+    converted.management_requests = records.management_requests();
     converted.filled_in = completion.filled_in;
     Ok(converted)
 }

@@ -128,13 +128,20 @@ pub fn read(path: &Path, args: &ReadArgs, watchdog: &mut Watchdog) -> Result<Tra
         _ => {
             let mut collector = Collector::new(1);
             let mut records = records(path, args)?;
-            for record in records.by_ref() {
+            while let Some(record) = records.next() {
                 watchdog.check()?;
-                collector
-                    .record(&record.map_err(Failure::bad_input)?)
-                    .map_err(located)?;
+                match record {
+                    Ok(record) => collector.record(&record).map_err(located)?,
+                    Err(error) => return Err(Failure::bad_input(error)),
+                }
+                if format == Format::Mooncake {
+                    collector.prefix_hashes(records.prefix_hashes());
+                }
             }
-            empty(collector.finish(&name, format.name(), records.skipped()))
+            let mut trace = collector.finish(&name, format.name(), records.skipped());
+            let changes = records.management_requests();
+            trace.figures.management_requests = (changes > 0).then_some(changes);
+            empty(trace)
         }
     }
 }
