@@ -89,6 +89,17 @@ fn twitter_counts() {
             error.contains("must be per-second counts (`requests` or `second,requests`), got rate-shape"),
             "{error}"
         );
+        let minutes = RateShape::read(&path).unwrap();
+        assert_eq!((minutes.values.len(), minutes.step), (31_651, Duration::from_secs(60)));
+        // All but the 2 records of the last second, which is no whole minute.
+        assert_eq!(minutes.values.iter().sum::<f64>(), 120_774_324.0);
+        let holes = minutes.values.iter().filter(|&&requests| requests == 0.0).count();
+        let per_minute: Histogram = minutes.values.iter().map(|&requests| requests as u32).collect();
+        let not_holes = |share: f64| (holes as f64 + share * (31_651 - holes) as f64) / 31_651.0;
+        for (share, per_s) in [(0.5, 51.8), (0.9, 79.8), (0.95, 170.0), (0.99, 240.0)] {
+            let got = f64::from(per_minute.quantile(not_holes(share)).unwrap()) / 60.0;
+            assert!((got / per_s - 1.0).abs() < 0.002, "{share}: {per_s}, got {got}");
+        }
     }
 }
 
@@ -99,6 +110,7 @@ fn tweets() {
     };
     assert_eq!(tweets.len(), 6_259);
     check("tweets", &inputs(&tweets), 33.9, 33.0, 74.0, 134);
+    assert_eq!(inputs(&tweets).quantile(0.9), Some(56));
     assert_eq!(tweets[0].arrival, Some(Time::ZERO));
     assert!((seconds(&tweets) - 1_739.009).abs() < 1e-9);
 }
@@ -110,12 +122,18 @@ fn sharegpt_lengths() {
         assert_eq!(rows.len(), 30_731);
         check("prefill", &inputs(&rows), 2_340.0, 1_730.0, 7_164.0, 8_141);
         check("decode", &outputs(&rows), 438.7, 415.0, 975.0, 1_024);
+        let p90 = [inputs(&rows), outputs(&rows)].map(|lengths| lengths.quantile(0.9).unwrap());
+        assert!(p90[0].abs_diff(5_696) <= 1 && p90[1].abs_diff(834) <= 1, "{p90:?}");
     }
     if let Some(rows) = records("sharegpt/sharegpt_sample_first_pair_tokens.csv", Format::PromptResponse) {
         assert_eq!(rows.len(), 43);
         let (prompts, responses) = (inputs(&rows).figures().unwrap(), outputs(&rows).figures().unwrap());
         assert_eq!((prompts.p50, prompts.max), (1_005, 1_010));
-        assert!(responses.p50.abs_diff(286) <= 1, "{responses:?}");
+        assert!((prompts.mean - 1_005.0).abs() < 0.5, "{prompts:?}");
+        assert!(
+            responses.p50.abs_diff(286) <= 1 && responses.p98.abs_diff(768) <= 2,
+            "{responses:?}"
+        );
     }
     if let Some(rows) = records(
         "llmservingsim/sharegpt_llama31_8b_300_sps10_lengths.csv",
@@ -198,6 +216,14 @@ fn mooncake() {
         let prefixes = Prefixes::read(&path, false).unwrap();
         let blocks: usize = (0..prefixes.len() as u64).map(|ticket| prefixes.of(ticket).len()).sum();
         assert!((blocks as f64 / prefixes.len() as f64 - 24.0).abs() < 0.1);
+        // The excerpt is the beginning of the whole.
+        if let Some(rows) = records("mooncake/conversation_trace_head500.jsonl", Format::Mooncake) {
+            let whole = Records::open(&path, false).unwrap().take(500);
+            assert_eq!(rows, whole.collect::<Result<Vec<_>, _>>().unwrap());
+            let head = Prefixes::read(&data("mooncake/conversation_trace_head500.jsonl").unwrap(), false).unwrap();
+            assert_eq!(head.len(), 500);
+            assert!((0..500).all(|ticket| head.of(ticket) == prefixes.of(ticket)));
+        }
         let mut seen = std::collections::BTreeSet::new();
         let again = (0..prefixes.len() as u64)
             .flat_map(|ticket| prefixes.of(ticket))
@@ -222,9 +248,41 @@ fn azure_functions() {
         assert_eq!((totals.len(), totals.iter().sum::<f64>()), (1_350, 996_503.0));
         assert!((concentration(&totals, 0.01).unwrap() - 0.461).abs() < 0.01);
         assert!((concentration(&totals, 0.1).unwrap() - 0.792).abs() < 0.001);
+        let by_tenant: Histogram = totals.iter().map(|&total| total as u32).collect();
+        let quantiles = [0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0].map(|share| by_tenant.quantile(share).unwrap());
+        for (got, expected) in quantiles.into_iter().zip([1, 4, 34, 333, 1_440, 9_195, 86_399]) {
+            assert!(
+                (f64::from(got) / f64::from(expected) - 1.0).abs() < 0.01,
+                "{quantiles:?}"
+            );
+        }
+        let mut minutes = vec![0u32; 1_440];
+        activity::for_each(&path, false, |cell| minutes[cell.minute as usize] += cell.requests).unwrap();
+        assert_eq!((minutes.iter().min(), minutes.iter().max()), (Some(&480), Some(&1_611)));
+        assert!((dispersion(&minutes, 1).unwrap() - 32.3).abs() < 0.1);
+        if let Some(summary) = data("azure_functions/azure_functions_2019_day_1350_summary.csv") {
+            let mut by_tenant = vec![[0u32; 3]; 1_350];
+            activity::for_each(&path, false, |cell| {
+                let [total, active, most] = &mut by_tenant[cell.tenant as usize];
+                (*total, *active, *most) = (*total + cell.requests, *active + 1, (*most).max(cell.requests));
+            })
+            .unwrap();
+            // `tenant,total_invocations,active_minutes,max_per_minute,…`
+            let text = std::fs::read_to_string(summary).unwrap();
+            let rows: Vec<Vec<u32>> = text
+                .lines()
+                .skip(1)
+                .map(|line| line.split(',').take(4).map(|field| field.parse().unwrap()).collect())
+                .collect();
+            assert_eq!(rows.len(), 1_350);
+            for (row, (tenant, figures)) in rows.iter().zip((0..).zip(&by_tenant)) {
+                assert_eq!((row[0], &row[1..]), (tenant, &figures[..]));
+            }
+        }
     }
     if let Some(path) = data("azure_functions/azure_functions_2019_original_format_head100.csv") {
-        assert_eq!(activity::totals(&path, false).unwrap().len(), 100);
+        let totals = activity::totals(&path, false).unwrap();
+        assert_eq!((totals.len(), totals.iter().sum::<f64>()), (100, 123_090.0));
     }
 }
 
@@ -322,16 +380,34 @@ fn cascade_outcomes() {
         return;
     };
     let models = ["qwen_1_8b", "qwen_7b", "qwen_14b", "llama_2_70b"];
-    let table = OutcomeTable::read(&path, &models, Some("qwen_72b")).unwrap();
-    assert_eq!(table.items(), 10_000);
-    let share = |of: &dyn Fn(&[Outcome]) -> bool| (0..10_000).filter(|&i| of(table.item(i))).count() as f64 / 10_000.0;
-    for (model, agreement) in [0.454, 0.618, 0.716, 0.756].into_iter().enumerate() {
-        assert!(
-            (share(&|item| item[model].correct) - agreement).abs() < 0.0006,
-            "{}",
-            models[model]
-        );
+    let of = |path: &std::path::Path| {
+        let table = OutcomeTable::read(path, &models, Some("qwen_72b")).unwrap();
+        assert_eq!(table.items(), 10_000);
+        table
+    };
+    let share_of = |table: &OutcomeTable, is: &dyn Fn(&[Outcome]) -> bool| {
+        (0..10_000).filter(|&i| is(table.item(i))).count() as f64 / 10_000.0
+    };
+    for (name, agreements) in [
+        ("mmlu_10k", [0.454, 0.618, 0.716, 0.756]),
+        ("hellaswag_10k", [0.346, 0.627, 0.896, 0.850]),
+        ("halu_summarization", [0.417, 0.499, 0.650, 0.699]),
+    ] {
+        let Some(path) = data(&format!("cascade/uncertainty_bench_{name}_base_icl1.csv.gz")) else {
+            continue;
+        };
+        let table = of(&path);
+        for (model, agreement) in agreements.into_iter().enumerate() {
+            let got = share_of(&table, &|item| item[model].correct);
+            assert!(
+                (got - agreement).abs() < 0.0006,
+                "{name}, {}: {agreement}, got {got}",
+                models[model]
+            );
+        }
     }
+    let table = of(&path);
+    let share = |is: &dyn Fn(&[Outcome]) -> bool| share_of(&table, is);
     for (threshold, kept, agreement) in [(0.5, 0.487, 0.837), (0.7, 0.296, 0.927), (0.9, 0.137, 0.983)] {
         let sure = share(&|item| item[1].confidence >= threshold);
         let right = share(&|item| item[1].confidence >= threshold && item[1].correct);
