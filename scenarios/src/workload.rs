@@ -344,6 +344,11 @@ fn length(raw: &RawLength) -> Option<LengthSpec> {
             },
             span: span.0,
         },
+        RawLength::Drifting { from, to, requests } => LengthSpec::Drifting {
+            from: Box::new(length(from)?),
+            to: Box::new(length(to)?),
+            requests: requests.0,
+        },
         RawLength::Trace(recorded) => LengthSpec::Recorded {
             path: recorded.path.clone(),
             skip_bad_lines: recorded.skip_bad_lines,

@@ -423,6 +423,7 @@ proptest! {
         input in any_of(&[
             "{fixed: 9}", "{normal: {mean: 30.5, sd: 10, min: 1, max: 99}}", "twitter", "{twitter: {tweets: arlo, span: 100}}",
             "{lognormal: {median: 20, sigma: 0.5, min: 2, max: 128}}", "{empirical: [3, 4, 4, 5]}",
+            "{drifting: {from: {fixed: 9}, to: twitter, requests: 1000}}",
         ]),
         popularity in any_of(&["distinct", "uniform", "uniform-sqrt", "identical", "{zipf: 1.1}", "{skewed: 1.5}", "azure-functions"]),
         (after, warm_up) in (time(), any_of(&["0", "0.005us", "0s"])),

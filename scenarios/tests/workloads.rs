@@ -163,6 +163,7 @@ fn all_lengths() {
         "twitter",
         "{twitter: {tweets: arlo, span: 512}}",
         "sharegpt",
+        "{drifting: {from: {fixed: 9}, to: {twitter: {span: 512}}, requests: 30}}",
         "{trace: {path: FOLDER/trace.csv, skip_bad_lines: true}}",
         "{trace: {path: FOLDER/talk.json, tokenizer: FOLDER/tokenizer.json}}",
     ] {

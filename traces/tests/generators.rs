@@ -585,6 +585,48 @@ fn lengths_are_as_specified() {
     assert_eq!(inputs(LengthSpec::Empirical(vec![5, 5, 9]))[66_000], 5);
 }
 
+/// As at the start after a turn, as at its other end half-way, and half of each between.
+#[test]
+fn lengths_drift_to_another_distribution_and_back() {
+    let drifting = |from, to, requests| WorkloadSpec {
+        lengths: LengthsSpec::Independent {
+            input: LengthSpec::Drifting {
+                from: Box::new(from),
+                to: Box::new(to),
+                requests,
+            },
+            output: LengthSpec::Fixed(0),
+        },
+        stop: Stop {
+            requests: Some(200_000),
+            after: None,
+        },
+        ..spec(ArrivalsSpec::Constant { rate_per_s: 1.0 })
+    };
+    let fixed = drifting(LengthSpec::Fixed(100), LengthSpec::Fixed(300), 100_000);
+    let inputs: Vec<u32> = requests(&fixed).iter().map(|request| request.input_tokens).collect();
+    for (around, expected) in [
+        (0, 100.0),
+        (25_000, 200.0),
+        (50_000, 300.0),
+        (75_000, 200.0),
+        (100_000, 100.0),
+    ] {
+        let window = &inputs[around..around + 1_000];
+        let mean = mean(window);
+        assert!((mean - expected).abs() < 12.0, "around {around}: {mean}");
+    }
+    assert!((mean(&inputs) - 200.0).abs() < 1.0, "whole turns have as many of each");
+    assert_eq!(
+        message(&drifting(LengthSpec::Fixed(1), LengthSpec::Empirical(Vec::new()), 9)),
+        "workload.lengths.input.drifting.to.empirical: must be a list of lengths, got an empty list"
+    );
+    assert_eq!(
+        message(&drifting(LengthSpec::Fixed(1), LengthSpec::Fixed(2), 1)),
+        "workload.lengths.input.drifting.requests: must be at least 2, got 1"
+    );
+}
+
 #[test]
 fn classes_are_shared_out_among_tenants() {
     let shares = Shares::new("kinds", 7, 1, &[1.0, 0.0, 3.0]).unwrap();

@@ -411,6 +411,15 @@ pub enum RawLength {
     Quantiles(Vec<RawQuantilePoint>),
     /// ShareGPT's inputs, or as an output its outputs, from a generator that was fitted to them.
     Sharegpt,
+    /// A mixture that drifts from one distribution to another and back.
+    Drifting {
+        /// At the start.
+        from: Box<RawLength>,
+        /// Half-way.
+        to: Box<RawLength>,
+        /// From the start until it is as at the start.
+        requests: LongCount,
+    },
     /// Drawn from the lengths of a recording.
     Trace(RawRecordedLengths),
     /// As the recorded arrivals say.

@@ -123,6 +123,12 @@ pub enum Length {
         values: Vec<u32>,
         alias: Alias,
     },
+    /// `to` in the place of `from` with a chance that rises and falls once in so many requests.
+    Drifting {
+        from: Box<Length>,
+        to: Box<Length>,
+        requests: u64,
+    },
 }
 
 /// Which of the two lengths.
@@ -192,6 +198,17 @@ impl Length {
                     ));
                 }
                 Ok(Length::of_frequencies(&values))
+            }
+            LengthSpec::Drifting { from, to, requests } => {
+                let field = format!("{field}.drifting");
+                if *requests < 2 {
+                    return Err(TraceError::spec(&format!("{field}.requests"), "at least 2", requests));
+                }
+                Ok(Length::Drifting {
+                    from: Box::new(Length::new(&format!("{field}.from"), from, side)?),
+                    to: Box::new(Length::new(&format!("{field}.to"), to, side)?),
+                    requests: *requests,
+                })
             }
             LengthSpec::Twitter { tweets, span } => {
                 let field = format!("{field}.twitter.span");
@@ -297,6 +314,7 @@ impl Length {
         match self {
             Length::Fixed(tokens) => *tokens,
             Length::Table { values, .. } => values[0],
+            Length::Drifting { from, to, .. } => from.min().min(to.min()),
         }
     }
 
@@ -305,6 +323,13 @@ impl Length {
         match self {
             Length::Fixed(tokens) => *tokens,
             Length::Table { values, alias } => values[alias.pick(draws.about(ticket).bits()) as usize],
+            Length::Drifting { from, to, requests } => {
+                let turn = (ticket % requests) as f64 / *requests as f64;
+                let share = (1.0 - libm::cos(std::f64::consts::TAU * turn)) / 2.0;
+                // Which of the two is a draw of its own, so that both see the same draws of lengths.
+                let is_far = draws.part(0).about(ticket).unit() < share;
+                if is_far { to } else { from }.of(draws, ticket)
+            }
         }
     }
 }

@@ -349,6 +349,16 @@ pub enum LengthSpec {
         /// Lengths are multiplied by `span` / 125: 125 leaves them as they were, 512 is Arlo's recalibration (section 5).
         span: u32,
     },
+    /// A mixture that drifts from one distribution to another and back: of request n, `to` has the share (1 − cos 2πn / `requests`) / 2.
+    /// By requests and not by time, so that a closed loop's policy does not change them.
+    Drifting {
+        /// At the start.
+        from: Box<LengthSpec>,
+        /// Half-way.
+        to: Box<LengthSpec>,
+        /// From the start until it is as at the start, at least 2.
+        requests: u64,
+    },
 }
 
 /// A point of a distribution function.
@@ -376,19 +386,21 @@ impl WorkloadSpec {
         self.arrivals.add_sources(&mut sources);
         match &self.lengths {
             LengthsSpec::Independent { input, output } => {
-                let twitter = |length: &LengthSpec| {
+                let mut parts = input.parts();
+                parts.extend(output.parts());
+                let measured = |part: &&LengthSpec| {
                     matches!(
-                        length,
+                        part,
                         LengthSpec::Twitter {
                             tweets: Tweets::Measured,
                             ..
                         }
                     )
                 };
-                if twitter(input) || twitter(output) {
+                if parts.iter().any(measured) {
                     sources.push(fit::twitter::LENGTHS_SOURCE);
                 }
-                if [input, output].contains(&&LengthSpec::ShareGpt) {
+                if parts.contains(&&LengthSpec::ShareGpt) {
                     sources.push(fit::sharegpt::SOURCE);
                 }
             }
@@ -399,6 +411,16 @@ impl WorkloadSpec {
             sources.push(fit::azure_functions::SOURCE);
         }
         sources
+    }
+}
+
+impl LengthSpec {
+    /// What it is mixed of; itself where it is no mixture.
+    fn parts(&self) -> Vec<&LengthSpec> {
+        match self {
+            LengthSpec::Drifting { from, to, .. } => [from.parts(), to.parts()].concat(),
+            _ => vec![self],
+        }
     }
 }
 
