@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tenantry_core::machine::MachineError;
 use tenantry_core::run::{Observer, RunError};
 use tenantry_core::server::Server;
-use tenantry_core::spec::AllocateSpec;
+use tenantry_core::spec::{AllocateSpec, LengthsFound, RuntimeLengths};
 use tenantry_core::{ClusterSpec, RunRecord, SystemSpec};
 use tenantry_profiles::{Beyond, Card, DeviceKind, Family, ProfileError, Source};
 use tenantry_reports::manifest::Manifest;
@@ -131,6 +131,7 @@ impl Loaded {
                 ));
             }
             caveats.extend(unpriced_looks(card, &run.system));
+            caveats.extend(lengths_without_steps(card, &run.system));
             let model = &run.system.pool.model.name;
             let mut beside = card.tables.concurrent_step.iter();
             let is_measured = run.system.pool.generation.is_some() && beside.any(|row| row.model == *model);
@@ -300,6 +301,23 @@ pub fn find_card(name: &str) -> Result<Card, Failure> {
                 _ => error.to_string(),
             })
         }
+    })
+}
+
+/// A sentence on each stream whose runtimes' lengths were to be found in the card's staircase, which has none.
+fn lengths_without_steps<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterator<Item = String> + 'a {
+    let streams = system.pool.runtimes.iter().flat_map(|runtimes| &runtimes.streams);
+    let found = streams.filter(|stream| stream.lengths == RuntimeLengths::OfCard);
+    found.filter_map(|stream| {
+        let instead = match stream.lengths_found(card) {
+            LengthsFound::Steps(_) => return None,
+            LengthsFound::Compiled => "the lengths that the card has it compiled for are used".to_owned(),
+            LengthsFound::EqualParts(parts) => format!("{parts} runtimes of equally spaced lengths are used"),
+        };
+        Some(format!(
+            "{}: the profile of card {} shows no steps in the latency of {} by length; {instead}. `runtimes.lengths` names others.",
+            system.name, card.name, stream.model.name
+        ))
     })
 }
 

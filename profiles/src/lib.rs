@@ -40,6 +40,7 @@ mod power;
 pub mod roofline;
 mod rows;
 mod slice;
+mod staircase;
 mod static_model;
 mod store;
 mod summary;
@@ -63,6 +64,7 @@ pub use rows::{
     Family, HeadRow, LoadSource, LoraRow, ModelLoadRow, PetKind, PetRow, PlotLookupRow, ResumeRow, SolveRow,
     StaticModelRow, Stats, StepLora, Tier,
 };
+pub use staircase::{Staircase, staircase};
 pub use static_model::StaticModel;
 pub use summary::{AxisSummary, TableError, TableSummary, describe, leave_out_errors};
 pub use tables::Tables;

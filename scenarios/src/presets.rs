@@ -226,7 +226,7 @@ mod tests {
         let system = &systems("systems: [{preset: arlo, runtimes: {slo: 450ms, allocate: even}}]")[0];
         assert_eq!(system["runtimes"]["slo"], Value::from("450ms"));
         assert_eq!(system["runtimes"]["allocate"], Value::from("even"));
-        assert_eq!(system["runtimes"]["lengths"]["step"], Value::from(64));
+        assert_eq!(system["runtimes"]["lengths"], Value::from("staircase"));
     }
 
     #[test]

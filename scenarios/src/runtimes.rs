@@ -3,7 +3,8 @@
 use tenantry_core::policy::levels::Rule;
 use tenantry_core::policy::scale::{HeadroomSpec, TargetTrackingSpec};
 use tenantry_core::spec::{
-    AllocateSpec, PeriodicSpec, RuntimeSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind, SolverSpec, StreamSpec,
+    AllocateSpec, PeriodicSpec, RuntimeLengths, RuntimeSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind, SolverSpec,
+    StreamSpec,
 };
 use tenantry_profiles::{ModelKind, ModelShape};
 
@@ -72,12 +73,15 @@ pub(crate) fn resolve(
         streams.push(stream_of(system, &stream, problems));
     }
     let gpus = raw.cluster.gpus.0;
-    let counts: Vec<usize> = streams.iter().map(|stream| stream.runtimes.len()).collect();
+    let counts: Option<Vec<usize>> = streams
+        .iter()
+        .map(|stream| (stream.lengths == RuntimeLengths::Given).then_some(stream.runtimes.len()))
+        .collect();
     Some(RuntimesSpec {
         dispatch: dispatch_of(&runtimes.dispatch, &path, problems),
         allocate: allocate_of(
             &runtimes.allocate,
-            &counts,
+            counts.as_deref(),
             gpus * system.instances_per_gpu.0,
             &path,
             problems,
@@ -118,7 +122,7 @@ fn stream_of(system: &RawSystem, stream: &Stream<'_>, problems: &mut Vec<Problem
         problems.push(Problem::new(path.key("max_length"), must, longest));
     }
     let mut lengths: Vec<u32> = match stream.lengths {
-        RawRuntimeLengths::Longest => Vec::new(),
+        RawRuntimeLengths::Staircase | RawRuntimeLengths::Longest => Vec::new(),
         RawRuntimeLengths::Step(step) => (1..longest.div_ceil(step.0)).map(|at| at * step.0).collect(),
         RawRuntimeLengths::Count(count) => (1..count.0).map(|at| longest * at / count.0).collect(),
         RawRuntimeLengths::Of(lengths) => {
@@ -157,6 +161,10 @@ fn stream_of(system: &RawSystem, stream: &Stream<'_>, problems: &mut Vec<Problem
             .into_iter()
             .map(|max_length| RuntimeSpec { max_length, shape })
             .collect(),
+        lengths: match stream.lengths {
+            RawRuntimeLengths::Staircase => RuntimeLengths::OfCard,
+            _ => RuntimeLengths::Given,
+        },
         service: Vec::new(),
     }
 }
@@ -186,9 +194,10 @@ fn dispatch_of(dispatch: &RawDispatch, path: &Path, problems: &mut Vec<Problem>)
     }
 }
 
+/// `counts` has the runtimes of each stream, where the scenario and not the card says them.
 fn allocate_of(
     allocate: &RawAllocate,
-    counts: &[usize],
+    counts: Option<&[usize]>,
     instances: u32,
     path: &Path,
     problems: &mut Vec<Problem>,
@@ -213,6 +222,11 @@ fn allocate_of(
             solver: solver_of(*solver),
         }),
         RawAllocate::Fixed(fixed) => {
+            let Some(counts) = counts else {
+                let must = "even, global or periodic where the card says which runtimes there are (lengths: staircase)";
+                problems.push(Problem::new(path, must, "fixed"));
+                return AllocateSpec::Even;
+            };
             let runtimes: usize = counts.iter().sum();
             let total: u64 = fixed.iter().copied().map(u64::from).sum();
             let mut last = 0;

@@ -129,13 +129,14 @@ fn plans_that_make_no_sense_say_why() {
         "{plain}"
     );
 
-    let runtimes = |runtimes: &str, plan: &str| {
+    let yaml = |runtimes: &str, plan: &str| {
         let systems = GOOD.split("systems:\n").next().unwrap_or_default();
-        errors(&format!(
+        format!(
             "{systems}systems:\n  - {{ preset: arlo, model: small, runtimes: {{ max_length: 128, lengths: {{ of: [64, 128] }}, {runtimes} }} }}\n\
              {slo}plan: {{ {plan} }}\n"
-        ))
+        )
     };
+    let runtimes = |runtimes: &str, plan: &str| errors(&yaml(runtimes, plan));
     let fewest = "find: fewest-cards, gpus: { from: 2, to: 4 }";
     assert_eq!(runtimes("allocate: even", fewest), "nothing wrong");
     let fixed = runtimes("allocate: { fixed: [1, 1] }", fewest);
@@ -148,6 +149,13 @@ fn plans_that_make_no_sense_say_why() {
     assert_eq!(
         runtimes("allocate: { fixed: [1, 1] }", "find: tightest-latency"),
         "nothing wrong"
+    );
+    let found = yaml("allocate: { fixed: [1, 1] }", "find: tightest-latency").replace("{ of: [64, 128] }", "staircase");
+    let found = errors(&found);
+    let must = "must be even, global or periodic where the card says which runtimes there are (lengths: staircase)";
+    assert!(
+        found.starts_with(&format!("s.yaml:14: systems[0].runtimes.allocate: {must}, got fixed")),
+        "{found}"
     );
     let scale = "scale: { start: 2, start_up: 5s, rule: { headroom: { spare: 30%, interval: 10s, patience: 6 } } }";
     assert_eq!(runtimes(scale, fewest), "nothing wrong");

@@ -8,8 +8,8 @@ use tenantry_core::log::{Log, replay};
 use tenantry_core::policy::levels::Rule;
 use tenantry_core::policy::scale::{HeadroomSpec, TargetTrackingSpec};
 use tenantry_core::spec::{
-    AllocateSpec, PeriodicSpec, RuntimeSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind, SolverSpec, StreamSpec,
-    SystemSpec,
+    AllocateSpec, PeriodicSpec, RuntimeLengths, RuntimeSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind, SolverSpec,
+    StreamSpec, SystemSpec,
 };
 use tenantry_core::{Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
@@ -98,6 +98,7 @@ fn stream(name: &str, lengths: &[u32], shape: ShapeKind) -> StreamSpec {
             .iter()
             .map(|&max_length| RuntimeSpec { max_length, shape })
             .collect(),
+        lengths: RuntimeLengths::Given,
         service: Vec::new(),
     }
 }

@@ -57,8 +57,11 @@ pub struct RawStream {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum RawRuntimeLengths {
-    /// One, of the longest.
+    /// One for each step in which the card's latency rises with the length, up to the longest. Where the card's profile shows no steps:
+    /// the lengths that the model was compiled for, or else eight equal parts of the longest.
     #[default]
+    Staircase,
+    /// One, of the longest.
     Longest,
     /// One for each step of so many tokens, up to the longest.
     Step(Count),

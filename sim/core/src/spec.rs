@@ -1,5 +1,6 @@
 //! What a system is, as plain data: the resolved form of a scenario's `systems:` entry. No YAML, no defaults, no units to parse.
 
+mod lengths;
 mod route;
 mod runtimes;
 
@@ -10,10 +11,11 @@ pub use crate::policy::fairness::Weights;
 
 mod tasks;
 
+pub use lengths::LengthsFound;
 pub use route::{AnswerJoin, DispatchSpec, OrderSpec, RouteSpec, StageSpec};
 pub use runtimes::{
-    AllocateSpec, PeriodicSpec, RuntimeRef, RuntimeSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind, SolverSpec,
-    StreamSpec,
+    AllocateSpec, PeriodicSpec, RuntimeLengths, RuntimeRef, RuntimeSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind,
+    SolverSpec, StreamSpec,
 };
 pub use tasks::*;
 

@@ -7,7 +7,6 @@
 //! - [`solve()`] answers a [`Problem`] with an [`Allocation`], by a dynamic program or by HiGHS ([`Method`]).
 //! - [`answer()`] is what a machine does with a server's question: a program for each stream that shares the cards.
 //! - [`demand_milli`] of a whole trace makes the paper's "global" ablation.
-//! - [`staircase`] finds the step of a model's latency by length, and so which lengths are worth a runtime.
 //!
 //! Read first: `problem.rs` (the program), `bound.rs` (why both solvers are fast), `dynamic.rs`; `docs/arlo-solver.md` has the
 //! formulation and the times.
@@ -22,7 +21,6 @@ mod error;
 mod integer;
 mod problem;
 mod solve;
-mod staircase;
 
 pub use allocation::{Allocation, Status};
 pub use answer::answer;
@@ -30,4 +28,3 @@ pub use curve::MeanLatency;
 pub use error::Invalid;
 pub use problem::{Flow, MILLI, Problem, Runtime, demand_milli};
 pub use solve::{Method, solve};
-pub use staircase::{Staircase, staircase};

@@ -8,7 +8,7 @@ use tenantry_core::log::{Log, replay};
 use tenantry_core::policy::levels::Rule;
 use tenantry_core::spec::{
     AdmitSpec, AllocateSpec, BatchSpec, Padding, ParameterPipeline, PeriodicSpec, PipelineSpec, PlaceSpec, PlotSpec,
-    RuntimeSpec, RuntimesSpec, ShapeKind, SolverSpec, StreamSpec, SwapSpec, SystemSpec,
+    RuntimeLengths, RuntimeSpec, RuntimesSpec, ShapeKind, SolverSpec, StreamSpec, SwapSpec, SystemSpec,
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_plot::Engine;
@@ -268,6 +268,7 @@ fn runtimes_answer_as_the_model_does_while_they_are_replaced() {
                     shape: ShapeKind::Static,
                 })
                 .to_vec(),
+            lengths: RuntimeLengths::Given,
             service: vec![Duration::from_micros(300), Duration::from_micros(600)],
         }],
         dispatch: Rule::LeastPadding,

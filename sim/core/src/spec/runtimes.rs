@@ -32,11 +32,22 @@ pub struct StreamSpec {
     pub classes: u32,
     /// The latency promised, which says how many requests an instance may be given.
     pub slo: Duration,
-    /// By ascending length.
+    /// By ascending length; the longest alone where the card says the others, until it is known ([`RuntimesSpec::on`]).
     pub runtimes: Vec<RuntimeSpec>,
+    /// Who says which runtimes there are.
+    pub lengths: RuntimeLengths,
     /// Of each runtime, what one request takes on an instance that does nothing else; empty until the card is known
     /// ([`RuntimesSpec::on`]).
     pub service: Vec<Duration>,
+}
+
+/// Who says which runtimes a stream has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuntimeLengths {
+    /// The scenario.
+    Given,
+    /// The card, by how its latency rises with the length (section 3.3; `lengths.rs`).
+    OfCard,
 }
 
 /// The model compiled for inputs of up to a length.
@@ -128,13 +139,17 @@ impl RuntimesSpec {
         matches!(self.allocate, AllocateSpec::Periodic(_))
     }
 
-    /// The same with what the card says that its runtimes take, beside `instances_per_gpu - 1` others on their card.
+    /// The same with what the card says: which runtimes there are, where nobody else does, and what they take beside
+    /// `instances_per_gpu - 1` others on their card.
     ///
     /// # Errors
     /// A table that the card does not have.
     pub fn on(&self, card: &Card, instances_per_gpu: u32) -> Result<RuntimesSpec, MissingTable> {
         let mut spec = self.clone();
         for stream in &mut spec.streams {
+            if stream.lengths == RuntimeLengths::OfCard {
+                stream.runtimes = stream.runtimes_on(card);
+            }
             let costs = stream.runtimes.iter().map(|runtime| {
                 let ns = stream.service_ns(card, runtime, runtime.max_length)?;
                 let beside = stream.beside_ppm(card, instances_per_gpu, runtime.max_length)?;

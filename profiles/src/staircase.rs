@@ -3,10 +3,14 @@
 //! A card multiplies matrices in tiles, so latency rises at every multiple of some length and hardly between. A runtime that ends
 //! within a step costs as much as one that ends with it: the multiples of the step are the lengths worth compiling for.
 
+use crate::card::Card;
+use crate::model::{DType, ModelShape};
+use crate::rows::EncoderLayerRow;
+
 /// Within a step, latency is level up to this share: the paper's "usually less than 5 %".
 const LEVEL: f64 = 0.05;
-/// Samples on a step, on average: fewer cannot tell a step from a slope.
-const SAMPLES_MIN: usize = 3;
+/// Samples on each step: one cannot tell a step from a slope, and two tell it by lying at one height.
+const SAMPLES_MIN: usize = 2;
 
 /// A latency that rises in equal steps of length.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +24,8 @@ pub struct Staircase {
 /// Finds the longest step of the latency by length in `measured`, pairs of (length, latency in nanoseconds): the lengths at which a
 /// static runtime is worth having. Lengths may repeat and come in any order; noise and single outliers do no harm.
 ///
-/// None when latency does not rise, when it rises within steps as much as between them (dynamic shapes do), or when fewer than
-/// three samples lie on a step, which cannot tell the two apart. Steps of unequal length, which the paper allows for, are not found.
+/// None when latency does not rise, when it rises within steps as much as between them, or when fewer than two samples lie on one
+/// of the steps, which cannot tell the two apart. Steps of unequal length, which the paper allows for, are not found.
 pub fn staircase(measured: &[(u32, u64)]) -> Option<Staircase> {
     let mut samples: Vec<(u32, f64)> = Vec::with_capacity(measured.len());
     for &(length, latency_ns) in measured
@@ -64,6 +68,21 @@ pub fn staircase(measured: &[(u32, u64)]) -> Option<Staircase> {
     })
 }
 
+impl Card {
+    /// The staircase of a model's encoder layer under one request: the lengths that it was measured at say where the card's tiles end.
+    /// None where they show no equal steps, or the card has no such table.
+    ///
+    /// Compiled models do not say it: their table has only the lengths that somebody compiled.
+    pub fn staircase(&self, model: &ModelShape, dtype: DType) -> Option<Staircase> {
+        let of_model = |row: &&EncoderLayerRow| row.model == model.name && row.dtype == dtype && row.batch == 1;
+        let rows = self.tables.encoder_layer.iter().filter(of_model);
+        let measured: Vec<(u32, u64)> = rows
+            .map(|row| (row.tokens, (row.stats.median_us * 1e3) as u64))
+            .collect();
+        staircase(&measured)
+    }
+}
+
 /// Runs of samples on the same step: lengths 1 to `step`, `step + 1` to twice it, and so on.
 fn treads(samples: &[(u32, f64)], step: u32) -> impl Iterator<Item = &[(u32, f64)]> {
     samples.chunk_by(move |a, b| a.0.div_ceil(step) == b.0.div_ceil(step))
@@ -79,16 +98,20 @@ fn slant(tread: &[(u32, f64)]) -> f64 {
     2.0 * (of(&tread[tread.len() - half..]) - of(&tread[..half]))
 }
 
-/// The mean deviation of samples from their step's median, as a share; none with too few samples a step.
+/// The mean deviation of samples from their step's median, as a share; none with too few samples on a step. The last one may be cut short.
 fn unevenness(samples: &[(u32, f64)], step: u32) -> Option<f64> {
+    let last = samples.last()?.0.div_ceil(step);
     let (mut steps, mut total) = (0, 0.0);
     for tread in treads(samples, step) {
+        if tread.len() < SAMPLES_MIN && tread[0].0.div_ceil(step) < last {
+            return None;
+        }
         let level = median(tread.iter().map(|sample| sample.1));
         total += tread.iter().map(|sample| (sample.1 - level).abs()).sum::<f64>();
         steps += 1;
     }
     // A median lies closer to few samples than to many, as a mean does.
-    (samples.len() >= SAMPLES_MIN * steps).then(|| total / (samples.len() - steps) as f64)
+    (samples.len() > steps).then(|| total / (samples.len() - steps) as f64)
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -158,9 +181,31 @@ mod tests {
             None,
             "one sample a step cannot tell"
         );
+        // Two samples where a step would be, on a slope: lengths 32 and 64, 96 and 128, …
+        let slope: Vec<_> = (1..=16)
+            .map(|at| (at * 32, 600_000 + 256_000 * u64::from(at)))
+            .collect();
+        assert_eq!(staircase(&slope), None);
         let level: Vec<_> = (1..=64).map(|at| (at * 8, 1_000_000)).collect();
         assert_eq!(staircase(&level), None);
         assert_eq!(staircase(&[]), None);
+    }
+
+    /// The paper's card has what Fig. 2 says; imported cards and the processor that ships have lengths that show no equal steps.
+    #[test]
+    fn shipped_cards_have_the_steps_that_were_measured() {
+        let found = |card: &str, model: &str, dtype: DType| {
+            let card = Card::find(card, &[]).expect("it ships");
+            let model = ModelShape::builtin(model).expect("it is built-in");
+            card.staircase(&model, dtype).map(|found| found.step)
+        };
+        assert_eq!(found("paper-rtx3090", "bert-base", DType::F32), Some(64));
+        assert_eq!(found("paper-rtx3090", "bert-large", DType::F32), Some(64));
+        assert_eq!(found("cpu", "bert-mini", DType::F32), None);
+        assert_eq!(found("cpu", "tiny", DType::F32), None);
+        assert_eq!(found("h100-sxm", "bert-base", DType::Bf16), None);
+        assert_eq!(found("a100-sxm", "bert-base", DType::F16), None);
+        assert_eq!(found("cpu", "bert-large", DType::F32), None, "it was not measured");
     }
 
     proptest! {
