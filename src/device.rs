@@ -59,20 +59,11 @@ impl Device {
         interrupt: &Arc<AtomicBool>,
         mut watch: Option<Watch>,
     ) -> Result<ExecutedRun, Failure> {
-        if let Some(runtimes) = &run.system.pool.runtimes {
-            let refused = match () {
-                () if runtimes.streams.len() > 1 => Some("several streams"),
-                () if self.torch != tenantry_executor::Device::Cpu => {
-                    Some("runtimes on a GPU, which are to be captured graphs,")
-                }
-                () => None,
-            };
-            if let Some(what) = refused {
-                return Err(Failure::BadInput(format!(
-                    "system {}: {what} cannot be executed yet; `tenantry simulate` can",
-                    run.system.name
-                )));
-            }
+        if run.system.pool.runtimes.is_some() && self.torch != tenantry_executor::Device::Cpu {
+            return Err(Failure::BadInput(format!(
+                "system {}: runtimes on a GPU, which are to be captured graphs, cannot be executed yet; `tenantry simulate` can",
+                run.system.name
+            )));
         }
         let spec = execute::Run {
             device: self.torch,

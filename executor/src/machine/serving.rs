@@ -10,7 +10,7 @@ use tenantry_core::ids::InstanceId;
 use tenantry_core::machine::LookupCounts;
 use tenantry_core::op::{Encode, Layers, OpKind};
 use tenantry_core::policy::fleet;
-use tenantry_core::spec::{PoolSpec, TenantState};
+use tenantry_core::spec::{PoolSpec, StreamSpec, TenantState};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
 use tenantry_profiles::AdapterImplementation;
 use tenantry_traces::draw::{Draws, Purpose};
@@ -103,12 +103,20 @@ pub struct Serving {
     retrieval: Option<Arc<Retrieval>>,
     backbone: Option<Encoder>,
     heads: Heads,
+    /// Of further request streams, whose instances these share the cards with.
+    others: Vec<Model>,
     store: Store,
     /// By instance.
     slots: Vec<Slots>,
     manager: Manager,
-    /// By instance: the weights of its runtime; empty where instances share the backbone.
-    runtimes: Vec<Encoder>,
+    /// By instance and then by stream: the weights of its runtime; empty where instances share the backbone.
+    runtimes: Vec<Vec<Encoder>>,
+}
+
+/// A request stream's model with its tenants' heads.
+struct Model {
+    weights: Encoder,
+    heads: Heads,
 }
 
 impl Serving {
@@ -154,12 +162,22 @@ impl Serving {
             }
             TenantState::Head => (Some(shared()?), Store::None),
         };
-        let own = if pool.runtimes.is_some() {
-            topology.instances.len()
-        } else {
-            0
+        let streams = pool.runtimes.as_ref().map_or(&[][..], |runtimes| &runtimes.streams);
+        let model_of = |stream: &StreamSpec| {
+            Ok(Model {
+                weights: Encoder::random(&stream.model, seed, stream.dtype, device)?,
+                heads: Heads::random(&stream.model, tenants, stream.classes, seed, stream.dtype, device)?,
+            })
         };
-        let runtimes = (0..own).map(|_| shared()).collect::<Result<Vec<_>, _>>()?;
+        let others = streams.iter().skip(1).map(model_of);
+        let others = others.collect::<Result<Vec<Model>, ExecutorError>>()?;
+        let own = |stream: &StreamSpec| Encoder::random(&stream.model, seed, stream.dtype, device);
+        let runtimes = match streams.len() {
+            0 => Vec::new(),
+            _ => (0..topology.instances.len())
+                .map(|_| streams.iter().map(own).collect())
+                .collect::<Result<_, ExecutorError>>()?,
+        };
         let instance_slots = |_| -> Result<Slots, ExecutorError> {
             Ok(match (pool.tenant_state, slots) {
                 (TenantState::Model, Some(slots)) => {
@@ -186,6 +204,7 @@ impl Serving {
             manager: Manager::new(store.sets(), tables),
             heads: Heads::random(model, tenants, *classes, seed, *dtype, device)?,
             backbone,
+            others,
             store,
             slots: topology
                 .instances
@@ -240,8 +259,12 @@ impl Serving {
                     slots: self.slots.iter().map(Slots::share).collect(),
                     bad_slots: Arc::clone(&bad_slots),
                     manager: self.manager.share(),
-                    runtimes: self.runtimes.iter().map(Encoder::share).collect(),
-                    weights: self.backbone.as_ref().map(Encoder::share),
+                    runtimes: self.runtimes.iter().map(handles).collect(),
+                    weights: handles(
+                        self.backbone
+                            .iter()
+                            .chain(self.others.iter().map(|other| &other.weights)),
+                    ),
                 }),
                 LaneKind::Compute => {
                     let instance = topology
@@ -250,13 +273,17 @@ impl Serving {
                         .position(|instance| instance.compute.index() == index)
                         .expect("a compute lane belongs to an instance");
                     let slots = &self.slots[instance];
-                    let own = self.runtimes.get(instance).or(self.backbone.as_ref());
+                    let heads = [&self.heads]
+                        .into_iter()
+                        .chain(self.others.iter().map(|other| &other.heads));
                     Box::new(ComputeLane {
-                        backbone: own.map(Encoder::share),
-                        heads: self.heads.share(),
+                        backbones: match self.runtimes.get(instance) {
+                            Some(own) => handles(own),
+                            None => handles(&self.backbone),
+                        },
+                        heads: heads.map(Heads::share).collect(),
+                        stream: 0,
                         slots: slots.share(),
-                        vocabulary: u64::from(self.pool.model.vocabulary),
-                        positions: self.pool.model.positions,
                         looks_up: self.retrieval.is_some(),
                         tokens: Draws::new(self.seed, Purpose::Tokens),
                         device: self.device,
@@ -272,6 +299,11 @@ impl Serving {
     }
 }
 
+/// Handles on the same weights.
+fn handles<'a>(encoders: impl IntoIterator<Item = &'a Encoder>) -> Vec<Encoder> {
+    encoders.into_iter().map(Encoder::share).collect()
+}
+
 /// Looks up in host memory, and copies to the device: what was looked up, and tenants' parameters. A lane is given all of these or some.
 struct HostLane {
     retrieval: Option<Arc<Retrieval>>,
@@ -284,10 +316,10 @@ struct HostLane {
     slots: Vec<Slots>,
     bad_slots: BadSlots,
     manager: Manager,
-    /// By instance: weights of its own, where it has such.
-    runtimes: Vec<Encoder>,
-    /// What those are loaded from.
-    weights: Option<Encoder>,
+    /// By instance and then by stream: weights of its own, where it has such.
+    runtimes: Vec<Vec<Encoder>>,
+    /// By stream: what those are loaded from.
+    weights: Vec<Encoder>,
 }
 
 impl HostLane {
@@ -324,10 +356,10 @@ impl Perform for HostLane {
                 }
             }
             OpKind::Manage(manage) => self.manager.perform(manage, batch),
-            OpKind::LoadRuntime(_) => {
-                // A runtime's weights are the model's, whatever its length. A copy that fails leaves those that were there.
-                let weights = self.weights.as_ref().expect("runtimes are loaded from a backbone");
-                let _ = self.runtimes[batch.instance.index()].load(weights.parameters());
+            OpKind::LoadRuntime(load) => {
+                // A runtime's weights are its stream's model's, whatever its length. A copy that fails leaves those that were there.
+                let stream = usize::from(load.runtime.stream);
+                let _ = self.runtimes[batch.instance.index()][stream].load(self.weights[stream].parameters());
             }
             _ => unreachable!("a host's lane computes nothing"),
         }
@@ -394,12 +426,13 @@ struct UnderWay {
 
 /// Runs forward passes of one instance.
 struct ComputeLane {
-    /// Absent where each tenant has its own.
-    backbone: Option<Encoder>,
-    heads: Heads,
+    /// By request stream, of which most pools have one; empty where each tenant has its own.
+    backbones: Vec<Encoder>,
+    /// By request stream.
+    heads: Vec<Heads>,
+    /// Whose batch runs.
+    stream: usize,
     slots: Slots,
-    vocabulary: u64,
-    positions: u32,
     /// Whether passes begin with what was looked up.
     looks_up: bool,
     tokens: Draws,
@@ -411,7 +444,7 @@ struct ComputeLane {
 
 impl ComputeLane {
     fn encoder(&self, batch: &Batch) -> &Encoder {
-        match (&self.backbone, &self.slots) {
+        match (self.backbones.get(self.stream), &self.slots) {
             (Some(backbone), _) => backbone,
             // A batch on whole models is of one tenant.
             (None, Slots::Models(slots)) => slots.encoder(batch.members[0].slot),
@@ -449,16 +482,17 @@ impl ComputeLane {
 
     /// Draws the token ids of the batch, and embeds them.
     fn embed(&self, batch: &Batch, rows: &[usize]) -> Result<(Input, Tensor), ExecutorError> {
+        let encoder = self.encoder(batch);
+        let vocabulary = u64::from(encoder.shape().vocabulary);
         let sequences: Vec<Vec<i64>> = rows
             .iter()
             .map(|&row| {
                 let mut draws = self.tokens.about(batch.members[row].ticket);
                 (0..batch.members[row].input_tokens)
-                    .map(|_| draws.below(self.vocabulary) as i64)
+                    .map(|_| draws.below(vocabulary) as i64)
                     .collect()
             })
             .collect();
-        let encoder = self.encoder(batch);
         let input = encoder.input(&sequences, batch.shape.tokens as usize)?;
         let hidden = encoder.embed(&input)?;
         Ok((input, hidden))
@@ -490,7 +524,7 @@ impl ComputeLane {
             return Ok(());
         }
         let tenants: Vec<u32> = under_way.rows.iter().map(|&row| batch.members[row].tenant).collect();
-        let classes = self.heads.forward(&hidden, &tenants)?.f_argmax(1, false)?;
+        let classes = self.heads[self.stream].forward(&hidden, &tenants)?.f_argmax(1, false)?;
         // Reading the answer waits for the device.
         let classes = Vec::<i64>::try_from(&classes)?;
         let answer = |(&row, class): (&usize, i64)| Answer {
@@ -502,6 +536,30 @@ impl ComputeLane {
             .lock()
             .expect("no lane panics with the list")
             .extend(answers);
+        Ok(())
+    }
+
+    /// A few passes of the longest inputs.
+    fn warm_up(&self, encoder: &Encoder, heads: &Heads) -> Result<(), ExecutorError> {
+        let shape = encoder.shape();
+        let (tokens, layers) = (shape.positions as usize, encoder.first_layer()..shape.layers);
+        for batch in [1, 8].repeat(3) {
+            let (input, hidden) = match self.looks_up {
+                false => {
+                    let input = encoder.input(&vec![vec![0_i64; tokens]; batch], tokens)?;
+                    let hidden = encoder.embed(&input)?;
+                    (input, hidden)
+                }
+                true => {
+                    let size = [batch as i64, tokens as i64, shape.hidden.into()];
+                    let input = Input::of_lengths(&vec![tokens; batch], tokens, encoder.kind(), self.device)?;
+                    (input, Tensor::f_zeros(size, (encoder.kind(), self.device))?)
+                }
+            };
+            let layers = layers.start as usize..layers.end as usize;
+            let hidden = encoder.layers(hidden, layers, &input, None)?;
+            drop(heads.forward(&hidden, &vec![0; batch])?);
+        }
         Ok(())
     }
 
@@ -532,36 +590,15 @@ impl Perform for ComputeLane {
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) {
         prepare_lane_thread();
-        let encoder = match (&self.backbone, &self.slots) {
-            (Some(backbone), _) => backbone,
-            (None, Slots::Models(slots)) => slots.encoder(0),
-            (None, _) => return,
-        };
-        let shape = encoder.shape();
-        let (tokens, layers) = (self.positions as usize, encoder.first_layer()..shape.layers);
-        for batch in [1, 8] {
-            for _ in 0..3 {
-                let warm_up = || -> Result<(), ExecutorError> {
-                    let (input, hidden) = match self.looks_up {
-                        false => {
-                            let input = encoder.input(&vec![vec![0_i64; tokens]; batch], tokens)?;
-                            let hidden = encoder.embed(&input)?;
-                            (input, hidden)
-                        }
-                        true => {
-                            let size = [batch as i64, tokens as i64, shape.hidden.into()];
-                            let input = Input::of_lengths(&vec![tokens; batch], tokens, encoder.kind(), self.device)?;
-                            (input, Tensor::f_zeros(size, (encoder.kind(), self.device))?)
-                        }
-                    };
-                    let layers = layers.start as usize..layers.end as usize;
-                    let hidden = encoder.layers(hidden, layers, &input, None)?;
-                    self.heads.forward(&hidden, &vec![0; batch]).map(drop)
-                };
-                // What cannot run will say so when a request asks for it.
-                if warm_up().is_err() {
-                    return;
-                }
+        for (stream, heads) in self.heads.iter().enumerate() {
+            let encoder = match (self.backbones.get(stream), &self.slots) {
+                (Some(backbone), _) => backbone,
+                (None, Slots::Models(slots)) => slots.encoder(0),
+                (None, _) => return,
+            };
+            // What cannot run will say so when a request asks for it.
+            if self.warm_up(encoder, heads).is_err() {
+                return;
             }
         }
         crate::device::synchronize(self.device);
@@ -570,13 +607,16 @@ impl Perform for ComputeLane {
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
         let encode = match kind {
             OpKind::Encode(encode) => *encode,
-            // A runtime is the whole model on a batch of its shape.
-            OpKind::Infer(_) => Encode {
-                begin: true,
-                embed: true,
-                layers: Layers::all(self.backbone.as_ref().map_or(0, |backbone| backbone.shape().layers)),
-                heads: true,
-            },
+            // A runtime is the whole model of its stream on a batch of its shape.
+            OpKind::Infer(infer) => {
+                self.stream = usize::from(infer.runtime.stream);
+                Encode {
+                    begin: true,
+                    embed: true,
+                    layers: Layers::all(self.backbones[self.stream].shape().layers),
+                    heads: true,
+                }
+            }
             _ => unreachable!("a compute lane encodes"),
         };
         self.fail_bad_slots(batch);

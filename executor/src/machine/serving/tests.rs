@@ -246,31 +246,27 @@ fn batching_and_swapping_do_not_change_an_answer() {
     }
 }
 
-/// Runtimes of two lengths on two threads: what a request is padded to does not change its answer, and instances change their
-/// runtimes as a solver on a lane of its own says.
-#[test]
-fn runtimes_answer_as_the_model_does_while_they_are_replaced() {
-    let head = system(TenantState::Head, ONE_BY_ONE, PipelineSpec::SYNCHRONOUS);
-    let (_, expected) = serve(&head, 0, |_| {});
-    let mut runtimes = head;
-    let pool = &mut runtimes.pool;
+/// Runtimes of two lengths of each model, on three threads, replaced every few milliseconds.
+fn with_runtimes(mut system: SystemSpec, models: &[ModelShape]) -> SystemSpec {
+    let pool = &mut system.pool;
     pool.instances_per_gpu = 3;
+    let stream = |model: &ModelShape| StreamSpec {
+        name: model.name.clone(),
+        model: model.clone(),
+        dtype: pool.dtype,
+        classes: pool.classes,
+        slo: Duration::from_millis(100),
+        runtimes: [8, 20]
+            .map(|max_length| RuntimeSpec {
+                max_length,
+                shape: ShapeKind::Static,
+            })
+            .to_vec(),
+        lengths: RuntimeLengths::Given,
+        service: vec![Duration::from_micros(300), Duration::from_micros(600)],
+    };
     pool.runtimes = Some(RuntimesSpec {
-        streams: vec![StreamSpec {
-            name: "all".into(),
-            model: pool.model.clone(),
-            dtype: pool.dtype,
-            classes: pool.classes,
-            slo: Duration::from_millis(100),
-            runtimes: [8, 20]
-                .map(|max_length| RuntimeSpec {
-                    max_length,
-                    shape: ShapeKind::Static,
-                })
-                .to_vec(),
-            lengths: RuntimeLengths::Given,
-            service: vec![Duration::from_micros(300), Duration::from_micros(600)],
-        }],
+        streams: models.iter().map(stream).collect(),
         dispatch: Rule::LeastPadding,
         allocate: AllocateSpec::Periodic(PeriodicSpec {
             period: Duration::from_millis(2),
@@ -280,6 +276,43 @@ fn runtimes_answer_as_the_model_does_while_they_are_replaced() {
         }),
         scale: None,
     });
+    system
+}
+
+/// Two request streams on the same threads: each is answered by its own model, whatever an instance served before.
+#[test]
+fn streams_are_answered_by_their_own_models() {
+    let tiny = ModelShape::builtin("tiny").unwrap();
+    let models = [tiny.clone(), ModelShape { layers: 1, ..tiny }];
+    let alone = models.clone().map(|model| {
+        let mut head = system(TenantState::Head, ONE_BY_ONE, PipelineSpec::SYNCHRONOUS);
+        head.pool.model = model;
+        serve(&head, 0, |_| {}).1
+    });
+    assert_ne!(alone[0], alone[1], "the models tell inputs apart differently");
+    let of_stream = |ticket: u64| (ticket % 2) as usize;
+    let entries = requests(Time::ZERO).into_iter().map(|entry| match entry {
+        Entry::Request(request) => Entry::Request(Request {
+            class: of_stream(request.ticket) as u16,
+            ..request
+        }),
+        other => other,
+    });
+    let head = system(TenantState::Head, ONE_BY_ONE, PipelineSpec::SYNCHRONOUS);
+    let streams = with_runtimes(head, &models);
+    let (record, answers) = serve_entries(&streams, 0, None, entries.collect(), |_| {});
+    assert_eq!(record.counts.served, REQUESTS);
+    let expected = |ticket: u64| alone[of_stream(ticket)][ticket as usize];
+    assert_eq!(answers, (0..REQUESTS).map(expected).collect::<Vec<_>>());
+}
+
+/// Runtimes of two lengths on two threads: what a request is padded to does not change its answer, and instances change their
+/// runtimes as a solver on a lane of its own says.
+#[test]
+fn runtimes_answer_as_the_model_does_while_they_are_replaced() {
+    let head = system(TenantState::Head, ONE_BY_ONE, PipelineSpec::SYNCHRONOUS);
+    let (_, expected) = serve(&head, 0, |_| {});
+    let runtimes = with_runtimes(head.clone(), &[head.pool.model.clone()]);
     let (record, answers) = serve(&runtimes, 0, |_| {});
     assert_eq!(record.counts.served, REQUESTS);
     assert_eq!(answers, expected);
