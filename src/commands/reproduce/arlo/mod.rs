@@ -27,6 +27,15 @@ pub const FIGURES: &[Figure] = &[
     ablations::table_4,
 ];
 
+/// Twitter-Bursty (section 5): within the second, a Markov-modulated Poisson process with so many requests a second in the mean and
+/// `peak` times as many in bursts, which take a fifth of the time, 200 ms at a time. The text gives none of this.
+fn bursty(mean: u32, peak: f64) -> String {
+    let (calm, burst) = (f64::from(mean) * (1.0 - 0.2 * peak) / 0.8, f64::from(mean) * peak);
+    format!(
+        "workload.arrivals={{mmpp: {{states: [{{rate: {calm:.0}/s, mean_dwell: 800ms}}, {{rate: {burst:.0}/s, mean_dwell: 200ms}}]}}}}"
+    )
+}
+
 /// The 98th percentile in milliseconds; infinite where nothing was answered.
 fn p98_ms(run: &RunSummary) -> f64 {
     run.latency_ms.map_or(f64::INFINITY, |latency| latency.p98)
