@@ -135,7 +135,13 @@ fn serve_entries(
     change: impl FnOnce(&mut Serving),
 ) -> (RunRecord, Vec<Answer>) {
     let pool = &system.pool;
-    let heads = u64::from(TENANTS) * pool.model.head_parameters(pool.classes) * 4;
+    let heads = match &pool.runtimes {
+        None => pool.model.head_parameters(pool.classes),
+        Some(runtimes) => { runtimes.streams.iter() }
+            .map(|stream| stream.model.head_parameters(stream.classes))
+            .sum(),
+    };
+    let heads = u64::from(TENANTS) * heads * 4;
     let layers = u64::from(pool.computed_layers());
     let embedding = match pool.plot {
         None => pool.model.embedding_parameters(),

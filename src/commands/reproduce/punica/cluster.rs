@@ -63,7 +63,7 @@ impl Observer for Watch {
         if let Command::Submit(submission) = command {
             let instance = submission.instance.index();
             self.running.insert(submission.batch.slot, instance);
-            self.batches.change(instance, now, submission.members.len());
+            self.batches.change(instance, now, submission.shape.requests as usize);
         }
     }
 }

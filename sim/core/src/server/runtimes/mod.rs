@@ -83,12 +83,13 @@ impl RuntimeServer {
     ) -> Result<RuntimeServer, ServerError> {
         let pool = &system.pool;
         let topology = Topology::new(cluster, pool);
+        let heads = |stream: &StreamSpec| stream.model.head_parameters(stream.classes) * stream.dtype.bytes();
+        // Any instance may come to serve any stream, so that all heads lie on each card.
+        let heads_bytes = u64::from(tenants) * spec.streams.iter().map(heads).sum::<u64>();
         let mut streams = Vec::new();
         for stream in &spec.streams {
-            let dtype_bytes = stream.dtype.bytes();
-            let weight_bytes = stream.model.parameters() * dtype_bytes;
-            let heads = u64::from(tenants) * stream.model.head_parameters(stream.classes) * dtype_bytes;
-            let needed_bytes = u64::from(pool.instances_per_gpu) * weight_bytes + heads;
+            let weight_bytes = stream.model.parameters() * stream.dtype.bytes();
+            let needed_bytes = u64::from(pool.instances_per_gpu) * weight_bytes + heads_bytes;
             if needed_bytes > cluster.gpu_memory_bytes {
                 return Err(ServerError::BackboneDoesNotFit {
                     model: stream.model.name.clone(),
@@ -114,11 +115,6 @@ impl RuntimeServer {
                 spec: stream.clone(),
             });
         }
-        let heads_bytes = streams
-            .iter()
-            .map(|stream| stream.spec.model.head_parameters(stream.spec.classes) * stream.spec.dtype.bytes())
-            .sum::<u64>()
-            * u64::from(tenants);
         let mut server = RuntimeServer {
             admit: admit::build(&system.admit),
             tenants,
