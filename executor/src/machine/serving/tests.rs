@@ -318,7 +318,7 @@ fn streams_are_answered_by_their_own_models() {
 fn runtimes_answer_as_the_model_does_while_they_are_replaced() {
     let head = system(TenantState::Head, ONE_BY_ONE, PipelineSpec::SYNCHRONOUS);
     let (_, expected) = serve(&head, 0, |_| {});
-    let runtimes = with_runtimes(head.clone(), &[head.pool.model.clone()]);
+    let runtimes = with_runtimes(head.clone(), std::slice::from_ref(&head.pool.model));
     let (record, answers) = serve(&runtimes, 0, |_| {});
     assert_eq!(record.counts.served, REQUESTS);
     assert_eq!(answers, expected);
