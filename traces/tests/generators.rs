@@ -431,7 +431,7 @@ fn a_part_that_repeats_does_so_with_draws_of_its_own() {
     let error = build(&spec(never)).unwrap().next().unwrap_err().to_string();
     assert_eq!(
         error,
-        "workload.arrivals.cut: must be arrivals with requests in the part that repeats, got none in 10000 rounds"
+        "workload.arrivals.cut.from: must be before the last request of the arrivals that it is a part of, got 30.000000 s"
     );
     let endless = part(0, None, true, 0, ArrivalsSpec::Constant { rate_per_s: 1.0 });
     assert_eq!(

@@ -10,6 +10,7 @@ use serde_json::json;
 use tenantry_profiles::{DType, ModelKind, ModelShape, near_miss};
 use tenantry_reports::whole::write_whole;
 use tenantry_scenarios::Scenario;
+use tenantry_traces::read::Format;
 
 use crate::cli::{NewArgs, OutputArgs, ReadArgs};
 use crate::commands::check;
@@ -95,6 +96,16 @@ fn answers(args: &NewArgs, asks: bool) -> Result<Answers, Failure> {
     };
     let model = built_in(&model)?;
     let generates = model.kind == ModelKind::Decoder;
+    if let Some(trace) = &args.trace {
+        let format = Format::of(Path::new(trace)).map_err(Failure::bad_input)?;
+        if !format.replays() {
+            let message = format!(
+                "--trace: {trace}: must have an arrival and lengths for each request, got {}",
+                format.name()
+            );
+            return Err(Failure::BadInput(message));
+        }
+    }
     let of_trace = args.trace.as_ref().and_then(|trace| tenants_of(trace));
     let known = of_trace.map_or("1000".to_owned(), |count| count.to_string());
     let tenants = match of_trace {

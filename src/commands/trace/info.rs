@@ -50,7 +50,9 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
     if let Some(path) = &args.report {
         say(output, &format!("report: {}", path.display()));
     }
-    if let [file] = &args.files[..] {
+    if let [file] = &args.files[..]
+        && format(file, &args.read)?.replays()
+    {
         let file = quoted(&file.display().to_string());
         next(
             output,

@@ -6,7 +6,7 @@ use crate::spec::PartSpec;
 use crate::time::{Duration, Time};
 
 /// More rounds than this without a request, and there will be none.
-const MOST_EMPTY_ROUNDS: u32 = 10_000;
+const MOST_EMPTY_ROUNDS: u32 = 1_000;
 
 /// The arrivals of a round, from their own beginning on.
 pub type Round = Box<dyn Fn(u64) -> Result<Arrivals, TraceError> + Send>;
@@ -27,6 +27,8 @@ pub struct Part {
     /// From one round to the next.
     period: Option<Duration>,
     empty_rounds: u32,
+    /// Whether the current round's arrivals have come as far as `from`.
+    came_to_from: bool,
 }
 
 impl Part {
@@ -52,13 +54,16 @@ impl Part {
             end: cut.length.map(end).transpose()?,
             period: cut.length.filter(|_| cut.repeat),
             empty_rounds: 0,
+            came_to_from: false,
             field,
         })
     }
 
     fn advance(&mut self) -> Result<Option<Arrival>, TraceError> {
         while let Some(begins) = self.begins {
-            match self.arrivals.next().transpose()? {
+            let arrival = self.arrivals.next().transpose()?;
+            self.came_to_from |= arrival.as_ref().is_some_and(|arrival| arrival.at >= self.from);
+            match arrival {
                 Some(arrival) if arrival.at < self.from => {}
                 Some(arrival) if self.end.is_none_or(|end| arrival.at < end) => {
                     self.empty_rounds = 0;
@@ -80,6 +85,11 @@ impl Part {
         if self.begins.is_none() {
             return Ok(());
         }
+        if !std::mem::take(&mut self.came_to_from) {
+            // They end, as a recording does, and so they would in every round.
+            let must_be = "before the last request of the arrivals that it is a part of";
+            return Err(TraceError::spec(&format!("{}.from", self.field), must_be, self.from));
+        }
         self.empty_rounds += 1;
         if self.empty_rounds > MOST_EMPTY_ROUNDS {
             let must_be = "arrivals with requests in the part that repeats";
@@ -97,5 +107,38 @@ impl Iterator for Part {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.advance().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{ArrivalsSpec, Cut};
+
+    fn part(from_s: u64, length_s: u64) -> Part {
+        let cut = Cut {
+            from: Duration::from_secs(from_s),
+            length: Some(Duration::from_secs(length_s)),
+            repeat: true,
+        };
+        let spec = PartSpec {
+            cut,
+            delay: Duration::ZERO,
+            arrivals: Box::new(ArrivalsSpec::Poisson { rate_per_s: 1.0 }),
+        };
+        // A second each.
+        let build = |_| {
+            let arrivals = (0..10).map(|second| Ok(Arrival::at(Time(second * 1_000_000_000))));
+            Ok(Box::new(arrivals) as Arrivals)
+        };
+        Part::new("part".into(), &spec, Box::new(build)).unwrap()
+    }
+
+    #[test]
+    fn a_part_beyond_the_last_request_is_refused_in_its_first_round() {
+        let error = part(10, 5).next().unwrap().unwrap_err().to_string();
+        assert!(error.contains("part.from: must be before the last request"), "{error}");
+        let later = part(8, 5).nth(2).unwrap().unwrap();
+        assert_eq!(later.at, Time(5_000_000_000));
     }
 }

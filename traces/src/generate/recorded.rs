@@ -27,6 +27,13 @@ pub struct Recorded {
 impl Recorded {
     pub fn open(field: &str, spec: &TraceSpec, factor: f64) -> Result<Recorded, TraceError> {
         let records = Records::open(&spec.path, spec.skip_bad_lines)?;
+        if !records.format().has_arrivals() {
+            let message = format!(
+                "must have arrival times to be replayed, got {}",
+                records.format().name()
+            );
+            return Err(TraceError::file(&spec.path, message));
+        }
         if spec.cut.repeat && spec.cut.length.is_none_or(|length| length == Duration::ZERO) {
             let must_be = "given and above 0 where a trace repeats, since its last record does not say when it ends";
             return Err(TraceError::spec(&format!("{field}.length"), must_be, "nothing"));
@@ -54,12 +61,7 @@ impl Recorded {
                 }
                 continue;
             };
-            let at = record.arrival.ok_or_else(|| {
-                TraceError::file(
-                    &self.path,
-                    "must have arrival times to be replayed, got a format without",
-                )
-            })?;
+            let at = record.arrival.expect("the format has arrivals");
             if at < self.last {
                 let message = format!("must be in order of time, got {at} after {}", self.last);
                 return Err(self.records.error(message));

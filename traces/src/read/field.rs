@@ -111,7 +111,12 @@ pub fn positions<const N: usize>(header: &[u8], names: [&str; N]) -> [usize; N] 
 /// For messages: what stands there, cut where it is long.
 pub fn shown(field: &[u8]) -> String {
     const MOST: usize = 40;
-    let text = String::from_utf8_lossy(&field[..field.len().min(MOST)]).into_owned();
+    let text = String::from_utf8_lossy(&field[..field.len().min(MOST)]);
+    // A terminal would take them for orders.
+    let text: String = text
+        .chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect();
     if field.len() > MOST {
         format!("`{text}…`")
     } else {

@@ -113,6 +113,19 @@ impl Format {
         }
     }
 
+    /// Whether it has a request in each row, and says when it came.
+    pub fn has_arrivals(self) -> bool {
+        match self {
+            Format::TenantryParquet | Format::Mooncake | Format::Invocations => true,
+            other => other.layout().is_some_and(|layout| layout.arrival.is_some()),
+        }
+    }
+
+    /// Whether its requests can be replayed as they were: each has an arrival and lengths.
+    pub fn replays(self) -> bool {
+        self.has_arrivals() && self != Format::Invocations
+    }
+
     /// How its rows are read, where it is a CSV with a row per request.
     pub fn layout(self) -> Option<Layout> {
         Some(match self {
