@@ -162,13 +162,23 @@ fn best(repository: &Repository, early_stops: bool, targets: &Targets) -> Option
     select(&repository.candidates(&rules).unwrap(), targets).ok().cloned()
 }
 
+/// A small model that is right by luck where it is least sure: with the lowest cut-off the cascade is more accurate than with the highest,
+/// where the search has given up.
+#[test]
+fn early_stops_miss_a_cascade_that_grows_more_accurate_with_a_lower_cut_off() {
+    let repository = graded(&[(0.735_229, 20.5), (0.720_532, 3.0)]);
+    let targets = targets(0.732_5);
+    assert!(best(&repository, false, &targets).unwrap().mean_ms < 5.0);
+    assert_eq!(best(&repository, true, &targets).unwrap().models, ["m0"]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Giving up early never invents anything, and loses nothing for a target that is no lower than what the search gives up at: the mean
-    /// accuracy of any models used.
+    /// Giving up early never invents anything: what it finds, an exhaustive search finds, or better. That it loses nothing is true of most
+    /// targets above the mean accuracy of any models used, and not of all.
     #[test]
-    fn early_stops_find_what_an_exhaustive_search_finds(
+    fn early_stops_find_nothing_better_than_an_exhaustive_search(
         strengths in prop::collection::vec((0.6..0.99_f64, 3.0..40.0_f64), 2..5), part in 0.0..1.0_f64,
     ) {
         let repository = graded(&strengths);
@@ -182,6 +192,5 @@ proptest! {
         let exhaustive = best(&repository, false, &targets).map(|found| found.mean_ms);
         let early = best(&repository, true, &targets).map(|found| found.mean_ms);
         prop_assert!(early.unwrap_or(f64::INFINITY) >= exhaustive.unwrap_or(f64::INFINITY));
-        prop_assert_eq!(early, exhaustive);
     }
 }
