@@ -1,0 +1,74 @@
+//! Of a route between models.
+
+use serde::{Deserialize, Serialize};
+use tenantry_core::ledger::CascadeRecord;
+use tenantry_core::server::cascade::StageCounts;
+
+use super::number::{ratio, rounded};
+
+/// What a route between models came to, of the requests that arrived after the warm-up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CascadeSummary {
+    /// Share of the answered requests that each stage returned.
+    pub returned_share_by_stage: Vec<f64>,
+    /// Share of the answers that are right; absent where nobody can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
+    /// The same of those that each stage returned; null where it returned none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy_by_stage: Option<Vec<Option<f64>>>,
+    /// Time of a whole card that a request takes, where each model runs as often on a card as its packing factor says: the sum over models of
+    /// mean time, share of the requests and 1 / packing factor (Tabi, section 7.1). Absent where a factor is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packed_gpu_ms_per_request: Option<f64>,
+    /// The models in their order.
+    pub stages: Vec<StageSummary>,
+}
+
+/// One model of a route.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StageSummary {
+    /// The model's name.
+    pub model: String,
+    /// Answers of it, by the requests that were answered.
+    pub asked_share: f64,
+    /// Its compute lanes' time an answer; absent where it gave none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_ms_mean: Option<f64>,
+}
+
+impl CascadeSummary {
+    /// Nothing where no request was answered.
+    pub(super) fn new(record: &CascadeRecord) -> Option<CascadeSummary> {
+        let returned = record.returned.iter().sum::<u64>() as f64;
+        let share = |count: u64| ratio(count as f64, returned);
+        let cost = |stage: &StageCounts| Some(stage.computed.as_millis_f64() / returned / stage.packing?);
+        let cost = record.stages.iter().map(cost).sum::<Option<f64>>();
+        let stage = |stage: &StageCounts| {
+            Some(StageSummary {
+                model: stage.name.clone(),
+                asked_share: share(stage.answered)?,
+                compute_ms_mean: ratio(stage.computed.as_millis_f64(), stage.answered as f64),
+            })
+        };
+        Some(CascadeSummary {
+            returned_share_by_stage: record
+                .returned
+                .iter()
+                .map(|&count| share(count))
+                .collect::<Option<_>>()?,
+            accuracy: ratio(
+                record.right.iter().sum::<u64>() as f64,
+                record.judged.iter().sum::<u64>() as f64,
+            ),
+            accuracy_by_stage: record.judged.iter().any(|&judged| judged > 0).then(|| {
+                let stages = record.right.iter().zip(&record.judged);
+                stages
+                    .map(|(&right, &judged)| ratio(right as f64, judged as f64))
+                    .collect()
+            }),
+            packed_gpu_ms_per_request: cost.map(rounded),
+            stages: record.stages.iter().map(stage).collect::<Option<_>>()?,
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! Of runtimes of several lengths.
+
+use serde::{Deserialize, Serialize};
+use tenantry_core::server::runtimes::FleetUse;
+use tenantry_traces::Time;
+
+use super::number::rounded;
+
+/// How a fleet of runtimes was used, over the whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FleetSummary {
+    /// Allocations that were solved for.
+    pub decisions: u64,
+    /// Of those, allocations that stand for a solution: the constraints could not be met, or the solver's limit was.
+    pub fallbacks: u64,
+    /// Periods in which the solver was still at the last question.
+    pub late: u64,
+    /// Instances that changed their runtime.
+    pub replaced: u64,
+    /// Requests that were dispatched anew because their instance left.
+    pub redispatched: u64,
+    /// Cards added.
+    pub cards_added: u64,
+    /// Cards released.
+    pub cards_released: u64,
+    /// The columns of `allocations`: `stream/longest request`.
+    pub runtimes: Vec<String>,
+    /// From when on, in seconds, each runtime has, or is to have, so many instances.
+    pub allocations: Vec<(f64, Vec<u32>)>,
+}
+
+impl FleetSummary {
+    pub(super) fn new(fleet: &FleetUse) -> FleetSummary {
+        let column = |(stream, length): &(String, u32)| format!("{stream}/{length}");
+        let row = |(from, counts): &(Time, Vec<u32>)| (rounded(from.as_secs_f64()), counts.clone());
+        FleetSummary {
+            decisions: fleet.decisions,
+            fallbacks: fleet.fallbacks,
+            late: fleet.late,
+            replaced: fleet.replaced,
+            redispatched: fleet.redispatched,
+            cards_added: fleet.added,
+            cards_released: fleet.released,
+            runtimes: fleet.runtimes.iter().map(column).collect(),
+            allocations: fleet.allocations.iter().map(row).collect(),
+        }
+    }
+}

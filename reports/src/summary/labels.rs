@@ -1,0 +1,48 @@
+//! What a record does not know about its run.
+
+use std::collections::BTreeMap;
+
+use tenantry_traces::Duration;
+
+/// The machine on which simulated runs ran; any other is a device: `cpu`, `cuda:0`.
+pub const VIRTUAL: &str = "virtual";
+
+/// The sweep point: a scenario's path and the value it had.
+pub type Parameters = BTreeMap<String, serde_json::Value>;
+
+/// A latency target.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slo {
+    /// To be answered within.
+    pub latency: Duration,
+    /// The share of requests for which that must hold: 0.98 for `p98`.
+    pub quantile: f64,
+}
+
+/// What cards cost, and how many there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rent {
+    /// Cards of the cluster.
+    pub gpus: u32,
+    /// Of one card, in the scenario's currency.
+    pub price_per_hour: f64,
+}
+
+/// What a record does not know about its run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunLabels {
+    /// The system's name.
+    pub system: String,
+    /// The sweep point.
+    pub parameters: Parameters,
+    /// Counted from 0.
+    pub repeat: u32,
+    /// [`VIRTUAL`] or a device.
+    pub machine: String,
+    /// Of this repeat.
+    pub seed: u64,
+    /// The scenario's target.
+    pub slo: Option<Slo>,
+    /// Where the scenario has a price for the card.
+    pub rent: Option<Rent>,
+}
