@@ -1,0 +1,156 @@
+//! The arguments.
+
+mod cascade;
+mod profile;
+mod run;
+mod trace;
+mod write;
+
+use clap::{Args, Parser, Subcommand};
+
+pub use cascade::*;
+pub use profile::*;
+pub use run::*;
+pub use trace::*;
+pub use write::*;
+
+use crate::output::quoted;
+
+/// Which serving policy, on how much GPU, meets my latency target when thousands of tenants each have their own fine-tuned
+/// transformer?
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    pub output: OutputArgs,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// How much is said, and to whom.
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// Say only what is wrong.
+    #[arg(long, global = true)]
+    pub quiet: bool,
+    /// Print the result to standard output as JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a scenario's systems on the virtual machine.
+    #[command(after_help = "Example: tenantry simulate scenarios/quickstart.yaml --set tenants.count=5000")]
+    Simulate(SimulateArgs),
+    /// Search for what keeps a latency target at the least: cards, cost; or the most: tenants, load.
+    #[command(after_help = "Examples:\n  tenantry plan plan/fewest-cards --out out/plan\n  \
+                      tenantry plan mine.yaml --set 'plan={find: most-tenants, tenants: {from: 10, to: 100000}}'\n\n\
+                      A scenario without a section `plan` is asked for the fewest cards, 1 to 32, that keep its slo.\n\
+                            Exits with 3 and the nearest when nothing keeps the target.")]
+    Plan(PlanArgs),
+    /// Run a scenario's sweep in parts, each run saved as it finishes: what is interrupted goes on where it was.
+    #[command(after_help = "Examples:\n  tenantry sweep hmi/fig-11 --out out/fig-11\n  \
+                      tenantry sweep hmi/fig-11 --shard 3/8 --out out/fig-11\n  \
+                      tenantry sweep hmi/fig-11 --job-file slurm --shards 50 --out out/fig-11")]
+    Sweep(SweepArgs),
+    /// Join the shards of a sweep: the same files, to the byte, as of a sweep in one piece.
+    #[command(after_help = "Example: tenantry merge out/shard-1 out/shard-2 --out out/merged")]
+    Merge(MergeArgs),
+    /// Run a scenario's systems for real, through libtorch.
+    #[command(after_help = "Example: tenantry execute scenarios/quickstart.yaml --device cpu")]
+    Execute(ExecuteArgs),
+    /// Simulate and execute the same requests, and compare.
+    #[command(
+        after_help = "Example: tenantry validate scenarios/quickstart.yaml --device cpu --repeats 3\n\n\
+                            Exits with 3 when the differences exceed the scenario's `validate:` limits."
+    )]
+    Validate(ValidateArgs),
+    /// Describe, convert and generate traces of requests, and fit generators to them.
+    #[command(after_help = "Example: tenantry trace info requests.csv --report trace.html")]
+    Trace {
+        #[command(subcommand)]
+        command: TraceCommand,
+    },
+    /// Train, profile and judge cascades of real models that answer real texts (Tabi).
+    Cascade {
+        #[command(subcommand)]
+        command: CascadeCommand,
+    },
+    /// Run the papers' experiments on the papers' cards, and compare with what they say.
+    #[command(after_help = "Example: tenantry reproduce hmi --out out/hmi\n\n\
+                            Exits with 3 when a prediction is outside its tolerance.")]
+    Reproduce(ReproduceArgs),
+    /// Make the page of a finished folder again, or one page of several side by side.
+    #[command(after_help = "Examples:\n  tenantry report out/simulate\n  \
+                      tenantry report out/before out/after --out before-after.html\n  \
+                      tenantry report out/simulate --figures out/figures")]
+    Report(ReportArgs),
+    /// Measure a card, or look at a profile.
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Examples:\n  tenantry profile --device cpu --suite quick\n  \
+                      tenantry profile --device cpu --for scenarios/quickstart.yaml --out out/cpu\n  \
+                      tenantry profile show cpu\n\n\
+                      An interrupted measurement (Ctrl-C) leaves OUT.partial; the same command goes on with it."
+    )]
+    Profile(ProfileArgs),
+    /// Write a commented scenario from a few answers: asked for on a terminal, or given as flags.
+    #[command(after_help = "Examples:\n  tenantry new shops.yaml\n  \
+                      tenantry new shops.yaml --tenants 3000 --model bert-base --rate 200/s --latency 100ms --card l4 --gpus 2\n  \
+                      tenantry new chat.yaml --model llama-7b --card a100-sxm --rate 5/s --output 200 --defaults")]
+    New(NewArgs),
+    /// Say whether a scenario is valid, and what it resolves to.
+    #[command(after_help = "Example: tenantry check scenarios/quickstart.yaml")]
+    Check(CheckArgs),
+    /// Print the JSON Schema of scenarios, for editors.
+    #[command(after_help = "Example: tenantry schema > scenario.schema.json")]
+    Schema,
+    /// List the presets, or print one as YAML to copy and change.
+    #[command(after_help = "Example: tenantry presets hbert-adapter")]
+    Presets(PresetsArgs),
+    /// List the scenarios that come with the program, or print one as YAML to copy and change.
+    #[command(after_help = "Examples:\n  tenantry scenarios\n  tenantry scenarios plan/least-cost > mine.yaml")]
+    Scenarios(ScenariosArgs),
+    /// Print what a shell needs to complete commands and flags.
+    #[command(
+        after_help = "Examples:\n  tenantry completions bash > ~/.local/share/bash-completion/completions/tenantry\n  \
+                      tenantry completions zsh > \"${fpath[1]}/_tenantry\"\n  \
+                      tenantry completions fish > ~/.config/fish/completions/tenantry.fish"
+    )]
+    Completions(CompletionsArgs),
+    /// Say what this machine has, and what to do about what is missing.
+    #[command(after_help = "Example: tenantry doctor")]
+    Doctor,
+}
+
+/// A scenario with changes.
+#[derive(Clone, Debug, Args)]
+pub struct ScenarioArgs {
+    /// A YAML file, or the name of a shipped scenario, which `tenantry scenarios` lists.
+    pub scenario: String,
+    /// Change a key: a dotted path and a YAML value.
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+    /// Another seed than the scenario's.
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+impl ScenarioArgs {
+    /// As a shell reads them back, to name the scenario in another command.
+    pub fn words(&self) -> String {
+        let settings = self.set.iter().map(|set| format!(" --set {}", quoted(set)));
+        let seed = self.seed.map(|seed| format!(" --seed {seed}"));
+        let given: String = settings.chain(seed).collect();
+        format!("{}{given}", quoted(&self.scenario))
+    }
+
+    /// Likewise, with this card in place of the scenario's.
+    pub fn words_on(&self, profile: Option<&str>) -> String {
+        let card = profile.map_or(String::new(), |card| {
+            format!(" --set {}", quoted(&format!("card={card}")))
+        });
+        format!("{}{card}", self.words())
+    }
+}

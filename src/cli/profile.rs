@@ -1,0 +1,129 @@
+//! Of `tenantry profile`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// How thorough a profile is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Suite {
+    /// At most 40 s for the first model and 80 s for each further one: the shapes that small scenarios need.
+    Quick,
+    /// At most 10 minutes a model: more shapes, and time for every median to settle.
+    Full,
+}
+
+#[derive(Debug, Args)]
+pub struct ProfileArgs {
+    #[command(subcommand)]
+    pub command: Option<ProfileCommand>,
+    /// The device to measure.
+    #[arg(long, required = true)]
+    pub device: Option<String>,
+    /// How thorough.
+    #[arg(long, value_enum, default_value = "quick")]
+    pub suite: Suite,
+    /// Measure only these built-in models.
+    #[arg(long, value_delimiter = ',', conflicts_with = "scenario")]
+    pub models: Vec<String>,
+    /// Measure what this scenario needs, and no more.
+    #[arg(long = "for", value_name = "SCENARIO")]
+    pub scenario: Option<String>,
+    /// Where the profile goes; by default `profiles/cards/DEVICE`.
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ProfileCommand {
+    /// Print what a profile holds, where it comes from, and how well it interpolates.
+    #[command(after_help = "Examples:\n  tenantry profile show cpu --report cpu.html\n  \
+                            tenantry profile show --schema > card.schema.json")]
+    Show(ShowArgs),
+    /// Print what one card takes over what another does, or how far a machine drifted between two measurements.
+    #[command(after_help = "Example: tenantry profile compare cpu out/cpu-again")]
+    Compare {
+        /// The name of a card, or a folder.
+        first: String,
+        /// The name of another, or a folder: its medians are divided by the first's.
+        second: String,
+    },
+    /// Compute the card of a device that nobody measured, or of a paper's testbed.
+    #[command(after_help = "Examples:\n  \
+                      tenantry profile derive --datasheet b200-sxm --models bert-base,llama-7b --out out/b200\n  \
+                      tenantry profile derive --datasheet my-card.yaml --out out/my-card\n  \
+                      tenantry profile derive --paper paper-p5000 --out profiles/cards/paper-p5000\n\n\
+                      What is derived is marked so, with its error, in the card and in every report that uses it.")]
+    Derive(DeriveArgs),
+    /// Make a card from public measurements, or add them to an imported card.
+    #[command(after_help = "Examples:\n  \
+                      tenantry profile import --from llmservingsim --gpu rtx-4090 RTX4090_*_dense.csv RTX4090_*_per_sequence.csv \\\n    \
+                      RTX4090_*_attention.csv.gz --out profiles/cards/rtx-4090\n  \
+                      tenantry profile import --from aiconfigurator --gpu h200-sxm --model bert-base h200_sxm_*.csv.gz --out out/h200\n\n\
+                      What a source lacks is derived from the datasheet and marked so.")]
+    Import(ImportArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// Whose tables they are.
+    #[arg(long, value_parser = source)]
+    pub from: tenantry_profiles::ImportSource,
+    /// The GPU that they were measured on, by its datasheet's name.
+    #[arg(long)]
+    pub gpu: String,
+    /// Compose only these built-in models.
+    #[arg(long, value_delimiter = ',')]
+    pub model: Vec<String>,
+    /// The gap between two kernels, in microseconds, where a source has kernels' times only.
+    #[arg(long, value_name = "US", default_value_t = tenantry_profiles::DEFAULT_LAUNCH_OVERHEAD_US)]
+    pub launch_overhead_us: f64,
+    /// The tables, as CSV, gzipped or not.
+    #[arg(required = true, value_name = "FILES")]
+    pub files: Vec<PathBuf>,
+    /// Where the card goes; one imported before keeps the tables that these files do not have.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+}
+
+fn source(name: &str) -> Result<tenantry_profiles::ImportSource, String> {
+    let known = tenantry_profiles::ImportSource::ALL;
+    let found = known.iter().find(|source| source.name() == name);
+    found.copied().ok_or_else(|| {
+        let names = tenantry_profiles::ImportSource::NAMES;
+        let suggested = tenantry_profiles::near_miss(name, names.iter().copied());
+        let suggestion = suggested
+            .map(|name| format!("; did you mean {name}?"))
+            .unwrap_or_default();
+        format!("must be {}, got {name}{suggestion}", names.join(", "))
+    })
+}
+
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The name of a card, or a folder.
+    #[arg(required_unless_present = "schema")]
+    pub card: Option<String>,
+    /// Write a page with its curves.
+    #[arg(long, value_name = "PAGE")]
+    pub report: Option<PathBuf>,
+    /// Print the JSON Schema of card.yaml instead, for editors.
+    #[arg(long, conflicts_with_all = ["card", "report"])]
+    pub schema: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct DeriveArgs {
+    /// A datasheet that comes with the product, or a YAML file with one.
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "paper")]
+    pub datasheet: Option<String>,
+    /// A paper's testbed.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["datasheet", "models"])]
+    pub paper: Option<String>,
+    /// Derive these built-in models; by default bert-base, bert-large and llama-7b.
+    #[arg(long, value_delimiter = ',')]
+    pub models: Vec<String>,
+    /// Where the card goes; by default `profiles/cards/NAME`.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}

@@ -1,0 +1,162 @@
+//! Of the commands that run scenarios, and show what came of it.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::ScenarioArgs;
+use crate::sweep::job_file::Engine;
+use crate::sweep::shard::Shard;
+
+/// What is kept of the runs beside their figures.
+#[derive(Debug, Args)]
+pub struct KeepArgs {
+    /// Write requests.parquet into the folder: a row for each request.
+    #[arg(long)]
+    pub requests: bool,
+    /// Write timeline.json into the folder, for ui.perfetto.dev: which op ran when on which lane. By default of the two seconds
+    /// after the warm-up; `--timeline=30s..32s` is another window.
+    #[arg(long, value_name = "START..END", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub timeline: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct SimulateArgs {
+    #[command(flatten)]
+    pub scenario: ScenarioArgs,
+    /// Price ops by this profile instead of the scenario's card: a folder, or the name of a card.
+    #[arg(long)]
+    pub profile: Option<String>,
+    /// Runs at a time; by default one a core.
+    #[arg(long)]
+    pub jobs: Option<std::num::NonZeroUsize>,
+    #[command(flatten)]
+    pub keep: KeepArgs,
+    /// Write the requests of the first run as a trace, .csv, .csv.gz or .parquet, which `arrivals: {trace: …}` replays.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Where the run's folder goes.
+    #[arg(long, default_value = "out/simulate")]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct ExecuteArgs {
+    #[command(flatten)]
+    pub scenario: ScenarioArgs,
+    /// The device to run on.
+    #[arg(long)]
+    pub device: String,
+    #[command(flatten)]
+    pub keep: KeepArgs,
+    /// Write the requests of the first run as a trace, .csv, .csv.gz or .parquet, which `arrivals: {trace: …}` replays.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Where the run's folder goes.
+    #[arg(long, default_value = "out/execute")]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    #[command(flatten)]
+    pub scenario: ScenarioArgs,
+    /// The device to run on.
+    #[arg(long)]
+    pub device: String,
+    /// Price ops by this profile instead of the scenario's card.
+    #[arg(long)]
+    pub profile: Option<String>,
+    /// Execute the same requests this many times.
+    #[arg(long, default_value = "1")]
+    pub repeats: std::num::NonZeroU32,
+    #[command(flatten)]
+    pub keep: KeepArgs,
+    /// Where the run's folder goes.
+    #[arg(long, default_value = "out/validate")]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    pub scenario: ScenarioArgs,
+    /// Where plan.json, plan.html and answer.yaml go.
+    #[arg(long, default_value = "out/plan")]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct SweepArgs {
+    #[command(flatten)]
+    pub scenario: ScenarioArgs,
+    /// Price ops by this profile instead of the scenario's card: a folder, or the name of a card.
+    #[arg(long)]
+    pub profile: Option<String>,
+    /// Runs at a time; by default one a core.
+    #[arg(long)]
+    pub jobs: Option<NonZeroUsize>,
+    /// Only this part of the runs. Shards may share a folder.
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+    /// Write a job file into the folder that runs all shards on this engine, and run nothing.
+    #[arg(long, value_enum, requires = "shards", conflicts_with = "shard")]
+    pub job_file: Option<Engine>,
+    /// How many shards the job file runs.
+    #[arg(long, value_name = "N", requires = "job_file")]
+    pub shards: Option<NonZeroUsize>,
+    /// Where each run, and when all are done the run's folder, goes.
+    #[arg(long, default_value = "out/sweep")]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct MergeArgs {
+    /// Folders that `tenantry sweep` left; shards that shared one are one.
+    #[arg(required = true, value_name = "DIR")]
+    pub folders: Vec<PathBuf>,
+    /// Where the run's folder goes.
+    #[arg(long, default_value = "out/merged")]
+    pub out: PathBuf,
+}
+
+/// Which paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PaperName {
+    /// Hierarchical models, 10,000 on one card.
+    Hmi,
+    /// Parameter-efficient tasks in one batch.
+    Pets,
+    /// Many LoRAs on one language model.
+    Punica,
+    /// One model compiled for several input lengths.
+    Arlo,
+    /// Cascades of models.
+    Tabi,
+    /// Each of them.
+    All,
+}
+
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// The paper.
+    #[arg(value_enum, default_value = "all")]
+    pub paper: PaperName,
+    /// Where reproduce.md and reproduce.json go.
+    #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
+    pub out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Folders that simulate, execute or validate left.
+    #[arg(required = true, value_name = "DIR")]
+    pub folders: Vec<PathBuf>,
+    /// Where the page goes; by default report.html in the one folder, or out/report.html for several.
+    #[arg(long, value_name = "PAGE")]
+    pub out: Option<PathBuf>,
+    /// Also write each chart as SVG and PNG into this folder, for papers and slides.
+    #[arg(long, value_name = "FOLDER")]
+    pub figures: Option<PathBuf>,
+}

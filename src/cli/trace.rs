@@ -1,0 +1,158 @@
+//! Of `tenantry trace`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Count, span, rate, dispersion, lengths and the tenants' concentration.
+    #[command(after_help = "Example: tenantry trace info twitter.csv.gz azure.csv --report traces.html")]
+    Info(TraceInfoArgs),
+    /// Write a file of any known format as Tenantry's own CSV or Parquet.
+    #[command(
+        after_help = "Examples:\n  tenantry trace convert AzureLLMInferenceTrace_conv.csv azure.parquet\n  \
+                      tenantry trace convert counts.csv requests.csv.gz --input 128 --cut 1h..2h --scale 0.5"
+    )]
+    Convert(TraceConvertArgs),
+    /// Write a scenario's workload, or that of flags alone, to a file.
+    #[command(
+        allow_missing_positional = true,
+        after_help = "Examples:\n  tenantry trace generate scenarios/quickstart.yaml requests.parquet\n  \
+                      tenantry trace generate --arrivals '{poisson: {rate: 500/s}}' --lengths '{input: {twitter: {}}}' \\\n      \
+                      --tenants 10000 --popularity '{zipf: 1.1}' --requests 1000000 requests.csv"
+    )]
+    Generate(TraceGenerateArgs),
+    /// Fit a generator to one part of a recording, check it against the other, and print it as a scenario has it.
+    #[command(
+        after_help = "Examples:\n  tenantry trace fit twitter tweets.csv --report fit.html\n  \
+                      tenantry trace fit azure-functions invocations.csv --tenants 10000\n\n\
+                      Aims: means and quantiles within 3 %, dispersion within 15 %, Kolmogorov-Smirnov below 0.03. A generator that \
+                      misses one is printed all the same, and the table says so."
+    )]
+    Fit(TraceFitArgs),
+}
+
+/// How a file is read.
+#[derive(Debug, Default, Args)]
+pub struct ReadArgs {
+    /// Read a file as this format, where its first line fits several; by default the first line tells.
+    #[arg(long, value_name = "NAME")]
+    pub format: Option<String>,
+    /// Leave broken lines out and count them, rather than stop at the first.
+    #[arg(long)]
+    pub skip_bad_lines: bool,
+    /// A tokenizer.json that counts the texts of ShareGPT; by default four characters are a token.
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct TraceInfoArgs {
+    /// Files of any known format, plain or gzip.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Write a page with rates over time, dispersion, lengths and tenants.
+    #[arg(long, value_name = "PAGE")]
+    pub report: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct TraceConvertArgs {
+    /// A file of any known format, plain or gzip.
+    pub file: PathBuf,
+    /// Where to: .csv, .csv.gz or .parquet.
+    pub out: PathBuf,
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// What rates are multiplied by: counts become more, instants are moved together.
+    #[arg(long, default_value = "1", value_parser = positive)]
+    pub scale: f64,
+    /// Only this part, in the recording's own time, which becomes the start: 1h..2h, or 1h.. to its end.
+    #[arg(long, value_name = "START..END")]
+    pub cut: Option<String>,
+    /// Requests a second, evenly spaced, for a format without arrivals.
+    #[arg(long, value_parser = positive)]
+    pub rate: Option<f64>,
+    /// Tokens of each input, for a format without lengths.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub input: Option<u32>,
+    /// Put requests in order of time; they are kept in memory.
+    #[arg(long)]
+    pub sort: bool,
+}
+
+/// A finite number above 0.
+fn positive(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.parse().ok();
+    number
+        .filter(|number| number.is_finite() && *number > 0.0)
+        .ok_or_else(|| format!("must be a number above 0, got {text}"))
+}
+
+#[derive(Debug, Args)]
+pub struct TraceGenerateArgs {
+    /// A YAML file, or the name of a shipped scenario; without it the flags say all.
+    pub scenario: Option<String>,
+    /// Where to: .csv, .csv.gz or .parquet.
+    pub out: PathBuf,
+    /// When requests arrive, as `workload.arrivals` of a scenario.
+    #[arg(long, value_name = "YAML")]
+    pub arrivals: Option<String>,
+    /// How long they are, as `workload.lengths`.
+    #[arg(long, value_name = "YAML")]
+    pub lengths: Option<String>,
+    /// How many tenants there are.
+    #[arg(long, value_name = "N")]
+    pub tenants: Option<String>,
+    /// Which of them asks, as `tenants.popularity`.
+    #[arg(long, value_name = "YAML")]
+    pub popularity: Option<String>,
+    /// Stop after so many requests.
+    #[arg(long, value_name = "N")]
+    pub requests: Option<String>,
+    /// Stop at this time, with its unit: 60s, 1h.
+    #[arg(long, value_name = "TIME")]
+    pub after: Option<String>,
+    /// Change a key: a dotted path and a YAML value.
+    #[arg(long = "set", value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+    /// Another seed than the scenario's.
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+/// What is fitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FitKind {
+    /// Lengths of tweets, or the rate of a stream from its per-second counts.
+    Twitter,
+    /// Lengths of conversations.
+    Sharegpt,
+    /// How unevenly tenants ask.
+    AzureFunctions,
+}
+
+#[derive(Debug, Args)]
+pub struct TraceFitArgs {
+    /// What is fitted.
+    pub kind: FitKind,
+    /// The recording.
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Of the generated requests that the fit is checked with.
+    #[arg(long, default_value = "7")]
+    pub seed: u64,
+    /// Runs of at least this much time without a request are holes of the recording and left out of rates.
+    #[arg(long, value_name = "TIME", default_value = "1min")]
+    pub drop_zeros_from: String,
+    /// How many tenants the printed popularity is for; by default as many as the recording has.
+    #[arg(long, value_name = "N")]
+    pub tenants: Option<std::num::NonZeroU32>,
+    /// Write a page with the table and the curves.
+    #[arg(long, value_name = "PAGE")]
+    pub report: Option<PathBuf>,
+}
