@@ -2,7 +2,7 @@
 
 use tenantry_profiles::{DType, ModelKind};
 
-use super::Answers;
+use super::answers::Answers;
 
 /// The systems that are worth comparing first.
 pub fn usual_systems(generates: bool) -> [&'static str; 3] {

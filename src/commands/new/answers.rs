@@ -1,0 +1,155 @@
+//! What a scenario is made of: flags, and defaults for what they do not say.
+
+use std::path::Path;
+
+use tenantry_profiles::{DType, ModelKind, ModelShape, near_miss};
+use tenantry_scenarios::{Scenario, ScenarioErrors};
+use tenantry_traces::read::Format;
+
+use super::write;
+use crate::cli::{NewArgs, ReadArgs};
+use crate::commands::check;
+use crate::commands::trace::source;
+use crate::failure::Failure;
+use crate::runs::Loaded;
+
+/// What can be asked, answered.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    pub model: ModelShape,
+    pub tenants: String,
+    /// The trace says which tenant asks.
+    pub tenants_of_trace: bool,
+    pub rate: String,
+    pub trace: Option<String>,
+    pub input: String,
+    pub output: String,
+    pub latency: String,
+    pub at: String,
+    pub card: String,
+    pub gpus: String,
+    pub systems: Vec<String>,
+}
+
+impl Answers {
+    /// Of flags. `of_trace`: how many tenants their trace has, where it says who asks.
+    pub fn of(args: &NewArgs, of_trace: Option<u32>) -> Result<Answers, Failure> {
+        let model = built_in(args.model.as_deref().unwrap_or("bert-base"))?;
+        let generates = model.kind == ModelKind::Decoder;
+        let usual = Usual::of(generates);
+        let or = |flag: &Option<String>, usual: &str| flag.clone().unwrap_or_else(|| usual.to_owned());
+        let tenants = or(
+            &args.tenants,
+            &of_trace.map_or(usual.tenants.to_owned(), |count| count.to_string()),
+        );
+        if let (Some(least), Some(trace)) = (of_trace, &args.trace)
+            && tenants.parse::<u32>().is_ok_and(|count| count < least)
+        {
+            return Err(Failure::BadInput(format!(
+                "--tenants: must be at least {least}, since {trace} has so many, got {tenants}"
+            )));
+        }
+        Ok(Answers {
+            model,
+            tenants,
+            tenants_of_trace: of_trace.is_some(),
+            rate: or(&args.rate, usual.rate),
+            trace: args.trace.clone(),
+            input: or(&args.input, usual.input),
+            output: or(&args.output, usual.output),
+            latency: or(&args.latency, usual.latency),
+            at: or(&args.at, usual.at),
+            card: or(&args.card, usual.card),
+            gpus: or(&args.gpus, usual.gpus),
+            systems: match args.systems.is_empty() {
+                false => args.systems.clone(),
+                true => write::usual_systems(generates).map(str::to_owned).to_vec(),
+            },
+        })
+    }
+
+    /// The scenario's text, which is to be called `file`, and what it says. `dtype`: of the numbers, where it is not as the presets say.
+    pub fn scenario(&self, file: &str, dtype: Option<DType>) -> Result<(String, Scenario), ScenarioErrors> {
+        let text = write::scenario(file, self, dtype);
+        let scenario = Scenario::from_yaml(file, &text, &[])?;
+        Ok((text, scenario))
+    }
+
+    /// The scenario with numbers of a type that its card has prices for: the presets' own where it does.
+    pub fn fitting(&self, file: &str) -> Result<(String, Loaded), Failure> {
+        let with = |dtype: Option<DType>| {
+            let (text, scenario) = self.scenario(file, dtype).map_err(Failure::bad_input)?;
+            let loaded = Loaded::of(scenario, None)?;
+            check::fits(&loaded)?;
+            Ok((text, loaded))
+        };
+        with(None).or_else(|failure| {
+            let others = [DType::F16, DType::Bf16, DType::F32];
+            let found = others.into_iter().find_map(|dtype| with(Some(dtype)).ok());
+            found.ok_or(failure)
+        })
+    }
+}
+
+/// What is taken where nothing is said.
+pub struct Usual {
+    pub tenants: &'static str,
+    pub rate: &'static str,
+    pub input: &'static str,
+    pub output: &'static str,
+    pub latency: &'static str,
+    pub at: &'static str,
+    /// One that has a usual model's tables, and comes with the program.
+    pub card: &'static str,
+    pub gpus: &'static str,
+}
+
+impl Usual {
+    /// Of a model that generates, or of one that does not.
+    pub fn of(generates: bool) -> Usual {
+        Usual {
+            tenants: "1000",
+            rate: "100/s",
+            input: "64",
+            output: "128",
+            latency: if generates { "30s" } else { "100ms" },
+            at: "p98",
+            card: if generates { "a100-sxm" } else { "h100-sxm" },
+            gpus: "1",
+        }
+    }
+}
+
+/// A model by name.
+pub fn built_in(name: &str) -> Result<ModelShape, Failure> {
+    ModelShape::builtin(name).ok_or_else(|| {
+        let names = ModelShape::builtin_names();
+        let meant =
+            near_miss(name, names.iter().copied()).map_or(String::new(), |near| format!("; did you mean {near}?"));
+        Failure::BadInput(format!(
+            "--model: must be one of {}, got {name}{meant}",
+            names.join(", ")
+        ))
+    })
+}
+
+/// How many tenants a trace has, by the largest number of one; nothing where it does not say who asks. The trace must be of requests, each
+/// with an arrival and lengths.
+pub fn tenants_of(trace: &str) -> Result<Option<u32>, Failure> {
+    let path = Path::new(trace);
+    let format = Format::of(path).map_err(Failure::bad_input)?;
+    if !format.replays() {
+        return Err(Failure::BadInput(format!(
+            "--trace: {trace}: must have an arrival and lengths for each request, got {}",
+            format.name()
+        )));
+    }
+    let mut largest = None;
+    for record in source::records(path, &ReadArgs::default()).map_err(Failure::bad_input)? {
+        let Some(tenant) = record.map_err(Failure::bad_input)?.tenant else {
+            return Ok(None);
+        };
+        largest = largest.max(Some(tenant));
+    }
+    Ok(largest.and_then(|tenant| tenant.checked_add(1)))
+}

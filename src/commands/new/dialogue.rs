@@ -1,0 +1,176 @@
+//! The questions: each finds the flag that was not given.
+
+use tenantry_profiles::{Card, ModelKind, ModelShape};
+
+use super::answers::{Answers, Usual, built_in, tenants_of};
+use super::ask::Dialogue;
+use crate::cli::NewArgs;
+use crate::failure::Failure;
+use crate::output::come_by;
+use crate::runs::{card_names, find_card};
+
+/// The flags with what is answered to the questions that they leave.
+pub fn complete(args: &NewArgs) -> Result<NewArgs, Failure> {
+    let mut asked = Asked::of(args)?;
+    if asked.args.model.is_none() {
+        asked.model()?;
+    }
+    let generates = built_in(asked.args.model.as_deref().unwrap_or_default())?.kind == ModelKind::Decoder;
+    let usual = Usual::of(generates);
+    let has_load = [&args.rate, &args.trace, &args.input, &args.output]
+        .iter()
+        .any(|flag| flag.is_some());
+    if !has_load {
+        asked.trace()?;
+    }
+    if asked.of_trace.is_none() {
+        asked.text(|args| &mut args.tenants, "How many tenants?", usual.tenants)?;
+    }
+    if asked.args.trace.is_none() {
+        asked.text(
+            |args| &mut args.rate,
+            "How many requests a second, from all of them?",
+            usual.rate,
+        )?;
+        asked.text(|args| &mut args.input, "How many tokens has an input?", usual.input)?;
+        if generates {
+            asked.text(|args| &mut args.output, "How many tokens has an output?", usual.output)?;
+        }
+    }
+    asked.text(
+        |args| &mut args.latency,
+        "Within which time must they be answered?",
+        usual.latency,
+    )?;
+    asked.text(|args| &mut args.at, "For which share of them?", usual.at)?;
+    if asked.args.card.is_none() {
+        asked.card(usual.card)?;
+    }
+    asked.text(|args| &mut args.gpus, "How many of them?", usual.gpus)?;
+    Ok(asked.args)
+}
+
+struct Asked {
+    dialogue: Dialogue,
+    args: NewArgs,
+    file: String,
+    /// How many tenants the trace has, where it says who asks.
+    of_trace: Option<u32>,
+}
+
+impl Asked {
+    /// What is wrong with the flags is said before anything is asked.
+    fn of(args: &NewArgs) -> Result<Asked, Failure> {
+        let of_trace = args.trace.as_deref().map(tenants_of).transpose()?.flatten();
+        let asked = Asked {
+            dialogue: Dialogue::new(),
+            args: args.clone(),
+            file: args.file.display().to_string(),
+            of_trace,
+        };
+        let flags = Answers::of(args, of_trace)?.scenario(&asked.file, None);
+        flags.map_err(Failure::bad_input)?;
+        Ok(asked)
+    }
+
+    /// A flag's value, where it has none yet. The scenario's own rules say whether an answer fits.
+    fn text(
+        &mut self,
+        flag: fn(&mut NewArgs) -> &mut Option<String>,
+        question: &str,
+        usual: &str,
+    ) -> Result<(), Failure> {
+        if flag(&mut self.args).is_some() {
+            return Ok(());
+        }
+        let fits = |answer: &str| {
+            let mut tried = self.args.clone();
+            *flag(&mut tried) = Some(answer.to_owned());
+            let answers = Answers::of(&tried, self.of_trace).map_err(|failure| failure.to_string())?;
+            // All else is known to be right.
+            answers.scenario(&self.file, None).map(drop).map_err(|errors| {
+                let error = &errors.0[0];
+                format!("must be {}, got {}", error.must, error.got)
+            })
+        };
+        let answer = self.dialogue.text(question, usual, fits)?;
+        *flag(&mut self.args) = Some(answer);
+        Ok(())
+    }
+
+    fn model(&mut self) -> Result<(), Failure> {
+        let shapes = ModelShape::builtin_names().iter().map(|name| built_in(name));
+        let shapes = shapes.collect::<Result<Vec<_>, _>>()?;
+        let width = shapes.iter().map(|shape| shape.name.len()).max().unwrap_or(0);
+        let item = |shape: &ModelShape| {
+            let does = match shape.kind {
+                ModelKind::Encoder => "classifies texts",
+                ModelKind::Decoder => "generates texts",
+            };
+            let (name, layers, hidden) = (&shape.name, shape.layers, shape.hidden);
+            format!("{name:width$}  {does}, {layers} layers of {hidden}")
+        };
+        let items: Vec<String> = shapes.iter().map(item).collect();
+        let usual = shapes.iter().position(|shape| shape.name == "bert-base").unwrap_or(0);
+        let chosen = self
+            .dialogue
+            .one_of("Which model do tenants build on?", &items, usual)?;
+        self.args.model = Some(shapes[chosen].name.clone());
+        Ok(())
+    }
+
+    fn trace(&mut self) -> Result<(), Failure> {
+        const NONE: &str = "none";
+        let fits = |answer: &str| match answer {
+            NONE => Ok(()),
+            file => tenants_of(file)
+                .map(drop)
+                .map_err(|failure| failure.to_string().replace("error: ", "").replace("--trace: ", "")),
+        };
+        let question = "A file with recorded requests, if there is one?";
+        let answer = self.dialogue.text(question, NONE, fits)?;
+        if answer != NONE {
+            self.of_trace = tenants_of(&answer)?;
+            self.args.trace = Some(answer);
+        }
+        Ok(())
+    }
+
+    /// Only cards that have prices for what is asked: measured ones first.
+    fn card(&mut self, usual: &str) -> Result<(), Failure> {
+        let fits = |name: &String| {
+            let mut tried = self.args.clone();
+            tried.card = Some(name.clone());
+            Answers::of(&tried, self.of_trace)
+                .and_then(|answers| answers.fitting(&self.file))
+                .is_ok()
+        };
+        let mut cards: Vec<(String, Card)> = card_names()
+            .into_iter()
+            .filter(fits)
+            .map(|name| find_card(&name).map(|card| (name, card)))
+            .collect::<Result<_, _>>()?;
+        if cards.is_empty() {
+            let model = self.args.model.as_deref().unwrap_or_default();
+            return Err(Failure::BadInput(format!(
+                "no card has prices for {model}: measure one with `tenantry profile --models {model}`, or name one as --card"
+            )));
+        }
+        cards.sort_by(|(a, of_a), (b, of_b)| of_a.provenance.source.cmp(&of_b.provenance.source).then(a.cmp(b)));
+        let width = cards.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        let items: Vec<String> = cards
+            .iter()
+            .map(|(name, card)| {
+                format!(
+                    "{name:width$}  {}, {}",
+                    card.device.name,
+                    come_by(card.provenance.source)
+                )
+            })
+            .collect();
+        let usual = cards.iter().position(|(name, _)| name == usual).unwrap_or(0);
+        let chosen = self.dialogue.one_of("On which card?", &items, usual)?;
+        self.args.card = Some(cards.swap_remove(chosen).0);
+        Ok(())
+    }
+}
