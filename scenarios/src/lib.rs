@@ -25,6 +25,7 @@ mod resolve;
 mod runtimes;
 pub mod scalar;
 mod scenario;
+mod schema;
 mod shipped;
 mod sweep;
 mod tasks;
@@ -35,9 +36,5 @@ pub use plan::Plan;
 pub use raw::Jitter;
 pub use raw::RawObjective as Objective;
 pub use scenario::{GroupNames, Limits, RunSpec, Scenario, Slo};
+pub use schema::schema;
 pub use shipped::{about, shipped_names, shipped_yaml};
-
-/// The JSON Schema of a scenario file, for editors.
-pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(raw::RawScenario).to_value()
-}
