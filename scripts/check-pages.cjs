@@ -15,6 +15,46 @@ const LOOKS = [
   { name: "phone", theme: "light", width: 390, height: 844, hasTouch: true, isMobile: true, deviceScaleFactor: 2 },
 ];
 
+/// Notes what is written on each canvas since it was last cleared, as boxes in its own pixels; text at a slant is left out.
+function note() {
+  const notes = new Map();
+  const { fillText, clearRect } = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.clearRect = function (...box) {
+    notes.delete(this.canvas);
+    return clearRect.apply(this, box);
+  };
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...rest) {
+    const { a, b, d, e, f } = this.getTransform();
+    if (b === 0 && String(text).trim()) {
+      const size = this.measureText(text);
+      if (!notes.has(this.canvas)) notes.set(this.canvas, []);
+      notes.get(this.canvas).push({
+        text: String(text),
+        left: a * (x - size.actualBoundingBoxLeft) + e,
+        right: a * (x + size.actualBoundingBoxRight) + e,
+        top: d * (y - size.actualBoundingBoxAscent) + f,
+        bottom: d * (y + size.actualBoundingBoxDescent) + f,
+      });
+    }
+    return fillText.call(this, text, x, y, ...rest);
+  };
+  window.touching = () => {
+    const near = 2 * devicePixelRatio;
+    const faults = [];
+    for (const [canvas, boxes] of notes) {
+      if (!canvas.isConnected) continue;
+      boxes.forEach((one, i) => {
+        const hit = boxes.slice(i + 1).find((other) => one.left < other.right + near && other.left < one.right + near
+          && one.top < other.bottom && other.top < one.bottom);
+        const chart = canvas.closest(".chart")?.id;
+        if (hit) faults.push(`labels touch in ${chart}: "${one.text}" and "${hit.text}"`);
+        if (one.left < 0 || one.right > canvas.width) faults.push(`a label is cut off in ${chart}: "${one.text}"`);
+      });
+    }
+    return faults;
+  };
+}
+
 /// What is wrong with a page in one look.
 async function look(browser, page, look, shots) {
   const tab = await browser.newPage();
@@ -30,6 +70,7 @@ async function look(browser, page, look, shots) {
   const { name, theme, ...viewport } = look;
   await tab.setViewport(viewport);
   await tab.emulateMediaFeatures([{ name: "prefers-color-scheme", value: theme }]);
+  await tab.evaluateOnNewDocument(note);
   await tab.goto(url, { waitUntil: "load" });
   // Until the charts stand and a frame is painted.
   await tab.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
@@ -38,6 +79,7 @@ async function look(browser, page, look, shots) {
   const wide = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   if (wide > 0) faults.push(`is ${wide} px wider than the window`);
   const charts = await tab.evaluate(() => document.querySelectorAll(".chart canvas").length);
+  faults.push(...await tab.evaluate(() => window.touching()));
   await exercise(tab, faults);
   await tab.evaluate(axe);
   const { violations } = await tab.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));

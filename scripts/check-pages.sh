@@ -36,6 +36,7 @@ make() { # name, then a command that leaves a folder
 make run simulate scenarios/quickstart.yaml
 make sweep simulate scenarios/quickstart.yaml --set 'sweep={tenants.count: [10, 100, 1000, 10000], cluster.gpus: [1, 2]}'
 make other simulate scenarios/quickstart.yaml --set 'workload.arrivals={poisson: {rate: 900/s}}'
+make cards simulate gallery/which-card-for-the-adapters --set 'workload.stop={requests: 2000}' --set workload.warm_up=0s
 make cascade simulate gallery/when-does-a-cascade-stop-paying --set 'workload.stop={requests: 2000}' --set prices.paper-v100-tabi=2.5
 make fleet simulate gallery/static-or-dynamic-runtimes-for-tweets --set 'workload.stop={requests: 20000}' --set workload.warm_up=1s
 "$tenantry" plan plan/least-cost --out "$out/plan" --quiet
@@ -43,9 +44,10 @@ make fleet simulate gallery/static-or-dynamic-runtimes-for-tweets --set 'workloa
 printf '%s\n' "$out"/plan/plan.html "$out"/plan-cascade/plan.html >>"$out/pages"
 "$tenantry" report "$out/run" "$out/other" --out "$out/comparison.html" --quiet
 "$tenantry" profile show cpu --report "$out/profile.html" --quiet
+"$tenantry" profile show a100-sxm --report "$out/profile-gpu.html" --quiet
 "$tenantry" trace generate scenarios/quickstart.yaml "$out/requests.csv" --quiet
 "$tenantry" trace info "$out/requests.csv" --report "$out/trace.html" --quiet
-printf '%s\n' "$out/comparison.html" "$out/profile.html" "$out/trace.html" >>"$out/pages"
+printf '%s\n' "$out/comparison.html" "$out/profile.html" "$out/profile-gpu.html" "$out/trace.html" >>"$out/pages"
 # Real execution is not in every binary.
 if "$tenantry" validate scenarios/quickstart.yaml --device cpu --set 'workload.stop={requests: 300}' --out "$out/validation" --quiet 2>"$out/validate.log" ||
     [[ $? == 3 ]]; then

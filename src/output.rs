@@ -110,14 +110,19 @@ impl Started {
 
 /// Where a card's numbers come from, in a sentence.
 pub fn provenance(card: &Card) -> String {
-    let how = match card.provenance.source {
+    let (how, of) = (come_by(card.provenance.source), &card.provenance);
+    format!("{how} on {} ({})", of.date, of.command)
+}
+
+/// How a card's numbers were come by.
+pub fn come_by(source: Source) -> &'static str {
+    match source {
         Source::Measured => "measured",
         Source::Imported => "imported",
         Source::Fitted => "fitted from a paper",
         Source::Derived => "derived, measured on no device",
         Source::Assumed => "assumed, measured on no device",
-    };
-    format!("{how} on {} ({})", card.provenance.date, card.provenance.command)
+    }
 }
 
 /// The processor's model, as the kernel names it.

@@ -110,13 +110,14 @@ impl Loaded {
     pub fn card_caveats(&self) -> Vec<String> {
         let derived = self
             .cards
-            .values()
-            .filter(|card| card.provenance.source != Source::Measured);
-        let unmeasured = |card: &Card| {
+            .iter()
+            .filter(|(_, card)| card.provenance.source != Source::Measured);
+        let unmeasured = |(name, card): (&String, &Card)| {
+            let of = &card.provenance;
+            let how = crate::output::come_by(of.source);
             format!(
-                "Card {} was not measured: {}.",
-                card.name,
-                crate::output::provenance(card)
+                "Card {name} was not measured: {how} on {}; `tenantry profile show {name}` says from what.",
+                of.date
             )
         };
         let mut caveats: Vec<String> = derived.map(unmeasured).collect();

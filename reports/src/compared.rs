@@ -147,15 +147,13 @@ impl Compared {
             validation: None,
             manifest,
         };
-        for Finished { source, runs, .. } in folders {
-            let caveats = source
-                .manifest
-                .caveats
-                .iter()
-                .map(|caveat| format!("{}: {caveat}", source.name));
+        let short = told_apart(folders.iter().map(|folder| folder.source.name.as_str()));
+        for (Finished { source, runs, .. }, short) in folders.into_iter().zip(short) {
+            let caveats = source.manifest.caveats.iter();
+            let caveats = caveats.map(|caveat| format!("{short}: {caveat}"));
             compared.manifest.caveats.extend(caveats);
             compared.runs.extend(runs.into_iter().map(|mut run| {
-                run.summary.system = format!("{}: {}", source.name, run.summary.system);
+                run.summary.system = format!("{short}: {}", run.summary.system);
                 run
             }));
             if !names.contains(&source.scenario) {
@@ -185,6 +183,18 @@ impl Compared {
             manifest: &self.manifest,
         }
     }
+}
+
+/// Folders by as much of their paths as tells them apart: without the parents that all of them have.
+fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let paths: Vec<Vec<&str>> = names.map(|name| name.split('/').collect()).collect();
+    let shared = |depth: &usize| {
+        paths
+            .iter()
+            .all(|path| path.len() > depth + 1 && path[*depth] == paths[0][*depth])
+    };
+    let common = (0..).take_while(shared).count();
+    paths.iter().map(|path| path[common..].join("/")).collect()
 }
 
 #[cfg(test)]
@@ -234,7 +244,20 @@ mod tests {
         let compared = Compared::new(folders, testing::manifest());
         assert_eq!(compared.runs.len(), 16);
         let page = compared.render().unwrap();
-        assert!(page.contains("The folders") && page.contains("/a: hmi") && page.contains("/b: hmi"));
+        assert!(page.contains("The folders") && page.contains(">a: hmi") && page.contains(">b: hmi"));
+    }
+
+    #[test]
+    fn folders_are_called_by_what_tells_them_apart() {
+        for (folders, short) in [
+            (vec!["/home/x/out/a", "/home/x/out/b"], vec!["a", "b"]),
+            (vec!["out/a/run", "out/b/run"], vec!["a/run", "b/run"]),
+            (vec!["out", "out/again"], vec!["out", "out/again"]),
+            (vec!["same", "same"], vec!["same", "same"]),
+            (vec!["/a", "b"], vec!["/a", "b"]),
+        ] {
+            assert_eq!(told_apart(folders.into_iter()), short);
+        }
     }
 
     #[test]

@@ -37,29 +37,74 @@
     return axis.log ? [least / 1.1, most * 1.1] : [least - (most - least) * 0.03, most + (most - least) * 0.03];
   };
   const scale = (axis, range) => ({ time: false, distr: axis.log ? 3 : 1, range });
-  // A logarithmic axis is marked at 1, 2, 5, 10, 20 …; a long one only at powers of ten, a short one at every digit.
-  const marks = (_, __, least, most) => {
-    const steps = most / least > 1e4 ? [1] : most / least > 12 ? [1, 2, 5] : [1, 2, 3, 4, 5, 6, 7, 8, 9];
-    const marks = [];
-    for (let power = 10 ** Math.floor(Math.log10(least)); power <= most; power *= 10) {
-      marks.push(...steps.map((step) => step * power).filter((mark) => mark >= least && mark <= most));
-    }
-    return marks;
+
+  // Labels of an axis must not touch, however narrow the chart is.
+  const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+  const GAP = 8;
+  const pen = document.createElement("canvas").getContext("2d");
+  const wide = (text) => {
+    pen.font = FONT;
+    return pen.measureText(text).width;
   };
+  const written = (axis) => (value) =>
+    value == null ? "" : axis.percent ? `${Math.round(value * 100)} %` : shown(axis)(value);
+  // Which of the labels at these values have room on the way from left to right.
+  const roomy = (plot, values, labels) => {
+    let end = -Infinity;
+    return labels.map((label, i) => {
+      const [middle, half] = [plot.valToPos(values[i], "x"), wide(label) / 2];
+      if (middle - half < end + GAP) return false;
+      end = middle + half;
+      return true;
+    });
+  };
+  // A logarithmic axis is marked at 1, 2, 5, 10, 20 …; a long one only at powers of ten, a short one at every digit; and ever more
+  // coarsely where labels have no room.
+  const digits = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5], [1]];
+  const marks = (axis, across) => (plot, _, least, most) => {
+    const first = most / least > 1e4 ? 2 : most / least > 12 ? 1 : 0;
+    let found = [];
+    for (let coarse = first; coarse < digits.length + 3; coarse++) {
+      const every = Math.max(1, coarse - digits.length + 2);
+      found = [];
+      for (let power = Math.floor(Math.log10(least)); 10 ** power <= most; power++) {
+        if (power % every) continue;
+        const here = digits[Math.min(coarse, digits.length - 1)].map((digit) => Number(`${digit}e${power}`));
+        found.push(...here.filter((mark) => mark >= least && mark <= most));
+      }
+      if (!across || roomy(plot, found, found.map(written(axis))).every(Boolean)) break;
+    }
+    return found;
+  };
+  // Names that have no room side by side are written at a slant.
+  const SLANT = 40;
+  const slanted = (size) => ({
+    rotate: (plot, labels) => (roomy(plot, labels.map((_, i) => i), labels).every(Boolean) ? 0 : -SLANT),
+    size: (plot, labels) => {
+      const straight = !labels || roomy(plot, labels.map((_, i) => i), labels).every(Boolean);
+      return straight ? size : size + Math.max(...labels.map(wide)) * Math.sin((SLANT * Math.PI) / 180);
+    },
+  });
   // Of few values each is marked.
   const swept = (xs) => (_, __, least, most) => [...new Set(xs)].filter((x) => x >= least && x <= most);
   const named = (axis) => (_, __, least, most) => axis.names.map((_, i) => i).filter((i) => i >= least && i <= most);
-  const ruler = (axis, size) => ({
-    ...(axis.log && { splits: marks, filter: (_, splits) => splits }),
-    ...(axis.names && { splits: named(axis) }),
+  const ruler = (axis, size, across = false) => ({
+    size,
+    ...(axis.log && { splits: marks(axis, across), filter: (_, splits) => splits }),
+    ...(axis.names && { splits: named(axis), ...(across && slanted(size)) }),
+    ...(across && { space: (_, __, least, most) => Math.max(50, ...[least, most].map((end) => wide(written(axis)(end)) + 2 * GAP)) }),
+    font: FONT,
     label: axis.label,
     labelSize: 24,
-    size,
     stroke: css("--dim"),
     grid: { stroke: css("--grid"), width: 1 },
     ticks: { stroke: css("--grid"), width: 1 },
-    values: (_, splits) =>
-      splits.map((v) => (v == null ? "" : axis.percent ? `${Math.round(v * 100)} %` : shown(axis)(v))),
+    values: (plot, splits) => {
+      const labels = splits.map(written(axis));
+      if (!across || axis.names) return labels;
+      const room = roomy(plot, splits, labels);
+      return labels.map((label, i) => (room[i] ? label : ""));
+    },
   });
 
   const dashes = { dashed: [8, 4], dotted: [2, 3], mixed: [10, 3, 2, 3] };
@@ -154,7 +199,7 @@
     const options = {
       ...size(holder),
       scales: { x: scale(view.x, (_, least, most) => [least, most]), y: scale(view.y, range(view.y)) },
-      axes: [{ ...ruler(view.x, 42), ...(few && { splits: swept(view.xs), filter: (_, splits) => splits }) }, ruler(view.y, 58)],
+      axes: [{ ...ruler(view.x, 42, true), ...(few && { splits: swept(view.xs), filter: (_, splits) => splits }) }, ruler(view.y, 58)],
       series: [{ label: view.x.label, value: (_, value) => shown(view.x)(value) }, ...view.lines.map(line(view))],
       legend: { markers: { width: 3, dash: (_, i) => (view.lines[i - 1]?.stroke ? "dashed" : "solid") } },
       cursor: { points: { size: 6 } },
@@ -222,9 +267,9 @@
       ...size(holder, 70 + lanes * 26),
       scales: { x: scale(axis, (_, least, most) => [least, most]), y: { time: false, range: [0, lanes] } },
       axes: [
-        ruler({ ...axis, label: "Time since the start in ms" }, 42),
+        ruler({ ...axis, label: "Time since the start in ms" }, 42, true),
         {
-          ...ruler(axis, narrow() ? 84 : 120),
+          ...ruler(axis, Math.max(...view.lanes.map(wide)) + 24),
           labelSize: 0,
           splits: () => view.lanes.map((_, lane) => y(lane)),
           values: () => view.lanes,

@@ -297,7 +297,7 @@ fn concentrations(traces: &[Trace]) -> Option<Chart> {
         "The share of all requests (up) that the most active share of the tenants sends (across).",
         View {
             summary: words(&said, traces),
-            x: Axis::log("Share of the tenants that asked, most active first"),
+            x: Axis::log("Share of the tenants, busiest first"),
             y: Axis::percent("Share of requests"),
             target: None,
             xs,

@@ -115,12 +115,17 @@ struct Part {
     text: String,
 }
 
-/// The parts of each group's mean latency. The longest bar fills its row.
+/// The parts of each group's mean latency. The longest bar at each sweep point fills its row.
 pub fn stages(compared: &Compared<'_, '_>) -> Vec<Bar> {
     let mean = |group: &Group| group.mean(|run| Some(run.latency_ms?.mean));
-    let longest = compared.groups.iter().filter_map(mean).fold(0.0, f64::max);
+    let mut longest = vec![0.0_f64; compared.points.len()];
+    for group in compared.groups {
+        let at_point = &mut longest[compared.point(group)];
+        *at_point = at_point.max(mean(group).unwrap_or(0.0));
+    }
     let bar = |group: &Group| {
         let total = human::milliseconds(mean(group)?);
+        let longest = longest[compared.point(group)];
         let part = |(index, (name, _)): (usize, &(&'static str, _))| {
             let ms = group.mean(|run| run.stages_ms()[index].1).unwrap_or(0.0);
             Part {
