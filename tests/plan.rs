@@ -274,3 +274,171 @@ fn without_a_section_plan_the_fewest_cards_are_found() {
         "{message}"
     );
 }
+
+/// Other seeds bring a recording's own requests again: that is no further evidence.
+#[test]
+fn a_recording_is_judged_once() {
+    let place = folder();
+    let at = place.path();
+    // So few that one run is not as sure as it should be.
+    let few = ["--set", "workload.stop.requests=100"];
+    good(
+        at,
+        &[&["trace", "generate", "s.yaml", "log.csv", "--set", LOAD[1]], &few[..]].concat(),
+    );
+    let load = "workload={arrivals: {trace: {path: log.csv}}, lengths: {joint: of-arrivals}}";
+    let set = [load, "tenants.popularity=of-arrivals", LOAD[3], LOAD[5]];
+    let set = set.iter().flat_map(|set| ["--set", *set]);
+    let arguments: Vec<&str> = ["plan", "s.yaml", "--out", "p"].into_iter().chain(set).collect();
+    let recorded = good_json(at, &arguments);
+    let drawn = good_json(at, &plan(&[&few[..], &["--out", "q"]].concat()));
+    let most_runs = |report: &serde_json::Value| {
+        let runs = report["options"].as_array().unwrap().iter();
+        runs.map(|option| option["runs"].as_u64().unwrap()).max().unwrap()
+    };
+    assert!(most_runs(&recorded) == 1 && most_runs(&drawn) > 1, "{recorded} {drawn}");
+    assert!(
+        recorded["notes"][0]
+            .as_str()
+            .unwrap()
+            .contains("A decision takes one run, since other seeds bring the same requests"),
+        "{recorded}"
+    );
+}
+
+/// Fifty requests say little of a share of 98 %, and less of a queue.
+#[test]
+fn few_requests_are_no_certainty() {
+    let place = folder();
+    let few = [
+        "--set",
+        "workload.stop.requests=50",
+        "--set",
+        "plan.repeats=1",
+        "--set",
+        "workload.arrivals={poisson: {rate: 2000/s}}",
+    ];
+    let report = good_json(place.path(), &plan(&[&few[..], &["--out", "p"]].concat()));
+    let sure = report["confidence"].as_f64().unwrap();
+    // 1 − 0.98^50, where all are in time.
+    assert!(sure < 0.64, "{report}");
+    let answer = report["answer"].as_str().unwrap();
+    assert!(
+        answer.contains("The decision is close") && answer.contains("The run is short: requests come for"),
+        "{answer}"
+    );
+    let long = good_json(place.path(), &plan(&["--set", "slo.latency=5ms", "--out", "p"]));
+    assert!(!long["answer"].as_str().unwrap().contains("The run is short"), "{long}");
+}
+
+#[test]
+fn kinds_of_cards_need_prices_only_where_costs_are_compared() {
+    let place = folder();
+    let at = place.path();
+    let small = ["--set", "workload.stop.requests=6000", "--set", "workload.warm_up=0s"];
+    let asked = |set: &[&str]| {
+        let set = set.iter().flat_map(|set| ["--set", *set]);
+        let start = ["plan", "plan/least-cost", "--out", "p"].into_iter();
+        let arguments: Vec<&str> = start.chain(set).chain(small).collect();
+        good_json(at, &arguments)
+    };
+    let by_map = asked(&["plan.cards={l4: 0.8, t4: 0.55}"]);
+    let by_list = asked(&["plan.cards=[l4, t4]", "prices={l4: 0.8, t4: 0.55, v100: 0.1}"]);
+    let by_prices = asked(&["plan.cards=null", "prices={l4: 0.8, t4: 0.55}"]);
+    assert_eq!((&by_list, &by_prices), (&by_map, &by_map));
+    let any = asked(&["plan.cards=[l4, t4]", "plan.find=fewest-cards"]);
+    let options = any["options"].as_array().unwrap();
+    assert!(
+        options.len() == 2 && options.iter().all(|option| option["cost_per_hour"].is_null()),
+        "{any}"
+    );
+    check_bad(
+        at,
+        &[(
+            &["plan", "plan/least-cost", "--set", "plan.cards=[l4, t4]"],
+            2,
+            &[
+                "plan.cards: must be given with what each card costs an hour, as in cards: {l4: 0.8}",
+                "got no price of l4, t4",
+            ],
+        )],
+    );
+}
+
+/// Each scarcity made by hand is the one that is named; and more of it makes a better answer.
+#[test]
+fn what_is_made_scarce_is_what_binds() {
+    let place = folder();
+    let at = place.path();
+    let asked = |scenario: &str, set: &[&str]| {
+        let set = set.iter().flat_map(|set| ["--set", *set]);
+        let arguments: Vec<&str> = ["plan", scenario, "--out", "p"].into_iter().chain(set).collect();
+        let report = good_json(at, &arguments);
+        let chosen = report["options"].as_array().unwrap().iter();
+        let chosen = chosen.into_iter().find(|option| option["chosen"] == true).unwrap();
+        let (binds, rate) = (&report["binds"], chosen["offered_rps"].as_f64().unwrap());
+        let (what, sentence) = (binds["what"].as_str().unwrap(), binds["sentence"].as_str().unwrap());
+        (what.to_owned(), sentence.to_owned(), rate)
+    };
+    let find = "plan={find: highest-rate, load: {from: 0.01, to: 40}, precision: 5%, repeats: 2}";
+
+    // A language model on a card with little room for key-value caches, and on one with much.
+    let chats = |memory: &str| {
+        let set = [
+            "sweep={}",
+            find,
+            "systems=[{preset: punica, dtype: f16}]",
+            &format!("cluster.gpu_memory={memory}"),
+        ];
+        asked("gallery/assistants-one-card-many-loras", &set)
+    };
+    let [little, much] = ["20GiB", "70GiB"].map(chats);
+    assert_eq!(
+        (little.0.as_str(), much.0.as_str()),
+        ("memory", "compute"),
+        "{little:?} {much:?}"
+    );
+    assert!(much.2 > 2.0 * little.2, "{little:?} {much:?}");
+
+    // Whole models for ten thousand tenants have to be copied all the time; were they all there, the card would compute.
+    let models = |tenants: &str| {
+        let set = [
+            find,
+            "systems=[{preset: bert-dedicated, dtype: f16}]",
+            "tenants.popularity=uniform",
+            "workload.stop.requests=8000",
+            tenants,
+        ];
+        asked("plan/highest-rate", &set)
+    };
+    let [many, few] = ["tenants.count=10000", "tenants.count=20"].map(models);
+    assert_eq!(
+        (many.0.as_str(), few.0.as_str()),
+        ("link", "compute"),
+        "{many:?} {few:?}"
+    );
+    assert!(
+        many.1.contains("more memory would relieve it too") && few.2 > 2.0 * many.2,
+        "{many:?} {few:?}"
+    );
+
+    // One layer above a table on the disk hardly computes.
+    let table = |tier: &str, lower: u32| {
+        let plot = format!(
+            "{{lower_layers: {lower}, fragment_tokens: 3, threads: 1, tier: {tier}, domain_hits: 0%, fallbacks: 0%}}"
+        );
+        let set = [
+            "sweep={}",
+            find,
+            &format!("systems=[{{preset: hmi, plot: {plot}}}]"),
+            "workload.stop.after=20s",
+        ];
+        asked("gallery/table-in-memory-or-on-disk", &set)
+    };
+    let [disk, half] = [table("disk", 11), table("memory", 6)];
+    assert_eq!(
+        (disk.0.as_str(), half.0.as_str()),
+        ("host-lookup", "compute"),
+        "{disk:?} {half:?}"
+    );
+}

@@ -1,12 +1,14 @@
 //! `plan:` resolved: the candidates and their levels, and each of them as a scenario of its own.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value as Json;
 use serde_yaml::{Mapping, Value};
 use tenantry_traces::Duration;
 
 use crate::error::{Problem, ScenarioErrors};
 use crate::path::Path;
-use crate::raw::{RawAllocate, RawArrivals, RawNumbers, RawObjective, RawPlan, RawScenario, RawSystem};
+use crate::raw::{RawAllocate, RawArrivals, RawCards, RawNumbers, RawObjective, RawPlan, RawScenario, RawSystem};
 use crate::scenario::Scenario;
 
 /// More levels of one key than any search needs.
@@ -76,23 +78,32 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
         }
     };
     match plan.find {
-        RawObjective::FewestCards => needs(plan.gpus.is_some(), "gpus", "to find the fewest cards"),
-        RawObjective::LeastCost => {
-            needs(plan.gpus.is_some(), "gpus", "to find the least cost");
-            let priced = !plan.cards.is_empty() || raw.prices.contains_key(&raw.card.0);
-            needs(priced, "cards", "with prices, to find the least cost");
-        }
-        RawObjective::MostTenants => needs(plan.tenants.is_some(), "tenants", "to find the most tenants"),
-        RawObjective::HighestRate => needs(plan.load.is_some(), "load", "to find the highest rate"),
+        RawObjective::FewestCards => needs(
+            plan.gpus.is_some(),
+            "gpus",
+            "to find the fewest cards, as in gpus: {from: 1, to: 32}",
+        ),
+        RawObjective::LeastCost => needs(
+            plan.gpus.is_some(),
+            "gpus",
+            "to find the least cost, as in gpus: {from: 1, to: 32}",
+        ),
+        RawObjective::MostTenants => needs(
+            plan.tenants.is_some(),
+            "tenants",
+            "to find the most tenants, as in tenants: {from: 10, to: 100000}",
+        ),
+        RawObjective::HighestRate => needs(
+            plan.load.is_some(),
+            "load",
+            "to find the highest rate, in times the scenario's, as in load: {from: 0.1, to: 20}",
+        ),
         RawObjective::TightestLatency => {}
     }
-    let has_prices = !plan.cards.is_empty() || raw.prices.contains_key(&raw.card.0);
-    let bounded = plan.max_cost_per_hour.is_some();
-    needs(
-        !bounded || has_prices,
-        "cards",
-        "with prices where max_cost_per_hour is",
-    );
+    let cards = cards(raw, plan);
+    if plan.find == RawObjective::LeastCost || plan.max_cost_per_hour.is_some() {
+        problems.extend(unpriced(&cards, &path));
+    }
     if raw.slo.is_none() && plan.find != RawObjective::TightestLatency {
         let must = "given: a plan looks for what keeps it";
         problems.push(Problem::new(Path::default().key("slo"), must, "nothing"));
@@ -125,6 +136,9 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
         let must = format!("at least one and fewer than {LEVELS_MAX} values, with to above from");
         problems.push(Problem::new(path.key(key), must, "another range"));
     }
+    if cards.is_empty() {
+        problems.push(Problem::new(path.key("cards"), "at least one card", "none"));
+    }
     let ways = ways(raw, plan, &path.key("choices"), &mut problems);
     for (index, system) in raw.systems.iter().enumerate() {
         let path = Path::default().key("systems").index(index);
@@ -137,24 +151,53 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
     let mut gpus = gpus;
     gpus.sort_unstable();
     gpus.dedup();
-    let cards = plan.cards.iter().map(|(card, price)| (card.clone(), Some(price.0)));
-    let own = || (raw.card.0.clone(), raw.prices.get(&raw.card.0).map(|price| price.0));
     Ok(Some(Plan {
         find: plan.find,
         gpus,
         tenants,
         loads,
-        cards: if plan.cards.is_empty() {
-            vec![own()]
-        } else {
-            cards.collect()
-        },
+        cards,
         ways,
         max_cost_per_hour: plan.max_cost_per_hour.map(|cost| cost.0),
         min_accuracy: plan.min_accuracy.map(|share| share.fraction()),
         confidence: plan.confidence.fraction(),
         repeats: plan.repeats.0,
     }))
+}
+
+/// The kinds of cards with what is known of their prices.
+fn cards(raw: &RawScenario, plan: &RawPlan) -> Vec<(String, Option<f64>)> {
+    let at_its_price = |card: &String| (card.clone(), raw.prices.get(card).map(|price| price.0));
+    let mut cards: Vec<(String, Option<f64>)> = match &plan.cards {
+        Some(RawCards::Priced(priced)) => priced
+            .iter()
+            .map(|(card, price)| (card.clone(), Some(price.0)))
+            .collect(),
+        Some(RawCards::List(list)) => list.iter().map(at_its_price).collect(),
+        None if plan.find == RawObjective::LeastCost && !raw.prices.is_empty() => {
+            raw.prices.keys().map(at_its_price).collect()
+        }
+        None => vec![at_its_price(&raw.card.0)],
+    };
+    let mut known = BTreeSet::new();
+    cards.retain(|(card, _)| known.insert(card.clone()));
+    cards
+}
+
+/// What is wrong where costs are asked for and not all cards have a price.
+fn unpriced(cards: &[(String, Option<f64>)], path: &Path) -> Option<Problem> {
+    let without = cards.iter().filter(|(_, price)| price.is_none());
+    let without: Vec<&str> = without.map(|(card, _)| card.as_str()).collect();
+    let first = without.first()?;
+    let must = format!(
+        "given with what each card costs an hour, as in cards: {{{first}: 0.8}}, or by prices: {{{first}: 0.8}} beside plan; the price is yours \
+         to say, in your currency, since no card comes with one"
+    );
+    Some(Problem::new(
+        path.key("cards"),
+        must,
+        format!("no price of {}", without.join(", ")),
+    ))
 }
 
 /// What a plan may ask of a system with a cascade, and of one without.

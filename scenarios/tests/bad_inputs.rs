@@ -212,8 +212,16 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("seed: 1", "seed: 1\nplan: { find: fewest-card }",
      "s.yaml:3: plan.find: must be one of fewest-cards, least-cost, most-tenants, highest-rate, tightest-latency, got fewest-card; did you mean fewest-cards?"),
     ("seed: 1", "seed: 1\nplan: { find: least-cost }",
-     "s.yaml:3: plan.gpus: must be given to find the least cost, got nothing\n\
-      s.yaml:3: plan.cards: must be given with prices, to find the least cost, got nothing"),
+     "s.yaml:3: plan.gpus: must be given to find the least cost, as in gpus: {from: 1, to: 32}, got nothing\n\
+      s.yaml:3: plan.cards: must be given with what each card costs an hour, as in cards: {cpu: 0.8}, or by prices: {cpu: 0.8} beside plan; \
+      the price is yours to say, in your currency, since no card comes with one, got no price of cpu"),
+    ("seed: 1", "seed: 1\nprices: { l4: 0.8 }\nplan: { find: tightest-latency, cards: [l4, t4, v100], max_cost_per_hour: 2 }",
+     "s.yaml:4: plan.cards: must be given with what each card costs an hour, as in cards: {t4: 0.8}, or by prices: {t4: 0.8} beside plan; \
+      the price is yours to say, in your currency, since no card comes with one, got no price of t4, v100"),
+    ("seed: 1", "seed: 1\nplan: { find: tightest-latency, cards: [] }",
+     "s.yaml:3: plan.cards: must be at least one card, got none"),
+    ("seed: 1", "seed: 1\nplan: { find: tightest-latency, cards: l4 }",
+     "s.yaml:3: plan.cards: must be a list of cards, or each with its price an hour, such as {l4: 0.8}, got l4"),
     ("seed: 1", "seed: 1\nplan: { find: most-tenants, tenants: { from: 9, to: 3 } }",
      "s.yaml:3: plan.tenants: must be at least one and fewer than 10000 values, with to above from, got another range"),
     ("seed: 1", "seed: 1\nplan: { find: highest-rate, load: { from: 1, to: 2 }, choices: { shard: { classes: [2] } } }",

@@ -21,6 +21,9 @@ use crate::planning::evaluate::Evaluator;
 use crate::planning::found::{Found, cards, find, rules, short, system, target};
 use crate::planning::moves;
 
+/// Fewer times the target's latency are too little for a queue to show that it grows.
+const SHORT: f64 = 10.0;
+
 /// A plan, and the scenario that it found.
 pub struct Planned {
     pub report: PlanReport,
@@ -35,7 +38,7 @@ pub fn answer(
     bar: &ProgressBar,
 ) -> Result<Planned, Failure> {
     let evaluator = Evaluator::new(scenario, plan, 1.0, Arc::clone(interrupt), bar.clone())?;
-    let mut search = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
+    let mut search = Search::new(rules(scenario, &evaluator)?, |cells: &[(Cell, u32)]| {
         evaluator.run(cells)
     });
     let found = find(&mut search, &evaluator, &BTreeMap::new())?;
@@ -180,7 +183,19 @@ where
         } else {
             ""
         };
-        Ok(format!("{answer}{close}"))
+        Ok(format!("{answer}{close}{}", self.too_short(best).unwrap_or_default()))
+    }
+
+    /// A sentence where the requests come within so short a time that an overload hardly shows.
+    fn too_short(&self, best: Cell) -> Option<String> {
+        let (span_s, slo) = (self.evaluator.span_s(best)?, self.scenario.slo?);
+        (span_s < SHORT * slo.latency.as_secs_f64()).then(|| {
+            format!(
+                " The run is short: requests come for {}, in which a queue hardly grows to {}; a later workload.stop would tell.",
+                human::milliseconds(span_s * 1e3),
+                human::milliseconds(slo.latency.as_millis_f64())
+            )
+        })
     }
 
     /// What comes nearest, of every option where it was given up, run to the end.
@@ -233,6 +248,7 @@ where
                 (_, None, _) => "not tried: worse at its best".to_owned(),
                 _ if chosen => "the answer".to_owned(),
                 (.., Some(_)) if self.found.tied.contains(&cell) => "as good, as far as can be told".to_owned(),
+                (.., Some(_)) if self.costs_the_same(cell) => "keeps the target as well, and is slower".to_owned(),
                 (.., Some(_)) => "keeps the target, and is worse".to_owned(),
                 (_, Some(judged), None) if judged.hopeless => "given up: twice as many late as may be".to_owned(),
                 (_, Some(_), None) => "given up: misses it".to_owned(),
@@ -270,6 +286,14 @@ where
             }
         };
         standings.map(option).collect()
+    }
+
+    /// Whether a cell is as good as the best but for the latency, which decides between equals.
+    fn costs_the_same(&self, cell: Cell) -> bool {
+        let candidates = self.evaluator.candidates(&BTreeMap::new());
+        let value = |cell: Cell| candidates[cell.candidate].values[cell.level];
+        let ranked = self.evaluator.plan.find != Objective::TightestLatency;
+        ranked && self.found.best.is_some_and(|best| value(best) == value(cell))
     }
 
     fn front(&self) -> (CostUnit, Vec<FrontPoint>) {
@@ -331,12 +355,19 @@ where
     }
 
     fn notes(&self) -> Vec<String> {
+        let decided = match self.search.rules().repeats {
+            1 if self.evaluator.plan.repeats == 1 => "A decision takes one run.".to_owned(),
+            1 => "A decision takes one run, since other seeds bring the same requests: how sure it is says how much parts of them differ, not \
+                  how another day would."
+                .to_owned(),
+            repeats => format!(
+                "A decision takes up to {repeats} runs with other seeds until it is {} sure.",
+                human::percent(self.evaluator.plan.confidence)
+            ),
+        };
         let mut notes = vec![format!(
-            "All options are asked the same requests. A decision takes up to {} runs with other seeds until it is {} sure; a run is stopped \
-             once twice the requests that may be late have been. Runs of the scenario's length are judged: what grows more slowly than that \
-             is not seen.",
-            self.evaluator.plan.repeats,
-            human::percent(self.evaluator.plan.confidence)
+            "All options are asked the same requests. {decided} A run is stopped once twice the requests that may be late have been. Runs of \
+             the scenario's length are judged: what grows more slowly than that is not seen."
         )];
         let prices = self.evaluator.plan.cards.iter();
         let prices: Vec<String> = prices

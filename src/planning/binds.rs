@@ -28,8 +28,12 @@ pub fn binds(summary: &RunSummary, at: &str) -> Binds {
     } else {
         match busiest {
             Some((kind, share)) if share >= BUSY => {
+                let again = match kind.as_str() {
+                    "link" => brought_in_again(summary).unwrap_or_default(),
+                    _ => String::new(),
+                };
                 let sentence = format!(
-                    "{}: {at}, it is busy {} of the time.",
+                    "{}: {at}, it is busy {} of the time{again}.",
                     in_words(&kind),
                     human::percent(share)
                 );
@@ -89,6 +93,17 @@ fn stage_in_words(stage: &str) -> &'static str {
         "compute" => "computing",
         _ => "telling the server",
     }
+}
+
+/// What a busy link carries that more memory would keep.
+fn brought_in_again(summary: &RunSummary) -> Option<String> {
+    let swap = summary
+        .swap
+        .filter(|swap| swap.evictions * 20 > swap.hits + swap.misses)?;
+    let missed = human::percent(1.0 - swap.hit_share()?);
+    Some(format!(
+        " with parameters that had left the cards' memory or were never there ({missed} of the uses), so that more memory would relieve it too"
+    ))
 }
 
 /// Memory binds where it is too small for all tasks, and where what had to leave it is waited for.

@@ -292,17 +292,40 @@ impl<'a> Evaluator<'a> {
             .insert(cell, why);
         Sample {
             within: Vec::new(),
+            judged: 0,
+            kept: 0,
             score: Vec::new(),
             hopeless: true,
             busy: 1.0,
         }
     }
 
+    /// Whether another seed brings the same requests, as where a recording is replayed. Repeats would be the same evidence again.
+    pub fn has_one_workload(&self) -> Result<bool, Failure> {
+        let cell = Cell {
+            candidate: 0,
+            level: self.levels[0].len() - 1,
+        };
+        let runs = self.scenario_of(cell, 2).map_err(Failure::BadInput)?.runs();
+        let digests = runs.iter().map(|run| Ok(Judged::of(run)?.digest));
+        let digests = digests.collect::<Result<Vec<_>, Failure>>()?;
+        Ok(digests[0].is_some() && digests.iter().all(|digest| *digest == digests[0]))
+    }
+
     /// Requests a second in a cell that was run.
     pub fn rate_per_s(&self, cell: Cell) -> Option<f64> {
+        self.first_judged(cell)?.rate_per_s
+    }
+
+    /// For how long requests came in a cell that was run, the warm-up left out.
+    pub fn span_s(&self, cell: Cell) -> Option<f64> {
+        self.first_judged(cell)?.span_s
+    }
+
+    fn first_judged(&self, cell: Cell) -> Option<Judged> {
         let point = self.point(cell);
         let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        judged.get(&(point.load.to_bits(), point.tenants, 0))?.rate_per_s
+        judged.get(&(point.load.to_bits(), point.tenants, 0)).copied()
     }
 
     /// Where the latency is read off: at the objective's quantile.

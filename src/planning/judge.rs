@@ -1,5 +1,6 @@
 //! Watches a run and cuts its requests into batches; stops it once the target is out of reach.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,6 +30,10 @@ pub struct Judged {
     end: u64,
     /// Requests a second; unknown of a closed loop.
     pub rate_per_s: Option<f64>,
+    /// From the end of the warm-up to the last arrival, in seconds; unknown of a closed loop.
+    pub span_s: Option<f64>,
+    /// Of all requests: when each comes, whose it is, and how long. Unknown of a closed loop.
+    pub digest: Option<u64>,
 }
 
 impl Judged {
@@ -43,10 +48,13 @@ impl Judged {
                 first: 0,
                 end,
                 rate_per_s: None,
+                span_s: None,
+                digest: None,
             });
         }
         let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
         let (mut first, mut end, mut last) = (u64::MAX, 0, Time::ZERO);
+        let mut digest = DefaultHasher::new();
         while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
             if let Entry::Request(request) = entry {
                 if request.arrival >= warm_up {
@@ -54,6 +62,8 @@ impl Judged {
                 }
                 end = end.max(request.ticket + 1);
                 last = last.max(request.arrival);
+                let lengths = (request.input_tokens, request.output_tokens);
+                (request.arrival.0, request.tenant, lengths).hash(&mut digest);
             }
         }
         let first = first.min(end);
@@ -66,6 +76,8 @@ impl Judged {
             first,
             end,
             rate_per_s: (time_s > 0.0).then(|| (end - first) as f64 / time_s),
+            span_s: Some(time_s),
+            digest: Some(digest.finish()),
         })
     }
 
@@ -141,6 +153,8 @@ impl Judge {
             .zip(&self.counted)
             .filter(|(_, counted)| **counted > 0);
         Sample {
+            judged: self.counted.iter().sum(),
+            kept: self.within.iter().sum(),
             within: shares
                 .map(|(within, counted)| *within as f64 / *counted as f64)
                 .collect(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use indicatif::ProgressBar;
-use tenantry_reports::plan::Move;
+use tenantry_reports::plan::{Move, sure};
 use tenantry_scenarios::plan::Plan;
 use tenantry_scenarios::{Objective, Scenario};
 use tenantry_sim::plan::{Cell, Sample, Search};
@@ -32,14 +32,15 @@ pub fn with_load(
     }
     for (factor, word) in BY {
         let evaluator = Evaluator::new(scenario, plan, factor, Arc::clone(interrupt), bar.clone())?;
-        let mut search = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
+        let mut search = Search::new(rules(scenario, &evaluator)?, |cells: &[(Cell, u32)]| {
             evaluator.run(cells)
         });
         let found = find(&mut search, &evaluator, &BTreeMap::new())?;
         runs += search.runs() + evaluator.extra_runs();
+        let close = (found.confidence < plan.confidence).then(|| format!(" ({} sure)", sure(found.confidence)));
         moves.push(Move {
             when: format!("With 20 % {word} load"),
-            then: short(&evaluator, &search, found.best),
+            then: short(&evaluator, &search, found.best) + &close.unwrap_or_default(),
         });
     }
     Ok((moves, runs))

@@ -127,7 +127,7 @@ fn evaluator(scenario: &Scenario) -> Evaluator<'_> {
 /// The answers must be the same; how many runs each took.
 fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
     let evaluator = evaluator(scenario);
-    let mut search = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
+    let mut search = Search::new(rules(scenario, &evaluator).unwrap(), |cells: &[(Cell, u32)]| {
         evaluator.run(cells)
     });
     let found = find(&mut search, &evaluator, &BTreeMap::new()).unwrap();
@@ -138,7 +138,7 @@ fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
     // Nothing that the search learnt is known here.
     let evaluator = self::evaluator(scenario);
     let candidates = evaluator.candidates(&BTreeMap::new());
-    let mut everything = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
+    let mut everything = Search::new(rules(scenario, &evaluator).unwrap(), |cells: &[(Cell, u32)]| {
         evaluator.run(cells)
     });
     let mut known: Option<(f64, f64, Cell)> = None;

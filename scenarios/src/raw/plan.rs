@@ -26,9 +26,10 @@ pub struct RawPlan {
     /// How many times the scenario's load, for highest-rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<RawFactors>,
-    /// Cards by profile, each with its price an hour in any currency. Default: the scenario's card, at the price that `prices` has for it.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub cards: BTreeMap<String, Positive>,
+    /// Cards by profile: a list, at the prices that `prices` has for them, or each with its price an hour in any currency. Default: the
+    /// scenario's card; for least-cost all cards that `prices` names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cards: Option<RawCards>,
     /// By system: its keys, by dotted path, with the values that are tried.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, BTreeMap<String, Vec<serde_json::Value>>>")]
@@ -88,6 +89,16 @@ pub enum RawNumbers {
     Between(RawBetween),
 }
 
+/// Kinds of cards, by profile: a list, or each with its price an hour.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum RawCards {
+    /// These, at the prices that the scenario has for them.
+    List(Vec<String>),
+    /// These, at these prices.
+    Priced(BTreeMap<String, Positive>),
+}
+
 /// From one number to another, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -141,5 +152,43 @@ impl JsonSchema for RawNumbers {
         let count = generator.subschema_for::<Count>();
         let between = generator.subschema_for::<RawBetween>();
         json_schema!({"anyOf": [{"type": "array", "items": count, "minItems": 1}, between]})
+    }
+}
+
+impl<'de> Deserialize<'de> for RawCards {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawCards, D::Error> {
+        struct CardsVisitor;
+
+        impl<'de> Visitor<'de> for CardsVisitor {
+            type Value = RawCards;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a list of cards, or each with its price an hour, such as {l4: 0.8}")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<RawCards, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(RawCards::List)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, priced: A) -> Result<RawCards, A::Error> {
+                BTreeMap::deserialize(MapAccessDeserializer::new(priced)).map(RawCards::Priced)
+            }
+        }
+
+        deserializer.deserialize_any(CardsVisitor)
+    }
+}
+
+impl JsonSchema for RawCards {
+    fn schema_name() -> Cow<'static, str> {
+        "RawCards".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let price = generator.subschema_for::<Positive>();
+        json_schema!({"anyOf": [
+            {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            {"type": "object", "additionalProperties": price}
+        ]})
     }
 }

@@ -21,6 +21,10 @@ pub use stats::Estimate;
 pub struct Sample {
     /// Of each batch of its requests, the share that kept the target; batches without requests are left out.
     pub within: Vec<f64>,
+    /// Requests that were judged …
+    pub judged: u64,
+    /// … and how many of them kept the target.
+    pub kept: u64,
     /// Of each batch, the figure that breaks ties: the latency at the target's quantile, say.
     pub score: Vec<f64>,
     /// The run was stopped early: so many requests had missed the target that no others could make up for it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::stats::Estimate;
+use super::stats::{Estimate, sure_by_count};
 use super::{Rules, Sample};
 
 /// Below this share of busy time, what misses the target does so for another reason than too much load: a batch that does not
@@ -169,12 +169,18 @@ where
         let hopeless = samples.iter().any(|sample| sample.hopeless);
         let meets = !hopeless && share.mean >= self.rules.share - 1e-12;
         let above = share.above(self.rules.share);
+        let count = |of: fn(&Sample) -> u64| samples.iter().map(of).sum();
+        let by_count = sure_by_count(
+            count(|sample| sample.kept),
+            count(|sample| sample.judged),
+            self.rules.share,
+        );
         Some(Judgement {
             meets,
             confidence: match (hopeless, meets) {
                 (true, _) => 1.0,
-                (false, true) => above,
-                (false, false) => 1.0 - above,
+                (false, true) => above.min(by_count),
+                (false, false) => (1.0 - above).min(by_count),
             },
             share,
             score: Estimate::of(&score).map_or(f64::INFINITY, |score| score.mean),
@@ -405,6 +411,8 @@ mod tests {
                         .iter()
                         .map(|within| 100.0 - within - cell.candidate as f64)
                         .collect(),
+                    judged: 20_000,
+                    kept: (1000.0 * within.iter().sum::<f64>()).round() as u64,
                     within,
                     hopeless: share < 0.95,
                     busy: if share < 0.98 { 0.9 } else { 0.4 },

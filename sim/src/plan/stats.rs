@@ -4,7 +4,7 @@
 //! longer than a busy period (Law and Kelton, *Simulation Modeling and Analysis*, section 9.5.3). Whether they are is checked: while
 //! neighbours resemble each other more than chance allows, they are joined. Repeats with other seeds add batches.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
 
 /// Fewer batches than this say too little of their own spread to be joined further.
 const BATCHES_MIN: usize = 5;
@@ -71,6 +71,21 @@ impl Estimate {
     }
 }
 
+/// How sure so many requests can be at most that the true share lies on the side of `share` on which `kept` of `judged` do: were they
+/// independent of each other (the exact binomial test). Neighbours are not, and batches say how much less sure that makes; but where all
+/// batches are alike, as where nothing is late, they would say that nothing is in doubt.
+pub fn sure_by_count(kept: u64, judged: u64, share: f64) -> f64 {
+    if judged == 0 || share >= 1.0 {
+        return 1.0;
+    }
+    let at_border = Binomial::new(share, judged).expect("a share between 0 and 1");
+    if kept as f64 >= share * judged as f64 {
+        kept.checked_sub(1).map_or(1.0, |fewer| at_border.cdf(fewer))
+    } else {
+        at_border.sf(kept)
+    }
+}
+
 fn student(freedom: f64) -> StudentsT {
     StudentsT::new(0.0, 1.0, freedom).expect("a scale of 1 and at least one degree of freedom")
 }
@@ -115,6 +130,17 @@ mod tests {
         close(estimate.half_width(0.95), 2.262 * 3.02765 / 10_f64.sqrt());
         close(estimate.above(5.5), 0.5);
         close(estimate.above(estimate.mean - 1.833 * estimate.error), 0.95);
+    }
+
+    #[test]
+    fn few_requests_say_little_however_alike_they_are() {
+        // 0.98^50 = 0.364: so often do 50 of 50 keep it where 98 % do in truth.
+        close(sure_by_count(50, 50, 0.98), 1.0 - 0.364);
+        close(sure_by_count(200, 200, 0.98), 1.0 - 0.0176);
+        assert!(sure_by_count(60_000, 60_000, 0.98) > 1.0 - 1e-9);
+        // 95 of 100 where 98 were to be expected: P(X ≤ 95) = 0.0508.
+        close(sure_by_count(95, 100, 0.98), 1.0 - 0.0508);
+        assert_eq!((sure_by_count(0, 0, 0.98), sure_by_count(5, 5, 0.0)), (1.0, 1.0));
     }
 
     #[test]
