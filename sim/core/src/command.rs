@@ -4,7 +4,7 @@ use tenantry_traces::{Duration, ManageRequest, Request, Time};
 
 use crate::event::BatchTiming;
 use crate::ids::{BatchId, InstanceId, RequestId};
-use crate::op::{Load, Member, Op, OpKind, PetGroup, Submission};
+use crate::op::{BatchShape, Load, Member, Op, OpKind, PetGroup, Submission};
 use crate::policy::fleet::Question;
 
 /// Why a request was turned away.
@@ -304,6 +304,18 @@ pub enum Command {
     },
 }
 
+/// Where a submission begins in [`Commands`].
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    /// Its first member.
+    pub(crate) members: usize,
+    /// Its first load.
+    pub(crate) loads: usize,
+    ops: usize,
+    /// Its first mini-batch.
+    pub(crate) groups: usize,
+}
+
 /// The commands of one event, with what they refer to. One buffer is used for the whole run, so that nothing is allocated for
 /// each event.
 #[derive(Debug, Default)]
@@ -331,6 +343,31 @@ impl Commands {
         self.ops.clear();
         self.groups.clear();
         self.questions.clear();
+    }
+
+    /// Where what is pushed from now on begins: see [`Commands::submit`].
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            members: self.members.len(),
+            loads: self.loads.len(),
+            ops: self.ops.len(),
+            groups: self.groups.len(),
+        }
+    }
+
+    /// Submits a batch with the members, loads, mini-batches and ops that were pushed since `mark`.
+    #[inline]
+    pub fn submit(&mut self, batch: BatchId, instance: InstanceId, shape: BatchShape, mark: Mark) {
+        self.list.push(Command::Submit(Submission {
+            batch,
+            instance,
+            shape,
+            members: mark.members..self.members.len(),
+            loads: mark.loads..self.loads.len(),
+            groups: mark.groups..self.groups.len(),
+            ops: mark.ops..self.ops.len(),
+        }));
     }
 
     /// A submission's requests.

@@ -281,6 +281,20 @@ pub struct Op {
     pub told: bool,
 }
 
+impl Op {
+    /// An op that waits for nothing and whose end is told.
+    #[inline]
+    pub fn alone(kind: OpKind, lane: LaneId) -> Op {
+        Op {
+            kind,
+            lane,
+            after: After::NONE,
+            behind: false,
+            told: true,
+        }
+    }
+}
+
 /// The sizes that determine what a batch costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BatchShape {

@@ -11,7 +11,7 @@ use super::tenancy::{Begun, Tenancy, discard};
 use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Verdict, Waits};
 use crate::event::{Done, Event};
 use crate::ids::{BatchId, InstanceId, RequestId};
-use crate::op::{BatchShape, Layers, Load, Manage, Member, NO_SLOT, Sequence, Submission};
+use crate::op::{BatchShape, Layers, Load, Manage, Member, NO_SLOT, Sequence};
 use crate::policy::admit::{self, Admit};
 use crate::policy::batch::{self, Batch, Decision};
 use crate::policy::pipeline::{CopyWork, Pipeline, Retrieval, Work};
@@ -362,7 +362,7 @@ impl EncoderServer {
     fn start(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) -> bool {
         let batch_number = self.batches;
         let state = &mut self.instances[instance.index()];
-        let (first_member, first_load, first_op) = (commands.members.len(), commands.loads.len(), commands.ops.len());
+        let mark = commands.mark();
         let mut tokens = 0;
         let mut all_tokens = 0;
         let mut tenants = 0;
@@ -396,7 +396,7 @@ impl EncoderServer {
                 sequence: Sequence::default(),
             });
         }
-        let members = first_member..commands.members.len();
+        let members = mark.members..commands.members.len();
         if members.is_empty() {
             return false;
         }
@@ -404,9 +404,9 @@ impl EncoderServer {
         if let Padding::To(fixed) = self.padding {
             tokens = fixed;
         }
-        let loads = first_load..commands.loads.len();
-        let copy = self.copy.filter(|_| !loads.is_empty()).map(|copy| CopyWork {
-            loads: loads.len() as u32,
+        let loads = commands.loads.len() - mark.loads;
+        let copy = self.copy.filter(|_| loads > 0).map(|copy| CopyWork {
+            loads: loads as u32,
             ..copy
         });
         if let (Some(copy), Some(slots)) = (copy, &mut state.slots) {
@@ -446,16 +446,7 @@ impl EncoderServer {
             lanes,
             &mut commands.ops,
         );
-        let ops = first_op..commands.ops.len();
-        commands.list.push(Command::Submit(Submission {
-            batch,
-            instance,
-            shape,
-            members,
-            loads,
-            groups: 0..0,
-            ops,
-        }));
+        commands.submit(batch, instance, shape, mark);
         true
     }
 

@@ -11,7 +11,7 @@ use tenantry_traces::{Action, ManageRequest, Subject};
 
 use crate::command::{Command, Commands, FailureReason, ManageOutcome, Managed, Refusal, RejectReason};
 use crate::ids::{BatchId, InstanceId};
-use crate::op::{After, BatchShape, Manage, Op, OpKind, Submission};
+use crate::op::{BatchShape, Manage, Op, OpKind};
 use crate::spec::{PlotSpec, PoolSpec};
 use crate::topology::Topology;
 
@@ -246,28 +246,10 @@ impl Tenancy {
         // Hosts' lanes take turns.
         let instance = InstanceId(self.submitted % topology.instances.len() as u32);
         self.submitted = self.submitted.wrapping_add(1);
-        let (members, loads, first_op) = (commands.members.len(), commands.loads.len(), commands.ops.len());
-        commands.ops.push(Op {
-            kind: OpKind::Manage(manage),
-            lane: topology.instances[instance.index()].lookup,
-            after: After::NONE,
-            behind: false,
-            told: true,
-        });
-        commands.list.push(Command::Submit(Submission {
-            batch,
-            instance,
-            shape: BatchShape {
-                requests: 0,
-                tokens: 0,
-                input_tokens: 0,
-                tenants: 0,
-            },
-            members: members..members,
-            loads: loads..loads,
-            ops: first_op..commands.ops.len(),
-            groups: 0..0,
-        }));
+        let mark = commands.mark();
+        let lane = topology.instances[instance.index()].lookup;
+        commands.ops.push(Op::alone(OpKind::Manage(manage), lane));
+        commands.submit(batch, instance, BatchShape::NOTHING, mark);
     }
 }
 

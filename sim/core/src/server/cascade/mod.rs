@@ -16,7 +16,7 @@ use super::tenancy::refuse;
 use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Returned, Verdict, Waits};
 use crate::event::{Answer, BatchTiming, Done, Event};
 use crate::ids::{BatchId, InstanceId, JobId, PoolId, RequestId};
-use crate::op::{BatchShape, Member, NO_SLOT, Sequence, Submission};
+use crate::op::{BatchShape, Member, NO_SLOT, Sequence};
 use crate::policy::admit::{self, Admit};
 use crate::policy::batch::Decision;
 use crate::policy::route::{self, Answered, NextStage, Route};
@@ -367,7 +367,7 @@ impl CascadeServer {
 
     /// Submits the chosen entries.
     fn start(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
-        let (first_member, first_op) = (commands.members.len(), commands.ops.len());
+        let mark = commands.mark();
         let mut shape = BatchShape {
             requests: self.chosen.len() as u32,
             tokens: 0,
@@ -391,9 +391,8 @@ impl CascadeServer {
             });
         }
         self.batches += 1;
-        let members = first_member..commands.members.len();
         let mut kept = self.spare.pop().unwrap_or_default();
-        kept.extend_from_slice(&commands.members[members.clone()]);
+        kept.extend_from_slice(&commands.members[mark.members..]);
         let batch = self.running.insert(Running {
             instance,
             submitted: now,
@@ -410,17 +409,7 @@ impl CascadeServer {
         let stage = self.stage_of(instance);
         shape.tokens = stage.padded(shape.tokens);
         stage.lay_out(lane, &mut commands.ops);
-        let loads = commands.loads.len()..commands.loads.len();
-        let ops = first_op..commands.ops.len();
-        commands.list.push(Command::Submit(Submission {
-            batch,
-            instance,
-            shape,
-            members,
-            loads,
-            ops,
-            groups: 0..0,
-        }));
+        commands.submit(batch, instance, shape, mark);
     }
 
     /// The laws that hold between events, for tests: no instance is idle while its batch policy would start something, and nothing is

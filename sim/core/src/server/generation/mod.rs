@@ -26,7 +26,7 @@ use super::tenancy::{Begun, Tenancy, discard};
 use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Verdict, Waits};
 use crate::event::{Done, Event, RunOutcome};
 use crate::ids::{BatchId, InstanceId, RequestId};
-use crate::op::{After, BatchShape, CopyIn, Layers, Load, Member, NO_SLOT, Op, OpKind, Submission};
+use crate::op::{After, BatchShape, CopyIn, Layers, Load, Member, NO_SLOT, Op, OpKind};
 use crate::policy::admit::{self, Admit};
 use crate::slab::Slab;
 use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, SystemSpec, TenantState};

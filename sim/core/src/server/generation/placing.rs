@@ -212,7 +212,7 @@ impl GenerationServer {
             slot,
             host_slot,
         });
-        let (first_member, first_load, first_op) = (commands.members.len(), commands.loads.len(), commands.ops.len());
+        let mark = commands.mark();
         commands.members.push(member);
         commands.loads.push(Load {
             tenant: member.tenant,
@@ -242,20 +242,13 @@ impl GenerationServer {
             behind: false,
             told: true,
         });
-        commands.list.push(Command::Submit(Submission {
-            batch,
-            instance,
-            shape: BatchShape {
-                requests: 1,
-                tokens: 0,
-                input_tokens: 0,
-                tenants: 1,
-            },
-            members: first_member..commands.members.len(),
-            loads: first_load..commands.loads.len(),
-            groups: 0..0,
-            ops: first_op..commands.ops.len(),
-        }));
+        let shape = BatchShape {
+            requests: 1,
+            tokens: 0,
+            input_tokens: 0,
+            tenants: 1,
+        };
+        commands.submit(batch, instance, shape, mark);
     }
 
     /// Lets the newest request of an instance go, for its pages.

@@ -12,7 +12,7 @@ impl GenerationServer {
         let sequence = &mut self.sequences[id];
         sequence.retrieval = Retrieval::Coming(batch);
         let tokens = sequence.to_prefill;
-        let (first_member, first_op) = (commands.members.len(), commands.ops.len());
+        let mark = commands.mark();
         let mut member = member(id, sequence);
         member.sequence.chunk_tokens = tokens;
         commands.members.push(member);
@@ -36,20 +36,13 @@ impl GenerationServer {
             behind: false,
             told: true,
         });
-        commands.list.push(Command::Submit(Submission {
-            batch,
-            instance,
-            shape: BatchShape {
-                requests: 1,
-                tokens,
-                input_tokens: tokens,
-                tenants: 1,
-            },
-            members: first_member..commands.members.len(),
-            loads: commands.loads.len()..commands.loads.len(),
-            groups: 0..0,
-            ops: first_op..commands.ops.len(),
-        }));
+        let shape = BatchShape {
+            requests: 1,
+            tokens,
+            input_tokens: tokens,
+            tenants: 1,
+        };
+        commands.submit(batch, instance, shape, mark);
     }
 
     pub(super) fn retrieved(

@@ -74,7 +74,7 @@ impl GenerationServer {
     }
 
     fn submit(&mut self, instance: InstanceId, prompts_left: bool, commands: &mut Commands) {
-        let first_member = commands.members.len();
+        let mark = commands.mark();
         let Instance {
             running,
             prompts,
@@ -109,7 +109,7 @@ impl GenerationServer {
             self.rooms.add(held * self.spec.page_tokens + 1 - after_first);
             commands.members.push(member(id, sequence));
         }
-        let requests = going_on.requests + (commands.members.len() - first_member) as u32;
+        let requests = going_on.requests + (commands.members.len() - mark.members) as u32;
         if requests == 0 {
             return;
         }
@@ -131,33 +131,21 @@ impl GenerationServer {
             batch,
             interruptible: max_steps > 1,
         });
-        let first_op = commands.ops.len();
-        commands.ops.push(Op {
-            kind: OpKind::Run(Run {
-                max_steps,
-                until: if is_static { Until::AllEnd } else { Until::FirstEnds },
-                lookups: self.lookups,
-                going_on,
-            }),
-            lane: self.topology.instances[instance.index()].compute,
-            after: After::NONE,
-            behind: false,
-            told: true,
+        let run = OpKind::Run(Run {
+            max_steps,
+            until: if is_static { Until::AllEnd } else { Until::FirstEnds },
+            lookups: self.lookups,
+            going_on,
         });
-        commands.list.push(Command::Submit(Submission {
-            batch,
-            instance,
-            shape: BatchShape {
-                requests,
-                tokens,
-                input_tokens: tokens,
-                tenants,
-            },
-            members: first_member..commands.members.len(),
-            loads: commands.loads.len()..commands.loads.len(),
-            groups: 0..0,
-            ops: first_op..commands.ops.len(),
-        }));
+        let lane = self.topology.instances[instance.index()].compute;
+        commands.ops.push(Op::alone(run, lane));
+        let shape = BatchShape {
+            requests,
+            tokens,
+            input_tokens: tokens,
+            tenants,
+        };
+        commands.submit(batch, instance, shape, mark);
     }
 }
 

@@ -3,7 +3,7 @@
 use tenantry_traces::{Duration, Time};
 
 use super::instances::State;
-use super::{Running, RuntimeServer, submit};
+use super::{Running, RuntimeServer};
 use crate::command::{Command, Commands};
 use crate::ids::{GpuId, InstanceId};
 use crate::op::{BatchShape, Op, OpKind, Solve};
@@ -328,16 +328,10 @@ impl RuntimeServer {
             runtimes: self.fleet.counts.runtimes.len() as u32,
         });
         commands.questions.push(question);
-        let first = commands.members.len();
+        let mark = commands.mark();
+        commands.ops.push(Op::alone(op, lane));
         // The solver is nobody's instance; the first stands for it.
-        submit(
-            commands,
-            batch,
-            InstanceId(0),
-            BatchShape::NOTHING,
-            first,
-            Op::alone(op, lane),
-        );
+        commands.submit(batch, InstanceId(0), BatchShape::NOTHING, mark);
     }
 
     pub(super) fn solved(&mut self, now: Time, answer: &Allocated, commands: &mut Commands) {

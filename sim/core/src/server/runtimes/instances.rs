@@ -2,7 +2,7 @@
 
 use tenantry_traces::Time;
 
-use super::{Running, RuntimeServer, submit};
+use super::{Running, RuntimeServer};
 use crate::command::{Command, Commands};
 use crate::ids::{GpuId, InstanceId};
 use crate::op::{BatchShape, LoadRuntime, Op, OpKind};
@@ -134,15 +134,9 @@ impl RuntimeServer {
             bytes: self.streams[usize::from(runtime.stream)].weight_bytes,
         });
         let lane = self.topology.instances[instance.index()].copy;
-        let first = commands.members.len();
-        submit(
-            commands,
-            batch,
-            instance,
-            BatchShape::NOTHING,
-            first,
-            Op::alone(op, lane),
-        );
+        let mark = commands.mark();
+        commands.ops.push(Op::alone(op, lane));
+        commands.submit(batch, instance, BatchShape::NOTHING, mark);
     }
 
     pub(super) fn loaded(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {

@@ -14,7 +14,7 @@ use super::tenancy::refuse;
 use crate::command::{Command, Commands, Finish, RejectReason, Verdict, Waits};
 use crate::event::{Done, Event};
 use crate::ids::{BatchId, InstanceId, RequestId};
-use crate::op::{After, BatchShape, Infer, Member, NO_SLOT, Op, OpKind, Sequence, Submission};
+use crate::op::{BatchShape, Infer, Member, NO_SLOT, Op, OpKind, Sequence};
 use crate::policy::admit::{self, Admit};
 use crate::policy::levels::{LevelSpec, Levels};
 use crate::slab::Slab;
@@ -315,11 +315,12 @@ impl RuntimeServer {
             slot: NO_SLOT,
             sequence: Sequence::default(),
         };
-        let first = commands.members.len();
+        let mark = commands.mark();
         commands.members.push(member);
         let lane = self.topology.instances[instance.index()].compute;
         let op = OpKind::Infer(Infer { runtime });
-        submit(commands, batch, instance, shape, first, Op::alone(op, lane));
+        commands.ops.push(Op::alone(op, lane));
+        commands.submit(batch, instance, shape, mark);
     }
 
     /// The laws that hold between events, for tests: nobody is lost or counted twice, no instance idles while its line is not
@@ -376,34 +377,5 @@ impl RuntimeServer {
             ));
         }
         self.check_fleet()
-    }
-}
-
-/// Submits one op as a batch; `first` is the first of its members.
-fn submit(commands: &mut Commands, batch: BatchId, instance: InstanceId, shape: BatchShape, first: usize, op: Op) {
-    commands.ops.push(op);
-    let (members, loads, ops) = (commands.members.len(), commands.loads.len(), commands.ops.len());
-    let groups = commands.groups.len();
-    commands.list.push(Command::Submit(Submission {
-        batch,
-        instance,
-        shape,
-        members: first..members,
-        loads: loads..loads,
-        ops: ops - 1..ops,
-        groups: groups..groups,
-    }));
-}
-
-impl Op {
-    /// An op that waits for nothing and whose end is told.
-    fn alone(kind: OpKind, lane: crate::ids::LaneId) -> Op {
-        Op {
-            kind,
-            lane,
-            after: After::NONE,
-            behind: false,
-            told: true,
-        }
     }
 }

@@ -23,7 +23,7 @@ use super::tenancy::refuse;
 use crate::command::{Command, Commands, Finish, RejectReason, Verdict, Waits};
 use crate::event::{Done, Event};
 use crate::ids::{BatchId, InstanceId, RequestId};
-use crate::op::{After, BatchShape, Member, NO_SLOT, Op, OpKind, Pet, PetGroup, Sequence, Submission};
+use crate::op::{BatchShape, Member, NO_SLOT, Op, OpKind, Pet, PetGroup, Sequence};
 use crate::policy::admit::{self, Admit};
 use crate::policy::place::{self, Loads, Place};
 use crate::policy::streams::{StreamOperator, StreamScheduler};
@@ -392,7 +392,7 @@ impl TaskServer {
 
     /// Submits a batch whose members wait no longer.
     fn start(&mut self, now: Time, instance: InstanceId, planned: &Planned, commands: &mut Commands) {
-        let (first_member, first_group, first_op) = (commands.members.len(), commands.groups.len(), commands.ops.len());
+        let mark = commands.mark();
         let mut shape = BatchShape {
             requests: planned.members.len() as u32,
             tokens: 0,
@@ -435,28 +435,23 @@ impl TaskServer {
         }
         let streams = match self.engine {
             EngineSpec::Shared { streams, .. } => {
-                self.repository.counts.groups += (commands.groups.len() - first_group) as u64;
-                self.assign_streams(streams, planned.model, &mut commands.groups[first_group..])
+                self.repository.counts.groups += (commands.groups.len() - mark.groups) as u64;
+                self.assign_streams(streams, planned.model, &mut commands.groups[mark.groups..])
             }
             // The task's own operators have been merged into its model.
             EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => {
-                commands.groups.truncate(first_group);
+                commands.groups.truncate(mark.groups);
                 1
             }
         };
-        commands.ops.push(Op {
-            kind: OpKind::Pet(Pet {
-                model: planned.model,
-                streams,
-            }),
-            lane: self.topology.instances[instance.index()].compute,
-            after: After::NONE,
-            behind: false,
-            told: true,
+        let pet = OpKind::Pet(Pet {
+            model: planned.model,
+            streams,
         });
-        let members = first_member..commands.members.len();
+        let lane = self.topology.instances[instance.index()].compute;
+        commands.ops.push(Op::alone(pet, lane));
         let mut kept = self.spare.pop().unwrap_or_default();
-        kept.extend_from_slice(&commands.members[members.clone()]);
+        kept.extend_from_slice(&commands.members[mark.members..]);
         let batch = self.running.insert(Running {
             instance,
             submitted: now,
@@ -467,15 +462,7 @@ impl TaskServer {
         }
         self.waiting -= shape.requests;
         self.instances[instance.index()].running += 1;
-        commands.list.push(Command::Submit(Submission {
-            batch,
-            instance,
-            shape,
-            members,
-            loads: 0..0,
-            groups: first_group..commands.groups.len(),
-            ops: first_op..commands.ops.len(),
-        }));
+        commands.submit(batch, instance, shape, mark);
     }
 
     /// Puts groups on streams, and says how many there are.
