@@ -93,6 +93,7 @@ pub mod pet;
 mod plot;
 pub mod profiler;
 mod random;
+mod stored_blocks;
 
 pub use adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
 pub use decoder::{

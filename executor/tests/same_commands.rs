@@ -17,7 +17,7 @@ use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
 use tenantry_executor::machine::{Job, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card, DType, DispatchOperation, ModelShape, Tier};
-use tenantry_sim::{Jitter, Prices, VirtualMachine};
+use tenantry_sim::{Before, Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
 const TENANTS: u32 = 10;
@@ -58,13 +58,13 @@ impl Workers for Script {
         };
         let mut work_ns = self.prices.work_ns(PoolId(0), &job.kind, job.batch.shape, &mut spread);
         if !follows && matches!(job.kind, OpKind::Encode(_)) {
-            work_ns += self.prices.resume_ns(
-                LaneKind::Compute,
-                PoolId(0),
-                self.now.since(lane.free_since),
-                work_ns,
-                &mut spread,
-            );
+            let before = Before {
+                idle: self.now.since(lane.free_since),
+                other_model: false,
+            };
+            work_ns += self
+                .prices
+                .resume_ns(LaneKind::Compute, PoolId(0), before, work_ns, &mut spread);
         }
         let ended = started + Duration(work_ns);
         let heard = lane.heard.max(ended + Duration(self.prices.tell_ns(&mut spread)));

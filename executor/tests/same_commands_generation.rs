@@ -20,7 +20,7 @@ use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
 use tenantry_executor::machine::{Batch, Job, Outcome, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape, Tier};
-use tenantry_sim::{Jitter, Prices, VirtualMachine};
+use tenantry_sim::{Before, Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
 const TENANTS: u32 = 8;
@@ -163,13 +163,13 @@ impl Workers for Script {
             OpKind::Run(run) => {
                 assert!(!follows, "an instance makes one run at a time");
                 let first_ns = self.steps_ns(&run, &job.batch, 0);
-                let resume = self.prices.resume_ns(
-                    LaneKind::Compute,
-                    PoolId(0),
-                    self.now.since(free_since),
-                    first_ns,
-                    &mut spread,
-                );
+                let before = Before {
+                    idle: self.now.since(free_since),
+                    other_model: false,
+                };
+                let resume = self
+                    .prices
+                    .resume_ns(LaneKind::Compute, PoolId(0), before, first_ns, &mut spread);
                 self.begin(job.lane, run, started, Duration(resume), job.batch);
             }
             kind => {

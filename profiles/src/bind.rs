@@ -5,11 +5,12 @@ use crate::cost::{AdapterSurface, Cost, Curve, Resume, Surface};
 use crate::decoder::{Decoder, MixedAttention, WholeSteps};
 use crate::error::MissingTable;
 use crate::grid::Grid;
-use crate::model::{DType, ModelShape};
-use crate::rows::{
-    AdapterImplementation, CollectiveOperation, Direction, DispatchOperation, Family, LoadSource, PetKind, ResumeRow,
-    Row, StepLora, Tier,
+use crate::keys::{
+    AdapterImplementation, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource, PetKind, StepLora,
+    Tier,
 };
+use crate::model::{DType, ModelShape};
+use crate::rows::{Family, ResumeRow, Row};
 use crate::slice::{Slice, slices};
 use crate::static_model::StaticModel;
 
@@ -265,19 +266,31 @@ impl Card {
         listed.then(|| self.dispatch(operation)).transpose()
     }
 
-    /// What compute takes longer after its lane was idle; nothing where that was not measured. The rows are those of `model`, or of the
-    /// model that comes first where that one has none: what is lost depends on the machine more than on the model.
+    /// What compute takes longer after its lane was idle, or after another tenant's model; nothing where that was not measured. Without
+    /// rows of its own, a model on which less than all changes has those of its heads, or of the model that comes first: what idleness
+    /// costs depends on the machine more than on the model.
     ///
     /// # Errors
     /// A table with holes.
-    pub fn resume(&self, model: &ModelShape) -> Result<Option<Resume>, MissingTable> {
+    pub fn resume(&self, model: &ModelShape, changing: Changing) -> Result<Option<Resume>, MissingTable> {
         let all = &self.tables.resume;
-        let own = all.iter().find(|row| row.model == model.name).or_else(|| all.first());
-        let Some(name) = own.map(|row| row.model.as_str()) else {
+        let measured = |changing| {
+            all.iter()
+                .find(|row| row.model == model.name && row.changing == changing)
+        };
+        let nearest = match changing {
+            Changing::Model => measured(Changing::Model),
+            Changing::Adapters | Changing::Heads => measured(changing)
+                .or_else(|| measured(Changing::Heads))
+                .or_else(|| all.iter().find(|row| row.changing == Changing::Heads)),
+        };
+        let Some(ResumeRow { model, changing, .. }) = nearest else {
             return Ok(None);
         };
-        let rows: Vec<ResumeRow> = all.iter().filter(|row| row.model == name).cloned().collect();
-        self.resume_of(rows, &format!("model={name}")).map(Some)
+        let is_of = |row: &&ResumeRow| row.model == *model && row.changing == *changing;
+        let rows: Vec<ResumeRow> = all.iter().filter(is_of).cloned().collect();
+        self.resume_of(rows, &format!("model={model} changing={changing}"))
+            .map(Some)
     }
 
     /// What a copy takes longer after its lane was idle; nothing where that was not measured.

@@ -32,6 +32,7 @@ mod error;
 mod find;
 mod grid;
 mod import;
+mod keys;
 mod model;
 mod names;
 mod origin;
@@ -54,15 +55,18 @@ pub use cost::{AdapterSurface, Beyond, Cost, Curve, Drawn, Resume, Spread, Surfa
 pub use decoder::{Decoder, MixedAttention, WholeSteps};
 pub use error::{Invalid, MissingTable, ProfileError};
 pub use import::{DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource};
+pub use keys::{
+    AdapterImplementation, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource, PetKind, StepLora,
+    Tier,
+};
 pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use names::near_miss;
 pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
-    AdapterImplementation, AdapterRow, AttendedLayerRow, CollectiveOperation, CollectiveRow, ConcurrentLayerRow,
-    ConcurrentStepRow, CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow,
-    DecoderPrefillRow, DecoderStepRow, Direction, DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow,
-    Family, HeadRow, LoadSource, LoraRow, ModelLoadRow, PetKind, PetRow, PlotLookupRow, ResumeRow, SolveRow,
-    StaticModelRow, Stats, StepLora, Tier,
+    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
+    DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow,
+    EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow, ResumeRow, SolveRow,
+    StaticModelRow, Stats,
 };
 pub use staircase::{Staircase, staircase};
 pub use static_model::StaticModel;

@@ -8,6 +8,10 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use crate::cells::{Cells, Field, Refused};
+use crate::keys::{
+    AdapterImplementation, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource, PetKind, StepLora,
+    Tier,
+};
 use crate::model::DType;
 use crate::names::named;
 
@@ -30,144 +34,6 @@ pub struct Stats {
 
 /// The columns of [`Stats`], last in every table.
 pub(crate) const STATS_COLUMNS: [&str; 6] = ["count", "mean_us", "median_us", "p05_us", "p95_us", "p99_us"];
-
-/// How a batch of several tenants' adapters is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AdapterImplementation {
-    /// One tenant after the other.
-    Loop,
-    /// Weights gathered for each request, then one batched matrix product.
-    GatherBmm,
-    /// Requests sorted by tenant, then one product over segments.
-    Grouped,
-}
-named!(AdapterImplementation { Loop => "loop", GatherBmm => "gather-bmm", Grouped => "grouped" });
-
-/// Which way a copy goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Direction {
-    /// From the host's memory to the card's.
-    HostToDevice,
-}
-named!(Direction { HostToDevice => "host-to-device" });
-
-/// Where a whole model is loaded from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LoadSource {
-    /// A file.
-    Disk,
-    /// The host's memory.
-    Host,
-}
-named!(LoadSource { Disk => "disk", Host => "host" });
-
-/// What it takes to hand work over, beside the work itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DispatchOperation {
-    /// From handing an op to an idle lane until it starts.
-    Wake,
-    /// From the end of an op until another lane or the server hears of it.
-    Tell,
-    /// From an instant that the serving loop sleeps until to its noticing that it has come.
-    Alarm,
-    /// A look at what an encoder's pass came to: confidence, and the attention that words were paid (Tabi, section 7.5).
-    Inspect,
-}
-named!(DispatchOperation { Wake => "wake", Tell => "tell", Alarm => "alarm", Inspect => "inspect" });
-
-/// Where a PLOT table's rows lie when they are looked up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Tier {
-    /// The host's memory.
-    Memory,
-    /// The disk, with nothing of the table cached.
-    Disk,
-}
-named!(Tier { Memory => "memory", Disk => "disk" });
-
-/// A kind of parameter-efficient fine-tuning (PetS, section 2.2), and LoRA beside them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PetKind {
-    /// Houlsby adapters after attention and feed-forward.
-    Adapters,
-    /// A binary mask over each weight.
-    MaskBert,
-    /// A sparse difference from each weight.
-    DiffPruning,
-    /// Biases of its own.
-    BitFit,
-    /// Low-rank products beside each weight.
-    Lora,
-}
-named!(PetKind {
-    Adapters => "adapters",
-    MaskBert => "mask-bert",
-    DiffPruning => "diff-pruning",
-    BitFit => "bit-fit",
-    Lora => "lora",
-});
-
-/// What several cards do together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CollectiveOperation {
-    /// Every card gets the sum of all.
-    AllReduce,
-    /// One card to another.
-    SendReceive,
-}
-named!(CollectiveOperation { AllReduce => "all-reduce", SendReceive => "send-receive" });
-
-/// What a step's tenants add to a decoder's layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum StepLora {
-    /// Nothing: the backbone alone.
-    None,
-    /// Low-rank products, written as `gather-bmm-8`.
-    Of {
-        /// How a step of several tenants is computed.
-        implementation: AdapterImplementation,
-        /// Of the products.
-        rank: u32,
-    },
-}
-
-impl std::fmt::Display for StepLora {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            StepLora::None => f.write_str("none"),
-            StepLora::Of { implementation, rank } => write!(f, "{implementation}-{rank}"),
-        }
-    }
-}
-
-impl Field for StepLora {
-    fn read(text: &str) -> Result<Self, Refused> {
-        if text == "none" {
-            return Ok(StepLora::None);
-        }
-        let Some((implementation, rank)) = text.rsplit_once('-') else {
-            return Err(Refused {
-                must: "none, or an implementation and a rank such as gather-bmm-8".into(),
-                suggested: None,
-            });
-        };
-        Ok(StepLora::Of {
-            implementation: Field::read(implementation)?,
-            rank: Field::read(rank)?,
-        })
-    }
-
-    fn write(&self) -> String {
-        self.to_string()
-    }
-}
 
 /// The op families, each a CSV file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -564,16 +430,19 @@ family! {
 }
 
 family! {
-    /// What a model's pass takes longer after its lane was idle: caches are cold, memory may have to be mapped anew, clocks are low.
+    /// What a model's pass takes longer after its lane was idle or had another tenant's model: caches are cold, memory may have to be
+    /// mapped anew, clocks are low.
     ResumeRow: Resume,
     names {
         /// The model's name.
         model: String,
+        /// Whose parameters are others than those of the pass before.
+        changing: Changing,
     },
     axes {
-        /// How long the lane was idle, in microseconds.
+        /// How long the lane was idle, in microseconds; 0 only where the model changes.
         idle_us: u32,
-        /// What the compute takes on a lane that was busy before, in microseconds.
+        /// What the compute takes on a lane that was busy before, with the same model, in microseconds.
         work_us: u32,
     }
 }

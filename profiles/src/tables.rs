@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use csv::StringRecord;
 
 use crate::cells::{Cells, Field, Refused, one_of};
-use crate::check::check_rows;
+use crate::check::{check_rows, dip};
 use crate::error::Invalid;
 use crate::names::near_miss;
 use crate::rows::{
@@ -121,6 +121,11 @@ impl Tables {
         let mut all = Vec::new();
         for_each_family!(&mut self.sorted(), rows => all.extend(slices(rows)));
         all
+    }
+
+    /// Whether an op costs less than a smaller one of its table, by more than both spreads allow: a card with such a table is refused.
+    pub fn dips(&self) -> bool {
+        self.slices().iter().any(|slice| dip(slice).is_some())
     }
 
     /// The same rows in the order of a saved profile.

@@ -1,12 +1,12 @@
 //! A card for the tests and examples of other crates: computed from simple formulas, measured nowhere.
 
 use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+use crate::keys::{AdapterImplementation, Direction, DispatchOperation, LoadSource, PetKind, Tier};
 use crate::model::{DType, ModelShape};
 use crate::origin::Origins;
 use crate::rows::{
-    AdapterImplementation, AdapterRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow,
-    Direction, DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow, HeadRow, LoadSource, LoraRow,
-    ModelLoadRow, PetKind, PetRow, PlotLookupRow, Stats, Tier,
+    AdapterRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, DispatchRow,
+    EmbeddingRow, EncoderLayerRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow, Stats,
 };
 use crate::tables::Tables;
 

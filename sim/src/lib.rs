@@ -20,7 +20,7 @@ mod steps;
 pub mod virtual_machine;
 
 pub use global::whole_workload;
-pub use prices::{Jitter, OpSpread, PriceError, Prices};
+pub use prices::{Before, Jitter, OpSpread, PriceError, Prices};
 pub use simulate::{Run, SimulateError, Simulated, simulate};
 pub use tenantry_solver::answer as allocate;
 pub use virtual_machine::VirtualMachine;

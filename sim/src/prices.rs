@@ -8,8 +8,8 @@ use tenantry_core::op::{BatchShape, Encode, GoingOn, Manage, Member, OpKind, Pet
 use tenantry_core::spec::{PlotSpec, PoolSpec, RouteSpec, StageSpec, SystemSpec, TenantState};
 use tenantry_core::topology::LaneKind;
 use tenantry_profiles::{
-    AdapterSurface, Beyond, Card, Cost, Curve, Direction, DispatchOperation, Drawn, Family, LoadSource, MissingTable,
-    Resume, Surface,
+    AdapterSurface, Beyond, Card, Changing, Cost, Curve, Direction, DispatchOperation, Drawn, Family, LoadSource,
+    MissingTable, Resume, Surface,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::{Duration, Time};
@@ -56,7 +56,7 @@ pub struct Prices {
     alarm: Drawn,
     inspect: Option<Cost>,
     /// By pool, as `models`.
-    resume: Vec<Option<Resume>>,
+    resume: Vec<ResumePrices>,
     /// Of copies, as far as it was measured.
     copy_resume: Option<Resume>,
     /// Where the card is the host's own processor.
@@ -232,7 +232,7 @@ impl Prices {
         let model = &pool.model;
         let resume = pools
             .iter()
-            .map(|pool| card.resume(&pool.model))
+            .map(|pool| ResumePrices::new(card, pool))
             .collect::<Result<_, _>>()?;
         Ok(Prices {
             models,
@@ -441,23 +441,61 @@ impl Prices {
         OpSpread(self.draws.map(|draws| draws.about(ALARM ^ until.0))).of_drawn(&self.alarm)
     }
 
-    /// What an op that takes `work_ns` on a busy lane of this kind takes longer after the lane was idle for `idle`, in nanoseconds: caches
-    /// are cold and clocks are low. Nothing on cards where this was not measured.
-    pub fn resume_ns(&self, lane: LaneKind, pool: PoolId, idle: Duration, work_ns: u64, spread: &mut OpSpread) -> u64 {
+    /// Whether it matters whose model the pool's last batch was computed with.
+    pub fn changes_model(&self, pool: PoolId) -> bool {
+        self.resume[pool.index()].other_model.is_some()
+    }
+
+    /// What an op that takes `work_ns` on a busy lane of this kind takes longer after the lane was idle for `idle` or had another
+    /// tenant's model, in nanoseconds: caches are cold and clocks are low. Nothing on cards where this was not measured.
+    pub fn resume_ns(&self, lane: LaneKind, pool: PoolId, before: Before, work_ns: u64, spread: &mut OpSpread) -> u64 {
+        let of_pool = &self.resume[pool.index()];
         let resume = match lane {
-            LaneKind::Compute => self.resume[pool.index()].as_ref(),
+            LaneKind::Compute if before.other_model => of_pool.other_model.as_ref(),
+            LaneKind::Compute => of_pool.same_model.as_ref(),
             LaneKind::Copy => self.copy_resume.as_ref(),
             LaneKind::Lookup | LaneKind::Solve => None,
         };
         let micros = |ns: u64| u32::try_from(ns / 1_000).unwrap_or(u32::MAX);
         resume.map_or(0, |resume| {
-            resume.extra_ns(micros(idle.0), micros(work_ns), |whole| spread.of(whole))
+            resume.extra_ns(micros(before.idle.0), micros(work_ns), |whole| spread.of(whole))
         })
     }
 
     /// Families of which a cost was asked beyond what was measured, and how far at most.
     pub fn extrapolated(&self) -> impl Iterator<Item = (Family, Beyond)> + '_ {
         self.extrapolated.0.iter().map(|(family, beyond)| (*family, *beyond))
+    }
+}
+
+/// What a lane did before an op.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    /// Nothing, for so long.
+    pub idle: Duration,
+    /// Its last op was another tenant's, who has a model of their own.
+    pub other_model: bool,
+}
+
+/// What a pool's ops take longer after that.
+#[derive(Debug)]
+struct ResumePrices {
+    /// Than back to back with the same model.
+    same_model: Option<Resume>,
+    /// Likewise, where tenants have whole models.
+    other_model: Option<Resume>,
+}
+
+impl ResumePrices {
+    fn new(card: &Card, pool: &PoolSpec) -> Result<ResumePrices, MissingTable> {
+        let (same, other) = match pool.changing() {
+            Changing::Model => (Changing::Heads, card.resume(&pool.model, Changing::Model)?),
+            less => (less, None),
+        };
+        Ok(ResumePrices {
+            same_model: card.resume(&pool.model, same)?,
+            other_model: other,
+        })
     }
 }
 

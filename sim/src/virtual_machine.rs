@@ -27,7 +27,7 @@ use tenantry_traces::{Duration, Time};
 use crate::ends::Ends;
 use crate::last_tokens::LastTokens;
 use crate::leap::{Leap, RunPlan};
-use crate::prices::Prices;
+use crate::prices::{Before, Prices};
 
 /// What the heap holds. Events at one instant come in the order of the variants, then of their making: a lane that falls free is
 /// free before its batch's end is heard.
@@ -119,6 +119,8 @@ struct Lane {
     running: Option<Running>,
     version: u32,
     ops: u64,
+    /// Whose whole model its last op was computed with, where tenants have such.
+    model_of: Option<u32>,
     /// Of decoders' runs.
     steps: u64,
     busy: Duration,
@@ -209,6 +211,8 @@ pub struct VirtualMachine {
     last_tokens: Vec<LastTokens>,
     /// By batch slot: the groups of batches of tasks.
     groups: Vec<Vec<PetGroup>>,
+    /// By batch slot: whose whole model it is computed with, where that matters.
+    owners: Vec<Option<u32>>,
     /// By batch slot: what came of runs.
     outcomes: Vec<Outcome>,
     /// Where sequences end that do not end by length.
@@ -266,6 +270,7 @@ impl VirtualMachine {
                     running: None,
                     version: 0,
                     ops: 0,
+                    model_of: None,
                     steps: 0,
                     busy: Duration::ZERO,
                     heard: Time::ZERO,
@@ -282,6 +287,7 @@ impl VirtualMachine {
             leaps: Vec::new(),
             last_tokens: Vec::new(),
             groups: Vec::new(),
+            owners: Vec::new(),
             outcomes: Vec::new(),
             ends: None,
             answers: None,
@@ -409,12 +415,14 @@ impl VirtualMachine {
         if let OpKind::Lookup(lookup) = kind {
             self.count_lookup(lookup.fragments.into());
         }
-        if !just_freed {
-            let (kind, idle) = (
-                self.topology.lanes[lane.index()].kind,
-                self.now.since(self.board.free_since(lane)),
-            );
-            let mut resume_ns = |work_ns| self.prices.resume_ns(kind, pool, idle, work_ns, &mut spread);
+        let kind_of_lane = self.topology.lanes[lane.index()].kind;
+        let other_model = kind_of_lane == LaneKind::Compute && self.takes_up_model(lane, op.batch);
+        if !just_freed || other_model {
+            let before = Before {
+                idle: self.now.since(self.board.free_since(lane)),
+                other_model,
+            };
+            let mut resume_ns = |work_ns| self.prices.resume_ns(kind_of_lane, pool, before, work_ns, &mut spread);
             match &mut work {
                 Work::Whole { left_ns, .. } => *left_ns += resume_ns(*left_ns),
                 Work::Steps => {
@@ -441,6 +449,14 @@ impl VirtualMachine {
         self.begin(lane);
         self.schedule_end(lane);
         self.restretch_neighbours(lane);
+    }
+
+    /// Notes whose whole model the lane computes with from now on, and says whether it was another's until now.
+    fn takes_up_model(&mut self, lane: LaneId, batch: BatchId) -> bool {
+        let Some(&Some(owner)) = self.owners.get(batch.slot as usize) else {
+            return false;
+        };
+        self.lanes[lane.index()].model_of.replace(owner) != Some(owner)
     }
 
     /// Begins a lane's op, or the next segment of its steps, at the pace that what runs beside it leaves.
@@ -634,6 +650,15 @@ impl VirtualMachine {
     /// Keeps what a run's pace follows from until it starts, and the groups of a batch of tasks.
     fn plan(&mut self, submission: &Submission, commands: &Commands) {
         let slot = submission.batch.slot as usize;
+        let pool = self.topology.instances[submission.instance.index()].pool;
+        if self.prices.changes_model(pool) || slot < self.owners.len() {
+            if slot >= self.owners.len() {
+                self.owners.resize(slot + 1, None);
+            }
+            // All members are of one tenant; a run without members goes on with the last one's.
+            let owner = commands.members(submission).first().map(|member| member.tenant);
+            self.owners[slot] = owner.filter(|_| self.prices.changes_model(pool));
+        }
         if !submission.groups.is_empty() || slot < self.groups.len() {
             if slot >= self.groups.len() {
                 self.groups.resize_with(slot + 1, Vec::new);

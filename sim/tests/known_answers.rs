@@ -5,7 +5,7 @@ mod common;
 use common::{ADAPTERS, cluster, memory_for, request, run_listed, system};
 use tenantry_core::spec::{BatchSpec, PipelineSpec, TenantState};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Card, Direction, DispatchOperation, ResumeRow, Stats};
+use tenantry_profiles::{Card, Changing, Direction, DispatchOperation, ResumeRow, Stats};
 use tenantry_sim::Jitter;
 use tenantry_traces::draw::{Draws, Purpose};
 use tenantry_traces::{Duration, Entry};
@@ -97,6 +97,7 @@ fn a_lane_that_was_idle_takes_longer() {
     card.tables.resume = rows
         .map(|(idle_us, work_us, us)| ResumeRow {
             model: "another".into(),
+            changing: Changing::Heads,
             idle_us,
             work_us,
             stats: stats(us),
@@ -112,7 +113,10 @@ fn a_lane_that_was_idle_takes_longer() {
         record.compute.mean_ns()
     };
     // Rows of another model stand in. Back to back it costs nothing, and below the least measured idleness its part.
-    let resume = card.resume(&system.pool.model).unwrap().expect("it has rows");
+    let resume = card
+        .resume(&system.pool.model, Changing::Heads)
+        .unwrap()
+        .expect("it has rows");
     let extra_ns = |idle_us, work_us| resume.extra_ns(idle_us, work_us, |whole| whole.median_ns);
     assert_eq!(extra_ns(0, 100), 0);
     assert_eq!(extra_ns(50, 100), 5_000);
@@ -121,6 +125,47 @@ fn a_lane_that_was_idle_takes_longer() {
     assert!(short + 30_000.0 < long, "{short} {long}");
     // The first request of each run finds the lane idle since the start, which is not long.
     assert!((longer - long).abs() < 1.0, "{long} {longer}");
+}
+
+#[test]
+fn another_tenants_whole_model_is_not_in_the_caches() {
+    let mut card = synthetic_card();
+    let mut system = system();
+    system.pool.tenant_state = TenantState::Model;
+    system.pool.pipeline = PipelineSpec::SYNCHRONOUS;
+    let compute_ns = |card: &Card, tenants: u32| {
+        // All have room, and come long after one another.
+        let entries = (0..40)
+            .map(|i| request(i, i * 50_000, i as u32 % tenants, 32))
+            .collect();
+        let memory = memory_for(&system, tenants, tenants);
+        let record = run_listed(card, cluster(1, memory), &system, tenants, Jitter::None, entries).record;
+        record.compute.mean_ns()
+    };
+    assert_eq!(compute_ns(&card, 1), compute_ns(&card, 2));
+    let row = |changing, idle_us, work_us, us| ResumeRow {
+        model: system.pool.model.name.clone(),
+        changing,
+        idle_us,
+        work_us,
+        stats: Stats {
+            count: 1,
+            mean_us: us,
+            median_us: us,
+            p05_us: us,
+            p95_us: us,
+            p99_us: us,
+        },
+    };
+    card.tables.resume = vec![
+        row(Changing::Heads, 100, 100, 20.0),
+        row(Changing::Model, 0, 100, 70.0),
+        row(Changing::Model, 10_000, 100, 90.0),
+    ];
+    let (own, others) = (compute_ns(&card, 1), compute_ns(&card, 2));
+    // But for the first request of all, which comes at once and finds no model either way.
+    let per_request = (others - own) / (39.0 / 40.0);
+    assert!((per_request - 70_000.0).abs() < 1.0, "{own} {others} {per_request}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 /// How thorough a profile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Suite {
-    /// At most 40 s for the first model and 80 s for each further one: the shapes that small scenarios need.
+    /// At most 60 s for the first model and 80 s for each further one: the shapes that small scenarios need.
     Quick,
     /// At most 10 minutes a model: more shapes, and time for every median to settle.
     Full,

@@ -1,12 +1,9 @@
 //! What management requests do: new versions of tenants' parameters and of domains' tables come into host memory, and deleted ones go.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 use tenantry_core::command::FailureReason;
 use tenantry_core::event::MemberFailure;
 use tenantry_core::op::Manage;
@@ -15,68 +12,43 @@ use tenantry_traces::Subject;
 use super::Batch;
 use super::serving::reason;
 use crate::ParameterSets;
-use crate::device::{element_bytes, host_memory_for};
 use crate::error::ExecutorError;
-use crate::host::forget_cached;
 use crate::plot::Tables;
 use crate::random::{INITIAL_STD, Part, fill, weights};
+use crate::stored_blocks::StoredBlocks;
 
 /// New versions that differ. They are handed out in turns: what reading one costs is the same for all.
-const VERSIONS: u64 = 8;
+const VERSIONS: u32 = 8;
 
-/// New versions of tenants' parameters in a file, as training leaves them: read from the disk, and not from the operating system's
-/// copy of it.
+/// New versions of tenants' parameters, on the disk.
 #[derive(Debug)]
 struct NewVersions {
-    /// It has no name, and is gone when it is closed.
-    file: File,
-    length: u64,
-    kind: Kind,
-    device: Device,
-    handed_out: AtomicU64,
-}
-
-fn failed(source: std::io::Error) -> ExecutorError {
-    ExecutorError::File {
-        path: std::env::temp_dir(),
-        source,
-    }
+    blocks: StoredBlocks,
+    handed_out: AtomicU32,
 }
 
 impl NewVersions {
     /// Writes them for tenants with such parameters.
     fn write(sets: &ParameterSets, seed: u64, device: Device) -> Result<NewVersions, ExecutorError> {
-        let (length, kind) = (sets.length(), sets.kind());
-        let file = tempfile::tempfile().map_err(failed)?;
-        let mut out = BufWriter::new(&file);
-        let mut numbers = vec![0.0; length as usize];
-        let mut bytes = vec![0; (length * element_bytes(kind)) as usize];
-        for version in 0..VERSIONS {
-            fill(&mut weights(seed, Part::NewVersion, version), INITIAL_STD, &mut numbers);
-            let block = Tensor::f_from_slice(&numbers)?.f_to_kind(kind)?;
-            block.f_copy_data_u8(&mut bytes, length as usize)?;
-            out.write_all(&bytes).map_err(failed)?;
-        }
-        out.flush().map_err(failed)?;
-        drop(out);
+        let mut numbers = vec![0.0; sets.length() as usize];
+        let version = |version| {
+            fill(
+                &mut weights(seed, Part::NewVersion, u64::from(version)),
+                INITIAL_STD,
+                &mut numbers,
+            );
+            Ok(Tensor::f_from_slice(&numbers)?.f_to_kind(sets.kind())?)
+        };
         Ok(NewVersions {
-            file,
-            length,
-            kind,
-            device,
-            handed_out: AtomicU64::new(0),
+            blocks: StoredBlocks::write(VERSIONS, sets.length(), sets.kind(), device, version)?,
+            handed_out: AtomicU32::new(0),
         })
     }
 
-    /// Reads the next one into memory from which the device copies fastest.
+    /// Reads the next one.
     fn read(&self) -> Result<Tensor, ExecutorError> {
-        forget_cached(&self.file).map_err(failed)?;
-        let version = self.handed_out.fetch_add(1, Ordering::Relaxed) % VERSIONS;
-        let mut bytes = vec![0; (self.length * element_bytes(self.kind)) as usize];
-        let from = version * bytes.len() as u64;
-        self.file.read_exact_at(&mut bytes, from).map_err(failed)?;
-        let block = Tensor::f_from_data_size(&bytes, &[self.length as i64], self.kind)?;
-        host_memory_for(self.device, block)
+        self.blocks
+            .read(self.handed_out.fetch_add(1, Ordering::Relaxed) % VERSIONS)
     }
 }
 

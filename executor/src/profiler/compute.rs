@@ -10,7 +10,6 @@ use tenantry_traces::draw::{Draws, Purpose};
 
 use super::axes::Axes;
 use super::instances::{Instance, LAYERS};
-use super::resume::Pass;
 use super::schedule::{Measure, Point};
 use super::timed;
 use crate::cascade::layers_with_importance;
@@ -75,7 +74,8 @@ impl Subject {
         self.encoder.input(&sequences, tokens as usize)
     }
 
-    fn sequences(&self, batch: u32, tokens: u32, first_ticket: u64) -> Vec<Vec<i64>> {
+    /// Random tokens, others for each first ticket.
+    pub fn sequences(&self, batch: u32, tokens: u32, first_ticket: u64) -> Vec<Vec<i64>> {
         let draws = Draws::new(self.seed, Purpose::Tokens);
         let vocabulary = u64::from(self.encoder.shape().vocabulary);
         let sequence = |row| {
@@ -115,30 +115,6 @@ impl Subject {
         Ok(Box::new(
             self.layers(middle(&self.axes.batch), middle(&self.axes.tokens))?,
         ))
-    }
-
-    /// Measures passes from drawing token ids to the answers, one for each of these batches that the grid has.
-    pub fn passes<'a>(&'a self, heads: &'a Heads, batches: &[u32]) -> Vec<Pass<'a>> {
-        let tokens = self.axes.tokens[self.axes.tokens.len() / 2];
-        let pass = |&batch| -> Pass<'a> {
-            let (encoder, mut first) = (&self.encoder, 0);
-            let layers = encoder.shape().layers as usize;
-            let measure = move || {
-                first += batch;
-                let tenants: Vec<u32> = (0..batch).map(|row| spread_out(first + row, TENANTS)).collect();
-                timed(encoder.device(), || {
-                    let input = encoder.input(&self.sequences(batch, tokens, first.into()), tokens as usize)?;
-                    let hidden = encoder.layers(encoder.embed(&input)?, 0..layers, &input, None)?;
-                    answers(heads, &hidden, &tenants)
-                })
-            };
-            Pass {
-                requests: batch,
-                measure: Box::new(measure),
-            }
-        };
-        let batches = batches.iter().filter(|batch| self.axes.batch.contains(batch));
-        batches.map(pass).collect()
     }
 
     /// Measures from drawing token ids, which stands for reading a request, to the first hidden state.

@@ -15,11 +15,17 @@ use crate::device::{copy_block, host_memory_for};
 use crate::error::ExecutorError;
 use crate::host::forget_cached;
 use crate::model::{Encoder, read_checkpoint, write_checkpoint};
+use crate::stored_blocks::StoredBlocks;
 
 /// Bytes of host memory that copies are spread over at least: far more than processors' caches hold.
 const POOL_BYTES: u64 = 256 << 20;
 /// Bytes of the device's memory that they go to.
 const SLOTS_BYTES: u64 = 64 << 20;
+
+/// Blocks of each size that are read from the disk.
+const STORED_BLOCKS: u32 = 8;
+/// The table of all that is read from there.
+const FROM_DISK: &str = "model_load from disk";
 
 /// Host memory to copy from, and device memory to copy to.
 pub(crate) struct Copies {
@@ -95,6 +101,27 @@ impl Copies {
     }
 }
 
+/// Tenants' parameters on the disk, of one size.
+pub(crate) struct Stored(StoredBlocks);
+
+impl Stored {
+    /// Writes as many as are read in turns.
+    pub fn write(bytes: u64, device: Device) -> Result<Stored, ExecutorError> {
+        let block = |_| Ok(Tensor::f_ones([bytes as i64], (Kind::Uint8, Device::Cpu))?);
+        StoredBlocks::write(STORED_BLOCKS, bytes, Kind::Uint8, device, block).map(Stored)
+    }
+
+    /// The point of reading one into host memory.
+    pub fn point(&self) -> Point<'_> {
+        let mut calls = 0;
+        let measure = move || {
+            calls = (calls + 1) % STORED_BLOCKS;
+            timed(Device::Cpu, || self.0.read(calls))
+        };
+        Point::new(FROM_DISK.to_string(), measure, record(LoadSource::Disk, self.0.bytes()))
+    }
+}
+
 fn record(source: LoadSource, bytes: u64) -> impl Fn(&mut Tables, tenantry_profiles::Stats) {
     move |tables, stats| tables.model_load.push(ModelLoadRow { source, bytes, stats })
 }
@@ -137,7 +164,7 @@ impl<'a> Checkpoint<'a> {
             })
         };
         Point::new(
-            "model_load from disk".to_string(),
+            FROM_DISK.to_string(),
             measure,
             record(LoadSource::Disk, self.encoder.device_bytes()),
         )

@@ -7,7 +7,6 @@ use tenantry_profiles::{
     DType, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, ModelShape, Stats, Tables,
 };
 
-use super::resume::Pass;
 use super::schedule::{Measure, Point};
 use super::timed;
 use crate::decoder::{Chunk, Decoder, KvCache, Sampling, Step, sample};
@@ -347,24 +346,11 @@ impl DecoderSubject {
         Ok(Box::new(self.dense(self.axes.tokens[self.axes.tokens.len() / 2])?))
     }
 
-    /// Measures all layers of steps of so many sequences that get their next token.
-    pub fn passes(&self, sequences: &[u32]) -> Vec<Pass<'_>> {
-        let pass = |&sequences| -> Pass<'_> {
-            let mut first = 0;
-            let measure = move || {
-                first += sequences;
-                timed(self.decoder.device(), || {
-                    let step = self.step(first, sequences, self.axes.context[0], 0)?;
-                    let hidden = self.decoder.embed(&step)?;
-                    self.decoder.layers(hidden, 0..self.layers(), &step, &self.kv, None)
-                })
-            };
-            Pass {
-                requests: sequences,
-                measure: Box::new(measure),
-            }
-        };
-        sequences.iter().map(pass).collect()
+    /// All layers of a step of so many sequences that get their next token, through a model of this shape. Other tokens come of another
+    /// `first`.
+    pub fn step_through(&self, decoder: &Decoder, first: u32, sequences: u32) -> Result<Tensor, ExecutorError> {
+        let step = self.step(first, sequences, self.axes.context[0], 0)?;
+        decoder.layers(decoder.embed(&step)?, 0..self.layers(), &step, &self.kv, None)
     }
 }
 

@@ -10,6 +10,8 @@ pub struct Ops {
     pub adapters: Vec<AdapterImplementation>,
     /// Operators of parameter-efficient tasks.
     pub pets: Vec<PetKind>,
+    /// Passes with another tenant's whole model than the ones before.
+    pub whole_models: bool,
     /// Look-ups of lower layers' results.
     pub lookups: bool,
     /// Passes that also say which words were attended to, and looks at what they came to.
@@ -28,6 +30,7 @@ impl Ops {
         Ops {
             adapters: AdapterImplementation::ALL.to_vec(),
             pets: PetKind::ALL.to_vec(),
+            whole_models: true,
             lookups: true,
             attended: true,
             static_models: true,

@@ -1,23 +1,27 @@
-//! What compute and copies take longer after their lane was idle.
+//! What compute and copies take longer after their lane was idle, and compute after another tenant's model.
 //!
 //! At low load a lane waits between batches, and what else the processor does meanwhile, for this program or for another, takes its caches:
 //! a lane that spins through 30 ms is as slow afterwards as one that sleeps. On a small model that can double what a batch takes, so
 //! that costs measured back to back would promise too much. As when serving, each pass has requests of its own, and the lane is woken
 //! by another thread, which has woken itself for each of them.
+//!
+//! Where each tenant has a whole model, the one that is asked for has seldom been the last: its parameters come from memory, even without
+//! any idleness.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use tenantry_profiles::{CopyResumeRow, ResumeRow};
+use tenantry_profiles::{Changing, CopyResumeRow, ResumeRow};
 
 use super::copies::Copies;
 use super::schedule::Measure;
 use super::stats::Samples;
 use crate::error::ExecutorError;
 
-/// How long the lane is idle, and how often that is measured: long waits less often.
-const IDLE_US: [(u32, usize); 7] = [
+/// How long the lane is idle, and how often that is measured: long waits less often. Without any idleness only where the model changes.
+const IDLE_US: [(u32, usize); 8] = [
+    (0, 40),
     (100, 40),
     (500, 40),
     (2_000, 40),
@@ -26,8 +30,6 @@ const IDLE_US: [(u32, usize); 7] = [
     (100_000, 12),
     (300_000, 8),
 ];
-/// Sequences in the passes, so that there is little and much to compute.
-pub(crate) const BATCHES: [u32; 2] = [1, 8];
 /// Passes back to back before each idleness; the last is what the one after it is compared with, since the machine drifts within seconds.
 const STEADY: usize = 3;
 /// A thread that naps for less oversleeps by as much.
@@ -39,6 +41,8 @@ const WORK_MAX: Duration = Duration::from_millis(50);
 pub(crate) struct Pass<'a> {
     pub requests: u32,
     pub measure: Measure<'a>,
+    /// Lets the next calls be made with another model, where there are several.
+    pub change_model: Option<Box<dyn FnMut() + 'a>>,
 }
 
 /// Bytes of the copies: the adapters of a small model, and a small model.
@@ -52,6 +56,7 @@ pub(crate) fn measure_copies(copies: &Copies, interrupted: &AtomicBool) -> Resul
         let mut pass = Pass {
             requests: 1,
             measure: Box::new(copies.measure(bytes)),
+            change_model: None,
         };
         let Some(measured) = after_idle(&mut pass, interrupted)? else {
             return Ok(Vec::new());
@@ -70,6 +75,7 @@ pub(crate) fn measure_copies(copies: &Copies, interrupted: &AtomicBool) -> Resul
 /// user has asked to stop.
 pub(crate) fn measure(
     model: &str,
+    changing: Changing,
     passes: Vec<Pass<'_>>,
     interrupted: &AtomicBool,
 ) -> Result<Vec<ResumeRow>, ExecutorError> {
@@ -85,6 +91,7 @@ pub(crate) fn measure(
         let work_us = work_us(&measured);
         rows.extend(measured.into_iter().map(|of| ResumeRow {
             model: model.to_string(),
+            changing,
             idle_us: of.idle_us,
             work_us,
             stats: of.extra.stats(),
@@ -125,10 +132,15 @@ fn after_idle(pass: &mut Pass<'_>, interrupted: &AtomicBool) -> Result<Option<Ve
                 }
             }
         });
-        let mut all: [Measured; IDLE_US.len()] = Default::default();
-        let most = IDLE_US.into_iter().map(|(_, rounds)| rounds).max();
+        let changes = pass.change_model.is_some();
+        let idlenesses: Vec<(u32, usize)> = IDLE_US
+            .into_iter()
+            .filter(|(idle_us, _)| *idle_us > 0 || changes)
+            .collect();
+        let mut all: Vec<Measured> = idlenesses.iter().map(|_| Measured::default()).collect();
+        let most = idlenesses.iter().map(|(_, rounds)| *rounds).max();
         for round in 0..most.expect("there is one idleness at least") {
-            for (measured, (idle_us, rounds)) in all.iter_mut().zip(IDLE_US) {
+            for (measured, &(idle_us, rounds)) in all.iter_mut().zip(&idlenesses) {
                 if round >= rounds {
                     continue;
                 }
@@ -139,8 +151,13 @@ fn after_idle(pass: &mut Pass<'_>, interrupted: &AtomicBool) -> Result<Option<Ve
                 for _ in 0..STEADY {
                     steady_us = micros((pass.measure)()?);
                 }
-                sleep.send(idle_us).expect("the waker ends after this");
-                woken.recv().expect("the waker ends after this");
+                if idle_us > 0 {
+                    sleep.send(idle_us).expect("the waker ends after this");
+                    woken.recv().expect("the waker ends after this");
+                }
+                if let Some(change_model) = &mut pass.change_model {
+                    change_model();
+                }
                 // Some passes are faster than the one before the wait; a cost is not negative.
                 let extra_us = (micros((pass.measure)()?) - steady_us).max(1e-3);
                 measured.idle_us = idle_us;
@@ -149,7 +166,7 @@ fn after_idle(pass: &mut Pass<'_>, interrupted: &AtomicBool) -> Result<Option<Ve
             }
         }
         drop(sleep);
-        Ok(Some(all.into()))
+        Ok(Some(all))
     })
 }
 

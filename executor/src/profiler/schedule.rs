@@ -3,6 +3,7 @@
 //! Every round visits each unfinished point once, in an order of its own, so that a machine that grows warm or busy
 //! disturbs all tables alike. A visit measures several times in a row, as serving repeats the same op.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,10 @@ const COUNT_NEEDED: usize = 3;
 const COUNT_MAX: usize = 2000;
 /// What a visit lasts; a slower op is measured once a visit.
 const VISIT: Duration = Duration::from_millis(10);
+/// How often a table is measured again in which an op costs less than a smaller one,
+const SETTLE_ROUNDS: u32 = 3;
+/// and for how long for each of its points.
+const SETTLE: Duration = Duration::from_millis(150);
 /// How much measuring a crash may cost.
 const KEEP: Duration = Duration::from_secs(10);
 
@@ -186,8 +191,42 @@ impl<'a> Schedule<'a> {
         }
     }
 
+    /// Measures tables anew in which an op costs less than a smaller one, beyond both spreads: the machine was disturbed meanwhile. Says
+    /// which those were.
+    pub fn settle(&mut self, watch: &mut Watch<'_>) -> Result<Vec<String>, ExecutorError> {
+        let mut settled = Vec::new();
+        for _ in 0..SETTLE_ROUNDS {
+            let dipped = self.dipped();
+            let mut points = 0;
+            for point in self.points.iter_mut().filter(|point| dipped.contains(&point.table)) {
+                (point.samples, point.visits, point.finished) = (Samples::default(), 0, false);
+                points += 1;
+            }
+            if points == 0 || watch.interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+            self.rest.clear();
+            watch.until = Instant::now() + SETTLE * points;
+            self.measure(watch)?;
+            settled.extend(dipped);
+        }
+        settled.sort();
+        settled.dedup();
+        Ok(settled)
+    }
+
+    /// The tables with an op that costs less than a smaller one.
+    fn dipped(&self) -> Vec<String> {
+        let mut by_table: BTreeMap<&str, Tables> = BTreeMap::new();
+        for point in self.points.iter().filter(|point| point.is_usable()) {
+            (point.record)(by_table.entry(&point.table).or_default(), point.samples.stats());
+        }
+        let dipped = by_table.into_iter().filter(|(_, table)| table.dips());
+        dipped.map(|(name, _)| name.to_string()).collect()
+    }
+
     /// Measures until all points are finished or the time is over.
-    pub fn measure(&mut self, watch: Watch<'_>) -> Result<(), ExecutorError> {
+    pub fn measure(&mut self, watch: &mut Watch<'_>) -> Result<(), ExecutorError> {
         let mut kept = Instant::now();
         loop {
             if watch.interrupted.load(Ordering::Relaxed) {
@@ -259,7 +298,7 @@ fn shuffle(order: &mut [usize], seed: u64, round: u64) {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
 
     use tenantry_profiles::{CopyRow, Direction};
 
@@ -292,7 +331,7 @@ mod tests {
     /// Measures, and returns the state that was kept last.
     fn measure(schedule: &mut Schedule<'_>, time: Duration, interrupted: &AtomicBool) -> Option<State> {
         let mut kept = None;
-        let watch = Watch {
+        let mut watch = Watch {
             until: Instant::now() + time,
             progress: &mut |_| {},
             keep: &mut |state| {
@@ -301,7 +340,7 @@ mod tests {
             },
             interrupted,
         };
-        schedule.measure(watch).unwrap();
+        schedule.measure(&mut watch).unwrap();
         kept
     }
 
@@ -403,6 +442,32 @@ mod tests {
         parts.borrow_mut().dedup();
         whole.borrow_mut().dedup();
         assert_eq!(*parts.borrow(), *whole.borrow());
+    }
+
+    #[test]
+    fn a_table_that_falls_is_measured_anew_until_it_rises() {
+        let never = AtomicBool::new(false);
+        // While the machine is disturbed, the smallest copy is the slowest.
+        let disturbed = Cell::new(true);
+        let took = |bytes| Duration::from_micros(if disturbed.get() && bytes == 1 { 50 } else { bytes });
+        let mut schedule = Schedule::new(points(3, took), 1);
+        let mut ignored = |_| ();
+        let mut measured_anew = || {
+            let mut watch = Watch {
+                until: Instant::now() + IN_TIME,
+                progress: &mut ignored,
+                keep: &mut |_| Ok(()),
+                interrupted: &never,
+            };
+            schedule.measure(&mut watch).unwrap();
+            disturbed.set(false);
+            let settled = schedule.settle(&mut watch).unwrap();
+            let mut tables = Tables::default();
+            schedule.record(&mut tables);
+            (settled, tables.copy.iter().map(|row| row.stats.median_us).sum::<f64>())
+        };
+        assert_eq!(measured_anew(), (vec!["copy".to_string()], 6.0));
+        assert_eq!(measured_anew(), (vec![], 6.0));
     }
 
     #[test]

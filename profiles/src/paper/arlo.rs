@@ -4,8 +4,9 @@
 use super::draft::{Draft, Link, builtin};
 use super::{Outcome, Paper, input, predicted};
 use crate::card::{Card, Source};
+use crate::keys::LoadSource;
 use crate::model::{DType, ModelShape};
-use crate::rows::{LoadSource, ModelLoadRow, SolveRow, StaticModelRow, Stats};
+use crate::rows::{ModelLoadRow, SolveRow, StaticModelRow, Stats};
 
 const DTYPE: DType = DType::F32;
 const LONGEST: u32 = 512;

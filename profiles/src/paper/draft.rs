@@ -1,12 +1,10 @@
 //! A card's tables while they are made, each marked with where it comes from as soon as it is there.
 
 use crate::card::Source;
+use crate::keys::{Direction, DispatchOperation, LoadSource};
 use crate::model::{DType, ModelShape};
 use crate::origin::Origin;
-use crate::rows::{
-    CopyRow, Direction, DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow, HeadRow, LoadSource,
-    ModelLoadRow, Stats,
-};
+use crate::rows::{CopyRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HeadRow, ModelLoadRow, Stats};
 use crate::tables::Tables;
 
 /// Tables, where they come from, and the shapes that are not built-in.

@@ -3,9 +3,10 @@
 use super::draft::{Draft, Link, builtin};
 use super::{Outcome, Paper, input, predicted};
 use crate::card::{Card, Source};
+use crate::keys::{AdapterImplementation, Direction, Tier};
 use crate::model::{DType, ModelShape};
 use crate::roofline::{Datasheet, Factors, Roofline, decoder_layers, matrix_weights};
-use crate::rows::{AdapterImplementation, AdapterRow, Direction, PlotLookupRow, Stats, Tier};
+use crate::rows::{AdapterRow, PlotLookupRow, Stats};
 
 const DTYPE: DType = DType::F32;
 const BATCHES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];

@@ -8,11 +8,11 @@
 use super::draft::{Draft, Link, builtin};
 use super::{Outcome, Paper, input, predicted};
 use crate::card::{Card, Source};
+use crate::keys::{AdapterImplementation, CollectiveOperation};
 use crate::model::{DType, ModelShape};
 use crate::roofline::{Datasheet, Roofline, matrix_weights};
 use crate::rows::{
-    AdapterImplementation, CollectiveOperation, CollectiveRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow,
-    DecoderPrefillRow, LoraRow, Stats,
+    CollectiveRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, LoraRow, Stats,
 };
 
 const DTYPE: DType = DType::F16;

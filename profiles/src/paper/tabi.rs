@@ -7,8 +7,9 @@
 use super::draft::{Draft, Link, builtin};
 use super::{Outcome, Paper, input, predicted};
 use crate::card::{Card, Source};
+use crate::keys::DispatchOperation;
 use crate::model::{DType, ModelKind, ModelShape};
-use crate::rows::{ConcurrentLayerRow, DispatchOperation, DispatchRow, Stats};
+use crate::rows::{ConcurrentLayerRow, DispatchRow, Stats};
 
 const DTYPE: DType = DType::F32;
 const BATCHES: [u32; 6] = [1, 2, 4, 8, 16, 32];

@@ -3,13 +3,15 @@
 use super::ops::{is_encoder, plot_lookup_us};
 use super::{Factors, Roofline};
 use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+use crate::keys::{
+    AdapterImplementation, CollectiveOperation, Direction, DispatchOperation, LoadSource, PetKind, Tier,
+};
 use crate::model::{DType, ModelShape};
 use crate::origin::{Origin, Origins};
 use crate::rows::{
-    AdapterImplementation, AdapterRow, CollectiveOperation, CollectiveRow, ConcurrentLayerRow, CopyRow,
-    DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, Direction, DispatchOperation, DispatchRow,
-    EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoadSource, LoraRow, ModelLoadRow, PetKind, PetRow, PlotLookupRow,
-    StaticModelRow, Stats, Tier,
+    AdapterRow, CollectiveRow, ConcurrentLayerRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow,
+    DecoderPrefillRow, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoraRow, ModelLoadRow, PetRow,
+    PlotLookupRow, StaticModelRow, Stats,
 };
 use crate::slice::slices;
 use crate::tables::Tables;

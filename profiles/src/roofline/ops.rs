@@ -3,8 +3,8 @@
 //! Launches are those of a fused runtime (attention in one kernel, biases and activations inside the products).
 
 use super::{Roofline, Work};
+use crate::keys::{AdapterImplementation, CollectiveOperation, LoadSource, PetKind};
 use crate::model::{DType, ModelKind, ModelShape};
-use crate::rows::{AdapterImplementation, CollectiveOperation, LoadSource, PetKind};
 
 /// Kernels of one encoder layer: two norms, the joint projection, attention, its output, and two of feed-forward.
 pub(crate) const LAYER_LAUNCHES: f64 = 7.0;

@@ -4,7 +4,7 @@ mod lengths;
 mod route;
 mod runtimes;
 
-use tenantry_profiles::{AdapterImplementation, DType, ModelShape, Tier};
+use tenantry_profiles::{AdapterImplementation, Changing, DType, ModelShape, Tier};
 use tenantry_traces::Duration;
 
 pub use crate::policy::fairness::Weights;
@@ -214,6 +214,19 @@ impl PoolSpec {
     /// Layers that are computed: all but those that a table replaces.
     pub fn computed_layers(&self) -> u32 {
         self.model.layers - self.first_layer()
+    }
+
+    /// Whose parameters a batch is computed with that the one before was not.
+    pub fn changing(&self) -> Changing {
+        match (&self.tasks, self.tenant_state) {
+            (Some(tasks), _) => match tasks.engine {
+                EngineSpec::Shared { .. } => Changing::Heads,
+                EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => Changing::Model,
+            },
+            (None, TenantState::Model) => Changing::Model,
+            (None, TenantState::Adapters { .. }) => Changing::Adapters,
+            (None, TenantState::Head) => Changing::Heads,
+        }
     }
 
     /// The first layer that is computed.

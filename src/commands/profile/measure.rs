@@ -6,7 +6,7 @@ use serde_json::json;
 use tenantry_core::spec::{EngineSpec, PoolSpec, StageSpec, TenantState};
 use tenantry_executor::ExecutorError;
 use tenantry_executor::profiler::{Ops, Plan, Profiled, Progress, Suite as Thoroughness, profile};
-use tenantry_profiles::{DType, ModelShape, PetKind, ProfileError};
+use tenantry_profiles::{Changing, DType, ModelShape, PetKind, ProfileError};
 use tenantry_scenarios::RunSpec;
 
 use super::show;
@@ -200,6 +200,7 @@ impl Needs {
         // The processor is all cards that a scenario has.
         self.ops.concurrent |= pool.instances_per_gpu * gpus > 1;
         self.ops.lookups |= pool.plot.is_some();
+        self.ops.whole_models |= pool.changing() == Changing::Model;
         if let TenantState::Adapters {
             bottleneck,
             implementation,

@@ -1,33 +1,21 @@
 //! Tenants' adapters on the disk, where host memory does not hold all of them.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
-use tch::{Device, Tensor};
+use tch::Device;
 
 use crate::ParameterSets;
-use crate::device::{element_bytes, host_memory_for};
 use crate::error::ExecutorError;
-use crate::host::forget_cached;
+use crate::stored_blocks::StoredBlocks;
 
-/// A file with every tenant's block, and whose blocks host memory holds: nobody's at first.
+/// Every tenant's block, and whose host memory holds: nobody's at first.
 #[derive(Debug)]
 pub(super) struct Disk {
     sets: ParameterSets,
-    /// It has no name, and is gone when it is closed.
-    file: File,
-    device: Device,
+    /// By tenant.
+    blocks: StoredBlocks,
     /// By slot of host memory.
     held: Mutex<Vec<Option<u32>>>,
-}
-
-fn failed(source: std::io::Error) -> ExecutorError {
-    ExecutorError::File {
-        path: std::env::temp_dir(),
-        source,
-    }
 }
 
 impl Disk {
@@ -47,21 +35,14 @@ impl Disk {
                 format!("for {}", sets.distinct()),
             ));
         }
-        let file = tempfile::tempfile().map_err(failed)?;
-        let mut out = BufWriter::new(&file);
-        let numbers = sets.length() as usize;
-        let mut bytes = vec![0; numbers * element_bytes(sets.kind()) as usize];
-        for tenant in 0..sets.tenants() {
-            sets.of(tenant).f_copy_data_u8(&mut bytes, numbers)?;
-            out.write_all(&bytes).map_err(failed)?;
+        let take = |tenant| {
+            let block = sets.of(tenant);
             sets.discard(tenant)?;
-        }
-        out.flush().map_err(failed)?;
-        drop(out);
+            Ok(block)
+        };
         Ok(Disk {
             sets: sets.share(),
-            file,
-            device,
+            blocks: StoredBlocks::write(sets.tenants(), sets.length(), sets.kind(), device, take)?,
             held: Mutex::new(vec![None; slots as usize]),
         })
     }
@@ -82,11 +63,6 @@ impl Disk {
             self.sets.discard(other)?;
         }
         drop(held);
-        forget_cached(&self.file).map_err(failed)?;
-        let mut bytes = vec![0; self.sets.bytes_per_tenant() as usize];
-        let from = u64::from(tenant) * bytes.len() as u64;
-        self.file.read_exact_at(&mut bytes, from).map_err(failed)?;
-        let block = Tensor::f_from_data_size(&bytes, &[self.sets.length() as i64], self.sets.kind())?;
-        self.sets.replace(tenant, host_memory_for(self.device, block)?)
+        self.sets.replace(tenant, self.blocks.read(tenant)?)
     }
 }

@@ -1,0 +1,147 @@
+//! Whole passes for `resume.rs`: with requests of their own at each call, and with other tenants' parameters as systems have them.
+
+use std::cell::Cell;
+use std::sync::atomic::AtomicBool;
+
+use tenantry_profiles::{Changing, ResumeRow};
+
+use super::Plan;
+use super::compute::{Subject, answers, spread_out};
+use super::decoder::DecoderSubject;
+use super::resume::{self, Pass};
+use super::timed;
+use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
+use crate::decoder::Decoder;
+use crate::error::ExecutorError;
+use crate::model::{Encoder, Heads};
+
+/// Sequences in the passes, so that there is little and much to compute.
+const BATCHES: [u32; 2] = [1, 8];
+/// Tenants among whose heads a batch's are found.
+const TENANTS: u32 = 1024;
+/// Tenants among whom a batch's adapters are found, in every layer.
+const ADAPTER_SLOTS: u32 = 32;
+/// Bytes that models are spread over where tenants have whole ones: far more than a core's caches hold,
+const MODELS_BYTES: u64 = 256 << 20;
+/// in at most so many models.
+const MODELS_MAX: u64 = 64;
+
+/// What changes from one pass to the next in the systems that are planned for. With several bottlenecks or implementations the first is
+/// measured: what idleness adds depends little on them.
+pub(crate) fn changings(plan: &Plan) -> Vec<Changing> {
+    let has_adapters = !plan.bottlenecks.is_empty() && !plan.ops.adapters.is_empty();
+    let adapters = has_adapters.then_some(Changing::Adapters);
+    let model = plan.ops.whole_models.then_some(Changing::Model);
+    [Some(Changing::Heads), adapters, model].into_iter().flatten().collect()
+}
+
+/// Measures an encoder's passes, from drawing token ids to the answers, after idleness and after another tenant's model.
+pub(crate) fn measure_encoder(
+    subject: &Subject,
+    heads: &Heads,
+    changing: Changing,
+    plan: &Plan,
+    interrupted: &AtomicBool,
+) -> Result<Vec<ResumeRow>, ExecutorError> {
+    let encoder = &subject.encoder;
+    let (shape, device) = (encoder.shape(), encoder.device());
+    let models = match changing {
+        Changing::Model => several(encoder.device_bytes(), || {
+            let copy = Encoder::unloaded(shape, 0, plan.dtype, device)?;
+            copy.load(encoder.parameters())?;
+            Ok(copy)
+        })?,
+        Changing::Heads | Changing::Adapters => vec![encoder.share()],
+    };
+    let adapters = match changing {
+        Changing::Adapters => Some((random_adapters(encoder, plan)?, plan.ops.adapters[0])),
+        Changing::Heads | Changing::Model => None,
+    };
+    let tokens = subject.axes.tokens[subject.axes.tokens.len() / 2];
+    let at = Cell::new(0);
+    let pass = |&batch: &u32| -> Pass<'_> {
+        let (models, adapters, at, mut first) = (&models, &adapters, &at, 0);
+        let measure = move || {
+            first += batch;
+            let among = |count| (0..batch).map(|row| spread_out(first + row, count)).collect::<Vec<_>>();
+            let encoder = &models[at.get()];
+            timed(device, || {
+                let input = encoder.input(&subject.sequences(batch, tokens, first.into()), tokens as usize)?;
+                let planned = match adapters {
+                    None => None,
+                    Some((cache, implementation)) => Some((
+                        cache,
+                        cache.plan(&among(ADAPTER_SLOTS), tokens as usize, *implementation)?,
+                    )),
+                };
+                let adapters = planned.as_ref().map(|(cache, plan)| Adapters::new(cache, plan));
+                let layers = 0..shape.layers as usize;
+                let hidden = encoder.layers(encoder.embed(&input)?, layers, &input, adapters.as_ref())?;
+                answers(heads, &hidden, &among(TENANTS))
+            })
+        };
+        Pass {
+            requests: batch,
+            measure: Box::new(measure),
+            change_model: (models.len() > 1).then(|| to_the_next(at, models.len())),
+        }
+    };
+    let measured = BATCHES.iter().filter(|batch| subject.axes.batch.contains(batch));
+    resume::measure(&shape.name, changing, measured.map(pass).collect(), interrupted)
+}
+
+/// Measures steps of a decoder's sequences that get their next token, likewise: all layers that it is measured with.
+pub(crate) fn measure_decoder(
+    subject: &DecoderSubject,
+    changing: Changing,
+    plan: &Plan,
+    interrupted: &AtomicBool,
+) -> Result<Vec<ResumeRow>, ExecutorError> {
+    let decoder = &subject.decoder;
+    let (shape, device) = (decoder.shape(), decoder.device());
+    let models = match changing {
+        Changing::Model => several(decoder.device_bytes(), || {
+            let copy = Decoder::unloaded(shape, 0, plan.dtype, device)?;
+            copy.load(decoder.parameters())?;
+            Ok(copy)
+        })?,
+        // What tenants add to steps is measured with them (`steps.rs`).
+        Changing::Heads | Changing::Adapters => vec![decoder.share()],
+    };
+    let at = Cell::new(0);
+    let pass = |&sequences: &u32| -> Pass<'_> {
+        let (models, at, mut first) = (&models, &at, 0);
+        let measure = move || {
+            first += sequences;
+            timed(device, || subject.step_through(&models[at.get()], first, sequences))
+        };
+        Pass {
+            requests: sequences,
+            measure: Box::new(measure),
+            change_model: (models.len() > 1).then(|| to_the_next(at, models.len())),
+        }
+    };
+    resume::measure(&shape.name, changing, BATCHES.iter().map(pass).collect(), interrupted)
+}
+
+/// As many models as fill the memory that they are spread over.
+fn several<M>(bytes: u64, model: impl Fn() -> Result<M, ExecutorError>) -> Result<Vec<M>, ExecutorError> {
+    let count = (MODELS_BYTES / bytes.max(1)).clamp(2, MODELS_MAX);
+    (0..count).map(|_| model()).collect()
+}
+
+/// Lets `at` point to the next of `count`.
+fn to_the_next(at: &Cell<usize>, count: usize) -> Box<dyn FnMut() + '_> {
+    Box::new(move || at.set((at.get() + 1) % count))
+}
+
+fn random_adapters(encoder: &Encoder, plan: &Plan) -> Result<AdapterCache, ExecutorError> {
+    let (dtype, device) = (plan.dtype, encoder.device());
+    let shape = AdapterShape::new(encoder.shape(), plan.bottlenecks[0])?;
+    let cache = AdapterCache::new(shape, ADAPTER_SLOTS, dtype, device)?;
+    let store = AdapterStore::random(shape, ADAPTER_SLOTS, plan.seed, dtype, device, u64::MAX)?;
+    for slot in 0..ADAPTER_SLOTS {
+        cache.load(&store, slot, slot, 0..shape.layers as usize)?;
+    }
+    Ok(cache)
+}

@@ -1,0 +1,76 @@
+//! Blocks of parameters in a file, as training leaves them or host memory has no room for them.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
+
+use tch::{Device, Kind, Tensor};
+
+use crate::device::{element_bytes, host_memory_for};
+use crate::error::ExecutorError;
+use crate::host::forget_cached;
+
+/// A file of blocks of one length.
+#[derive(Debug)]
+pub(crate) struct StoredBlocks {
+    /// It has no name, and is gone when it is closed.
+    file: File,
+    numbers: u64,
+    kind: Kind,
+    device: Device,
+}
+
+fn failed(source: std::io::Error) -> ExecutorError {
+    ExecutorError::File {
+        path: std::env::temp_dir(),
+        source,
+    }
+}
+
+impl StoredBlocks {
+    /// Writes `count` blocks of so many numbers each; `device` is where they will be copied to.
+    ///
+    /// # Errors
+    /// Those of `block`, or no room in the folder for temporary files.
+    pub fn write(
+        count: u32,
+        numbers: u64,
+        kind: Kind,
+        device: Device,
+        mut block: impl FnMut(u32) -> Result<Tensor, ExecutorError>,
+    ) -> Result<StoredBlocks, ExecutorError> {
+        let stored = StoredBlocks {
+            file: tempfile::tempfile().map_err(failed)?,
+            numbers,
+            kind,
+            device,
+        };
+        let mut out = BufWriter::new(&stored.file);
+        let mut bytes = vec![0; stored.bytes() as usize];
+        for index in 0..count {
+            block(index)?.f_copy_data_u8(&mut bytes, numbers as usize)?;
+            out.write_all(&bytes).map_err(failed)?;
+        }
+        out.flush().map_err(failed)?;
+        drop(out);
+        Ok(stored)
+    }
+
+    /// Of each block.
+    pub fn bytes(&self) -> u64 {
+        self.numbers * element_bytes(self.kind)
+    }
+
+    /// Reads a block, not from the operating system's copy of the file, into memory from which the device copies fastest.
+    ///
+    /// # Errors
+    /// What the disk says, or no memory.
+    pub fn read(&self, index: u32) -> Result<Tensor, ExecutorError> {
+        forget_cached(&self.file).map_err(failed)?;
+        let mut bytes = vec![0; self.bytes() as usize];
+        let from = u64::from(index) * self.bytes();
+        self.file.read_exact_at(&mut bytes, from).map_err(failed)?;
+        let block = Tensor::f_from_data_size(&bytes, &[self.numbers as i64], self.kind)?;
+        host_memory_for(self.device, block)
+    }
+}
