@@ -289,10 +289,7 @@ impl Resume {
         );
         let whole_ns = of(self.whole.cost([measured_us.into(), work_us.into()]));
         let extra_ns = whole_ns.saturating_sub(u64::from(work_us) * 1_000);
-        match self.idle_us_min {
-            0 => extra_ns,
-            // Back to back nothing is lost, and below the least measured idleness in proportion.
-            least_us => extra_ns * u64::from(idle_us.min(least_us)) / u64::from(least_us),
-        }
+        // Back to back nothing is lost, and below the least measured idleness in proportion.
+        extra_ns * u64::from(idle_us.min(self.idle_us_min)) / u64::from(self.idle_us_min)
     }
 }

@@ -440,7 +440,7 @@ family! {
         changing: Changing,
     },
     axes {
-        /// How long the lane was idle, in microseconds; 0 only where the model changes.
+        /// How long the lane was idle, in microseconds. Where the model changes, 1 stands for not at all.
         idle_us: u32,
         /// What the compute takes on a lane that was busy before, with the same model, in microseconds.
         work_us: u32,

@@ -458,7 +458,9 @@ impl Prices {
         };
         let micros = |ns: u64| u32::try_from(ns / 1_000).unwrap_or(u32::MAX);
         resume.map_or(0, |resume| {
-            resume.extra_ns(micros(before.idle.0), micros(work_ns), |whole| spread.of(whole))
+            // Another model costs without any idleness too, for which the least of the table stands.
+            let idle_us = micros(before.idle.0).max(before.other_model.into());
+            resume.extra_ns(idle_us, micros(work_ns), |whole| spread.of(whole))
         })
     }
 

@@ -159,7 +159,7 @@ fn another_tenants_whole_model_is_not_in_the_caches() {
     };
     card.tables.resume = vec![
         row(Changing::Heads, 100, 100, 20.0),
-        row(Changing::Model, 0, 100, 70.0),
+        row(Changing::Model, 1, 100, 70.0),
         row(Changing::Model, 10_000, 100, 90.0),
     ];
     let (own, others) = (compute_ns(&card, 1), compute_ns(&card, 2));

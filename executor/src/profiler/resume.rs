@@ -21,7 +21,7 @@ use crate::error::ExecutorError;
 
 /// How long the lane is idle, and how often that is measured: long waits less often. Without any idleness only where the model changes.
 const IDLE_US: [(u32, usize); 8] = [
-    (0, 40),
+    (NOT_IDLE_US, 40),
     (100, 40),
     (500, 40),
     (2_000, 40),
@@ -32,6 +32,8 @@ const IDLE_US: [(u32, usize); 8] = [
 ];
 /// Passes back to back before each idleness; the last is what the one after it is compared with, since the machine drifts within seconds.
 const STEADY: usize = 3;
+/// What stands for no idleness at all: tables have no zeros.
+const NOT_IDLE_US: u32 = 1;
 /// A thread that naps for less oversleeps by as much.
 const NAP_MIN: Duration = Duration::from_millis(1);
 /// A pass slower than this is not worth the wait: idleness is lost in it.
@@ -135,7 +137,7 @@ fn after_idle(pass: &mut Pass<'_>, interrupted: &AtomicBool) -> Result<Option<Ve
         let changes = pass.change_model.is_some();
         let idlenesses: Vec<(u32, usize)> = IDLE_US
             .into_iter()
-            .filter(|(idle_us, _)| *idle_us > 0 || changes)
+            .filter(|(idle_us, _)| *idle_us > NOT_IDLE_US || changes)
             .collect();
         let mut all: Vec<Measured> = idlenesses.iter().map(|_| Measured::default()).collect();
         let most = idlenesses.iter().map(|(_, rounds)| *rounds).max();
@@ -151,7 +153,7 @@ fn after_idle(pass: &mut Pass<'_>, interrupted: &AtomicBool) -> Result<Option<Ve
                 for _ in 0..STEADY {
                     steady_us = micros((pass.measure)()?);
                 }
-                if idle_us > 0 {
+                if idle_us > NOT_IDLE_US {
                     sleep.send(idle_us).expect("the waker ends after this");
                     woken.recv().expect("the waker ends after this");
                 }
