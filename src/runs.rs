@@ -11,7 +11,7 @@ use tenantry_core::run::{Observer, RunError};
 use tenantry_core::server::Server;
 use tenantry_core::spec::{AllocateSpec, LengthsFound, RuntimeLengths};
 use tenantry_core::{ClusterSpec, RunRecord, SystemSpec};
-use tenantry_profiles::{Beyond, Card, DeviceKind, Family, ProfileError, Source};
+use tenantry_profiles::{Beyond, Card, Changing, DeviceKind, Family, ProfileError, Source};
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, Slo, Validation};
 use tenantry_scenarios::{Jitter, RunSpec, Scenario};
@@ -132,6 +132,7 @@ impl Loaded {
                 ));
             }
             caveats.extend(unpriced_looks(card, &run.system));
+            caveats.extend(unpriced_models(card, &run.system));
             caveats.extend(lengths_without_steps(card, &run.system));
             let model = &run.system.pool.model.name;
             let mut beside = card.tables.concurrent_step.iter();
@@ -412,6 +413,21 @@ fn unpriced_looks<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterator<I
         let attention = (dispatch.prune_alpha.is_some() && !attends)
             .then(|| unpriced("what summing up the attention to words adds to a pass"));
         look.into_iter().chain(attention)
+    })
+}
+
+/// What a measured card does not know of whole models that take turns.
+fn unpriced_models(card: &Card, system: &SystemSpec) -> Option<String> {
+    let pool = &system.pool;
+    let unpriced = card.provenance.source == Source::Measured
+        && pool.changing() == Changing::Model
+        && matches!(card.resume(&pool.model, Changing::Model), Ok(None));
+    unpriced.then(|| {
+        format!(
+            "{}: what a batch of {} takes longer after another tenant's model was not measured on card {}, so that it is simulated as \
+             if caches held all models.",
+            system.name, pool.model.name, card.name
+        )
     })
 }
 
