@@ -365,6 +365,31 @@ fn kinds_of_cards_need_prices_only_where_costs_are_compared() {
     );
 }
 
+/// Cards that add nothing are not asked for.
+#[test]
+fn the_tightest_latency_takes_no_more_cards_than_it_needs() {
+    let place = folder();
+    let find = ["--set", "plan={find: tightest-latency, gpus: {from: 1, to: 32}}"];
+    let one = [
+        "--set",
+        "workload.arrivals={poisson: {rate: 20/s}}",
+        "--set",
+        "workload.stop.requests=500",
+    ];
+    let report = good_json(place.path(), &plan(&[&find[..], &one, &["--out", "p"]].concat()));
+    let options = report["options"].as_array().unwrap();
+    let chosen = options.iter().find(|option| option["chosen"] == true).unwrap();
+    // At twenty requests a second hardly any waits for another.
+    assert!(chosen["gpus"].as_u64().unwrap() <= 2, "{report}");
+    assert!(
+        report["answer"]
+            .as_str()
+            .unwrap()
+            .contains("; more cards are less than 1 % faster; "),
+        "{report}"
+    );
+}
+
 /// Each scarcity made by hand is the one that is named; and more of it makes a better answer.
 #[test]
 fn what_is_made_scarce_is_what_binds() {

@@ -171,8 +171,14 @@ where
                     true => String::new(),
                     false => format!("; {} could not be told from it", tied.join(", ")),
                 };
+                let more = best.level + 1 < self.evaluator.levels[best.candidate].len();
+                let more = if more {
+                    "; more cards are less than 1 % faster"
+                } else {
+                    ""
+                };
                 format!(
-                    "The tightest p{} is {short}{right}{tied}; {sure}.",
+                    "The tightest p{} is {short}{right}{more}{tied}; {sure}.",
                     quantile.trim_end_matches(".0")
                 )
             }

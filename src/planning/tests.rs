@@ -101,7 +101,7 @@ const QUESTIONS: [Question; 10] = [
     Question {
         name: "what is fastest",
         set: &["workload.arrivals.poisson.rate=300/s", "workload.stop.requests=3000"],
-        plan: "{find: tightest-latency, gpus: {from: 1, to: 24}, choices: {hbert-adapter: {batch.size-or-timeout.max_wait: [0s, 5ms]}}}",
+        plan: "{find: tightest-latency, gpus: {from: 1, to: 40}, choices: {hbert-adapter: {batch.size-or-timeout.max_wait: [0s, 2ms, 5ms]}}}",
     },
 ];
 

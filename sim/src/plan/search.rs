@@ -525,7 +525,13 @@ mod tests {
         let shares = [vec![0.99; 8], vec![0.99; 8], vec![0.99; 8]];
         let mut search = Search::new(RULES, made_up(&shares, 0.003));
         let race = search.tightest(&[cards(8, 1.0), cards(8, 1.0), cards(8, 1.0)]).unwrap();
-        assert_eq!(race.best, Some(Cell { candidate: 2, level: 7 }));
-        assert_eq!((race.tied.len(), search.runs()), (0, 6), "paired batches tell at once");
+        // All levels are alike, and the first of them takes least.
+        assert_eq!(race.best, Some(Cell { candidate: 2, level: 0 }));
+        assert_eq!(race.standings[2].level, Some(0));
+        assert_eq!(
+            (race.tied.len(), search.runs()),
+            (0, 8),
+            "paired batches tell at once, and two levels more are looked at"
+        );
     }
 }
