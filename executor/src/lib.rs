@@ -40,7 +40,7 @@
 //! ```
 //!
 //! Whole models per tenant are [`ModelStore`] and [`ModelSlots`], used likewise: `slots.load(&store, tenant, slot)`, then
-//! `slots.encoder(slot)`.
+//! `slots.model(slot)`.
 //!
 //! One step of a decoder with LoRA, a prompt and a running sequence together:
 //!
@@ -94,18 +94,19 @@ mod plot;
 pub mod profiler;
 mod random;
 mod stored_blocks;
+mod whole_models;
 
 pub use adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
 pub use decoder::{
-    Chunk, Decoder, DecoderConfig, DecoderSlots, DecoderStore, KvCache, Sampling, Step, TenantParameters, read_decoder,
-    sample, write_decoder,
+    Chunk, Decoder, DecoderConfig, KvCache, Sampling, Step, TenantParameters, read_decoder, sample, write_decoder,
 };
 pub use device::{kind, prepare_lane_thread, synchronize};
 pub use error::ExecutorError;
 pub use find::find_device;
 pub use host::{LIBTORCH_VERSION, available_host_bytes, cores, describe_cpu};
 pub use lora::{LoraCache, LoraPlan, LoraShape, LoraStore, Loras, Segment, read_lora};
-pub use model::{Encoder, Heads, Input, ModelSlots, ModelStore, read_checkpoint, write_checkpoint};
+pub use model::{Encoder, Heads, Input, read_checkpoint, write_checkpoint};
 pub use parameter_sets::ParameterSets;
 pub use plot::{Building, Progress, Tables, WatchBuilding, tables_folder};
 pub use tch::Device;
+pub use whole_models::{ModelSlots, ModelStore, WholeModel};

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use tch::{Device, Kind, Tensor};
 use tenantry_executor::{
     Chunk, Decoder, DecoderConfig, KvCache, LoraCache, LoraShape, LoraStore, Loras, Segment, TenantParameters,
+    WholeModel,
 };
 use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
 

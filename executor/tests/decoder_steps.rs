@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use tch::{Device, Kind, Tensor};
 use tenantry_executor::{
-    AdapterCache, AdapterShape, AdapterStore, Adapters, Chunk, Decoder, KvCache, Sampling, TenantParameters, sample,
+    AdapterCache, AdapterShape, AdapterStore, Adapters, Chunk, Decoder, KvCache, Sampling, TenantParameters,
+    WholeModel, sample,
 };
 use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
 

@@ -12,9 +12,10 @@ use super::layout;
 use super::parts::{Angles, Linear, Norm, Rotary, Views};
 use super::step::{Chunk, Step};
 use crate::adapters::Adapters;
-use crate::device::{copy_block, element_bytes, kind};
+use crate::device::{copy_block, kind};
 use crate::error::ExecutorError;
 use crate::lora::{Input, Loras};
+use crate::whole_models::WholeModel;
 
 /// A decoder on a device: Llama's block (Touvron et al., 2023: root mean square norms before each sub-layer, rotary positions,
 /// grouped-query attention, a gated feed-forward) or OPT's (Zhang et al., 2022: layer norms before each sub-layer, learned
@@ -100,19 +101,6 @@ impl Decoder {
         Ok(decoder)
     }
 
-    /// Room for the layers from `first_layer` on. Zeros and not garbage: who computes with it before a model has come leaves no infinities in
-    /// a key-value cache.
-    pub(crate) fn unloaded(
-        shape: &ModelShape,
-        first_layer: u32,
-        dtype: DType,
-        device: Device,
-    ) -> Result<Decoder, ExecutorError> {
-        let config = DecoderConfig::new(shape)?;
-        let length = layout::upper_parameters(shape, first_layer)? as i64;
-        Decoder::upper(&config, first_layer, Tensor::f_zeros([length], (kind(dtype), device))?)
-    }
-
     /// A decoder over a flat block of parameters, `[shape.parameters()]`, such as [`read_decoder`](super::read_decoder) reads. It
     /// shares the block and does not copy it.
     ///
@@ -192,19 +180,6 @@ impl Decoder {
             norm,
             output,
         })
-    }
-
-    /// Swaps the whole model: copies a flat block of parameters over this decoder's. No forward pass may run on it meanwhile.
-    ///
-    /// # Errors
-    /// A block of another length.
-    pub fn load(&self, parameters: &Tensor) -> Result<(), ExecutorError> {
-        if parameters.size() != self.parameters.size() {
-            let must = format!("{:?} numbers", self.parameters.size());
-            let what = format!("parameters of {}", self.shape().name);
-            return Err(ExecutorError::input(what, must, format!("{:?}", parameters.size())));
-        }
-        copy_block(&mut self.parameters.shallow_clone(), parameters)
     }
 
     /// Another handle on the same memory, for another thread.
@@ -504,9 +479,37 @@ impl Decoder {
     pub fn kind(&self) -> Kind {
         self.parameters.kind()
     }
+}
 
-    /// Bytes that the parameters take on the device.
-    pub fn device_bytes(&self) -> u64 {
-        self.parameters.numel() as u64 * element_bytes(self.kind())
+impl WholeModel for Decoder {
+    fn numbers(shape: &ModelShape, first_layer: u32) -> Result<u64, ExecutorError> {
+        layout::upper_parameters(shape, first_layer)
+    }
+
+    fn initialise(shape: &ModelShape, first_layer: u32, seed: u64, owner: u64, block: &mut [f32]) {
+        let write = |offset: usize, numbers: &[f32]| {
+            block[offset..offset + numbers.len()].copy_from_slice(numbers);
+            Ok(())
+        };
+        layout::initialise(shape, first_layer, seed, owner, write).expect("writing to memory does not fail");
+    }
+
+    /// Zeros and not garbage: who computes with it before a model has come leaves no infinities in a key-value cache.
+    fn unloaded(shape: &ModelShape, first_layer: u32, dtype: DType, device: Device) -> Result<Decoder, ExecutorError> {
+        let config = DecoderConfig::new(shape)?;
+        let length = layout::upper_parameters(shape, first_layer)? as i64;
+        Decoder::upper(&config, first_layer, Tensor::f_zeros([length], (kind(dtype), device))?)
+    }
+
+    fn shape(&self) -> &ModelShape {
+        Decoder::shape(self)
+    }
+
+    fn parameters(&self) -> &Tensor {
+        Decoder::parameters(self)
+    }
+
+    fn share(&self) -> Decoder {
+        Decoder::share(self)
     }
 }

@@ -1,8 +1,7 @@
 //! Decoders that generate token by token: Llama-like and OPT-like, over a paged key-value cache.
 //!
 //! [`Decoder`] computes; a [`Step`] is what one forward pass processes, prompts' [`Chunk`]s and new tokens together;
-//! [`KvCache`] holds keys and values in pages, whose ids the caller gives out; [`sample`] picks the next tokens. [`DecoderStore`] and
-//! [`DecoderSlots`] are whole decoders per tenant.
+//! [`KvCache`] holds keys and values in pages, whose ids the caller gives out; [`sample`] picks the next tokens.
 
 mod attention;
 mod checkpoint;
@@ -13,7 +12,6 @@ mod layout;
 mod parts;
 mod sample;
 mod step;
-mod store;
 
 pub(crate) use checkpoint::{map, numbers, parse};
 pub use checkpoint::{read_decoder, write_decoder};
@@ -23,4 +21,3 @@ pub use kv::KvCache;
 pub(crate) use layout::check;
 pub use sample::{Sampling, sample};
 pub use step::{Chunk, Step};
-pub use store::{DecoderSlots, DecoderStore};

@@ -22,8 +22,9 @@ use super::threads::Perform;
 use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
 use crate::device::{kind, prepare_lane_thread};
 use crate::error::ExecutorError;
-use crate::model::{Encoder, Heads, Input, ModelSlots, ModelStore};
+use crate::model::{Encoder, Heads, Input};
 use crate::plot::Tables;
+use crate::whole_models::{ModelSlots, ModelStore, WholeModel};
 
 /// The class that a tenant's head found the likeliest for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +65,7 @@ impl Store {
 
 /// Where an instance's tenants lie on the device.
 enum Slots {
-    Models(ModelSlots),
+    Models(ModelSlots<Encoder>),
     Adapters(AdapterCache, AdapterImplementation),
     None,
 }
@@ -151,8 +152,8 @@ impl Serving {
         let shared = || Encoder::random_upper(model, first_layer, seed, *dtype, device);
         let (backbone, store) = match pool.tenant_state {
             TenantState::Model => {
-                let store =
-                    ModelStore::random_upper(model, first_layer, tenants, seed, *dtype, device, max_host_bytes)?;
+                let random = ModelStore::random::<Encoder>;
+                let store = random(model, first_layer, tenants, seed, *dtype, device, max_host_bytes)?;
                 (None, Store::Models(store))
             }
             TenantState::Adapters { bottleneck, .. } => {
@@ -181,7 +182,7 @@ impl Serving {
         let instance_slots = |_| -> Result<Slots, ExecutorError> {
             Ok(match (pool.tenant_state, slots) {
                 (TenantState::Model, Some(slots)) => {
-                    Slots::Models(ModelSlots::upper(model, first_layer, slots, *dtype, device)?)
+                    Slots::Models(ModelSlots::new(model, first_layer, slots, *dtype, device)?)
                 }
                 (
                     TenantState::Adapters {
@@ -447,7 +448,7 @@ impl ComputeLane {
         match (self.backbones.get(self.stream), &self.slots) {
             (Some(backbone), _) => backbone,
             // A batch on whole models is of one tenant.
-            (None, Slots::Models(slots)) => slots.encoder(batch.members[0].slot),
+            (None, Slots::Models(slots)) => slots.model(batch.members[0].slot),
             (None, _) => unreachable!("without a backbone each tenant has its own model"),
         }
     }
@@ -593,7 +594,7 @@ impl Perform for ComputeLane {
         for (stream, heads) in self.heads.iter().enumerate() {
             let encoder = match (self.backbones.get(stream), &self.slots) {
                 (Some(backbone), _) => backbone,
-                (None, Slots::Models(slots)) => slots.encoder(0),
+                (None, Slots::Models(slots)) => slots.model(0),
                 (None, _) => return,
             };
             // What cannot run will say so when a request asks for it.

@@ -8,8 +8,9 @@ use tenantry_profiles::{DType, ModelShape};
 use super::input::Input;
 use super::layout;
 use crate::adapters::Adapters;
-use crate::device::{copy_block, element_bytes, kind};
+use crate::device::kind;
 use crate::error::ExecutorError;
+use crate::whole_models::WholeModel;
 
 /// BERT's, in all published checkpoints.
 pub(crate) const LAYER_NORM_EPSILON: f64 = 1e-12;
@@ -83,22 +84,6 @@ impl Encoder {
         Encoder::from_upper_parameters(shape, first_layer, parameters)
     }
 
-    /// The layers from `first_layer` on of an encoder whose parameters are to be [loaded](Self::load); until then they are whatever the
-    /// memory held.
-    ///
-    /// # Errors
-    /// A shape that is no BERT-like encoder's or has no such layer, or no memory on the device.
-    pub fn unloaded(
-        shape: &ModelShape,
-        first_layer: u32,
-        dtype: DType,
-        device: Device,
-    ) -> Result<Encoder, ExecutorError> {
-        let length = layout::upper_parameters(shape, first_layer)?;
-        let parameters = Tensor::f_empty([length as i64], (kind(dtype), device))?;
-        Encoder::from_upper_parameters(shape, first_layer, parameters)
-    }
-
     /// An encoder over a flat block of parameters, `[shape.parameters()]`, which it shares and does not copy.
     ///
     /// # Errors
@@ -162,20 +147,6 @@ impl Encoder {
             embedding,
             layers,
         })
-    }
-
-    /// Swaps the whole model: copies a flat block of parameters, such as a tenant's in a
-    /// [`ModelStore`](crate::ModelStore), over this encoder's. No forward pass may run on it meanwhile.
-    ///
-    /// # Errors
-    /// A block of another length.
-    pub fn load(&self, parameters: &Tensor) -> Result<(), ExecutorError> {
-        if parameters.size() != self.parameters.size() {
-            let must = format!("{:?} numbers", self.parameters.size());
-            let what = format!("parameters of {}", self.shape.name);
-            return Err(ExecutorError::input(what, must, format!("{:?}", parameters.size())));
-        }
-        copy_block(&mut self.parameters.shallow_clone(), parameters)
     }
 
     /// Another handle on the same memory, for another thread.
@@ -373,10 +344,39 @@ impl Encoder {
     pub fn kind(&self) -> Kind {
         self.parameters.kind()
     }
+}
 
-    /// Bytes that the parameters take on the device.
-    pub fn device_bytes(&self) -> u64 {
-        self.parameters.numel() as u64 * element_bytes(self.kind())
+impl WholeModel for Encoder {
+    fn numbers(shape: &ModelShape, first_layer: u32) -> Result<u64, ExecutorError> {
+        layout::upper_parameters(shape, first_layer)
+    }
+
+    fn initialise(shape: &ModelShape, _first_layer: u32, seed: u64, owner: u64, block: &mut [f32]) {
+        layout::initialise(shape, seed, owner, block);
+    }
+
+    /// Until a model is loaded, its parameters are whatever the memory held.
+    fn unloaded(
+        shape: &ModelShape,
+        first_layer: u32,
+        dtype: DType,
+        device: tch::Device,
+    ) -> Result<Encoder, ExecutorError> {
+        let length = layout::upper_parameters(shape, first_layer)?;
+        let parameters = Tensor::f_empty([length as i64], (kind(dtype), device))?;
+        Encoder::from_upper_parameters(shape, first_layer, parameters)
+    }
+
+    fn shape(&self) -> &ModelShape {
+        Encoder::shape(self)
+    }
+
+    fn parameters(&self) -> &Tensor {
+        Encoder::parameters(self)
+    }
+
+    fn share(&self) -> Encoder {
+        Encoder::share(self)
     }
 }
 

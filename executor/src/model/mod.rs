@@ -1,14 +1,12 @@
 //! BERT-like encoders: one flat block of parameters each, forward passes in pieces, classification heads per tenant.
 //!
-//! [`Encoder`] computes; [`Input`] is a padded batch of token ids; [`Heads`] are the tenants' classifiers; [`ModelStore`] and
-//! [`ModelSlots`] are whole models per tenant, in host memory and on the device.
+//! [`Encoder`] computes; [`Input`] is a padded batch of token ids; [`Heads`] are the tenants' classifiers.
 
 mod checkpoint;
 mod encoder;
 mod heads;
 mod input;
 mod layout;
-mod store;
 
 pub use checkpoint::{read_checkpoint, write_checkpoint};
 pub(crate) use checkpoint::{read_places, write_places};
@@ -17,4 +15,3 @@ pub(crate) use encoder::{LAYER_NORM_EPSILON, Layer, Linear as LinearParameters, 
 pub use heads::Heads;
 pub use input::Input;
 pub(crate) use layout::{Place, check, places};
-pub use store::{ModelSlots, ModelStore};

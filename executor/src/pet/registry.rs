@@ -11,6 +11,7 @@ use super::parameters::{Parameters, Reader};
 use crate::device::element_bytes;
 use crate::error::ExecutorError;
 use crate::model::Encoder;
+use crate::whole_models::WholeModel;
 
 /// Bytes of an index on the device.
 const INDEX_BYTES: u64 = 4;

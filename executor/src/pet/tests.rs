@@ -9,6 +9,7 @@ use tenantry_profiles::{DType, ModelShape, PetKind};
 use super::*;
 use crate::error::ExecutorError;
 use crate::model::Encoder;
+use crate::whole_models::WholeModel;
 
 /// Widths that are no multiples of 8, so that rows of bits end within a byte.
 fn shape(name: &str) -> ModelShape {

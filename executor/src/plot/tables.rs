@@ -426,6 +426,7 @@ mod tests {
     use crate::decoder::Decoder;
     use crate::model::Encoder;
     use crate::plot::lower::encoder_layers;
+    use crate::whole_models::WholeModel;
 
     const PLOT: PlotSpec = PlotSpec {
         lower_layers: 2,

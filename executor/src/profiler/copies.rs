@@ -16,6 +16,7 @@ use crate::error::ExecutorError;
 use crate::host::forget_cached;
 use crate::model::{Encoder, read_checkpoint, write_checkpoint};
 use crate::stored_blocks::StoredBlocks;
+use crate::whole_models::WholeModel;
 
 /// Bytes of host memory that copies are spread over at least: far more than processors' caches hold.
 const POOL_BYTES: u64 = 256 << 20;

@@ -11,9 +11,9 @@ use super::decoder::DecoderSubject;
 use super::resume::{self, Pass};
 use super::timed;
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
-use crate::decoder::Decoder;
 use crate::error::ExecutorError;
 use crate::model::{Encoder, Heads};
+use crate::whole_models::WholeModel;
 
 /// Sequences in the passes, so that there is little and much to compute.
 const BATCHES: [u32; 2] = [1, 8];
@@ -46,11 +46,7 @@ pub(crate) fn measure_encoder(
     let encoder = &subject.encoder;
     let (shape, device) = (encoder.shape(), encoder.device());
     let models = match changing {
-        Changing::Model => several(encoder.device_bytes(), || {
-            let copy = Encoder::unloaded(shape, 0, plan.dtype, device)?;
-            copy.load(encoder.parameters())?;
-            Ok(copy)
-        })?,
+        Changing::Model => copies_of(encoder, plan)?,
         Changing::Heads | Changing::Adapters => vec![encoder.share()],
     };
     let adapters = match changing {
@@ -100,11 +96,7 @@ pub(crate) fn measure_decoder(
     let decoder = &subject.decoder;
     let (shape, device) = (decoder.shape(), decoder.device());
     let models = match changing {
-        Changing::Model => several(decoder.device_bytes(), || {
-            let copy = Decoder::unloaded(shape, 0, plan.dtype, device)?;
-            copy.load(decoder.parameters())?;
-            Ok(copy)
-        })?,
+        Changing::Model => copies_of(decoder, plan)?,
         // What tenants add to steps is measured with them (`steps.rs`).
         Changing::Heads | Changing::Adapters => vec![decoder.share()],
     };
@@ -124,10 +116,15 @@ pub(crate) fn measure_decoder(
     resume::measure(&shape.name, changing, BATCHES.iter().map(pass).collect(), interrupted)
 }
 
-/// As many models as fill the memory that they are spread over.
-fn several<M>(bytes: u64, model: impl Fn() -> Result<M, ExecutorError>) -> Result<Vec<M>, ExecutorError> {
-    let count = (MODELS_BYTES / bytes.max(1)).clamp(2, MODELS_MAX);
-    (0..count).map(|_| model()).collect()
+/// As many copies of a model as fill the memory that models are spread over.
+fn copies_of<M: WholeModel>(model: &M, plan: &Plan) -> Result<Vec<M>, ExecutorError> {
+    let copy = |_| {
+        let copy = M::unloaded(model.shape(), 0, plan.dtype, plan.device)?;
+        copy.load(model.parameters())?;
+        Ok(copy)
+    };
+    let count = (MODELS_BYTES / model.device_bytes()).clamp(2, MODELS_MAX);
+    (0..count).map(copy).collect()
 }
 
 /// Lets `at` point to the next of `count`.

@@ -345,7 +345,7 @@ impl RunLane {
         };
         let slot = chunks.first().and_then(|chunk| chunk.slot);
         match slot.filter(|_| chunks.iter().all(|chunk| chunk.slot == slot)) {
-            Some(slot) => Ok(models.decoder(slot)),
+            Some(slot) => Ok(models.model(slot)),
             None => Err(ExecutorError::input(
                 "a step with tenants' own models",
                 "of one tenant",

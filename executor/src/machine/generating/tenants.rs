@@ -9,15 +9,16 @@ use tenantry_profiles::AdapterImplementation;
 use super::disk::Disk;
 use crate::ParameterSets;
 use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
-use crate::decoder::{DecoderSlots, DecoderStore, Step, TenantParameters};
+use crate::decoder::{Decoder, Step, TenantParameters};
 use crate::error::ExecutorError;
 use crate::lora::{LoraCache, LoraPlan, LoraShape, LoraStore, Loras, Segment};
+use crate::whole_models::{ModelSlots, ModelStore};
 
 /// In host memory.
 pub(super) enum Store {
     Loras(LoraStore),
     Adapters(AdapterStore),
-    Models(DecoderStore),
+    Models(ModelStore),
     /// All share the backbone.
     None,
 }
@@ -45,7 +46,7 @@ impl Store {
             max_host_bytes,
         } = source;
         Ok(match (pool.tenant_state, generation.lora) {
-            (TenantState::Model, _) => Store::Models(DecoderStore::random_upper(
+            (TenantState::Model, _) => Store::Models(ModelStore::random::<Decoder>(
                 model,
                 first_layer,
                 tenants,
@@ -101,13 +102,7 @@ impl Store {
     ) -> Result<Slots, ExecutorError> {
         let dtype = pool.dtype;
         Ok(match self {
-            Store::Models(_) => Slots::Models(DecoderSlots::upper(
-                &pool.model,
-                pool.first_layer(),
-                slots,
-                dtype,
-                device,
-            )?),
+            Store::Models(_) => Slots::Models(ModelSlots::new(&pool.model, pool.first_layer(), slots, dtype, device)?),
             Store::Adapters(store) => {
                 let cache = AdapterCache::new(store.shape(), slots, dtype, device)?;
                 let TenantState::Adapters { implementation, .. } = pool.tenant_state else {
@@ -153,7 +148,7 @@ impl Store {
 pub(super) enum Slots {
     Loras(LoraCache, AdapterImplementation),
     Adapters(AdapterCache, AdapterImplementation),
-    Models(DecoderSlots),
+    Models(ModelSlots<Decoder>),
     None,
 }
 

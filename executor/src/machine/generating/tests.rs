@@ -22,6 +22,7 @@ use crate::decoder::Chunk;
 use crate::lora::{LoraCache, LoraStore, Loras};
 use crate::machine::{RealMachine, threads::Threads};
 use crate::plot::Tables;
+use crate::whole_models::WholeModel;
 
 const TENANTS: u32 = 9;
 const REQUESTS: u64 = 36;

@@ -555,7 +555,8 @@ fn looked_up_representations_lead_to_the_same_answers_in_every_pipeline() {
 #[test]
 fn tenants_own_upper_layers_are_swapped_under_a_table() {
     let tables = tables(&TABLES, &PLOT);
-    let store = ModelStore::random_upper(&looked_up(), 1, TENANTS, SEED, DType::F32, Device::Cpu, 1 << 30).unwrap();
+    let store =
+        ModelStore::random::<Encoder>(&looked_up(), 1, TENANTS, SEED, DType::F32, Device::Cpu, 1 << 30).unwrap();
     let expected: Vec<Answer> = (0..REQUESTS)
         .map(|ticket| {
             let upper = store.sets.of(tenant_of(ticket));

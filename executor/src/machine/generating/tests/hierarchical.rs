@@ -10,6 +10,7 @@ use tenantry_profiles::Tier;
 use super::*;
 use crate::adapters::{AdapterCache, Adapters};
 use crate::plot::{Language, LowerLayers};
+use crate::whole_models::WholeModel;
 
 const PLOT: PlotSpec = PlotSpec {
     lower_layers: 1,
