@@ -16,7 +16,9 @@ const PREFIX: &str = ".tenantry-";
 #[derive(Debug)]
 pub struct WholeFile {
     path: PathBuf,
-    out: BufWriter<NamedTempFile>,
+    /// Where it is written until then. The file itself is apart, so that errors do not speak of this name.
+    beside: TempPath,
+    out: BufWriter<File>,
 }
 
 impl WholeFile {
@@ -30,11 +32,12 @@ impl WholeFile {
         // Temporary files are private by default; a result is as readable as any new file.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let file = builder
-            .tempfile_in(folder_of(path))
-            .map_err(|source| ReportError::io(path, source))?;
+        let (file, beside) = begin(&builder, path)
+            .map_err(|source| ReportError::io(path, source))?
+            .into_parts();
         Ok(WholeFile {
             path: path.to_owned(),
+            beside,
             out: BufWriter::with_capacity(1 << 16, file),
         })
     }
@@ -44,11 +47,10 @@ impl WholeFile {
     /// # Errors
     /// When the disk is full or the name is a folder's; the error names the path.
     pub fn finish(self) -> Result<(), ReportError> {
-        let WholeFile { path, out } = self;
+        let WholeFile { path, beside, out } = self;
         let persist = || -> io::Result<()> {
-            let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-            file.as_file().sync_all()?;
-            file.persist(&path)?;
+            out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+            beside.persist(&path)?;
             Ok(())
         };
         persist().map_err(|source| ReportError::io(&path, source))
@@ -106,8 +108,7 @@ impl Part {
     /// # Errors
     /// When the folder is missing or not writable.
     pub fn begin(path: &Path) -> io::Result<PartFile> {
-        let file = Builder::new().prefix(PREFIX).tempfile_in(folder_of(path))?;
-        Ok(BufWriter::new(file))
+        begin(Builder::new().prefix(PREFIX), path).map(BufWriter::new)
     }
 
     /// The part is complete.
@@ -126,6 +127,15 @@ impl Part {
     pub fn open(&self) -> io::Result<File> {
         File::open(&self.0)
     }
+}
+
+/// A temporary file beside `path`. The system's own error has its name in it, which the user has not asked for.
+fn begin(builder: &Builder<'_, '_>, path: &Path) -> io::Result<NamedTempFile> {
+    let folder = folder_of(path);
+    builder.tempfile_in(folder).map_err(|error| {
+        let kind = error.kind();
+        io::Error::new(kind, format!("cannot write in the folder {}: {kind}", folder.display()))
+    })
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -158,6 +168,10 @@ mod tests {
         let missing = place.path().join("missing/summary.json");
         let error = write_whole(&missing, b"{}").unwrap_err().to_string();
         assert!(error.starts_with(&missing.display().to_string()), "{error}");
+        assert!(
+            error.contains("cannot write in the folder") && !error.contains(PREFIX),
+            "{error}"
+        );
 
         // A folder cannot be replaced by a file, so that the last step fails.
         let taken = place.path().join("summary.json");

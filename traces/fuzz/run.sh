@@ -30,4 +30,9 @@ for target in "$@"; do
         echo "$target: these inputs break it:" "$broken" >&2
         exit 1
     fi
+    # Killed, or never begun, leaves no input behind either.
+    if ! grep -q '^#[0-9]*[[:space:]]*DONE' "$target_dir/$target.log"; then
+        echo "$target: it ended before its time; see $target_dir/$target.log" >&2
+        exit 1
+    fi
 done

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::read::lines::BrokenGzip;
+
 /// Why a workload could not be read or generated.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
@@ -43,6 +45,10 @@ pub enum TraceError {
 
 impl TraceError {
     pub(crate) fn io(path: &Path, source: std::io::Error) -> TraceError {
+        // What is wrong with a file's contents is not what the system says.
+        if let Some(broken) = source.get_ref().and_then(|error| error.downcast_ref::<BrokenGzip>()) {
+            return TraceError::file(path, broken.to_string());
+        }
         TraceError::Io {
             path: path.to_path_buf(),
             source,

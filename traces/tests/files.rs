@@ -1,5 +1,6 @@
 //! Our own trace files: what is written is read, in each kind, and nothing stands under the name before it is whole.
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::prelude::*;
 use tenantry_traces::management::ManagementTrace;
 use tenantry_traces::read::{Changes, Format, Record, Records};
@@ -162,9 +163,58 @@ fn what_a_parquet_file_only_claims_is_not_looked_for() {
     }
 }
 
+/// Flags that have no bytes keep the library busy for a second each two billion: it skips what it does not know one by one.
+#[test]
+fn flags_that_a_parquet_file_only_claims_are_not_gone_through() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flags.parquet");
+    let mut file = TraceFile::create(&path).unwrap();
+    let request = Request {
+        ticket: 0,
+        tenant: 3,
+        arrival: Time(7),
+        input_tokens: 5,
+        output_tokens: 0,
+        class: 0,
+    };
+    (0..9).for_each(|_| file.write(&request).unwrap());
+    file.finish().unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let two_billion = [0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
+
+    // In field 100 of the metadata, a hundred times, behind all that the library knows.
+    let tail = whole.len() - 8;
+    let length = u32::from_le_bytes(whole[tail..tail + 4].try_into().unwrap()) as usize;
+    let claims = [&[0x09, 0xc8, 0x01][..], &two_billion].concat().repeat(100);
+    let metadata = [&whole[tail - length..tail - 1], &claims, &[0]].concat();
+    let in_metadata = [
+        &whole[..tail - length],
+        &metadata,
+        &(metadata.len() as u32).to_le_bytes(),
+        b"PAR1",
+    ]
+    .concat();
+    // In the header of the tenants' first page.
+    let file = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
+    let at = file.metadata().row_group(0).column(1).byte_range().0 as usize;
+    let mut in_page = whole.clone();
+    in_page[at..at + 7].copy_from_slice(&[&[0xf9][..], &two_billion].concat());
+    for (bytes, of) in [(in_metadata, metadata.len()), (in_page, whole.len() - at)] {
+        std::fs::write(&path, bytes).unwrap();
+        let error = match Records::open(&path, false) {
+            Ok(records) => records.filter_map(Result::err).next().expect("the file is broken"),
+            Err(error) => error,
+        };
+        let must =
+            format!("must be a whole Parquet file, got Parquet error: a claim of 2147483647 flags in {of} bytes");
+        assert!(error.to_string().ends_with(&must), "{error}");
+    }
+}
+
 #[test]
 fn a_cut_parquet_file_is_an_error_with_its_name() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::Builder::new().prefix("traces").tempdir().unwrap();
+    let folder_of_all = folder.path();
     let path = folder.path().join("cut.parquet");
     std::fs::write(&path, b"PAR1 and then nothing of the kind").unwrap();
     let error = Records::open(&path, false).map(|_| ()).unwrap_err().to_string();
@@ -180,4 +230,17 @@ fn a_cut_parquet_file_is_an_error_with_its_name() {
         error.ends_with("must end in .parquet, .csv or .csv.gz to be written, got another name"),
         "{error}"
     );
+    for (name, folder) in [
+        ("missing/trace.csv", "missing"),
+        ("cut.parquet/trace.parquet", "cut.parquet"),
+    ] {
+        let path = folder_of_all.join(name);
+        let error = TraceFile::create(&path).map(|_| ()).unwrap_err().to_string();
+        let said = format!(
+            "{}: cannot write in the folder {}: ",
+            path.display(),
+            folder_of_all.join(folder).display()
+        );
+        assert!(error.starts_with(&said) && !error.contains(".tmp"), "{error}");
+    }
 }

@@ -48,6 +48,106 @@ fn line_ends_marks_and_gzip_do_not_matter() {
 }
 
 #[test]
+fn a_gzip_file_that_is_not_whole_says_so() {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(b"num_prefill_tokens,num_decode_tokens\n").unwrap();
+    (0..50_000u32).for_each(|i| writeln!(packed, "{},{}", i % 977 + 1, i.wrapping_mul(i) % 1009).unwrap());
+    let whole = packed.finish().unwrap();
+    assert_eq!(read(&whole).unwrap().len(), 50_000);
+    // In the middle of the data, in gzip's own header, and without the sum at its end.
+    for cut in [whole.len() / 2, 5, whole.len() - 3] {
+        assert_eq!(
+            read(&whole[..cut]).unwrap_err(),
+            "FILE: must be a whole gzip file, got one that is cut off; copy or download it again"
+        );
+    }
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2..][..64].fill(0x55);
+    let error = read(&damaged).unwrap_err();
+    assert!(
+        error.starts_with("FILE: must be a whole gzip file, got one that is damaged (")
+            && error.ends_with("); copy or download it again"),
+        "{error}"
+    );
+    // Of an array of conversations as well, whose reader is another.
+    let talk = "{\"conversations\": [{\"from\": \"human\", \"value\": \"x\"}]},\n".repeat(5_000);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    write!(packed, "[{talk}").unwrap();
+    let packed = packed.finish().unwrap();
+    let error = read(&packed[..packed.len() - 9]).unwrap_err();
+    assert!(error.contains("got one that is cut off"), "{error}");
+    let mut parquet = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    parquet.write_all(b"PAR1 and whatever comes then").unwrap();
+    let parquet = parquet.finish().unwrap();
+    assert_eq!(
+        read(&parquet).unwrap_err(),
+        "FILE: must be plain where it is Parquet, which is packed already, got Parquet inside gzip; unpack it with `gunzip`"
+    );
+}
+
+/// A line each, as many of its copies come: read like an array, and a broken line is one line.
+#[test]
+fn conversations_are_read_from_json_lines_too() {
+    let lines = [
+        r#"{"id": "a", "conversations": [{"from": "human", "value": "12345678"}, {"from": "gpt", "value": "1234"}]}"#,
+        r#"{"messages": [{"role": "system", "content": "1234"}, {"role": "user", "content": "timestamp"}, {"role": "assistant", "content": ""}]}"#,
+        r#"{"conversations": [{"from": "human", "value": "ends on a question"}]}"#,
+    ];
+    let array = read(format!("[{}]", lines.join(",")).as_bytes()).unwrap();
+    assert_eq!(array.len(), 3);
+    assert_eq!(array[2].output_tokens, None);
+    for line_end in ["\n", "\r\n", "\n\n"] {
+        assert_eq!(read(lines.join(line_end).as_bytes()).unwrap(), array);
+    }
+    let marked = format!("\u{feff}{}", lines[0]);
+    assert_eq!(read(marked.as_bytes()).unwrap(), array[..1]);
+    assert_eq!(read(format!("\u{feff}[{}]", lines[0]).as_bytes()).unwrap(), array[..1]);
+
+    let broken = [
+        lines[0],
+        "{\"conversations\": [{\"from\": \"alien\"}]}",
+        "{\"conversations\": [{",
+        lines[2],
+    ]
+    .join("\n");
+    assert!(
+        read(broken.as_bytes())
+            .unwrap_err()
+            .starts_with("FILE:2: column 35: must be {\"conversations\": [{\"from\": \"human\"|\"gpt\", \"value\": text}]}, got unknown variant"),
+        "{:?}",
+        read(broken.as_bytes())
+    );
+    let broken = file(broken.as_bytes());
+    let mut records = Records::open(broken.path(), true).unwrap();
+    assert_eq!(records.format(), Format::ShareGpt);
+    assert_eq!(records.by_ref().collect::<Result<Vec<_>, _>>().unwrap().len(), 2);
+    assert_eq!(records.skipped(), 2);
+
+    // What is neither is not taken for either, unless it is said to be.
+    let other = file(b"{\"who\": 1}\n");
+    let error = Format::of(other.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("must be") && error.contains("mooncake ({\"timestamp\""),
+        "{error}"
+    );
+    for format in [Format::Mooncake, Format::ShareGpt] {
+        let mut records = Records::open_as(other.path(), format, true, Box::new(FOUR_CHARS_A_TOKEN)).unwrap();
+        assert!(records.next().is_none());
+        assert_eq!(records.skipped(), 1);
+    }
+}
+
+/// A dump without line ends is longer than any line may be.
+#[test]
+fn an_array_of_conversations_may_be_one_line() {
+    let one = "{\"conversations\": [{\"from\": \"human\", \"value\": \"1234\"}]},";
+    let count = (17 << 20) / one.len();
+    let line = format!("[{}]", one.repeat(count).trim_end_matches(','));
+    let file = file(line.as_bytes());
+    assert_eq!(Records::open(file.path(), false).unwrap().count(), count);
+}
+
+#[test]
 fn burstgpt_and_vidur_have_arrivals_in_seconds() {
     let burst = b"Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n45.5,GPT-4,1087,0,1087,API log\n";
     let rows = read(burst).unwrap();

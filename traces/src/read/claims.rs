@@ -1,5 +1,5 @@
 //! What a broken Parquet file claims of itself. The library believes it: asks the system for two billion things that are not there, one by one,
-//! and makes room for them first.
+//! and makes room for them first. Of flags in metadata, which it skips without looking, [`super::thrift`] knows.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -7,9 +7,12 @@ use std::io::{self, BufReader, Read, Seek};
 use bytes::Bytes;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
+use parquet::file::FOOTER_SIZE;
 use parquet::file::reader::{ChunkReader, Length};
 
-/// A file that fails where it is read beyond its end.
+use super::thrift::too_many_flags;
+
+/// A file that fails where it is read beyond its end, or where metadata claim more than there is.
 pub struct Bounded {
     file: File,
     bytes: u64,
@@ -22,6 +25,39 @@ impl Bounded {
             file,
         })
     }
+
+    /// That the metadata at the file's end hold what they claim.
+    ///
+    /// # Errors
+    /// [`ParquetError`] where they claim more flags than they have bytes, or the file cannot be read.
+    pub fn check_footer(&self) -> Result<()> {
+        // Where it is too short, the library says so.
+        let Some(tail) = self.bytes.checked_sub(FOOTER_SIZE as u64) else {
+            return Ok(());
+        };
+        let mut length = [0; 4];
+        self.at(tail)?.read_exact(&mut length)?;
+        let length = u64::from(u32::from_le_bytes(length));
+        match tail.checked_sub(length) {
+            Some(start) => honest(self.at(start)?.take(length), length),
+            None => Ok(()),
+        }
+    }
+
+    fn at(&self, start: u64) -> Result<BufReader<Within>> {
+        let mut file = self.file.try_clone()?;
+        file.seek(io::SeekFrom::Start(start))?;
+        Ok(BufReader::new(Within(file)))
+    }
+}
+
+fn honest(metadata: impl Read, bytes: u64) -> Result<()> {
+    match too_many_flags(metadata, bytes) {
+        None => Ok(()),
+        Some(flags) => Err(ParquetError::General(format!(
+            "a claim of {flags} flags in {bytes} bytes"
+        ))),
+    }
 }
 
 impl Length for Bounded {
@@ -33,10 +69,13 @@ impl Length for Bounded {
 impl ChunkReader for Bounded {
     type T = BufReader<Within>;
 
+    /// For a page's header, or the file's last bytes, which are too few to claim much.
     fn get_read(&self, start: u64) -> Result<BufReader<Within>> {
-        let mut file = self.file.try_clone()?;
-        file.seek(io::SeekFrom::Start(start))?;
-        Ok(BufReader::new(Within(file)))
+        let left = self.bytes.saturating_sub(start);
+        if left > FOOTER_SIZE as u64 {
+            honest(self.at(start)?, left)?;
+        }
+        self.at(start)
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {

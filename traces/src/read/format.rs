@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::field::{Clock, fields, shown};
-use super::lines::Lines;
+use super::lines::{Lines, first_bytes};
 use super::{invocations, parquet, shape};
 use crate::error::TraceError;
 
@@ -195,7 +195,7 @@ impl Format {
         match self {
             Format::TenantryParquet => vec!["PAR1…"],
             Format::Mooncake => vec!["{\"timestamp\": …"],
-            Format::ShareGpt => vec!["[{\"conversations\": …"],
+            Format::ShareGpt => vec!["[{\"conversations\": … or {\"conversations\": … on each line"],
             Format::Counts => vec!["requests"],
             Format::ActivitySparse => vec!["tenant", "minute", "invocations"],
             Format::ActivityWide => vec!["HashFunction", "1_minute"],
@@ -210,18 +210,14 @@ impl Format {
     /// # Errors
     /// [`TraceError::Io`], and [`TraceError::File`] with the known formats where it is none of them.
     pub fn of(path: &Path) -> Result<Format, TraceError> {
-        if starts_with(path, parquet::MAGIC)? {
-            return Ok(Format::TenantryParquet);
+        match Start::of(path)? {
+            Start::Parquet => Ok(Format::TenantryParquet),
+            Start::Array => Ok(Format::ShareGpt),
+            Start::Line(line) => Format::ALL
+                .into_iter()
+                .find(|format| format.fits(&line))
+                .ok_or_else(|| TraceError::file(path, unknown(&line))),
         }
-        let mut lines = Lines::open(path)?;
-        if !lines.advance()? {
-            return Err(TraceError::file(path, "must have a first line, got an empty file"));
-        }
-        let line = lines.line();
-        Format::ALL
-            .into_iter()
-            .find(|format| format.fits(line))
-            .ok_or_else(|| TraceError::file(path, unknown(line)))
     }
 
     /// That `path` can be read as this format, whatever else its first line fits too: a table with the columns of several formats is
@@ -230,21 +226,14 @@ impl Format {
     /// # Errors
     /// [`TraceError::Io`], and [`TraceError::File`] with what the file lacks.
     pub fn confirm(self, path: &Path) -> Result<(), TraceError> {
-        let is_parquet = starts_with(path, parquet::MAGIC)?;
-        if is_parquet || self == Format::TenantryParquet {
-            let got = if is_parquet { "Parquet" } else { "another beginning" };
-            return match is_parquet && self == Format::TenantryParquet {
-                true => Ok(()),
-                false => Err(TraceError::file(path, self.must_be(got))),
-            };
-        }
-        let mut lines = Lines::open(path)?;
-        if !lines.advance()? {
-            return Err(TraceError::file(path, "must have a first line, got an empty file"));
-        }
-        match self.fits(lines.line()) {
+        let (fits, got) = match Start::of(path)? {
+            Start::Parquet => (self == Format::TenantryParquet, "Parquet".to_owned()),
+            Start::Array => (self == Format::ShareGpt, "a JSON array".to_owned()),
+            Start::Line(line) => (self.may_begin_with(&line), shown(&line)),
+        };
+        match fits {
             true => Ok(()),
-            false => Err(TraceError::file(path, self.must_be(&shown(lines.line())))),
+            false => Err(TraceError::file(path, self.must_be(&got))),
         }
     }
 
@@ -256,15 +245,28 @@ impl Format {
         )
     }
 
+    /// As [`Format::fits`], where it is said to be this format: of JSON lines the first may be broken and be skipped.
+    fn may_begin_with(self, line: &[u8]) -> bool {
+        match self {
+            Format::ShareGpt | Format::Mooncake => line.trim_ascii_start().starts_with(b"{"),
+            _ => self.fits(line),
+        }
+    }
+
     /// Whether a first line is that of this format, perhaps among others.
     fn fits(self, line: &[u8]) -> bool {
         let header: Vec<&[u8]> = fields(line).collect();
         let begins_with = |byte| line.trim_ascii_start().first() == Some(&byte);
         match self {
             Format::TenantryParquet => false,
-            Format::ShareGpt => begins_with(b'['),
-            Format::Mooncake => begins_with(b'{'),
-            _ if begins_with(b'[') || begins_with(b'{') => false,
+            // A key is looked for rather than JSON parsed, so that a first line that is broken can be skipped.
+            Format::ShareGpt => begins_with(b'{') && has_key(line, &["conversations", "messages"]),
+            Format::Mooncake => {
+                begins_with(b'{')
+                    && !Format::ShareGpt.fits(line)
+                    && has_key(line, &["timestamp", "input_length", "hash_ids"])
+            }
+            _ if begins_with(b'{') => false,
             Format::RateShape => shape::HEADERS.iter().any(|(names, _)| shape::is(&header, names)),
             // Other tables of aggregates have a `requests` column too.
             Format::Counts => matches!(header[..], [b"requests"] | [b"second", b"requests"]),
@@ -282,11 +284,44 @@ impl Layout {
     }
 }
 
-fn starts_with(path: &Path, magic: &[u8]) -> Result<bool, TraceError> {
-    let mut start = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(magic.len() as u64).read_to_end(&mut start));
-    read.map_err(|source| TraceError::io(path, source))?;
-    Ok(start == magic)
+/// What a file begins with.
+enum Start {
+    Parquet,
+    /// Of JSON: it may be one line for all its conversations, so that the line is not asked for.
+    Array,
+    /// The first line, without its end.
+    Line(Vec<u8>),
+}
+
+impl Start {
+    fn of(path: &Path) -> Result<Start, TraceError> {
+        let mut magic = Vec::new();
+        let file = File::open(path).map_err(|source| TraceError::io(path, source))?;
+        let read = file.take(parquet::MAGIC.len() as u64).read_to_end(&mut magic);
+        read.map_err(|source| TraceError::io(path, source))?;
+        if magic == parquet::MAGIC {
+            return Ok(Start::Parquet);
+        }
+        let start = first_bytes(path)?;
+        if start.starts_with(parquet::MAGIC) {
+            let message = "must be plain where it is Parquet, which is packed already, got Parquet inside gzip; unpack it with `gunzip`";
+            return Err(TraceError::file(path, message));
+        }
+        if start.trim_ascii_start().first() == Some(&b'[') {
+            return Ok(Start::Array);
+        }
+        let mut lines = Lines::open(path)?;
+        match lines.advance()? {
+            true => Ok(Start::Line(lines.line().to_vec())),
+            false => Err(TraceError::file(path, "must have a first line, got an empty file")),
+        }
+    }
+}
+
+/// Whether one of `keys` is in a line of JSON.
+fn has_key(line: &[u8], keys: &[&str]) -> bool {
+    keys.iter()
+        .any(|key| memchr::memmem::find(line, format!("\"{key}\"").as_bytes()).is_some())
 }
 
 /// Says what would have been known, and which format came closest.

@@ -1,7 +1,7 @@
 //! Lines of a file, plain or gzip.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Several of the reader's own, so that it copies nothing itself.
 const LINES_BYTES: usize = 256 << 10;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The bytes of `path`, unpacked where they begin as gzip does.
 pub fn open_bytes(path: &Path) -> Result<Box<dyn BufRead + Send>, TraceError> {
@@ -23,10 +23,42 @@ pub fn open_bytes(path: &Path) -> Result<Box<dyn BufRead + Send>, TraceError> {
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
     let start = reader.fill_buf().map_err(|source| TraceError::io(path, source))?;
     Ok(if start.starts_with(&GZIP_MAGIC) {
-        Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(reader)))
+        let unpacked = Unpacked(MultiGzDecoder::new(reader));
+        Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked))
     } else {
         Box::new(reader)
     })
+}
+
+/// The first bytes of `path`, unpacked; at most so many as a buffer holds, and none only where there are none.
+pub fn first_bytes(path: &Path) -> Result<Vec<u8>, TraceError> {
+    let mut reader = open_bytes(path)?;
+    let start = reader.fill_buf().map_err(|source| TraceError::io(path, source))?;
+    Ok(start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start).to_vec())
+}
+
+/// Gzip, whose errors say what is wrong with the file and what to do about it.
+struct Unpacked<R>(MultiGzDecoder<R>);
+
+impl<R: BufRead> Read for Unpacked<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.read(out).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), BrokenGzip::CutOff),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+                io::Error::new(error.kind(), BrokenGzip::Damaged(error.to_string()))
+            }
+            _ => error,
+        })
+    }
+}
+
+/// Why a gzip file cannot be unpacked to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokenGzip {
+    #[error("must be a whole gzip file, got one that is cut off; copy or download it again")]
+    CutOff,
+    #[error("must be a whole gzip file, got one that is damaged ({0}); copy or download it again")]
+    Damaged(String),
 }
 
 /// Reads line by line. A line is not copied: it is a part of what was read last.

@@ -19,6 +19,7 @@ mod parquet;
 mod records;
 pub mod shape;
 pub mod sharegpt;
+mod thrift;
 pub mod tokenizer;
 
 use std::path::Path;

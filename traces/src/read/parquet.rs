@@ -54,6 +54,7 @@ impl Rows {
     pub fn open(path: &Path) -> Result<Rows, TraceError> {
         let file = File::open(path).map_err(|source| TraceError::io(path, source))?;
         let bounded = Bounded::new(file).map_err(|source| TraceError::io(path, source))?;
+        bounded.check_footer().map_err(|error| broken(path, &error))?;
         let file = unpanicked(|| SerializedFileReader::new(bounded))
             .map_err(|what| broken(path, &what))?
             .map_err(|error| broken(path, &error))?;

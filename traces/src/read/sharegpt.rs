@@ -1,4 +1,4 @@
-//! ShareGPT conversations: a JSON array, read element by element.
+//! ShareGPT conversations: a JSON array, read element by element, or JSON lines, a conversation each.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::lines::open_bytes;
+use super::lines::{BYTE_ORDER_MARK, Lines, first_bytes, open_bytes};
 use super::records::Record;
 use crate::error::TraceError;
 
@@ -68,71 +68,57 @@ enum Speaker {
 
 /// Requests from conversations: each human turn is one, whose input is the conversation so far and whose output is the answer.
 pub(super) struct Conversations {
-    path: PathBuf,
-    reader: CountingLines<Box<dyn BufRead + Send>>,
+    elements: Elements,
     tokenize: Box<dyn Tokenize>,
-    at: Position,
     /// The current conversation's.
     requests: VecDeque<Record>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Position {
-    BeforeArray,
-    FirstElement,
-    LaterElement,
-    End,
+enum Elements {
+    Array(Array),
+    Lines(Lines),
 }
 
 impl Conversations {
     pub fn open(path: &Path, tokenize: Box<dyn Tokenize>) -> Result<Conversations, TraceError> {
+        let elements = match first_bytes(path)?.trim_ascii_start().first() {
+            Some(b'{') => Elements::Lines(Lines::open(path)?),
+            _ => Elements::Array(Array::open(path)?),
+        };
         Ok(Conversations {
-            path: path.to_path_buf(),
-            reader: CountingLines {
-                inner: open_bytes(path)?,
-                lines: 1,
-            },
+            elements,
             tokenize,
-            at: Position::BeforeArray,
             requests: VecDeque::new(),
         })
     }
 
     /// An error at the line that was read last.
     pub fn error(&self, message: String) -> TraceError {
-        TraceError::Line {
-            path: self.path.clone(),
-            line: self.reader.lines,
-            message,
+        match &self.elements {
+            Elements::Array(array) => array.error(message),
+            Elements::Lines(lines) => lines.error(message),
         }
     }
 
-    /// The next request. A conversation that is JSON but not of the schema is the inner error; broken JSON the outer one, since
+    /// The next request. A conversation that is not of the schema is the inner error; of an array, broken JSON is the outer one, since
     /// nothing after it can be told apart.
     pub fn advance(&mut self) -> Result<Option<Result<Record, TraceError>>, TraceError> {
         loop {
             if let Some(request) = self.requests.pop_front() {
                 return Ok(Some(Ok(request)));
             }
-            let element = match self.element() {
-                Ok(Some(element)) => element,
-                Ok(None) => return Ok(None),
-                Err(error) => {
-                    self.at = Position::End;
-                    return Err(error);
-                }
+            let conversation = match &mut self.elements {
+                Elements::Array(array) => array.next()?.map(serde_json::from_value),
+                Elements::Lines(lines) => lines.advance()?.then(|| serde_json::from_slice(lines.line())),
             };
-            match serde_json::from_value::<Conversation>(element) {
-                Ok(conversation) => {
-                    if let Err(message) = self.take(&conversation) {
-                        self.requests.clear();
-                        return Ok(Some(Err(self.error(message))));
-                    }
-                }
-                Err(error) => {
-                    let must_be = "must be {\"conversations\": [{\"from\": \"human\"|\"gpt\", \"value\": text}]}";
-                    return Ok(Some(Err(self.error(format!("{must_be}, got {error}")))));
-                }
+            let taken = match conversation {
+                None => return Ok(None),
+                Some(Ok(conversation)) => self.take(&conversation),
+                Some(Err(error)) => Err(explain(&error)),
+            };
+            if let Err(message) = taken {
+                self.requests.clear();
+                return Ok(Some(Err(self.error(message))));
             }
         }
     }
@@ -162,8 +148,73 @@ impl Conversations {
         self.requests.extend(asked.map(|input| request(input, None)));
         Ok(())
     }
+}
 
-    /// The next element of the array.
+/// What a conversation must be, and what it is.
+fn explain(error: &serde_json::Error) -> String {
+    // Of a line it is known where in it.
+    let column = match error.line() {
+        0 => String::new(),
+        _ => format!("column {}: ", error.column()),
+    };
+    format!(
+        "{column}must be {{\"conversations\": [{{\"from\": \"human\"|\"gpt\", \"value\": text}}]}}, got {}",
+        without_position(error)
+    )
+}
+
+/// The library counts lines from where it began.
+fn without_position(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or(&text).to_owned()
+}
+
+/// The elements of a JSON array.
+struct Array {
+    path: PathBuf,
+    reader: CountingLines<Box<dyn BufRead + Send>>,
+    at: Position,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Position {
+    BeforeArray,
+    FirstElement,
+    LaterElement,
+    End,
+}
+
+impl Array {
+    fn open(path: &Path) -> Result<Array, TraceError> {
+        let mut inner = open_bytes(path)?;
+        let start = inner.fill_buf().map_err(|source| TraceError::io(path, source))?;
+        if start.starts_with(BYTE_ORDER_MARK) {
+            inner.consume(BYTE_ORDER_MARK.len());
+        }
+        Ok(Array {
+            path: path.to_path_buf(),
+            reader: CountingLines { inner, lines: 1 },
+            at: Position::BeforeArray,
+        })
+    }
+
+    fn error(&self, message: String) -> TraceError {
+        TraceError::Line {
+            path: self.path.clone(),
+            line: self.reader.lines,
+            message,
+        }
+    }
+
+    /// The next element; nothing after an error.
+    fn next(&mut self) -> Result<Option<serde_json::Value>, TraceError> {
+        let element = self.element();
+        if element.is_err() {
+            self.at = Position::End;
+        }
+        element
+    }
+
     fn element(&mut self) -> Result<Option<serde_json::Value>, TraceError> {
         if self.at == Position::BeforeArray {
             self.expect(b'[', "`[` at the start of the conversations")?;
@@ -189,11 +240,7 @@ impl Conversations {
         match serde_json::Value::deserialize(&mut deserializer) {
             Ok(value) => Ok(Some(value)),
             Err(error) if error.is_io() => Err(TraceError::io(&self.path, error.into())),
-            Err(error) => {
-                let text = error.to_string();
-                let what = text.split(" at line ").next().unwrap_or(&text);
-                Err(self.error(format!("must be JSON, got {what}")))
-            }
+            Err(error) => Err(self.error(format!("must be JSON, got {}", without_position(&error)))),
         }
     }
 

@@ -2,12 +2,13 @@
 
 pub mod parquet;
 
+use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::error::TraceError;
 use crate::management::ManageRequest;
@@ -21,13 +22,15 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// leaves no half file behind.
 pub struct TraceFile {
     path: PathBuf,
+    /// Where it is written until then. The file itself is in the sink, so that errors do not speak of this name.
+    beside: TempPath,
     sink: Sink,
 }
 
 enum Sink {
-    Csv(own::Writer<BufWriter<NamedTempFile>>),
-    Gzip(own::Writer<BufWriter<GzEncoder<NamedTempFile>>>),
-    Parquet(parquet::Writer<BufWriter<NamedTempFile>>),
+    Csv(own::Writer<BufWriter<File>>),
+    Gzip(own::Writer<BufWriter<GzEncoder<File>>>),
+    Parquet(parquet::Writer<BufWriter<File>>),
 }
 
 impl TraceFile {
@@ -49,27 +52,30 @@ impl TraceFile {
 
     fn begin(path: &Path, changes: bool) -> Result<TraceFile, TraceError> {
         let name = path.to_string_lossy();
+        let kinds = [".parquet", ".csv.gz", ".csv"];
+        let Some(kind) = kinds.iter().find(|kind| name.ends_with(**kind)) else {
+            let message = "must end in .parquet, .csv or .csv.gz to be written, got another name";
+            return Err(TraceError::file(path, message));
+        };
         let folder = path
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
-        let file = || NamedTempFile::new_in(folder);
+        let (file, beside) = NamedTempFile::new_in(folder)
+            .map_err(|error| TraceError::io(path, cannot_write_in(folder, error.kind())))?
+            .into_parts();
         let buffered = |file| BufWriter::with_capacity(BUFFER_BYTES, file);
-        let sink = if name.ends_with(".parquet") {
-            file().and_then(|file| parquet::Writer::new(buffered(file), changes).map(Sink::Parquet))
-        } else if name.ends_with(".csv.gz") {
-            file().and_then(|file| {
+        let sink = match *kind {
+            ".parquet" => parquet::Writer::new(buffered(file), changes).map(Sink::Parquet),
+            ".csv.gz" => {
                 let packed = GzEncoder::new(file, Compression::default());
                 own::Writer::new(BufWriter::with_capacity(BUFFER_BYTES, packed), changes).map(Sink::Gzip)
-            })
-        } else if name.ends_with(".csv") {
-            file().and_then(|file| own::Writer::new(buffered(file), changes).map(Sink::Csv))
-        } else {
-            let message = "must end in .parquet, .csv or .csv.gz to be written, got another name";
-            return Err(TraceError::file(path, message));
+            }
+            _ => own::Writer::new(buffered(file), changes).map(Sink::Csv),
         };
         Ok(TraceFile {
             path: path.to_path_buf(),
+            beside,
             sink: sink.map_err(|source| TraceError::io(path, source))?,
         })
     }
@@ -105,8 +111,8 @@ impl TraceFile {
     /// # Errors
     /// As [`TraceFile::write`].
     pub fn finish(self) -> Result<(), TraceError> {
-        let TraceFile { path, sink } = self;
-        finish(sink, &path).map_err(|source| TraceError::io(&path, source))
+        let TraceFile { path, beside, sink } = self;
+        finish(sink, beside, &path).map_err(|source| TraceError::io(&path, source))
     }
 
     /// Writes all requests of an open loop; returns how many. A client's giving up is not part of a trace and is left out.
@@ -129,8 +135,13 @@ impl TraceFile {
     }
 }
 
-fn finish(sink: Sink, path: &Path) -> io::Result<()> {
-    let unbuffered = |buffered: BufWriter<NamedTempFile>| buffered.into_inner().map_err(io::IntoInnerError::into_error);
+/// The system's own error has the temporary file's name in it, which the user has not asked for.
+fn cannot_write_in(folder: &Path, kind: io::ErrorKind) -> io::Error {
+    io::Error::new(kind, format!("cannot write in the folder {}: {kind}", folder.display()))
+}
+
+fn finish(sink: Sink, beside: TempPath, path: &Path) -> io::Result<()> {
+    let unbuffered = |buffered: BufWriter<File>| buffered.into_inner().map_err(io::IntoInnerError::into_error);
     let file = match sink {
         Sink::Csv(writer) => unbuffered(writer.finish()?)?,
         Sink::Parquet(writer) => unbuffered(writer.finish()?)?,
@@ -139,8 +150,8 @@ fn finish(sink: Sink, path: &Path) -> io::Result<()> {
             packed.finish()?
         }
     };
-    make_readable(file.as_file())?;
-    file.persist(path)?;
+    make_readable(&file)?;
+    beside.persist(path)?;
     Ok(())
 }
 
