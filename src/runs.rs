@@ -14,7 +14,7 @@ use tenantry_core::{ClusterSpec, RunRecord, SystemSpec};
 use tenantry_profiles::{Beyond, Card, Changing, DeviceKind, Family, ProfileError, Source};
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, Slo, Validation};
-use tenantry_scenarios::{Jitter, RunSpec, Scenario};
+use tenantry_scenarios::{Jitter, Override, RunSpec, Scenario};
 use tenantry_sim::{Prices, SimulateError, Simulated};
 use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::{Time, TraceError};
@@ -277,9 +277,14 @@ impl<T: serde::Serialize> Outcome<'_, T> {
 
 /// Reads a scenario with the overrides of the command line.
 pub fn scenario(args: &ScenarioArgs) -> Result<Scenario, Failure> {
-    let mut overrides = args.set.clone();
-    overrides.extend(args.seed.map(|seed| format!("seed={seed}")));
-    Scenario::load(&args.scenario, &overrides).map_err(Failure::bad_input)
+    let mut overrides: Vec<Override> = args.set.iter().map(|text| Override::set(text)).collect();
+    overrides.extend(args.seed.map(seed));
+    Scenario::load_with(&args.scenario, &overrides).map_err(Failure::bad_input)
+}
+
+/// `--seed`.
+pub fn seed(seed: u64) -> Override {
+    Override::option("--seed", "seed", &seed.to_string())
 }
 
 /// Folders whose `profiles/cards` are searched before the embedded cards.

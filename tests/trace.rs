@@ -83,7 +83,7 @@ const BAD: &[Case] = &[
     (
         &["trace", "info", "own.csv", "--report", "missing/page.html"],
         1,
-        &["missing/page.html"],
+        &["missing/page.html: cannot write in the folder missing"],
     ),
     (
         &["trace", "info", "chat.json", "--tokenizer", "not-a-tokenizer.json"],
@@ -105,7 +105,7 @@ const BAD: &[Case] = &[
     (
         &["trace", "convert", "own.csv", "missing/out.csv"],
         1,
-        &["missing/out.csv"],
+        &["missing/out.csv: cannot write in the folder missing"],
     ),
     (&["trace", "convert", "broken.csv", "out.csv"], 2, &["broken.csv:3"]),
     (
@@ -183,12 +183,12 @@ const BAD: &[Case] = &[
     (
         &["trace", "generate", "s.yaml", "out.csv", "--requests", "0"],
         2,
-        &["workload.stop.requests: must be", "got 0"],
+        &["--requests: workload.stop.requests: must be", "got 0"],
     ),
     (
         &["trace", "generate", "s.yaml", "out.csv", "--after", "5"],
         2,
-        &["workload.stop.after: must be", "got 5"],
+        &["--after: workload.stop.after: must be", "got 5"],
     ),
     (
         &[
@@ -200,7 +200,10 @@ const BAD: &[Case] = &[
             "{poison: {rate: 5/s}}",
         ],
         2,
-        &["workload.arrivals", "poison"],
+        &[
+            "--arrivals: workload.arrivals: must be one of ",
+            "got poison; did you mean poisson?",
+        ],
     ),
     (
         &[
@@ -237,7 +240,44 @@ const BAD: &[Case] = &[
             "out.csv",
         ],
         2,
-        &["workload.stop: must be"],
+        &["the flags: workload.stop: must be given, since these arrivals never end, got nothing"],
+    ),
+    (
+        &[
+            "trace",
+            "generate",
+            "s.yaml",
+            "--lengths",
+            "{input: {fixed: 0}}",
+            "out.csv",
+        ],
+        2,
+        &["--lengths: workload.lengths.input.fixed: must be", "got 0"],
+    ),
+    (
+        &["trace", "generate", "s.yaml", "--popularity", "{zipf: 1", "out.csv"],
+        2,
+        &["--popularity: must be a value in YAML, got {zipf: 1"],
+    ),
+    (
+        // Of several that set it, the last one counts: flags are applied after --set.
+        &[
+            "trace",
+            "generate",
+            "s.yaml",
+            "out.csv",
+            "--set",
+            "tenants.count=5",
+            "--tenants",
+            "many",
+        ],
+        2,
+        &["--tenants: tenants.count: must be", "got many"],
+    ),
+    (
+        &["trace", "generate", "s.yaml", "out.csv", "--set", "tenants.count=many"],
+        2,
+        &["--set: tenants.count: must be", "got many"],
     ),
     // Fitting.
     (&["trace", "fit", "tweets", "own.csv"], 2, &["tweets", "twitter"]),
@@ -669,13 +709,13 @@ fn popularity_is_fitted_for_any_number_of_tenants() {
         folder.path(),
         &["trace", "fit", "azure-functions", "real.parquet", "--tenants", "300"],
     );
-    let top = fit["comparison"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|row| row["figure"] == "share of the top 10 %")
-        .unwrap();
-    assert!(top["error"].as_f64().unwrap().abs() < 0.1, "{fit:#}");
+    assert_eq!(fit["within_aims"], true, "{fit:#}");
+    let rows = fit["comparison"].as_array().unwrap();
+    let figures: Vec<&str> = rows.iter().filter_map(|row| row["figure"].as_str()).collect();
+    assert_eq!(figures, ["share of the top 1 %", "share of the top 10 %"], "{fit:#}");
+    for row in rows {
+        assert!(row["error"].as_f64().unwrap().abs() < 0.1, "{row}");
+    }
     let pasted = pasted(folder.path(), fit["yaml"].as_str().unwrap(), "{requests: 20000}");
     let tenants = pasted["tenants"]["count"].as_u64().unwrap();
     assert!((250..=300).contains(&tenants), "{tenants}");
@@ -696,9 +736,14 @@ fn public_recordings_are_fitted_within_the_aims() {
         let Some(file) = recording(name) else { continue };
         let fit = good_json(folder.path(), &["trace", "fit", kind, file.to_str().unwrap()]);
         assert_eq!(fit["within_aims"], true, "{fit:#}");
-        for row in fit["comparison"].as_array().unwrap() {
-            let error = row["error"].as_f64().unwrap_or(0.0);
-            assert!(error.abs() < 0.05, "{name}: {row}");
+        let rows = fit["comparison"].as_array().unwrap();
+        let figures = if kind == "azure-functions" { 2 } else { 5 };
+        assert!(rows.len() >= figures, "{name}: {fit:#}");
+        for row in rows {
+            assert!(row["aim"].is_f64() && row["within"] == true, "{name}: {row}");
+            // Half of the functions are apart from the other half by 8 %, and no fit can be nearer.
+            let most = if kind == "azure-functions" { 0.12 } else { 0.05 };
+            assert!(row["aim"].as_f64().unwrap() < most, "{name}: {row}");
         }
     }
 }

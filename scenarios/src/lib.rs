@@ -32,6 +32,7 @@ mod tasks;
 mod workload;
 
 pub use error::{ScenarioError, ScenarioErrors};
+pub use load::Override;
 pub use plan::Plan;
 pub use raw::Jitter;
 pub use raw::RawObjective as Objective;

@@ -20,15 +20,64 @@ use crate::scenario::{Limits, Scenario};
 use crate::shipped;
 use crate::sweep::points;
 
-/// What errors call overrides.
+/// What errors call overrides by path.
 const SET: &str = "--set";
 
-pub(crate) fn load(path_or_name: &str, overrides: &[String]) -> Result<Scenario, ScenarioErrors> {
+/// A value that takes the place of a scenario's own before anything is checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    /// The option of the command line that errors name.
+    option: &'static str,
+    /// `path=value`, the value in YAML.
+    assignment: String,
+    /// What the user has typed: the whole assignment, or only the value.
+    typed: usize,
+}
+
+impl Override {
+    /// What `--set` has: `path=value`.
+    pub fn set(assignment: &str) -> Override {
+        Override {
+            option: SET,
+            assignment: assignment.to_owned(),
+            typed: 0,
+        }
+    }
+
+    /// What an option of its own has: the value of `path`.
+    pub fn option(option: &'static str, path: &str, value: &str) -> Override {
+        Override {
+            option,
+            assignment: format!("{path}={value}"),
+            typed: path.len() + 1,
+        }
+    }
+
+    /// The path and the value.
+    fn parse(&self) -> Result<(Path, Value), ScenarioErrors> {
+        let form = if self.typed == 0 { "path=value" } else { "a value" };
+        let problem = |must: &str| {
+            let problem = Problem::new(Path::default(), format!("{form}{must}"), &self.assignment[self.typed..]);
+            problem.locate(Path::default(), self.option, None)
+        };
+        let (path, value) = self.assignment.split_once('=').ok_or_else(|| problem(""))?;
+        let path = Path::parse(path).ok_or_else(|| problem(" with a path such as tenants.count"))?;
+        let in_yaml = if self.typed == 0 {
+            " with a value in YAML"
+        } else {
+            " in YAML"
+        };
+        let value = serde_yaml::from_str(value).map_err(|_| problem(in_yaml))?;
+        Ok((path, value))
+    }
+}
+
+pub(crate) fn load(path_or_name: &str, overrides: &[Override]) -> Result<Scenario, ScenarioErrors> {
     let (file, text) = shipped::find(path_or_name)?;
     from_yaml(&file, &text, overrides)
 }
 
-pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[String]) -> Result<Scenario, ScenarioErrors> {
+pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, ScenarioErrors> {
     let mut source = Source {
         file,
         text,
@@ -81,24 +130,21 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[String]) -> Result<
 struct Source<'a> {
     file: &'a str,
     text: &'a str,
-    /// Paths that overrides have set.
-    set: Vec<Path>,
+    /// Paths that overrides have set, and by which option.
+    set: Vec<(Path, &'static str)>,
 }
 
 impl Source<'_> {
     /// The parsed text with the overrides applied.
-    fn tree(&mut self, overrides: &[String]) -> Result<Value, ScenarioErrors> {
+    fn tree(&mut self, overrides: &[Override]) -> Result<Value, ScenarioErrors> {
         let mut tree = serde_yaml::from_str(self.text).map_err(|error| self.syntax(&error))?;
-        for text in overrides {
-            let problem = |must: &str| Problem::new(Path::default(), must, text).locate(Path::default(), SET, None);
-            let (path, value) = text.split_once('=').ok_or_else(|| problem("path=value"))?;
-            let path = Path::parse(path).ok_or_else(|| problem("path=value with a path such as tenants.count"))?;
-            let value = serde_yaml::from_str(value).map_err(|_| problem("path=value with a value in YAML"))?;
+        for change in overrides {
+            let (path, value) = change.parse()?;
             path.set(&mut tree, value).map_err(|problem| {
                 let path = problem.path();
-                problem.locate(path, SET, None)
+                problem.locate(path, change.option, None)
             })?;
-            self.set.push(path);
+            self.set.push((path, change.option));
         }
         Ok(tree)
     }
@@ -117,8 +163,9 @@ impl Source<'_> {
 
     fn error(&self, problem: Problem) -> ScenarioError {
         let path = problem.path();
-        if self.set.iter().any(|set| path.starts_with(set)) {
-            return problem.locate(path, SET, None);
+        // Of several that set it, the last one counts.
+        if let Some((_, option)) = self.set.iter().rfind(|(set, _)| path.starts_with(set)) {
+            return problem.locate(path, option, None);
         }
         let line = line_of(self.text, &path);
         problem.locate(path, self.file, line)

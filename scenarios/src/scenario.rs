@@ -8,7 +8,7 @@ use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::spec::WorkloadSpec;
 
 use crate::error::ScenarioErrors;
-use crate::load;
+use crate::load::{self, Override};
 use crate::plan::Plan;
 use crate::raw::{Jitter, RawLimits, RawScenario};
 use crate::resolve::Resolved;
@@ -133,6 +133,10 @@ impl RunSpec {
     }
 }
 
+fn all_set(overrides: &[String]) -> Vec<Override> {
+    overrides.iter().map(|text| Override::set(text)).collect()
+}
+
 impl Scenario {
     /// The scenario in a file, or the shipped one of that name where there is no such file. `overrides` are `path=value`, with
     /// values in YAML, and apply in order before anything is checked.
@@ -140,6 +144,14 @@ impl Scenario {
     /// # Errors
     /// All that is wrong with the file and the overrides.
     pub fn load(path_or_name: &str, overrides: &[String]) -> Result<Scenario, ScenarioErrors> {
+        load::load(path_or_name, &all_set(overrides))
+    }
+
+    /// As [`load`](Self::load), with overrides by any option.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); they name the option.
+    pub fn load_with(path_or_name: &str, overrides: &[Override]) -> Result<Scenario, ScenarioErrors> {
         load::load(path_or_name, overrides)
     }
 
@@ -148,6 +160,14 @@ impl Scenario {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn from_yaml(file: &str, text: &str, overrides: &[String]) -> Result<Scenario, ScenarioErrors> {
+        load::from_yaml(file, text, &all_set(overrides))
+    }
+
+    /// As [`from_yaml`](Self::from_yaml), with overrides by any option.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load); they name the option.
+    pub fn from_yaml_with(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, ScenarioErrors> {
         load::from_yaml(file, text, overrides)
     }
 

@@ -17,7 +17,7 @@ pub enum TraceCommand {
     Convert(TraceConvertArgs),
     /// Write a scenario's workload, or that of flags alone, to a file.
     #[command(
-        allow_missing_positional = true,
+        override_usage = "tenantry trace generate [OPTIONS] [SCENARIO] <OUT>",
         after_help = "Examples:\n  tenantry trace generate scenarios/quickstart.yaml requests.parquet\n  \
                       tenantry trace generate --arrivals '{poisson: {rate: 500/s}}' --lengths '{input: {twitter: {}}}' \\\n      \
                       --tenants 10000 --popularity '{zipf: 1.1}' --requests 1000000 requests.csv"
@@ -94,10 +94,10 @@ fn positive(text: &str) -> Result<f64, String> {
 
 #[derive(Debug, Args)]
 pub struct TraceGenerateArgs {
-    /// A YAML file, or the name of a shipped scenario; without it the flags say all.
-    pub scenario: Option<String>,
-    /// Where to: .csv, .csv.gz or .parquet.
-    pub out: PathBuf,
+    /// A YAML file, or the name of a shipped scenario; without it the flags say all. Then where to: .csv, .csv.gz or .parquet.
+    // One list, since options may stand between the two and the first may be left out.
+    #[arg(required = true, num_args = 1..=2, value_names = ["SCENARIO", "OUT"])]
+    pub scenario_and_out: Vec<String>,
     /// When requests arrive, as `workload.arrivals` of a scenario.
     #[arg(long, value_name = "YAML")]
     pub arrivals: Option<String>,

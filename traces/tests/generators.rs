@@ -574,6 +574,19 @@ fn lengths_are_as_specified() {
         span: 512,
     });
     assert!((84..=88).contains(&recalibrated[50_000]) && recalibrated[99_999] <= 512);
+    let measured = |span| {
+        inputs(LengthSpec::Twitter {
+            tweets: Tweets::Measured,
+            span,
+        })
+    };
+    let (own, stretched) = (measured(125), measured(512));
+    assert_eq!((own[50_000], own[98_000], own[99_999]), (33, 74, 134), "as they were");
+    for (tweets, rank) in [(&own, 20_000), (&own, 50_000), (&own, 90_000), (&own, 98_000)] {
+        let scaled = f64::from(tweets[rank]) * 512.0 / 125.0;
+        assert!((f64::from(stretched[rank]) - scaled).abs() < 5.0, "{rank}: {scaled}");
+    }
+    assert!((480..=512).contains(&stretched[99_999]), "{}", stretched[99_999]);
     let point = |probability, tokens| QuantilePoint { probability, tokens };
     let quantiles = inputs(LengthSpec::Quantiles(vec![
         point(0.0, 10.5),

@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn every_chart_has_its_place_lines_of_one_length_and_rising_xs() {
         let traces = [trace("a"), trace("<script>alert(1)</script>")];
-        let comparison = Comparison::new(&traces[0], &traces[1]);
+        let comparison = Comparison::new(&traces[0], &traces[1], None);
         let page = TracePage {
             title: "<b>two</b>",
             traces: &traces,

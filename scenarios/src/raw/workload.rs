@@ -403,7 +403,8 @@ pub enum RawLength {
         /// Whose tweets.
         #[serde(default)]
         tweets: RawTweets,
-        /// Lengths are multiplied by this over 125: 125 leaves them as they are.
+        /// The longest: lengths are multiplied by this over 125, the longest tweet of the Arlo paper, and cut at it. 512 is what that
+        /// paper does for a model of 512 positions; 125 leaves them as they are.
         #[serde(default = "unstretched")]
         span: Count,
     },
@@ -444,7 +445,7 @@ fn unstretched() -> Count {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum RawTweets {
-    /// The sample stream of 2018-04-25 under BERT's tokenizer: p50 33, p98 74.
+    /// The sample stream of 2018-04-25 under BERT's tokenizer: p50 33, p98 74, at most 134.
     #[default]
     Measured,
     /// What the Arlo paper reports of its clips: p50 21, p98 72, at most 125.

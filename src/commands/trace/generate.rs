@@ -1,6 +1,9 @@
 //! `tenantry trace generate`: a workload as a file.
 
+use std::path::Path;
+
 use serde_json::json;
+use tenantry_scenarios::{Override, Scenario};
 use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::spec::{ArrivalsSpec, WorkloadSpec};
 use tenantry_traces::write::TraceFile;
@@ -12,10 +15,15 @@ use crate::cli::{OutputArgs, TraceGenerateArgs};
 use crate::failure::Failure;
 use crate::output::{next, print, quoted, say};
 use crate::progress;
-use crate::runs::scenario;
+use crate::runs;
 
 pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure> {
-    let spec = spec(args)?;
+    let (scenario, out) = match &args.scenario_and_out[..] {
+        [scenario, out] => (Some(scenario.as_str()), Path::new(out)),
+        [out] => (None, Path::new(out)),
+        _ => unreachable!("the command line takes one or two"),
+    };
+    let spec = spec(args, scenario)?;
     if let ArrivalsSpec::ClosedLoop { .. } = spec.arrivals {
         return Err(Failure::BadInput(
             "workload.arrivals: must not wait for answers, got closed-loop; `tenantry simulate --record` writes down what such \
@@ -26,8 +34,8 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
     let mut watchdog = Watchdog::new();
     let mut workload = build(&spec).map_err(Failure::bad_input)?;
     let mut file = match spec.management {
-        ManagementSpec::None => TraceFile::create(&args.out)?,
-        _ => TraceFile::create_with_changes(&args.out)?,
+        ManagementSpec::None => TraceFile::create(out)?,
+        _ => TraceFile::create_with_changes(out)?,
     };
     let bar = progress::bar(
         spec.stop.requests.unwrap_or(0),
@@ -59,42 +67,36 @@ pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure>
     for source in spec.sources() {
         say(output, &format!("note: {source}"));
     }
-    let value = json!({ "out": args.out, "requests": requests, "tenants": spec.tenants, "seed": spec.seed });
+    let value = json!({ "out": out, "requests": requests, "tenants": spec.tenants, "seed": spec.seed });
     print(output, &value, || {
         format!(
             "{}: {requests} requests of {} tenants, seed {}",
-            args.out.display(),
+            out.display(),
             spec.tenants,
             spec.seed
         )
     })?;
-    let out = quoted(&args.out.display().to_string());
+    let out = quoted(&out.display().to_string());
     next(output, &format!("tenantry trace info {out} (what is in it)"));
     Ok(())
 }
 
 /// The scenario's workload, or that of the flags alone; flags change a scenario's too.
-fn spec(args: &TraceGenerateArgs) -> Result<WorkloadSpec, Failure> {
-    let flags = [
-        ("workload.arrivals", &args.arrivals),
-        ("workload.lengths", &args.lengths),
-        ("tenants.count", &args.tenants),
-        ("tenants.popularity", &args.popularity),
-        ("workload.stop.requests", &args.requests),
-        ("workload.stop.after", &args.after),
-    ];
-    let mut overrides = args.set.clone();
-    overrides.extend(
-        flags
-            .iter()
-            .filter_map(|(path, value)| value.as_ref().map(|value| format!("{path}={value}"))),
-    );
-    match &args.scenario {
-        Some(name) => workload::one(&scenario(&crate::cli::ScenarioArgs {
-            scenario: name.clone(),
-            set: overrides,
-            seed: args.seed,
-        })?),
+fn spec(args: &TraceGenerateArgs, scenario: Option<&str>) -> Result<WorkloadSpec, Failure> {
+    let mut overrides: Vec<Override> = args.set.iter().map(|text| Override::set(text)).collect();
+    for (option, path, value) in [
+        ("--arrivals", "workload.arrivals", &args.arrivals),
+        ("--lengths", "workload.lengths", &args.lengths),
+        ("--tenants", "tenants.count", &args.tenants),
+        ("--popularity", "tenants.popularity", &args.popularity),
+        ("--requests", "workload.stop.requests", &args.requests),
+        ("--after", "workload.stop.after", &args.after),
+    ] {
+        overrides.extend(value.as_ref().map(|value| Override::option(option, path, value)));
+    }
+    overrides.extend(args.seed.map(runs::seed));
+    match scenario {
+        Some(name) => workload::one(&Scenario::load_with(name, &overrides).map_err(Failure::bad_input)?),
         None => {
             for (flag, value) in [("--arrivals", &args.arrivals), ("--lengths", &args.lengths)] {
                 if value.is_none() && args.set.is_empty() {
@@ -103,8 +105,7 @@ fn spec(args: &TraceGenerateArgs) -> Result<WorkloadSpec, Failure> {
                     )));
                 }
             }
-            overrides.extend(args.seed.map(|seed| format!("seed={seed}")));
-            workload::of_overrides(&overrides)
+            workload::of_options(&overrides)
         }
     }
 }

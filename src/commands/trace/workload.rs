@@ -1,6 +1,6 @@
 //! Workloads without a system that serves them.
 
-use tenantry_scenarios::Scenario;
+use tenantry_scenarios::{Override, Scenario};
 use tenantry_traces::spec::WorkloadSpec;
 
 use crate::failure::Failure;
@@ -20,7 +20,19 @@ systems:
 
 /// The workload that overrides (`path=value`, as `--set` has them) make.
 pub fn of_overrides(overrides: &[String]) -> Result<WorkloadSpec, Failure> {
-    let scenario = Scenario::from_yaml("workload", BASE, overrides).map_err(Failure::bad_input)?;
+    let overrides: Vec<Override> = overrides.iter().map(|text| Override::set(text)).collect();
+    of_options(&overrides)
+}
+
+/// As [`of_overrides`], by options of their own.
+pub fn of_options(overrides: &[Override]) -> Result<WorkloadSpec, Failure> {
+    let scenario = Scenario::from_yaml_with("workload", BASE, overrides).map_err(|mut errors| {
+        // What the user has not said is in no file.
+        for error in errors.0.iter_mut().filter(|error| error.line.is_some()) {
+            (error.file, error.line) = ("the flags".into(), None);
+        }
+        Failure::bad_input(errors)
+    })?;
     one(&scenario)
 }
 

@@ -71,25 +71,39 @@ pub fn probability(points: &[QuantilePoint], tokens: f64) -> f64 {
     }
 }
 
-/// The knots of `values` at `probabilities`, to six significant digits.
+/// The knots of `values` at `probabilities`, to six significant digits: the least value at 0, the largest at 1.
 ///
 /// # Panics
 /// If `values` is empty.
 pub fn fit(values: &[f64], probabilities: &[f64]) -> Vec<Knot> {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    probabilities
-        .iter()
-        .map(|&probability| (probability, six_digits(at_rank(&sorted, probability))))
-        .collect()
+    let last = (values.len() - 1) as f64;
+    fit_at(values, probabilities, |probability| probability * last)
 }
 
-/// The quantile of sorted values, linear between ranks.
-fn at_rank(sorted: &[f64], probability: f64) -> f64 {
-    let rank = probability * (sorted.len() - 1) as f64;
-    let below = rank as usize;
-    let above = (below + 1).min(sorted.len() - 1);
-    sorted[below] + (sorted[above] - sorted[below]) * (rank - below as f64)
+/// As [`fit`], where each of n values stands for the middle of its nth part of the distribution (Hazen's plotting positions). Few values of a
+/// long tail need that: as many as were fitted, taken at the middles again, are those that were fitted, and not all below the largest.
+///
+/// # Panics
+/// If `values` is empty.
+pub fn fit_middles(values: &[f64], probabilities: &[f64]) -> Vec<Knot> {
+    let count = values.len() as f64;
+    fit_at(values, probabilities, |probability| {
+        (probability * count - 0.5).clamp(0.0, count - 1.0)
+    })
+}
+
+/// The knots at the ranks of `probabilities`, from 0 to one less than there are values, linear between two.
+fn fit_at(values: &[f64], probabilities: &[f64], rank: impl Fn(f64) -> f64) -> Vec<Knot> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let knot = |&probability: &f64| {
+        let rank = rank(probability);
+        let below = rank as usize;
+        let above = (below + 1).min(sorted.len() - 1);
+        let value = sorted[below] + (sorted[above] - sorted[below]) * (rank - below as f64);
+        (probability, six_digits(value))
+    };
+    probabilities.iter().map(knot).collect()
 }
 
 fn six_digits(value: f64) -> f64 {
@@ -139,6 +153,19 @@ mod tests {
                 let share = values.iter().filter(|&value| value <= tokens).count() as f64 / values.len() as f64;
                 prop_assert!((share - probability).abs() < 1e-5);
             }
+        }
+
+        #[test]
+        fn values_at_the_middles_come_back(values in proptest::collection::vec(-1e6f64..1e6, 1..40)) {
+            let middle = |rank: usize| (rank as f64 + 0.5) / values.len() as f64;
+            let middles: Vec<f64> = (0..values.len()).map(middle).collect();
+            let mut sorted = values.clone();
+            sorted.sort_unstable_by(f64::total_cmp);
+            let knots = fit_middles(&values, &middles);
+            for (middle, value) in middles.iter().zip(sorted) {
+                prop_assert!((value_at(&knots, *middle) - value).abs() <= 1e-5 * value.abs());
+            }
+            prop_assert_eq!(fit_middles(&values, &[0.0, 1.0])[1].1, knots[knots.len() - 1].1);
         }
 
         #[test]

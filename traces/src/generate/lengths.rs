@@ -217,10 +217,10 @@ impl Length {
                 }
                 let scale = f64::from(*span) / twitter::ARLO_LONGEST_TWEET_TOKENS;
                 match tweets {
+                    Tweets::Measured if scale == 1.0 => Ok(Length::of_quantiles(&points(twitter::LENGTHS))),
                     Tweets::Measured => {
-                        let mut points = points(twitter::LENGTHS);
-                        points.iter_mut().for_each(|point| point.tokens *= scale);
-                        Ok(Length::of_quantiles(&points))
+                        let points = points(twitter::LENGTHS);
+                        Length::of_distribution(&field, 1, *span, |tokens| probability(&points, tokens / scale))
                     }
                     Tweets::Arlo => {
                         let median = twitter::ARLO_MEDIAN_TOKENS * scale;
@@ -323,15 +323,19 @@ impl Length {
         match self {
             Length::Fixed(tokens) => *tokens,
             Length::Table { values, alias } => values[alias.pick(draws.about(ticket).bits()) as usize],
-            Length::Drifting { from, to, requests } => {
-                let turn = (ticket % requests) as f64 / *requests as f64;
-                let share = (1.0 - libm::cos(std::f64::consts::TAU * turn)) / 2.0;
-                // Which of the two is a draw of its own, so that both see the same draws of lengths.
-                let is_far = draws.part(0).about(ticket).unit() < share;
-                if is_far { to } else { from }.of(draws, ticket)
-            }
+            Length::Drifting { from, to, requests } => drifting(from, to, *requests, draws, ticket),
         }
     }
+}
+
+/// Apart from the others, which it would keep from being inlined.
+#[inline(never)]
+fn drifting(from: &Length, to: &Length, requests: u64, draws: Draws, ticket: Ticket) -> u32 {
+    let turn = (ticket % requests) as f64 / requests as f64;
+    let share = (1.0 - libm::cos(std::f64::consts::TAU * turn)) / 2.0;
+    // Which of the two is a draw of its own, so that both see the same draws of lengths.
+    let is_far = draws.part(0).about(ticket).unit() < share;
+    if is_far { to } else { from }.of(draws, ticket)
 }
 
 fn normal_cdf(z: f64) -> f64 {

@@ -3,14 +3,15 @@
 //! Metadata is in Thrift's compact protocol. The `parquet` library skips what it does not know, item by item, and takes a flag in a list for
 //! nothing at all: some bytes that claim a list of two billion flags keep it busy for a second, and a file may hold thousands of such lists.
 //! So what it is about to read is gone through here first, as it would skip it, and refused where it claims more flags than it has bytes
-//! (on the wire each has one). All other items take bytes, so that a list of them ends with the bytes.
+//! (on the wire each has one). All other items take bytes, so that a list of them ends with the bytes. What the library knows it reads by the
+//! type that it should have: where a file has another type there, the library may come by lists that were not seen here.
 //!
 //! Source: <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>.
 
 use std::io::Read;
 
-/// As deep as the library goes.
-const MAX_DEPTH: u32 = 64;
+/// Deeper than the library goes: 64 from what it does not know, and some more down to there.
+const MAX_DEPTH: u32 = 80;
 
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
@@ -55,16 +56,17 @@ impl<R: Read> Walk<R> {
         Ok(byte[0])
     }
 
+    /// However long it is, as the library has it.
     fn varint(&mut self) -> Result<u64, Stop> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
+        let (mut value, mut shift) = (0, 0);
+        loop {
             let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
+            value |= u64::from(byte & 0x7f).wrapping_shl(shift);
+            shift += 7;
             if byte & 0x80 == 0 {
                 return Ok(value);
             }
         }
-        Err(Stop::Broken)
     }
 
     fn bytes(&mut self, count: u64) -> Result<(), Stop> {
@@ -160,6 +162,9 @@ mod tests {
         assert_eq!(claimed(&[&before[..], TWO_BILLION].concat()), Some((1 << 31) - 1));
         let map = [0x10 | MAP, 0xff, 0xff, 0x03, TRUE << 4 | FALSE];
         assert_eq!(claimed(&map), Some(0xffff));
+        // Behind a number that is longer than any number.
+        let long = [&[0x10 | I64][..], &[0xc5; 30], &[0x05]].concat();
+        assert_eq!(claimed(&[&long[..], TWO_BILLION].concat()), Some((1 << 31) - 1));
         // Each fits, but not all together.
         let many = [0x10 | LIST, 0xe0 | FALSE].repeat(50);
         assert_eq!(claimed(&many), Some(14));

@@ -346,7 +346,9 @@ pub enum LengthSpec {
     Twitter {
         /// Whose tweets.
         tweets: Tweets,
-        /// Lengths are multiplied by `span` / 125: 125 leaves them as they were, 512 is Arlo's recalibration (section 5).
+        /// Lengths are multiplied by `span` / 125 and cut at `span`: 512 is Arlo's recalibration "to span up to a maximum length of 512"
+        /// (section 5), of the measured tweets without the four of 10,000 that are longer than its longest, 125. 125 itself leaves them
+        /// as they were.
         span: u32,
     },
     /// A mixture that drifts from one distribution to another and back: of request n, `to` has the share (1 − cos 2πn / `requests`) / 2.
