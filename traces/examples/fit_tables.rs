@@ -1,7 +1,8 @@
-//! Prints docs/traces.md's tables: each fitted generator against the half of its recording that the fit did not see.
+//! Prints docs/traces.md's tables: each fitted generator against the half of its recording that the fit did not see, and how far the half that it
+//! saw is from that one itself, which no fit can better but by chance.
 //!
 //! `cargo run --release -p tenantry-traces --example fit_tables -- FOLDER`, with the folder of public recordings. Fits are on every second
-//! row, of the rates on the first half in time; nothing here is fitted anew but the cascades.
+//! row, of the rates on the first half in time, of tenants on a half that is dealt out by size; nothing here is fitted anew but the cascades.
 
 use std::path::{Path, PathBuf};
 
@@ -11,36 +12,48 @@ use tenantry_traces::fit::{azure_functions, cascade};
 use tenantry_traces::outcome::{GeneratedOutcomes, Outcome, OutcomeTable};
 use tenantry_traces::read::{self, Counts, activity};
 use tenantry_traces::spec::{ArrivalsSpec, LengthSpec, LengthsSpec, PopularitySpec, Stop, Tweets, WorkloadSpec};
-use tenantry_traces::{Entry, Time, TraceError, build};
+use tenantry_traces::{Entry, Lengths, Time, TraceError, build};
 
 fn main() -> Result<(), TraceError> {
     let folder = PathBuf::from(std::env::args().nth(1).expect("the folder of public recordings"));
-    println!("| quantity | figure | real, unseen | generated | difference |");
-    println!("| --- | --- | ---: | ---: | ---: |");
+    println!("| quantity | figure | real, seen | real, unseen | generated | generated to unseen | seen to unseen |");
+    println!("| --- | --- | ---: | ---: | ---: | ---: | ---: |");
     lengths(&folder)?;
     rates(&folder)?;
     tenants(&folder)?;
     cascades(&folder)
 }
 
-fn row(quantity: &str, figure: &str, real: f64, generated: f64) {
-    let difference = 100.0 * (generated / real - 1.0);
-    println!("| {quantity} | {figure} | {real:.2} | {generated:.2} | {difference:+.1} % |");
+/// Of what was fitted, of what it is checked against, and of what was generated.
+type Three<T> = [T; 3];
+
+fn row(quantity: &str, figure: &str, [seen, unseen, generated]: Three<f64>) {
+    let to_unseen = |value: f64| 100.0 * (value / unseen - 1.0);
+    println!(
+        "| {quantity} | {figure} | {seen:.2} | {unseen:.2} | {generated:.2} | {:+.1} % | {:+.1} % |",
+        to_unseen(generated),
+        to_unseen(seen)
+    );
 }
 
-fn compare(quantity: &str, real: &Histogram, generated: &Histogram) {
-    let (Some(r), Some(g), Some(distance)) = (real.figures(), generated.figures(), real.distance(generated)) else {
-        return;
-    };
-    row(quantity, "mean", r.mean, g.mean);
-    row(quantity, "p50", r.p50.into(), g.p50.into());
-    row(quantity, "p90", r.p90.into(), g.p90.into());
-    row(quantity, "p98", r.p98.into(), g.p98.into());
-    println!("| {quantity} | Kolmogorov-Smirnov distance | | {distance:.4} | |");
+fn compare(quantity: &str, histograms: Three<&Histogram>) {
+    let figures = histograms.map(|histogram| histogram.figures().expect("there are values"));
+    row(quantity, "mean", figures.map(|of| of.mean));
+    row(quantity, "p50", figures.map(|of| of.p50.into()));
+    row(quantity, "p90", figures.map(|of| of.p90.into()));
+    row(quantity, "p98", figures.map(|of| of.p98.into()));
+    let [seen, unseen, generated] = histograms;
+    distance(quantity, "Kolmogorov-Smirnov distance", [seen, unseen, generated]);
 }
 
-fn every_second<T: Copy>(values: &[T]) -> Vec<T> {
-    values.iter().skip(1).step_by(2).copied().collect()
+fn distance(quantity: &str, what: &str, [seen, unseen, generated]: Three<&Histogram>) {
+    let of = |histogram: &Histogram| unseen.distance(histogram).expect("there are values");
+    let (generated, seen) = (of(generated), of(seen));
+    println!("| {quantity} | {what} | | | | {generated:.4} | {seen:.4} |");
+}
+
+fn every_second<T: Copy>(values: &[T]) -> [Vec<T>; 2] {
+    [0, 1].map(|from| values.iter().skip(from).step_by(2).copied().collect())
 }
 
 fn described(arrivals: ArrivalsSpec, lengths: LengthsSpec, stop: Stop) -> Result<Describer, TraceError> {
@@ -71,7 +84,9 @@ fn lengths(folder: &Path) -> Result<(), TraceError> {
         };
         described(ArrivalsSpec::Constant { rate_per_s: 1000.0 }, lengths, stop)
     };
-    let tweets = every_second(&read::lengths(
+    let inputs = |half: &[Lengths]| half.iter().map(|pair| pair.input).collect::<Histogram>();
+    let outputs = |half: &[Lengths]| half.iter().map(|pair| pair.output).collect::<Histogram>();
+    let [seen, unseen] = every_second(&read::lengths(
         &folder.join("twitter/twitter_2018_04_25_lengths.csv"),
         false,
     )?);
@@ -84,21 +99,15 @@ fn lengths(folder: &Path) -> Result<(), TraceError> {
     })?;
     compare(
         "tweets, BERT tokens",
-        &tweets.iter().map(|pair| pair.input).collect(),
-        describer.input(),
+        [&inputs(&seen), &inputs(&unseen), describer.input()],
     );
     let conversations = folder.join("sharegpt/sharegpt_8k_filtered_stats_llama2_tokenizer.csv");
-    let conversations = every_second(&read::lengths(&conversations, false)?);
+    let [seen, unseen] = every_second(&read::lengths(&conversations, false)?);
     let describer = generated(LengthsSpec::ShareGpt)?;
-    compare(
-        "ShareGPT, input",
-        &conversations.iter().map(|pair| pair.input).collect(),
-        describer.input(),
-    );
+    compare("ShareGPT, input", [&inputs(&seen), &inputs(&unseen), describer.input()]);
     compare(
         "ShareGPT, output",
-        &conversations.iter().map(|pair| pair.output).collect(),
-        describer.output(),
+        [&outputs(&seen), &outputs(&unseen), describer.output()],
     );
     Ok(())
 }
@@ -116,28 +125,28 @@ fn rates(folder: &Path) -> Result<(), TraceError> {
     let counts = Counts::open(&folder.join("twitter/twitter_2021_08_per_second.csv.gz"), false)?
         .collect::<Result<Vec<_>, _>>()?;
     let counts = without_holes(&counts);
-    let real = &counts[counts.len() / 2..];
-    let mean = real.iter().map(|&count| f64::from(count)).sum::<f64>() / real.len() as f64;
+    let (seen, unseen) = counts.split_at(counts.len() / 2);
+    let mean = unseen.iter().map(|&count| f64::from(count)).sum::<f64>() / unseen.len() as f64;
     let stop = Stop {
         requests: None,
-        after: Some(Time(4 * real.len() as u64 * 1_000_000_000)),
+        after: Some(Time(4 * unseen.len() as u64 * 1_000_000_000)),
     };
     let lengths = LengthsSpec::Independent {
         input: LengthSpec::Fixed(1),
         output: LengthSpec::Fixed(0),
     };
     let describer = described(ArrivalsSpec::Twitter { rate_per_s: mean }, lengths, stop)?;
-    let generated = describer.requests_per_s();
+    let three = [seen, unseen, describer.requests_per_s()];
     let quantity = "Twitter sample stream, requests/s";
-    compare(
-        quantity,
-        &real.iter().copied().collect(),
-        &generated.iter().copied().collect(),
-    );
+    let [seen, unseen, generated] = three.map(|counts| counts.iter().copied().collect::<Histogram>());
+    compare(quantity, [&seen, &unseen, &generated]);
     for window_s in [1, 10, 60, 300] {
-        if let [Some(real), Some(generated)] = [real, generated].map(|counts| dispersion(counts, window_s)) {
-            row(quantity, &format!("index of dispersion, {window_s} s"), real, generated);
-        }
+        let figure = format!("index of dispersion, {window_s} s");
+        row(
+            quantity,
+            &figure,
+            three.map(|counts| dispersion(counts, window_s).expect("there are windows")),
+        );
     }
     Ok(())
 }
@@ -147,21 +156,20 @@ fn tenants(folder: &Path) -> Result<(), TraceError> {
         &folder.join("azure_functions/azure_functions_2019_day_1350_sparse.csv.gz"),
         false,
     )?;
-    let real = every_second(&totals);
-    let generated = azure_functions::weights(real.len() as u32);
-    let histogram = |totals: &[f64]| -> Histogram { totals.iter().map(|total| total.round() as u32).collect() };
+    let [seen, unseen] = azure_functions::halves(&totals);
+    let three = [&seen, &unseen, &azure_functions::weights(unseen.len() as u32)];
+    let [seen, unseen, generated] =
+        three.map(|totals| totals.iter().map(|total| total.round() as u32).collect::<Histogram>());
     compare(
         "Azure Functions, a tenant's requests a day",
-        &histogram(&real),
-        &histogram(&generated),
+        [&seen, &unseen, &generated],
     );
     for (figure, share) in [
         ("share of the top 1 %, in %", 0.01),
         ("share of the top 10 %, in %", 0.1),
     ] {
-        if let [Some(real), Some(generated)] = [&real, &generated].map(|totals| concentration(totals, share)) {
-            row("Azure Functions, requests", figure, 100.0 * real, 100.0 * generated);
-        }
+        let shares = three.map(|totals| 100.0 * concentration(totals, share).expect("there are requests"));
+        row("Azure Functions, requests", figure, shares);
     }
     Ok(())
 }
@@ -201,24 +209,26 @@ fn cascades(folder: &Path) -> Result<(), TraceError> {
                 .collect()
         };
         let quantity = format!("cascade, {task}");
-        row(&quantity, "returned, in %", returned(&unseen), returned(&generated));
+        let three = [&seen, &unseen, &generated];
+        row(&quantity, "returned, in %", three.map(|items| returned(items)));
         let small = |item: &[Outcome; 2]| item[0].correct;
         let large = |item: &[Outcome; 2]| item[1].correct;
         row(
             &quantity,
             "small right of returned, in %",
-            percent(&unseen, true, &small),
-            percent(&generated, true, &small),
+            three.map(|items| percent(items, true, &small)),
         );
         row(
             &quantity,
             "large right of re-routed, in %",
-            percent(&unseen, false, &large),
-            percent(&generated, false, &large),
+            three.map(|items| percent(items, false, &large)),
         );
-        if let Some(distance) = confidence(&unseen).distance(&confidence(&generated)) {
-            println!("| {quantity} | Kolmogorov-Smirnov distance of the confidence | | {distance:.4} | |");
-        }
+        let [seen, unseen, generated] = three.map(|items| confidence(items));
+        distance(
+            &quantity,
+            "Kolmogorov-Smirnov distance of the confidence",
+            [&seen, &unseen, &generated],
+        );
     }
     Ok(())
 }

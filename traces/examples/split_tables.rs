@@ -25,8 +25,10 @@ type Figures = Vec<(&'static str, f64)>;
 
 fn main() -> Result<(), TraceError> {
     let folder = PathBuf::from(std::env::args().nth(1).expect("the folder of public recordings"));
-    println!("| quantity | figure | half against half, ± | generator against unseen half, mean | ± |");
-    println!("| --- | --- | ---: | ---: | ---: |");
+    println!(
+        "| quantity | figure | half to half, ± | generator to unseen half, mean | ± | generator to its own half, mean | ± |"
+    );
+    println!("| --- | --- | ---: | ---: | ---: | ---: | ---: |");
     let tweets = read::lengths(&folder.join("twitter/twitter_2018_04_25_lengths.csv"), false)?;
     let inputs = |pairs: &[Lengths]| -> Vec<u32> { pairs.iter().map(|pair| pair.input).collect() };
     table(
@@ -102,29 +104,36 @@ fn halves<T: Copy>(all: &[T], split: u64) -> [Vec<T>; 2] {
 }
 
 /// A row for each figure: over all splits, the standard deviation of one half's over the other's, and mean and standard deviation of the
-/// generator's over that of the half that it has not seen.
+/// generator's over that of the half that it has not seen, and over that of the half that it was fitted to.
 fn table<T>(
     quantity: &str,
     split: impl Fn(u64) -> Result<[Vec<T>; 2], TraceError>,
     figures: impl Fn(&[T]) -> Figures,
     generate: impl Fn(&[T]) -> Result<Figures, TraceError>,
 ) -> Result<(), TraceError> {
-    let mut errors: Vec<(&str, Vec<f64>, Vec<f64>)> = Vec::new();
+    let mut errors: Vec<(&str, [Vec<f64>; 3])> = Vec::new();
     for number in 0..SPLITS {
         let [seen, unseen] = split(number)?;
         let (seen, unseen, generated) = (figures(&seen), figures(&unseen), generate(&seen)?);
         for (at, (name, real)) in unseen.iter().enumerate() {
             if errors.len() == at {
-                errors.push((name, Vec::new(), Vec::new()));
+                errors.push((name, Default::default()));
             }
-            errors[at].1.push(100.0 * (seen[at].1 / real - 1.0));
-            errors[at].2.push(100.0 * (generated[at].1 / real - 1.0));
+            let (seen, generated) = (seen[at].1, generated[at].1);
+            for (errors, ratio) in errors[at]
+                .1
+                .iter_mut()
+                .zip([seen / real, generated / real, generated / seen])
+            {
+                errors.push(100.0 * (ratio - 1.0));
+            }
         }
     }
-    for (figure, halves, generator) in errors {
-        let (_, scatter) = moments(&halves);
-        let (mean, sd) = moments(&generator);
-        println!("| {quantity} | {figure} | {scatter:.1} % | {mean:+.1} % | {sd:.1} % |");
+    for (figure, errors) in errors {
+        let [(_, halves), (unseen, unseen_sd), (own, own_sd)] = errors.map(|errors| moments(&errors));
+        println!(
+            "| {quantity} | {figure} | {halves:.1} % | {unseen:+.1} % | {unseen_sd:.1} % | {own:+.1} % | {own_sd:.1} % |"
+        );
     }
     Ok(())
 }
@@ -245,7 +254,7 @@ fn rates(folder: &Path) -> Result<(), TraceError> {
     }
     for (figure, errors) in errors {
         println!(
-            "| Twitter sample stream, requests/s | {figure} | {:.1} % | | |",
+            "| Twitter sample stream, requests/s | {figure} | {:.1} % | | | | |",
             moments(&errors).1
         );
     }

@@ -142,33 +142,9 @@ fn parquet_streams_over_row_groups() {
     assert!(read(&path) == expected(&requests));
 }
 
-/// Found by fuzzing: files of two kilobytes that claim two billion things which are not there. Each was asked of the system, or room made for it,
-/// before the file was called broken.
-#[test]
-fn what_a_parquet_file_only_claims_is_not_looked_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("claims.parquet");
-    let claims: [&[u8]; 2] = [
-        include_bytes!("../fuzz/seeds/parquet/3"),
-        include_bytes!("../fuzz/seeds/parquet/4"),
-    ];
-    let errors = claims.map(|claims| {
-        std::fs::write(&path, [b"PAR1", claims].concat()).unwrap();
-        let error = Records::open(&path, false).unwrap().find_map(Result::err);
-        error.expect("the file is broken").to_string()
-    });
-    for (error, got) in errors.iter().zip(["unexpected end of file", "a dictionary of "]) {
-        let must = "claims.parquet: must be a whole Parquet file, got ";
-        assert!(error.contains(must) && error.contains(got), "{error}");
-    }
-}
-
-/// Flags that have no bytes keep the library busy for a second each two billion: it skips what it does not know one by one.
-#[test]
-fn flags_that_a_parquet_file_only_claims_are_not_gone_through() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("flags.parquet");
-    let mut file = TraceFile::create(&path).unwrap();
+/// A file with nine requests, and where the tenants' first page begins.
+fn nine_requests(path: &std::path::Path) -> (Vec<u8>, usize) {
+    let mut file = TraceFile::create(path).unwrap();
     let request = Request {
         ticket: 0,
         tenant: 3,
@@ -179,7 +155,54 @@ fn flags_that_a_parquet_file_only_claims_are_not_gone_through() {
     };
     (0..9).for_each(|_| file.write(&request).unwrap());
     file.finish().unwrap();
-    let whole = std::fs::read(&path).unwrap();
+    let file = SerializedFileReader::new(std::fs::File::open(path).unwrap()).unwrap();
+    let at = file.metadata().row_group(0).column(1).byte_range().0 as usize;
+    (std::fs::read(path).unwrap(), at)
+}
+
+/// What is wrong with a Parquet file of `bytes`.
+fn broken(path: &std::path::Path, bytes: &[u8]) -> String {
+    std::fs::write(path, bytes).unwrap();
+    let error = match Records::open(path, false) {
+        Ok(records) => records.filter_map(Result::err).next().expect("the file is broken"),
+        Err(error) => error,
+    };
+    let error = error.to_string();
+    let (_, got) = error
+        .split_once(": must be a whole Parquet file, got ")
+        .unwrap_or_else(|| panic!("{error}"));
+    got.to_owned()
+}
+
+/// Found by fuzzing: some bytes that claim two billion things which are not there. Each was asked of the system, or room made for it, before the
+/// file was called broken.
+#[test]
+fn what_a_parquet_file_only_claims_is_not_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("claims.parquet");
+    let (mut numbers, at) = nine_requests(&path);
+    // A list of as many floating-point numbers in a page's header.
+    numbers[at..at + 7].copy_from_slice(&[0xf9, 0xf7, 0xff, 0xff, 0xff, 0xff, 0x07]);
+    assert_eq!(broken(&path, &numbers), "External: unexpected end of file");
+    // In its dictionary's header, field 7 of it, the number of values: 63 instead of 1.
+    let (mut dictionary, at) = nine_requests(&path);
+    let values = dictionary[at..]
+        .windows(3)
+        .position(|bytes| bytes == [0x4c, 0x15, 0x02])
+        .unwrap();
+    dictionary[at + values + 2] = 0x7e;
+    assert_eq!(
+        broken(&path, &dictionary),
+        "Parquet error: a dictionary of 63 integers in 4 bytes"
+    );
+}
+
+/// Flags that have no bytes keep the library busy for a second each two billion: it skips what it does not know one by one.
+#[test]
+fn flags_that_a_parquet_file_only_claims_are_not_gone_through() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flags.parquet");
+    let (whole, at) = nine_requests(&path);
     let two_billion = [0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
 
     // In field 100 of the metadata, a hundred times, behind all that the library knows.
@@ -195,19 +218,21 @@ fn flags_that_a_parquet_file_only_claims_are_not_gone_through() {
     ]
     .concat();
     // In the header of the tenants' first page.
-    let file = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
-    let at = file.metadata().row_group(0).column(1).byte_range().0 as usize;
     let mut in_page = whole.clone();
     in_page[at..at + 7].copy_from_slice(&[&[0xf9][..], &two_billion].concat());
-    for (bytes, of) in [(in_metadata, metadata.len()), (in_page, whole.len() - at)] {
-        std::fs::write(&path, bytes).unwrap();
-        let error = match Records::open(&path, false) {
-            Ok(records) => records.filter_map(Result::err).next().expect("the file is broken"),
-            Err(error) => error,
-        };
-        let must =
-            format!("must be a whole Parquet file, got Parquet error: a claim of 2147483647 flags in {of} bytes");
-        assert!(error.to_string().ends_with(&must), "{error}");
+    // Found by fuzzing: behind a number of a hundred bytes, and where fields have other types than the library takes them for.
+    let behind_a_number = [b"PAR1", &include_bytes!("../fuzz/seeds/parquet/6")[..]].concat();
+    let behind_another_type = [b"PAR1", &include_bytes!("../fuzz/seeds/parquet/7")[..]].concat();
+    let other_type = broken(&path, &behind_another_type);
+    assert!(
+        other_type.starts_with("Parquet error: metadata whose field "),
+        "{other_type}"
+    );
+    for bytes in [in_metadata, in_page, behind_a_number] {
+        assert_eq!(
+            broken(&path, &bytes),
+            "Parquet error: a claim of 2147483647 flags, more than there are bytes"
+        );
     }
 }
 

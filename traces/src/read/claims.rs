@@ -1,5 +1,5 @@
 //! What a broken Parquet file claims of itself. The library believes it: asks the system for two billion things that are not there, one by one,
-//! and makes room for them first. Of flags in metadata, which it skips without looking, [`super::thrift`] knows.
+//! and makes room for them first. What it takes on trust in metadata, [`thrift`] looks at.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -10,7 +10,7 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::FOOTER_SIZE;
 use parquet::file::reader::{ChunkReader, Length};
 
-use super::thrift::too_many_flags;
+use super::thrift;
 
 /// A file that fails where it is read beyond its end, or where metadata claim more than there is.
 pub struct Bounded {
@@ -29,7 +29,7 @@ impl Bounded {
     /// That the metadata at the file's end hold what they claim.
     ///
     /// # Errors
-    /// [`ParquetError`] where they claim more flags than they have bytes, or the file cannot be read.
+    /// [`ParquetError`] where they do not ([`thrift::check`]), or the file cannot be read.
     pub fn check_footer(&self) -> Result<()> {
         // Where it is too short, the library says so.
         let Some(tail) = self.bytes.checked_sub(FOOTER_SIZE as u64) else {
@@ -39,7 +39,7 @@ impl Bounded {
         self.at(tail)?.read_exact(&mut length)?;
         let length = u64::from(u32::from_le_bytes(length));
         match tail.checked_sub(length) {
-            Some(start) => honest(self.at(start)?.take(length), length),
+            Some(start) => honest(self.at(start)?.take(length), length, thrift::FILE),
             None => Ok(()),
         }
     }
@@ -51,13 +51,8 @@ impl Bounded {
     }
 }
 
-fn honest(metadata: impl Read, bytes: u64) -> Result<()> {
-    match too_many_flags(metadata, bytes) {
-        None => Ok(()),
-        Some(flags) => Err(ParquetError::General(format!(
-            "a claim of {flags} flags in {bytes} bytes"
-        ))),
-    }
+fn honest(metadata: impl Read, bytes: u64, fields: thrift::Fields) -> Result<()> {
+    thrift::check(metadata, bytes, fields).map_err(|refusal| ParquetError::General(refusal.to_string()))
 }
 
 impl Length for Bounded {
@@ -73,7 +68,7 @@ impl ChunkReader for Bounded {
     fn get_read(&self, start: u64) -> Result<BufReader<Within>> {
         let left = self.bytes.saturating_sub(start);
         if left > FOOTER_SIZE as u64 {
-            honest(self.at(start)?, left)?;
+            honest(self.at(start)?, left, thrift::PAGE_HEADER)?;
         }
         self.at(start)
     }
