@@ -112,3 +112,33 @@ pub fn names(folder: &Path) -> Vec<String> {
     names.sort();
     names
 }
+
+/// A folder with traces good and bad.
+pub fn traces() -> TempDir {
+    let folder = folder();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let header = "ticket,tenant,arrival_ns,input_tokens,output_tokens,class\n";
+    write(
+        "own.csv",
+        &format!("{header}0,0,0,5,0,0\n1,1,500000000,7,3,0\n2,0,2000000000,9,0,1\n"),
+    );
+    write(
+        "broken.csv",
+        &format!("{header}0,0,0,5,0,0\n1,0,x,5,0,0\n2,0,9,6,0,0\n"),
+    );
+    write("unsorted.csv", &format!("{header}0,0,9,5,0,0\n1,0,3,6,0,0\n"));
+    write("none.csv", header);
+    write("unknown.csv", "who,what,when\n1,2,3\n");
+    write("empty.csv", "");
+    write("lengths.csv", "num_prefill_tokens,num_decode_tokens\n10,20\n30,40\n");
+    write("counts.csv", "requests\n3\n0\n2\n4\n");
+    write("activity.csv", "tenant,minute,invocations\n0,0,2\n1,1,3\n");
+    write("shape.csv", "hour,requests_per_hour\n0,3\n1,4\n");
+    write(
+        "chat.json",
+        r#"[{"conversations": [{"from": "human", "value": "12345678"}, {"from": "gpt", "value": "1234"}]},
+            {"conversations": [{"from": "human", "value": "never answered"}]}]"#,
+    );
+    write("not-a-tokenizer.json", "{}");
+    folder
+}

@@ -129,22 +129,29 @@ impl Stream {
     /// Exponential with mean 1, by the ziggurat method: one draw of the stream in 99 cases of 100, without a logarithm.
     #[inline]
     pub fn exponential(&mut self) -> f64 {
-        let Layers { x, f } = &*EXPONENTIAL;
-        loop {
-            let bits = self.bits();
-            // The layer's bits and the position's do not overlap.
-            let layer = (bits & (LAYERS as u64 - 1)) as usize;
-            let candidate = to_unit(bits) * x[layer];
-            if candidate < x[layer + 1] {
-                return candidate;
-            }
-            if layer == 0 {
-                // Without memory, the tail is the whole again.
-                return TAIL - libm::log(1.0 - self.unit());
-            }
-            if f[layer + 1] + (f[layer] - f[layer + 1]) * self.unit() < libm::exp(-candidate) {
-                return candidate;
-            }
+        let bits = self.bits();
+        // The layer's bits and the position's do not overlap.
+        let layer = (bits & (LAYERS as u64 - 1)) as usize;
+        let Layers { x, .. } = &*EXPONENTIAL;
+        let candidate = to_unit(bits) * x[layer];
+        if candidate < x[layer + 1] {
+            candidate
+        } else {
+            self.exponential_at_the_edge(layer, candidate)
+        }
+    }
+
+    /// The hundredth case, apart so that the others are inlined.
+    #[cold]
+    fn exponential_at_the_edge(&mut self, layer: usize, candidate: f64) -> f64 {
+        let Layers { f, .. } = &*EXPONENTIAL;
+        if layer == 0 {
+            // Without memory, the tail is the whole again.
+            TAIL - libm::log(1.0 - self.unit())
+        } else if f[layer + 1] + (f[layer] - f[layer + 1]) * self.unit() < libm::exp(-candidate) {
+            candidate
+        } else {
+            self.exponential()
         }
     }
 

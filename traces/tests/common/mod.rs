@@ -1,9 +1,12 @@
-//! Where the real recordings lie that some tests read. They are not part of the repository.
+//! Where the real recordings lie that some tests read, which are not part of the repository; workloads to be looked at.
+
+pub mod workloads;
 
 use std::path::PathBuf;
 
 /// The file `name` of the data folder: `TENANTRY_DATA`, or `shared/data` beside the checkout. Where it is absent the test is
 /// skipped, and says so.
+#[allow(dead_code, reason = "not every test file reads recordings")]
 pub fn data(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("TENANTRY_DATA").map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data")),

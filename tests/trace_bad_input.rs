@@ -1,0 +1,288 @@
+//! `tenantry trace`: what it refuses.
+
+mod common;
+
+use common::{Case, check_bad, names, traces};
+
+const BAD: &[Case] = &[
+    // Describing.
+    (&["trace"], 2, &["info", "convert", "generate", "fit"]),
+    (&["trace", "info"], 2, &["<FILE>"]),
+    (&["trace", "info", "missing.csv"], 2, &["missing.csv"]),
+    (&["trace", "info", "."], 2, &["."]),
+    (
+        &["trace", "info", "empty.csv"],
+        2,
+        &["empty.csv: must have a first line"],
+    ),
+    (
+        &["trace", "info", "none.csv"],
+        2,
+        &["none.csv: must have requests, got none"],
+    ),
+    (
+        &["trace", "info", "unknown.csv"],
+        2,
+        &["unknown.csv: must begin as one of the known formats", "who,what,when"],
+    ),
+    (
+        &["trace", "info", "broken.csv"],
+        2,
+        &["broken.csv:3: arrival_ns: must be", "x"],
+    ),
+    (
+        &["trace", "info", "own.csv", "--format", "vidur"],
+        2,
+        &["--format: own.csv: must begin as vidur does"],
+    ),
+    (
+        &["trace", "info", "own.csv", "--format", "tenantri"],
+        2,
+        &["--format: must be one of", "did you mean tenantry?"],
+    ),
+    (
+        &["trace", "info", "shape.csv"],
+        2,
+        &["shape.csv: must hold requests, counts or activity"],
+    ),
+    (
+        &["trace", "info", "own.csv", "--report", "missing/page.html"],
+        1,
+        &["missing/page.html: cannot write in the folder missing"],
+    ),
+    (
+        &["trace", "info", "chat.json", "--tokenizer", "not-a-tokenizer.json"],
+        2,
+        &["not-a-tokenizer.json: must be a tokenizer.json"],
+    ),
+    (
+        &["trace", "info", "chat.json", "--tokenizer", "missing.json"],
+        2,
+        &["missing.json"],
+    ),
+    // Converting.
+    (&["trace", "convert", "own.csv"], 2, &["<OUT>"]),
+    (
+        &["trace", "convert", "own.csv", "out.txt"],
+        2,
+        &["out.txt: must end in .parquet, .csv or .csv.gz"],
+    ),
+    (
+        &["trace", "convert", "own.csv", "missing/out.csv"],
+        1,
+        &["missing/out.csv: cannot write in the folder missing"],
+    ),
+    (&["trace", "convert", "broken.csv", "out.csv"], 2, &["broken.csv:3"]),
+    (
+        &["trace", "convert", "lengths.csv", "out.csv"],
+        2,
+        &["lengths.csv: must say the arrival", "--rate"],
+    ),
+    (
+        &["trace", "convert", "counts.csv", "out.csv"],
+        2,
+        &["counts.csv: must say the input length", "--input"],
+    ),
+    (
+        &["trace", "convert", "unsorted.csv", "out.csv"],
+        2,
+        &["unsorted.csv: must be in order of time", "--sort"],
+    ),
+    (
+        &["trace", "convert", "own.csv", "out.csv", "--cut", "1..2"],
+        2,
+        &["--cut: must be START..END with units", "got 1..2"],
+    ),
+    (
+        &["trace", "convert", "own.csv", "out.csv", "--cut", "2s..1s"],
+        2,
+        &["--cut: must be"],
+    ),
+    (
+        &["trace", "convert", "own.csv", "out.csv", "--cut", "1h.."],
+        2,
+        &["must have requests in the part that is converted, got none"],
+    ),
+    (
+        &["trace", "convert", "own.csv", "out.csv", "--scale", "0"],
+        2,
+        &["--scale", "above 0, got 0"],
+    ),
+    (
+        &["trace", "convert", "own.csv", "out.csv", "--rate", "NaN"],
+        2,
+        &["--rate", "above 0, got NaN"],
+    ),
+    (
+        &[
+            "trace",
+            "convert",
+            "activity.csv",
+            "out.csv",
+            "--input",
+            "5",
+            "--cut",
+            "1s..2s",
+        ],
+        2,
+        &["--cut: must not be given"],
+    ),
+    (
+        &["trace", "convert", "counts.csv", "out.csv", "--input", "0"],
+        2,
+        &["--input"],
+    ),
+    // Generating.
+    (&["trace", "generate", "out.csv"], 2, &["--arrivals: must be given"]),
+    (
+        &["trace", "generate", "out.csv", "--arrivals", "{poisson: {rate: 5/s}}"],
+        2,
+        &["--lengths: must be given"],
+    ),
+    (&["trace", "generate", "missing.yaml", "out.csv"], 2, &["missing.yaml"]),
+    (
+        &["trace", "generate", "s.yaml", "out.xlsx"],
+        2,
+        &["out.xlsx: must end in"],
+    ),
+    (
+        &["trace", "generate", "s.yaml", "out.csv", "--requests", "0"],
+        2,
+        &["--requests: workload.stop.requests: must be", "got 0"],
+    ),
+    (
+        &["trace", "generate", "s.yaml", "out.csv", "--after", "5"],
+        2,
+        &["--after: workload.stop.after: must be", "got 5"],
+    ),
+    (
+        &[
+            "trace",
+            "generate",
+            "s.yaml",
+            "out.csv",
+            "--arrivals",
+            "{poison: {rate: 5/s}}",
+        ],
+        2,
+        &[
+            "--arrivals: workload.arrivals: must be one of ",
+            "got poison; did you mean poisson?",
+        ],
+    ),
+    (
+        &[
+            "trace",
+            "generate",
+            "s.yaml",
+            "out.csv",
+            "--arrivals",
+            "{closed-loop: {clients: 2, think_time: 1s}}",
+        ],
+        2,
+        &["workload.arrivals: must not wait for answers", "--record"],
+    ),
+    (
+        &[
+            "trace",
+            "generate",
+            "s.yaml",
+            "out.csv",
+            "--set",
+            "sweep={tenants.count: [1, 2]}",
+        ],
+        2,
+        &["sweep: must leave one workload", "choose one with --set"],
+    ),
+    (
+        &[
+            "trace",
+            "generate",
+            "--arrivals",
+            "{poisson: {rate: 5/s}}",
+            "--lengths",
+            "{input: {fixed: 5}}",
+            "out.csv",
+        ],
+        2,
+        &["the flags: workload.stop: must be given, since these arrivals never end, got nothing"],
+    ),
+    (
+        &[
+            "trace",
+            "generate",
+            "s.yaml",
+            "--lengths",
+            "{input: {fixed: 0}}",
+            "out.csv",
+        ],
+        2,
+        &["--lengths: workload.lengths.input.fixed: must be", "got 0"],
+    ),
+    (
+        &["trace", "generate", "s.yaml", "--popularity", "{zipf: 1", "out.csv"],
+        2,
+        &["--popularity: must be a value in YAML, got {zipf: 1"],
+    ),
+    (
+        // Of several that set it, the last one counts: flags are applied after --set.
+        &[
+            "trace",
+            "generate",
+            "s.yaml",
+            "out.csv",
+            "--set",
+            "tenants.count=5",
+            "--tenants",
+            "many",
+        ],
+        2,
+        &["--tenants: tenants.count: must be", "got many"],
+    ),
+    (
+        &["trace", "generate", "s.yaml", "out.csv", "--set", "tenants.count=many"],
+        2,
+        &["--set: tenants.count: must be", "got many"],
+    ),
+    // Fitting.
+    (&["trace", "fit", "tweets", "own.csv"], 2, &["tweets", "twitter"]),
+    (
+        &["trace", "fit", "twitter", "own.csv"],
+        2,
+        &["own.csv: must have at least 100 requests with lengths to be fitted and checked, got 3"],
+    ),
+    (
+        &["trace", "fit", "twitter", "counts.csv"],
+        2,
+        &["counts.csv: must have at least 1200 seconds with counts"],
+    ),
+    (
+        &["trace", "fit", "twitter", "counts.csv", "--drop-zeros-from", "5"],
+        2,
+        &["--drop-zeros-from: must be"],
+    ),
+    (
+        &["trace", "fit", "sharegpt", "counts.csv"],
+        2,
+        &["counts.csv: must hold requests one by one, got counts"],
+    ),
+    (
+        &["trace", "fit", "azure-functions", "lengths.csv"],
+        2,
+        &["lengths.csv: must say whose a request is, got sarathi"],
+    ),
+    (
+        &["trace", "fit", "azure-functions", "activity.csv"],
+        2,
+        &["activity.csv: must have at least 20 tenants"],
+    ),
+    (&["trace", "fit", "sharegpt", "broken.csv"], 2, &["broken.csv:3"]),
+];
+
+#[test]
+fn bad_input_gives_the_contracts_message_and_exit_code_and_writes_nothing() {
+    let folder = traces();
+    let before = names(folder.path());
+    check_bad(folder.path(), BAD);
+    assert_eq!(names(folder.path()), before);
+}

@@ -1,0 +1,284 @@
+//! When requests arrive: the moments of each kind, and what becomes of cuts, rounds and threads.
+
+mod common;
+
+use std::io::Write;
+
+use common::workloads::{mean, message, part, requests, spec};
+use tenantry_traces::describe::dispersion;
+use tenantry_traces::spec::{
+    ArrivalsSpec, CountsSpec, Cut, MmppState, Placement, PopularitySpec, RampPoint, Stop, WorkloadSpec,
+};
+use tenantry_traces::{Duration, Entry, Time, build};
+
+/// Requests in each of `seconds` seconds.
+fn requests_per_s(arrivals: ArrivalsSpec, seconds: u64) -> Vec<u32> {
+    let mut counts = vec![0; seconds as usize];
+    let spec = WorkloadSpec {
+        stop: Stop {
+            requests: None,
+            after: Some(Time(seconds * 1_000_000_000)),
+        },
+        ..spec(arrivals)
+    };
+    for request in requests(&spec) {
+        counts[(request.arrival.0 / 1_000_000_000) as usize] += 1;
+    }
+    counts
+}
+
+#[test]
+fn rates_and_dispersions_are_those_of_theory() {
+    let within = |what: &str, got: f64, must_be: f64, share: f64| {
+        assert!(
+            (got / must_be - 1.0).abs() < share,
+            "{what}: must be {must_be}, got {got}"
+        );
+    };
+    let poisson = requests_per_s(ArrivalsSpec::Poisson { rate_per_s: 50.0 }, 20_000);
+    within("poisson rate", mean(&poisson), 50.0, 0.01);
+    within("poisson dispersion", dispersion(&poisson, 10).unwrap(), 1.0, 0.1);
+
+    let constant = requests_per_s(ArrivalsSpec::Constant { rate_per_s: 3.0 }, 1000);
+    assert_eq!(constant, vec![3; 1000]);
+
+    // A renewal process disperses by the square of its coefficient of variation over long windows (Cox, "Renewal Theory", 4.5).
+    for cv in [0.5, 3.0] {
+        let gamma = requests_per_s(ArrivalsSpec::Gamma { rate_per_s: 50.0, cv }, 40_000);
+        within("gamma rate", mean(&gamma), 50.0, 0.02);
+        within("gamma dispersion", dispersion(&gamma, 60).unwrap(), cv * cv, 0.15);
+    }
+
+    // Two states with equal dwells: 1 + 2 Var(rate) / (mean rate · relaxation rate) over long windows.
+    let state = |rate_per_s| MmppState {
+        rate_per_s,
+        mean_dwell: Duration::from_secs(1),
+    };
+    let mmpp = requests_per_s(
+        ArrivalsSpec::Mmpp {
+            states: vec![state(20.0), state(80.0)],
+        },
+        100_000,
+    );
+    within("mmpp rate", mean(&mmpp), 50.0, 0.02);
+    within(
+        "mmpp dispersion",
+        dispersion(&mmpp, 100).unwrap(),
+        1.0 + 2.0 * 900.0 / (50.0 * 2.0),
+        0.15,
+    );
+
+    let point = |seconds: u64, rate_per_s| RampPoint {
+        at: Time(seconds * 1_000_000_000),
+        rate_per_s,
+    };
+    let ramp = requests_per_s(
+        ArrivalsSpec::Ramp {
+            points: vec![point(0, 0.0), point(500, 100.0), point(1000, 0.0)],
+        },
+        1000,
+    );
+    within("ramp total", f64::from(ramp.iter().sum::<u32>()), 50_000.0, 0.02);
+    within(
+        "ramp's first half of the way up",
+        f64::from(ramp[..250].iter().sum::<u32>()),
+        6_250.0,
+        0.05,
+    );
+
+    let twice = ArrivalsSpec::Superpose(vec![
+        ArrivalsSpec::Poisson { rate_per_s: 20.0 },
+        ArrivalsSpec::Scaled {
+            factor: 3.0,
+            arrivals: Box::new(ArrivalsSpec::Poisson { rate_per_s: 10.0 }),
+        },
+    ]);
+    let superposed = requests_per_s(twice, 20_000);
+    within("superposed rate", mean(&superposed), 50.0, 0.01);
+    within("superposed dispersion", dispersion(&superposed, 1).unwrap(), 1.0, 0.05);
+}
+
+#[test]
+fn holes_of_a_recording_are_left_out_and_silence_is_kept() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"requests\n9\n2\n0\n3\n0\n0\n0\n4\n9\n").unwrap();
+    let counts = |drop_zeros_from, repeat| {
+        let spec = CountsSpec {
+            skip_bad_lines: false,
+            path: file.path().to_path_buf(),
+            placement: Placement::Even,
+            scale: 2.0,
+            drop_zeros_from,
+            cut: Cut {
+                from: Duration::from_secs(1),
+                length: Some(Duration::from_secs(7)),
+                repeat,
+            },
+        };
+        requests_per_s(ArrivalsSpec::Counts(spec), 11)
+    };
+    assert_eq!(counts(None, false), [4, 0, 6, 0, 0, 0, 8, 0, 0, 0, 0]);
+    assert_eq!(counts(None, true), [4, 0, 6, 0, 0, 0, 8, 4, 0, 6, 0]);
+    assert_eq!(
+        counts(Some(Duration::from_secs(2)), true),
+        [4, 0, 6, 8, 4, 0, 6, 8, 4, 0, 6]
+    );
+}
+
+#[test]
+fn thread_bursts_are_those_of_hmi() {
+    let bursts = WorkloadSpec {
+        stop: Stop::default(),
+        ..spec(ArrivalsSpec::ThreadBursts {
+            threads: 250,
+            stagger: Duration::from_millis(50),
+            period: Duration::from_millis(1200),
+            repeats: 50,
+        })
+    };
+    let requests = requests(&bursts);
+    assert_eq!(requests.len(), 12_500);
+    // The last thread starts at 249 · 50 ms and asks 49 periods later for the last time.
+    assert_eq!(
+        requests[12_499].arrival,
+        Time::ZERO + Duration::from_millis(249 * 50 + 49 * 1200)
+    );
+}
+
+/// The instants of a minute's requests at most.
+fn instants(arrivals: ArrivalsSpec) -> Vec<u64> {
+    let minute = WorkloadSpec {
+        stop: Stop {
+            requests: None,
+            after: Some(Time(60_000_000_000)),
+        },
+        ..spec(arrivals)
+    };
+    requests(&minute).iter().map(|request| request.arrival.0).collect()
+}
+
+#[test]
+fn a_part_is_what_the_whole_has_there() {
+    let whole = ArrivalsSpec::Gamma {
+        rate_per_s: 50.0,
+        cv: 2.0,
+    };
+    let expected: Vec<u64> = instants(whole.clone())
+        .into_iter()
+        .filter(|at| (10_000_000_000..25_000_000_000).contains(at))
+        .map(|at| at - 10_000_000_000 + 3_000_000_000)
+        .collect();
+    assert!(expected.len() > 500);
+    assert_eq!(instants(part(10, Some(15), false, 3, whole.clone())), expected);
+    // Scaling reaches through it, and the part stays where it is.
+    let scaled = |arrivals| ArrivalsSpec::Scaled {
+        factor: 2.0,
+        arrivals: Box::new(arrivals),
+    };
+    assert_eq!(
+        instants(scaled(part(1, Some(5), true, 2, whole.clone()))),
+        instants(part(1, Some(5), true, 2, scaled(whole)))
+    );
+}
+
+#[test]
+fn a_part_that_repeats_does_so_with_draws_of_its_own() {
+    let ramp = ArrivalsSpec::Ramp {
+        points: [(0, 0.0), (5, 200.0), (10, 0.0)]
+            .map(|(at_s, rate_per_s)| RampPoint {
+                at: Time(at_s * 1_000_000_000),
+                rate_per_s,
+            })
+            .to_vec(),
+    };
+    let rounds = |arrivals| -> Vec<Vec<u64>> {
+        let instants = instants(part(0, Some(10), true, 0, arrivals));
+        let of_round = |round: u64| {
+            let of_round = instants.iter().filter(|&&at| at / 10_000_000_000 == round);
+            of_round.map(|at| at % 10_000_000_000).collect()
+        };
+        (0..6).map(of_round).collect()
+    };
+    let ramps = rounds(ramp.clone());
+    assert_eq!(ramps[0], instants(ramp), "the first round is the ramp itself");
+    for (round, other) in ramps.iter().zip(&ramps[1..]) {
+        assert_ne!(round, other);
+        let rising = other.iter().filter(|&&at| at < 5_000_000_000).count();
+        assert!(
+            other.len().abs_diff(1000) < 120 && rising.abs_diff(500) < 100,
+            "{rising} of {}",
+            other.len()
+        );
+    }
+    // Nothing is drawn of threads, so that each round is the same.
+    let threads = rounds(ArrivalsSpec::ThreadBursts {
+        threads: 5,
+        stagger: Duration::from_millis(50),
+        period: Duration::from_millis(1200),
+        repeats: 4,
+    });
+    assert_eq!(threads[0].len(), 20);
+    assert!(threads.iter().all(|round| round == &threads[0]));
+    let never = part(
+        30,
+        Some(10),
+        true,
+        0,
+        ArrivalsSpec::ThreadBursts {
+            threads: 1,
+            stagger: Duration::ZERO,
+            period: Duration::ZERO,
+            repeats: 1,
+        },
+    );
+    let error = build(&spec(never)).unwrap().next().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "workload.arrivals.cut.from: must be before the last request of the arrivals that it is a part of, got 30.000000 s"
+    );
+    let endless = part(0, None, true, 0, ArrivalsSpec::Constant { rate_per_s: 1.0 });
+    assert_eq!(
+        message(&spec(endless)),
+        "workload.arrivals.cut.length: must be given where a part repeats, since its last request does not say when it ends, got nothing"
+    );
+}
+
+#[test]
+fn periodic_tenants_keep_their_phase() {
+    let period = Duration::from_secs(20);
+    let periodic = WorkloadSpec {
+        popularity: PopularitySpec::OfArrivals,
+        ..spec(ArrivalsSpec::PeriodicPerTenant { period })
+    };
+    let requests = requests(&periodic);
+    for (first, again) in requests.iter().zip(&requests[100..]) {
+        assert_eq!((first.tenant, first.arrival + period), (again.tenant, again.arrival));
+    }
+    assert!(requests[99].arrival < Time::ZERO + period);
+}
+
+#[test]
+fn a_closed_loop_waits_for_its_answers() {
+    let closed = WorkloadSpec {
+        stop: Stop {
+            requests: Some(3),
+            after: None,
+        },
+        ..spec(ArrivalsSpec::ClosedLoop {
+            clients: 2,
+            think_time: Duration::from_secs(1),
+        })
+    };
+    let mut workload = build(&closed).unwrap();
+    assert_eq!(workload.peek().unwrap(), Some(Time::ZERO));
+    assert!(workload.next().unwrap().is_some() && workload.next().unwrap().is_some());
+    assert_eq!(workload.peek().unwrap(), None, "both clients wait");
+    workload.finished(Time(5), 1);
+    assert_eq!(workload.peek().unwrap(), Some(Time(5) + Duration::from_secs(1)));
+    let Some(Entry::Request(third)) = workload.next().unwrap() else {
+        panic!("the third request")
+    };
+    assert_eq!(third.ticket, 2);
+    workload.finished(Time(9), 0);
+    assert_eq!(workload.peek().unwrap(), None, "three were asked for");
+}
