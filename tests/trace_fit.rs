@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{good, good_json, recording, traces};
+use common::{folder, good, good_json, recording, traces};
 
 /// What a fit prints is a scenario's own keys: with them, a scenario makes the same figures.
 fn pasted(folder: &Path, yaml: &str, stop: &str) -> serde_json::Value {
