@@ -15,7 +15,7 @@ use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{DType, ModelShape};
 use tenantry_sim::{Jitter, simulate};
 use tenantry_traces::fit::cascade::SST_2;
-use tenantry_traces::outcome::{AnswersSpec, GeneratedSpec, OutcomesSpec};
+use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, OutcomesSpec};
 use tenantry_traces::{Duration, Entry, Listed, Request, Time};
 
 const SEED: u64 = 9;
@@ -71,7 +71,7 @@ fn cascade() -> SystemSpec {
 }
 
 fn answers() -> AnswersSpec {
-    AnswersSpec {
+    AnswersSpec::Drawn(DrawnSpec {
         outcomes: OutcomesSpec::Generated(GeneratedSpec {
             small: "small".into(),
             large: "large".into(),
@@ -81,7 +81,7 @@ fn answers() -> AnswersSpec {
         pruned: vec![(0.5, 0.038), (0.7, 0.142), (0.9, 0.625)],
         pruning_loss: 0.0,
         average_gain: 0.0,
-    }
+    })
 }
 
 fn entries() -> Vec<Entry> {

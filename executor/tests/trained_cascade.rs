@@ -3,8 +3,8 @@
 use tch::Device;
 use tenantry_cascade::{Reroute, expected_calibration_error};
 use tenantry_executor::cascade::{
-    Calibration, Cascade, Classifier, ExampleSize, Item, Level, Outputs, Reviews, TextModel, Texts, make_example,
-    read_items,
+    Calibration, Cascade, Classifier, ExampleSize, Item, Level, Outputs, Reviews, Source, TextModel, Texts,
+    make_example, read_items,
 };
 use tenantry_executor::{ExecutorError, prepare_lane_thread};
 use tenantry_profiles::DType;
@@ -27,7 +27,15 @@ fn outputs(model: &TextModel, items: &[Item], calibration: Option<Calibration>) 
     let observed = model.observe(items.iter().map(|item| &item.texts), true).unwrap();
     let labels = labels(items);
     let calibration = calibration.unwrap_or_else(|| Calibration::fit(&observed.logits, &labels, 0.0).unwrap());
-    Outputs::new(model.name(), model.answer(), "items", &labels, observed, calibration).unwrap()
+    Outputs::new(
+        model.name(),
+        model.answer(),
+        Source::default(),
+        &labels,
+        observed,
+        calibration,
+    )
+    .unwrap()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use tenantry_core::spec::{AnswerJoin, DispatchSpec, OrderSpec, PoolSpec, RouteSp
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::fit::cascade::{MNLI, SST_2};
 use tenantry_traces::fit::quantiles::Knot;
-use tenantry_traces::outcome::{AnswersSpec, GeneratedSpec, OtherModel, OutcomesSpec, TableSpec};
+use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, OtherModel, OutcomesSpec, TableSpec};
 
 use crate::error::Problem;
 use crate::path::Path;
@@ -134,12 +134,13 @@ fn check_stage(raw: &RawCascade, index: usize, around: &Around<'_>, path: &Path,
             "nothing".into(),
         ),
         Some(outcomes) => {
+            // What profiled models know is checked when it is read.
+            let Some(names) = outcomes.from.names() else { return };
             let pruned = stage.reroute.and_then(|reroute| reroute.prune);
             if let (Some(degree), true) = (pruned, outcomes.pruned.is_empty()) {
                 let must = format!("given, since words are pruned at degree {}", degree.0);
                 problem(Path::default().key("outcomes").key("pruned"), must, "nothing".into());
             }
-            let names = outcomes.from.names();
             if !names.contains(&stage.called()) {
                 let key = if stage.name.is_some() { "name" } else { "model" };
                 problems.push(Problem::unknown_name(path.key(key), stage.called(), names));
@@ -192,17 +193,20 @@ fn dispatch(raw: &RawReroute, path: &Path, problems: &mut Vec<Problem>) -> Optio
 }
 
 impl RawOutcomeSource {
-    /// The models that it knows.
-    pub(crate) fn names(&self) -> Vec<&str> {
+    /// The models that it knows; nothing where a folder says so.
+    fn names(&self) -> Option<Vec<&str>> {
         match self {
-            RawOutcomeSource::Table { models, .. } => models.keys().map(String::as_str).collect(),
+            RawOutcomeSource::Table { models, .. } => Some(models.keys().map(String::as_str).collect()),
             RawOutcomeSource::Generated {
                 small, large, others, ..
-            } => [small, large]
-                .into_iter()
-                .chain(others.keys())
-                .map(String::as_str)
-                .collect(),
+            } => Some(
+                [small, large]
+                    .into_iter()
+                    .chain(others.keys())
+                    .map(String::as_str)
+                    .collect(),
+            ),
+            RawOutcomeSource::Profiled { .. } => None,
         }
     }
 }
@@ -220,6 +224,18 @@ pub(crate) fn answers(raw: &RawOutcomes, problems: &mut Vec<Problem>) -> Answers
         problems.push(Problem::new(path.key("pruned"), "by rising degree", "another order"));
     }
     let outcomes = match &raw.from {
+        RawOutcomeSource::Profiled { folder } => {
+            let given = [
+                ("pruned", !raw.pruned.is_empty()),
+                ("pruning_loss", raw.pruning_loss.ppm() > 0),
+                ("average_gain", raw.average_gain.ppm() > 0),
+            ];
+            for (key, _) in given.iter().filter(|(_, given)| *given) {
+                let must = "left out, since profiled models have read what was pruned";
+                problems.push(Problem::new(path.key(key), must, "a value"));
+            }
+            return AnswersSpec::Profiled(folder.clone());
+        }
         RawOutcomeSource::Table {
             file,
             models,
@@ -260,11 +276,36 @@ pub(crate) fn answers(raw: &RawOutcomes, problems: &mut Vec<Problem>) -> Answers
                 .collect(),
         }),
     };
-    AnswersSpec {
+    AnswersSpec::Drawn(DrawnSpec {
         outcomes,
         pruned,
         pruning_loss: fraction(raw.pruning_loss),
         average_gain: fraction(raw.average_gain),
+    })
+}
+
+/// Texts have their lengths, and whoever serves texts has nothing but texts to serve.
+pub(crate) fn check_lengths(raw: &RawScenario, problems: &mut Vec<Problem>) {
+    let source = raw.outcomes.as_ref().map(|outcomes| &outcomes.from);
+    let profiled = matches!(source, Some(RawOutcomeSource::Profiled { .. }));
+    let of_items = raw.workload.lengths.input == Some(RawLength::OfItems);
+    let path = Path::default().key("workload").key("lengths").key("input");
+    match (profiled, of_items) {
+        (true, false) => {
+            let must = "of-items, since the items of `outcomes` have their lengths";
+            problems.push(Problem::new(path, must, "another length"));
+        }
+        (false, true) => {
+            let must = "a distribution, since no `outcomes` with profiled models have items";
+            problems.push(Problem::new(path, must, "of-items"));
+        }
+        _ => {}
+    }
+    let alone = |(_, system): &(usize, &RawSystem)| system.cascade.is_none();
+    for (index, _) in raw.systems.iter().enumerate().filter(alone).filter(|_| profiled) {
+        let path = Path::default().key("systems").index(index).key("cascade");
+        let must = "given, perhaps with one model, since requests are about texts";
+        problems.push(Problem::new(path, must, "nothing"));
     }
 }
 

@@ -4,8 +4,10 @@
 //! paths and are told off in the same words.
 
 use serde_yaml::Value;
+use tenantry_core::answers::{Answers, AnswersError};
+use tenantry_core::spec::RouteSpec;
 use tenantry_traces::TraceError;
-use tenantry_traces::outcome::{AnswersSpec, OutcomeSource};
+use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::spec::WorkloadSpec;
 
 use crate::decode::decode;
@@ -105,11 +107,17 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
             checked.push(workload);
         }
     }
-    let mut checked: Vec<&AnswersSpec> = Vec::new();
-    for answers in points.iter().filter_map(|point| point.resolved.answers.as_ref()) {
-        if !checked.contains(&answers) {
-            OutcomeSource::new(&answers.outcomes, raw.seed).map_err(|error| source.of_trace(error))?;
-            checked.push(answers);
+    let mut checked: Vec<(&AnswersSpec, &RouteSpec)> = Vec::new();
+    for point in &points {
+        let Some(answers) = &point.resolved.answers else {
+            continue;
+        };
+        for (index, system) in point.resolved.systems.iter().enumerate() {
+            let Some(route) = &system.route else { continue };
+            if !checked.contains(&(answers, route)) {
+                Answers::new(answers, route, raw.seed).map_err(|error| source.of_answers(error, index))?;
+                checked.push((answers, route));
+            }
         }
     }
     Ok(Scenario {
@@ -171,6 +179,46 @@ impl Source<'_> {
         problem.locate(path, self.file, line)
     }
 
+    /// What a system's stages are asked that nobody knows of their models.
+    fn of_answers(&self, error: AnswersError, system: usize) -> ScenarioError {
+        let root = Path::default();
+        let cascade = root.key("systems").index(system).key("cascade");
+        let stage = |stage: usize| cascade.key("stages").index(stage);
+        self.error(match error {
+            AnswersError::Outcomes(error) => return self.of_trace(error),
+            AnswersError::Model { index, model, known } => {
+                Problem::unknown_name(stage(index).key("model"), &model, known.iter().map(String::as_str))
+            }
+            AnswersError::Pruning { alpha } => {
+                let must = format!("given, since words are pruned at degree {alpha}");
+                Problem::new(root.key("outcomes").key("pruned"), must, "nothing")
+            }
+            AnswersError::Degree {
+                index,
+                model,
+                alpha,
+                known,
+            } => {
+                let must = format!("a degree at which {model} was profiled ({known})");
+                Problem::new(stage(index - 1).key("reroute").key("prune"), must, alpha)
+            }
+            AnswersError::PrunedAgain { index, alpha, .. } => {
+                let must = "left out but at the first model, whose attention pruned what the others were profiled on";
+                Problem::new(stage(index).key("reroute").key("prune"), must, alpha)
+            }
+            AnswersError::Classes { model, must, got, .. } => {
+                let must = format!("{must}, as {model} has");
+                Problem::new(root.key("systems").index(system).key("classes"), must, got)
+            }
+            AnswersError::Vote => Problem::new(
+                cascade.key("join"),
+                "last or average, since these models answer numbers",
+                "vote",
+            ),
+            AnswersError::None { .. } => Problem::new(root.key("outcomes"), "given", "nothing"),
+        })
+    }
+
     /// The workload's generators know best what they can't do; they name fields by their own names.
     fn of_trace(&self, error: TraceError) -> ScenarioError {
         let (file, line, field, message) = match error {
@@ -184,13 +232,16 @@ impl Source<'_> {
                 format!("must be readable, got {source}"),
             ),
         };
-        let in_parts = message
-            .strip_prefix("must be ")
-            .and_then(|message| message.split_once(", got "));
-        let (must, got) = match in_parts {
-            Some((must, got)) => (must, got.to_string()),
-            None => ("usable as a trace", format!("an error: {message}")),
+        // Readers name the column or the part of a file that is at fault before they say what it must be.
+        let (part, rest) = message.split_once(": must be ").unwrap_or_else(|| {
+            let rest = message.strip_prefix("must be ");
+            ("", rest.unwrap_or_default())
+        });
+        let (part, must, got) = match rest.split_once(", got ") {
+            Some((must, got)) if !part.contains(' ') => (part, must, got.to_string()),
+            _ => ("", "usable as a trace", format!("an error: {message}")),
         };
+        let field = if field.is_empty() { part.to_string() } else { field };
         let path = Path::parse(&field).unwrap_or_default();
         let problem = Problem::new(path.clone(), must, got);
         match file {

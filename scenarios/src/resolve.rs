@@ -59,6 +59,7 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
         .outcomes
         .as_ref()
         .map(|outcomes| cascade::answers(outcomes, &mut problems));
+    cascade::check_lengths(raw, &mut problems);
     if !problems.is_empty() {
         return Err(problems);
     }

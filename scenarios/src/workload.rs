@@ -278,13 +278,24 @@ fn lengths(raw: &RawLengths, problems: &mut Vec<Problem>) -> LengthsSpec {
     };
     match (input, &raw.output) {
         (RawLength::OfArrivals, None) => return LengthsSpec::OfArrivals,
+        // The server asks its models' tokenizers, and reads no length of a request.
+        (RawLength::OfItems, None) => {
+            return LengthsSpec::Independent {
+                input: LengthSpec::Fixed(1),
+                output: LengthSpec::Fixed(0),
+            };
+        }
         (RawLength::Trace(recorded), None) => return resampled(recorded),
         _ => {}
     }
     let mut side = |key: &str, raw: &RawLength| {
         length(raw).unwrap_or_else(|| {
             let must = "a distribution where inputs and outputs are given one by one";
-            problems.push(Problem::new(path.key(key), must, "of-arrivals"));
+            let got = match raw {
+                RawLength::OfItems => "of-items",
+                _ => "of-arrivals",
+            };
+            problems.push(Problem::new(path.key(key), must, got));
             LengthSpec::Fixed(1)
         })
     };
@@ -354,7 +365,7 @@ fn length(raw: &RawLength) -> Option<LengthSpec> {
             skip_bad_lines: recorded.skip_bad_lines,
             tokenizer: recorded.tokenizer.clone(),
         },
-        RawLength::OfArrivals => return None,
+        RawLength::OfArrivals | RawLength::OfItems => return None,
     })
 }
 

@@ -79,12 +79,13 @@ pub fn simulate(
     interrupt: Arc<AtomicBool>,
     watch: impl Observer,
 ) -> Result<Simulated, SimulateError> {
-    let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?;
+    let answers = Answers::of_system(spec.system, spec.answers)?;
+    let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?
+        .with_lengths(answers.as_ref().and_then(Answers::text_lengths));
     let mut prices = Prices::of_system(spec.card, spec.system, spec.jitter)?;
     if workload.manages() {
         prices = prices.with_management(spec.card)?;
     }
-    let answers = Answers::of_system(spec.system, spec.answers)?;
     let mut machine =
         VirtualMachine::new(server.topology(), prices, &spec.card.contention, interrupt).with_answers(answers);
     if let Some(generation) = &spec.system.pool.generation {

@@ -52,6 +52,9 @@ pub struct CascadeSelectArgs {
     /// Try everything, and give up nothing early.
     #[arg(long)]
     pub exhaustive: bool,
+    /// Write a scenario that serves what was chosen, beside its models alone.
+    #[arg(long, value_name = "FILE")]
+    pub scenario: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -88,6 +91,9 @@ pub struct CascadeProfileArgs {
     /// How far off the right answer of a regression may be.
     #[arg(long, default_value_t = 0.5)]
     pub tolerance: f64,
+    /// What an earlier `cascade profile` wrote of these models: calibrated as there, rather than on these items.
+    #[arg(long, value_name = "FOLDER")]
+    pub calibrated_by: Option<PathBuf>,
     /// Where the outputs go: a folder that is not there yet.
     #[arg(long, default_value = "out/cascade-profiled")]
     pub out: PathBuf,

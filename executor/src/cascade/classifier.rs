@@ -57,6 +57,12 @@ impl Classifier {
         Classifier::from_parts(config, encoder, head)
     }
 
+    /// Another handle on the same weights, for another thread.
+    pub(crate) fn share(&self) -> Classifier {
+        Classifier::from_parts(self.config.clone(), self.encoder.share(), self.head.shallow_clone())
+            .expect("the same blocks fit again")
+    }
+
     fn from_parts(config: ClassifierConfig, encoder: Encoder, head: Tensor) -> Result<Classifier, ExecutorError> {
         let pieces = head_places(&config)
             .iter()

@@ -114,7 +114,7 @@ pub fn judge(
         .collect::<Result<Vec<_>, _>>()?;
     if let Some(other) = profiled
         .iter()
-        .find(|outputs| outputs.items_hash != profiled[0].items_hash)
+        .find(|outputs| outputs.source.items_hash != profiled[0].source.items_hash)
     {
         let what = format!("profile of {}", other.model);
         let must = format!("on the items of {}'s", profiled[0].model);

@@ -1,6 +1,7 @@
 //! A cascade of real models that answers real texts, one at a time, as Tabi's engine does (section 4).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tch::Device;
@@ -22,8 +23,9 @@ const WARM_UP: usize = 10;
 /// A classifier with its tokenizer: what a folder in Hugging Face's layout holds.
 #[derive(Debug)]
 pub struct TextModel {
+    folder: PathBuf,
     classifier: Classifier,
-    tokenizer: TextTokenizer,
+    tokenizer: Arc<TextTokenizer>,
 }
 
 impl TextModel {
@@ -35,7 +37,30 @@ impl TextModel {
         let classifier = Classifier::read(folder, dtype, device)?;
         let shape = &classifier.config().shape;
         let tokenizer = TextTokenizer::read(&folder.join("tokenizer.json"), shape.positions, shape.vocabulary)?;
-        Ok(TextModel { classifier, tokenizer })
+        Ok(TextModel {
+            folder: folder.to_path_buf(),
+            classifier,
+            tokenizer: Arc::new(tokenizer),
+        })
+    }
+
+    /// Another handle on the same weights, for another thread.
+    pub(crate) fn share(&self) -> TextModel {
+        TextModel {
+            folder: self.folder.clone(),
+            classifier: self.classifier.share(),
+            tokenizer: Arc::clone(&self.tokenizer),
+        }
+    }
+
+    /// Where it was read from.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What computes.
+    pub(crate) fn classifier(&self) -> &Classifier {
+        &self.classifier
     }
 
     /// Its folder's name.
@@ -89,6 +114,7 @@ impl TextModel {
                 .importance
                 .push(classified.importance.map_or(Vec::new(), |mut lists| lists.remove(0)));
             observed.service_us.push(service_us as f32);
+            observed.input_tokens.push(tokens.ids.len() as u32);
         }
         Ok(observed)
     }

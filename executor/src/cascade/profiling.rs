@@ -1,9 +1,14 @@
 //! The offline pass over a repository of models (Tabi, section 5): each model once on whole items, and each but the first again on
 //! items that are pruned more and more.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tenantry_traces::outcome::SavedPruning;
+
 use super::items::Item;
 use super::live::TextModel;
-use super::outputs::{Calibration, Outputs, Pruning};
+use super::outputs::{Calibration, Outputs, Source};
 use super::text::Texts;
 use crate::error::ExecutorError;
 
@@ -21,29 +26,53 @@ pub struct Profiled {
     pub pruned: Vec<Outputs>,
 }
 
-/// Runs `models`, in ascending order of cost, over `items`, one item at a time. Calibrations are fitted to the items. Words are pruned by
-/// the attention of the first model, which stands for the efficient ones. `watch` is told of each pass, by the model's name and the degree.
+/// What models are profiled on, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct ProfileItems<'a> {
+    /// The items.
+    pub items: &'a [Item],
+    /// Their file.
+    pub path: &'a Path,
+    /// A hash of it.
+    pub hash: &'a str,
+    /// How far off the right answer of a regression may be.
+    pub tolerance: f64,
+    /// Each model's calibration, by name, where it was fitted to other items; else it is fitted to these.
+    pub calibrations: Option<&'a BTreeMap<String, Calibration>>,
+}
+
+/// Runs `models`, in ascending order of cost, over items, one item at a time. Words are pruned by the attention of the first model, which
+/// stands for the efficient ones. `watch` is told of each pass, by the model's name and the degree.
 ///
 /// # Errors
-/// Models that answer different questions, labels that they do not have, texts that a tokenizer does not take.
+/// Models that answer different questions, labels that they do not have, texts that a tokenizer does not take, a calibration that is missing.
 pub fn profile(
     models: &[TextModel],
-    items: &[Item],
-    items_hash: &str,
-    tolerance: f64,
+    asked: ProfileItems<'_>,
     watch: &mut dyn FnMut(&str, Option<f64>),
 ) -> Result<Vec<Profiled>, ExecutorError> {
+    let ProfileItems { items, tolerance, .. } = asked;
     let labels: Vec<_> = items.iter().map(|item| item.label).collect();
     let outputs = |model: &TextModel, texts: &[Texts], importance, calibration: Option<Calibration>| {
         let observed = model.observe(texts, importance)?;
-        let calibration = match calibration {
+        let fitted = asked.calibrations.map(|fitted| {
+            let found = fitted.get(model.name()).copied();
+            let known = || fitted.keys().cloned().collect::<Vec<_>>().join(", ");
+            found.ok_or_else(|| ExecutorError::input("calibrations", format!("one of {}", model.name()), known()))
+        });
+        let calibration = match calibration.map(Ok).or(fitted).transpose()? {
             Some(calibration) => calibration,
             None => Calibration::fit(&observed.logits, &labels, tolerance).map_err(|error| ExecutorError::Cascade {
                 what: model.name().into(),
                 error,
             })?,
         };
-        Outputs::new(model.name(), model.answer(), items_hash, &labels, observed, calibration)
+        let source = Source {
+            model: model.folder().to_path_buf(),
+            items: asked.path.to_path_buf(),
+            items_hash: asked.hash.into(),
+        };
+        Outputs::new(model.name(), model.answer(), source, &labels, observed, calibration)
     };
     let texts: Vec<Texts> = items.iter().map(|item| item.texts.clone()).collect();
     let mut profiled: Vec<Profiled> = Vec::with_capacity(models.len());
@@ -66,7 +95,7 @@ pub fn profile(
             let shorter = without(&models[0], &texts, &first.whole.observed.importance, alpha)?;
             let mut outputs = outputs(model, &shorter, false, Some(whole.calibration))?;
             let words = |texts: &[Texts]| texts.iter().map(Texts::words).sum::<usize>() as f64;
-            outputs.pruning = Some(Pruning {
+            outputs.pruning = Some(SavedPruning {
                 alpha,
                 by: models[0].name().into(),
                 words_left: words(&shorter) / words(&texts),

@@ -19,6 +19,7 @@ use super::cascading::CascadeServing;
 use super::generating::{Generated, GenerationServing};
 use super::serving::{Answer, Provision, Serving};
 use super::tasks::{TaskProvision, TaskServing};
+use super::texts::TextServing;
 use super::threads::Threads;
 use crate::error::ExecutorError;
 use crate::plot::{Building, Tables};
@@ -40,7 +41,7 @@ pub struct Run<'a> {
     pub warm_up: Time,
     /// Of weights and token ids.
     pub seed: u64,
-    /// What a route's models answer, with the seed; a route of several stages decides by it.
+    /// What a route's models answer, with the seed; a route of several stages decides by it. Profiled models are asked themselves.
     pub outcomes: Option<(&'a AnswersSpec, u64)>,
     /// Host memory that tenants' parameters may take.
     pub max_host_bytes: u64,
@@ -100,6 +101,9 @@ pub fn execute(
     let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?;
     let topology = server.topology().clone();
     let mut parameters = Parameters::new(spec, &server)?;
+    if let Parameters::Texts(serving) = &parameters {
+        server = server.with_lengths(Some(serving.text_lengths()));
+    }
     if workload.manages() {
         parameters = parameters.with_management()?;
     }
@@ -109,15 +113,19 @@ pub fn execute(
         Parameters::Decoders(serving) => serving.lanes(&topology),
         Parameters::Tasks(serving) => serving.lanes(&topology, &answers),
         Parameters::Cascade(serving) => serving.lanes(&topology, &answers),
+        Parameters::Texts(serving) => serving.lanes(&topology, &answers),
     };
-    let outcomes = Answers::of_system(spec.system, spec.outcomes)?;
     let threads = Threads::start(lanes, interrupt).map_err(RunError::Machine)?;
     let threads = match &parameters {
         Parameters::Encoders(serving) => threads.counting(serving.lookups()),
         Parameters::Decoders(serving) => threads.counting(serving.lookups()),
-        Parameters::Tasks(_) | Parameters::Cascade(_) => threads,
+        Parameters::Tasks(_) | Parameters::Cascade(_) | Parameters::Texts(_) => threads,
     };
-    let mut machine = RealMachine::new(&topology, threads).with_answers(outcomes);
+    let machine = RealMachine::new(&topology, threads);
+    let mut machine = match &parameters {
+        Parameters::Texts(serving) => machine.with_texts(serving.texts()),
+        _ => machine.with_answers(Answers::of_system(spec.system, spec.outcomes)?),
+    };
     let mut ledger = Ledger::new(spec.warm_up);
     let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;
     let record = ledger.close(end, &server, &machine)?;
@@ -128,11 +136,11 @@ pub fn execute(
         Parameters::Encoders(serving) => (serving.host_bytes(), serving.shared_sets(), Vec::new()),
         Parameters::Decoders(serving) => (serving.host_bytes(), serving.shared_sets(), serving.generated()),
         Parameters::Tasks(serving) => (serving.host_bytes(), None, Vec::new()),
-        Parameters::Cascade(_) => (0, None, Vec::new()),
+        Parameters::Cascade(_) | Parameters::Texts(_) => (0, None, Vec::new()),
     };
     let refused = match &parameters {
         Parameters::Tasks(serving) => serving.refused().to_vec(),
-        Parameters::Encoders(_) | Parameters::Decoders(_) | Parameters::Cascade(_) => Vec::new(),
+        _ => Vec::new(),
     };
     Ok(Executed {
         record,
@@ -150,6 +158,7 @@ enum Parameters {
     Decoders(Box<GenerationServing>),
     Tasks(Box<TaskServing>),
     Cascade(CascadeServing),
+    Texts(TextServing),
 }
 
 impl Parameters {
@@ -158,12 +167,15 @@ impl Parameters {
             Parameters::Encoders(serving) => Parameters::Encoders(Box::new(serving.with_management()?)),
             Parameters::Decoders(serving) => Parameters::Decoders(Box::new(serving.with_management()?)),
             // Their servers refuse management requests.
-            other @ (Parameters::Tasks(_) | Parameters::Cascade(_)) => other,
+            other @ (Parameters::Tasks(_) | Parameters::Cascade(_) | Parameters::Texts(_)) => other,
         })
     }
 
     fn new(spec: &Run<'_>, server: &Server) -> Result<Parameters, ExecutorError> {
         if let Some(route) = &spec.system.route {
+            if let Some((AnswersSpec::Profiled(folder), seed)) = spec.outcomes {
+                return Ok(Parameters::Texts(TextServing::new(folder, route, seed, spec.device)?));
+            }
             let serving = CascadeServing::new(route, spec.tenants, spec.seed, spec.device)?;
             return Ok(Parameters::Cascade(serving));
         }

@@ -11,6 +11,7 @@ mod managing;
 mod retrieval;
 pub mod serving;
 pub mod tasks;
+mod texts;
 pub mod threads;
 
 use std::cmp::Reverse;
@@ -21,7 +22,7 @@ use std::sync::{Arc, Mutex};
 use tenantry_core::answers::Answers;
 use tenantry_core::board::{Board, OpRef};
 use tenantry_core::command::Finish;
-use tenantry_core::event::{Done, Ended, Event, Failed, MemberFailure, RunOutcome};
+use tenantry_core::event::{Answer, Done, Ended, Event, Failed, MemberFailure, RunOutcome};
 use tenantry_core::ids::{InstanceId, LaneId, RequestId};
 use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
 use tenantry_core::op::{BatchShape, Load, Member, OpKind, PetGroup};
@@ -30,6 +31,7 @@ use tenantry_core::{Command, Commands, Topology};
 use tenantry_traces::{Duration, Time};
 
 use self::retrieval::Retrieved;
+use self::texts::ServedTexts;
 
 /// A batch as the ops on it see it.
 #[derive(Debug)]
@@ -52,6 +54,8 @@ pub struct Batch {
     pub outcome: Mutex<Option<Outcome>>,
     /// What stands for the lower layers.
     pub(crate) retrieved: Mutex<Retrieved>,
+    /// What a dispatcher decides by, where trained models answered.
+    pub(crate) revealed: Mutex<Vec<Answer>>,
     /// What its solver is asked.
     pub question: Option<Question>,
     /// What that answered.
@@ -137,6 +141,17 @@ pub trait Workers {
     }
 }
 
+/// Where a dispatcher's answers come from.
+#[derive(Debug)]
+enum Answering {
+    /// There is no dispatcher.
+    None,
+    /// As on the virtual machine.
+    Drawn(Box<Answers>),
+    /// The lanes' models give them.
+    Texts(Arc<ServedTexts>),
+}
+
 /// A machine over real workers.
 #[derive(Debug)]
 pub struct RealMachine<W> {
@@ -155,7 +170,9 @@ pub struct RealMachine<W> {
     /// Likewise: the batch's requests, and what came of its run.
     outcome: Option<(u32, Outcome)>,
     /// What a route's models answer, where there is one.
-    answers: Option<Answers>,
+    answers: Answering,
+    /// Likewise: answers of trained models.
+    revealed: Vec<Answer>,
     /// Likewise: what the solver answered.
     answer: Option<Allocated>,
 }
@@ -174,14 +191,24 @@ impl<W: Workers> RealMachine<W> {
             timers_set: 0,
             failures: Vec::new(),
             outcome: None,
-            answers: None,
+            answers: Answering::None,
+            revealed: Vec::new(),
             answer: None,
         }
     }
 
     /// Reveals these answers to a route's dispatcher, and judges by them, as the virtual machine does: random weights have nothing to say.
     pub fn with_answers(self, answers: Option<Answers>) -> RealMachine<W> {
+        let answers = answers.map_or(Answering::None, |answers| Answering::Drawn(Box::new(answers)));
         RealMachine { answers, ..self }
+    }
+
+    /// Reveals what the lanes' models say of these texts, and judges by their labels.
+    fn with_texts(self, texts: Arc<ServedTexts>) -> RealMachine<W> {
+        RealMachine {
+            answers: Answering::Texts(texts),
+            ..self
+        }
     }
 
     /// The workers, when the run is over.
@@ -229,8 +256,13 @@ impl<W: Workers> RealMachine<W> {
             self.failures.dedup_by_key(|failure| failure.member);
             let mut outcome = batch.outcome.lock().expect("no worker panics with what came of a run");
             self.outcome = outcome.take().map(|outcome| (batch.shape.requests, outcome));
-            if let Some(answers) = &mut self.answers {
-                answers.reveal(op.batch, pool.index());
+            match &mut self.answers {
+                Answering::None => {}
+                Answering::Drawn(answers) => answers.reveal(op.batch, pool.index()),
+                Answering::Texts(_) => {
+                    let mut revealed = batch.revealed.lock().expect("no worker panics with the answers");
+                    self.revealed = std::mem::take(&mut *revealed);
+                }
             }
             self.answer = batch.answer.lock().expect("no worker panics with the answer").take();
         }
@@ -263,7 +295,10 @@ impl<W: Workers> Machine for RealMachine<W> {
                             ended: &outcome.ended,
                             failed: &outcome.failed,
                         }),
-                        answers: self.answers.as_ref().map_or(&[], Answers::revealed),
+                        answers: match &self.answers {
+                            Answering::Drawn(answers) => answers.revealed(),
+                            Answering::None | Answering::Texts(_) => &self.revealed,
+                        },
                         allocation: self.answer.as_ref(),
                     };
                     return Ok(Next::Event(now, Event::Done(done)));
@@ -287,7 +322,7 @@ impl<W: Workers> Machine for RealMachine<W> {
         match command {
             Command::Submit(submission) => {
                 let ops = commands.ops(submission);
-                if let Some(answers) = &mut self.answers {
+                if let Answering::Drawn(answers) = &mut self.answers {
                     answers.submitted(submission.batch, commands.members(submission));
                 }
                 let slot = submission.batch.slot as usize;
@@ -304,6 +339,7 @@ impl<W: Workers> Machine for RealMachine<W> {
                     interrupted: AtomicBool::new(false),
                     outcome: Mutex::default(),
                     retrieved: Mutex::default(),
+                    revealed: Mutex::default(),
                     question: commands.question(submission).cloned(),
                     answer: Mutex::default(),
                 }));
@@ -331,7 +367,12 @@ impl<W: Workers> Machine for RealMachine<W> {
                 let lane = self.topology.instances[instance.index()].compute;
                 self.workers.release_prefix(lane, *prefix)?;
             }
-            Command::Finish(_) | Command::Managed(_) => {}
+            Command::Finish(finish) => {
+                if let Answering::Texts(texts) = &self.answers {
+                    texts.left(finish.ticket);
+                }
+            }
+            Command::Managed(_) => {}
         }
         Ok(())
     }
@@ -349,7 +390,11 @@ impl<W: Workers> Machine for RealMachine<W> {
     }
 
     fn is_right(&mut self, finish: &Finish) -> Option<bool> {
-        self.answers.as_ref()?.is_right(finish)
+        match &self.answers {
+            Answering::None => None,
+            Answering::Drawn(answers) => answers.is_right(finish),
+            Answering::Texts(texts) => texts.is_right(finish),
+        }
     }
 
     fn lanes(&self, _: Time) -> Vec<LaneUse> {

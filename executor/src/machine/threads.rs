@@ -272,6 +272,7 @@ pub fn hand_overs(rounds: u32) -> Vec<HandOver> {
         interrupted: AtomicBool::new(false),
         outcome: std::sync::Mutex::default(),
         retrieved: std::sync::Mutex::default(),
+        revealed: std::sync::Mutex::default(),
         question: None,
         answer: std::sync::Mutex::default(),
     });

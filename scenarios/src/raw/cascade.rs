@@ -111,7 +111,7 @@ pub enum RawAnswerJoin {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawOutcomes {
-    /// Real items, or a generator.
+    /// Real items, a generator, or trained models.
     pub from: RawOutcomeSource,
     /// Which share of the words goes at which degree of pruning, by rising degree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -141,6 +141,11 @@ pub enum RawOutcomeSource {
         /// The column's name of the model whose answers count as right, where there are no gold labels.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reference: Option<String>,
+    },
+    /// Trained models that answer labelled texts: simulated by what `tenantry cascade profile` saved of them, executed by themselves.
+    Profiled {
+        /// The folder that it wrote. Relative to the working directory, as the models and items that it names are.
+        folder: PathBuf,
     },
     /// A small and a large model as Tabi's text describes them, and others.
     Generated {

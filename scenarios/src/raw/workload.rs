@@ -425,6 +425,8 @@ pub enum RawLength {
     Trace(RawRecordedLengths),
     /// As the recorded arrivals say.
     OfArrivals,
+    /// As long as the texts that requests are about: the items of `outcomes`' profiled models, as each model's tokenizer counts them.
+    OfItems,
 }
 
 /// A point of a distribution function.

@@ -163,6 +163,13 @@ pub struct Returned {
     pub asked: u32,
 }
 
+impl Returned {
+    /// The stages that were asked, in their order.
+    pub fn asked_stages(self) -> impl Iterator<Item = usize> {
+        (0..u32::BITS as usize).filter(move |stage| self.asked & 1 << stage != 0)
+    }
+}
+
 impl Waits {
     /// Of a request that came at `arrival`, whose batch was submitted at `submitted` and was heard of at `heard`.
     pub(crate) fn of_batch(arrival: Time, submitted: Time, timing: BatchTiming, heard: Time) -> Waits {

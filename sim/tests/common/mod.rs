@@ -13,7 +13,7 @@ use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape};
 use tenantry_sim::{Jitter, Prices, Run, Simulated, VirtualMachine, simulate};
 use tenantry_traces::fit::cascade::SST_2;
-use tenantry_traces::outcome::{AnswersSpec, GeneratedSpec, OutcomesSpec};
+use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, OutcomesSpec};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time, Workload};
 
 pub const ADAPTERS: TenantState = TenantState::Adapters {
@@ -94,7 +94,7 @@ pub fn request(ticket: u64, at_us: u64, tenant: u32, input_tokens: u32) -> Entry
 
 /// What the synthetic card's two encoders make of requests: SST-2's, with words pruned as section 7.4 of Tabi has it.
 pub fn answers() -> AnswersSpec {
-    AnswersSpec {
+    AnswersSpec::Drawn(DrawnSpec {
         outcomes: OutcomesSpec::Generated(GeneratedSpec {
             small: "tiny".into(),
             large: "bert-base".into(),
@@ -104,7 +104,7 @@ pub fn answers() -> AnswersSpec {
         pruned: vec![(0.5, 0.038), (0.7, 0.142), (0.9, 0.625)],
         pruning_loss: 0.0,
         average_gain: 0.0,
-    }
+    })
 }
 
 /// A management request of a tenant.

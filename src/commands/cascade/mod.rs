@@ -3,6 +3,7 @@
 mod example;
 mod judge;
 mod profile;
+mod scenario;
 mod select;
 
 use std::path::{Path, PathBuf};

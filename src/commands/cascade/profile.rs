@@ -1,8 +1,12 @@
 //! `tenantry cascade profile`: the offline pass over models.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use serde_json::json;
-use tenantry_executor::cascade::{Calibration, Outputs, profile};
+use tenantry_executor::cascade::{Calibration, Outputs, ProfileItems, profile};
 use tenantry_reports::terminal;
+use tenantry_traces::outcome::ProfiledModels;
 
 use super::{Asked, Unfinished, failure};
 use crate::cli::{CascadeProfileArgs, OutputArgs};
@@ -26,7 +30,15 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
         Some(alpha) => say(output, &format!("{model}: items pruned by α = {alpha}")),
         None => say(output, &format!("{model}: {} items", items.len())),
     };
-    let profiled = profile(&models, &items, &items_hash, args.tolerance, &mut watch).map_err(failure)?;
+    let calibrations = args.calibrated_by.as_deref().map(calibrations).transpose()?;
+    let asked = ProfileItems {
+        items: &items,
+        path: &args.models.items,
+        hash: &items_hash,
+        tolerance: args.tolerance,
+        calibrations: calibrations.as_ref(),
+    };
+    let profiled = profile(&models, asked, &mut watch).map_err(failure)?;
     let all: Vec<&Outputs> = profiled
         .iter()
         .flat_map(|model| std::iter::once(&model.whole).chain(&model.pruned))
@@ -79,4 +91,14 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
         )
     };
     print(output, &json!({ "folder": args.out, "outputs": rows }), table)
+}
+
+/// How the models were calibrated that an earlier profile has.
+fn calibrations(folder: &Path) -> Result<BTreeMap<String, Calibration>, Failure> {
+    let models = ProfiledModels::read(folder).map_err(Failure::bad_input)?.models;
+    let calibrated = models.into_iter().map(|model| {
+        let calibration = Calibration::of_saved(model.whole.calibration).map_err(Failure::bad_input)?;
+        Ok((model.whole.model, calibration))
+    });
+    calibrated.collect()
 }

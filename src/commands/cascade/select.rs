@@ -1,18 +1,33 @@
 //! `tenantry cascade select`: candidates from saved outputs, and the fastest that meets the targets (Tabi, section 5).
 
-use std::path::{Path, PathBuf};
+use std::io::Write as _;
+use std::path::Path;
 
 use serde_json::json;
 use tenantry_cascade::candidates::{Candidate, ModelProfile, PrunedProfile, Repository, Rules, Targets, select};
-use tenantry_executor::cascade::{Answer, Label, Outputs};
 use tenantry_reports::terminal;
+use tenantry_traces::outcome::{ProfiledModel, ProfiledModels, SavedOutputs};
 
+use super::scenario;
 use crate::cli::{CascadeSelectArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{print, style};
+use crate::output::{next, print, say, style};
 
 pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure> {
-    let repository = repository(&args.profiled)?;
+    if !(args.accuracy > 0.0 && args.accuracy <= 100.0) {
+        let message = format!(
+            "--accuracy: must be above 0 and at most 100 percent, got {}",
+            args.accuracy
+        );
+        return Err(Failure::BadInput(message));
+    }
+    for (name, target) in [("--mean-ms", args.mean_ms), ("--p99-ms", args.p99_ms)] {
+        if let Some(got) = target.filter(|ms| !(*ms > 0.0 && ms.is_finite())) {
+            return Err(Failure::BadInput(format!("{name}: must be above 0, got {got}")));
+        }
+    }
+    let profiled = ProfiledModels::read(&args.profiled).map_err(Failure::bad_input)?;
+    let repository = repository(&profiled, &args.profiled)?;
     let rules = Rules {
         slope: args.slope,
         levels_max: args.levels as usize,
@@ -30,6 +45,18 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
         Ok(chosen) => (vec![chosen], true),
         Err(nearest) => (nearest.clone(), false),
     };
+    if let (true, Some(path)) = (found, &args.scenario) {
+        let text = scenario::text(rows[0], args.slope, &profiled, &args.profiled)?;
+        write_whole(path, &text)?;
+        say(output, &format!("scenario: {}", path.display()));
+        let what = path.display();
+        next(
+            output,
+            &format!(
+                "tenantry profile --device cpu --for {what} --out out/card, then tenantry validate {what} --profile out/card --device cpu"
+            ),
+        );
+    }
     let value = json!({
         "candidates": candidates.len(),
         "selected": found.then(|| described(rows[0])),
@@ -80,6 +107,16 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
     )))
 }
 
+/// Writes a file, whole or not at all.
+fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::Running(format!("{}: {error}", path.display()));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
 fn described(candidate: &Candidate) -> serde_json::Value {
     json!({
         "models": candidate.models,
@@ -112,84 +149,34 @@ fn cells(candidate: &Candidate) -> Vec<String> {
     ]
 }
 
-/// All models of a folder that `cascade profile` wrote.
-fn repository(folder: &Path) -> Result<Repository, Failure> {
-    let failed = |error: std::io::Error| Failure::BadInput(format!("{}: {error}", folder.display()));
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
-        .map_err(failed)?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<std::io::Result<_>>()
-        .map_err(failed)?;
-    paths.retain(|path| path.extension().is_some_and(|ending| ending == "safetensors"));
-    paths.sort();
-    let outputs = paths
-        .iter()
-        .map(|path| Outputs::read(path))
-        .collect::<Result<Vec<_>, _>>();
-    let outputs = outputs.map_err(Failure::bad_input)?;
-    let wrong = |must: &str, got: String| Failure::BadInput(format!("{}: must {must}, got {got}", folder.display()));
-    let Some(first) = outputs.first() else {
-        return Err(wrong("have the files of `tenantry cascade profile`", "none".into()));
+/// What candidates are made of: all models of a folder that `cascade profile` wrote.
+fn repository(profiled: &ProfiledModels, folder: &Path) -> Result<Repository, Failure> {
+    if profiled.models[0].whole.classes.is_none() {
+        return Err(Failure::BadInput(format!(
+            "{}: must be about classes, got a regression, whose confidence is the same for all items",
+            folder.display()
+        )));
+    }
+    let pruned = |pass: &SavedOutputs| PrunedProfile {
+        alpha: pass.pruning.as_ref().map_or(0.0, |pruning| pruning.alpha),
+        latency_ms: latency_ms(pass),
+        outputs: probabilities(pass),
     };
-    if let Some(other) = outputs
-        .iter()
-        .find(|other| other.items_hash != first.items_hash || other.answer != first.answer)
-    {
-        return Err(wrong(
-            "be about the same items and classes throughout",
-            format!("{} beside {}", other.model, first.model),
-        ));
-    }
-    if first.answer == Answer::Number {
-        return Err(wrong(
-            "be about classes",
-            "a regression, whose confidence is the same for all items".into(),
-        ));
-    }
-    let labels = first.labels.iter().map(|label| match label {
-        Label::Class(class) => *class,
-        Label::Number(_) => unreachable!("classes are labelled by class"),
-    });
-    let labels: Vec<usize> = labels.collect();
-    let (whole, pruned): (Vec<&Outputs>, Vec<&Outputs>) = outputs.iter().partition(|outputs| outputs.pruning.is_none());
-    if let Some(twice) = whole
-        .iter()
-        .enumerate()
-        .find(|(i, one)| whole[..*i].iter().any(|other| other.model == one.model))
-    {
-        return Err(wrong(
-            "have each model's whole items once",
-            format!("{} twice", twice.1.model),
-        ));
-    }
-    let models = whole.into_iter().map(|whole| {
-        let of_model = pruned.iter().filter(|pruned| pruned.model == whole.model);
-        let mut pruned: Vec<PrunedProfile> = of_model
-            .filter_map(|pruned| {
-                Some(PrunedProfile {
-                    alpha: pruned.pruning.as_ref()?.alpha,
-                    latency_ms: latency_ms(pruned),
-                    outputs: probabilities(pruned),
-                })
-            })
-            .collect();
-        pruned.sort_by(|a, b| a.alpha.total_cmp(&b.alpha));
-        ModelProfile {
-            name: whole.model.clone(),
-            latency_ms: latency_ms(whole),
-            outputs: probabilities(whole),
-            pruned,
-        }
-    });
+    let model = |model: &ProfiledModel| ModelProfile {
+        name: model.whole.model.clone(),
+        latency_ms: latency_ms(&model.whole),
+        outputs: probabilities(&model.whole),
+        pruned: model.pruned.iter().map(pruned).collect(),
+    };
     Ok(Repository {
-        labels,
-        models: models.collect(),
+        labels: profiled.labels().iter().map(|&class| class as usize).collect(),
+        models: profiled.models.iter().map(model).collect(),
         // What lies between the models is in their measured times.
         control_ms: 0.0,
     })
 }
 
-fn probabilities(outputs: &Outputs) -> Vec<Vec<f64>> {
+fn probabilities(outputs: &SavedOutputs) -> Vec<Vec<f64>> {
     let share = |&share: &f32| f64::from(share).clamp(0.0, 1.0);
     outputs
         .softmax
@@ -199,7 +186,7 @@ fn probabilities(outputs: &Outputs) -> Vec<Vec<f64>> {
 }
 
 /// Mean of the items alone.
-fn latency_ms(outputs: &Outputs) -> f64 {
-    let sum: f64 = outputs.observed.service_us.iter().copied().map(f64::from).sum();
-    sum / 1e3 / outputs.observed.service_us.len().max(1) as f64
+fn latency_ms(outputs: &SavedOutputs) -> f64 {
+    let sum: f64 = outputs.service_us.iter().copied().map(f64::from).sum();
+    sum / 1e3 / outputs.service_us.len() as f64
 }

@@ -5,13 +5,15 @@
 
 mod difficulty;
 mod generated;
+mod saved;
 mod source;
 
 use std::path::{Path, PathBuf};
 
 pub use difficulty::{Difficulties, DifficultyDraws};
 pub use generated::{DispatchCoins, GeneratedOutcomes};
-pub use source::{AnswersSpec, GeneratedSpec, OtherModel, OutcomeSource, OutcomesSpec, TableSpec};
+pub use saved::{ProfiledModel, ProfiledModels, SavedCalibration, SavedOutputs, SavedPruning};
+pub use source::{AnswersSpec, DrawnSpec, GeneratedSpec, OtherModel, OutcomeSource, OutcomesSpec, TableSpec};
 
 use crate::draw::{Draws, Purpose};
 use crate::error::TraceError;
@@ -176,10 +178,33 @@ impl Columns {
     }
 }
 
+/// Which of some items a request is about: any, all alike.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemDraws {
+    draws: Draws,
+    items: u64,
+}
+
+impl ItemDraws {
+    /// Of `items`, under a seed.
+    pub fn new(seed: u64, items: usize) -> ItemDraws {
+        ItemDraws {
+            draws: Draws::new(seed, Purpose::Outcome),
+            items: items as u64,
+        }
+    }
+
+    /// The item that `ticket` is about.
+    #[inline]
+    pub fn of(&self, ticket: Ticket) -> usize {
+        self.draws.about(ticket).below(self.items) as usize
+    }
+}
+
 /// Outcomes by ticket.
 #[derive(Clone, Debug)]
 pub struct Outcomes {
-    draws: Draws,
+    draws: ItemDraws,
     table: OutcomeTable,
 }
 
@@ -187,7 +212,7 @@ impl Outcomes {
     /// Each ticket is any of the table's items, all alike.
     pub fn new(seed: u64, table: OutcomeTable) -> Outcomes {
         Outcomes {
-            draws: Draws::new(seed, Purpose::Outcome),
+            draws: ItemDraws::new(seed, table.items()),
             table,
         }
     }
@@ -195,8 +220,7 @@ impl Outcomes {
     /// What the models make of `ticket`, in their order.
     #[inline]
     pub fn of(&self, ticket: Ticket) -> &[Outcome] {
-        let items = self.table.items() as u64;
-        self.table.item(self.draws.about(ticket).below(items) as usize)
+        self.table.item(self.draws.of(ticket))
     }
 }
 

@@ -11,7 +11,17 @@ use crate::request::Ticket;
 
 /// What is known of the models' answers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AnswersSpec {
+pub enum AnswersSpec {
+    /// They are drawn.
+    Drawn(DrawnSpec),
+    /// They are what trained models made of labelled texts: a folder that `tenantry cascade profile` wrote. Whoever executes it asks the
+    /// models themselves.
+    Profiled(PathBuf),
+}
+
+/// How answers are drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DrawnSpec {
     /// What each model makes of each request.
     pub outcomes: OutcomesSpec,
     /// The degree of pruning (Eq. 5) and the share of words that goes, rising in the first number. Empty where nothing is known.

@@ -581,6 +581,7 @@ mod tests {
             interrupted: AtomicBool::new(false),
             outcome: Mutex::default(),
             retrieved: Mutex::default(),
+            revealed: Mutex::default(),
             question: None,
             answer: Mutex::default(),
         }

@@ -22,6 +22,7 @@ pub use memory::{MemoryUse, ServerError};
 pub use queue::{QueueView, Waiting};
 pub use slots::SwapCounts;
 
+use crate::answers::TextLengths;
 use crate::command::Commands;
 use crate::event::Event;
 use crate::spec::{ClusterSpec, SystemSpec};
@@ -102,6 +103,15 @@ impl Server {
                 Server::Generation(Box::new(GenerationServer::new(cluster, system, generation, tenants)?))
             }
         })
+    }
+
+    /// The same server for requests that are about texts, of which every tokenizer makes its own number of tokens; only a route's server
+    /// reads texts.
+    pub fn with_lengths(self, lengths: Option<TextLengths>) -> Server {
+        match self {
+            Server::Cascade(server) => Server::Cascade(Box::new(server.with_lengths(lengths))),
+            other => other,
+        }
     }
 
     /// Takes an event and says what is to be done about it.

@@ -13,6 +13,7 @@ pub use stage::StageCounts;
 use super::memory::{MemoryUse, ServerError};
 use super::queue::{InFlight, Queue, QueueView, Requests};
 use super::tenancy::refuse;
+use crate::answers::TextLengths;
 use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Returned, Verdict, Waits};
 use crate::event::{Answer, BatchTiming, Done, Event};
 use crate::ids::{BatchId, InstanceId, JobId, PoolId, RequestId};
@@ -53,6 +54,8 @@ pub struct CascadeServer {
     stages: Vec<Stage>,
     tenants: u32,
     max_tokens: u32,
+    /// Of requests that are about texts: each stage's tokenizer makes its own number of tokens of a text.
+    lengths: Option<TextLengths>,
     topology: Topology,
     memory: MemoryUse,
 
@@ -107,6 +110,7 @@ impl CascadeServer {
             route: route::build(route),
             tenants,
             max_tokens: stages.iter().map(Stage::max_tokens).min().unwrap_or(0),
+            lengths: None,
             memory: stage::memory(cluster, route, tenants)?,
             instances: instances.collect(),
             stages,
@@ -122,6 +126,11 @@ impl CascadeServer {
             touched: Vec::new(),
             spare: Vec::new(),
         })
+    }
+
+    /// The same for requests that are about texts, whatever lengths the workload gave them.
+    pub fn with_lengths(self, lengths: Option<TextLengths>) -> CascadeServer {
+        CascadeServer { lengths, ..self }
     }
 
     /// The lanes that this server's ops name.
@@ -160,6 +169,14 @@ impl CascadeServer {
     }
 
     fn arrived(&mut self, now: Time, request: Request, commands: &mut Commands) {
+        let tokens_at = |stage, lengths: &Option<TextLengths>| match lengths {
+            Some(lengths) => lengths.of(request.ticket, stage),
+            None => request.input_tokens,
+        };
+        let request = Request {
+            input_tokens: tokens_at(0, &self.lengths),
+            ..request
+        };
         let admitted = self
             .check(&request)
             .and_then(|()| self.admit.admit(&request, self.waiting));
@@ -177,15 +194,23 @@ impl CascadeServer {
             cancelled: false,
         });
         for stage in 0..self.route.asked_first() {
-            self.ask(request.arrival, job, stage, request.input_tokens, None);
+            let tokens = tokens_at(stage, &self.lengths);
+            self.ask(request.arrival, job, stage, tokens, None);
         }
         self.advance_touched(now, commands);
     }
 
     fn check(&self, request: &Request) -> Result<(), RejectReason> {
+        let too_long = match &self.lengths {
+            None => request.input_tokens > self.max_tokens,
+            Some(lengths) => {
+                let too_long = |(index, stage): (usize, &Stage)| lengths.of(request.ticket, index) > stage.max_tokens();
+                self.stages.iter().enumerate().any(too_long)
+            }
+        };
         if request.tenant >= self.tenants {
             Err(RejectReason::UnknownTenant)
-        } else if request.input_tokens > self.max_tokens {
+        } else if too_long {
             Err(RejectReason::TooLong)
         } else {
             Ok(())

@@ -1,0 +1,399 @@
+//! What the lanes of a cascade do where trained models answer labelled texts: real passes over real tokens, calibrated confidence, and words
+//! pruned by attention, so that what the dispatcher hears is what the models say (Tabi, section 4).
+//!
+//! Tokenizers count whole texts before the run begins, as the paper leaves them out; what is pruned is read by the next model's tokenizer
+//! where it was pruned, on the lane that looked at the answer.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tch::Device;
+use tenantry_core::answers::{Judge, TextLengths};
+use tenantry_core::command::{FailureReason, Finish};
+use tenantry_core::event::Answer as Revealed;
+use tenantry_core::op::{Member, OpKind};
+use tenantry_core::spec::{DispatchSpec, OrderSpec, RouteSpec, StageSpec};
+use tenantry_core::topology::{Instance, Lane, Topology};
+use tenantry_profiles::ModelShape;
+use tenantry_traces::TraceError;
+use tenantry_traces::outcome::{ItemDraws, ProfiledModel, ProfiledModels};
+
+use super::Batch;
+use super::serving::{Answer, fail_all, reason};
+use super::threads::Perform;
+use crate::cascade::{Calibration, Classified, Item, TextModel, Texts, Tokens, hash_items, read_items};
+use crate::device::{prepare_lane_thread, synchronize};
+use crate::error::ExecutorError;
+
+/// The trained models of a route, and the texts that they are asked about.
+pub(super) struct TextServing {
+    /// By pool.
+    stages: Vec<TextStage>,
+    texts: Arc<ServedTexts>,
+}
+
+/// One stage's model.
+struct TextStage {
+    index: usize,
+    model: TextModel,
+    calibration: Calibration,
+    /// Who is told how sure it is; nobody at the last stage, and where all are asked at once.
+    dispatch: Option<DispatchSpec>,
+    /// Who reads what is left of a pruned text.
+    next: Option<TextModel>,
+}
+
+impl TextStage {
+    fn share(&self) -> TextStage {
+        TextStage {
+            model: self.model.share(),
+            next: self.next.as_ref().map(TextModel::share),
+            ..*self
+        }
+    }
+
+    /// The degree to which the next model's words are pruned.
+    fn alpha(&self) -> Option<f64> {
+        self.dispatch?.prune_alpha.filter(|&alpha| alpha > 0.0)
+    }
+}
+
+/// A text as a model reads it.
+#[derive(Clone, Debug)]
+struct Reading {
+    texts: Arc<Texts>,
+    tokens: Arc<Tokens>,
+}
+
+/// The items of a run, what became of them on their way, and what was answered.
+#[derive(Debug)]
+pub(super) struct ServedTexts {
+    draws: ItemDraws,
+    items: Vec<Item>,
+    /// By stage and item, whole.
+    whole: Vec<Vec<Reading>>,
+    judge: Judge,
+    on_way: Mutex<OnWay>,
+}
+
+#[derive(Debug, Default)]
+struct OnWay {
+    /// What a stage is to read of a request whose words an earlier one pruned.
+    pruned: BTreeMap<(u64, usize), Reading>,
+    /// What each stage that was asked about a request put out, calibrated.
+    outputs: BTreeMap<(u64, usize), Vec<f64>>,
+}
+
+impl ServedTexts {
+    fn on_way(&self) -> MutexGuard<'_, OnWay> {
+        self.on_way.lock().expect("no lane panics with the texts")
+    }
+
+    /// What a stage reads of a request.
+    fn reading(&self, ticket: u64, stage: usize) -> Reading {
+        let pruned = self.on_way().pruned.remove(&(ticket, stage));
+        pruned.unwrap_or_else(|| self.whole[stage][self.draws.of(ticket)].clone())
+    }
+
+    /// Whether the joined answer to a request is right, where it was answered.
+    pub fn is_right(&self, finish: &Finish) -> Option<bool> {
+        let on_way = self.on_way();
+        let asked = finish.returned?.asked_stages();
+        let outputs: Vec<(usize, &[f64])> = asked
+            .map(|stage| Some((stage, on_way.outputs.get(&(finish.ticket, stage))?.as_slice())))
+            .collect::<Option<_>>()?;
+        let label = self.items[self.draws.of(finish.ticket)].label;
+        Some(self.judge.is_right(&outputs, label.number().into()))
+    }
+
+    /// A request has left.
+    pub fn left(&self, ticket: u64) {
+        let mut on_way = self.on_way();
+        for stage in 0..self.whole.len() {
+            on_way.pruned.remove(&(ticket, stage));
+            on_way.outputs.remove(&(ticket, stage));
+        }
+    }
+}
+
+impl TextServing {
+    /// Reads the models, calibrations and items that a folder of `tenantry cascade profile` names. Requests draw their items by `seed`.
+    ///
+    /// # Errors
+    /// A stage that goes on where the one before has ended; a model that the folder does not have, is of another shape than the stage says
+    /// or has another number of classes; items that are not those of the folder any more; what a tokenizer does not take.
+    pub fn new(folder: &Path, route: &RouteSpec, seed: u64, device: Device) -> Result<TextServing, ExecutorError> {
+        let profiled = ProfiledModels::read(folder)?;
+        let mut models = Vec::new();
+        for stage in &route.stages {
+            models.push(read(stage, &profiled, folder, device)?);
+        }
+        let first = &profiled.models[0].whole;
+        if hash_items(&first.items)? != first.items_hash {
+            return Err(ExecutorError::Checkpoint {
+                path: first.items.clone(),
+                tensor: "items".into(),
+                must: format!("those that {} was profiled on", first.model),
+                got: "others".into(),
+            });
+        }
+        let items = read_items(&first.items, models[0].0.answer())?;
+        let whole = |(model, _): &(TextModel, Calibration)| {
+            let reading = |item: &Item| {
+                Ok(Reading {
+                    tokens: Arc::new(model.encode(&item.texts)?),
+                    texts: Arc::new(item.texts.clone()),
+                })
+            };
+            items.iter().map(reading).collect::<Result<Vec<_>, ExecutorError>>()
+        };
+        let tolerance = match models[0].1 {
+            Calibration::Classes(_) => None,
+            Calibration::Number { tolerance, .. } => Some(tolerance),
+        };
+        let texts = ServedTexts {
+            draws: ItemDraws::new(seed, items.len()),
+            whole: models.iter().map(whole).collect::<Result<_, _>>()?,
+            items,
+            judge: Judge::new(route.join.clone(), tolerance),
+            on_way: Mutex::default(),
+        };
+        let next = |index: usize| match route.order {
+            OrderSpec::OneByOne => models.get(index + 1).map(|(model, _)| model.share()),
+            OrderSpec::AtOnce => None,
+        };
+        let nexts: Vec<Option<TextModel>> = (0..models.len()).map(next).collect();
+        let stages = models.into_iter().zip(nexts).zip(&route.stages).enumerate();
+        Ok(TextServing {
+            stages: stages
+                .map(|(index, (((model, calibration), next), stage))| TextStage {
+                    index,
+                    model,
+                    calibration,
+                    dispatch: stage.dispatch,
+                    next,
+                })
+                .collect(),
+            texts: Arc::new(texts),
+        })
+    }
+
+    /// How long each request is for each stage.
+    pub fn text_lengths(&self) -> TextLengths {
+        let tokens = |whole: &Vec<Reading>| whole.iter().map(|reading| reading.tokens.ids.len() as u32).collect();
+        TextLengths {
+            items: self.texts.draws,
+            tokens: self.texts.whole.iter().map(tokens).collect(),
+        }
+    }
+
+    /// The texts, for whoever judges what was answered.
+    pub fn texts(&self) -> Arc<ServedTexts> {
+        Arc::clone(&self.texts)
+    }
+
+    /// Who does each lane's ops. `answers` receives the likeliest class of each pass.
+    pub fn lanes(&self, topology: &Topology, answers: &Arc<Mutex<Vec<Answer>>>) -> Vec<(Lane, Box<dyn Perform>)> {
+        let lane = |(index, lane): (usize, &Lane)| {
+            // Copy lanes have nothing to copy and no model.
+            let of_lane = |instance: &&Instance| instance.compute.index() == index;
+            let instance = topology.instances.iter().find(of_lane);
+            let perform: Box<dyn Perform> = Box::new(TextLane {
+                stage: instance.map(|instance| self.stages[instance.pool.index()].share()),
+                texts: Arc::clone(&self.texts),
+                answers: Arc::clone(answers),
+                pass: None,
+            });
+            (lane.clone(), perform)
+        };
+        topology.lanes.iter().enumerate().map(lane).collect()
+    }
+}
+
+/// A stage's model and its calibration.
+fn read(
+    stage: &StageSpec,
+    profiled: &ProfiledModels,
+    folder: &Path,
+    device: Device,
+) -> Result<(TextModel, Calibration), ExecutorError> {
+    let name = &stage.pool.name;
+    if stage.layers != tenantry_core::op::Layers::all(stage.pool.model.layers) {
+        let what = format!("stage {name}: layers");
+        return Err(ExecutorError::input(what, "all of a trained model's", "a part of them"));
+    }
+    let ProfiledModel { whole, .. } = profiled.find(name).ok_or_else(|| TraceError::File {
+        path: folder.to_path_buf(),
+        message: format!(
+            "must have the route's model {name}, got {}",
+            profiled.names().join(", ")
+        ),
+    })?;
+    let model = TextModel::read(&whole.folder, stage.pool.dtype, device)?;
+    let shape = &model.classifier().config().shape;
+    let wanted = ModelShape {
+        name: shape.name.clone(),
+        ..stage.pool.model.clone()
+    };
+    if *shape != wanted {
+        let must = described(shape);
+        let what = format!("models.{name}");
+        let must = format!("{must}, as {} has it", whole.folder.join("config.json").display());
+        return Err(ExecutorError::input(what, must, described(&wanted)));
+    }
+    let must = model.answer().outputs();
+    if stage.pool.classes as usize != must {
+        let what = format!("stage {name}: classes");
+        return Err(ExecutorError::input(what, must.to_string(), stage.pool.classes));
+    }
+    let calibration = Calibration::of_saved(whole.calibration).map_err(|error| ExecutorError::Cascade {
+        what: name.clone(),
+        error,
+    })?;
+    Ok((model, calibration))
+}
+
+fn described(shape: &ModelShape) -> String {
+    let ModelShape {
+        layers,
+        hidden,
+        heads,
+        intermediate,
+        vocabulary,
+        positions,
+        ..
+    } = shape;
+    format!(
+        "{{ layers: {layers}, hidden: {hidden}, heads: {heads}, intermediate: {intermediate}, vocabulary: {vocabulary}, positions: {positions} }}"
+    )
+}
+
+/// What a pass came to, until it has been looked at.
+struct Pass {
+    readings: Vec<Reading>,
+    classified: Classified,
+}
+
+/// Runs one instance of a stage's model.
+struct TextLane {
+    /// None on a lane that computes nothing.
+    stage: Option<TextStage>,
+    texts: Arc<ServedTexts>,
+    answers: Arc<Mutex<Vec<Answer>>>,
+    pass: Option<Pass>,
+}
+
+impl TextLane {
+    fn stage(&self) -> &TextStage {
+        self.stage.as_ref().expect("a lane that encodes has a model")
+    }
+
+    fn encode(&mut self, batch: &Batch) -> Result<(), ExecutorError> {
+        let stage = self.stage();
+        let reading = |member: &Member| self.texts.reading(member.ticket, stage.index);
+        let readings: Vec<Reading> = batch.members.iter().map(reading).collect();
+        let tokens: Vec<&Tokens> = readings.iter().map(|reading| &*reading.tokens).collect();
+        let classified = stage.model.classifier().classify(&tokens, stage.alpha().is_some())?;
+        if stage.dispatch.is_none() {
+            self.conclude(batch, &Pass { readings, classified })?;
+        } else {
+            self.pass = Some(Pass { readings, classified });
+        }
+        Ok(())
+    }
+
+    /// Keeps what came of a pass, and reveals what a dispatcher decides by.
+    fn conclude(&self, batch: &Batch, pass: &Pass) -> Result<(), ExecutorError> {
+        let stage = self.stage();
+        let mut revealed = Vec::with_capacity(batch.members.len());
+        for (index, member) in batch.members.iter().enumerate() {
+            let (output, confidence) = stage.calibration.apply(&pass.classified.logits[index]);
+            let next_tokens = self.pass_on(pass, index, member, confidence)?;
+            let class = tenantry_cascade::ensemble::likeliest(&output);
+            self.answers.lock().expect("no lane panics with the list").push(Answer {
+                ticket: member.ticket,
+                class: class as u32,
+            });
+            self.texts.on_way().outputs.insert((member.ticket, stage.index), output);
+            revealed.push(Revealed {
+                confidence_ppm: (confidence * 1e6).round() as u32,
+                next_tokens,
+            });
+        }
+        *batch.revealed.lock().expect("no worker panics with the answers") = revealed;
+        Ok(())
+    }
+
+    /// Prepares what the next model reads of a request if it is asked, and says how long that is.
+    fn pass_on(&self, pass: &Pass, index: usize, member: &Member, confidence: f64) -> Result<u32, ExecutorError> {
+        let stage = self.stage();
+        let (Some(next), Some(dispatch)) = (&stage.next, &stage.dispatch) else {
+            return Ok(member.input_tokens);
+        };
+        let Reading { texts, tokens } = &pass.readings[index];
+        let whole = &self.texts.whole[stage.index + 1][self.texts.draws.of(member.ticket)];
+        // Who will not be asked has nothing to read.
+        let may_go_on = dispatch.reroute.probability(confidence) > 0.0;
+        let left = match (stage.alpha(), &pass.classified.importance) {
+            (Some(alpha), Some(importance)) if may_go_on => {
+                let left = texts.pruned(tokens, &importance[index], alpha);
+                left.map_err(|error| ExecutorError::Cascade {
+                    what: stage.model.name().into(),
+                    error,
+                })?
+            }
+            _ => (**texts).clone(),
+        };
+        if left == *whole.texts {
+            return Ok(whole.tokens.ids.len() as u32);
+        }
+        let reading = Reading {
+            tokens: Arc::new(next.encode(&left)?),
+            texts: Arc::new(left),
+        };
+        let tokens = reading.tokens.ids.len() as u32;
+        let place = (member.ticket, stage.index + 1);
+        self.texts.on_way().pruned.insert(place, reading);
+        Ok(tokens)
+    }
+
+    /// A pass over some of the texts.
+    fn warm_up(&self, stage: &TextStage, batch: usize) -> Result<(), ExecutorError> {
+        let texts = self.texts.whole[stage.index].iter().take(batch);
+        let tokens: Vec<&Tokens> = texts.map(|reading| &*reading.tokens).collect();
+        stage
+            .model
+            .classifier()
+            .classify(&tokens, stage.alpha().is_some())
+            .map(drop)
+    }
+}
+
+impl Perform for TextLane {
+    /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
+    fn prepare(&mut self) {
+        prepare_lane_thread();
+        let Some(stage) = &self.stage else { return };
+        for batch in [1, 8, 1, 8] {
+            // What cannot run will say so when a request asks for it.
+            if self.warm_up(stage, batch).is_err() {
+                return;
+            }
+        }
+        synchronize(stage.model.classifier().device());
+    }
+
+    fn perform(&mut self, kind: &OpKind, batch: &Batch) {
+        let done = match (kind, self.pass.take()) {
+            (OpKind::Encode(_), _) => self.encode(batch),
+            (OpKind::Inspect, Some(pass)) => self.conclude(batch, &pass),
+            // The pass failed, and its members have been told.
+            (OpKind::Inspect, None) => Ok(()),
+            _ => unreachable!("a cascade's lanes compute"),
+        };
+        if let Err(error) = done {
+            fail_all(batch, reason(&error, FailureReason::ComputeFailed));
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Trained models serve labelled texts as a cascade: what is executed is what was profiled, so that the virtual machine, which reads the
+//! saved outputs, returns the same requests from the same models with as many right answers.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tch::Device;
+use tenantry_cascade::Reroute;
+use tenantry_core::RunRecord;
+use tenantry_core::op::Layers;
+use tenantry_core::spec::{
+    AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, OrderSpec, Padding, PipelineSpec, PlaceSpec, PoolSpec,
+    RouteSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
+};
+use tenantry_executor::cascade::{
+    ClassifierConfig, ExampleFiles, ExampleSize, ProfileItems, TextModel, hash_items, make_example, profile, read_items,
+};
+use tenantry_executor::machine::execute::{self, ExecuteError, execute};
+use tenantry_executor::prepare_lane_thread;
+use tenantry_profiles::testing::synthetic_card;
+use tenantry_profiles::{Card, DType, ModelShape};
+use tenantry_sim::{Jitter, simulate};
+use tenantry_traces::outcome::{AnswersSpec, ProfiledModels};
+use tenantry_traces::{Entry, Listed, Request, Time};
+
+const SEED: u64 = 9;
+const REQUESTS: u64 = 150;
+
+/// The example, trained for seconds, and what was profiled of it.
+struct Trained {
+    _folder: tempfile::TempDir,
+    files: ExampleFiles,
+    answers: AnswersSpec,
+    profiled: ProfiledModels,
+}
+
+fn trained() -> Trained {
+    prepare_lane_thread();
+    let folder = tempfile::tempdir().unwrap();
+    let size = ExampleSize {
+        train_items: 1600,
+        held_out_items: 120,
+        models: [(1, 16, 2, 3), (2, 32, 4, 3)],
+    };
+    let files = make_example(folder.path(), &size, 7, Device::Cpu, &mut |_, _, _| {}).unwrap();
+    let models = files
+        .models
+        .each_ref()
+        .map(|folder| TextModel::read(folder, DType::F32, Device::Cpu).unwrap());
+    let asked = ProfileItems {
+        items: &read_items(&files.test, models[0].answer()).unwrap(),
+        path: &files.test,
+        hash: &hash_items(&files.test).unwrap(),
+        tolerance: 0.5,
+        calibrations: None,
+    };
+    let profiled = folder.path().join("profiled");
+    std::fs::create_dir(&profiled).unwrap();
+    for model in profile(&models, asked, &mut |_, _| {}).unwrap() {
+        for outputs in std::iter::once(&model.whole).chain(&model.pruned) {
+            outputs.write(&profiled.join(outputs.file_name())).unwrap();
+        }
+    }
+    Trained {
+        files,
+        profiled: ProfiledModels::read(&profiled).unwrap(),
+        answers: AnswersSpec::Profiled(profiled),
+        _folder: folder,
+    }
+}
+
+fn shape(folder: &Path, name: &str) -> ModelShape {
+    ClassifierConfig::read(&folder.join("config.json"), name).unwrap().shape
+}
+
+fn system(trained: &Trained, names: &[&str], reroute: Reroute, alpha: Option<f64>, join: AnswerJoin) -> SystemSpec {
+    let stage = |(index, name): (usize, &&str)| {
+        let folder = trained.files.models.iter().find(|folder| folder.ends_with(name));
+        let model = shape(folder.unwrap(), name);
+        StageSpec {
+            layers: Layers::all(model.layers),
+            pool: PoolSpec {
+                name: (*name).into(),
+                model,
+                dtype: DType::F32,
+                classes: 2,
+                plot: None,
+                tenant_state: TenantState::Head,
+                padding: Padding::Longest,
+                instances_per_gpu: 1,
+                place: PlaceSpec::LeastLoaded,
+                batch: BatchSpec::SizeOrTimeout {
+                    max_size: 4,
+                    max_wait: tenantry_traces::Duration::ZERO,
+                },
+                swap: SwapSpec::LeastRecentlyUsed,
+                pipeline: PipelineSpec::SYNCHRONOUS,
+                generation: None,
+                tasks: None,
+                runtimes: None,
+            },
+            gpus: vec![0],
+            dispatch: (index + 1 < names.len()).then_some(DispatchSpec {
+                reroute,
+                prune_alpha: alpha,
+            }),
+            packing: None,
+        }
+    };
+    let stages: Vec<StageSpec> = names.iter().enumerate().map(stage).collect();
+    SystemSpec {
+        name: names.join("-"),
+        admit: AdmitSpec::Open,
+        pool: stages[0].pool.clone(),
+        route: Some(RouteSpec {
+            stages,
+            order: OrderSpec::OneByOne,
+            join,
+            seed: SEED,
+        }),
+    }
+}
+
+fn entries() -> Vec<Entry> {
+    let entry = |ticket: u64| {
+        Entry::Request(Request {
+            ticket,
+            tenant: 0,
+            arrival: Time(ticket * 100_000),
+            // Texts have their own lengths.
+            input_tokens: 1,
+            output_tokens: 0,
+            class: 0,
+        })
+    };
+    (0..REQUESTS).map(entry).collect()
+}
+
+fn cluster() -> ClusterSpec {
+    ClusterSpec {
+        gpus: 1,
+        gpu_memory_bytes: 1 << 30,
+        copy_lanes: 1,
+        lookup_lanes: 1,
+    }
+}
+
+/// The synthetic card, on which both models cost what its small one does.
+fn card() -> Card {
+    let mut card = synthetic_card();
+    for name in ["small", "large"] {
+        macro_rules! renamed {
+            ($table:ident) => {
+                let rows: Vec<_> = card
+                    .tables
+                    .$table
+                    .iter()
+                    .filter(|row| row.model == "tiny")
+                    .cloned()
+                    .collect();
+                card.tables.$table.extend(rows.into_iter().map(|mut row| {
+                    row.model = name.into();
+                    row
+                }));
+            };
+        }
+        renamed!(encoder_layer);
+        renamed!(embedding);
+        renamed!(head);
+    }
+    card
+}
+
+fn simulated(system: &SystemSpec, answers: &AnswersSpec) -> RunRecord {
+    let spec = tenantry_sim::Run {
+        card: &card(),
+        cluster: cluster(),
+        system,
+        tenants: 1,
+        warm_up: Time::ZERO,
+        jitter: Jitter::None,
+        seed: 1,
+        answers: Some((answers, SEED)),
+    };
+    let done = simulate(&spec, &mut Listed::new(entries()), Default::default(), ());
+    done.unwrap().record
+}
+
+fn executed(system: &SystemSpec, answers: &AnswersSpec) -> Result<execute::Executed, ExecuteError> {
+    let spec = execute::Run {
+        device: Device::Cpu,
+        card: &card(),
+        cluster: cluster(),
+        system,
+        tenants: 1,
+        warm_up: Time::ZERO,
+        seed: SEED,
+        outcomes: Some((answers, SEED)),
+        max_host_bytes: 1 << 30,
+        tables: tenantry_executor::tables_folder(),
+        building: |_| {},
+    };
+    execute(&spec, &mut Listed::new(entries()), Arc::new(AtomicBool::new(false)), ())
+}
+
+#[test]
+fn what_models_answer_under_load_is_what_was_saved_of_them() {
+    let trained = trained();
+    let Trained { answers, profiled, .. } = &trained;
+    let reroute = Reroute::new(0.6, 10.0).unwrap();
+    let both = ["small", "large"];
+    // The degree at which most words go: profiles go on to the first at which the large model loses too much.
+    let most = profiled.find("large").unwrap().degrees().last();
+    let average = AnswerJoin::Average(vec![0.4, 0.6]);
+    let mut tokens = Vec::new();
+    for (names, alpha, join) in [
+        (&both[..1], None, AnswerJoin::Last),
+        (&both[1..], None, AnswerJoin::Last),
+        (&both[..], None, AnswerJoin::Last),
+        (&both[..], most, AnswerJoin::Last),
+        (&both[..], most, average),
+    ] {
+        let system = system(&trained, names, reroute, alpha, join);
+        let (simulated, executed) = (simulated(&system, answers), executed(&system, answers).unwrap());
+        let what = format!("{names:?}, pruned {alpha:?}");
+        let (virtual_one, real) = (simulated.cascade.unwrap(), executed.record.cascade.unwrap());
+        assert_eq!(real.returned, virtual_one.returned, "{what}");
+        assert_eq!(
+            (&real.judged, &real.right),
+            (&virtual_one.judged, &virtual_one.right),
+            "{what}"
+        );
+        assert_eq!(
+            executed.record.input_tokens, simulated.input_tokens,
+            "{what}: texts have their lengths"
+        );
+        assert_eq!(real.judged.iter().sum::<u64>(), REQUESTS, "{what}");
+        assert!(
+            real.returned.iter().all(|&requests| requests > 0),
+            "{what}: {:?}",
+            real.returned
+        );
+        // A class for each pass, from the real heads.
+        let asked: u64 = real.stages.iter().map(|stage| stage.answered).sum();
+        assert_eq!(executed.answers.len() as u64, asked, "{what}");
+        tokens.push(executed.record.input_tokens);
+    }
+    // The two models' tokenizers make different numbers of tokens of the same texts, and pruning leaves fewer.
+    assert_ne!(tokens[0], tokens[1]);
+    assert!(tokens[3] < tokens[2] && tokens[3] == tokens[4], "{tokens:?}");
+
+    // One model alone is right as often as it was when it was profiled, item by item.
+    let alone = system(&trained, &both[..1], reroute, None, AnswerJoin::Last);
+    let real = executed(&alone, answers).unwrap();
+    let small = profiled.find("small").unwrap();
+    let draws = tenantry_traces::outcome::ItemDraws::new(SEED, profiled.labels().len());
+    for answer in &real.answers {
+        let saved = &small.whole.softmax[draws.of(answer.ticket)];
+        assert_eq!(
+            answer.class,
+            u32::from(saved[1] > saved[0]),
+            "request {}",
+            answer.ticket
+        );
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let trained = trained();
+    let answers = &trained.answers;
+    let reroute = Reroute::new(0.7, 10.0).unwrap();
+    let both = || system(&trained, &["small", "large"], reroute, None, AnswerJoin::Last);
+    let refused = |change: &dyn Fn(&mut StageSpec)| {
+        let mut system = both();
+        change(&mut system.route.as_mut().unwrap().stages[1]);
+        executed(&system, answers).unwrap_err().to_string()
+    };
+    let error = refused(&|stage| stage.pool.model.hidden = 64);
+    assert!(
+        error.starts_with("models.large: must be { layers: 2, hidden: 32, "),
+        "{error}"
+    );
+    assert!(
+        error.contains("large/config.json has it, got { layers: 2, hidden: 64, "),
+        "{error}"
+    );
+    let error = refused(&|stage| stage.pool.classes = 3);
+    assert_eq!(error, "stage large: classes: must be 2, got 3");
+    let error = refused(&|stage| stage.pool.name = "larger".into());
+    assert!(
+        error.ends_with("must have the route's model larger, got large, small"),
+        "{error}"
+    );
+    let error = refused(&|stage| stage.layers = Layers { first: 1, count: 1 });
+    assert_eq!(
+        error,
+        "stage large: layers: must be all of a trained model's, got a part of them"
+    );
+
+    // Items that changed since are not what was profiled.
+    let mut text = std::fs::read_to_string(&trained.files.test).unwrap();
+    text.push_str("one more,positive\n");
+    std::fs::write(&trained.files.test, text).unwrap();
+    let error = executed(&both(), answers).unwrap_err().to_string();
+    assert!(
+        error.ends_with("test.csv: items: must be those that small was profiled on, got others")
+            || error.ends_with("test.csv: items: must be those that large was profiled on, got others"),
+        "{error}"
+    );
+}

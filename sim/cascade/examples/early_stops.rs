@@ -1,0 +1,306 @@
+//! How often the early stops of Tabi's candidate search (section 5) miss the best cascade, and by how much:
+//!
+//!     cargo run --release -p tenantry-cascade --example early_stops -- [FOLDER of `tenantry cascade profile`]…
+//!
+//! Each question is a repository of models and a target accuracy, somewhere between the least accurate model and the most accurate candidate.
+//! It is answered with all early stops, and with none; and with none and no rule on the latency at p75 either. Repositories are drawn, or are
+//! models of public tables (`TENANTRY_DATA`) with drawn latencies, or are the folders given, at every tenth of a point.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use flate2::read::GzDecoder;
+use tenantry_cascade::candidates::{Candidate, ModelProfile, PrunedProfile, Repository, Rules, Targets, select};
+use tenantry_cascade::{Temperature, softmax};
+use tenantry_traces::draw::{Draws, Purpose, Stream};
+use tenantry_traces::outcome::{ProfiledModels, SavedOutputs};
+
+const SEED: u64 = 7;
+/// Drawn repositories, and their items.
+const DRAWN: u64 = 400;
+const ITEMS: usize = 400;
+/// Targets asked of each.
+const TARGETS: usize = 8;
+/// Latencies drawn for each table.
+const LATENCIES: u64 = 20;
+/// Every so many items of a table count.
+const STRIDE: usize = 10;
+const TABLES: [(&str, &str); 3] = [
+    ("MMLU", "cascade/uncertainty_bench_mmlu_10k_base_icl1.csv.gz"),
+    ("HellaSwag", "cascade/uncertainty_bench_hellaswag_10k_base_icl1.csv.gz"),
+    (
+        "HaluDial",
+        "cascade/uncertainty_bench_halu_summarization_base_icl1.csv.gz",
+    ),
+];
+/// A table's models by rising size. What the last answers counts as right, since there are no gold labels; it is no candidate.
+const MODELS: [&str; 6] = [
+    "qwen_1_8b",
+    "qwen_7b",
+    "llama_2_7b",
+    "qwen_14b",
+    "llama_2_70b",
+    "qwen_72b",
+];
+/// Of the tables' questions.
+const CHOICES: usize = 6;
+
+/// What came of some questions.
+#[derive(Default)]
+struct Tally {
+    questions: usize,
+    /// The early search found none where there was one.
+    none: usize,
+    /// Where it found a slower one: the share by which it is slower in the mean.
+    slower: Vec<f64>,
+}
+
+impl Tally {
+    fn add(&mut self, found: Option<&Candidate>, best: Option<&Candidate>) {
+        self.questions += 1;
+        match (found, best) {
+            (None, Some(_)) => self.none += 1,
+            (Some(found), Some(best)) if found.mean_ms > best.mean_ms * (1.0 + 1e-9) => {
+                self.slower.push(found.mean_ms / best.mean_ms - 1.0);
+            }
+            _ => {}
+        }
+    }
+
+    fn print(&mut self, what: &str) {
+        self.slower.sort_by(f64::total_cmp);
+        let missed = self.none + self.slower.len();
+        let share = |count: usize| 100.0 * count as f64 / self.questions.max(1) as f64;
+        let by = |part: f64| {
+            let place = (part * self.slower.len() as f64) as usize;
+            self.slower
+                .get(place.min(self.slower.len().saturating_sub(1)))
+                .map_or("-".into(), |by| format!("{:.1} %", 100.0 * by))
+        };
+        println!(
+            "{what}: {} questions, missed {:.1} %, of these nothing found in {}; slower by {} (median), {} (p95), {} (most)",
+            self.questions,
+            share(missed),
+            self.none,
+            by(0.5),
+            by(0.95),
+            by(1.0)
+        );
+    }
+}
+
+/// The search with its stops against one without, and against one that cuts no slow tails either.
+#[derive(Default)]
+struct Tallies {
+    stops: Tally,
+    stops_and_tails: Tally,
+}
+
+impl Tallies {
+    /// Asks for accuracies, of which each is given a part from 0 to 1 of the way from the worst model to the best candidate.
+    fn ask(&mut self, repository: &Repository, parts: &[f64]) {
+        let rules = |early_stops, p75_factor_max| Rules {
+            early_stops,
+            p75_factor_max,
+            ..Rules::default()
+        };
+        let found = |rules: Rules| repository.candidates(&rules).expect("a sound repository");
+        let factor = Rules::default().p75_factor_max;
+        let (early, all, slow) = (
+            found(rules(true, factor)),
+            found(rules(false, factor)),
+            found(rules(false, f64::INFINITY)),
+        );
+        let alone = all.iter().filter(|candidate| candidate.models.len() == 1);
+        let least = alone.map(|single| single.accuracy).fold(1.0, f64::min);
+        let most = all.iter().map(|candidate| candidate.accuracy).fold(0.0, f64::max);
+        for part in parts {
+            let targets = Targets {
+                accuracy: least + part * (most - least),
+                mean_ms: None,
+                p99_ms: None,
+            };
+            let early = select(&early, &targets).ok();
+            self.stops.add(early, select(&all, &targets).ok());
+            self.stops_and_tails.add(early, select(&slow, &targets).ok());
+        }
+    }
+
+    fn print(mut self, what: &str) {
+        self.stops.print(what);
+        self.stops_and_tails.print(&format!("{what}, tails uncut"));
+    }
+}
+
+/// A number from `low` to `high`.
+fn between(draws: &mut Stream, low: f64, high: f64) -> f64 {
+    low + draws.unit() * (high - low)
+}
+
+/// Roughly normal, with a deviation of 1: twelve uniform ones.
+fn noise(draws: &mut Stream) -> f64 {
+    (0..12).map(|_| draws.unit()).sum::<f64>() - 6.0
+}
+
+/// Calibrated outputs, as the offline pass has them.
+fn calibrated(logits: &[Vec<f32>], labels: &[usize]) -> Vec<Vec<f64>> {
+    let pairs = logits.iter().map(Vec::as_slice).zip(labels.iter().copied());
+    let temperature = Temperature::fit(pairs).expect("the items are sound");
+    logits.iter().map(|logits| softmax(logits, temperature)).collect()
+}
+
+/// Two to four models of two to five classes. Items differ in difficulty, models in strength and in what they make of the same items; larger ones
+/// are slower and mostly stronger; pruning saves time and adds noise.
+fn drawn(number: u64) -> Repository {
+    let mut draws = Draws::new(SEED, Purpose::Outcome).about(number);
+    let classes = 2 + draws.below(4) as usize;
+    let labels: Vec<usize> = (0..ITEMS).map(|_| draws.below(classes as u64) as usize).collect();
+    let difficulty: Vec<f64> = (0..ITEMS).map(|_| 4.0 * noise(&mut draws)).collect();
+    let models = 2 + draws.below(3);
+    let mut latency_ms = between(&mut draws, 1.0, 8.0);
+    let mut strength = between(&mut draws, -1.0, 4.0);
+    let model = |index: u64| {
+        latency_ms *= between(&mut draws, 1.1, 4.0);
+        strength += between(&mut draws, -0.5, 3.0);
+        let own: f64 = between(&mut draws, 0.5, 4.0);
+        let logits: Vec<Vec<f32>> = difficulty
+            .iter()
+            .zip(&labels)
+            .map(|(difficulty, &label)| {
+                let lead = strength - difficulty;
+                let logit = |class| if class == label { lead.max(-2.0) } else { 0.0 } + own * noise(&mut draws);
+                (0..classes).map(|class| logit(class) as f32).collect()
+            })
+            .collect();
+        let (saved, harm) = (between(&mut draws, 0.02, 0.1), between(&mut draws, 0.1, 1.5));
+        let pruned = (1..=3_u32).map(|degree| {
+            let noisy: Vec<Vec<f32>> = logits
+                .iter()
+                .map(|row| {
+                    let more = |&logit: &f32| logit + (harm * f64::from(degree) * noise(&mut draws)) as f32;
+                    row.iter().map(more).collect()
+                })
+                .collect();
+            PrunedProfile {
+                alpha: 0.4 + f64::from(degree) / 10.0,
+                latency_ms: latency_ms * (1.0 - saved * f64::from(degree)),
+                outputs: calibrated(&noisy, &labels),
+            }
+        });
+        let pruned = if index == 0 { Vec::new() } else { pruned.collect() };
+        ModelProfile {
+            name: format!("m{index}"),
+            latency_ms,
+            outputs: calibrated(&logits, &labels),
+            pruned,
+        }
+    };
+    Repository {
+        models: (0..models).map(model).collect(),
+        labels,
+        control_ms: 0.5,
+    }
+}
+
+/// A public table's models, without latencies. Of the classes that were not answered only the sum of probabilities is known.
+fn table(file: &str) -> Option<Repository> {
+    let folder = std::env::var_os("TENANTRY_DATA").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
+        PathBuf::from,
+    );
+    let reader = BufReader::new(GzDecoder::new(std::fs::File::open(folder.join(file)).ok()?));
+    let lines: Vec<Vec<String>> = reader
+        .lines()
+        .map(|line| line.expect("it is readable").split(',').map(str::to_owned).collect())
+        .collect();
+    let column = |name: String| lines[0].iter().position(|other| *other == name).expect("it is there");
+    let rows = || lines[1..].iter().step_by(STRIDE);
+    let class = |field: &String| usize::from(field.as_bytes()[0] - b'A');
+    let [candidates @ .., reference] = &MODELS;
+    let right = column(format!("{reference}_pred"));
+    let model = |name: &&str| {
+        let (pred, conf) = (column(format!("{name}_pred")), column(format!("{name}_conf")));
+        let outputs = rows().map(|row| {
+            let confidence: f64 = row[conf].parse().expect("a confidence");
+            let mut output = vec![(1.0 - confidence) / (CHOICES - 1) as f64; CHOICES];
+            output[class(&row[pred])] = confidence;
+            output
+        });
+        ModelProfile {
+            name: (*name).into(),
+            latency_ms: 0.0,
+            outputs: outputs.collect(),
+            pruned: Vec::new(),
+        }
+    };
+    Some(Repository {
+        labels: rows().map(|row| class(&row[right])).collect(),
+        models: candidates.iter().map(model).collect(),
+        control_ms: 0.0,
+    })
+}
+
+/// Models of a folder, as `tenantry cascade select` takes them.
+fn saved(folder: &Path) -> Repository {
+    let profiled = ProfiledModels::read(folder).unwrap_or_else(|error| panic!("{error}"));
+    let outputs = |pass: &SavedOutputs| -> Vec<Vec<f64>> {
+        let wide = |row: &Vec<f32>| row.iter().map(|&share| f64::from(share).clamp(0.0, 1.0)).collect();
+        pass.softmax.iter().map(wide).collect()
+    };
+    let latency_ms = |pass: &SavedOutputs| {
+        let all = pass.service_us.iter().map(|&us| f64::from(us));
+        all.sum::<f64>() / 1e3 / pass.service_us.len() as f64
+    };
+    let models = profiled.models.iter().map(|model| ModelProfile {
+        name: model.whole.model.clone(),
+        latency_ms: latency_ms(&model.whole),
+        outputs: outputs(&model.whole),
+        pruned: model
+            .degrees()
+            .zip(&model.pruned)
+            .map(|(alpha, pass)| PrunedProfile {
+                alpha,
+                latency_ms: latency_ms(pass),
+                outputs: outputs(pass),
+            })
+            .collect(),
+    });
+    Repository {
+        labels: profiled.labels().iter().map(|&class| class as usize).collect(),
+        models: models.collect(),
+        control_ms: 0.0,
+    }
+}
+
+fn main() {
+    let parts = |draws: &mut Stream| -> Vec<f64> { (0..TARGETS).map(|_| draws.unit()).collect() };
+    let target_draws = Draws::new(SEED, Purpose::Sweep);
+    let mut of_drawn = Tallies::default();
+    for number in 0..DRAWN {
+        of_drawn.ask(&drawn(number), &parts(&mut target_draws.about(number)));
+    }
+    of_drawn.print("drawn");
+    for (name, file) in TABLES {
+        let Some(mut repository) = table(file) else {
+            eprintln!("skipped: {file} is not there; set TENANTRY_DATA to the folder of public recordings");
+            continue;
+        };
+        let mut of_table = Tallies::default();
+        for number in 0..LATENCIES {
+            let mut draws = target_draws.part(1).about(number);
+            let mut latency_ms = between(&mut draws, 1.0, 8.0);
+            for model in &mut repository.models {
+                latency_ms *= between(&mut draws, 1.1, 3.0);
+                model.latency_ms = latency_ms;
+            }
+            of_table.ask(&repository, &parts(&mut draws));
+        }
+        of_table.print(name);
+    }
+    for folder in std::env::args().skip(1) {
+        let mut of_folder = Tallies::default();
+        let tenths: Vec<f64> = (0..=1000).map(|tenth| f64::from(tenth) / 1000.0).collect();
+        of_folder.ask(&saved(Path::new(&folder)), &tenths);
+        of_folder.print(&folder);
+    }
+}

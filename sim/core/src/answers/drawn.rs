@@ -1,0 +1,138 @@
+//! Answers drawn from tables or from a generator.
+//!
+//! Words are pruned to the share that is known for the dispatcher's degree, rounded by a draw so that the mean is exact.
+
+use tenantry_cascade::ensemble;
+use tenantry_traces::Ticket;
+use tenantry_traces::draw::{Draws, Purpose};
+use tenantry_traces::fit::quantiles;
+use tenantry_traces::outcome::{DrawnSpec, Outcome, OutcomeSource};
+
+use super::AnswersError;
+use crate::command::Returned;
+use crate::event::Answer;
+use crate::spec::{AnswerJoin, RouteSpec, StageSpec};
+
+/// What is drawn for a route's models.
+#[derive(Debug)]
+pub(super) struct Drawn {
+    source: OutcomeSource,
+    stages: Vec<Stage>,
+    join: AnswerJoin,
+    pruning_loss: f64,
+    average_gain: f64,
+    draws: Draws,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stage {
+    /// Among the source's.
+    model: usize,
+    /// Share of the words that the next model need not read.
+    pruned: Option<f64>,
+    classes: u32,
+}
+
+impl Drawn {
+    pub fn new(spec: &DrawnSpec, route: &RouteSpec, seed: u64) -> Result<Drawn, AnswersError> {
+        let source = OutcomeSource::new(&spec.outcomes, seed)?;
+        let stage = |(index, stage): (usize, &StageSpec)| {
+            let name = &stage.pool.name;
+            let model = source.names().iter().position(|known| known == name);
+            let alpha = stage.dispatch.and_then(|dispatch| dispatch.prune_alpha);
+            Ok(Stage {
+                model: model.ok_or_else(|| AnswersError::Model {
+                    index,
+                    model: name.clone(),
+                    known: source.names().to_vec(),
+                })?,
+                pruned: match alpha {
+                    Some(alpha) if spec.pruned.is_empty() => return Err(AnswersError::Pruning { alpha }),
+                    alpha => alpha.map(|alpha| quantiles::value_at(&spec.pruned, alpha)),
+                },
+                classes: stage.pool.classes,
+            })
+        };
+        let stages = route
+            .stages
+            .iter()
+            .enumerate()
+            .map(stage)
+            .collect::<Result<_, AnswersError>>()?;
+        Ok(Drawn {
+            source,
+            stages,
+            join: route.join.clone(),
+            pruning_loss: spec.pruning_loss,
+            average_gain: spec.average_gain,
+            draws: Draws::new(seed, Purpose::Answer),
+        })
+    }
+
+    pub fn answer(&self, ticket: Ticket, stage: usize, tokens: u32) -> Answer {
+        let Stage { model, pruned, .. } = self.stages[stage];
+        let confidence = f64::from(self.source.of(ticket, model).confidence);
+        Answer {
+            confidence_ppm: (confidence * 1e6).round() as u32,
+            next_tokens: match pruned {
+                None => tokens,
+                Some(share) => {
+                    let coin = self.draws.part(stage as u64).about(ticket).unit();
+                    // Something must be left to be read.
+                    ((f64::from(tokens) * (1.0 - share) + coin) as u32).clamp(1, tokens)
+                }
+            },
+        }
+    }
+
+    pub fn is_right(&self, ticket: Ticket, returned: Returned) -> bool {
+        let asked = returned.asked_stages();
+        let last = usize::from(returned.stage);
+        match &self.join {
+            AnswerJoin::Last => self.outcome(ticket, last, 0.0).correct,
+            AnswerJoin::Average(weights) if self.source.is_generated() => {
+                let gain = if weights.len() > 1 && last > 0 {
+                    self.average_gain
+                } else {
+                    0.0
+                };
+                self.outcome(ticket, last, gain).correct
+            }
+            AnswerJoin::Average(weights) => {
+                let classes = self.stages[last].classes as usize;
+                let mut sums = vec![0.0; classes];
+                for stage in asked {
+                    let confidence = f64::from(self.outcome(ticket, stage, 0.0).confidence);
+                    let class = self.class(ticket, stage);
+                    // Of the other classes' probabilities only the sum is known.
+                    let each = (1.0 - confidence) / (classes - 1).max(1) as f64;
+                    for (other, sum) in sums.iter_mut().enumerate() {
+                        *sum += weights[stage] * if other == class { confidence } else { each };
+                    }
+                }
+                ensemble::likeliest(&sums) == 0
+            }
+            AnswerJoin::Vote(weights) => {
+                let votes: Vec<(usize, f64)> = asked.map(|stage| (self.class(ticket, stage), weights[stage])).collect();
+                ensemble::vote(&votes) == Some(0)
+            }
+        }
+    }
+
+    /// A stage's outcome, with what the words that it did not read cost it, and a gain.
+    fn outcome(&self, ticket: u64, stage: usize, gain: f64) -> Outcome {
+        let pruned = stage > 0 && self.stages[stage - 1].pruned.is_some();
+        let loss = if pruned { self.pruning_loss } else { 0.0 };
+        self.source.shifted(ticket, self.stages[stage].model, gain - loss)
+    }
+
+    /// The class that a stage's model answers: 0 is the right one, and of the wrong ones any, all alike and each model on its own.
+    fn class(&self, ticket: u64, stage: usize) -> usize {
+        if self.outcome(ticket, stage, 0.0).correct {
+            return 0;
+        }
+        let wrong = u64::from(self.stages[stage].classes.max(2) - 1);
+        let part = (1 << 32) | self.stages[stage].model as u64;
+        1 + self.draws.part(part).about(ticket).below(wrong) as usize
+    }
+}

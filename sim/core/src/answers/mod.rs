@@ -1,0 +1,203 @@
+//! What the models of a route make of requests: revealed batch by batch as answers, judged when a request leaves.
+//!
+//! Nothing here depends on what was asked before: an answer is a function of the ticket and the model. Answers are [`drawn`] from tables or
+//! generators, or are what trained models made of labelled texts when they were [`profiled`]; a machine that has those models asks them
+//! instead, and only [`judges`](Judge) by what is here.
+
+mod drawn;
+mod judge;
+mod profiled;
+
+use tenantry_traces::TraceError;
+use tenantry_traces::outcome::{AnswersSpec, ItemDraws};
+
+use self::drawn::Drawn;
+use self::profiled::Profiled;
+use crate::command::Finish;
+use crate::event::Answer;
+use crate::ids::BatchId;
+use crate::op::Member;
+use crate::spec::{RouteSpec, SystemSpec};
+
+pub use self::judge::Judge;
+
+/// Answers that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswersError {
+    /// The table of outcomes, or what was saved of models.
+    #[error(transparent)]
+    Outcomes(#[from] TraceError),
+    /// A stage's model of which nothing is known.
+    #[error("outcomes: must have the route's model {model}, got {}", known.join(", "))]
+    Model {
+        /// The stage.
+        index: usize,
+        /// Its model.
+        model: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// A dispatcher prunes, and nothing says how much.
+    #[error("outcomes.pruned: must say which share of words goes at degree {alpha}, got nothing")]
+    Pruning {
+        /// Eq. 5's degree.
+        alpha: f64,
+    },
+    /// The first model's attention prunes to a degree at which a later model was not profiled.
+    #[error("outcomes: must have what {model} makes of words pruned at degree {alpha}, got the degrees {known}")]
+    Degree {
+        /// The later stage.
+        index: usize,
+        /// Who reads what is left.
+        model: String,
+        /// Eq. 5's degree.
+        alpha: f64,
+        /// At which it was profiled.
+        known: String,
+    },
+    /// A later stage prunes, while models were profiled on words that the first one's attention left.
+    #[error(
+        "stage {model}: prune must be left out but at the first stage, whose attention pruned what the others were profiled on, got {alpha}"
+    )]
+    PrunedAgain {
+        /// The stage.
+        index: usize,
+        /// Whose attention was to be read.
+        model: String,
+        /// Eq. 5's degree.
+        alpha: f64,
+    },
+    /// A stage's head has another number of classes than its model.
+    #[error("stage {model}: classes must be {must}, as the profiled model has, got {got}")]
+    Classes {
+        /// The stage.
+        index: usize,
+        /// Its model.
+        model: String,
+        /// What that puts out.
+        must: usize,
+        /// What the stage says.
+        got: u32,
+    },
+    /// Numbers have no majority.
+    #[error("join: must be last or average, since these models answer numbers, got vote")]
+    Vote,
+    /// Somebody must be told how sure a model is.
+    #[error("system {system}: must have outcomes to decide by, got none: add `outcomes` to the scenario")]
+    None {
+        /// Whose dispatcher.
+        system: String,
+    },
+}
+
+/// The answers of one run.
+#[derive(Debug)]
+pub struct Answers {
+    known: Known,
+    /// By batch slot: ticket and tokens of its members.
+    batches: Vec<Vec<(u64, u32)>>,
+    /// Reused.
+    revealed: Vec<Answer>,
+}
+
+#[derive(Debug)]
+enum Known {
+    Drawn(Drawn),
+    Profiled(Profiled),
+}
+
+impl Answers {
+    /// Those of a route's models, under a seed.
+    ///
+    /// # Errors
+    /// Where a model or a share is not known, or what is known cannot be read.
+    pub fn new(spec: &AnswersSpec, route: &RouteSpec, seed: u64) -> Result<Answers, AnswersError> {
+        let known = match spec {
+            AnswersSpec::Drawn(spec) => Known::Drawn(Drawn::new(spec, route, seed)?),
+            AnswersSpec::Profiled(folder) => Known::Profiled(Profiled::new(folder, route, seed)?),
+        };
+        Ok(Answers {
+            known,
+            batches: Vec::new(),
+            revealed: Vec::new(),
+        })
+    }
+
+    /// Those that a system's route needs; nothing without a route, or where nobody decides by them and none are known. `known` goes with the
+    /// seed.
+    ///
+    /// # Errors
+    /// As [`Answers::new`], and where a dispatcher has nothing to decide by.
+    pub fn of_system(system: &SystemSpec, known: Option<(&AnswersSpec, u64)>) -> Result<Option<Answers>, AnswersError> {
+        let Some(route) = &system.route else {
+            return Ok(None);
+        };
+        match known {
+            Some((known, seed)) => Answers::new(known, route, seed).map(Some),
+            None if route.stages.iter().all(|stage| stage.dispatch.is_none()) => Ok(None),
+            None => Err(AnswersError::None {
+                system: system.name.clone(),
+            }),
+        }
+    }
+
+    /// How long each request is for each stage, where that follows from the text that it is about.
+    pub fn text_lengths(&self) -> Option<TextLengths> {
+        match &self.known {
+            Known::Drawn(_) => None,
+            Known::Profiled(profiled) => Some(profiled.text_lengths()),
+        }
+    }
+
+    /// Remembers whom a batch is about.
+    pub fn submitted(&mut self, batch: BatchId, members: &[Member]) {
+        let slot = batch.slot as usize;
+        if slot >= self.batches.len() {
+            self.batches.resize_with(slot + 1, Vec::new);
+        }
+        let about = &mut self.batches[slot];
+        about.clear();
+        about.extend(members.iter().map(|member| (member.ticket, member.input_tokens)));
+    }
+
+    /// The answers revealed last.
+    pub fn revealed(&self) -> &[Answer] {
+        &self.revealed
+    }
+
+    /// Reveals what a stage's model makes of a batch.
+    pub fn reveal(&mut self, batch: BatchId, stage: usize) {
+        self.revealed.clear();
+        for &(ticket, tokens) in &self.batches[batch.slot as usize] {
+            self.revealed.push(match &self.known {
+                Known::Drawn(drawn) => drawn.answer(ticket, stage, tokens),
+                Known::Profiled(profiled) => profiled.answer(ticket, stage, tokens),
+            });
+        }
+    }
+
+    /// Whether the joined answer to a request is right, where it was answered.
+    pub fn is_right(&self, finish: &Finish) -> Option<bool> {
+        let returned = finish.returned?;
+        Some(match &self.known {
+            Known::Drawn(drawn) => drawn.is_right(finish.ticket, returned),
+            Known::Profiled(profiled) => profiled.is_right(finish.ticket, returned),
+        })
+    }
+}
+
+/// How long requests are that are about texts, as each stage's tokenizer counts them at the door.
+#[derive(Clone, Debug)]
+pub struct TextLengths {
+    /// Which text a request is about.
+    pub items: ItemDraws,
+    /// By stage and text.
+    pub tokens: Vec<Vec<u32>>,
+}
+
+impl TextLengths {
+    /// Tokens that a stage's model has to read of a request, words that may be pruned too.
+    pub fn of(&self, ticket: u64, stage: usize) -> u32 {
+        self.tokens[stage][self.items.of(ticket)]
+    }
+}

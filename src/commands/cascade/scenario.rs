@@ -1,0 +1,115 @@
+//! A chosen candidate as a scenario: a system like any other, to be simulated, executed, swept and planned, beside its models alone.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use tenantry_cascade::candidates::Candidate;
+use tenantry_executor::cascade::ClassifierConfig;
+use tenantry_profiles::ModelShape;
+use tenantry_traces::outcome::{ProfiledModel, ProfiledModels};
+
+use crate::failure::Failure;
+
+/// The offered load, as a share of what the slowest model alone does.
+const LOAD: f64 = 0.5;
+
+/// The scenario's text. `folder` is what `tenantry cascade profile` wrote; `slope` goes with the candidate's cut-off.
+pub fn text(candidate: &Candidate, slope: f64, profiled: &ProfiledModels, folder: &Path) -> Result<String, Failure> {
+    let models: Vec<&ProfiledModel> = candidate
+        .models
+        .iter()
+        .map(|name| profiled.find(name).expect("candidates are made of what was profiled"))
+        .collect();
+    let mut text = String::new();
+    let mut line = |line: &str| writeln!(text, "{line}").expect("a text takes lines");
+    line("# Written by `tenantry cascade select`: the candidate that it chose, and its models alone.");
+    line("name: selected-cascade\nseed: 7\ncard: cpu\ncluster: { gpus: 1 }\nmodels:");
+    let mut slowest_us = 0.0_f64;
+    for model in &models {
+        let whole = &model.whole;
+        let config = ClassifierConfig::read(&whole.folder.join("config.json"), &whole.model);
+        line(&format!(
+            "  {}: {}",
+            quoted(&whole.model),
+            shape(&config.map_err(Failure::bad_input)?.shape)
+        ));
+        let sum: f64 = whole.service_us.iter().copied().map(f64::from).sum();
+        slowest_us = slowest_us.max(sum / whole.service_us.len() as f64);
+    }
+    line("tenants: { count: 1, popularity: identical }\nworkload:");
+    let rate = (LOAD * 1e6 / slowest_us).round().max(1.0);
+    line(&format!(
+        "  arrivals: {{ twitter: {{ rate: {rate}/s }} }}    # half of what the slowest model alone does"
+    ));
+    line("  lengths: { input: of-items }\n  stop: { after: 22s }\n  warm_up: 2s\noutcomes:");
+    line(&format!(
+        "  from: {{ profiled: {{ folder: {} }} }}",
+        quoted(&folder.display().to_string())
+    ));
+    line("systems:");
+    let classes = models[0].whole.outputs();
+    let several = models.len() > 1;
+    let mut system = |preset: &str, name: &str, stages: &[String], join: Option<String>| {
+        line(&format!("  - preset: {preset}\n    name: {}", quoted(name)));
+        line(&format!(
+            "    classes: {classes}\n    batch: {{ size-or-timeout: {{ max_size: 8 }} }}"
+        ));
+        line("    cascade:\n      stages:");
+        for stage in stages {
+            line(&format!("        - {stage}"));
+        }
+        if let Some(join) = join {
+            line(&format!("      join: {{ average: {join} }}"));
+        }
+    };
+    if let (true, Some(cut_off)) = (several, candidate.cut_off) {
+        let stages: Vec<String> = (0..models.len())
+            .map(|level| {
+                let name = quoted(&models[level].whole.model);
+                // The first model's attention prunes what all the others read.
+                let prune = candidate
+                    .alpha
+                    .filter(|_| level == 0)
+                    .map(|alpha| format!(", prune: {alpha}"));
+                let prune = prune.unwrap_or_default();
+                match level + 1 < models.len() {
+                    true => format!("{{ model: {name}, reroute: {{ cut_off: {cut_off}, slope: {slope}{prune} }} }}"),
+                    false => format!("{{ model: {name} }}"),
+                }
+            })
+            .collect();
+        let weights: Vec<String> = candidate.weights.iter().map(|weight| format!("{weight:.4}")).collect();
+        system("tabi", "selected", &stages, Some(format!("[{}]", weights.join(", "))));
+    }
+    for model in &models {
+        let name = &model.whole.model;
+        system(
+            "infaas-best",
+            &format!("{name}-alone"),
+            &[format!("{{ model: {} }}", quoted(name))],
+            None,
+        );
+    }
+    line("validate: { mean: 5%, p98: 8%, throughput: 3% }");
+    Ok(text)
+}
+
+fn shape(shape: &ModelShape) -> String {
+    let ModelShape {
+        layers,
+        hidden,
+        heads,
+        intermediate,
+        vocabulary,
+        positions,
+        ..
+    } = shape;
+    format!(
+        "{{ layers: {layers}, hidden: {hidden}, heads: {heads}, intermediate: {intermediate}, vocabulary: {vocabulary}, positions: {positions} }}"
+    )
+}
+
+/// A text as YAML takes it, whatever is in it.
+fn quoted(text: &str) -> String {
+    serde_json::json!(text).to_string()
+}

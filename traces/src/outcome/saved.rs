@@ -1,0 +1,601 @@
+//! What models made of labelled items, as `tenantry cascade profile` saves it (Tabi, section 5): softmax outputs, confidences, importance,
+//! latency.
+//!
+//! A file is safetensors, so that Python reads it too, and holds one pass of one model; `docs/tabi.md` has its format. A folder holds all
+//! passes over the same items: each model's over whole items, and over items that were pruned more and more.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, TensorView};
+
+use crate::error::TraceError;
+
+/// Which version of the format is written and read.
+const FORMAT: &str = "tenantry-outputs-2";
+/// What a folder's files end in.
+const ENDING: &str = "safetensors";
+
+/// One pass of a model over items.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedOutputs {
+    /// The model's name.
+    pub model: String,
+    /// Where its weights and its tokenizer were.
+    pub folder: PathBuf,
+    /// Where the labelled items were.
+    pub items: PathBuf,
+    /// A hash of that file: passes over other items do not go together with this one.
+    pub items_hash: String,
+    /// The classes that it answers; nothing for a regression.
+    pub classes: Option<Vec<String>>,
+    /// How its confidence is to be read.
+    pub calibration: SavedCalibration,
+    /// Nothing where the model read the items whole.
+    pub pruning: Option<SavedPruning>,
+    /// What is right: the class's place among the classes, or the number.
+    pub labels: Vec<f32>,
+    /// What the head put out, for each item.
+    pub logits: Vec<Vec<f32>>,
+    /// For each item the class's probabilities, calibrated, or the number.
+    pub softmax: Vec<Vec<f32>>,
+    /// The calibrated confidence in each answer, from 0 to 1.
+    pub confidences: Vec<f32>,
+    /// Microseconds that each item took alone, without the tokenizer.
+    pub service_us: Vec<f32>,
+    /// How many tokens of each item the model read, special ones too.
+    pub input_tokens: Vec<u32>,
+    /// The attention that each token of each item received; empty lists where it was not asked for.
+    pub importance: Vec<Vec<f32>>,
+}
+
+/// How a confidence is made to mean what it says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SavedCalibration {
+    /// Logits are divided by this (Tabi, Eq. 3).
+    Temperature(f64),
+    /// A regression's errors are normal.
+    Spread {
+        /// Their standard deviation.
+        spread: f64,
+        /// How far off a right answer may be.
+        tolerance: f64,
+    },
+}
+
+/// What was done to the items before a model read them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedPruning {
+    /// The degree (Tabi, Eq. 5).
+    pub alpha: f64,
+    /// The model whose attention said which words go.
+    pub by: String,
+    /// The share of all words that were left.
+    pub words_left: f64,
+}
+
+impl SavedOutputs {
+    /// What a file of this pass holds.
+    ///
+    /// # Panics
+    /// If the lists are not of the same items.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let (items, outputs) = (self.labels.len(), self.outputs());
+        let column = |column: &[f32]| -> Vec<u8> { column.iter().flat_map(|number| number.to_le_bytes()).collect() };
+        let rows = |rows: &[Vec<f32>]| -> Vec<u8> { rows.iter().flat_map(|row| column(row)).collect() };
+        let whole =
+            |numbers: &mut dyn Iterator<Item = i64>| -> Vec<u8> { numbers.flat_map(i64::to_le_bytes).collect() };
+        let tensors = [
+            ("logits", Dtype::F32, vec![items, outputs], rows(&self.logits)),
+            ("softmax", Dtype::F32, vec![items, outputs], rows(&self.softmax)),
+            ("confidence", Dtype::F32, vec![items], column(&self.confidences)),
+            ("label", Dtype::F32, vec![items], column(&self.labels)),
+            ("service_us", Dtype::F32, vec![items], column(&self.service_us)),
+            (
+                "input_tokens",
+                Dtype::I64,
+                vec![items],
+                whole(&mut self.input_tokens.iter().map(|&tokens| tokens.into())),
+            ),
+            (
+                "tokens",
+                Dtype::I64,
+                vec![items],
+                whole(&mut self.importance.iter().map(|list| list.len() as i64)),
+            ),
+            (
+                "importance",
+                Dtype::F32,
+                vec![self.importance.iter().map(Vec::len).sum()],
+                rows(&self.importance),
+            ),
+        ];
+        let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
+            let view = TensorView::new(*dtype, shape.clone(), bytes).expect("as many numbers as the shape says");
+            (*name, view)
+        });
+        safetensors::serialize(views, Some(self.metadata())).expect("the views are whole")
+    }
+
+    /// What its file is called in a folder.
+    pub fn file_name(&self) -> String {
+        match &self.pruning {
+            Some(pruning) => format!("{}.pruned-{}.{ENDING}", self.model, pruning.alpha),
+            None => format!("{}.{ENDING}", self.model),
+        }
+    }
+
+    /// Numbers that the head puts out for an item.
+    pub fn outputs(&self) -> usize {
+        self.classes.as_ref().map_or(1, Vec::len)
+    }
+
+    fn metadata(&self) -> HashMap<String, String> {
+        let mut metadata = vec![
+            ("format", FORMAT.to_owned()),
+            ("model", self.model.clone()),
+            ("folder", self.folder.display().to_string()),
+            ("items", self.items_hash.clone()),
+            ("items_file", self.items.display().to_string()),
+        ];
+        if let Some(names) = &self.classes {
+            metadata.push(("classes", serde_json::json!(names).to_string()));
+        }
+        match self.calibration {
+            SavedCalibration::Temperature(temperature) => metadata.push(("temperature", temperature.to_string())),
+            SavedCalibration::Spread { spread, tolerance } => {
+                metadata.extend([("spread", spread.to_string()), ("tolerance", tolerance.to_string())]);
+            }
+        }
+        if let Some(pruning) = &self.pruning {
+            metadata.extend([
+                ("pruned_by", pruning.by.clone()),
+                ("alpha", pruning.alpha.to_string()),
+                ("words_left", pruning.words_left.to_string()),
+            ]);
+        }
+        metadata
+            .into_iter()
+            .map(|(name, text)| (name.to_owned(), text))
+            .collect()
+    }
+
+    /// Reads a file that holds what [`to_bytes`](Self::to_bytes) gave.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`] where it cannot be read; [`TraceError::File`] where it is of another format, its tensors do not go together, a
+    /// label is none of the classes, a confidence is outside [0, 1], or probabilities are not 1 in all.
+    pub fn read(path: &Path) -> Result<SavedOutputs, TraceError> {
+        let bytes = std::fs::read(path).map_err(|source| TraceError::io(path, source))?;
+        let file = File::parse(path, &bytes)?;
+        let classes: Option<Vec<String>> = match file.metadata.get("classes") {
+            Some(names) => {
+                Some(serde_json::from_str(names).map_err(|error| file.wrong("classes", "a list of names", &error))?)
+            }
+            None => None,
+        };
+        let calibration = match classes {
+            Some(_) => SavedCalibration::Temperature(file.above_0("temperature")?),
+            None => SavedCalibration::Spread {
+                spread: file.above_0("spread")?,
+                tolerance: file.above_0("tolerance")?,
+            },
+        };
+        let labels = file.floats("label", None)?;
+        let (items, outputs) = (labels.len(), classes.as_ref().map_or(1, Vec::len));
+        if items == 0 {
+            return Err(file.wrong("label", "those of items", &"none"));
+        }
+        let is_no_class = |label: &&f32| label.fract() != 0.0 || !(0.0..outputs as f32).contains(*label);
+        if let (Some(_), Some(got)) = (&classes, labels.iter().find(is_no_class)) {
+            return Err(file.wrong("label", &format!("a class below {outputs}"), got));
+        }
+        let rows = |name| -> Result<Vec<Vec<f32>>, TraceError> {
+            let flat = file.floats(name, Some(items * outputs))?;
+            Ok(flat.chunks(outputs).map(<[f32]>::to_vec).collect())
+        };
+        let softmax = rows("softmax")?;
+        let confidences = file.floats("confidence", Some(items))?;
+        if let Some(got) = confidences.iter().find(|confidence| !(0.0..=1.0).contains(*confidence)) {
+            return Err(file.wrong("confidence", "from 0 to 1", got));
+        }
+        if classes.is_some() {
+            let shares = softmax.iter().flatten();
+            if let Some(got) = shares.clone().find(|share| !(0.0..=1.0 + 1e-3).contains(*share)) {
+                return Err(file.wrong("softmax", "from 0 to 1", got));
+            }
+            let apart = |shares: &&Vec<f32>| (shares.iter().sum::<f32>() - 1.0).abs() > 1e-3;
+            if let Some(shares) = softmax.iter().find(apart) {
+                return Err(file.wrong("softmax", "1 in all", &shares.iter().sum::<f32>()));
+            }
+        }
+        Ok(SavedOutputs {
+            model: file.text("model")?.into(),
+            folder: file.text("folder")?.into(),
+            items: file.text("items_file")?.into(),
+            items_hash: file.text("items")?.into(),
+            pruning: match file.metadata.get("pruned_by") {
+                Some(by) => Some(SavedPruning {
+                    alpha: file.number("alpha")?,
+                    by: by.clone(),
+                    words_left: file.number("words_left")?,
+                }),
+                None => None,
+            },
+            logits: rows("logits")?,
+            service_us: file.floats("service_us", Some(items))?,
+            input_tokens: file
+                .integers("input_tokens", items)?
+                .into_iter()
+                .map(|tokens| {
+                    let fits = u32::try_from(tokens).ok().filter(|&tokens| tokens > 0);
+                    fits.ok_or_else(|| file.wrong("input_tokens", "at least 1", &tokens))
+                })
+                .collect::<Result<_, _>>()?,
+            importance: file.importance(items)?,
+            classes,
+            calibration,
+            labels,
+            softmax,
+            confidences,
+        })
+    }
+}
+
+/// A file that is being read.
+struct File<'a> {
+    path: &'a Path,
+    tensors: SafeTensors<'a>,
+    metadata: HashMap<String, String>,
+}
+
+impl<'a> File<'a> {
+    fn parse(path: &'a Path, bytes: &'a [u8]) -> Result<File<'a>, TraceError> {
+        let header = |error: safetensors::SafeTensorError| {
+            TraceError::file(path, format!("header: must be that of a safetensors file, got {error}"))
+        };
+        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(header)?;
+        let file = File {
+            path,
+            metadata: metadata.metadata().clone().unwrap_or_default(),
+            tensors: SafeTensors::deserialize(bytes).map_err(header)?,
+        };
+        match file.metadata.get("format").map_or("none", String::as_str) {
+            FORMAT => Ok(file),
+            other => {
+                let hint = "; `tenantry cascade profile` writes it anew";
+                Err(file.wrong("format", FORMAT, &format!("{other}{hint}")))
+            }
+        }
+    }
+
+    fn wrong(&self, what: &str, must: &str, got: &dyn Display) -> TraceError {
+        TraceError::file(self.path, format!("{what}: must be {must}, got {got}"))
+    }
+
+    fn text(&self, name: &str) -> Result<&str, TraceError> {
+        let text = self.metadata.get(name).map(String::as_str);
+        text.ok_or_else(|| self.wrong(name, "among the metadata", &"none"))
+    }
+
+    fn number(&self, name: &str) -> Result<f64, TraceError> {
+        let text = self.text(name)?;
+        let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+        number.ok_or_else(|| self.wrong(name, "a number", &text))
+    }
+
+    fn above_0(&self, name: &str) -> Result<f64, TraceError> {
+        match self.number(name)? {
+            number if number > 0.0 => Ok(number),
+            number => Err(self.wrong(name, "above 0", &number)),
+        }
+    }
+
+    /// The bytes of a tensor of so many numbers, if it is said how many.
+    fn bytes(&self, name: &str, dtype: Dtype, numbers: Option<usize>) -> Result<&'a [u8], TraceError> {
+        let tensor = self
+            .tensors
+            .tensor(name)
+            .map_err(|_| self.wrong(name, "a tensor", &"no such tensor"))?;
+        let length: usize = tensor.shape().iter().product();
+        if tensor.dtype() != dtype {
+            return Err(self.wrong(name, &format!("of {dtype:?}"), &format!("{:?}", tensor.dtype())));
+        }
+        match numbers.filter(|&numbers| numbers != length) {
+            Some(numbers) => Err(self.wrong(name, &format!("{numbers} numbers"), &length)),
+            None => Ok(tensor.data()),
+        }
+    }
+
+    fn floats(&self, name: &str, numbers: Option<usize>) -> Result<Vec<f32>, TraceError> {
+        let (parts, _) = self.bytes(name, Dtype::F32, numbers)?.as_chunks::<4>();
+        Ok(parts.iter().map(|part| f32::from_le_bytes(*part)).collect())
+    }
+
+    fn integers(&self, name: &str, numbers: usize) -> Result<Vec<i64>, TraceError> {
+        let (parts, _) = self.bytes(name, Dtype::I64, Some(numbers))?.as_chunks::<8>();
+        Ok(parts.iter().map(|part| i64::from_le_bytes(*part)).collect())
+    }
+
+    fn importance(&self, items: usize) -> Result<Vec<Vec<f32>>, TraceError> {
+        let tokens = self.integers("tokens", items)?;
+        let tokens = tokens.into_iter().map(|tokens| tokens.max(0) as usize);
+        let flat = self.floats("importance", Some(tokens.clone().sum()))?;
+        let mut rest = flat.as_slice();
+        let cut = |tokens: usize| {
+            let (list, after) = rest.split_at(tokens);
+            rest = after;
+            list.to_vec()
+        };
+        Ok(tokens.map(cut).collect())
+    }
+}
+
+/// What a folder of saved passes holds: models on the same items.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfiledModels {
+    /// Each model's, with at least one.
+    pub models: Vec<ProfiledModel>,
+}
+
+/// One model's passes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfiledModel {
+    /// Over whole items.
+    pub whole: SavedOutputs,
+    /// Over pruned ones, by rising degree.
+    pub pruned: Vec<SavedOutputs>,
+}
+
+impl ProfiledModels {
+    /// Reads all files of a folder.
+    ///
+    /// # Errors
+    /// As [`SavedOutputs::read`]; a folder without such files, or whose files are not of the same items and classes, have a model twice,
+    /// or lack its whole items.
+    pub fn read(folder: &Path) -> Result<ProfiledModels, TraceError> {
+        let io = |source| TraceError::io(folder, source);
+        let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+            .map_err(io)?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<std::io::Result<_>>()
+            .map_err(io)?;
+        paths.retain(|path| path.extension().is_some_and(|ending| ending == ENDING));
+        paths.sort();
+        let passes = paths
+            .iter()
+            .map(|path| SavedOutputs::read(path))
+            .collect::<Result<Vec<_>, _>>()?;
+        let wrong = |must: &str, got: String| TraceError::file(folder, format!("must {must}, got {got}"));
+        let Some(first) = passes.first().cloned() else {
+            return Err(wrong("have the files of `tenantry cascade profile`", "none".into()));
+        };
+        let differs =
+            |other: &&SavedOutputs| (&other.items_hash, &other.classes) != (&first.items_hash, &first.classes);
+        if let Some(other) = passes.iter().find(differs) {
+            let got = format!("{} beside {}", other.model, first.model);
+            return Err(wrong("be about the same items and classes throughout", got));
+        }
+        let (whole, mut pruned): (Vec<_>, Vec<_>) = passes.into_iter().partition(|pass| pass.pruning.is_none());
+        let mut models: Vec<ProfiledModel> = Vec::new();
+        for whole in whole {
+            if models.iter().any(|other| other.whole.model == whole.model) {
+                let must = "have each model's whole items once";
+                return Err(wrong(must, format!("{} twice", whole.model)));
+            }
+            let mut of_model: Vec<SavedOutputs> = pruned.extract_if(.., |pass| pass.model == whole.model).collect();
+            of_model.sort_by(|a, b| degree(a).total_cmp(&degree(b)));
+            models.push(ProfiledModel {
+                whole,
+                pruned: of_model,
+            });
+        }
+        match pruned.first() {
+            Some(other) => Err(wrong(
+                "have each model's whole items",
+                format!("only pruned ones of {}", other.model),
+            )),
+            None => Ok(ProfiledModels { models }),
+        }
+    }
+
+    /// A model by its name.
+    pub fn find(&self, name: &str) -> Option<&ProfiledModel> {
+        self.models.iter().find(|model| model.whole.model == name)
+    }
+
+    /// The models' names.
+    pub fn names(&self) -> Vec<&str> {
+        self.models.iter().map(|model| model.whole.model.as_str()).collect()
+    }
+
+    /// What is right, item by item, as [`SavedOutputs::labels`].
+    pub fn labels(&self) -> &[f32] {
+        &self.models[0].whole.labels
+    }
+}
+
+impl ProfiledModel {
+    /// The pass over items pruned to a degree; over whole ones at none and at 0.
+    pub fn at(&self, alpha: Option<f64>) -> Option<&SavedOutputs> {
+        match alpha.filter(|&alpha| alpha > 0.0) {
+            None => Some(&self.whole),
+            Some(alpha) => self.pruned.iter().find(|pass| degree(pass) == alpha),
+        }
+    }
+
+    /// The degrees of pruning at which it was tried, rising.
+    pub fn degrees(&self) -> impl Iterator<Item = f64> {
+        self.pruned.iter().map(degree)
+    }
+}
+
+fn degree(pass: &SavedOutputs) -> f64 {
+    pass.pruning.as_ref().map_or(0.0, |pruning| pruning.alpha)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass(classes: Option<Vec<String>>, labels: &[f32]) -> SavedOutputs {
+        let items = labels.len();
+        SavedOutputs {
+            model: "small".into(),
+            folder: "out/small".into(),
+            items: "out/items.csv".into(),
+            items_hash: "abc".into(),
+            calibration: match classes {
+                Some(_) => SavedCalibration::Temperature(1.25),
+                None => SavedCalibration::Spread {
+                    spread: 0.5,
+                    tolerance: 0.25,
+                },
+            },
+            pruning: None,
+            labels: labels.to_vec(),
+            logits: vec![classes.as_ref().map_or(vec![0.5], |names| vec![0.5; names.len()]); items],
+            softmax: vec![
+                classes
+                    .as_ref()
+                    .map_or(vec![0.5], |names| vec![1.0 / names.len() as f32; names.len()]);
+                items
+            ],
+            confidences: vec![0.75; items],
+            service_us: vec![12.5; items],
+            input_tokens: (0..items as u32).map(|item| 3 + item).collect(),
+            importance: (0..items).map(|tokens| vec![0.25; tokens]).collect(),
+            classes,
+        }
+    }
+
+    fn three_classes() -> SavedOutputs {
+        pass(Some(vec!["a".into(), "b".into(), "c".into()]), &[0.0, 2.0, 1.0])
+    }
+
+    fn pruned(alpha: f64) -> SavedOutputs {
+        SavedOutputs {
+            pruning: Some(SavedPruning {
+                alpha,
+                by: "smaller".into(),
+                words_left: 0.858,
+            }),
+            ..three_classes()
+        }
+    }
+
+    fn write(folder: &Path, pass: &SavedOutputs) -> PathBuf {
+        let path = folder.join(pass.file_name());
+        std::fs::write(&path, pass.to_bytes()).unwrap();
+        path
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        for outputs in [three_classes(), pruned(0.7), pass(None, &[0.5, -2.0])] {
+            let path = write(folder.path(), &outputs);
+            assert_eq!(SavedOutputs::read(&path).unwrap(), outputs);
+        }
+    }
+
+    #[test]
+    fn broken_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let message = |error: TraceError| {
+            let text = error.to_string();
+            text.split_once("small.safetensors: ").unwrap().1.to_owned()
+        };
+        let read = |change: &dyn Fn(&mut SavedOutputs)| {
+            let mut broken = three_classes();
+            change(&mut broken);
+            message(SavedOutputs::read(&write(folder.path(), &broken)).unwrap_err())
+        };
+        assert_eq!(
+            read(&|outputs| outputs.confidences[1] = 1.5),
+            "confidence: must be from 0 to 1, got 1.5"
+        );
+        assert_eq!(
+            read(&|outputs| outputs.confidences[1] = f32::NAN),
+            "confidence: must be from 0 to 1, got NaN"
+        );
+        assert!(read(&|outputs| outputs.softmax[0][0] += 0.5).starts_with("softmax: must be 1 in all, got 1.5"));
+        assert_eq!(
+            read(&|outputs| outputs.softmax[0] = vec![-0.5, 1.0, 0.5]),
+            "softmax: must be from 0 to 1, got -0.5"
+        );
+        assert_eq!(
+            read(&|outputs| outputs.labels[2] = 3.0),
+            "label: must be a class below 3, got 3"
+        );
+        assert_eq!(
+            read(&|outputs| outputs.calibration = SavedCalibration::Temperature(0.0)),
+            "temperature: must be above 0, got 0"
+        );
+        assert_eq!(
+            read(&|outputs| outputs.input_tokens[0] = 0),
+            "input_tokens: must be at least 1, got 0"
+        );
+        let mut short = three_classes();
+        short.service_us.pop();
+        // A file that says less than it must is not even written: the view panics, as whoever built it is at fault.
+        assert!(std::panic::catch_unwind(|| short.to_bytes()).is_err());
+
+        let path = folder.path().join("small.safetensors");
+        std::fs::write(&path, b"words").unwrap();
+        let error = message(SavedOutputs::read(&path).unwrap_err());
+        assert!(
+            error.starts_with("header: must be that of a safetensors file"),
+            "{error}"
+        );
+        let mut older = three_classes().to_bytes();
+        let windows = || older.windows(FORMAT.len());
+        let at = windows().position(|window| window == FORMAT.as_bytes()).unwrap();
+        older[at + FORMAT.len() - 1] = b'1';
+        std::fs::write(&path, older).unwrap();
+        assert_eq!(
+            message(SavedOutputs::read(&path).unwrap_err()),
+            "format: must be tenantry-outputs-2, got tenantry-outputs-1; `tenantry cascade profile` writes it anew"
+        );
+    }
+
+    #[test]
+    fn a_folder_is_read_by_model_and_degree() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = || ProfiledModels::read(folder.path());
+        assert!(read().unwrap_err().to_string().ends_with("cascade profile`, got none"));
+        for outputs in [pruned(0.7), pruned(0.5)] {
+            write(folder.path(), &outputs);
+        }
+        let error = read().unwrap_err().to_string();
+        assert!(
+            error.ends_with("must have each model's whole items, got only pruned ones of small"),
+            "{error}"
+        );
+        write(folder.path(), &three_classes());
+        let models = read().unwrap();
+        let small = models.find("small").unwrap();
+        assert_eq!((models.names(), models.labels()), (vec!["small"], &[0.0, 2.0, 1.0][..]));
+        assert_eq!(small.degrees().collect::<Vec<_>>(), [0.5, 0.7]);
+        assert_eq!(small.at(Some(0.7)), Some(&pruned(0.7)));
+        assert_eq!(
+            (small.at(None), small.at(Some(0.0))),
+            (Some(&small.whole), Some(&small.whole))
+        );
+        assert_eq!(small.at(Some(0.6)), None);
+
+        let other = SavedOutputs {
+            model: "large".into(),
+            items_hash: "other".into(),
+            ..three_classes()
+        };
+        write(folder.path(), &other);
+        let error = read().unwrap_err().to_string();
+        assert!(
+            error.ends_with("same items and classes throughout, got small beside large"),
+            "{error}"
+        );
+    }
+}
