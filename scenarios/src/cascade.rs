@@ -183,7 +183,8 @@ fn dispatch(raw: &RawReroute, path: &Path, problems: &mut Vec<Problem>) -> Optio
     match Reroute::new(raw.cut_off.0, raw.slope.0) {
         Ok(reroute) => Some(DispatchSpec {
             reroute,
-            prune_alpha: raw.prune.map(|alpha| alpha.0),
+            // At 0 every word is kept, and nobody's attention is read.
+            prune_alpha: raw.prune.map(|alpha| alpha.0).filter(|&alpha| alpha > 0.0),
         }),
         Err(_) => {
             problems.push(Problem::new(path.key("cut_off"), "a number from 0 to 1", raw.cut_off.0));

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use tenantry_scenarios::Scenario;
+use tenantry_traces::outcome::{SavedCalibration, SavedOutputs, SavedPruning};
 
 /// Two models that are right, to be broken in one place.
 const GOOD: &str = "\
@@ -91,13 +92,125 @@ fn tables_of_outcomes_are_read_when_a_scenario_is() {
     );
     assert_eq!(
         errors(&text),
-        format!("{path}:3: must be usable as a trace, got an error: a_conf: must be a number from 0 to 1, got `1.5`")
+        format!("{path}:3: a_conf: must be a number from 0 to 1, got `1.5`")
     );
     let missing = text.replace("large: b }", "large: c }");
     assert!(
         errors(&missing).contains("must have the column `c_conf`"),
         "{}",
         errors(&missing)
+    );
+}
+
+/// Two models of two classes on two items; the large one also on items that were pruned to degree 0.5.
+fn profiled(folder: &std::path::Path) {
+    let pass = |model: &str, pruning: Option<SavedPruning>| SavedOutputs {
+        model: model.into(),
+        folder: format!("out/{model}").into(),
+        items: "out/items.csv".into(),
+        items_hash: "abc".into(),
+        classes: Some(vec!["no".into(), "yes".into()]),
+        calibration: SavedCalibration::Temperature(1.0),
+        pruning,
+        labels: vec![0.0, 1.0],
+        logits: vec![vec![0.0, 0.0]; 2],
+        softmax: vec![vec![0.5, 0.5]; 2],
+        confidences: vec![0.5; 2],
+        service_us: vec![10.0; 2],
+        input_tokens: vec![5, 6],
+        importance: vec![vec![1.0; 5], vec![1.0; 6]],
+    };
+    let pruning = SavedPruning {
+        alpha: 0.5,
+        by: "small".into(),
+        words_left: 0.8,
+    };
+    for pass in [pass("small", None), pass("large", None), pass("large", Some(pruning))] {
+        std::fs::write(folder.join(pass.file_name()), pass.to_bytes()).expect("it is writable");
+    }
+}
+
+#[test]
+fn profiled_models_are_asked_what_they_know() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    profiled(folder.path());
+    let from = format!("from: {{ profiled: {{ folder: {} }} }}", folder.path().display());
+    let good = GOOD
+        .replace(
+            "from: { generated: { small: small, large: large, task: sst-2 } }",
+            &from,
+        )
+        .replace("  pruned: [{ degree: 0.7, words: 14% }]\n", "")
+        .replace("input: { fixed: 32 }", "input: of-items")
+        .replace("prune: 0.7", "prune: 0.5");
+    assert_eq!(errors(&good), "nothing wrong");
+    // At 0 no word goes, and whole items are read.
+    assert_eq!(errors(&good.replace("prune: 0.5", "prune: 0")), "nothing wrong");
+    for (right, wrong, message) in [
+        (
+            "prune: 0.5",
+            "prune: 0.6",
+            "systems[0].cascade.stages[0].reroute.prune: must be a degree at which large was profiled (0.5), got 0.6",
+        ),
+        (
+            "input: of-items",
+            "input: { fixed: 32 }",
+            "workload.lengths.input: must be of-items, since the items of `outcomes` have their lengths, got another length",
+        ),
+        (
+            "systems:",
+            "  pruning_loss: 1%\nsystems:",
+            "outcomes.pruning_loss: must be left out, since profiled models have read what was pruned, got a value",
+        ),
+        (
+            "preset: tabi\n",
+            "preset: tabi\n    classes: 3\n",
+            "systems[0].classes: must be 2, as small has, got 3",
+        ),
+        (
+            "systems:",
+            "systems:\n  - { preset: bert-shared, model: small }",
+            "systems[0].cascade: must be given, perhaps with one model, since requests are about texts, got nothing",
+        ),
+        (
+            "{ model: large, gpus: [1] }\n",
+            "{ model: large, gpus: [1], reroute: { cut_off: 0.9, slope: 10, prune: 0.5 } }\n        - { model: large, name: small }\n",
+            "systems[0].cascade.stages[1].reroute.prune: must be left out but at the first model, whose attention pruned what the \
+             others were profiled on, got 0.5",
+        ),
+        (
+            "model: large, gpus: [1]",
+            "model: large, name: lagre, gpus: [1]",
+            "systems[0].cascade.stages[1].model: must be one of large, small, got lagre; did you mean large?",
+        ),
+    ] {
+        assert!(good.contains(right), "{right}");
+        let said = errors(&good.replacen(right, wrong, 1).replace(
+            "average: [0.4, 0.6]",
+            match wrong.contains("name: small") {
+                true => "average: [0.4, 0.3, 0.3]",
+                false => "average: [0.4, 0.6]",
+            },
+        ));
+        assert!(said.ends_with(message), "{wrong}\n  says {said}\n  not  {message}");
+    }
+    let without = errors(&GOOD.replace("input: { fixed: 32 }", "input: of-items"));
+    assert!(
+        without.ends_with("workload.lengths.input: must be a distribution, since no `outcomes` with profiled models have items, got of-items"),
+        "{without}"
+    );
+
+    // What was saved is checked when the scenario is read, and files of another version say what to do.
+    std::fs::write(folder.path().join("large.safetensors"), b"words").expect("it is writable");
+    let said = errors(&good);
+    assert!(
+        said.contains("large.safetensors: header: must be that of a safetensors file"),
+        "{said}"
+    );
+    let missing = errors(&good.replace(&from, "from: { profiled: { folder: nowhere } }"));
+    assert!(
+        missing.starts_with("nowhere: must be readable, got No such file"),
+        "{missing}"
     );
 }
 

@@ -17,8 +17,8 @@ use tenantry_traces::outcome::{ProfiledModels, SavedOutputs};
 
 const SEED: u64 = 7;
 /// Drawn repositories, and their items.
-const DRAWN: u64 = 400;
-const ITEMS: usize = 400;
+const DRAWN: u64 = 200;
+const ITEMS: usize = 300;
 /// Targets asked of each.
 const TARGETS: usize = 8;
 /// Latencies drawn for each table.
@@ -29,7 +29,7 @@ const TABLES: [(&str, &str); 3] = [
     ("MMLU", "cascade/uncertainty_bench_mmlu_10k_base_icl1.csv.gz"),
     ("HellaSwag", "cascade/uncertainty_bench_hellaswag_10k_base_icl1.csv.gz"),
     (
-        "HaluDial",
+        "HaluSum",
         "cascade/uncertainty_bench_halu_summarization_base_icl1.csv.gz",
     ),
 ];
@@ -168,8 +168,9 @@ fn drawn(number: u64) -> Repository {
             .zip(&labels)
             .map(|(difficulty, &label)| {
                 let lead = strength - difficulty;
-                let logit = |class| if class == label { lead.max(-2.0) } else { 0.0 } + own * noise(&mut draws);
-                (0..classes).map(|class| logit(class) as f32).collect()
+                let own_lead = |class| if class == label { lead.max(-2.0) } else { 0.0 };
+                let logit = |class| (own_lead(class) + own * noise(&mut draws)) as f32;
+                (0..classes).map(logit).collect()
             })
             .collect();
         let (saved, harm) = (between(&mut draws, 0.02, 0.1), between(&mut draws, 0.1, 1.5));

@@ -177,8 +177,8 @@ impl Repository {
             }
             for alpha in self.degrees(&levels, rules) {
                 let (first, step) = rules.cut_off;
-                // Steps of a hundredth are not exact in binary, and cut-offs are read by people.
-                let cut_offs = (0..).map(|steps| libm::round((first - f64::from(steps) * step) * 1e9) / 1e9);
+                // Steps of a hundredth are not exact in binary, and cut-offs are read by people, who know no -0.
+                let cut_offs = (0..).map(|steps| libm::round((first - f64::from(steps) * step) * 1e9) / 1e9 + 0.0);
                 for cut_off in cut_offs.take_while(|&cut_off| cut_off >= 0.0) {
                     let reroute = Reroute::new(cut_off, rules.slope)?;
                     let candidate = self.measured(&levels, Some(reroute), alpha, rules)?;
