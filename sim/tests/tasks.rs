@@ -94,6 +94,18 @@ fn a_pool_takes_its_shared_passes_and_its_tasks_operators() {
 }
 
 #[test]
+fn a_refused_task_keeps_nobody_waiting_for_a_full_pool() {
+    let card = synthetic_card();
+    let mut system = tasks(2);
+    of(&mut system).registrations[0].kind = "adaptors".into();
+    // Three pools of four queries, of which the refused task's half never come.
+    let entries = (0..12).map(|i| request(i, 100, (i % 2) as u32, 32)).collect();
+    let record = run_listed(&card, cluster(1, MEMORY), &system, 2, Jitter::None, entries).record;
+    assert_eq!((record.counts.served, record.counts.unfinished), (6, 0));
+    assert_eq!(record.tasks.expect("it has tasks").plans, 3);
+}
+
+#[test]
 fn sequential_models_compute_one_after_another() {
     let card = synthetic_card();
     let mut system = tasks(3);

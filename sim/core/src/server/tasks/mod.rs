@@ -34,6 +34,8 @@ use crate::topology::Topology;
 struct Instance {
     /// Queries that are in no plan.
     queue: Queue,
+    /// Queries that came for the next pool and are not there: turned away, or cancelled.
+    gone: u32,
     /// The rest of a pool's plan.
     planned: VecDeque<Planned>,
     /// Batches submitted and not ended.
@@ -105,6 +107,7 @@ impl TaskServer {
         let instances = topology.instance_ids().map(|_| Instance {
             queue: Queue::new(0),
             planned: VecDeque::new(),
+            gone: 0,
             running: 0,
             timer: None,
         });
@@ -194,6 +197,7 @@ impl TaskServer {
             Ok(position) => position,
             Err(reason) => {
                 commands.list.push(Command::Finish(Finish::rejected(request, reason)));
+                self.turned_away(now, commands);
                 return;
             }
         };
@@ -204,6 +208,15 @@ impl TaskServer {
         self.waiting += 1;
         self.loads.change(instance, 1);
         self.advance(now, instance, commands);
+    }
+
+    /// A pool that waits for so many queries counts those that were turned away: otherwise one refused task would keep all others waiting.
+    fn turned_away(&mut self, now: Time, commands: &mut Commands) {
+        if let PlanningSpec::Pool { .. } = self.planning {
+            let instance = self.place.place(self.placed, &self.loads);
+            self.instances[instance.index()].gone += 1;
+            self.advance(now, instance, commands);
+        }
     }
 
     /// The position of the request's task among those loaded, if it is let in.
@@ -250,7 +263,10 @@ impl TaskServer {
         });
         match in_plan {
             Some(()) => state.planned.retain(|batch| !batch.members.is_empty()),
-            None => state.queue.remove(&mut self.requests, id),
+            None => {
+                state.queue.remove(&mut self.requests, id);
+                state.gone += 1;
+            }
         }
         self.waiting -= 1;
         let waits = Waits::in_queue(now.since(self.requests[id].arrival));
@@ -333,7 +349,7 @@ impl TaskServer {
         };
         match &self.planning {
             PlanningSpec::Online { .. } => Ready::Now,
-            PlanningSpec::Pool { size, .. } if queue.len() >= *size => Ready::Now,
+            PlanningSpec::Pool { size, .. } if queue.len() + state.gone >= *size => Ready::Now,
             PlanningSpec::Pool { max_wait, .. } => match max_wait.map(|wait| oldest.arrival + wait) {
                 Some(latest) if latest <= now => Ready::Now,
                 Some(latest) => Ready::At(latest),
@@ -372,7 +388,9 @@ impl TaskServer {
         self.repository.counts.plans += 1;
         let mut batches = self.planner.plan(&self.pool, &self.latencies);
         match &self.planning {
-            PlanningSpec::Pool { .. } => {
+            PlanningSpec::Pool { size, .. } => {
+                let missing = size - self.pool.len() as u32;
+                state.gone = state.gone.saturating_sub(missing);
                 for query in &self.pool {
                     state.queue.remove(&mut self.requests, query.id);
                 }
