@@ -10,7 +10,8 @@
 //! [`Registry::batch`] makes a [`PetBatch`], whose [`layers`](PetBatch::layers) is the forward pass; [`Streams`] are the threads
 //! that its operators run on.
 //!
-//! A new kind is one file that implements [`Kind`], and a line in [`KINDS`]. Read `bit_fit.rs` for the shortest, then `batch.rs`
+//! A new kind is one file that implements [`Kind`], and a line in [`KINDS`]. To be planned and simulated too it needs a name in the profiles'
+//! [`PetKind`](tenantry_profiles::PetKind), and what it takes of memory and work in the core's `policy/pet_work.rs`. Read `bit_fit.rs` for the shortest, then `batch.rs`
 //! for the forward pass.
 
 mod adapters;

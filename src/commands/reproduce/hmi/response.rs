@@ -72,8 +72,8 @@ pub fn figure_13(lab: &Lab) -> Result<Vec<Row>, Failure> {
     let in_words = |[p50, p90, p99]: [f64; 3]| format!("p50, p90, p99: {p50:.0}, {p90:.0}, {p99:.0} ms");
     let ours = quantiles("hbert", 1000);
     let mut rows = vec![
-        Row::predicted(FIGURE, "requests", "", [12_500.0, requests], 0.01),
-        Row::predicted(FIGURE, "time that they take", "s", [72.5, hbert.duration_s], 0.02)
+        Row::input(FIGURE, "requests", "", 12_500.0, requests),
+        Row::input(FIGURE, "time that they take", "s", 72.5, hbert.duration_s)
             .note("the paper counts 250 gaps and 50 pauses, of which the last do not matter"),
         Row::assumed(FIGURE, "hBERT, median", "ms", None, ours[0]).note(format!(
             "assumes 1,000 tenants, which nobody says: {}; of 10 tenants {}",
