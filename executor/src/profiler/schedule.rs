@@ -196,13 +196,17 @@ impl<'a> Schedule<'a> {
     pub fn settle(&mut self, watch: &mut Watch<'_>) -> Result<Vec<String>, ExecutorError> {
         let mut settled = Vec::new();
         for _ in 0..SETTLE_ROUNDS {
+            // What an interrupted run has is kept as it is, for the one that goes on.
+            if watch.interrupted.load(Ordering::Relaxed) {
+                break;
+            }
             let dipped = self.dipped();
             let mut points = 0;
             for point in self.points.iter_mut().filter(|point| dipped.contains(&point.table)) {
                 (point.samples, point.visits, point.finished) = (Samples::default(), 0, false);
                 points += 1;
             }
-            if points == 0 || watch.interrupted.load(Ordering::Relaxed) {
+            if points == 0 {
                 break;
             }
             self.rest.clear();
@@ -468,6 +472,24 @@ mod tests {
         };
         assert_eq!(measured_anew(), (vec!["copy".to_string()], 6.0));
         assert_eq!(measured_anew(), (vec![], 6.0));
+    }
+
+    #[test]
+    fn an_interrupted_table_that_falls_is_kept_for_the_next_run() {
+        let stopped = AtomicBool::new(false);
+        let took = |bytes| Duration::from_micros(10 - bytes);
+        let mut schedule = Schedule::new(points(3, took), 1);
+        measure(&mut schedule, IN_TIME, &stopped);
+        let before = schedule.state();
+        stopped.store(true, Ordering::Relaxed);
+        let mut watch = Watch {
+            until: Instant::now() + IN_TIME,
+            progress: &mut |_| {},
+            keep: &mut |_| Ok(()),
+            interrupted: &stopped,
+        };
+        assert_eq!(schedule.settle(&mut watch).unwrap(), Vec::<String>::new());
+        assert_eq!(schedule.state(), before);
     }
 
     #[test]
