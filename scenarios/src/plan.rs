@@ -8,7 +8,9 @@ use tenantry_traces::Duration;
 
 use crate::error::{Problem, ScenarioErrors};
 use crate::path::Path;
-use crate::raw::{RawAllocate, RawArrivals, RawCards, RawNumbers, RawObjective, RawPlan, RawScenario, RawSystem};
+use crate::raw::{
+    RawAllocate, RawArrivals, RawCards, RawNumbers, RawObjective, RawPlan, RawPopularity, RawScenario, RawSystem,
+};
 use crate::scenario::Scenario;
 
 /// More levels of one key than any search needs.
@@ -135,6 +137,21 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
     {
         let must = format!("at least one and fewer than {LEVELS_MAX} values, with to above from");
         problems.push(Problem::new(path.key(key), must, "another range"));
+    }
+    let keeps_its_tenants =
+        raw.tenants.popularity == RawPopularity::OfArrivals && !follows_tenants(&raw.workload.arrivals);
+    if plan.find == RawObjective::MostTenants && keeps_its_tenants {
+        let must =
+            "one that more tenants can follow, such as {zipf: 0.9}, to find the most: recorded arrivals keep their own";
+        problems.push(Problem::new(
+            Path::default().key("tenants").key("popularity"),
+            must,
+            "of-arrivals",
+        ));
+    }
+    if plan.confidence.fraction() >= 1.0 {
+        let got = format!("{} %", 100.0 * plan.confidence.fraction());
+        problems.push(Problem::new(path.key("confidence"), "below 100 %", got));
     }
     if cards.is_empty() {
         problems.push(Problem::new(path.key("cards"), "at least one card", "none"));
@@ -303,18 +320,19 @@ fn ways(raw: &RawScenario, plan: &RawPlan, path: &Path, problems: &mut Vec<Probl
     ways
 }
 
+fn follows_tenants(arrivals: &RawArrivals) -> bool {
+    match arrivals {
+        RawArrivals::PeriodicPerTenant { .. } | RawArrivals::Activity(_) => true,
+        RawArrivals::Scaled { arrivals, .. } => follows_tenants(arrivals),
+        RawArrivals::Cut(part) => follows_tenants(&part.arrivals),
+        _ => false,
+    }
+}
+
 impl Scenario {
     /// Whether more tenants ask more by themselves: each has its own arrivals.
     pub fn load_follows_tenants(&self) -> bool {
-        fn follows(arrivals: &RawArrivals) -> bool {
-            match arrivals {
-                RawArrivals::PeriodicPerTenant { .. } | RawArrivals::Activity(_) => true,
-                RawArrivals::Scaled { arrivals, .. } => follows(arrivals),
-                RawArrivals::Cut(part) => follows(&part.arrivals),
-                _ => false,
-            }
-        }
-        follows(&self.raw.workload.arrivals)
+        follows_tenants(&self.raw.workload.arrivals)
     }
 
     /// One point of the search as a scenario of its own, without a plan.

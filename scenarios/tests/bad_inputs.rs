@@ -211,6 +211,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:4: sweep.jitter.from: must be a number, or one with its unit such as 500/s or 20ms, got none"),
     ("seed: 1", "seed: 1\nplan: { find: fewest-card }",
      "s.yaml:3: plan.find: must be one of fewest-cards, least-cost, most-tenants, highest-rate, tightest-latency, got fewest-card; did you mean fewest-cards?"),
+    ("seed: 1", "seed: 1\nplan: { find: tightest-latency, confidence: 150% }",
+     "s.yaml:3: plan.confidence: must be below 100 %, got 150 %"),
     ("seed: 1", "seed: 1\nplan: { find: least-cost }",
      "s.yaml:3: plan.gpus: must be given to find the least cost, as in gpus: {from: 1, to: 32}, got nothing\n\
       s.yaml:3: plan.cards: must be given with what each card costs an hour, as in cards: {cpu: 0.8}, or by prices: {cpu: 0.8} beside plan; \

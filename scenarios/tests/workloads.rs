@@ -242,6 +242,24 @@ fn all_tenants() {
 }
 
 #[test]
+fn a_recording_has_no_more_tenants_than_its_own() {
+    let folder = files();
+    let most_tenants = |popularity: &str, arrivals: &str| {
+        let tenants = format!("{{count: 10, popularity: {popularity}}}");
+        let plan = "slo: {latency: 1s, at: p98}\nplan: {find: most-tenants, tenants: {from: 10, to: 100}}\n";
+        let text = text(&tenants, arrivals, FIXED).replace("FOLDER", folder.path().to_str().unwrap()) + plan;
+        Scenario::from_yaml("test.yaml", &text, &[]).map_err(|errors| errors.to_string())
+    };
+    let trace = "{trace: {path: FOLDER/trace.csv}}";
+    let refused = most_tenants("of-arrivals", trace).unwrap_err();
+    assert!(
+        refused.contains("tenants.popularity: must be one that more tenants can follow, such as {zipf: 0.9}"),
+        "{refused}"
+    );
+    most_tenants("{zipf: 0.9}", POISSON).unwrap();
+}
+
+#[test]
 fn what_does_not_go_together_is_said() {
     let folder = files();
     let said =

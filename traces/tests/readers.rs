@@ -255,6 +255,9 @@ fn activity_is_read_wide_and_sparse() {
         cells
     };
     assert_eq!(cells(wide.path()), cells(sparse.path()));
+    // As Azure released it.
+    let released = file(b"HashOwner,HashApp,HashFunction,Trigger,1,2\na,b,c,http,0,3\nd,e,f,timer,1,0\n");
+    assert_eq!(cells(released.path()), cells(sparse.path()));
     assert_eq!(activity::totals(wide.path(), false).unwrap(), [3.0, 1.0]);
 }
 
@@ -403,6 +406,16 @@ fn a_format_can_be_given_where_several_fit() {
         let error = as_format(format).unwrap_err().to_string();
         assert!(error.contains(&format!("must begin as {marks}")), "{error}");
     }
+}
+
+#[test]
+fn a_gap_in_counts_has_no_requests_where_broken_lines_are_left_out() {
+    let file = file(b"second,requests\n5,1\n6,2\n9,3\n10,4\n500000,5\n12,6\n");
+    let mut counts = Counts::open(file.path(), true).unwrap();
+    let read: Vec<u32> = counts.by_ref().map(Result::unwrap).collect();
+    assert_eq!(read, [1, 2, 0, 0, 3, 4, 0, 6], "a line more than a day ahead is broken");
+    assert_eq!(counts.skipped(), 2);
+    assert!(Counts::open(file.path(), false).unwrap().any(|count| count.is_err()));
 }
 
 #[test]

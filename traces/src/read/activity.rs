@@ -8,6 +8,9 @@ use super::lines::Lines;
 use super::records::{Record, Records};
 use crate::error::TraceError;
 
+/// What the wide form's first minute is called: as released, and as InVitro's samples of it have it.
+pub(super) const FIRST_MINUTE: [&str; 2] = ["1", "1_minute"];
+
 /// Requests of one tenant in one minute. Only minutes with requests are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
@@ -34,7 +37,11 @@ pub fn for_each(path: &Path, skip_bad_lines: bool, mut take: impl FnMut(Cell)) -
     let columns = fields(lines.line()).count();
     let layout = match format {
         Format::ActivitySparse => Layout::Sparse(positions(lines.line(), ["tenant", "minute", "invocations"])),
-        Format::ActivityWide => Layout::Wide(positions(lines.line(), ["1_minute"])[0]),
+        Format::ActivityWide => {
+            let is_first = |field: &[u8]| FIRST_MINUTE.iter().any(|name| field == name.as_bytes());
+            let first = fields(lines.line()).position(is_first);
+            Layout::Wide(first.expect("the format is known by this column"))
+        }
         _ => {
             let message = format!("must be tenants' activity (Azure Functions), got {}", format.name());
             return Err(TraceError::file(path, message));
@@ -165,7 +172,7 @@ fn sparse(line: &[u8], columns: usize, at: [usize; 3], cells: &mut Vec<Cell>) ->
 fn wide(line: &[u8], columns: usize, first: usize, row: u32, cells: &mut Vec<Cell>) -> Result<(), String> {
     must_have(columns, fields(line).count())?;
     for (minute, field) in (0..).zip(fields(line).skip(first)) {
-        let requests = whole_u32(field).map_err(|message| format!("{}_minute: {message}", minute + 1))?;
+        let requests = whole_u32(field).map_err(|message| format!("minute {}: {message}", minute + 1))?;
         check(row, minute)?;
         if requests > 0 {
             cells.push(Cell {

@@ -7,6 +7,9 @@ use super::format::Format;
 use super::lines::Lines;
 use crate::error::TraceError;
 
+/// Seconds without a line that are taken as seconds without requests, where broken lines are left out: a day. A farther line is broken itself.
+const GAP_MAX_S: u32 = 86_400;
+
 /// The counts of a file, second by second.
 pub struct Counts {
     lines: Lines,
@@ -14,11 +17,14 @@ pub struct Counts {
     second: Option<u32>,
     skip_bad_lines: bool,
     skipped: u64,
+    /// What is left of a gap, with the line after it: so many counts, all but the last of them 0.
+    gap: u32,
+    after_gap: u32,
 }
 
 impl Counts {
     /// Opens a CSV with the column `requests`, or `second,requests`. With `skip_bad_lines`, a broken line is counted and its second has
-    /// no requests, so that the others keep their time.
+    /// no requests, so that the others keep their time; seconds without lines up to a day have none either, and count as one.
     ///
     /// # Errors
     /// [`TraceError::Io`], and [`TraceError::File`] where it is not such a CSV.
@@ -36,6 +42,8 @@ impl Counts {
             second: None,
             skip_bad_lines,
             skipped: 0,
+            gap: 0,
+            after_gap: 0,
         })
     }
 
@@ -45,6 +53,7 @@ impl Counts {
     }
 
     fn parse(&mut self) -> Result<u32, String> {
+        let mut missing_s = 0;
         let mut fields = fields(self.lines.line());
         if self.has_second {
             let second = fields
@@ -56,9 +65,15 @@ impl Counts {
                 .map(|before| u64::from(before) + 1)
                 .filter(|&must_be| must_be != u64::from(second))
             {
-                return Err(format!(
-                    "second: must be {must_be}, after the line before, got {second}"
-                ));
+                let ahead_s = u64::from(second).checked_sub(must_be).map(|ahead| ahead as u32);
+                match ahead_s.filter(|ahead| self.skip_bad_lines && *ahead <= GAP_MAX_S) {
+                    Some(ahead) => missing_s = ahead,
+                    None => {
+                        return Err(format!(
+                            "second: must be {must_be}, after the line before, got {second}"
+                        ));
+                    }
+                }
             }
             self.second = Some(second);
         }
@@ -70,7 +85,12 @@ impl Counts {
                 1 + u32::from(self.has_second)
             ));
         }
-        Ok(count)
+        if missing_s == 0 {
+            return Ok(count);
+        }
+        self.skipped += 1;
+        (self.gap, self.after_gap) = (missing_s, count);
+        Ok(0)
     }
 }
 
@@ -78,6 +98,10 @@ impl Iterator for Counts {
     type Item = Result<u32, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if self.gap > 0 {
+            self.gap -= 1;
+            return Some(Ok(if self.gap == 0 { self.after_gap } else { 0 }));
+        }
         match self.lines.advance() {
             Err(error) => Some(Err(error)),
             Ok(false) => None,

@@ -199,14 +199,19 @@ fn date_time(field: &[u8]) -> Option<Time> {
     }
     let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
     let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
-    let in_range = year >= 1970 && (1..=12).contains(&month) && (1..=31).contains(&day);
+    let in_range = year >= 1970 && (1..=12).contains(&month) && (1..=days_in(year, month)).contains(&day);
     if !in_range || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    let fraction_ns = match field.get(19..)? {
-        [] | [b'Z'] => 0,
+    let rest = field.get(19..)?;
+    // Times of another zone are refused: all of a file's are of one.
+    let rest = [&b"Z"[..], b"+00:00"]
+        .iter()
+        .find_map(|utc| rest.strip_suffix(*utc))
+        .unwrap_or(rest);
+    let fraction_ns = match rest {
+        [] => 0,
         [b'.', digits @ ..] => {
-            let digits = digits.strip_suffix(b"Z").unwrap_or(digits);
             let kept = &digits[..digits.len().min(9)];
             whole(digits.get(9..).filter(|rest| !rest.is_empty()).unwrap_or(b"0")).ok()?;
             whole(kept).ok()? * 10u64.pow(9 - kept.len() as u32)
@@ -215,6 +220,15 @@ fn date_time(field: &[u8]) -> Option<Time> {
     };
     let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
     Some(Time(seconds.checked_mul(1_000_000_000)?.checked_add(fraction_ns)?))
+}
+
+fn days_in(year: u64, month: u64) -> u64 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)) => 29,
+        2 => 28,
+        _ => 31,
+    }
 }
 
 /// Days of the civil calendar, from 1970 on (H. Hinnant, "chrono-compatible low-level date algorithms", `days_from_civil`).
@@ -264,12 +278,20 @@ mod tests {
             Clock::DateTime.parse(b"2000-02-29T12:00:00.1234567891Z"),
             Ok(Time(951_825_600_123_456_789))
         );
+        // As Azure's traces of 2024 have it.
+        assert_eq!(
+            Clock::DateTime.parse(b"2024-02-29 00:00:00.009930+00:00"),
+            Ok(Time(1_709_164_800_009_930_000))
+        );
         assert_eq!(Clock::Seconds.parse(b"1.5"), Ok(Time(1_500_000_000)));
         for bad in [
             &b"2023-11-16"[..],
             b"2023-13-16 18:15:46",
             b"2023-11-16 18:15:46.",
             b"2023-11-16 18:15:46.1x",
+            b"2023-11-16 18:15:46+01:00",
+            b"2023-11-31 18:15:46",
+            b"2100-02-29 18:15:46",
             b"-1",
         ] {
             assert!(Clock::DateTime.parse(bad).is_err(), "{}", shown(bad));

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::field::{Clock, fields, shown};
 use super::lines::{Lines, first_bytes};
-use super::{invocations, parquet, shape};
+use super::{activity, invocations, parquet, shape};
 use crate::error::TraceError;
 
 /// A known format.
@@ -198,7 +198,7 @@ impl Format {
             Format::ShareGpt => vec!["[{\"conversations\": … or {\"conversations\": … on each line"],
             Format::Counts => vec!["requests"],
             Format::ActivitySparse => vec!["tenant", "minute", "invocations"],
-            Format::ActivityWide => vec!["HashFunction", "1_minute"],
+            Format::ActivityWide => vec!["HashFunction", activity::FIRST_MINUTE[0]],
             Format::Invocations => invocations::COLUMNS.to_vec(),
             Format::RateShape => vec!["day|hour|minute", "requests|requests_per_hour|tokens_per_second"],
             _ => self.layout().map_or(vec![], |layout| layout.columns().collect()),
@@ -268,6 +268,10 @@ impl Format {
             }
             _ if begins_with(b'{') => false,
             Format::RateShape => shape::HEADERS.iter().any(|(names, _)| shape::is(&header, names)),
+            Format::ActivityWide => {
+                let has = |name: &str| header.contains(&name.as_bytes());
+                has("HashFunction") && activity::FIRST_MINUTE.into_iter().any(has)
+            }
             // Other tables of aggregates have a `requests` column too.
             Format::Counts => matches!(header[..], [b"requests"] | [b"second", b"requests"]),
             _ => self.marks().iter().all(|mark| header.contains(&mark.as_bytes())),
