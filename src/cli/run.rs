@@ -143,6 +143,9 @@ pub struct ReproduceArgs {
     /// The paper.
     #[arg(value_enum, default_value = "all")]
     pub paper: PaperName,
+    /// Another card than the paper's, by name or path; for hmi. Figures that it has no tables for say so.
+    #[arg(long, value_name = "CARD")]
+    pub profile: Option<String>,
     /// Where reproduce.md and reproduce.json go.
     #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
     pub out: PathBuf,

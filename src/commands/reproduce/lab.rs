@@ -1,11 +1,11 @@
-//! Where a reproduction's figures come from: shipped scenarios, simulated on the papers' cards.
+//! Where a reproduction's figures come from: shipped scenarios, simulated on the papers' cards, or on another.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tenantry_core::Observer;
-use tenantry_profiles::Card;
 use tenantry_profiles::paper::Paper;
+use tenantry_profiles::{Card, DType};
 use tenantry_reports::RunSummary;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_scenarios::RunSpec;
@@ -18,6 +18,8 @@ use crate::runs::{Loaded, cluster, on_card, summarized};
 /// Simulates.
 pub struct Lab {
     interrupt: Arc<AtomicBool>,
+    /// In place of the papers' cards.
+    card: Option<String>,
 }
 
 /// A scenario's runs in its order.
@@ -25,9 +27,14 @@ pub struct Lab {
 pub struct Runs(Vec<RunSummary>);
 
 impl Lab {
-    /// One that stops when the flag is set.
-    pub fn new(interrupt: Arc<AtomicBool>) -> Lab {
-        Lab { interrupt }
+    /// One that stops when the flag is set, on another card than the papers' where one is named.
+    pub fn new(interrupt: Arc<AtomicBool>, card: Option<String>) -> Lab {
+        Lab { interrupt, card }
+    }
+
+    /// The card that stands in for a paper's.
+    pub fn other_card(&self) -> Option<&str> {
+        self.card.as_deref()
     }
 
     /// A shipped scenario with changes, as `--set` has them.
@@ -37,7 +44,16 @@ impl Lab {
             set: set.iter().map(|text| (*text).to_owned()).collect(),
             seed: None,
         };
-        Loaded::load(&args, None)
+        let mut loaded = Loaded::load(&args, self.other_card())?;
+        if self.card.is_some() {
+            for index in 0..loaded.runs.len() {
+                let pool = &loaded.runs[index].system.pool;
+                if let Some(dtype) = dtype_on(loaded.card(&loaded.runs[index]), &pool.model.name) {
+                    loaded.runs[index].system.pool.dtype = dtype;
+                }
+            }
+        }
+        Ok(loaded)
     }
 
     /// All runs of a shipped scenario.
@@ -59,6 +75,14 @@ impl Lab {
             self.run(run, &paper.with(number, value).card(), ())
         };
         loaded.runs.iter().map(run).collect::<Result<_, _>>().map(Runs)
+    }
+
+    /// As [`runs_with`](Self::runs_with); nothing on another card than the paper's, which is not made from its numbers.
+    pub fn runs_if(&self, scenario: &str, set: &[&str], number: &str, value: Changed) -> Result<Option<Runs>, Failure> {
+        match self.card {
+            None => self.runs_with(scenario, set, number, value).map(Some),
+            Some(_) => Ok(None),
+        }
     }
 
     /// One run, for whoever watches.
@@ -83,6 +107,13 @@ impl Lab {
         }
         Ok(summarized(run, VIRTUAL, run.repeat, &done.record).summary)
     }
+}
+
+/// The number format that a card knows a model in: papers' cards have single precision, most others half of it.
+fn dtype_on(card: &Card, model: &str) -> Option<DType> {
+    let encoder = { card.tables.encoder_layer.iter() }.find(|row| row.model == model);
+    let decoder = { card.tables.decoder_dense.iter() }.find(|row| row.model == model);
+    encoder.map(|row| row.dtype).or(decoder.map(|row| row.dtype))
 }
 
 /// How a number of a paper is changed.

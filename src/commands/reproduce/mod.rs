@@ -20,6 +20,7 @@ use tenantry_reports::whole::write_whole;
 use crate::cli::{OutputArgs, PaperName, ReproduceArgs};
 use crate::failure::Failure;
 use crate::output::{print, say, style};
+use crate::runs::find_card;
 use crate::{interrupt, progress};
 use lab::Lab;
 use row::Row;
@@ -31,7 +32,7 @@ type Figure = fn(&Lab) -> Result<Vec<Row>, Failure>;
 #[derive(Debug, Serialize)]
 struct Reproduction {
     paper: &'static str,
-    title: &'static str,
+    title: String,
     /// Whether all predictions lie within their tolerance.
     within: bool,
     rows: Vec<Row>,
@@ -44,6 +45,13 @@ struct Written<'a> {
 }
 
 pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
+    if let Some(card) = &args.profile {
+        if args.paper != PaperName::Hmi {
+            let message = format!("--profile: must be left out but for hmi, got {card}");
+            return Err(Failure::BadInput(message));
+        }
+        find_card(card)?;
+    }
     let papers: Vec<(&str, &str, &[Figure])> = [
         (PaperName::Hmi, "hmi", hmi::TITLE, hmi::FIGURES),
         (PaperName::Pets, "pets", pets::TITLE, pets::FIGURES),
@@ -55,19 +63,30 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
     .filter(|(name, ..)| args.paper == PaperName::All || args.paper == *name)
     .map(|(_, name, title, figures)| (name, title, figures))
     .collect();
-    let lab = Lab::new(interrupt::flag());
+    let lab = Lab::new(interrupt::flag(), args.profile.clone());
     let steps = papers.iter().map(|(.., figures)| figures.len() as u64).sum();
     let bar = progress::bar(steps, "reproducing", output.quiet);
     let mut reproductions = Vec::new();
     for (paper, title, figures) in papers {
         let mut rows = Vec::new();
-        for figure in figures {
-            rows.extend(figure(&lab)?);
+        for (index, figure) in figures.iter().enumerate() {
+            match (figure(&lab), lab.other_card()) {
+                (Ok(own), None) => rows.extend(own),
+                (Ok(own), Some(_)) => rows.extend(own.into_iter().map(Row::elsewhere)),
+                // A card without the tables is no mistake of the user's.
+                (Err(Failure::BadInput(why)), Some(card)) => {
+                    rows.push(Row::not_checkable(hmi::NAMES[index], format!("on card {card}"), why));
+                }
+                (Err(failure), _) => return Err(failure),
+            }
             bar.inc(1);
         }
         reproductions.push(Reproduction {
             paper,
-            title,
+            title: match lab.other_card() {
+                None => title.to_owned(),
+                Some(card) => format!("{title}, and here on card {card}, which the paper does not have"),
+            },
             within: !rows.iter().any(Row::missed),
             rows,
         });

@@ -159,6 +159,19 @@ impl Row {
         }
     }
 
+    /// The same on another card than the paper's: what the paper's own would have to meet is only set beside it.
+    pub fn elsewhere(self) -> Row {
+        match self.kind {
+            Kind::Input | Kind::Predicted => Row {
+                kind: Kind::Assumed,
+                tolerance: None,
+                within: None,
+                ..self
+            },
+            Kind::Assumed | Kind::ShapeOnly | Kind::NotCheckable => self,
+        }
+    }
+
     /// Whether it is a prediction that missed.
     pub fn missed(&self) -> bool {
         self.kind == Kind::Predicted && self.within != Some(true)
@@ -178,5 +191,8 @@ mod tests {
         assert!(!input.missed() && input.within == Some(false));
         assert!(!Row::assumed("Fig. 1", "x", "/s", Some(100.0), 1.0).missed());
         assert!(!Row::not_checkable("Fig. 1", "x", "lost").missed());
+        let elsewhere = predicted(111.0).elsewhere();
+        assert!(!elsewhere.missed());
+        assert_eq!((elsewhere.kind, elsewhere.difference), (Kind::Assumed, Some(0.11)));
     }
 }

@@ -14,6 +14,23 @@ use crate::failure::Failure;
 /// Above its tables.
 pub const TITLE: &str = "HMI: 10,000 hierarchical models on one NVIDIA Quadro P5000 (card paper-p5000)";
 
+/// What [`FIGURES`] are called.
+pub const NAMES: [&str; 13] = [
+    "Fig. 3",
+    "Fig. 4",
+    "Table 2",
+    "Fig. 11",
+    "Fig. 12",
+    "Fig. 13",
+    "Table 5",
+    "Table 6",
+    "Fig. 17",
+    "Table 4",
+    "Table 7",
+    "Fig. 15",
+    "Out of scope",
+];
+
 /// In the paper's order.
 pub const FIGURES: &[Figure] = &[
     swapping::figure_3,
