@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use tenantry_core::Topology;
 use tenantry_executor::machine::execute::{self, ExecuteError};
-use tenantry_executor::{Building, ExecutorError, Progress};
+use tenantry_executor::{Building, ExecutorError, Files, Progress};
 use tenantry_profiles::Card;
 use tenantry_reports::Run;
 use tenantry_scenarios::RunSpec;
@@ -75,6 +75,12 @@ impl Device {
             seed: run.seed,
             outcomes: run.answers.as_ref().map(|answers| (answers, run.seed)),
             max_host_bytes: tenantry_executor::available_host_bytes() / 2,
+            files: Files {
+                model: run.files.model.clone(),
+                domains: run.files.domains.clone(),
+                tenants: run.files.tenants.clone(),
+                corpus: run.files.corpus.clone(),
+            },
             tables: tenantry_executor::tables_folder(),
             building: say_building,
         };

@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 use tenantry_core::machine::MachineError;
 use tenantry_core::run::{Observer, RunError};
 use tenantry_core::server::Server;
-use tenantry_core::spec::{AllocateSpec, LengthsFound, RuntimeLengths};
+use tenantry_core::spec::{AllocateSpec, LengthsFound, Met, RuntimeLengths};
 use tenantry_core::{ClusterSpec, RunRecord, SystemSpec};
+use tenantry_plot::Texts;
 use tenantry_profiles::{Beyond, Card, Changing, DeviceKind, Family, ProfileError, Source};
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, Slo, Validation};
 use tenantry_scenarios::{Jitter, Override, RunSpec, Scenario};
-use tenantry_sim::{Prices, SimulateError, Simulated};
+use tenantry_sim::{MetError, PriceError, Prices, SimulateError, Simulated};
 use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::{Time, TraceError};
 
@@ -328,10 +329,22 @@ fn lengths_without_steps<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Ite
     })
 }
 
-/// The run's system with what can be known only of a card and a workload: what runtimes take, and how many there are of each where
-/// the whole workload decides; or why it cannot be had there.
+/// The run's system with what can be known only of a card and a workload: what look-ups meet, what runtimes take, and how many there are of
+/// each where the whole workload decides; or why it cannot be had there.
 pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>, Failure> {
     let mut system = run.system.clone();
+    if let Some(plot) = system.pool.plot.as_mut().filter(|plot| plot.met == Met::Counted) {
+        let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+        let model = &run.system.pool.model;
+        let tokenizer = run.files.tokenizer();
+        let texts = Texts::new(&run.files.corpus, tokenizer.as_deref(), run.seed, model.vocabulary);
+        let texts = texts.map_err(Failure::bad_input)?;
+        let counted = tenantry_sim::count_met(plot, model, &texts, &mut *workload);
+        plot.met = counted.map_err(|error| match error {
+            MetError::Workload(TraceError::Io { .. }) | MetError::Tables(_) => Failure::running(error),
+            MetError::Workload(_) => Failure::bad_input(error),
+        })?;
+    }
     let Some(runtimes) = &mut system.pool.runtimes else {
         return Ok(Ok(system));
     };
@@ -557,13 +570,17 @@ pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
                 ManagementSpec::None => prices,
                 _ => prices.and_then(|prices| prices.with_management(card)),
             };
-            priced.err()?.to_string()
+            priced.err()?.0.asked_by(&run.file).to_string()
         }
     };
     Some(format!("system {}: {refused}", run.system.name))
 }
 
 fn failure_of(run: &RunSpec, error: SimulateError) -> Failure {
+    let error = match error {
+        SimulateError::Price(PriceError(missing)) => SimulateError::Price(missing.asked_by(&run.file).into()),
+        other => other,
+    };
     let message = format!("system {}: {error}", run.system.name);
     match error {
         SimulateError::Server(_) | SimulateError::Price(_) | SimulateError::Answers(_) => Failure::BadInput(message),

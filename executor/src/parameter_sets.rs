@@ -37,19 +37,7 @@ impl ParameterSets {
         mut fill: impl FnMut(u32, &mut [f32]),
     ) -> Result<ParameterSets, ExecutorError> {
         let kind = kind(dtype);
-        if tenants == 0 {
-            return Err(ExecutorError::input("tenants", "at least 1", 0));
-        }
-        let block_bytes = length * element_bytes(kind);
-        let distinct = (max_bytes / block_bytes).min(u64::from(tenants)) as u32;
-        if distinct == 0 {
-            let must = format!("at least one tenant's parameters ({block_bytes} bytes)");
-            return Err(ExecutorError::input(
-                "host memory for tenants' parameters",
-                must,
-                format!("{max_bytes} bytes"),
-            ));
-        }
+        let distinct = distinct_of(tenants, length * element_bytes(kind), max_bytes)?;
         let mut numbers = vec![0.0; usize::try_from(length).expect("blocks fit the address space")];
         let mut block = |tenant| {
             fill(tenant, &mut numbers);
@@ -58,6 +46,44 @@ impl ParameterSets {
         let blocks = (0..distinct).map(&mut block).collect::<Result<_, ExecutorError>>()?;
         Ok(ParameterSets {
             blocks,
+            tenants,
+            length,
+            kind,
+        })
+    }
+
+    /// Takes blocks of `length` parameters for `tenants` tenants, in turns where there are fewer, as many as fit into `max_bytes` of host
+    /// memory.
+    ///
+    /// # Errors
+    /// No tenants, no blocks, one of another length, or `max_bytes` that do not hold one.
+    pub(crate) fn of_blocks(
+        tenants: u32,
+        length: u64,
+        dtype: DType,
+        device: Device,
+        max_bytes: u64,
+        blocks: impl ExactSizeIterator<Item = Result<Tensor, ExecutorError>>,
+    ) -> Result<ParameterSets, ExecutorError> {
+        let kind = kind(dtype);
+        let distinct = distinct_of(tenants, length * element_bytes(kind), max_bytes)?;
+        if blocks.len() == 0 {
+            return Err(ExecutorError::input("tenants' parameters", "of at least one", 0));
+        }
+        let own = |block: Result<Tensor, ExecutorError>| {
+            let block = block?;
+            if block.size() != [length as i64] {
+                let must = format!("{length} numbers");
+                return Err(ExecutorError::input(
+                    "a tenant's parameters",
+                    must,
+                    format!("{:?}", block.size()),
+                ));
+            }
+            host_memory_for(device, block.f_to_kind(kind)?).map(Mutex::new)
+        };
+        Ok(ParameterSets {
+            blocks: blocks.take(distinct as usize).map(own).collect::<Result<_, _>>()?,
             tenants,
             length,
             kind,
@@ -150,6 +176,23 @@ impl ParameterSets {
             ..*self
         }
     }
+}
+
+/// How many tenants' blocks fit.
+fn distinct_of(tenants: u32, block_bytes: u64, max_bytes: u64) -> Result<u32, ExecutorError> {
+    if tenants == 0 {
+        return Err(ExecutorError::input("tenants", "at least 1", 0));
+    }
+    let distinct = (max_bytes / block_bytes).min(u64::from(tenants)) as u32;
+    if distinct == 0 {
+        let must = format!("at least one tenant's parameters ({block_bytes} bytes)");
+        return Err(ExecutorError::input(
+            "host memory for tenants' parameters",
+            must,
+            format!("{max_bytes} bytes"),
+        ));
+    }
+    Ok(distinct)
 }
 
 /// Why a lock can be had.

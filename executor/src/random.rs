@@ -14,6 +14,7 @@ pub(crate) enum Part {
     Head = 2,
     Lora = 3,
     NewVersion = 4,
+    FurtherPretraining = 5,
 }
 
 /// The draws for one owner's weights.

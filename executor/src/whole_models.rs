@@ -86,6 +86,25 @@ impl ModelStore {
         })
     }
 
+    /// Models in these blocks, each of the layers from `first_layer` on, for `tenants` tenants in turns.
+    ///
+    /// # Errors
+    /// Blocks that cannot be had or are of another length, or memory for less than one tenant's.
+    pub(crate) fn of_blocks<M: WholeModel>(
+        shape: &ModelShape,
+        first_layer: u32,
+        tenants: u32,
+        dtype: DType,
+        device: Device,
+        max_bytes: u64,
+        blocks: impl ExactSizeIterator<Item = Result<Tensor, ExecutorError>>,
+    ) -> Result<ModelStore, ExecutorError> {
+        let numbers = M::numbers(shape, first_layer)?;
+        Ok(ModelStore {
+            sets: ParameterSets::of_blocks(tenants, numbers, dtype, device, max_bytes, blocks)?,
+        })
+    }
+
     /// Another handle on the same memory, for another thread.
     pub fn share(&self) -> ModelStore {
         ModelStore {

@@ -10,7 +10,8 @@ use tenantry_core::log::Log;
 use tenantry_core::machine::MachineError;
 use tenantry_core::op::OpKind;
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, SwapSpec, SystemSpec, TenantState,
+    AdmitSpec, BatchSpec, HeadTask, Met, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, SwapSpec, SystemSpec,
+    TenantState,
 };
 use tenantry_core::topology::LaneKind;
 use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
@@ -151,6 +152,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         tier,
         domain_hits_ppm: 500_000,
         fallbacks_ppm: 20_000,
+        met: Met::AsBuilt,
         domain_bytes: 1 << 20,
     }));
     let systems = (batch, state_and_pipeline, plot, 1u32..3);
@@ -164,6 +166,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
                 model: ModelShape::builtin("tiny").expect("tiny is built in"),
                 dtype: DType::F32,
                 classes: 2,
+                heads: HeadTask::Classification,
                 plot,
                 tenant_state,
                 padding: Padding::Longest,

@@ -12,8 +12,8 @@ use tenantry_core::log::{Log, replay};
 use tenantry_core::machine::MachineError;
 use tenantry_core::op::{OpKind, Run, Until};
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, Padding, PipelineSpec, PlaceSpec,
-    PlotSpec, PoolSpec, PrefillSpec, SwapSpec, SystemSpec, TenantState,
+    AdmitSpec, BatchSpec, ConsolidateSpec, GenerationSpec, HeadTask, JoinSpec, LoraSpec, Met, Padding, PipelineSpec,
+    PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_core::topology::LaneKind;
 use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
@@ -32,6 +32,7 @@ const PLOT: PlotSpec = PlotSpec {
     tier: Tier::Memory,
     domain_hits_ppm: 500_000,
     fallbacks_ppm: 100_000,
+    met: Met::AsBuilt,
     domain_bytes: 1 << 20,
 };
 
@@ -261,6 +262,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
                 model: ModelShape::builtin("tiny-llama").expect("it is built in"),
                 dtype: DType::F32,
                 classes: 2,
+                heads: HeadTask::Classification,
                 plot: (table > 0).then_some(PLOT),
                 tenant_state: match own {
                     0 => TenantState::Model,

@@ -7,8 +7,8 @@ use tch::Device;
 use tenantry_cascade::Reroute;
 use tenantry_core::op::Layers;
 use tenantry_core::spec::{
-    AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, OrderSpec, Padding, PipelineSpec, PlaceSpec, PoolSpec,
-    RouteSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
+    AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, HeadTask, OrderSpec, Padding, PipelineSpec, PlaceSpec,
+    PoolSpec, RouteSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_executor::machine::execute::{self, ExecuteError, execute};
 use tenantry_profiles::testing::synthetic_card;
@@ -29,6 +29,7 @@ fn stage(name: &str, dispatch: Option<DispatchSpec>) -> StageSpec {
             model: ModelShape::builtin("tiny").unwrap(),
             dtype: DType::F32,
             classes: 2,
+            heads: HeadTask::Classification,
             plot: None,
             tenant_state: TenantState::Head,
             padding: Padding::Longest,
@@ -119,6 +120,7 @@ fn executed(system: &SystemSpec, known: Option<&AnswersSpec>) -> Result<execute:
         seed: SEED,
         outcomes: known.map(|known| (known, SEED)),
         max_host_bytes: 1 << 30,
+        files: tenantry_executor::Files::NONE,
         tables: tenantry_executor::tables_folder(),
         building: |_| {},
     };

@@ -10,8 +10,8 @@ use tenantry_cascade::Reroute;
 use tenantry_core::RunRecord;
 use tenantry_core::op::Layers;
 use tenantry_core::spec::{
-    AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, OrderSpec, Padding, PipelineSpec, PlaceSpec, PoolSpec,
-    RouteSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
+    AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, HeadTask, OrderSpec, Padding, PipelineSpec, PlaceSpec,
+    PoolSpec, RouteSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_executor::cascade::{
     ClassifierConfig, ExampleFiles, ExampleSize, ProfileItems, TextModel, hash_items, make_example, profile, read_items,
@@ -85,6 +85,7 @@ fn system(trained: &Trained, names: &[&str], reroute: Reroute, alpha: Option<f64
                 model,
                 dtype: DType::F32,
                 classes: 2,
+                heads: HeadTask::Classification,
                 plot: None,
                 tenant_state: TenantState::Head,
                 padding: Padding::Longest,
@@ -198,6 +199,7 @@ fn executed(system: &SystemSpec, answers: &AnswersSpec) -> Result<execute::Execu
         seed: SEED,
         outcomes: Some((answers, SEED)),
         max_host_bytes: 1 << 30,
+        files: tenantry_executor::Files::NONE,
         tables: tenantry_executor::tables_folder(),
         building: |_| {},
     };

@@ -1,13 +1,13 @@
 //! Binds a card's tables to surfaces, once per run.
 
 use crate::card::{Card, DeviceKind};
-use crate::cost::{AdapterSurface, Cost, Curve, Resume, Surface};
+use crate::cost::{AdapterSurface, Cost, Curve, LookupSurface, Resume, Surface, TaggingSurface};
 use crate::decoder::{Decoder, MixedAttention, WholeSteps};
 use crate::error::MissingTable;
 use crate::grid::Grid;
 use crate::keys::{
-    AdapterImplementation, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource, PetKind, StepLora,
-    Tier,
+    AdapterImplementation, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource, LookupOutcome,
+    PetKind, StepLora, Tier,
 };
 use crate::model::{DType, ModelShape};
 use crate::rows::{Family, ResumeRow, Row};
@@ -62,6 +62,16 @@ impl Card {
         Ok(Curve(by_batch_and_classes.along_first(classes.into())))
     }
 
+    /// Tagging heads gathered per request, by batch, padded tokens and labels of each head.
+    ///
+    /// # Errors
+    /// The card has no such table, or one of another model of that name.
+    pub fn tagging_head(&self, model: &ModelShape, dtype: DType) -> Result<TaggingSurface, MissingTable> {
+        let asked = format!("model={} dtype={dtype}", model.name);
+        self.check_shape(Family::TaggingHead, model, &asked)?;
+        self.grid(&self.tables.tagging_head, &asked).map(TaggingSurface)
+    }
+
     /// One layer's adapters by tenants, batch and padded tokens.
     ///
     /// # Errors
@@ -99,14 +109,29 @@ impl Card {
             .map(Curve)
     }
 
-    /// A PLOT look-up with its aggregation, by threads and tokens of the batch.
+    /// PLOT look-ups that all met the same, with their aggregation, by threads, tokens of the batch and tokens of a fragment. What a card
+    /// does not tell apart costs what it has of [any](LookupOutcome::Any).
     ///
     /// # Errors
     /// The card has no such table, or one of another model of that name.
-    pub fn plot_lookup(&self, model: &ModelShape, tier: Tier) -> Result<Surface, MissingTable> {
-        let asked = format!("model={} tier={tier}", model.name);
+    pub fn plot_lookup(
+        &self,
+        model: &ModelShape,
+        tier: Tier,
+        outcome: LookupOutcome,
+    ) -> Result<LookupSurface, MissingTable> {
+        let any = format!("model={} tier={tier}", model.name);
+        let mut asked = format!("{any} outcome={outcome}");
+        let rows = &self.tables.plot_lookup;
+        let has = |outcome| {
+            rows.iter()
+                .any(|row| (&row.model, row.tier, row.outcome) == (&model.name, tier, outcome))
+        };
+        if outcome == LookupOutcome::Any || (!has(outcome) && has(LookupOutcome::Any)) {
+            asked = any;
+        }
         self.check_shape(Family::PlotLookup, model, &asked)?;
-        self.grid(&self.tables.plot_lookup, &asked).map(Surface)
+        self.grid(rows, &asked).map(LookupSurface)
     }
 
     /// One encoder layer on each of several instances at once, by instances, batch and padded tokens.

@@ -267,6 +267,41 @@ impl AdapterSurface {
     }
 }
 
+/// Costs of heads that label every token.
+#[derive(Clone, Debug)]
+pub struct TaggingSurface(pub(crate) Grid<3>);
+
+impl TaggingSurface {
+    /// What labels of `batch` sequences of `tokens` tokens cost, by heads of `classes` labels, extrapolated where that was not measured.
+    pub fn cost(&self, batch: u32, tokens: u32, classes: u32) -> Cost {
+        self.0.cost([batch.into(), tokens.into(), classes.into()])
+    }
+
+    /// How far this lies beyond what was measured; nothing where it does not.
+    #[inline]
+    pub fn beyond(&self, batch: u32, tokens: u32, classes: u32) -> Option<Beyond> {
+        self.0.beyond([batch.into(), tokens.into(), classes.into()])
+    }
+}
+
+/// Costs of look-ups in PLOT tables.
+#[derive(Clone, Debug)]
+pub struct LookupSurface(pub(crate) Grid<3>);
+
+impl LookupSurface {
+    /// What looking up fragments of `fragment_tokens` tokens in texts of `tokens` tokens together costs `threads` threads, extrapolated
+    /// where that was not measured.
+    pub fn cost(&self, threads: u32, tokens: u32, fragment_tokens: u32) -> Cost {
+        self.0.cost([threads.into(), tokens.into(), fragment_tokens.into()])
+    }
+
+    /// How far this lies beyond what was measured; nothing where it does not.
+    #[inline]
+    pub fn beyond(&self, threads: u32, tokens: u32, fragment_tokens: u32) -> Option<Beyond> {
+        self.0.beyond([threads.into(), tokens.into(), fragment_tokens.into()])
+    }
+}
+
 /// What an op takes longer by how long its lane was idle and by what it takes without. It settles once caches are cold and
 /// clocks are low, so beyond the measured range it is that of the edge and never extrapolated.
 #[derive(Clone, Debug)]

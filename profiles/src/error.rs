@@ -106,3 +106,12 @@ pub struct MissingTable {
     /// The command that measures it.
     pub command: String,
 }
+
+impl MissingTable {
+    /// The same where a scenario's file asks: the command measures all that its systems need, whatever their shapes.
+    pub fn asked_by(mut self, file: &str) -> MissingTable {
+        let device = self.command.split(" --models ").next().unwrap_or_default();
+        self.command = format!("{device} --for {file}");
+        self
+    }
+}

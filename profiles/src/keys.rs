@@ -64,6 +64,21 @@ pub enum Tier {
 }
 named!(Tier { Memory => "memory", Disk => "disk" });
 
+/// What the look-ups of a batch met in PLOT tables (HMI, Eq. 3): each takes another number of probes and of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LookupOutcome {
+    /// Not told apart: a mixture, or a source that has one figure. Stands in for those that a card has no table of.
+    Any,
+    /// Every fragment in its domain's own table.
+    DomainHit,
+    /// Every fragment in the root's table, and not in its domain's.
+    RootHit,
+    /// Every fragment in neither, so that shorter ones answer for it.
+    Fallback,
+}
+named!(LookupOutcome { Any => "any", DomainHit => "domain-hit", RootHit => "root-hit", Fallback => "fallback" });
+
 /// A kind of parameter-efficient fine-tuning (PetS, section 2.2), and LoRA beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -235,7 +235,7 @@ impl ModelShape {
     }
 
     /// Where two shapes differ, names apart: `hidden 768, not 512`.
-    pub(crate) fn differences(&self, other: &ModelShape) -> String {
+    pub fn differences(&self, other: &ModelShape) -> String {
         let dimensions = self.dimensions().into_iter().zip(other.dimensions());
         let dimensions = dimensions.map(|((field, ours), (_, theirs))| (field, ours.to_string(), theirs.to_string()));
         let rest = [

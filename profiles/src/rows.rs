@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cells::{Cells, Field, Refused};
 use crate::keys::{
-    AdapterImplementation, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource, PetKind, StepLora,
-    Tier,
+    AdapterImplementation, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource, LookupOutcome,
+    PetKind, StepLora, Tier,
 };
 use crate::model::DType;
 use crate::names::named;
@@ -45,6 +45,8 @@ pub enum Family {
     Embedding,
     /// [`HeadRow`].
     Head,
+    /// [`TaggingHeadRow`].
+    TaggingHead,
     /// [`AdapterRow`].
     Adapter,
     /// [`CopyRow`].
@@ -92,6 +94,7 @@ named!(Family {
     EncoderLayer => "encoder_layer",
     Embedding => "embedding",
     Head => "head",
+    TaggingHead => "tagging_head",
     Adapter => "adapter",
     Copy => "copy",
     ModelLoad => "model_load",
@@ -134,6 +137,15 @@ impl Family {
     /// Whether costs rise with a dimension: with all but the threads that share a look-up's work.
     pub(crate) fn rises(self, axis: usize) -> bool {
         (self, axis) != (Family::PlotLookup, 0)
+    }
+
+    /// What a column holds that older profiles do not have: their look-ups were of trigrams, whatever they met.
+    pub(crate) fn default_of(self, column: &str) -> Option<&'static str> {
+        match (self, column) {
+            (Family::PlotLookup, "outcome") => Some("any"),
+            (Family::PlotLookup, "fragment_tokens") => Some("3"),
+            _ => None,
+        }
     }
 
     /// Whether the first two dimensions are tenants and what they share, so that the first cannot exceed the second.
@@ -369,6 +381,25 @@ family! {
 }
 
 family! {
+    /// From the last hidden state to a label for each token, with a head for each request gathered from its tenant's.
+    TaggingHeadRow: TaggingHead,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+    },
+    axes {
+        /// Sequences in the batch.
+        batch: u32,
+        /// Tokens of each, padding included.
+        tokens: u32,
+        /// Labels of each head.
+        classes: u32,
+    }
+}
+
+family! {
     /// One layer's Houlsby adapters over a batch of several tenants.
     AdapterRow: Adapter,
     names {
@@ -518,14 +549,18 @@ family! {
     names {
         /// The backbone's name.
         model: String,
-        /// Where the rows lie.
+        /// Where the root's rows lie; a domain's own lie in memory.
         tier: Tier,
+        /// What all of the look-ups met.
+        outcome: LookupOutcome,
     },
     axes {
         /// Threads that share the work.
         threads: u32,
         /// Tokens of the whole batch.
         tokens: u32,
+        /// Tokens of a fragment: the n of n-grams.
+        fragment_tokens: u32,
     }
 }
 

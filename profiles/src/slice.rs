@@ -72,24 +72,30 @@ impl Slice {
 
     /// `batch=4 tokens=64`.
     pub fn describe(&self, at: &[u64]) -> String {
-        label(self.axes, &at.iter().map(u64::to_string).collect::<Vec<_>>())
+        let cells: Vec<String> = at.iter().map(u64::to_string).collect();
+        label(self.axes.iter().copied().zip(&cells))
     }
 }
 
-fn label(columns: &[&str], cells: &[String]) -> String {
-    columns
-        .iter()
-        .zip(cells)
+fn label<'a>(cells: impl Iterator<Item = (&'a str, &'a String)>) -> String {
+    cells
         .map(|(column, cell)| format!("{column}={cell}"))
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// What messages and origins call the table of a row: what older profiles do not have is left out where it is what theirs is.
+fn table_of<R: Row>(row: &R) -> String {
+    let names = row.names();
+    let cells = R::NAMES.iter().copied().zip(&names);
+    label(cells.filter(|(column, cell)| R::FAMILY.default_of(column) != Some(cell.as_str())))
 }
 
 /// The tables among `rows`, in the order in which they first appear.
 pub(crate) fn slices<R: Row>(rows: &[R]) -> Vec<Slice> {
     let mut slices: Vec<Slice> = Vec::new();
     for (index, row) in rows.iter().enumerate() {
-        let label = label(R::NAMES, &row.names());
+        let label = table_of(row);
         let point = Point {
             row: index,
             at: row.at(),

@@ -12,7 +12,7 @@ use crate::rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
     DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow,
     EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow, ResumeRow, Row,
-    SolveRow, StaticModelRow,
+    SolveRow, StaticModelRow, TaggingHeadRow,
 };
 use crate::slice::{Slice, slices};
 
@@ -26,6 +26,8 @@ pub struct Tables {
     pub embedding: Vec<EmbeddingRow>,
     /// Classification heads.
     pub head: Vec<HeadRow>,
+    /// Tagging heads.
+    pub tagging_head: Vec<TaggingHeadRow>,
     /// Adapters of one layer.
     pub adapter: Vec<AdapterRow>,
     /// Copies.
@@ -75,7 +77,7 @@ macro_rules! for_each_family {
     ($tables:expr, $rows:ident => $body:expr) => {{
         let tables = $tables;
         for_each_family!(@one tables, $rows, $body;
-            encoder_layer embedding head adapter copy model_load dispatch resume copy_resume
+            encoder_layer embedding head tagging_head adapter copy model_load dispatch resume copy_resume
             static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve);
     }};
     (@one $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
@@ -88,7 +90,7 @@ macro_rules! for_each_family_pair {
     ($ours:expr, $theirs:expr, |$a:ident, $b:ident| $body:expr) => {{
         let (ours, theirs) = ($ours, $theirs);
         $crate::tables::for_each_family_pair!(@one ours, theirs, $a, $b, $body;
-            encoder_layer embedding head adapter copy model_load dispatch resume copy_resume
+            encoder_layer embedding head tagging_head adapter copy model_load dispatch resume copy_resume
             static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve);
     }};
     (@one $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
@@ -148,6 +150,7 @@ impl Tables {
             Family::EncoderLayer => self.encoder_layer = read_table(file, text, models)?,
             Family::Embedding => self.embedding = read_table(file, text, models)?,
             Family::Head => self.head = read_table(file, text, models)?,
+            Family::TaggingHead => self.tagging_head = read_table(file, text, models)?,
             Family::Adapter => self.adapter = read_table(file, text, models)?,
             Family::Copy => self.copy = read_table(file, text, models)?,
             Family::ModelLoad => self.model_load = read_table(file, text, models)?,
@@ -195,7 +198,7 @@ fn read_table<R: Row>(file: &str, text: &str, models: &[&str]) -> Result<Vec<R>,
     };
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
     let header = reader.headers().map_err(unreadable)?.clone();
-    check_header(file, &header, &R::columns()).map_err(|invalid| invalid.in_line(1))?;
+    check_header(file, &header, R::FAMILY, &R::columns()).map_err(|invalid| invalid.in_line(1))?;
 
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
     for record in reader.records() {
@@ -206,6 +209,7 @@ fn read_table<R: Row>(file: &str, text: &str, models: &[&str]) -> Result<Vec<R>,
             return Err(Invalid::new(file, "line", must, record.len().to_string()).in_line(line));
         }
         let cells = Record {
+            family: R::FAMILY,
             header: &header,
             record: &record,
         };
@@ -222,8 +226,8 @@ fn read_table<R: Row>(file: &str, text: &str, models: &[&str]) -> Result<Vec<R>,
     Ok(rows)
 }
 
-/// Columns may be in any order, but none may be missing, unknown or doubled.
-fn check_header(file: &str, header: &StringRecord, columns: &[&str]) -> Result<(), Invalid> {
+/// Columns may be in any order, but none may be missing, unknown or doubled; one that older profiles do not have has a default.
+fn check_header(file: &str, header: &StringRecord, family: Family, columns: &[&str]) -> Result<(), Invalid> {
     for (index, column) in header.iter().enumerate() {
         if !columns.contains(&column) {
             let suggested = near_miss(column, columns.iter().copied());
@@ -238,22 +242,26 @@ fn check_header(file: &str, header: &StringRecord, columns: &[&str]) -> Result<(
             ));
         }
     }
-    match columns.iter().find(|column| header.iter().all(|have| have != **column)) {
+    let absent = |column: &&&str| header.iter().all(|have| have != **column) && family.default_of(column).is_none();
+    match columns.iter().find(absent) {
         Some(column) => Err(Invalid::new(file, column, "a column", "no such column")),
         None => Ok(()),
     }
 }
 
-/// One line of a file whose header is known to have every column.
+/// One line of a file whose header is known to have every column without a default.
 struct Record<'a> {
+    family: Family,
     header: &'a StringRecord,
     record: &'a StringRecord,
 }
 
 impl Record<'_> {
     fn text(&self, column: &str) -> &str {
-        let index = self.header.iter().position(|have| have == column);
-        self.record[index.expect("the header was checked")].trim()
+        match self.header.iter().position(|have| have == column) {
+            Some(index) => self.record[index].trim(),
+            None => self.family.default_of(column).expect("the header was checked"),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A card for the tests and examples of other crates: computed from simple formulas, measured nowhere.
 
 use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
-use crate::keys::{AdapterImplementation, Direction, DispatchOperation, LoadSource, PetKind, Tier};
+use crate::keys::{AdapterImplementation, Direction, DispatchOperation, LoadSource, LookupOutcome, PetKind, Tier};
 use crate::model::{DType, ModelShape};
 use crate::origin::Origins;
 use crate::rows::{
@@ -119,8 +119,10 @@ fn add_lookups(tables: &mut Tables, model: &str) {
                 tables.plot_lookup.push(PlotLookupRow {
                     model: model.to_string(),
                     tier,
+                    outcome: LookupOutcome::Any,
                     threads,
                     tokens,
+                    fragment_tokens: 3,
                     stats: stats(2.0 + token_us * f64::from(tokens) / f64::from(threads)),
                 });
             }

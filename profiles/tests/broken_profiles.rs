@@ -266,9 +266,15 @@ const BROKEN_TABLES: &[Broken] = &[
     ),
     (
         "plot_lookup.csv",
-        "memory,1,1,",
-        "ram,1,1,",
+        "memory,any,1,1,",
+        "ram,any,1,1,",
         "plot_lookup.csv:2: tier: must be memory or disk, got \"ram\"",
+    ),
+    (
+        "plot_lookup.csv",
+        "memory,any,1,1,",
+        "memory,root-hits,1,1,",
+        "plot_lookup.csv:2: outcome: must be any, domain-hit, root-hit or fallback, got \"root-hits\"; did you mean root-hit?",
     ),
     (
         "head.csv",

@@ -4,7 +4,9 @@ use std::fs;
 
 use proptest::prelude::*;
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Card, CopyRow, Direction, Stats, Tables};
+use tenantry_profiles::{
+    Card, CopyRow, Direction, Family, LookupOutcome, ModelShape, Origin, Source, Stats, Tables, Tier,
+};
 
 #[test]
 fn saving_and_loading_keeps_everything() {
@@ -45,6 +47,49 @@ fn replacing_a_profile_drops_its_tables_and_keeps_other_files() {
         1,
         "nothing is left beside it"
     );
+}
+
+/// Profiles from before look-ups were told apart by what they met and by the length of fragments: theirs were of trigrams, all together,
+/// and an origin calls the table as it did then.
+#[test]
+fn older_tables_of_look_ups_are_read_as_what_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("card");
+    let mut card = synthetic_card();
+    card.origins.push(Origin {
+        family: Family::PlotLookup,
+        table: Some("model=tiny tier=memory".into()),
+        kind: Source::Assumed,
+        source: "a guess".into(),
+        error: None,
+    });
+    card.save(&path).unwrap();
+    let file = path.join("plot_lookup.csv");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(
+        text.starts_with("model,tier,outcome,threads,tokens,fragment_tokens,count,"),
+        "{text}"
+    );
+    let without = |line: &str| {
+        let cells = line
+            .split(',')
+            .enumerate()
+            .filter(|(column, _)| ![2, 5].contains(column));
+        cells.map(|(_, cell)| cell).collect::<Vec<_>>().join(",")
+    };
+    let older: Vec<String> = text.lines().map(without).collect();
+    assert!(older[0].starts_with("model,tier,threads,tokens,count,"), "{}", older[0]);
+    fs::write(&file, older.join("\n") + "\n").unwrap();
+    let loaded = Card::load(&path).unwrap();
+    assert_eq!(loaded.digest(), card.digest());
+    let tiny = ModelShape::builtin("tiny").unwrap();
+    let cost = |card: &Card, outcome| {
+        let lookup = card.plot_lookup(&tiny, Tier::Memory, outcome).unwrap();
+        lookup.cost(1, 64, 3)
+    };
+    for outcome in [LookupOutcome::Any, LookupOutcome::Fallback] {
+        assert_eq!(cost(&loaded, outcome), cost(&card, outcome));
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
     AdapterImplementation, AdapterRow, Card, CopyRow, Cost, DType, Direction, DispatchOperation, EncoderLayerRow,
-    Family, LoadSource, ModelShape, PlotLookupRow, Spread, Stats, Tier, describe, leave_out_errors,
+    Family, LoadSource, LookupOutcome, ModelShape, PlotLookupRow, Spread, Stats, Tier, describe, leave_out_errors,
 };
 
 const BATCHES: [u32; 4] = [1, 4, 8, 32];
@@ -281,8 +281,10 @@ fn more_threads_may_cost_less() {
     let row = |threads: u32, tokens: u32| PlotLookupRow {
         model: "tiny".into(),
         tier: Tier::Memory,
+        outcome: LookupOutcome::Any,
         threads,
         tokens,
+        fragment_tokens: 3,
         stats: stats(f64::from(10 * tokens / threads)),
     };
     card.tables.plot_lookup = [1, 2, 4]
@@ -290,7 +292,7 @@ fn more_threads_may_cost_less() {
         .flat_map(|threads| [16, 64].map(|tokens| row(threads, tokens)))
         .collect();
     card.validate().unwrap();
-    let lookup = card.plot_lookup(&tiny(), Tier::Memory).unwrap();
+    let lookup = card.plot_lookup(&tiny(), Tier::Memory, LookupOutcome::Any).unwrap();
     for (threads, tokens, us) in [
         (1, 64, 640.0),
         (2, 64, 320.0),
@@ -299,11 +301,50 @@ fn more_threads_may_cost_less() {
         (9, 64, 160.0),
     ] {
         assert!(
-            near(lookup.cost(threads, tokens), us),
+            near(lookup.cost(threads, tokens, 3), us),
             "{threads} × {tokens}: {:?}",
-            lookup.cost(threads, tokens)
+            lookup.cost(threads, tokens, 3)
         );
     }
+}
+
+/// What was measured by outcome counts; what was not costs what the card has of any; and longer fragments cost more.
+#[test]
+fn look_ups_are_priced_by_what_they_met_and_by_the_length_of_a_fragment() {
+    let mut card = synthetic_card();
+    let row = |outcome, fragment_tokens: u32, token_us: u32| {
+        [16, 64].map(|tokens| PlotLookupRow {
+            model: "tiny".into(),
+            tier: Tier::Memory,
+            outcome,
+            threads: 1,
+            tokens,
+            fragment_tokens,
+            stats: stats(f64::from(token_us * tokens)),
+        })
+    };
+    card.tables.plot_lookup = [
+        row(LookupOutcome::Any, 3, 10),
+        row(LookupOutcome::Fallback, 2, 15),
+        row(LookupOutcome::Fallback, 5, 30),
+    ]
+    .concat();
+    card.validate().unwrap();
+    let us = |outcome, fragment_tokens| {
+        let lookup = card.plot_lookup(&tiny(), Tier::Memory, outcome).unwrap();
+        lookup.cost(1, 64, fragment_tokens).median_ns as f64 / 64e3
+    };
+    assert_eq!(us(LookupOutcome::DomainHit, 3), 10.0, "any");
+    assert_eq!(us(LookupOutcome::Fallback, 2), 15.0);
+    assert_eq!(us(LookupOutcome::Fallback, 4), 25.0, "between");
+    // Of a single length: in proportion to the vectors of a row.
+    assert_eq!(us(LookupOutcome::RootHit, 6), 20.0);
+    let surface = card.plot_lookup(&tiny(), Tier::Memory, LookupOutcome::RootHit).unwrap();
+    assert_eq!(surface.beyond(1, 64, 6).unwrap().axis, "fragment_tokens");
+    let refused = card
+        .plot_lookup(&tiny(), Tier::Disk, LookupOutcome::RootHit)
+        .unwrap_err();
+    assert_eq!(refused.asked, "model=tiny tier=disk outcome=root-hit");
 }
 
 /// Neighbours that lie close together tell more of noise than of slope.

@@ -122,6 +122,7 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
     }
     Ok(Scenario {
         name: raw.name.0.clone(),
+        file: source.file.to_owned(),
         seed: raw.seed,
         card: raw.card.0.clone(),
         slo,

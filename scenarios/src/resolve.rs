@@ -1,9 +1,9 @@
 //! From raw types to the plain specifications that the other crates take, and what can be wrong between several values.
 
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, Padding, ParameterPipeline,
-    PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, QueueSpec, StopSpec, SwapSpec, SystemSpec, TasksSpec,
-    TenantState, Weights,
+    AdmitSpec, BatchSpec, ConsolidateSpec, GenerationSpec, HeadTask, JoinSpec, LoraSpec, Met, Padding,
+    ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, QueueSpec, StopSpec, SwapSpec,
+    SystemSpec, TasksSpec, TenantState, Weights,
 };
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::Duration;
@@ -14,7 +14,7 @@ use crate::cascade::{self, Around};
 use crate::error::Problem;
 use crate::path::Path;
 use crate::raw::*;
-use crate::scalar::Count;
+use crate::scalar::{Count, Part};
 use crate::scenario::{GroupNames, Slo};
 use crate::tasks::{self, TaskKind};
 use crate::{runtimes, workload};
@@ -26,6 +26,8 @@ const TENANTS_MAX: u32 = 100_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Resolved {
     pub systems: Vec<SystemSpec>,
+    /// By system.
+    pub files: Vec<Files>,
     /// With the scenario's seed; each repeat sets its own.
     pub workload: WorkloadSpec,
     pub tenant_groups: GroupNames,
@@ -65,6 +67,7 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Resolved, Vec<Problem>> {
     }
     Ok(Resolved {
         systems,
+        files: raw.systems.iter().map(|system| system.files.clone()).collect(),
         workload,
         tenant_groups: GroupNames {
             domains: raw.tenants.domains.names(),
@@ -228,11 +231,34 @@ fn system_of(
             let must = format!("fewer than the {} layers of model {}", model.layers, system.model);
             problems.push(Problem::new(path.key("lower_layers"), must, plot.lower_layers.0));
         }
-        if plot.domain_hits.ppm() + plot.fallbacks.ppm() > 1_000_000 {
-            let must = "at most 100% together with fallbacks";
-            let got = format!("{} and {}", plot.domain_hits, plot.fallbacks);
-            problems.push(Problem::new(path.key("domain_hits"), must, got));
+        let mut at_most_all = |path: Path, domain_hits: Part, fallbacks: Part| {
+            if domain_hits.ppm() + fallbacks.ppm() > 1_000_000 {
+                let must = "at most 100% together with fallbacks";
+                let got = format!("{domain_hits} and {fallbacks}");
+                problems.push(Problem::new(path.key("domain_hits"), must, got));
+            }
+        };
+        at_most_all(path.clone(), plot.domain_hits, plot.fallbacks);
+        if let RawMet::Shares { domain_hits, fallbacks } = plot.met {
+            at_most_all(path.key("met").key("shares"), domain_hits, fallbacks);
         }
+        if plot.met == RawMet::Counted && system.generation.is_some() {
+            let must = "as-built or shares for a decoder, since nobody knows the tokens that it will make";
+            problems.push(Problem::new(path.key("met"), must, "counted"));
+        }
+    }
+    check_files(system, path, problems);
+    let only_classifies = [
+        (system.generation.is_some(), "a decoder has none"),
+        (system.tasks.is_some(), "tasks of several kinds share a batch"),
+        (system.runtimes.is_some(), "runtimes answer with one class"),
+        (system.cascade.is_some(), "a route is chosen by one confidence"),
+    ];
+    if system.heads == RawHeads::Tagging
+        && let Some((_, why)) = only_classifies.iter().find(|(is_so, _)| *is_so)
+    {
+        let must = format!("classification here: {why}");
+        problems.push(Problem::new(path.key("heads"), must, "tagging"));
     }
     let tasks = system
         .tasks
@@ -432,6 +458,46 @@ fn check_generation(
     }
 }
 
+/// Which files a system has a use for.
+fn check_files(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
+    let Files {
+        model,
+        domains,
+        tenants,
+        corpus,
+    } = &system.files;
+    let path = path.key("files");
+    let is_other = system.tasks.is_some() || system.runtimes.is_some() || system.cascade.is_some();
+    let mut unused = |key: &str, is_given: bool, why: &str| {
+        if is_given {
+            let must = format!("left out here: {why}");
+            problems.push(Problem::new(path.key(key), must, "files"));
+        }
+    };
+    let without_table = system.plot.is_none();
+    let others = "only pools with a table, adapters, heads or models of tenants' own read files";
+    unused("model", is_other && model.is_some(), others);
+    unused("tenants", is_other && tenants.is_some(), others);
+    let own = system.tenant_state == RawTenantState::Model && without_table && !is_other;
+    unused("model", own && model.is_some(), "each tenant has a model of its own");
+    unused(
+        "domains",
+        without_table && !domains.is_empty(),
+        "there is no table that they would fill",
+    );
+    unused(
+        "corpus",
+        without_table && !corpus.is_empty(),
+        "there is no table that it would fill",
+    );
+    let no_root = model.is_none() && !domains.is_empty();
+    unused(
+        "domains",
+        no_root,
+        "domains' versions come of a model, and `files.model` names none",
+    );
+}
+
 /// What must hold where a decoder's lower layers are looked up.
 fn check_lookups(system: &RawSystem, generation: &RawGeneration, path: &Path, problems: &mut Vec<Problem>) {
     let pipeline = system.pipeline.unwrap_or(RawPipeline::Synchronous);
@@ -511,6 +577,10 @@ fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>) -> 
         model: model.clone(),
         dtype: system.dtype,
         classes: system.classes.0,
+        heads: match system.heads {
+            RawHeads::Classification => HeadTask::Classification,
+            RawHeads::Tagging => HeadTask::Tagging,
+        },
         plot: system.plot.map(|plot| PlotSpec {
             lower_layers: plot.lower_layers.0,
             fragment_tokens: plot.fragment_tokens.0,
@@ -518,6 +588,14 @@ fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>) -> 
             tier: plot.tier,
             domain_hits_ppm: plot.domain_hits.ppm(),
             fallbacks_ppm: plot.fallbacks.ppm(),
+            met: match plot.met {
+                RawMet::AsBuilt => Met::AsBuilt,
+                RawMet::Counted => Met::Counted,
+                RawMet::Shares { domain_hits, fallbacks } => Met::Shares {
+                    domain_hits_ppm: domain_hits.ppm(),
+                    fallbacks_ppm: fallbacks.ppm(),
+                },
+            },
             domain_bytes: plot.domain_table.0,
         }),
         tenant_state: match system.tenant_state {

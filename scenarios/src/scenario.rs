@@ -10,7 +10,7 @@ use tenantry_traces::spec::WorkloadSpec;
 use crate::error::ScenarioErrors;
 use crate::load::{self, Override};
 use crate::plan::Plan;
-use crate::raw::{Jitter, RawLimits, RawScenario};
+use crate::raw::{Files, Jitter, RawLimits, RawScenario};
 use crate::resolve::Resolved;
 use crate::tasks;
 
@@ -19,6 +19,8 @@ use crate::tasks;
 pub struct Scenario {
     /// As reports call it.
     pub name: String,
+    /// Where it comes from: a path, or the name of one that comes with the program.
+    pub file: String,
     /// Of the first repeat.
     pub seed: u64,
     /// The card's profile: a name or a path. A sweep may give single runs another one.
@@ -77,8 +79,12 @@ impl From<RawLimits> for Limits {
 /// One system under one load on one cluster: all that a machine needs to be told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunSpec {
+    /// The scenario's file, for messages.
+    pub file: String,
     /// What serves.
     pub system: SystemSpec,
+    /// What it is executed with in place of random weights and texts.
+    pub files: Files,
     /// The sweep point: each swept path with its value, in the file's order.
     pub parameters: Vec<(String, serde_json::Value)>,
     /// From 0.
@@ -152,7 +158,11 @@ impl Scenario {
     /// # Errors
     /// As [`load`](Self::load); they name the option.
     pub fn load_with(path_or_name: &str, overrides: &[Override]) -> Result<Scenario, ScenarioErrors> {
-        load::load(path_or_name, overrides)
+        let scenario = load::load(path_or_name, overrides)?;
+        Ok(Scenario {
+            file: path_or_name.to_owned(),
+            ..scenario
+        })
     }
 
     /// The scenario that `text` writes; `file` is what errors call it.
@@ -176,7 +186,8 @@ impl Scenario {
         let mut runs = Vec::new();
         for point in &self.points {
             for repeat in 0..self.repeats {
-                runs.extend(point.resolved.systems.iter().map(|system| point.run(system, repeat)));
+                let systems = point.resolved.systems.iter().zip(&point.resolved.files);
+                runs.extend(systems.map(|(system, files)| point.run(&self.file, system, files, repeat)));
             }
         }
         runs
@@ -203,7 +214,7 @@ impl Scenario {
 }
 
 impl Point {
-    fn run(&self, system: &SystemSpec, repeat: u32) -> RunSpec {
+    fn run(&self, file: &str, system: &SystemSpec, files: &Files, repeat: u32) -> RunSpec {
         let Resolved {
             workload,
             tenant_groups,
@@ -217,6 +228,7 @@ impl Point {
             jitter,
             answers,
             systems: _,
+            files: _,
         } = &self.resolved;
         // Every draw hashes its seed, so that neighbouring seeds have nothing in common; and each repeat can be run
         // alone by giving its seed.
@@ -231,6 +243,8 @@ impl Point {
             route.seed = seed;
         }
         RunSpec {
+            file: file.to_owned(),
+            files: files.clone(),
             system,
             parameters: self.parameters.clone(),
             repeat,

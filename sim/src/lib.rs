@@ -11,6 +11,7 @@ mod global;
 mod last_tokens;
 mod leap;
 mod lookups;
+mod met;
 mod pet_prices;
 pub mod plan;
 pub mod prices;
@@ -20,6 +21,7 @@ mod steps;
 pub mod virtual_machine;
 
 pub use global::whole_workload;
+pub use met::{MetError, count_met};
 pub use prices::{Before, Jitter, OpSpread, PriceError, Prices};
 pub use simulate::{Run, SimulateError, Simulated, simulate};
 pub use tenantry_solver::answer as allocate;

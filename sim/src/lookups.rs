@@ -2,25 +2,39 @@
 
 use tenantry_core::spec::PlotSpec;
 use tenantry_profiles::{
-    Beyond, Card, Cost, Curve, DType, DeviceKind, Direction, MissingTable, ModelShape, Surface, Tier,
+    Beyond, Card, Cost, Curve, DType, DeviceKind, Direction, LookupOutcome, LookupSurface, MissingTable, ModelShape,
+    Tier,
 };
 
 /// Look-ups of a pool's table.
 #[derive(Debug)]
 pub(crate) struct LookupPrices {
     spec: PlotSpec,
-    /// Of domains' own tables, and of the root table where it lies there too.
-    memory: Surface,
-    root: Surface,
+    /// What may be met, and parts of a million of the look-ups that meet it. A batch costs as much of each outcome's cost of all its tokens:
+    /// what each fragment takes adds up so, and what each batch takes is counted once.
+    met: Vec<(u32, LookupSurface)>,
 }
 
 impl LookupPrices {
     /// Of a model's table.
     pub fn new(card: &Card, model: &ModelShape, spec: PlotSpec) -> Result<LookupPrices, MissingTable> {
+        let (by_domain, mut by_shorter) = spec.met_ppm();
+        if spec.fragment_tokens == 1 {
+            // Nothing is shorter: that a token has no row is found out as that it has one.
+            by_shorter = 0;
+        }
+        let outcomes = [
+            // A domain's table lies in memory, whatever the root's tier (HMI, section 7.7).
+            (by_domain, Tier::Memory, LookupOutcome::DomainHit),
+            (1_000_000 - by_domain - by_shorter, spec.tier, LookupOutcome::RootHit),
+            (by_shorter, spec.tier, LookupOutcome::Fallback),
+        ];
+        let met = outcomes.into_iter().filter(|(ppm, ..)| *ppm > 0);
         Ok(LookupPrices {
             spec,
-            memory: card.plot_lookup(model, Tier::Memory)?,
-            root: card.plot_lookup(model, spec.tier)?,
+            met: met
+                .map(|(ppm, tier, outcome)| Ok((ppm, card.plot_lookup(model, tier, outcome)?)))
+                .collect::<Result<_, MissingTable>>()?,
         })
     }
 
@@ -29,29 +43,31 @@ impl LookupPrices {
         self.spec
     }
 
-    /// The farther of what the two tiers were asked beyond what was measured.
+    /// The farthest of what the tables were asked beyond what was measured.
     pub fn beyond(&self, tokens: u32) -> Option<Beyond> {
-        let beyond = [&self.memory, &self.root].map(|surface| surface.beyond(self.spec.threads, tokens));
-        let beyond = beyond.into_iter().flatten();
-        beyond.max_by(|one, other| one.factor().total_cmp(&other.factor()))
+        let PlotSpec {
+            threads,
+            fragment_tokens,
+            ..
+        } = self.spec;
+        let asked = self
+            .met
+            .iter()
+            .filter_map(|(_, surface)| surface.beyond(threads, tokens, fragment_tokens));
+        asked.max_by(|one, other| one.factor().total_cmp(&other.factor()))
     }
 
     /// Of so many tokens together, by what `of` takes of a cost.
     pub fn ns(&self, tokens: u32, of: impl Fn(Cost) -> u64) -> u64 {
         let PlotSpec {
             threads,
-            tier,
-            domain_hits_ppm,
+            fragment_tokens,
             ..
         } = self.spec;
-        match tier {
-            Tier::Memory => of(self.memory.cost(threads, tokens)),
-            Tier::Disk => {
-                // A domain's table lies in memory, whatever the root's tier (HMI, section 7.7).
-                let by_domain = (u64::from(tokens) * u64::from(domain_hits_ppm) / 1_000_000) as u32;
-                of(self.memory.cost(threads, by_domain)) + of(self.root.cost(threads, tokens - by_domain))
-            }
-        }
+        let part = |(ppm, surface): &(u32, LookupSurface)| {
+            u128::from(*ppm) * u128::from(of(surface.cost(threads, tokens, fragment_tokens)))
+        };
+        (self.met.iter().map(part).sum::<u128>() / 1_000_000) as u64
     }
 
     /// The median.

@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use tenantry_core::ids::PoolId;
 use tenantry_core::op::{BatchShape, Encode, GoingOn, Manage, Member, OpKind, Pet, PetGroup};
-use tenantry_core::spec::{PlotSpec, PoolSpec, RouteSpec, StageSpec, SystemSpec, TenantState};
+use tenantry_core::spec::{HeadTask, PlotSpec, PoolSpec, RouteSpec, StageSpec, SystemSpec, TenantState};
 use tenantry_core::topology::LaneKind;
 use tenantry_profiles::{
     AdapterSurface, Beyond, Card, Changing, Cost, Curve, Direction, DispatchOperation, Drawn, Family, LoadSource,
-    MissingTable, Resume, Surface,
+    MissingTable, Resume, Surface, TaggingSurface,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::{Duration, Time};
@@ -40,7 +40,7 @@ pub enum Jitter {
 /// A card that cannot price a pool's ops.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct PriceError(#[from] MissingTable);
+pub struct PriceError(#[from] pub MissingTable);
 
 /// The costs of a system's ops on one card, bound once so that a look-up hashes and allocates nothing.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ enum ModelPrices {
 struct EncoderPrices {
     embedding: Surface,
     layer: Surface,
-    head: Curve,
+    head: HeadPrices,
     adapter: Option<AdapterSurface>,
     /// One layer on several instances of a card at once; absent where that was not measured.
     concurrent: Option<AdapterSurface>,
@@ -102,6 +102,30 @@ struct EncoderPrices {
     /// By requests: tokens and tenants of the last such batch, and what a layer of it and its adapters cost. The ops of a batch ask for
     /// the same.
     layers: Vec<Option<LayerCosts>>,
+}
+
+/// From the last hidden states to what tenants' heads say.
+#[derive(Debug)]
+enum HeadPrices {
+    Classification(Curve),
+    Tagging { surface: TaggingSurface, classes: u32 },
+}
+
+impl HeadPrices {
+    /// Of a batch: its cost, and how far beyond what was measured that is.
+    fn of(&self, requests: u32, tokens: u32) -> (Cost, Option<Beyond>, Family) {
+        match self {
+            HeadPrices::Classification(curve) => {
+                let requests = u64::from(requests);
+                (curve.cost(requests), curve.beyond(requests), Family::Head)
+            }
+            HeadPrices::Tagging { surface, classes } => (
+                surface.cost(requests, tokens, *classes),
+                surface.beyond(requests, tokens, *classes),
+                Family::TaggingHead,
+            ),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -129,7 +153,13 @@ impl EncoderPrices {
                 Some(layer) => layer,
                 None => card.encoder_layer(model, *dtype)?,
             },
-            head: card.head(model, *dtype, *classes)?,
+            head: match pool.heads {
+                HeadTask::Classification => HeadPrices::Classification(card.head(model, *dtype, *classes)?),
+                HeadTask::Tagging => HeadPrices::Tagging {
+                    surface: card.tagging_head(model, *dtype)?,
+                    classes: *classes,
+                },
+            },
             adapter: match pool.tenant_state {
                 TenantState::Adapters {
                     bottleneck,
@@ -389,8 +419,9 @@ impl Prices {
             ns += draw.of(prices.embedding.cost(requests, tokens));
         }
         if encode.heads {
-            note(prices.head.beyond(requests.into()), Family::Head);
-            ns += draw.of(prices.head.cost(requests.into()));
+            let (cost, beyond, family) = prices.head.of(requests, tokens);
+            note(beyond, family);
+            ns += draw.of(cost);
         }
         ns
     }

@@ -481,8 +481,9 @@ impl VirtualMachine {
         // Of all together, so that small batches round nothing away.
         counts.tokens += fragments;
         let share = |ppm: u32| (u128::from(counts.tokens) * u128::from(ppm) / 1_000_000) as u64;
-        counts.domain_hits = share(plot.domain_hits_ppm);
-        counts.fallbacks = share(plot.fallbacks_ppm);
+        let (domain_hits_ppm, fallbacks_ppm) = plot.met_ppm();
+        counts.domain_hits = share(domain_hits_ppm);
+        counts.fallbacks = share(fallbacks_ppm);
         counts.root_hits = counts.tokens - counts.domain_hits - counts.fallbacks;
     }
 

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use tenantry_core::log::{Log, replay};
 use tenantry_core::run::Observer;
 use tenantry_core::spec::{
-    ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, PipelineSpec, PlaceSpec, PlotSpec, PrefillSpec, QueueSpec,
-    StopSpec, SwapSpec, SystemSpec, TenantState, Weights,
+    ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, Met, PipelineSpec, PlaceSpec, PlotSpec, PrefillSpec,
+    QueueSpec, StopSpec, SwapSpec, SystemSpec, TenantState, Weights,
 };
 use tenantry_core::{Commands, Event, Ledger, Machine, Next, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
@@ -53,6 +53,7 @@ const PLOT: PlotSpec = PlotSpec {
     tier: Tier::Memory,
     domain_hits_ppm: 500_000,
     fallbacks_ppm: 100_000,
+    met: Met::AsBuilt,
     domain_bytes: 1 << 20,
 };
 

@@ -5,8 +5,11 @@ mod common;
 use common::{cluster, memory_for, request, run_checked, run_listed, system};
 use proptest::prelude::*;
 use tenantry_core::log::{Log, replay};
-use tenantry_core::spec::{AdmitSpec, BatchSpec, Padding, PipelineSpec, PlaceSpec, SystemSpec, TenantState};
+use tenantry_core::spec::{
+    AdmitSpec, BatchSpec, Met, Padding, ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, SystemSpec, TenantState,
+};
 use tenantry_core::{Ledger, Server, run};
+use tenantry_profiles::Tier;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Duration, Entry, Listed, Time};
@@ -29,24 +32,55 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
     ];
     let pipeline = prop_oneof![
         Just(PipelineSpec::SYNCHRONOUS),
+        Just(PipelineSpec::PREFETCH_RETRIEVAL),
         Just(PipelineSpec::PREFETCH),
-        Just(PipelineSpec::LAYERWISE)
+        Just(PipelineSpec::LAYERWISE),
+        // Without look-ups ahead.
+        Just(PipelineSpec {
+            prefetch_retrieval: false,
+            parameters: ParameterPipeline::NextLayer,
+        })
     ];
+    let tier = prop_oneof![Just(Tier::Memory), Just(Tier::Disk)];
+    let plot =
+        (1u32..5, 1u32..4, tier, 0u32..=1_000_000).prop_map(|(fragment_tokens, threads, tier, domain_hits_ppm)| {
+            PlotSpec {
+                lower_layers: 1,
+                fragment_tokens,
+                threads,
+                tier,
+                domain_hits_ppm,
+                fallbacks_ppm: 0,
+                met: Met::Shares {
+                    domain_hits_ppm,
+                    fallbacks_ppm: (1_000_000 - domain_hits_ppm) / 2,
+                },
+                domain_bytes: 1 << 20,
+            }
+        });
+    let plot = proptest::option::of(plot);
     let place = prop_oneof![Just(PlaceSpec::LeastLoaded), Just(PlaceSpec::RoundRobin)];
     let admit = prop_oneof![
         3 => Just(AdmitSpec::Open),
         1 => (1u32..20).prop_map(|max_waiting| AdmitSpec::BoundedQueue { max_waiting }),
     ];
     let padding = prop_oneof![Just(Padding::Longest), Just(Padding::To(48))];
-    (batch, state, pipeline, place, admit, padding, 1u32..3).prop_map(
-        |(batch, tenant_state, pipeline, place, admit, padding, instances_per_gpu)| {
+    (batch, state, pipeline, plot, place, admit, padding, 1u32..3).prop_map(
+        |(batch, tenant_state, pipeline, plot, place, admit, padding, instances_per_gpu)| {
             let mut system = system();
             system.admit = admit;
+            system.pool.plot = plot;
             system.pool.batch = batch;
             system.pool.tenant_state = tenant_state;
             // A whole model comes in one piece.
             system.pool.pipeline = match (tenant_state, pipeline) {
-                (TenantState::Model, PipelineSpec::LAYERWISE) => PipelineSpec::PREFETCH,
+                (
+                    TenantState::Model,
+                    PipelineSpec {
+                        parameters: ParameterPipeline::NextLayer,
+                        ..
+                    },
+                ) => PipelineSpec::PREFETCH,
                 _ => pipeline,
             };
             system.pool.place = place;

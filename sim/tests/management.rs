@@ -7,7 +7,7 @@ use common::{ADAPTERS, changes, cluster, manage, memory_for, request, run_listed
 use proptest::prelude::*;
 use tenantry_core::command::{FailureReason, Refusal, RejectReason};
 use tenantry_core::ledger::RunRecord;
-use tenantry_core::spec::{BatchSpec, PipelineSpec, PlotSpec, SystemSpec};
+use tenantry_core::spec::{BatchSpec, Met, PipelineSpec, PlotSpec, SystemSpec};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{LoadSource, Tier};
 use tenantry_sim::Jitter;
@@ -105,6 +105,7 @@ fn a_new_version_costs_its_reading() {
         tier: Tier::Memory,
         domain_hits_ppm: 500_000,
         fallbacks_ppm: 0,
+        met: Met::AsBuilt,
         domain_bytes,
     });
     let of_domain = ManageRequest {

@@ -18,6 +18,16 @@ pub enum Select {
     MostFrequent(u64),
 }
 
+impl Select {
+    /// The most frequent fragments that cover so many parts of a million of all occurrences.
+    pub fn parts(ppm: u32) -> Select {
+        match ppm {
+            1_000_000.. => Select::All,
+            _ => Select::Coverage(f64::from(ppm) / 1e6),
+        }
+    }
+}
+
 /// What was counted, and what was chosen of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::PlotError;
-use crate::format::{Hash, Header};
+use crate::format::{Hash, Header, row_sum};
 use crate::slots::Slots;
 use crate::table::index_sum;
 
@@ -17,8 +17,10 @@ pub(crate) struct Draft {
     journal_path: PathBuf,
     journal: File,
     header: Header,
-    /// The checksums of the chunks that are done.
+    /// The checksums of the chunks that are done,
     sums: Vec<u8>,
+    /// and of their rows.
+    row_sums: Vec<u8>,
 }
 
 impl Draft {
@@ -37,6 +39,7 @@ impl Draft {
             journal_path,
             header,
             sums: Vec::new(),
+            row_sums: Vec::new(),
         };
         let mut journal = Vec::new();
         draft
@@ -52,6 +55,7 @@ impl Draft {
                 break;
             }
             draft.sums.extend_from_slice(sum);
+            draft.sum_rows(&bytes);
         }
         let done = header.chunk(draft.chunks_done()).start.min(header.counted.fragments);
         draft
@@ -78,7 +82,13 @@ impl Draft {
             .write_all_at(sum.as_bytes(), at)
             .map_err(PlotError::io(&self.journal_path))?;
         self.sums.extend_from_slice(sum.as_bytes());
+        self.sum_rows(rows);
         Ok(())
+    }
+
+    fn sum_rows(&mut self, rows: &[u8]) {
+        let rows = rows.chunks_exact(self.header.shape.row_bytes() as usize);
+        self.row_sums.extend(rows.flat_map(row_sum));
     }
 
     /// Adds index, sums and, last, the header; then renames.
@@ -89,6 +99,7 @@ impl Draft {
         for (key, ordinal) in keys.chunks_exact(fragment_tokens).zip(0..) {
             slots.find_or_insert(key, ordinal);
         }
+        self.sums.append(&mut self.row_sums);
         self.header.index_sum = index_sum(&slots, &self.sums);
         let at = self.header.index_at();
         self.rows.write_all_at(slots.bytes(), at).map_err(disk)?;

@@ -25,7 +25,9 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn add(mut self, other: Counters) -> Counters {
+    /// Both together.
+    #[must_use]
+    pub fn add(mut self, other: Counters) -> Counters {
         self.tokens += other.tokens;
         self.domain_hits += other.domain_hits;
         self.root_hits += other.root_hits;

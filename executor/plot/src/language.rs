@@ -5,8 +5,10 @@
 
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 
+use crate::Context;
+
 /// Domains; tenant `t` writes in domain `t % DOMAINS`.
-pub(crate) const DOMAINS: u32 = tenantry_core::spec::PlotSpec::DOMAINS;
+pub const DOMAINS: u32 = 8;
 /// Different words, where the vocabulary has as many.
 const WORDS: u32 = 1024;
 /// Words that may follow a word.
@@ -27,7 +29,7 @@ const CORPUS: u64 = 2;
 
 /// Texts that are a function of the seed, the domain and the ticket alone.
 #[derive(Debug)]
-pub(crate) struct Language {
+pub struct Language {
     seed: u64,
     vocabulary: u32,
     words: u32,
@@ -53,20 +55,39 @@ impl Language {
         }
     }
 
+    /// The domain that a tenant writes in.
+    pub fn domain_of(&self, tenant: u32) -> u32 {
+        tenant % DOMAINS
+    }
+
     /// The token ids of a request; an endless text, of which it has the beginning.
     pub fn request(&self, ticket: u64, tenant: u32) -> impl Iterator<Item = u32> + '_ {
         let stream = Draws::new(self.seed, Purpose::Tokens).about(ticket);
-        self.text(stream, tenant % DOMAINS)
+        self.text(stream, self.domain_of(tenant))
     }
 
     /// The texts that a domain's tables are built from.
     pub fn corpus(&self, domain: u32) -> impl Iterator<Item = Vec<u32>> + '_ {
+        (0..self.corpus_sequences).map(move |index| self.corpus_text(domain, index).collect())
+    }
+
+    /// One of them.
+    pub fn corpus_text(&self, domain: u32, index: u64) -> impl Iterator<Item = u32> + '_ {
         let draws = Draws::new(self.seed, Purpose::Tokens).part(CORPUS);
-        let sequence = move |index| {
-            let stream = draws.about(u64::from(domain) << 32 | index);
-            self.text(stream, domain).take(CORPUS_TOKENS).collect()
-        };
-        (0..self.corpus_sequences).map(sequence)
+        let stream = draws.about(u64::from(domain) << 32 | index);
+        self.text(stream, domain).take(CORPUS_TOKENS)
+    }
+
+    /// The domains.
+    pub fn domains(&self) -> std::ops::Range<u32> {
+        0..DOMAINS
+    }
+
+    /// The texts that the root's tables are built from: all domains', and every word as a text of its own, so that each has a representation.
+    /// What a decoder generates may be any token of the vocabulary, whether it is a word or not.
+    pub fn whole_corpus(&self, context: Context) -> impl Iterator<Item = Vec<u32>> + '_ {
+        let texts = self.domains().flat_map(|domain| self.corpus(domain));
+        texts.chain(self.lexicon(context == Context::Preceding))
     }
 
     /// Sequences of each domain in the corpus.
@@ -74,8 +95,7 @@ impl Language {
         self.corpus_sequences
     }
 
-    /// With a smaller corpus, for tests.
-    #[cfg(test)]
+    /// With another corpus than its own of 192 sequences of each domain.
     pub fn with_corpus(self, corpus_sequences: u64) -> Language {
         Language {
             corpus_sequences,
@@ -83,8 +103,7 @@ impl Language {
         }
     }
 
-    /// Every word as a text of its own, so that each has a representation; or every token of the vocabulary, whether it is a word or not.
-    pub fn lexicon(&self, all_tokens: bool) -> impl Iterator<Item = Vec<u32>> + '_ {
+    fn lexicon(&self, all_tokens: bool) -> impl Iterator<Item = Vec<u32>> + '_ {
         let count = if all_tokens { self.vocabulary } else { self.words };
         (0..count).map(move |index| vec![if all_tokens { index } else { self.token(index) }])
     }

@@ -7,6 +7,8 @@
 //! - [`Table`] is such a file, opened and verified; [`Tree`] is the version tree: the root's tables, and each domain's.
 //! - [`Engine`] looks up a [`Batch`] in a [`Snapshot`] of the tree and aggregates (Eq. 2 and 3).
 //! - [`storage`] says what a table takes.
+//! - [`Texts`] are what tables are built from and requests are written in, users' own or a made-up [`Language`]'s; [`Forecast`] says what
+//!   look-ups would meet in tables of them.
 //!
 //! Read `format.rs` for the file, `find.rs` for who answers for a fragment, `retrieve.rs` for the sums.
 
@@ -15,7 +17,9 @@ mod count;
 mod draft;
 mod error;
 mod find;
+mod forecast;
 mod format;
+mod language;
 mod memory;
 mod retrieve;
 mod shape;
@@ -23,13 +27,17 @@ mod slots;
 mod sorter;
 pub mod storage;
 mod table;
+mod texts;
 mod tree;
 
 pub use builder::{BuildSpec, Builder, Encode, Progress};
 pub use count::{Counted, Select};
 pub use error::{Cause, PlotError};
 pub use find::Counters;
+pub use forecast::Forecast;
+pub use language::{DOMAINS, Language};
 pub use retrieve::{Batch, Engine, Text, Value};
 pub use shape::{Context, FRAGMENT_TOKENS_MAX, HIDDEN_MAX, Shape};
 pub use table::{Table, Tier};
+pub use texts::{GivenTexts, Texts};
 pub use tree::{Branch, DomainId, Node, Snapshot, Tiers, Tree};

@@ -10,7 +10,7 @@ use half::f16;
 use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use crate::format::{HEADER_BYTES, Hash, Header};
+use crate::format::{HEADER_BYTES, Hash, Header, RowSum, row_sum};
 use crate::memory::{Memory, prefetch};
 use crate::slots::{Slots, hash};
 use crate::{Counted, PlotError, Shape};
@@ -46,7 +46,7 @@ pub struct Table {
     file: File,
     header: Header,
     slots: Slots,
-    /// The checksum of each chunk of rows.
+    /// The checksum of each chunk of rows, and then of each row.
     sums: Vec<u8>,
     rows: Rows,
     /// Whether the file system can say that a row is not in the page cache.
@@ -55,8 +55,9 @@ pub struct Table {
 
 impl Table {
     /// Opens a table: checks the header, the file's length, and the checksum of the index, and that the index leads nowhere else than to
-    /// rows. The rows themselves are verified here in the memory tier only, where they are all read; on the disk tier that is left
-    /// to [`Table::verify`], since it takes as long as reading the whole file.
+    /// rows. The rows themselves are verified here in the memory tier only, where they are all read. On the disk tier each is verified whenever
+    /// it is read: a corrupt one is an error, and never an answer. [`Table::verify`] looks at all of them, which takes as long as
+    /// reading the whole file.
     ///
     /// # Errors
     ///
@@ -305,7 +306,7 @@ impl Table {
             let length = bytes.len();
             let at = self.header.row_at(ordinal.into());
             match preadv2(&self.file, &mut [IoSliceMut::new(bytes)], at, ReadWriteFlags::NOWAIT) {
-                Ok(read) if read == length => return Ok(true),
+                Ok(read) if read == length => return self.verify_row(ordinal, row).map(|()| true),
                 // In part there, or interrupted; at the end of a cut file, the full read will say so.
                 Ok(_) | Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.tells_cold.store(false, Ordering::Relaxed),
@@ -318,7 +319,16 @@ impl Table {
 
     pub(crate) fn read_row(&self, ordinal: u32, row: &mut [f16]) -> Result<(), PlotError> {
         let at = self.header.row_at(ordinal.into());
-        read_exact(&self.file, &self.path, bytemuck::cast_slice_mut(row), at)
+        read_exact(&self.file, &self.path, bytemuck::cast_slice_mut(row), at)?;
+        self.verify_row(ordinal, row)
+    }
+
+    fn verify_row(&self, ordinal: u32, row: &[f16]) -> Result<(), PlotError> {
+        let at = self.header.chunk_sums_bytes() as usize + ordinal as usize * size_of::<RowSum>();
+        match self.sums[at..][..size_of::<RowSum>()] == row_sum(bytemuck::cast_slice(row)) {
+            true => Ok(()),
+            false => Err(self.corrupt(format!("row {ordinal}"))),
+        }
     }
 }
 

@@ -77,6 +77,10 @@ fn a_corrupt_byte_anywhere_is_refused() {
                 let text = error(table.verify()).to_string();
                 let chunk = ordinal / 7 * 7;
                 assert!(text.contains(&format!("rows {chunk} to ")), "{text}, byte {at}");
+                // Nobody gets it for an answer.
+                let key = table.fragments().find(|(_, of)| u64::from(*of) == ordinal).unwrap().0;
+                let text = error(table.get(key)).to_string();
+                assert!(text.contains(&format!("row {ordinal}")), "{text}, byte {at}");
             }
             Ok(_) => panic!("byte {at} is no row's, and the table opened"),
             Err(_) => assert!(!rows.contains(&at), "byte {at} is a row's"),
@@ -109,7 +113,7 @@ fn a_foreign_header_is_told_as_what_it_is() {
     ));
     assert!(matches!(
         refused(12, &9u32.to_le_bytes()),
-        PlotError::Version { must: 1, got: 9, .. }
+        PlotError::Version { must: 2, got: 9, .. }
     ));
     assert!(matches!(refused(24, &65u32.to_le_bytes()), PlotError::Checksum { part, .. } if part == "header"));
 
@@ -224,6 +228,51 @@ fn a_table_cut_under_its_reader_is_an_error() {
     // The memory tier has all it needs, and its memory is its own.
     let row = in_memory.get(&texts[0][..3]).unwrap().unwrap();
     assert_eq!(row.len(), SHAPE.row_values());
+}
+
+/// A row that rots under its readers fails the batches that need it, warm or cold, by one thread or several; others are answered.
+#[test]
+fn a_row_that_rots_is_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let staged = Tree::stage(folder.path(), Node::Root).unwrap().join("3.plot");
+    build(&staged, SHAPE, Select::All, &texts(), 1).unwrap();
+    let tiers = Tiers {
+        root: Tier::Disk,
+        domains: MEMORY,
+    };
+    let snapshot = Tree::found(folder.path(), tiers).unwrap().snapshot();
+    let table = &snapshot.root().tables()[0];
+    let texts = texts();
+    let look_up = |text: &[u32], threads| {
+        let batch = Batch {
+            tokens: text,
+            width: text.len(),
+            lengths: &[text.len() as u32],
+            domains: &[None],
+        };
+        let mut out = vec![0.0f32; text.len() * 64];
+        Engine::new(threads).unwrap().retrieve(&snapshot, &batch, &mut out)
+    };
+    let (ordinal, rotten) = { table.fragments() }
+        .find(|(key, _)| *key == &texts[3][5..8])
+        .map(|(key, ordinal)| (ordinal, key.to_vec()))
+        .unwrap();
+    let at = 4096 + u64::from(ordinal) * SHAPE.row_bytes() + 17;
+    let byte = fs::read(table.path()).unwrap()[at as usize];
+    alter(table.path(), at, &[byte ^ 4]);
+    for cold in [false, true] {
+        for threads in [1, 2] {
+            if cold {
+                table.drop_page_cache().unwrap();
+            }
+            let text = error(look_up(&texts[3], threads)).to_string();
+            assert!(text.contains(&format!("row {ordinal}")), "{text}");
+        }
+    }
+    let sound = { texts.iter() }
+        .find(|text| text.windows(3).all(|key| key != rotten))
+        .unwrap();
+    assert!(look_up(sound, 2).is_ok());
 }
 
 #[test]

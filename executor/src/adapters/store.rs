@@ -1,10 +1,13 @@
 //! Every tenant's adapters, in host memory.
 
+use std::path::PathBuf;
+
 use tch::{Device, Tensor};
 use tenantry_profiles::DType;
 
 use super::shape::AdapterShape;
 use crate::error::ExecutorError;
+use crate::files::read_adapters;
 use crate::parameter_sets::ParameterSets;
 use crate::random::{INITIAL_STD, Part, fill, weights};
 
@@ -34,6 +37,23 @@ impl AdapterStore {
             fill(&mut weights(seed, Part::Adapter, tenant.into()), INITIAL_STD, block);
         };
         let sets = ParameterSets::new(tenants, shape.parameters(), dtype, device, max_bytes, fill_block)?;
+        Ok(AdapterStore { shape, sets })
+    }
+
+    /// The adapters in these files, each a tenant's, for `tenants` tenants in turns.
+    ///
+    /// # Errors
+    /// Files that cannot be read or have no such adapters, or memory for less than one tenant's.
+    pub(crate) fn read(
+        shape: AdapterShape,
+        tenants: u32,
+        files: &[PathBuf],
+        dtype: DType,
+        device: Device,
+        max_bytes: u64,
+    ) -> Result<AdapterStore, ExecutorError> {
+        let blocks = files.iter().map(|file| read_adapters(file, &shape));
+        let sets = ParameterSets::of_blocks(tenants, shape.parameters(), dtype, device, max_bytes, blocks)?;
         Ok(AdapterStore { shape, sets })
     }
 

@@ -232,7 +232,7 @@ fn head_places(config: &ClassifierConfig) -> Vec<Place> {
 }
 
 /// The encoder's block, in BERT's order, from a file of its family.
-fn read_encoder(path: &Path, config: &ClassifierConfig, dtype: DType) -> Result<Tensor, ExecutorError> {
+pub(crate) fn read_encoder(path: &Path, config: &ClassifierConfig, dtype: DType) -> Result<Tensor, ExecutorError> {
     let wanted = places(&config.shape);
     if config.family == Family::Bert {
         return read_places(path, &wanted, dtype);

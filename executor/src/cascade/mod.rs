@@ -20,6 +20,7 @@ mod train;
 use std::io::Write;
 use std::path::Path;
 
+pub(crate) use classifier::read_encoder;
 pub use classifier::{Classified, Classifier};
 pub use config::{Answer, ClassifierConfig};
 pub use example::{ExampleFiles, ExampleSize, make_example};

@@ -110,6 +110,18 @@ impl Decoder {
         Decoder::upper(config, 0, parameters)
     }
 
+    /// The layers from `first_layer` on and what comes after them, of a whole decoder, in memory of their own on a device.
+    ///
+    /// # Errors
+    /// No such layer, or no memory on the device.
+    pub(crate) fn upper_of(&self, first_layer: u32, device: Device) -> Result<Decoder, ExecutorError> {
+        layout::upper_parameters(self.shape(), first_layer)?;
+        let own = layout::upper_ranges(self.shape(), first_layer).into_iter();
+        let own = own.map(|place| self.parameters.f_narrow(0, place.start as i64, place.len() as i64));
+        let own = Tensor::f_cat(&own.collect::<Result<Vec<_>, _>>()?, 0)?.f_to(device)?;
+        Decoder::upper(&self.config, first_layer, own)
+    }
+
     fn upper(config: &DecoderConfig, first_layer: u32, parameters: Tensor) -> Result<Decoder, ExecutorError> {
         let shape = &config.shape;
         let (found, must) = (
@@ -187,6 +199,17 @@ impl Decoder {
         let rotary = self.rotary.as_ref().map(Rotary::share);
         let shared = Decoder::with_views(&self.config, self.first_layer, self.parameters.shallow_clone(), rotary);
         shared.expect("the same block fits again")
+    }
+
+    /// The same decoder in memory of its own.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn copy(&self) -> Result<Decoder, ExecutorError> {
+        let rotary = self.rotary.as_ref().map(Rotary::share);
+        let mut parameters = self.parameters.f_empty_like()?;
+        parameters.f_copy_(&self.parameters)?;
+        Decoder::with_views(&self.config, self.first_layer, parameters, rotary)
     }
 
     /// Lays out a forward pass over `chunks`, whose keys and values are in `kv`.

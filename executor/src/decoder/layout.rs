@@ -2,6 +2,8 @@
 //!
 //! Query, key and value lie next to each other, and so do Llama's gate and up: one view over them is one matrix product.
 
+use std::ops::Range;
+
 use tenantry_profiles::{ModelKind, ModelShape};
 
 use crate::error::ExecutorError;
@@ -94,6 +96,15 @@ fn layer_of(name: &str) -> Option<u32> {
     rest.split('.').next()?.parse().ok()
 }
 
+/// Where the weight matrices of the layers below `layers` lie in a flat block: what further pretraining changes of them, biases and norms apart.
+pub(crate) fn lower_matrices(shape: &ModelShape, layers: u32) -> Vec<Range<usize>> {
+    let is_below = |place: &Place| place.shape.len() == 2 && layer_of(&place.name).is_some_and(|layer| layer < layers);
+    let places = places(shape).into_iter().filter(is_below);
+    places
+        .map(|place| place.offset..place.offset + place.length())
+        .collect()
+}
+
 /// Whether a decoder whose layers below `first_layer` are looked up has a tensor: those of the upper layers, and of what comes after them,
 /// to which OPT's token matrix belongs.
 fn is_upper(shape: &ModelShape, first_layer: u32, name: &str) -> bool {
@@ -103,6 +114,14 @@ fn is_upper(shape: &ModelShape, first_layer: u32, name: &str) -> bool {
         None if name.ends_with("embed_positions.weight") => false,
         None => !(shape.gated && name.ends_with("embed_tokens.weight")),
     }
+}
+
+/// Where what a decoder has whose layers below `first_layer` are looked up lies in the whole one's block, in order.
+pub(crate) fn upper_ranges(shape: &ModelShape, first_layer: u32) -> Vec<Range<usize>> {
+    let own = places(shape)
+        .into_iter()
+        .filter(|place| is_upper(shape, first_layer, &place.name));
+    own.map(|place| place.offset..place.offset + place.length()).collect()
 }
 
 /// Parameters of a decoder's layers from `first_layer` on, with what comes before the first and after the last.

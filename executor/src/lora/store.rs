@@ -1,10 +1,12 @@
 //! Every tenant's low-rank matrices, in host memory.
 
 use std::ops::Range;
+use std::path::PathBuf;
 
 use tch::{Device, Tensor};
 use tenantry_profiles::DType;
 
+use super::peft::read_lora;
 use super::shape::LoraShape;
 use crate::device::copy_block;
 use crate::error::ExecutorError;
@@ -37,6 +39,23 @@ impl LoraStore {
             fill(&mut weights(seed, Part::Lora, tenant.into()), INITIAL_STD, block);
         };
         let sets = ParameterSets::new(tenants, shape.parameters(), dtype, device, max_bytes, fill_block)?;
+        Ok(LoraStore { shape, sets })
+    }
+
+    /// The matrices in these folders of PEFT's, each a tenant's, for `tenants` tenants in turns.
+    ///
+    /// # Errors
+    /// Files that cannot be read or have no such matrices, or memory for less than one tenant's.
+    pub(crate) fn read(
+        shape: LoraShape,
+        tenants: u32,
+        folders: &[PathBuf],
+        dtype: DType,
+        device: Device,
+        max_bytes: u64,
+    ) -> Result<LoraStore, ExecutorError> {
+        let blocks = folders.iter().map(|folder| read_lora(folder, &shape));
+        let sets = ParameterSets::of_blocks(tenants, shape.parameters(), dtype, device, max_bytes, blocks)?;
         Ok(LoraStore { shape, sets })
     }
 

@@ -17,12 +17,13 @@ use tenantry_traces::{Time, Workload};
 use super::RealMachine;
 use super::cascading::CascadeServing;
 use super::generating::{Generated, GenerationServing};
-use super::serving::{Answer, Provision, Serving};
+use super::serving::{Answer, Provision, Serving, Tagged};
 use super::tasks::{TaskProvision, TaskServing};
 use super::texts::TextServing;
 use super::threads::Threads;
 use crate::error::ExecutorError;
-use crate::plot::{Building, Tables};
+use crate::files::Files;
+use crate::plot::{Building, Origin, Tables};
 
 /// What is to be executed.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub struct Run<'a> {
     pub outcomes: Option<(&'a AnswersSpec, u64)>,
     /// Host memory that tenants' parameters may take.
     pub max_host_bytes: u64,
+    /// In place of random weights and texts.
+    pub files: Files,
     /// Where tables to look up in are kept from one run to the next: [`tables_folder`](crate::tables_folder).
     pub tables: PathBuf,
     /// Told how the building of tables goes on, before anything is served.
@@ -58,6 +61,8 @@ pub struct Executed {
     pub record: RunRecord,
     /// The class that each request got, by ticket.
     pub answers: Vec<Answer>,
+    /// The labels that each request's tokens got, by ticket, where heads label tokens.
+    pub tagged: Vec<Tagged>,
     /// The tokens that each request got, by ticket.
     pub generated: Vec<Generated>,
     /// Bytes of tenants' parameters in host memory.
@@ -142,9 +147,17 @@ pub fn execute(
         Parameters::Tasks(serving) => serving.refused().to_vec(),
         _ => Vec::new(),
     };
+    let mut tagged = match &parameters {
+        Parameters::Encoders(serving) => {
+            std::mem::take(&mut *serving.tags().lock().expect("no lane panics with the list"))
+        }
+        _ => Vec::new(),
+    };
+    tagged.sort_unstable();
     Ok(Executed {
         record,
         answers,
+        tagged,
         generated,
         host_bytes,
         shared_sets,
@@ -183,9 +196,13 @@ impl Parameters {
         let (tenants, seed, device) = (spec.tenants, spec.seed, spec.device);
         let provision = || -> Result<Provision, ExecutorError> {
             let mut building = spec.building;
+            let origin = Origin {
+                seed,
+                files: &spec.files,
+            };
             let tables = pool
                 .plot
-                .map(|plot| Tables::open_or_build(&spec.tables, &pool.model, &plot, seed, device, &mut building))
+                .map(|plot| Tables::open_or_build(&spec.tables, &pool.model, &plot, origin, device, &mut building))
                 .transpose()?;
             Ok(Provision {
                 tenants,
@@ -194,6 +211,7 @@ impl Parameters {
                 device,
                 max_host_bytes: spec.max_host_bytes,
                 tables,
+                files: spec.files.clone(),
             })
         };
         Ok(match (&pool.generation, server) {

@@ -35,6 +35,7 @@ use super::threads::Perform;
 use crate::decoder::{Decoder, KvCache};
 use crate::device::{kind, prepare_lane_thread};
 use crate::error::ExecutorError;
+use crate::files::read_decoder_block;
 
 /// What a request got.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +94,7 @@ impl GenerationServing {
             device,
             max_host_bytes,
             tables,
+            files,
         } = provision;
         let instances = &server.topology().instances;
         let (model, dtype) = (&pool.model, pool.dtype);
@@ -130,16 +132,20 @@ impl GenerationServing {
             device,
             max_host_bytes,
         };
-        let store = Store::random(pool, generation, source)?;
+        let store = Store::new(pool, generation, source, &files)?;
         let disk = store.disk(generation, source)?;
         let of_instance = |_| store.slots(pool, generation, slots.unwrap_or(0), device);
         let of_instances = instances.iter().map(of_instance).collect::<Result<Vec<_>, _>>()?;
         let first_layer = pool.first_layer();
         let decoder = match pool.tenant_state {
             TenantState::Model => None,
-            TenantState::Adapters { .. } | TenantState::Head => {
-                Some(Decoder::random_upper(model, first_layer, seed, dtype, device)?)
-            }
+            TenantState::Adapters { .. } | TenantState::Head => Some(match &files.model {
+                None => Decoder::random_upper(model, first_layer, seed, dtype, device)?,
+                Some(path) => {
+                    let (config, block) = read_decoder_block(path, model, dtype)?;
+                    Decoder::from_parameters(&config, block)?.upper_of(first_layer, device)?
+                }
+            }),
         };
         let fillable = generation
             .max_batch

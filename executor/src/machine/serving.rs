@@ -8,9 +8,9 @@ use tenantry_core::command::FailureReason;
 use tenantry_core::event::MemberFailure;
 use tenantry_core::ids::InstanceId;
 use tenantry_core::machine::LookupCounts;
-use tenantry_core::op::{Encode, Layers, OpKind};
+use tenantry_core::op::{Encode, Layers, Member, OpKind};
 use tenantry_core::policy::fleet;
-use tenantry_core::spec::{PoolSpec, StreamSpec, TenantState};
+use tenantry_core::spec::{HeadTask, PoolSpec, StreamSpec, TenantState};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
 use tenantry_profiles::AdapterImplementation;
 use tenantry_traces::draw::{Draws, Purpose};
@@ -22,6 +22,7 @@ use super::threads::Perform;
 use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
 use crate::device::{kind, prepare_lane_thread};
 use crate::error::ExecutorError;
+use crate::files::{Files, read_encoder_block};
 use crate::model::{Encoder, Heads, Input};
 use crate::plot::Tables;
 use crate::whole_models::{ModelSlots, ModelStore, WholeModel};
@@ -33,6 +34,15 @@ pub struct Answer {
     pub ticket: u64,
     /// Which class.
     pub class: u32,
+}
+
+/// The labels that a tenant's head found the likeliest for a request's tokens.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tagged {
+    /// Whose request.
+    pub ticket: u64,
+    /// Of each token, padding left out.
+    pub labels: Vec<u32>,
 }
 
 /// Slots whose last load failed. Whoever finds his tenant there fails too.
@@ -92,8 +102,10 @@ pub struct Provision {
     pub device: Device,
     /// Host memory that tenants' parameters may take.
     pub max_host_bytes: u64,
-    /// What the pool looks up in, where it does: of the same seed.
+    /// What the pool looks up in, where it does: of the same seed, or the same files.
     pub tables: Option<Tables>,
+    /// In place of random weights.
+    pub files: Files,
 }
 
 /// The parameters of a pool and its tenants: all that must exist before the first request.
@@ -112,6 +124,8 @@ pub struct Serving {
     manager: Manager,
     /// By instance and then by stream: the weights of its runtime; empty where instances share the backbone.
     runtimes: Vec<Vec<Encoder>>,
+    /// What heads that label tokens have said, shared by all lanes.
+    tagged: Arc<Mutex<Vec<Tagged>>>,
 }
 
 /// A request stream's model with its tenants' heads.
@@ -136,7 +150,9 @@ impl Serving {
             device,
             max_host_bytes,
             tables,
+            files,
         } = provision;
+        let of_tenants = files.of_tenants()?;
         let retrieval = match (pool.plot, tables) {
             (None, _) => None,
             (Some(plot), Some(tables)) if tables.hidden() == model.hidden as usize => {
@@ -149,16 +165,35 @@ impl Serving {
             }
         };
         let first_layer = pool.first_layer();
-        let shared = || Encoder::random_upper(model, first_layer, seed, *dtype, device);
+        let shared = || match &files.model {
+            None => Encoder::random_upper(model, first_layer, seed, *dtype, device),
+            Some(path) => read_encoder_block(path, model, *dtype)?.encoder(model, first_layer, device),
+        };
         let (backbone, store) = match pool.tenant_state {
             TenantState::Model => {
-                let random = ModelStore::random::<Encoder>;
-                let store = random(model, first_layer, tenants, seed, *dtype, device, max_host_bytes)?;
+                let store = match &of_tenants {
+                    None => {
+                        let random = ModelStore::random::<Encoder>;
+                        random(model, first_layer, tenants, seed, *dtype, device, max_host_bytes)?
+                    }
+                    Some(paths) => {
+                        let upper = Encoder::numbers(model, first_layer)? as i64;
+                        let blocks = paths.iter().map(|path| {
+                            let whole = read_encoder_block(path, model, *dtype)?.parameters;
+                            Ok(whole.f_narrow(0, whole.size()[0] - upper, upper)?)
+                        });
+                        let of = ModelStore::of_blocks::<Encoder>;
+                        of(model, first_layer, tenants, *dtype, device, max_host_bytes, blocks)?
+                    }
+                };
                 (None, Store::Models(store))
             }
             TenantState::Adapters { bottleneck, .. } => {
                 let adapter = AdapterShape::upper(model, first_layer, bottleneck)?;
-                let store = AdapterStore::random(adapter, tenants, seed, *dtype, device, max_host_bytes)?;
+                let store = match &of_tenants {
+                    None => AdapterStore::random(adapter, tenants, seed, *dtype, device, max_host_bytes)?,
+                    Some(paths) => AdapterStore::read(adapter, tenants, paths, *dtype, device, max_host_bytes)?,
+                };
                 (Some(shared()?), Store::Adapters(store))
             }
             TenantState::Head => (Some(shared()?), Store::None),
@@ -203,7 +238,10 @@ impl Serving {
         let tables = retrieval.as_ref().map(|retrieval| retrieval.tables().clone());
         Ok(Serving {
             manager: Manager::new(store.sets(), tables),
-            heads: Heads::random(model, tenants, *classes, seed, *dtype, device)?,
+            heads: match &of_tenants {
+                None => Heads::random(model, tenants, *classes, seed, *dtype, device)?,
+                Some(paths) => Heads::read(model, tenants, *classes, paths, *dtype, device)?,
+            },
             backbone,
             others,
             store,
@@ -217,6 +255,7 @@ impl Serving {
             seed,
             retrieval,
             runtimes,
+            tagged: Arc::default(),
         })
     }
 
@@ -243,6 +282,11 @@ impl Serving {
     /// What the lanes look up, counted; nothing where they look nothing up.
     pub fn lookups(&self) -> Option<Arc<Mutex<LookupCounts>>> {
         self.retrieval.as_ref().map(|retrieval| retrieval.counts())
+    }
+
+    /// The labels of what was served so far, in the order in which they came.
+    pub fn tags(&self) -> Arc<Mutex<Vec<Tagged>>> {
+        Arc::clone(&self.tagged)
     }
 
     /// Who does each lane's ops. `answers` receives what comes of them.
@@ -290,6 +334,7 @@ impl Serving {
                         device: self.device,
                         bad_slots: Arc::clone(&bad_slots),
                         answers: Arc::clone(answers),
+                        tags: (self.pool.heads == HeadTask::Tagging).then(|| Arc::clone(&self.tagged)),
                         under_way: None,
                     })
                 }
@@ -440,6 +485,8 @@ struct ComputeLane {
     device: Device,
     bad_slots: BadSlots,
     answers: Arc<Mutex<Vec<Answer>>>,
+    /// Where heads label tokens: in place of answers.
+    tags: Option<Arc<Mutex<Vec<Tagged>>>>,
     under_way: Option<UnderWay>,
 }
 
@@ -525,7 +572,25 @@ impl ComputeLane {
             return Ok(());
         }
         let tenants: Vec<u32> = under_way.rows.iter().map(|&row| batch.members[row].tenant).collect();
-        let classes = self.heads[self.stream].forward(&hidden, &tenants)?.f_argmax(1, false)?;
+        let heads = &self.heads[self.stream];
+        if let Some(tags) = &self.tags {
+            let labels = heads.tag(&hidden, &tenants)?.f_argmax(2, false)?;
+            let width = labels.size()[1] as usize;
+            let labels = Vec::<i64>::try_from(&labels.f_view([-1])?)?;
+            let tagged = under_way.rows.iter().zip(labels.chunks(width)).map(|(&row, labels)| {
+                let Member {
+                    ticket, input_tokens, ..
+                } = batch.members[row];
+                let own = labels.iter().take(input_tokens as usize);
+                Tagged {
+                    ticket,
+                    labels: own.map(|&label| label as u32).collect(),
+                }
+            });
+            tags.lock().expect("no lane panics with the list").extend(tagged);
+            return Ok(());
+        }
+        let classes = heads.forward(&hidden, &tenants)?.f_argmax(1, false)?;
         // Reading the answer waits for the device.
         let classes = Vec::<i64>::try_from(&classes)?;
         let answer = |(&row, class): (&usize, i64)| Answer {
@@ -559,7 +624,10 @@ impl ComputeLane {
             };
             let layers = layers.start as usize..layers.end as usize;
             let hidden = encoder.layers(hidden, layers, &input, None)?;
-            drop(heads.forward(&hidden, &vec![0; batch])?);
+            drop(match self.tags {
+                None => heads.forward(&hidden, &vec![0; batch])?,
+                Some(_) => heads.tag(&hidden, &vec![0; batch])?,
+            });
         }
         Ok(())
     }

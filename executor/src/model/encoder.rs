@@ -156,6 +156,17 @@ impl Encoder {
             .with_norm_epsilon(self.norm_epsilon)
     }
 
+    /// The same encoder in memory of its own.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn copy(&self) -> Result<Encoder, ExecutorError> {
+        let mut parameters = self.parameters.f_empty_like()?;
+        parameters.f_copy_(&self.parameters)?;
+        let copied = Encoder::from_upper_parameters(&self.shape, self.first_layer, parameters)?;
+        Ok(copied.with_norm_epsilon(self.norm_epsilon))
+    }
+
     /// The same encoder, with another number than BERT's 1e-12 added to variances by its norms.
     pub(crate) fn with_norm_epsilon(mut self, epsilon: f64) -> Encoder {
         self.norm_epsilon = epsilon;

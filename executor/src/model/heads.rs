@@ -1,13 +1,16 @@
-//! The tenants' classification heads, all resident on the device and gathered per request.
+//! The tenants' heads, all resident on the device and gathered per request: a class of each text, or a label of each of its tokens.
+
+use std::path::PathBuf;
 
 use tch::{Device, Tensor};
 use tenantry_profiles::{DType, ModelShape};
 
 use crate::device::{element_bytes, kind};
 use crate::error::ExecutorError;
+use crate::files::read_head;
 use crate::random::{INITIAL_STD, Part, fill, weights};
 
-/// One linear classifier for each tenant, over the hidden state of the first token (`[CLS]`).
+/// One linear classifier for each tenant, over the hidden state of the first token (`[CLS]`), or over that of every one.
 #[derive(Debug)]
 pub struct Heads {
     /// `[tenants, (hidden + 1) × classes]`: weight `[hidden, classes]`, then bias `[classes]`.
@@ -56,6 +59,33 @@ impl Heads {
         })
     }
 
+    /// The heads in these files, each a tenant's, for `tenants` tenants in turns.
+    ///
+    /// # Errors
+    /// No tenants, files that cannot be read or have no such head, or no memory on the device.
+    pub(crate) fn read(
+        shape: &ModelShape,
+        tenants: u32,
+        classes: u32,
+        files: &[PathBuf],
+        dtype: DType,
+        device: Device,
+    ) -> Result<Heads, ExecutorError> {
+        if tenants == 0 {
+            return Err(ExecutorError::input("tenants", "at least 1", 0));
+        }
+        let own = files.iter().take(tenants as usize);
+        let own = own.map(|file| read_head(file, shape.hidden, classes));
+        let own = Tensor::f_stack(&own.collect::<Result<Vec<_>, _>>()?, 0)?;
+        let turns: Vec<i64> = (0..i64::from(tenants)).map(|tenant| tenant % own.size()[0]).collect();
+        let parameters = own.f_index_select(0, &Tensor::f_from_slice(&turns)?)?;
+        Ok(Heads {
+            parameters: parameters.f_to_kind(kind(dtype))?.f_to(device)?,
+            hidden: shape.hidden.into(),
+            classes: classes.into(),
+        })
+    }
+
     /// Logits `[n, classes]` of the last layer's `hidden`, `[n, l, hidden]`, each by its tenant's head.
     ///
     /// # Errors
@@ -64,6 +94,18 @@ impl Heads {
     /// # Panics
     /// If there is no such tenant.
     pub fn forward(&self, hidden: &Tensor, tenants: &[u32]) -> Result<Tensor, ExecutorError> {
+        let first = tch::no_grad(|| hidden.f_narrow(1, 0, 1))?;
+        Ok(self.tag(&first, tenants)?.f_squeeze_dim(1)?)
+    }
+
+    /// Logits `[n, l, classes]` of every token of the last layer's `hidden`, `[n, l, hidden]`, padding included, each by its tenant's head.
+    ///
+    /// # Errors
+    /// A number of tenants other than `n`, or no memory on the device.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    pub fn tag(&self, hidden: &Tensor, tenants: &[u32]) -> Result<Tensor, ExecutorError> {
         let count = self.tenants();
         let index: Vec<i64> = tenants.iter().map(|&tenant| tenant.into()).collect();
         assert!(
@@ -77,8 +119,7 @@ impl Heads {
             let weights = self.hidden * self.classes;
             let weight = own.f_narrow(1, 0, weights)?.f_view([n, self.hidden, self.classes])?;
             let bias = own.f_narrow(1, weights, self.classes)?.f_unsqueeze(1)?;
-            let first = hidden.f_narrow(1, 0, 1)?;
-            Ok(bias.f_baddbmm(&first, &weight, 1.0, 1.0)?.f_squeeze_dim(1)?)
+            Ok(bias.f_baddbmm(hidden, &weight, 1.0, 1.0)?)
         })
     }
 
@@ -133,6 +174,26 @@ mod tests {
             let expected = hidden.get(row as i64).get(0).unsqueeze(0).matmul(&weight) + head.narrow(0, 128 * 3, 3);
             let difference = (logits.get(row as i64) - expected).abs().max().double_value(&[]);
             assert!(difference < 1e-5, "request {row}: {difference}");
+        }
+
+        // Tagging: every token by the same head, written out number by number.
+        let tags = heads.tag(&hidden, &tenants).unwrap();
+        assert_eq!(tags.size(), [4, 7, 3]);
+        let number = |tensor: &Tensor, at: &[i64]| {
+            at.iter()
+                .fold(tensor.shallow_clone(), |t, &i| t.get(i))
+                .double_value(&[])
+        };
+        for (row, tenant) in (0_i64..).zip(tenants) {
+            for token in 0..7 {
+                for class in 0..3 {
+                    let own = |index| number(&heads.parameters, &[tenant.into(), index]);
+                    let products = (0..128).map(|i| number(&hidden, &[row, token, i]) * own(3 * i + class));
+                    let expected = own(3 * 128 + class) + products.sum::<f64>();
+                    let found = number(&tags, &[row, token, class]);
+                    assert!((found - expected).abs() < 1e-4, "{row}, {token}: {found}, {expected}");
+                }
+            }
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Query, key and value lie next to each other, so that one view over the three is one matrix product. Every offset is a
 //! multiple of the hidden width, which keeps the alignment that fast kernels ask for.
 
+use std::ops::Range;
+
 use tenantry_profiles::{ModelKind, ModelShape};
 
 use crate::error::ExecutorError;
@@ -110,6 +112,18 @@ pub(crate) fn places(shape: &ModelShape) -> Vec<Place> {
         place
     };
     tensors.into_iter().map(place).collect()
+}
+
+/// Where the weight matrices of the layers below `layers` lie in a flat block: what further pretraining changes of them, biases and norms apart.
+pub(crate) fn lower_matrices(shape: &ModelShape, layers: u32) -> Vec<Range<usize>> {
+    let below = |place: &Place| {
+        let layer = place.name.strip_prefix("encoder.layer.")?.split('.').next()?;
+        Some(layer.parse::<u32>().ok()? < layers && place.shape.len() == 2)
+    };
+    let places = places(shape).into_iter().filter(|place| below(place) == Some(true));
+    places
+        .map(|place| place.offset..place.offset + place.length())
+        .collect()
 }
 
 /// How many numbers of a flat block belong to the layers from `first_layer` on, which lie at its end; all, with the embedding, from 0 on.

@@ -14,4 +14,4 @@ pub use encoder::Encoder;
 pub(crate) use encoder::{LAYER_NORM_EPSILON, Layer, Linear as LinearParameters, Norm as NormParameters};
 pub use heads::Heads;
 pub use input::Input;
-pub(crate) use layout::{Place, check, places};
+pub(crate) use layout::{Place, check, lower_matrices, places};

@@ -1,13 +1,14 @@
-//! Precomputed lower layers for pools that look them up: which tables there are, what they were built from, and the language in which
-//! requests to such pools are written. The tables themselves are `tenantry-plot`'s.
+//! Precomputed lower layers for pools that look them up: which tables there are and what they were built from. The tables themselves are
+//! `tenantry-plot`'s, and so is the language in which requests to such pools are written.
 
-mod language;
+mod building;
 mod lower;
 mod tables;
 
-pub(crate) use language::Language;
 #[cfg(test)]
-pub(crate) use lower::{LowerLayers, encoder_layers};
+pub(crate) use lower::LowerLayers;
 pub use tenantry_plot::Progress;
 
-pub use tables::{Building, Tables, WatchBuilding, tables_folder};
+pub use building::{Building, WatchBuilding};
+pub(crate) use building::{TreeBuilding, Version, shape_of};
+pub use tables::{Origin, Tables, tables_folder};

@@ -1,8 +1,6 @@
 //! The tables that a pool looks up in: built once, with progress, and found again.
 
-use std::convert::Infallible;
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,39 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tch::Device;
 use tenantry_core::spec::PlotSpec;
 use tenantry_plot::{
-    Batch, BuildSpec, Builder, Cause, Context, Counters, DomainId, Encode, Engine, Node, PlotError, Progress, Select,
-    Shape, Text, Tier, Tiers, Tree,
+    Batch, Counters, DOMAINS, DomainId, Engine, Node, PlotError, Select, Text, Texts, Tier, Tiers, Tree,
 };
-use tenantry_profiles::{DType, ModelKind, ModelShape};
+use tenantry_profiles::{DType, ModelShape};
 
-use super::language::{DOMAINS, Language};
+use super::building::{EncodeFragments, TreeBuilding, Version, WatchBuilding, shape_of};
 use super::lower::LowerLayers;
 use crate::error::ExecutorError;
+use crate::files::{Files, fingerprint};
 
-/// What building goes through, for a line of progress.
-#[derive(Clone, Copy, Debug)]
-pub struct Building<'a> {
-    /// Of the version tree: `root`, or a domain's.
-    pub node: &'a str,
-    /// Tokens of the table's fragments.
-    pub fragment_tokens: u32,
-    /// How far it is.
-    pub progress: Progress,
-}
-
-/// Told how the building of tables goes on.
-pub type WatchBuilding<'a> = &'a mut dyn FnMut(Building<'_>);
-
-/// Runs lower layers over fragments of so many tokens: from `[count, tokens]` to `[count, tokens, hidden]` or, for a decoder, to
-/// `[count, hidden]`.
-pub(crate) type EncodeFragments<'a> = &'a mut dyn FnMut(usize, &[u32], &mut [f32]) -> Result<(), Cause>;
-
-/// Fragments encoded at once.
-const CHUNK_FRAGMENTS: u32 = 1024;
-/// For counting; the corpus takes far less.
-const COUNTING_BYTES: usize = 256 << 20;
 /// What tables were built from, for who changes the language, the corpus or the layers' initialisation.
-const CORPUS_VERSION: u32 = 1;
+const CORPUS_VERSION: u32 = 2;
 
 /// Where tables are kept from one run to the next: the user's cache, or the folder for temporary files where there is none.
 pub fn tables_folder() -> PathBuf {
@@ -55,7 +31,16 @@ pub fn tables_folder() -> PathBuf {
     cache.unwrap_or_else(std::env::temp_dir).join("tenantry").join("plot")
 }
 
-/// A pool's version tree, and the language of what is looked up in it.
+/// What tables are made of: the model that `seed` initialises and the language of the same seed, or what users' files have in their places.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// Of what is random.
+    pub seed: u64,
+    /// In its place.
+    pub files: &'a Files,
+}
+
+/// A pool's version tree, and the texts that are looked up in it.
 #[derive(Clone)]
 pub struct Tables {
     tree: Arc<Tree>,
@@ -63,12 +48,12 @@ pub struct Tables {
     domains: Vec<Option<DomainId>>,
     /// By domain: whether its own table is there. Where not, the root answers for it.
     there: Arc<[AtomicBool]>,
-    language: Arc<Language>,
+    texts: Arc<Texts>,
 }
 
 impl Tables {
-    /// The tables of the lower layers of the model that `seed` initialises, over the language of the same seed: opened, if they lie in a
-    /// folder of their own in `folder`, and otherwise built there, which may take minutes. What was interrupted is gone on with.
+    /// The tables of the lower layers of a model over texts, both as `origin` has them: opened, if they lie in a folder of their own in
+    /// `folder`, and otherwise built there, which may take minutes. What was interrupted is gone on with.
     ///
     /// A domain's table holds the fragments that are `domain_hits_ppm` of the domain's occurrences; the root's, all but the `fallbacks_ppm`
     /// rarest occurrences.
@@ -79,10 +64,11 @@ impl Tables {
         folder: &Path,
         model: &ModelShape,
         plot: &PlotSpec,
-        seed: u64,
+        origin: Origin<'_>,
         device: Device,
         watch: WatchBuilding<'_>,
     ) -> Result<Tables, ExecutorError> {
+        let Origin { seed, files } = origin;
         if plot.lower_layers >= model.layers {
             let must = format!("below {}, the layers of {}", model.layers, model.name);
             return Err(ExecutorError::input(
@@ -91,8 +77,12 @@ impl Tables {
                 plot.lower_layers,
             ));
         }
+        let weights = match &files.model {
+            None => format!("seed{seed}"),
+            Some(path) => fingerprint([path].into_iter().chain(&files.domains))?,
+        };
         let name = format!(
-            "{}-{}x{}-{}h-{}i-{}v-{}p-seed{seed}-lower{}",
+            "{}-{}x{}-{}h-{}i-{}v-{}p-{weights}-lower{}",
             model.name,
             model.layers,
             model.hidden,
@@ -102,18 +92,38 @@ impl Tables {
             model.positions,
             plot.lower_layers
         );
-        let mut layers = None;
-        let mut encode = |fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+        let mut root = None;
+        let mut of_domain: Option<(u32, LowerLayers)> = None;
+        let mut encode = |version, fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
             // Only now, since tables that are there need no model.
-            let layers = match &mut layers {
+            let root = match &mut root {
                 Some(layers) => layers,
-                none => none.insert(LowerLayers::random(model, seed, DType::F32, device)?),
+                none => none.insert(match &files.model {
+                    None => LowerLayers::random(model, seed, DType::F32, device)?,
+                    Some(path) => LowerLayers::read(path, model, DType::F32, device)?,
+                }),
+            };
+            let layers = match version {
+                Version::Root => root,
+                Version::Domain(domain) => {
+                    // Tables are built one after the other: what another domain's were filled with is needed no longer.
+                    let known = of_domain.take().filter(|(known, _)| *known == domain);
+                    let (_, own) = match (known, files.domains.get(domain as usize), &files.model) {
+                        (Some(known), ..) => known,
+                        (None, Some(path), _) => (domain, LowerLayers::read(path, model, DType::F32, device)?),
+                        (None, None, None) => (domain, root.of_domain(domain, plot.lower_layers, seed)?),
+                        // Nobody has pretrained the user's model for this domain.
+                        (None, None, Some(_)) => (domain, root.share()),
+                    };
+                    &of_domain.insert((domain, own)).1
+                }
             };
             layers.encode(plot.lower_layers, fragment_tokens, fragments, rows)?;
             Ok(())
         };
-        let language = Language::new(seed, model.vocabulary);
-        Tables::with_encoder(folder, &name, model, plot, language, &mut encode, watch)
+        let tokenizer = files.tokenizer();
+        let texts = Texts::new(&files.corpus, tokenizer.as_deref(), seed, model.vocabulary)?;
+        Tables::with_encoder(folder, &name, model, plot, texts, &mut encode, watch)
     }
 
     /// Likewise, of layers of a model of this kind and width that are given and known by `name`.
@@ -122,7 +132,7 @@ impl Tables {
         name: &str,
         model: &ModelShape,
         plot: &PlotSpec,
-        language: Language,
+        texts: Texts,
         encode: EncodeFragments<'_>,
         watch: WatchBuilding<'_>,
     ) -> Result<Tables, ExecutorError> {
@@ -137,8 +147,8 @@ impl Tables {
             ..
         } = *plot;
         let name = format!(
-            "{name}-n{fragment_tokens}-domains{domain_hits_ppm}-fallbacks{fallbacks_ppm}-corpus{}-v{CORPUS_VERSION}",
-            language.corpus_sequences()
+            "{name}-n{fragment_tokens}-domains{domain_hits_ppm}-fallbacks{fallbacks_ppm}-{}-v{CORPUS_VERSION}",
+            texts.name()
         );
         let folder = folder.join(name.chars().map(plain).collect::<String>());
         let file_error = |source| ExecutorError::File {
@@ -152,16 +162,8 @@ impl Tables {
 
         let mut building = TreeBuilding {
             tree: &folder,
-            shape: Shape {
-                fragment_tokens,
-                context: match model.kind {
-                    ModelKind::Encoder => Context::Both,
-                    ModelKind::Decoder => Context::Preceding,
-                },
-                hidden: model.hidden,
-            },
+            shape: shape_of(model, fragment_tokens),
             name: &name,
-            language: &language,
             encode,
             watch,
         };
@@ -170,22 +172,16 @@ impl Tables {
             domains: Tier::Memory { locked: false },
         };
         if !folder.join("root").join("CURRENT").exists() {
-            let keep = f64::from(1_000_000 - fallbacks_ppm.min(1_000_000)) / 1e6;
-            building.root(match fallbacks_ppm {
-                0 => Select::All,
-                _ => Select::Coverage(keep),
-            })?;
+            building.root(&texts, Select::parts(1_000_000 - fallbacks_ppm.min(1_000_000)))?;
             Tree::found(&folder, tiers)?;
         }
         let tree = Tree::open(&folder, tiers)?;
         if domain_hits_ppm > 0 {
-            for domain in 0..DOMAINS {
+            for domain in texts.domains() {
                 let name = domain_name(domain);
                 if tree.snapshot().domain(&name).is_none() {
-                    building.domain(
-                        domain,
-                        Select::Coverage(f64::from(domain_hits_ppm.min(1_000_000)) / 1e6),
-                    )?;
+                    let select = Select::parts(domain_hits_ppm);
+                    building.domain(&name, Version::Domain(domain), select, texts.corpus(domain))?;
                     tree.publish(Node::Domain(&name))?;
                 }
             }
@@ -197,7 +193,7 @@ impl Tables {
                 .collect(),
             there: (0..DOMAINS).map(|_| AtomicBool::new(true)).collect(),
             tree: Arc::new(tree),
-            language: Arc::new(language),
+            texts: Arc::new(texts),
         })
     }
 
@@ -237,8 +233,9 @@ impl Tables {
         let mut tokens = vec![0; count * width];
         let (mut lengths, mut domains) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for ((ticket, tenant, length), row) in requests.zip(tokens.chunks_mut(width.max(1))) {
-            let text = self.language.request(ticket, tenant).take(length as usize);
-            row.iter_mut().zip(text).for_each(|(token, id)| *token = id);
+            // A text longer than the row is refused with the batch.
+            let own = row.len().min(length as usize);
+            self.texts.write(ticket, tenant, &mut row[..own]);
             lengths.push(length);
             domains.push(self.domain_of(tenant));
         }
@@ -258,8 +255,10 @@ impl Tables {
     }
 
     /// The token ids of a request's prompt.
-    pub(crate) fn prompt(&self, ticket: u64, tenant: u32, tokens: u32) -> impl Iterator<Item = u32> + '_ {
-        self.language.request(ticket, tenant).take(tokens as usize)
+    pub(crate) fn prompt(&self, ticket: u64, tenant: u32, tokens: u32) -> Vec<u32> {
+        let mut prompt = vec![0; tokens as usize];
+        self.texts.write(ticket, tenant, &mut prompt);
+        prompt
     }
 
     /// Tokens before a text's end that the representation of its last one may depend on, itself included.
@@ -287,14 +286,6 @@ impl Tables {
         engine.retrieve_ends(&self.tree.snapshot(), &texts, out)
     }
 
-    /// The root's tables alone.
-    pub(crate) fn without_domains(self) -> Tables {
-        Tables {
-            domains: vec![None; DOMAINS as usize],
-            ..self
-        }
-    }
-
     /// Width of a representation.
     pub(crate) fn hidden(&self) -> usize {
         self.tree.snapshot().root().shape().hidden as usize
@@ -318,109 +309,13 @@ fn tier(tier: tenantry_profiles::Tier) -> Tier {
     }
 }
 
-/// A version tree being built.
-struct TreeBuilding<'a, 'b, 'c> {
-    tree: &'a Path,
-    /// Of the longest fragments.
-    shape: Shape,
-    name: &'a str,
-    language: &'a Language,
-    encode: EncodeFragments<'b>,
-    watch: WatchBuilding<'c>,
-}
-
-impl TreeBuilding<'_, '_, '_> {
-    /// The root's table, and those of shorter fragments that stand in for what it has not.
-    fn root(&mut self, select: Select) -> Result<(), ExecutorError> {
-        let language = self.language;
-        let decodes = self.shape.context == Context::Preceding;
-        for fragment_tokens in 1..=self.shape.fragment_tokens {
-            let select = match fragment_tokens == self.shape.fragment_tokens {
-                true => select,
-                // Each text of a decoder begins with a fragment of every shorter length. Of an encoder's fragments longer than three, the parts
-                // of one or two are enough: all lengths would each take as much as the longest.
-                false if decodes || fragment_tokens <= 2 => Select::All,
-                false => continue,
-            };
-            let texts = (0..DOMAINS).flat_map(|domain| language.corpus(domain));
-            // What a decoder generates may be any token.
-            let single = language.lexicon(decodes);
-            self.table(Node::Root, "root", fragment_tokens, select, texts.chain(single))?;
-        }
-        Ok(())
-    }
-
-    fn domain(&mut self, domain: u32, select: Select) -> Result<(), ExecutorError> {
-        let (name, language) = (domain_name(domain), self.language);
-        let fragment_tokens = self.shape.fragment_tokens;
-        self.table(
-            Node::Domain(&name),
-            &name,
-            fragment_tokens,
-            select,
-            language.corpus(domain),
-        )
-    }
-
-    fn table(
-        &mut self,
-        node: Node<'_>,
-        node_name: &str,
-        fragment_tokens: u32,
-        select: Select,
-        corpus: impl Iterator<Item = Vec<u32>>,
-    ) -> Result<(), ExecutorError> {
-        let path = Tree::stage(self.tree, node)?.join(format!("{fragment_tokens}.plot"));
-        if path.exists() {
-            return Ok(());
-        }
-        let spec = BuildSpec {
-            shape: self.shape.with_fragment_tokens(fragment_tokens),
-            select,
-            chunk_fragments: CHUNK_FRAGMENTS,
-            memory_bytes: COUNTING_BYTES,
-        };
-        let mut encoder = Named {
-            name: self.name,
-            fragment_tokens: fragment_tokens as usize,
-            encode: &mut *self.encode,
-        };
-        let mut tell = |progress| {
-            (self.watch)(Building {
-                node: node_name,
-                fragment_tokens,
-                progress,
-            });
-            ControlFlow::Continue(())
-        };
-        let texts = corpus.map(Ok::<_, Infallible>);
-        Builder::open(&path, spec)?.run(texts, &mut encoder, &mut tell)?;
-        Ok(())
-    }
-}
-
-/// Layers and their name.
-struct Named<'a> {
-    name: &'a str,
-    fragment_tokens: usize,
-    encode: EncodeFragments<'a>,
-}
-
-impl Encode for Named<'_> {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn encode(&mut self, fragments: &[u32], rows: &mut [f32]) -> Result<(), Cause> {
-        (self.encode)(self.fragment_tokens, fragments, rows)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
 
     use tch::{Kind, Tensor};
+    use tenantry_core::spec::Met;
+    use tenantry_plot::Language;
 
     use super::*;
     use crate::decoder::Decoder;
@@ -435,7 +330,13 @@ mod tests {
         tier: tenantry_profiles::Tier::Memory,
         domain_hits_ppm: 500_000,
         fallbacks_ppm: 0,
+        met: Met::AsBuilt,
         domain_bytes: 0,
+    };
+
+    const RANDOM: Origin<'static> = Origin {
+        seed: 5,
+        files: &Files::NONE,
     };
 
     fn model() -> ModelShape {
@@ -463,21 +364,12 @@ mod tests {
         let encoder = Encoder::random(&model, 5, DType::F32, Device::Cpu).unwrap();
         let encoded = Cell::new(0);
         let open = || {
-            let mut encode = |fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+            let mut encode = |_, fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
                 encoded.set(encoded.get() + fragments.len());
                 Ok(encoder_layers(&encoder, 2, fragment_tokens, fragments, rows)?)
             };
-            let language = Language::new(5, model.vocabulary).with_corpus(2);
-            Tables::with_encoder(
-                folder.path(),
-                "three",
-                &model,
-                &PLOT,
-                language,
-                &mut encode,
-                &mut |_| {},
-            )
-            .unwrap()
+            let texts = Texts::Made(Language::new(5, model.vocabulary).with_corpus(2));
+            Tables::with_encoder(folder.path(), "three", &model, &PLOT, texts, &mut encode, &mut |_| {}).unwrap()
         };
         let tables = open();
         let built = encoded.get();
@@ -499,7 +391,7 @@ mod tests {
             let difference = (found - expected).abs().max().double_value(&[]);
             assert!(difference < 4e-3, "off by {difference}");
         };
-        let text = tables.language.corpus(1).next().unwrap();
+        let text = tables.texts.corpus(1).next().unwrap();
         for start in [0, 17, 100] {
             let fragment = &text[start..start + 6];
             let (met, found) = retrieve(fragment);
@@ -528,6 +420,64 @@ mod tests {
         assert_eq!(encoded.get(), built, "what was built is found again");
     }
 
+    /// What further pretraining is taken to make of the lower layers: other representations of every fragment, near the root's, each domain's its
+    /// own; and a domain's table answers before the root's (Eq. 3).
+    #[test]
+    fn domains_have_representations_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["tiny", "tiny-opt"] {
+            let model = ModelShape {
+                layers: 3,
+                vocabulary: 300,
+                ..ModelShape::builtin(name).unwrap()
+            };
+            let plot = PlotSpec {
+                fragment_tokens: 3,
+                ..PLOT
+            };
+            let tables = Tables::open_or_build(folder.path(), &model, &plot, RANDOM, Device::Cpu, &mut |_| {}).unwrap();
+            let snapshot = tables.snapshot();
+            let root = &snapshot.root().tables()[0];
+            let of_domain = |domain: usize| &snapshot.branch(tables.domains[domain].unwrap()).unwrap().tables()[0];
+            let (key, _) = of_domain(1)
+                .fragments()
+                .find(|(key, _)| of_domain(2).get(key).unwrap().is_some())
+                .unwrap();
+            let [generic, first, second] = [root, of_domain(1), of_domain(2)].map(|table| {
+                let row = table.get(key).unwrap().unwrap();
+                Tensor::from_slice(&row.iter().map(|value| value.to_f32()).collect::<Vec<f32>>())
+            });
+            let apart = |a: &Tensor, b: &Tensor| ((a - b).norm() / a.norm()).double_value(&[]);
+            for (what, distance) in [
+                ("root and domain", apart(&generic, &first)),
+                ("two domains", apart(&first, &second)),
+            ] {
+                assert!((0.005..0.5).contains(&distance), "{name}, {what}: {distance}");
+            }
+            let layers = LowerLayers::random(&model, 5, DType::F32, Device::Cpu).unwrap();
+            let mut expected = vec![0.0; first.numel()];
+            { layers.of_domain(1, 2, 5).unwrap() }
+                .encode(2, 3, key, &mut expected)
+                .unwrap();
+            assert!(
+                apart(&first, &Tensor::from_slice(&expected)) < 2e-3,
+                "{name}: the domain's own layers"
+            );
+            let looked_up = |tenant| {
+                let mut out = vec![0.0; 3 * 128];
+                let (engine, texts) = (Engine::new(1).unwrap(), [(tenant, key, 2)]);
+                tables.retrieve_ends(&engine, &texts, &mut out[..128]).unwrap();
+                Tensor::from_slice(&out[..128])
+            };
+            let last = |row: &Tensor| row.narrow(0, row.numel() as i64 - 128, 128);
+            if name == "tiny-opt" {
+                assert!(apart(&looked_up(1), &last(&first)) < 1e-6, "the domain's");
+                tables.withdraw(1);
+                assert!(apart(&looked_up(1), &last(&generic)) < 1e-6, "the root's");
+            }
+        }
+    }
+
     /// hGPT: with fragments as long as the text, what is looked up of every token is what the lower layers of the whole decoder make of it, up
     /// to half precision; with shorter ones, what they make of the fragment that ends there; and a token that no corpus had is itself.
     #[test]
@@ -544,14 +494,15 @@ mod tests {
             decoder.load(&(decoder.parameters() * 5.0)).unwrap();
             let layers = LowerLayers::Decoder(decoder.share());
             let open = |fragment_tokens| {
-                let mut encode =
-                    |tokens: usize, fragments: &[u32], rows: &mut [f32]| Ok(layers.encode(2, tokens, fragments, rows)?);
+                let mut encode = |_, tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+                    Ok(layers.encode(2, tokens, fragments, rows)?)
+                };
                 let plot = PlotSpec {
                     fragment_tokens,
                     ..PLOT
                 };
-                let language = Language::new(5, model.vocabulary).with_corpus(1);
-                Tables::with_encoder(folder.path(), name, &model, &plot, language, &mut encode, &mut |_| {}).unwrap()
+                let texts = Texts::Made(Language::new(5, model.vocabulary).with_corpus(1));
+                Tables::with_encoder(folder.path(), name, &model, &plot, texts, &mut encode, &mut |_| {}).unwrap()
             };
             let lower = |tokens: &[u32]| -> Tensor {
                 let ids: Vec<i64> = tokens.iter().map(|&token| token.into()).collect();
@@ -572,7 +523,7 @@ mod tests {
                 assert!(difference < 1e-3 * scale, "{name}: off by {difference} of {scale}");
             };
             let tables = open(6);
-            let text = tables.language.corpus(1).next().unwrap();
+            let text = tables.texts.corpus(1).next().unwrap();
             for start in [0, 17, 100] {
                 // As long as the text: every token's fragment is all that comes before it.
                 let text = &text[start..start + 6];
@@ -610,7 +561,7 @@ mod tests {
             lower_layers: 3,
             ..PLOT
         };
-        let refused = Tables::open_or_build(folder.path(), &model(), &plot, 5, Device::Cpu, &mut |_| {});
+        let refused = Tables::open_or_build(folder.path(), &model(), &plot, RANDOM, Device::Cpu, &mut |_| {});
         let message = refused.err().expect("nothing would be left").to_string();
         assert_eq!(
             message,

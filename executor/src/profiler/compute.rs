@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tch::{Kind, Tensor};
 use tenantry_profiles::{
-    AttendedLayerRow, DType, DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow, HeadRow, ModelShape, Tables,
+    AttendedLayerRow, DType, DispatchOperation, DispatchRow, EmbeddingRow, EncoderLayerRow, HeadRow, ModelShape,
+    Tables, TaggingHeadRow,
 };
 use tenantry_traces::draw::{Draws, Purpose};
 
@@ -171,6 +172,37 @@ impl Subject {
         })
     }
 
+    /// Points of heads that label every token, over the batches and lengths of the forward pass.
+    pub fn tagging<'a>(&'a self, heads: &'a [(u32, Heads)]) -> Result<Vec<Point<'a>>, ExecutorError> {
+        let model = &self.encoder.shape().name;
+        let mut points = Vec::new();
+        for (batch, tokens) in self.axes.points() {
+            for &(classes, ref heads) in heads {
+                let (name, dtype) = (model.clone(), self.dtype);
+                let row = move |tables: &mut Tables, stats| {
+                    tables.tagging_head.push(TaggingHeadRow {
+                        model: name.clone(),
+                        dtype,
+                        batch,
+                        tokens,
+                        classes,
+                        stats,
+                    });
+                };
+                let size = [batch.into(), tokens.into(), self.encoder.shape().hidden.into()];
+                let hidden = Tensor::f_zeros(size, (self.encoder.kind(), self.encoder.device()))?;
+                let mut calls = 0;
+                let measure = move || {
+                    calls += 1;
+                    let tenants: Vec<u32> = (0..batch).map(|row| spread_out(calls * batch + row, TENANTS)).collect();
+                    timed(self.encoder.device(), || labels(heads, &hidden, &tenants))
+                };
+                points.push(Point::new(format!("tagging_head of {model}"), measure, row));
+            }
+        }
+        Ok(points)
+    }
+
     fn longest(&self) -> u32 {
         *self.axes.tokens.last().expect("a grid has lengths")
     }
@@ -260,6 +292,12 @@ impl Subject {
 pub(crate) fn answers(heads: &Heads, hidden: &Tensor, tenants: &[u32]) -> Result<Vec<i64>, ExecutorError> {
     let classes = heads.forward(hidden, tenants)?.f_argmax(1, false)?;
     Ok(Vec::try_from(&classes.f_to_kind(Kind::Int64)?)?)
+}
+
+/// The likeliest label of every token, text after text, in host memory.
+pub(crate) fn labels(heads: &Heads, hidden: &Tensor, tenants: &[u32]) -> Result<Vec<i64>, ExecutorError> {
+    let labels = heads.tag(hidden, tenants)?.f_argmax(2, false)?.f_view([-1])?;
+    Ok(Vec::try_from(&labels.f_to_kind(Kind::Int64)?)?)
 }
 
 /// The `index`-th of `count` (a power of two) things in an order that jumps about, so that caches do not foresee it. No

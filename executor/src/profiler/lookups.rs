@@ -1,20 +1,25 @@
 //! Points of look-ups in tables of precomputed representations, from drawing token ids to sums in host memory.
 //!
-//! What a look-up takes depends on how wide rows are and on which tables have them, not on the numbers in them: tables are built from the
-//! corpus that serving builds them from, with rows that no layer computed.
+//! What a look-up takes depends on how wide rows are, how many tokens a fragment has and which tables have it, not on the numbers in them:
+//! tables are built from the corpus that serving builds them from, with rows that no layer computed. Each outcome (Eq. 3) is measured for
+//! itself, over running texts of which every fragment has it: in domains' tables that hold all of their texts; in the root's, where a
+//! domain's holds none of them; and in tables that hold only shorter fragments of them. What a mixture takes follows from these.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use tempfile::TempDir;
-use tenantry_core::spec::PlotSpec;
-use tenantry_plot::Engine;
-use tenantry_profiles::{ModelKind, ModelShape, PlotLookupRow, Tables as Rows, Tier};
+use tenantry_plot::{
+    Batch, Cause, Counters, DOMAINS, DomainId, Engine, Language, Node, PlotError, Select, Snapshot, Text, Texts,
+    Tier as Place, Tiers, Tree,
+};
+use tenantry_profiles::{LookupOutcome, ModelKind, ModelShape, PlotLookupRow, Tables as Rows, Tier};
 
 use super::Suite;
 use super::schedule::{Measure, Point};
 use crate::error::ExecutorError;
-use crate::plot::{Language, Tables};
+use crate::plot::{TreeBuilding, Version, shape_of};
 
 /// Threads that share a batch's look-ups, as far as there are cores.
 const THREADS: [u32; 4] = [1, 2, 4, 8];
@@ -22,38 +27,45 @@ const THREADS: [u32; 4] = [1, 2, 4, 8];
 const TOKENS: [u32; 6] = [8, 32, 128, 512, 2048, 8192];
 /// Of a decoder's step: up to as many as it has sequences, and then prompts.
 const STEP_TOKENS: [u32; 6] = [1, 8, 32, 128, 512, 2048];
-/// Tokens of a step at which it is no longer one of each sequence.
-const PROMPT_TOKENS: u32 = 128;
+/// Tokens of a step at which it is no longer one of each sequence, and of each prompt.
+const PROMPT_TOKENS: u32 = 64;
 /// Tokens of each text, where a batch has as many.
 const TEXT_TOKENS: u32 = 32;
 /// Of the batch that is looked up beside computation.
 const TOKENS_BESIDE: u32 = 512;
-/// HMI's default fragments, and its α of 50 %.
-const PLOT: PlotSpec = PlotSpec {
-    lower_layers: 1,
-    fragment_tokens: 3,
-    threads: 1,
-    tier: Tier::Memory,
-    domain_hits_ppm: 500_000,
-    fallbacks_ppm: 0,
-    domain_bytes: 0,
-};
+/// Sets apart the seed of a language of which texts have no fragments in common with ours.
+const ELSEWHERE: u64 = 0x5EED_0F_0731;
+const MEMORY: Place = Place::Memory { locked: false };
 
-/// A model's tables on both tiers.
+/// A model's tables, on both tiers and for each outcome.
 pub(crate) struct LookupSubject {
     model: String,
     kind: ModelKind,
-    memory: Tables,
-    /// The root's alone, since domains' tables lie in memory.
-    disk: Tables,
+    language: Language,
+    tables: Vec<Tables>,
     engines: Vec<(u32, Engine)>,
     /// Removed when dropped.
     _folder: TempDir,
 }
 
+/// Tables in which all of a text's fragments meet the same.
+struct Tables {
+    fragment_tokens: u32,
+    tier: Tier,
+    outcome: LookupOutcome,
+    tree: Arc<Snapshot>,
+    /// Where a domain's texts are looked up first.
+    domains: Vec<Option<DomainId>>,
+}
+
 impl LookupSubject {
-    /// Tables of a model's width, in a folder of their own in `scratch`.
-    pub fn new(shape: &ModelShape, seed: u64, scratch: &Path) -> Result<LookupSubject, ExecutorError> {
+    /// Tables of a model's width for fragments of each of these lengths, in a folder of their own in `scratch`.
+    pub fn new(
+        shape: &ModelShape,
+        fragment_tokens: &[u32],
+        seed: u64,
+        scratch: &Path,
+    ) -> Result<LookupSubject, ExecutorError> {
         let file_error = |source| ExecutorError::File {
             path: scratch.to_path_buf(),
             source,
@@ -62,26 +74,30 @@ impl LookupSubject {
             .prefix("tenantry-profile-plot-")
             .tempdir_in(scratch)
             .map_err(file_error)?;
-        let tables = |tier| {
-            let language = Language::new(seed, shape.vocabulary);
-            let plot = PlotSpec { tier, ..PLOT };
-            Tables::with_encoder(
-                folder.path(),
-                &shape.name,
+        let language = Language::new(seed, shape.vocabulary);
+        let mut tables = Vec::new();
+        for &fragment_tokens in fragment_tokens {
+            let folder = folder.path().join(fragment_tokens.to_string());
+            let made = Making {
+                folder: &folder,
                 shape,
-                &plot,
-                language,
-                &mut |_, fragments: &[u32], rows: &mut [f32]| pattern(shape.hidden as usize, fragments, rows),
-                &mut |_| {},
-            )
-        };
+                fragment_tokens,
+                texts: Texts::Made(Language::new(seed, shape.vocabulary)),
+                elsewhere: Language::new(seed ^ ELSEWHERE, shape.vocabulary),
+            };
+            made.found(&mut tables)?;
+            // Nothing is shorter than a token.
+            if fragment_tokens > 1 {
+                made.absent(&mut tables)?;
+            }
+        }
         let cores = crate::host::cores();
         let engines = THREADS.into_iter().filter(|&threads| threads == 1 || threads <= cores);
         Ok(LookupSubject {
             model: shape.name.clone(),
             kind: shape.kind,
-            memory: tables(Tier::Memory)?,
-            disk: tables(Tier::Disk)?.without_domains(),
+            language,
+            tables,
             engines: engines
                 .map(|threads| Ok((threads, Engine::new(threads as usize)?)))
                 .collect::<Result<_, ExecutorError>>()?,
@@ -100,7 +116,13 @@ impl LookupSubject {
             ModelKind::Decoder => STEP_TOKENS,
         };
         let mut points = Vec::new();
-        for (tier, tables) in [(Tier::Memory, &self.memory), (Tier::Disk, &self.disk)] {
+        for tables in &self.tables {
+            let Tables {
+                fragment_tokens,
+                tier,
+                outcome,
+                ..
+            } = *tables;
             for &(threads, ref engine) in &self.engines {
                 for tokens in all.into_iter().filter(|&tokens| tokens <= largest) {
                     let model = self.model.clone();
@@ -108,12 +130,14 @@ impl LookupSubject {
                         rows.plot_lookup.push(PlotLookupRow {
                             model: model.clone(),
                             tier,
+                            outcome,
                             threads,
                             tokens,
+                            fragment_tokens,
                             stats,
                         });
                     };
-                    let table = format!("plot_lookup of {}, {tier}", self.model);
+                    let table = format!("plot_lookup of {}, {tier}, {outcome}", self.model);
                     points.push(Point::new(table, self.measure(tables, engine, tokens), record));
                 }
             }
@@ -124,67 +148,184 @@ impl LookupSubject {
     /// Measures look-ups by one thread in memory.
     pub fn beside(&self) -> Measure<'_> {
         let (_, engine) = &self.engines[0];
-        self.measure(&self.memory, engine, TOKENS_BESIDE)
+        self.measure(&self.tables[0], engine, TOKENS_BESIDE)
     }
 
-    fn measure<'a>(&self, tables: &'a Tables, engine: &'a Engine, tokens: u32) -> Measure<'a> {
+    /// Measures a batch, at each call of other texts.
+    fn measure<'a>(&'a self, tables: &'a Tables, engine: &'a Engine, tokens: u32) -> Measure<'a> {
+        let mut out = vec![0.0; tokens as usize * tables.tree.root().shape().hidden as usize];
+        let mut first = 0;
+        Box::new(move || {
+            let start = Instant::now();
+            let (texts, _) = self.look_up(tables, engine, tokens, first, &mut out)?;
+            first += texts;
+            Ok(start.elapsed())
+        })
+    }
+
+    /// Looks up so many tokens of texts from number `first` on, and says how many texts that were.
+    fn look_up(
+        &self,
+        tables: &Tables,
+        engine: &Engine,
+        tokens: u32,
+        first: u64,
+        out: &mut [f32],
+    ) -> Result<(u64, Counters), PlotError> {
         match self.kind {
-            ModelKind::Encoder => Box::new(measure(tables, engine, tokens)),
-            ModelKind::Decoder => Box::new(measure_step(tables, engine, tokens)),
+            ModelKind::Encoder => {
+                let width = tokens.min(TEXT_TOKENS);
+                let texts = u64::from(tokens / width);
+                let (mut ids, mut domains) = (Vec::with_capacity(tokens as usize), Vec::new());
+                for number in first..first + texts {
+                    let (domain, text) = self.text(number);
+                    ids.extend(text.take(width as usize));
+                    domains.push(tables.domains[domain]);
+                }
+                let batch = Batch {
+                    tokens: &ids,
+                    width: width as usize,
+                    lengths: &vec![width; texts as usize],
+                    domains: &domains,
+                };
+                Ok((texts, engine.retrieve(&tables.tree, &batch, out)?))
+            }
+            // A token of each of many, or prompts; what comes before makes a whole fragment of the first.
+            ModelKind::Decoder => {
+                let before = tables.fragment_tokens as usize - 1;
+                let wanted = if tokens < PROMPT_TOKENS { 1 } else { PROMPT_TOKENS };
+                let texts = u64::from(tokens / wanted);
+                let read = |number| {
+                    let (domain, text) = self.text(number);
+                    (domain, text.take(before + wanted as usize).collect::<Vec<u32>>())
+                };
+                let read: Vec<(usize, Vec<u32>)> = (first..first + texts).map(read).collect();
+                let ends = read.iter().map(|(domain, tokens)| Text {
+                    tokens,
+                    first: before,
+                    domain: tables.domains[*domain],
+                });
+                let ends: Vec<Text<'_>> = ends.collect();
+                Ok((texts, engine.retrieve_ends(&tables.tree, &ends, out)?))
+            }
+        }
+    }
+
+    /// One of the corpus's texts, with its domain: all domains in turns.
+    fn text(&self, number: u64) -> (usize, impl Iterator<Item = u32> + '_) {
+        let domain = (number % u64::from(DOMAINS)) as u32;
+        let index = number / u64::from(DOMAINS) % self.language.corpus_sequences();
+        (domain as usize, self.language.corpus_text(domain, index))
+    }
+}
+
+/// The tables of one length of fragment, being made.
+struct Making<'a> {
+    folder: &'a Path,
+    shape: &'a ModelShape,
+    fragment_tokens: u32,
+    texts: Texts,
+    elsewhere: Language,
+}
+
+impl Making<'_> {
+    /// Tables that hold all texts: in the domain that they are looked up in, or in the root alone.
+    fn found(&self, tables: &mut Vec<Tables>) -> Result<(), ExecutorError> {
+        let folder = self.folder.join("found");
+        self.build(&folder, |building| building.root(&self.texts, Select::All))?;
+        Tree::found(&folder, tiers(Place::Disk))?;
+        self.publish_elsewhere(&folder)?;
+        let on_disk = Tree::open(&folder, tiers(Place::Disk))?.snapshot();
+        let in_memory = Tree::open(&folder, tiers(MEMORY))?;
+        for domain in self.texts.domains() {
+            let name = format!("domain-{domain}");
+            self.build(&folder, |building| {
+                building.domain(&name, Version::Root, Select::All, self.texts.corpus(domain))
+            })?;
+            in_memory.publish(Node::Domain(&name))?;
+        }
+        let in_memory = in_memory.snapshot();
+        let own = self
+            .texts
+            .domains()
+            .map(|domain| in_memory.domain(&format!("domain-{domain}")));
+        let own = own.collect();
+        tables.push(self.of(Tier::Memory, LookupOutcome::DomainHit, in_memory.clone(), own));
+        for (tier, tree) in [(Tier::Memory, in_memory), (Tier::Disk, on_disk)] {
+            let none = elsewhere(&tree);
+            tables.push(self.of(tier, LookupOutcome::RootHit, tree, none));
+        }
+        Ok(())
+    }
+
+    /// Tables that hold the shorter fragments of the texts, and whole ones of others.
+    fn absent(&self, tables: &mut Vec<Tables>) -> Result<(), ExecutorError> {
+        let folder = self.folder.join("absent");
+        self.build(&folder, |building| {
+            building.shorter(&self.texts)?;
+            building.root_table(self.fragment_tokens, Select::All, self.elsewhere.corpus(0))
+        })?;
+        Tree::found(&folder, tiers(Place::Disk))?;
+        self.publish_elsewhere(&folder)?;
+        for (tier, place) in [(Tier::Memory, MEMORY), (Tier::Disk, Place::Disk)] {
+            let tree = Tree::open(&folder, tiers(place))?.snapshot();
+            let none = elsewhere(&tree);
+            tables.push(self.of(tier, LookupOutcome::Fallback, tree, none));
+        }
+        Ok(())
+    }
+
+    /// A domain that holds none of the texts; all of them, where a fragment is a token.
+    fn publish_elsewhere(&self, folder: &Path) -> Result<(), ExecutorError> {
+        if self.fragment_tokens == 1 {
+            return Ok(());
+        }
+        self.build(folder, |building| {
+            building.domain(NOBODYS, Version::Root, Select::All, self.elsewhere.corpus(0))
+        })?;
+        Tree::open(folder, tiers(Place::Disk))?.publish(Node::Domain(NOBODYS))?;
+        Ok(())
+    }
+
+    fn build(
+        &self,
+        tree: &Path,
+        build: impl FnOnce(&mut TreeBuilding<'_, '_, '_>) -> Result<(), ExecutorError>,
+    ) -> Result<(), ExecutorError> {
+        let hidden = self.shape.hidden as usize;
+        build(&mut TreeBuilding {
+            tree,
+            shape: shape_of(self.shape, self.fragment_tokens),
+            name: "pattern",
+            encode: &mut |_, _, fragments: &[u32], rows: &mut [f32]| pattern(hidden, fragments, rows),
+            watch: &mut |_| {},
+        })
+    }
+
+    fn of(&self, tier: Tier, outcome: LookupOutcome, tree: Arc<Snapshot>, domains: Vec<Option<DomainId>>) -> Tables {
+        Tables {
+            fragment_tokens: self.fragment_tokens,
+            tier,
+            outcome,
+            tree,
+            domains,
         }
     }
 }
 
-/// Measures a batch of texts, at each call of others.
-fn measure<'a>(
-    tables: &'a Tables,
-    engine: &'a Engine,
-    tokens: u32,
-) -> impl FnMut() -> Result<Duration, ExecutorError> + 'a {
-    let width = tokens.min(TEXT_TOKENS);
-    let texts = tokens / width;
-    let mut out = vec![0.0; tokens as usize * tables.hidden()];
-    let mut ticket = 0;
-    move || {
-        let start = Instant::now();
-        let requests = (0..texts).map(|row| (ticket + u64::from(row), row, width));
-        tables.retrieve(engine, requests, width as usize, &mut out)?;
-        ticket += u64::from(texts);
-        Ok(start.elapsed())
-    }
+/// The domain that holds none of the texts.
+const NOBODYS: &str = "elsewhere";
+
+fn elsewhere(tree: &Snapshot) -> Vec<Option<DomainId>> {
+    vec![tree.domain(NOBODYS); DOMAINS as usize]
 }
 
-/// Measures what a decoder's step looks up, at each call of other texts: a token of each of many, or prompts whole.
-fn measure_step<'a>(
-    tables: &'a Tables,
-    engine: &'a Engine,
-    tokens: u32,
-) -> impl FnMut() -> Result<Duration, ExecutorError> + 'a {
-    let before = tables.fragment_tokens() as u32 - 1;
-    let (texts, length, first) = match tokens {
-        prompts @ PROMPT_TOKENS.. => (prompts / PROMPT_TOKENS, PROMPT_TOKENS, 0),
-        sequences => (sequences, before + 1, before),
-    };
-    let mut out = vec![0.0; tokens as usize * tables.hidden()];
-    let mut ticket = 0;
-    move || {
-        let start = Instant::now();
-        let prompts: Vec<Vec<u32>> = (0..texts)
-            .map(|row| tables.prompt(ticket + u64::from(row), row, length).collect())
-            .collect();
-        let of = prompts
-            .iter()
-            .zip(0..)
-            .map(|(prompt, row)| (row, prompt.as_slice(), first as usize));
-        let of: Vec<(u32, &[u32], usize)> = of.collect();
-        tables.retrieve_ends(engine, &of, &mut out)?;
-        ticket += u64::from(texts);
-        Ok(start.elapsed())
-    }
+fn tiers(root: Place) -> Tiers {
+    Tiers { root, domains: MEMORY }
 }
 
 /// Rows of numbers as large as hidden states: a vector for each token of a fragment or, for a decoder, for its last.
-fn pattern(hidden: usize, fragments: &[u32], rows: &mut [f32]) -> Result<(), tenantry_plot::Cause> {
+fn pattern(hidden: usize, fragments: &[u32], rows: &mut [f32]) -> Result<(), Cause> {
     let vectors = rows.len() / hidden;
     let last = fragments.len() / vectors - 1;
     let tokens = fragments.iter().skip(last).step_by(last + 1);
@@ -196,4 +337,56 @@ fn pattern(hidden: usize, fragments: &[u32], rows: &mut [f32]) -> Result<(), ten
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a table of the profile says it is of, it is of.
+    #[test]
+    fn all_look_ups_of_a_point_meet_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, lengths) in [("tiny", [1, 3].as_slice()), ("tiny-opt", &[2, 4])] {
+            let shape = ModelShape {
+                hidden: 16,
+                heads: 2,
+                kv_heads: 2,
+                vocabulary: 2000,
+                ..ModelShape::builtin(name).unwrap()
+            };
+            let subject = LookupSubject::new(&shape, lengths, 7, folder.path()).unwrap();
+            let mut seen = Vec::new();
+            for tables in &subject.tables {
+                let mut out = vec![0.0; 512 * 16];
+                let (_, engine) = &subject.engines[0];
+                let (texts, met) = subject.look_up(tables, engine, 512, 0, &mut out).unwrap();
+                let (fragments, all) = match subject.kind {
+                    ModelKind::Encoder => (texts * u64::from(TEXT_TOKENS - tables.fragment_tokens + 1), 1.0),
+                    // A bigram may be one of another language's too.
+                    ModelKind::Decoder => (512, 0.97),
+                };
+                assert_eq!(met.domain_hits + met.root_hits + met.fallbacks, fragments, "{met:?}");
+                let expected = match tables.outcome {
+                    LookupOutcome::DomainHit => met.domain_hits,
+                    LookupOutcome::RootHit => met.root_hits,
+                    LookupOutcome::Fallback => met.fallbacks,
+                    LookupOutcome::Any => unreachable!("nothing is measured so"),
+                };
+                assert!(
+                    expected as f64 >= all * fragments as f64,
+                    "{:?}: {met:?}",
+                    tables.outcome
+                );
+                assert_eq!(met.misses, 0, "{:?}: {met:?}", tables.outcome);
+                assert!(out.iter().any(|value| *value != 0.0));
+                seen.push((tables.fragment_tokens, tables.tier, tables.outcome));
+            }
+            let outcomes_of = |length| if length == 1 { 3 } else { 5 };
+            assert_eq!(
+                seen.len(),
+                lengths.iter().map(|&length| outcomes_of(length)).sum::<usize>()
+            );
+        }
+    }
 }

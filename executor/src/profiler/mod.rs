@@ -241,7 +241,7 @@ pub fn profile(
             loras.push(lora);
         }
     }
-    let looked_up = plan.models.iter().filter(|_| plan.ops.lookups);
+    let looked_up = plan.models.iter().filter(|_| !plan.ops.lookups.is_empty());
     let (narrow, wide): (Vec<&ModelShape>, Vec<&ModelShape>) =
         looked_up.partition(|shape| shape.kind == ModelKind::Encoder || shape.hidden <= LOOKUP_HIDDEN_MAX);
     notes.extend(wide.iter().map(|shape| {
@@ -250,7 +250,7 @@ pub fn profile(
     }));
     let lookups = narrow
         .into_iter()
-        .map(|shape| LookupSubject::new(shape, plan.seed, &plan.scratch))
+        .map(|shape| LookupSubject::new(shape, &plan.ops.lookups, plan.seed, &plan.scratch))
         .collect::<Result<Vec<_>, _>>()?;
     let Sizes {
         copies: copy_sizes,
@@ -270,6 +270,9 @@ pub fn profile(
     let mut points = Vec::new();
     for (subject, heads) in subjects.iter().zip(&heads) {
         points.extend(subject.points(heads, plan.ops.attended)?);
+        if plan.ops.tagging {
+            points.extend(subject.tagging(heads)?);
+        }
         points.extend(instances::points(subject, heads, &plan.ops, plan.suite)?);
     }
     for adapter in &adapters {

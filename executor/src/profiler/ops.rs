@@ -3,6 +3,9 @@
 use serde::Serialize;
 use tenantry_profiles::{AdapterImplementation, PetKind};
 
+/// HMI's default fragments.
+const TRIGRAM: u32 = 3;
+
 /// Ops beside those that every model's serving takes: embeddings, layers, heads, steps without LoRA, copies and hand-overs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Ops {
@@ -12,8 +15,10 @@ pub struct Ops {
     pub pets: Vec<PetKind>,
     /// Passes with another tenant's whole model than the ones before.
     pub whole_models: bool,
-    /// Look-ups of lower layers' results.
-    pub lookups: bool,
+    /// Look-ups of lower layers' results, by tables of fragments of so many tokens.
+    pub lookups: Vec<u32>,
+    /// Heads that label every token.
+    pub tagging: bool,
     /// Passes that also say which words were attended to, and looks at what they came to.
     pub attended: bool,
     /// Whole passes at a padded length.
@@ -31,7 +36,8 @@ impl Ops {
             adapters: AdapterImplementation::ALL.to_vec(),
             pets: PetKind::ALL.to_vec(),
             whole_models: true,
-            lookups: true,
+            lookups: vec![TRIGRAM],
+            tagging: true,
             attended: true,
             static_models: true,
             concurrent: true,

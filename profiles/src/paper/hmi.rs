@@ -3,7 +3,7 @@
 use super::draft::{Draft, Link, builtin};
 use super::{Outcome, Paper, input, predicted};
 use crate::card::{Card, Source};
-use crate::keys::{AdapterImplementation, Direction, Tier};
+use crate::keys::{AdapterImplementation, Direction, LookupOutcome, Tier};
 use crate::model::{DType, ModelShape};
 use crate::roofline::{Datasheet, Factors, Roofline, decoder_layers, matrix_weights};
 use crate::rows::{AdapterRow, PlotLookupRow, Stats};
@@ -16,8 +16,12 @@ const ADAPTER_LENGTHS: [u32; 3] = [16, 128, 512];
 const STEP_LENGTHS: [u32; 2] = [1, 16];
 const DECODERS: [&str; 2] = ["opt-125m", "distilgpt2"];
 const MODELS: [&str; 4] = ["bert-base", "distilbert", "tinybert-6", "tinybert-4"];
-/// Look-ups cost the same for any number of threads: the paper has one figure.
+/// Look-ups cost the same for any number of threads: the paper has one figure,
 const THREADS: [u32; 3] = [1, 8, 64];
+/// of trigrams.
+const TRIGRAM: u32 = 3;
+/// Costs of other fragments are in proportion to the vectors that are read for one, which changes its slope at 2 and nowhere else.
+const FRAGMENT_TOKENS: [u32; 4] = [1, 2, TRIGRAM, 8];
 
 /// The card's rates, as its numbers give them.
 struct Rates {
@@ -124,27 +128,37 @@ pub(super) fn tables(paper: &Paper) -> Draft {
         Some("±50 %"),
     );
 
-    for (tier, ms) in [(Tier::Memory, "lookup_memory_ms"), (Tier::Disk, "lookup_disk_ms")] {
-        for model in [&base, &builtin(DECODERS[0])] {
-            for threads in THREADS {
-                for tokens in [1, 16, 128, 1024, 8192] {
-                    let stats = Stats::exact(1e3 * number(ms) * f64::from(tokens) / number("tokens"));
-                    let model = model.name.clone();
-                    draft.tables.plot_lookup.push(PlotLookupRow {
-                        model,
-                        tier,
-                        threads,
-                        tokens,
-                        stats,
-                    });
-                }
-            }
-        }
-    }
+    let decoder = builtin(DECODERS[0]);
+    lookups(&mut draft, paper, &base, LookupOutcome::Any, |fragment_tokens| {
+        fragment_tokens
+    });
+    draft.mark(
+        Source::Fitted,
+        "section 6.1: 0.2 ms from memory, 2.4 ms from the SSD, in proportion to tokens; of trigrams, other fragments in proportion to \
+         the vectors of a row",
+        None,
+    );
+    // A decoder's row is the vector of a fragment's last token, however long the fragment is, and so is what stands in for it.
+    lookups(&mut draft, paper, &decoder, LookupOutcome::Any, |_| TRIGRAM);
     draft.mark(
         Source::Fitted,
         "section 6.1: 0.2 ms from memory, 2.4 ms from the SSD, in proportion to tokens",
         None,
+    );
+    lookups(
+        &mut draft,
+        paper,
+        &base,
+        LookupOutcome::Fallback,
+        |fragment_tokens| match fragment_tokens {
+            ..=2 => fragment_tokens,
+            longer => 2 * (longer - 1),
+        },
+    );
+    draft.mark(
+        Source::Derived,
+        "section 6.1's look-ups, in proportion to the vectors of the bigrams that stand in for a fragment, or of the unigrams for a bigram",
+        Some("±50 %"),
     );
 
     draft.link(&Link {
@@ -176,6 +190,29 @@ pub(super) fn tables(paper: &Paper) -> Draft {
         Some(&Factors::stated_error()),
     );
     draft
+}
+
+/// Look-ups of a model's tables, of which `vectors` are read for a fragment of so many tokens.
+fn lookups(draft: &mut Draft, paper: &Paper, model: &ModelShape, outcome: LookupOutcome, vectors: impl Fn(u32) -> u32) {
+    for (tier, ms) in [(Tier::Memory, "lookup_memory_ms"), (Tier::Disk, "lookup_disk_ms")] {
+        let vector_us = 1e3 * paper.number(ms) / paper.number("tokens") / f64::from(TRIGRAM);
+        for threads in THREADS {
+            for tokens in [1, 16, 128, 1024, 8192] {
+                for fragment_tokens in FRAGMENT_TOKENS {
+                    let us = vector_us * f64::from(tokens) * f64::from(vectors(fragment_tokens));
+                    draft.tables.plot_lookup.push(PlotLookupRow {
+                        model: model.name.clone(),
+                        tier,
+                        outcome,
+                        threads,
+                        tokens,
+                        fragment_tokens,
+                        stats: Stats::exact(us),
+                    });
+                }
+            }
+        }
+    }
 }
 
 fn adapters(
@@ -223,13 +260,15 @@ pub(super) fn outcomes(paper: &Paper, card: &Card) -> Vec<Outcome> {
     let adapter = card
         .adapter(&base, DTYPE, AdapterImplementation::GatherBmm, bottleneck)
         .expect("the card has it");
-    let lookup = card.plot_lookup(&base, Tier::Memory).expect("the card has it");
+    let lookup = card
+        .plot_lookup(&base, Tier::Memory, LookupOutcome::Any)
+        .expect("the card has it");
     let copy = card.copy(Direction::HostToDevice, true).expect("the card has it");
 
     let upper_ms = 6.0 * ms(layer.cost(batch, tokens).median_ns + adapter.cost(batch, batch, tokens).median_ns)
         + ms(head.cost(batch.into()).median_ns);
     let request_ms = upper_ms / f64::from(batch);
-    let lookup_ms = ms(lookup.cost(1, tokens).median_ns);
+    let lookup_ms = ms(lookup.cost(1, tokens, TRIGRAM).median_ns);
     let adapter_bytes = 6 * 4 * base.adapter_parameters_per_layer(bottleneck);
     let copy_ms = ms(copy.cost(adapter_bytes).median_ns);
     let per_s = |ms: f64| 1e3 / ms;

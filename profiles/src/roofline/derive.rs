@@ -4,7 +4,7 @@ use super::ops::{is_encoder, plot_lookup_us};
 use super::{Factors, Roofline};
 use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
 use crate::keys::{
-    AdapterImplementation, CollectiveOperation, Direction, DispatchOperation, LoadSource, PetKind, Tier,
+    AdapterImplementation, CollectiveOperation, Direction, DispatchOperation, LoadSource, LookupOutcome, PetKind, Tier,
 };
 use crate::model::{DType, ModelShape};
 use crate::origin::{Origin, Origins};
@@ -220,20 +220,24 @@ pub(crate) fn adapters(
     }
 }
 
-/// Look-ups, as HMI's host does them.
+/// Look-ups, as HMI's host does them. It has no figure for decoders, which read one vector for each token whatever the fragment: theirs are
+/// taken for an encoder's of trigrams.
 pub(crate) fn plot(tables: &mut Tables, shape: &ModelShape) {
     for &tier in Tier::ALL {
         for threads in THREADS {
             for tokens in [16, 128, 512, 2048, 8192] {
-                let stats = Stats::exact(plot_lookup_us(tier == Tier::Disk, tokens));
-                let model = shape.name.clone();
-                tables.plot_lookup.push(PlotLookupRow {
-                    model,
-                    tier,
-                    threads,
-                    tokens,
-                    stats,
-                });
+                for fragment_tokens in [1, 3, 8] {
+                    let fragments = if is_encoder(shape) { fragment_tokens } else { 3 };
+                    tables.plot_lookup.push(PlotLookupRow {
+                        model: shape.name.clone(),
+                        tier,
+                        outcome: LookupOutcome::Any,
+                        threads,
+                        tokens,
+                        fragment_tokens,
+                        stats: Stats::exact(plot_lookup_us(tier == Tier::Disk, tokens, fragments)),
+                    });
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! `systems:` — one system is one list of decisions.
 
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,9 @@ pub struct RawSystem {
     /// Classes of each tenant's head.
     #[serde(default = "two")]
     pub classes: Count,
+    /// What each tenant's head says of a request.
+    #[serde(default)]
+    pub heads: RawHeads,
     /// A precomputed table in place of the lower layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plot: Option<RawPlot>,
@@ -62,6 +66,9 @@ pub struct RawSystem {
     /// Parameter-efficient tasks over shared models; each tenant is one. In place of `batch` and `pipeline`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<RawTasks>,
+    /// Weights and texts of one's own, for executions; random where absent. Paths are relative to the working directory.
+    #[serde(default, skip_serializing_if = "Files::is_empty")]
+    pub files: Files,
     /// Several models instead of one, which all tenants share; `model` is then not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cascade: Option<RawCascade>,
@@ -285,16 +292,37 @@ pub struct RawPlot {
     #[serde(default = "memory")]
     #[schemars(schema_with = "tiers")]
     pub tier: Tier,
-    /// Look-ups that a domain's own table answers, in simulations.
+    /// Of a domain's occurrences of fragments, those that its own table has: the most frequent ones (HMI's α).
     #[serde(default = "half")]
     pub domain_hits: Part,
-    /// Look-ups that only shorter fragments answer, in simulations.
+    /// Of all occurrences, those that the root's table leaves out, so that only shorter fragments answer.
     #[serde(default = "none")]
     pub fallbacks: Part,
+    /// What look-ups meet in such tables, in simulations.
+    #[serde(default)]
+    pub met: RawMet,
     /// Size of a domain's own table, which creating and updating the domain reads, in simulations. Default: 1.42 GB, those of the most
     /// frequent trigrams that are half of all occurrences (HMI, Table 5).
     #[serde(default = "half_of_occurrences")]
     pub domain_table: Memory,
+}
+
+/// What look-ups meet in the tables, in simulations: executed ones meet what they meet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RawMet {
+    /// `domain_hits` and `fallbacks`: texts are like the corpus that the tables were built from.
+    #[default]
+    AsBuilt,
+    /// What the texts that are executed meet, counted over the workload's first requests.
+    Counted,
+    /// These shares of the look-ups.
+    Shares {
+        /// That a domain's own table answers.
+        domain_hits: Part,
+        /// That only shorter fragments answer.
+        fallbacks: Part,
+    },
 }
 
 fn three() -> Count {
@@ -347,6 +375,50 @@ pub enum RawTenantState {
     },
     /// Nothing but its head: the backbone is a shared feature extractor.
     Head,
+}
+
+/// Weights and texts of one's own, in place of random ones. Checkpoints are folders in Hugging Face's layout (`model.safetensors`,
+/// `config.json`), or a safetensors file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Files {
+    /// The checkpoint of the backbone, or of the generic model that a table is built from. A `tokenizer.json` beside it reads `corpus`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<PathBuf>,
+    /// Checkpoints further pretrained for domains, whose lower layers fill these domains' tables; those beyond have the model's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<PathBuf>,
+    /// A folder with a safetensors file for each tenant, in the order of their names and in turns: adapters and `classifier`, whole models, or PEFT's folders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<PathBuf>,
+    /// Texts, one a line, that tables are built from and requests are taken from: token ids, or text for the tokenizer. Domain `d` has the
+    /// `d`-th file, in turns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub corpus: Vec<PathBuf>,
+}
+
+impl Files {
+    /// Whether all is random.
+    pub fn is_empty(&self) -> bool {
+        *self == Files::default()
+    }
+
+    /// The model's tokenizer, where it lies beside its weights.
+    pub fn tokenizer(&self) -> Option<PathBuf> {
+        let path = self.model.as_ref()?.join("tokenizer.json");
+        path.exists().then_some(path)
+    }
+}
+
+/// What tenants' heads say of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RawHeads {
+    /// One of so many classes, from the first token.
+    #[default]
+    Classification,
+    /// One of so many labels for every token, as named-entity recognition does.
+    Tagging,
 }
 
 /// To what length the requests of a batch are padded.

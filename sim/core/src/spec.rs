@@ -65,6 +65,8 @@ pub struct PoolSpec {
     pub dtype: DType,
     /// Classes of each tenant's head.
     pub classes: u32,
+    /// What they say of a request.
+    pub heads: HeadTask,
     /// What replaces the backbone's lower layers, if anything.
     pub plot: Option<PlotSpec>,
     /// What each tenant has of its own, and so what is swapped.
@@ -254,6 +256,16 @@ impl PoolSpec {
     }
 }
 
+/// What tenants' heads make of the last hidden states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HeadTask {
+    /// One class of a text, from its first token.
+    #[default]
+    Classification,
+    /// A label of every token, as named-entity recognition needs (HMI, Table 1).
+    Tagging,
+}
+
 /// What a tenant has of its own. Every tenant has a head beside it, always resident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TenantState {
@@ -293,16 +305,46 @@ pub struct PlotSpec {
     pub threads: u32,
     /// Where the root table lies.
     pub tier: Tier,
-    /// Parts of a million of the look-ups that a domain's own table answers, from memory (HMI, section 5.1: the α of its
-    /// most frequent fragments).
+    /// Parts of a million of a domain's occurrences of fragments that its own table, in memory, is built to answer for (HMI, section 5.1: the
+    /// α of its most frequent fragments).
     pub domain_hits_ppm: u32,
-    /// Parts of a million of the look-ups that no table of whole fragments answers, so that shorter ones do.
+    /// Parts of a million of all occurrences that the root's table leaves out, so that shorter fragments answer for them.
     pub fallbacks_ppm: u32,
+    /// What requests' look-ups meet in such tables.
+    pub met: Met,
     /// Size of a domain's own table: what creating and updating it reads.
     pub domain_bytes: u64,
 }
 
+/// What look-ups meet in a pool's tables (HMI, Eq. 3). What they answer, the real machine finds in its tables; the virtual one has no texts, and
+/// prices and counts by these shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Met {
+    /// As often as the tables were built for: requests' texts are like the corpus.
+    AsBuilt,
+    /// What the texts that the real machine serves meet, which is to be counted before a run; [as built](Met::AsBuilt) until then.
+    Counted,
+    /// These shares.
+    Shares {
+        /// Parts of a million that a domain's own table answers.
+        domain_hits_ppm: u32,
+        /// Parts of a million that no table of whole fragments answers.
+        fallbacks_ppm: u32,
+    },
+}
+
 impl PlotSpec {
+    /// Parts of a million of the look-ups that domains' own tables answer, and those that only shorter fragments do.
+    pub fn met_ppm(&self) -> (u32, u32) {
+        match self.met {
+            Met::AsBuilt | Met::Counted => (self.domain_hits_ppm, self.fallbacks_ppm),
+            Met::Shares {
+                domain_hits_ppm,
+                fallbacks_ppm,
+            } => (domain_hits_ppm, fallbacks_ppm),
+        }
+    }
+
     /// Domains with tables of their own; tenant `t` writes in domain `t` modulo so many.
     pub const DOMAINS: u32 = 8;
 

@@ -166,7 +166,7 @@ mod tests {
     use tenantry_traces::Duration;
 
     use super::*;
-    use crate::spec::{BatchSpec, Padding, PipelineSpec, PlaceSpec, SwapSpec, TenantState};
+    use crate::spec::{BatchSpec, HeadTask, Padding, PipelineSpec, PlaceSpec, SwapSpec, TenantState};
 
     fn pool(instances_per_gpu: u32) -> PoolSpec {
         PoolSpec {
@@ -174,6 +174,7 @@ mod tests {
             model: ModelShape::builtin("tiny").expect("tiny is built in"),
             dtype: DType::F32,
             classes: 2,
+            heads: HeadTask::Classification,
             plot: None,
             tenant_state: TenantState::Model,
             padding: Padding::Longest,

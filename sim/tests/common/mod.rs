@@ -7,7 +7,9 @@ use std::sync::atomic::AtomicBool;
 
 use proptest::prelude::*;
 use tenantry_core::answers::Answers;
-use tenantry_core::spec::{AdmitSpec, BatchSpec, PipelineSpec, PlaceSpec, PoolSpec, SwapSpec, SystemSpec, TenantState};
+use tenantry_core::spec::{
+    AdmitSpec, BatchSpec, HeadTask, PipelineSpec, PlaceSpec, PoolSpec, SwapSpec, SystemSpec, TenantState,
+};
 use tenantry_core::{ClusterSpec, Commands, Event, Machine, Next, Server};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape};
@@ -32,6 +34,7 @@ pub fn system() -> SystemSpec {
             model: ModelShape::builtin("tiny").expect("tiny is built in"),
             dtype: DType::F32,
             classes: 2,
+            heads: HeadTask::Classification,
             plot: None,
             tenant_state: ADAPTERS,
             padding: tenantry_core::spec::Padding::Longest,

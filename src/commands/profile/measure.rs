@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use tenantry_core::spec::{EngineSpec, PoolSpec, StageSpec, TenantState};
+use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, StageSpec, TenantState};
 use tenantry_executor::ExecutorError;
 use tenantry_executor::profiler::{Ops, Plan, Profiled, Progress, Suite as Thoroughness, profile};
 use tenantry_profiles::{Changing, DType, ModelShape, PetKind, ProfileError};
@@ -199,7 +199,10 @@ impl Needs {
         }
         // The processor is all cards that a scenario has.
         self.ops.concurrent |= pool.instances_per_gpu * gpus > 1;
-        self.ops.lookups |= pool.plot.is_some();
+        if let Some(plot) = &pool.plot {
+            add(&mut self.ops.lookups, plot.fragment_tokens);
+        }
+        self.ops.tagging |= pool.heads == HeadTask::Tagging;
         self.ops.whole_models |= pool.changing() == Changing::Model;
         if let TenantState::Adapters {
             bottleneck,

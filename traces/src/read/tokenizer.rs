@@ -22,6 +22,18 @@ impl TokenizerJson {
     pub fn open(path: &Path) -> Result<TokenizerJson, TraceError> {
         Ok(TokenizerJson { tokenizer: open(path)? })
     }
+
+    /// The ids of a text's tokens.
+    ///
+    /// # Errors
+    /// A text that the tokenizer does not take, in words.
+    pub fn ids(&mut self, text: &str) -> Result<Vec<u32>, String> {
+        let must_be = |got: &dyn std::fmt::Display| format!("must be text that the tokenizer knows, got {got}");
+        let encoding = unpanicked(|| self.tokenizer.encode_fast(text, false))
+            .map_err(|what| must_be(&what))?
+            .map_err(|error| must_be(&error))?;
+        Ok(encoding.get_ids().to_vec())
+    }
 }
 
 /// The library's own tokenizer of a `tokenizer.json`, without the truncation and padding in it.
@@ -44,11 +56,7 @@ pub fn open(path: &Path) -> Result<Tokenizer, TraceError> {
 
 impl Tokenize for TokenizerJson {
     fn count(&mut self, text: &str) -> Result<u32, String> {
-        let must_be = |got: &dyn std::fmt::Display| format!("must be text that the tokenizer knows, got {got}");
-        let tokens = unpanicked(|| self.tokenizer.encode_fast(text, false))
-            .map_err(|what| must_be(&what))?
-            .map_err(|error| must_be(&error))?;
-        Ok(u32::try_from(tokens.len()).unwrap_or(u32::MAX))
+        Ok(u32::try_from(self.ids(text)?.len()).unwrap_or(u32::MAX))
     }
 }
 

@@ -85,7 +85,7 @@ impl Retrieval {
     /// The ids of a request's prompt.
     pub fn prompt(&self, member: &Member) -> Vec<i64> {
         let prompt = self.tables.prompt(member.ticket, member.tenant, member.input_tokens);
-        prompt.map(i64::from).collect()
+        prompt.into_iter().map(i64::from).collect()
     }
 
     /// Looks up what of a batch's one request must come into the cache, into host memory.

@@ -11,6 +11,7 @@ use crate::ParameterSets;
 use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
 use crate::decoder::{Decoder, Step, TenantParameters};
 use crate::error::ExecutorError;
+use crate::files::{Files, read_decoder_block};
 use crate::lora::{LoraCache, LoraPlan, LoraShape, LoraStore, Loras, Segment};
 use crate::whole_models::{ModelSlots, ModelStore};
 
@@ -33,11 +34,16 @@ pub(super) struct Source {
 }
 
 impl Store {
-    /// Random parameters.
+    /// Random parameters, or those of users' files.
     ///
     /// # Errors
     /// A shape that cannot be built, or memory for less than one tenant's.
-    pub fn random(pool: &PoolSpec, generation: &GenerationSpec, source: Source) -> Result<Store, ExecutorError> {
+    pub fn new(
+        pool: &PoolSpec,
+        generation: &GenerationSpec,
+        source: Source,
+        files: &Files,
+    ) -> Result<Store, ExecutorError> {
         let (model, dtype, first_layer) = (&pool.model, pool.dtype, pool.first_layer());
         let Source {
             tenants,
@@ -45,8 +51,9 @@ impl Store {
             device,
             max_host_bytes,
         } = source;
-        Ok(match (pool.tenant_state, generation.lora) {
-            (TenantState::Model, _) => Store::Models(ModelStore::random::<Decoder>(
+        let of_tenants = files.of_tenants()?;
+        Ok(match (pool.tenant_state, generation.lora, of_tenants) {
+            (TenantState::Model, _, None) => Store::Models(ModelStore::random::<Decoder>(
                 model,
                 first_layer,
                 tenants,
@@ -55,22 +62,30 @@ impl Store {
                 device,
                 max_host_bytes,
             )?),
-            (TenantState::Adapters { bottleneck, .. }, _) => {
+            (TenantState::Model, _, Some(paths)) if first_layer == 0 => {
+                let blocks = paths.iter().map(|path| Ok(read_decoder_block(path, model, dtype)?.1));
+                let of = ModelStore::of_blocks::<Decoder>;
+                Store::Models(of(model, first_layer, tenants, dtype, device, max_host_bytes, blocks)?)
+            }
+            (TenantState::Model, _, Some(_)) => {
+                let must = "left out above a table for a decoder's whole models";
+                return Err(ExecutorError::input("files.tenants", must, "a folder"));
+            }
+            (TenantState::Adapters { bottleneck, .. }, _, paths) => {
                 let shape = AdapterShape::upper(model, first_layer, bottleneck)?;
-                Store::Adapters(AdapterStore::random(
-                    shape,
-                    tenants,
-                    seed,
-                    dtype,
-                    device,
-                    max_host_bytes,
-                )?)
+                Store::Adapters(match paths {
+                    None => AdapterStore::random(shape, tenants, seed, dtype, device, max_host_bytes)?,
+                    Some(paths) => AdapterStore::read(shape, tenants, &paths, dtype, device, max_host_bytes)?,
+                })
             }
-            (TenantState::Head, Some(lora)) => {
+            (TenantState::Head, Some(lora), paths) => {
                 let shape = LoraShape::new(model, lora.rank)?;
-                Store::Loras(LoraStore::random(shape, tenants, seed, dtype, device, max_host_bytes)?)
+                Store::Loras(match paths {
+                    None => LoraStore::random(shape, tenants, seed, dtype, device, max_host_bytes)?,
+                    Some(paths) => LoraStore::read(shape, tenants, &paths, dtype, device, max_host_bytes)?,
+                })
             }
-            (TenantState::Head, None) => Store::None,
+            (TenantState::Head, None, _) => Store::None,
         })
     }
 

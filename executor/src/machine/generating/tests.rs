@@ -6,8 +6,8 @@ use tch::Tensor;
 use tenantry_core::command::{Command, Finish, RejectReason, Verdict};
 use tenantry_core::log::{Log, replay};
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, ConsolidateSpec, JoinSpec, LoraSpec, Padding, PipelineSpec, PlaceSpec, PrefillSpec, StopSpec,
-    SwapSpec, SystemSpec, TenantState,
+    AdmitSpec, BatchSpec, ConsolidateSpec, HeadTask, JoinSpec, LoraSpec, Padding, PipelineSpec, PlaceSpec, PrefillSpec,
+    StopSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
@@ -65,6 +65,7 @@ fn system(generation: GenerationSpec) -> SystemSpec {
             model: model(),
             dtype: DType::F32,
             classes: 2,
+            heads: HeadTask::Classification,
             plot: None,
             tenant_state: TenantState::Head,
             padding: Padding::Longest,
@@ -144,6 +145,7 @@ fn provision(server: &GenerationServer, tables: Option<Tables>) -> Provision {
         device: Device::Cpu,
         max_host_bytes: 1 << 30,
         tables,
+        files: crate::Files::NONE,
     }
 }
 

@@ -4,20 +4,21 @@ use std::sync::LazyLock;
 
 use tempfile::TempDir;
 use tenantry_core::command::{Refusal, RejectReason};
-use tenantry_core::log::{Log, replay};
+use tenantry_core::log::{Log, LoggedEvent, replay};
 use tenantry_core::policy::levels::Rule;
 use tenantry_core::spec::{
-    AdmitSpec, AllocateSpec, BatchSpec, Padding, ParameterPipeline, PeriodicSpec, PipelineSpec, PlaceSpec, PlotSpec,
-    RuntimeLengths, RuntimeSpec, RuntimesSpec, ShapeKind, SolverSpec, StreamSpec, SwapSpec, SystemSpec,
+    AdmitSpec, AllocateSpec, BatchSpec, HeadTask, Met, Padding, ParameterPipeline, PeriodicSpec, PipelineSpec,
+    PlaceSpec, PlotSpec, RuntimeLengths, RuntimeSpec, RuntimesSpec, ShapeKind, SolverSpec, StreamSpec, SwapSpec,
+    SystemSpec,
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
-use tenantry_plot::Engine;
+use tenantry_plot::{Engine, Language, Texts};
 use tenantry_profiles::{DType, ModelShape, Tier};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
 use super::*;
 use crate::machine::{RealMachine, threads::Threads};
-use crate::plot::Language;
+use crate::plot::{LowerLayers, Version};
 
 const TENANTS: u32 = 12;
 const REQUESTS: u64 = 60;
@@ -29,6 +30,7 @@ const PLOT: PlotSpec = PlotSpec {
     tier: Tier::Memory,
     domain_hits_ppm: 400_000,
     fallbacks_ppm: 100_000,
+    met: Met::AsBuilt,
     domain_bytes: 0,
 };
 
@@ -45,20 +47,35 @@ fn looked_up() -> ModelShape {
 }
 
 fn tables(folder: &TempDir, plot: &PlotSpec) -> Tables {
+    let root = Encoder::random(&looked_up(), SEED, DType::F32, Device::Cpu).unwrap();
+    let root = LowerLayers::Encoder(root);
+    let further = |domain| root.of_domain(domain, plot.lower_layers, SEED).unwrap();
+    tables_of(folder, "further", plot, &root, &further)
+}
+
+/// Tables of a root's layers and of what further pretraining made of them for each domain.
+fn tables_of(
+    folder: &TempDir,
+    name: &str,
+    plot: &PlotSpec,
+    root: &LowerLayers,
+    further: &dyn Fn(u32) -> LowerLayers,
+) -> Tables {
     let model = looked_up();
-    let encoder = Encoder::random(&model, SEED, DType::F32, Device::Cpu).unwrap();
-    let mut encode = |fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
-        Ok(crate::plot::encoder_layers(
-            &encoder,
-            plot.lower_layers,
-            fragment_tokens,
-            fragments,
-            rows,
-        )?)
+    let mut encode = |version, fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+        let own;
+        let layers = match version {
+            Version::Root => root,
+            Version::Domain(domain) => {
+                own = further(domain);
+                &own
+            }
+        };
+        Ok(layers.encode(plot.lower_layers, fragment_tokens, fragments, rows)?)
     };
-    let language = Language::new(SEED, model.vocabulary).with_corpus(4);
-    let name = format!("lower{}", plot.lower_layers);
-    Tables::with_encoder(folder.path(), &name, &model, plot, language, &mut encode, &mut |_| {}).unwrap()
+    let texts = Texts::Made(Language::new(SEED, model.vocabulary).with_corpus(4));
+    let name = format!("{name}-lower{}", plot.lower_layers);
+    Tables::with_encoder(folder.path(), &name, &model, plot, texts, &mut encode, &mut |_| {}).unwrap()
 }
 
 fn with_plot(system: SystemSpec, plot: PlotSpec) -> SystemSpec {
@@ -82,6 +99,7 @@ fn system(tenant_state: TenantState, batch: BatchSpec, pipeline: PipelineSpec) -
             model: ModelShape::builtin("tiny").unwrap(),
             dtype: DType::F32,
             classes: 5,
+            heads: HeadTask::Classification,
             plot: None,
             tenant_state,
             padding: Padding::Longest,
@@ -134,6 +152,18 @@ fn serve_entries(
     entries: Vec<Entry>,
     change: impl FnOnce(&mut Serving),
 ) -> (RunRecord, Vec<Answer>) {
+    let (record, answers, _) = serve_logged(system, slots, tables, entries, change);
+    (record, answers)
+}
+
+/// Likewise, with what the machine said and what the server had it do.
+fn serve_logged(
+    system: &SystemSpec,
+    slots: u64,
+    tables: Option<Tables>,
+    entries: Vec<Entry>,
+    change: impl FnOnce(&mut Serving),
+) -> (RunRecord, Vec<Answer>, Log) {
     let pool = &system.pool;
     let heads = match &pool.runtimes {
         None => pool.model.head_parameters(pool.classes),
@@ -172,6 +202,7 @@ fn serve_entries(
         device: Device::Cpu,
         max_host_bytes: 1 << 30,
         tables,
+        files: crate::Files::NONE,
     };
     let mut serving = Serving::new(pool, &topology, provision)
         .unwrap()
@@ -193,7 +224,7 @@ fn serve_entries(
     machine.into_workers().stop();
     let mut answers = std::mem::take(&mut *answers.lock().unwrap());
     answers.sort_unstable();
-    (record, answers)
+    (record, answers, log)
 }
 
 fn tenant_of(ticket: u64) -> u32 {
@@ -249,6 +280,55 @@ fn batching_and_swapping_do_not_change_an_answer() {
             );
             assert_eq!(answers, expected, "{implementation} {pipeline:?}");
         }
+    }
+}
+
+/// Tagging heads: each token of each request gets the label that its tenant's head gives it, whatever the batch and its padding.
+#[test]
+fn heads_label_every_token() {
+    let mut alone = system(TenantState::Head, ONE_BY_ONE, PipelineSpec::SYNCHRONOUS);
+    alone.pool.heads = HeadTask::Tagging;
+    let model = &alone.pool.model;
+    let encoder = Encoder::random(model, SEED, DType::F32, Device::Cpu).unwrap();
+    let heads = Heads::random(model, TENANTS, 5, SEED, DType::F32, Device::Cpu).unwrap();
+    let draws = tenantry_traces::draw::Draws::new(SEED, tenantry_traces::draw::Purpose::Tokens);
+    let expected: Vec<Tagged> = (0..REQUESTS)
+        .map(|ticket| {
+            let tokens = tokens_of(ticket) as usize;
+            let mut stream = draws.about(ticket);
+            let ids: Vec<i64> = (0..tokens)
+                .map(|_| stream.below(model.vocabulary.into()) as i64)
+                .collect();
+            let input = encoder.input(&[ids], tokens).unwrap();
+            let hidden = encoder.embed(&input).unwrap();
+            let hidden = encoder.layers(hidden, 0..model.layers as usize, &input, None).unwrap();
+            let labels = heads
+                .tag(&hidden, &[tenant_of(ticket)])
+                .unwrap()
+                .argmax(2, false)
+                .get(0);
+            Tagged {
+                ticket,
+                labels: (0..tokens as i64)
+                    .map(|token| labels.int64_value(&[token]) as u32)
+                    .collect(),
+            }
+        })
+        .collect();
+    let labels: BTreeSet<u32> = { expected.iter() }.flat_map(|tagged| tagged.labels.clone()).collect();
+    assert!(labels.len() > 1, "the heads tell tokens apart");
+    let batched = {
+        let mut batched = system(TenantState::Head, BATCHED, PipelineSpec::SYNCHRONOUS);
+        batched.pool.heads = HeadTask::Tagging;
+        batched
+    };
+    for system in [alone.clone(), batched] {
+        let mut tagged = None;
+        let (record, answers) = serve(&system, 0, |serving| tagged = Some(serving.tags()));
+        assert_eq!((record.counts.served, answers.len()), (REQUESTS, 0));
+        let mut tagged = std::mem::take(&mut *tagged.unwrap().lock().unwrap());
+        tagged.sort_unstable();
+        assert_eq!(tagged, expected);
     }
 }
 
@@ -411,23 +491,67 @@ fn tenants_change_and_go_while_others_are_served() {
     }
 }
 
-/// Who waits for a tenant that is deleted in a burst fails with the reason; what runs ends well, and the others never notice.
+/// A tenant is deleted while a batch with one of its requests runs: that request is answered as ever, those of it that wait fail with
+/// the reason, later ones are refused, and the others never notice.
 #[test]
 fn a_tenant_is_deleted_in_flight() {
+    const DELETED: u32 = 2;
+    // All at once, the tenant's own first: one of them is in the first batch, and another behind all that a lane has in hand.
+    let mut burst: Vec<Request> = requests(Time::ZERO)
+        .into_iter()
+        .filter_map(|entry| match entry {
+            Entry::Request(request) => Some(request),
+            _ => None,
+        })
+        .collect();
+    let own: Vec<u64> = { burst.iter() }
+        .filter(|request| request.tenant == DELETED)
+        .map(|request| request.ticket)
+        .collect();
+    let (first, last) = (own[0], *own.last().unwrap());
+    burst.sort_by_key(|request| match request.ticket {
+        ticket if ticket == first => 0,
+        ticket if own.contains(&ticket) => 2,
+        _ => 1,
+    });
+    let mut entries: Vec<Entry> = { burst.iter() }
+        .map(|&request| {
+            Entry::Request(Request {
+                arrival: match request.ticket {
+                    // Long after all others are answered.
+                    ticket if ticket == last => Time(300_000_000),
+                    _ => Time::ZERO,
+                },
+                ..request
+            })
+        })
+        .collect();
+    // A nanosecond later: the lanes have begun with what came, and nobody has heard of an end.
+    entries.push(Entry::Manage(ManageRequest {
+        at: Time(1),
+        change: Change::tenant(DELETED, Action::Delete),
+    }));
     for pipeline in PIPELINES {
         let system = system(adapters(AdapterImplementation::GatherBmm), BATCHED, pipeline);
         let (_, expected) = serve(&system, 9, |_| {});
-        let deletes = Entry::Manage(ManageRequest {
-            at: Time(REQUESTS * 50_000),
-            change: Change::tenant(2, Action::Delete),
-        });
-        let entries = requests(Time::ZERO).into_iter().chain([deletes]).collect();
-        let (record, answers) = serve_entries(&system, 9, None, entries, |_| {});
-        let refused = record.rejected.get(&RejectReason::Deleted).copied().unwrap_or(0);
-        let failed = record.failed.get(&FailureReason::Deleted).copied().unwrap_or(0);
-        assert_eq!(record.counts.served + refused + failed, REQUESTS, "{pipeline:?}");
-        assert!(refused > 0, "some come later");
+        let (record, answers, log) = serve_logged(&system, 9, None, entries.clone(), |_| {});
+        let position =
+            |what: &dyn Fn(&LoggedEvent) -> bool| log.events.iter().position(|(_, event)| what(event)).unwrap();
+        let deleted = position(&|event| matches!(event, LoggedEvent::Manage(_)));
+        let ended = position(&|event| matches!(event, LoggedEvent::Done { .. }));
+        assert!(deleted < ended, "{pipeline:?}: the first batch was over already");
+        let waited = own.len() as u64 - 2;
+        assert!(waited > 0);
+        assert_eq!(
+            record.failed.get(&FailureReason::Deleted),
+            Some(&waited),
+            "{pipeline:?}"
+        );
+        assert_eq!(record.rejected.get(&RejectReason::Deleted), Some(&1), "{pipeline:?}");
+        assert_eq!(record.counts.served, REQUESTS - waited - 1, "{pipeline:?}");
         assert_eq!(record.management.made["delete"], 1);
+        let of_ticket = |ticket| { answers.iter() }.find(|answer| answer.ticket == ticket);
+        assert!(of_ticket(first).is_some(), "{pipeline:?}: what ran goes on");
         let lost = |answer: &Answer| !expected.contains(answer);
         assert!(!answers.iter().any(lost), "{pipeline:?}");
     }
@@ -549,6 +673,43 @@ fn looked_up_representations_lead_to_the_same_answers_in_every_pipeline() {
         1,
         "what is found depends on the texts alone: {counted:?}"
     );
+}
+
+/// Eq. 3 matters: where a domain's version of the lower layers has learnt something else than the generic one, tenants of the domain get
+/// answers that the root alone would not give, and exactly those that the domain's rows lead to.
+#[test]
+fn a_domains_own_representations_lead_to_answers_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = looked_up();
+    let layers = |seed| LowerLayers::Encoder(Encoder::random(&model, seed, DType::F32, Device::Cpu).unwrap());
+    let tables = tables_of(&folder, "apart", &PLOT, &layers(SEED), &|domain| {
+        layers(100 + u64::from(domain))
+    });
+    let system = with_plot(system(TenantState::Head, BATCHED, PipelineSpec::PREFETCH), PLOT);
+    let encoder = Encoder::random(&model, SEED, DType::F32, Device::Cpu).unwrap();
+    let expected = || -> Vec<Answer> {
+        (0..REQUESTS)
+            .map(|ticket| Answer {
+                ticket,
+                class: expected_class(&tables, &encoder, None, ticket),
+            })
+            .collect()
+    };
+    let by_domain = expected();
+    let (record, answers) = serve_with(&system, 0, Some(tables.clone()), |_| {});
+    assert!(record.lookups.unwrap().domain_hits > 0);
+    assert_eq!(answers, by_domain);
+    (0..PlotSpec::DOMAINS).for_each(|domain| tables.withdraw(domain));
+    let by_root = expected();
+    let (record, answers) = serve_with(&system, 0, Some(tables), |_| {});
+    assert_eq!(record.lookups.unwrap().domain_hits, 0);
+    assert_eq!(answers, by_root);
+    let changed = by_domain
+        .iter()
+        .zip(&by_root)
+        .filter(|(domain, root)| domain != root)
+        .count();
+    assert!(changed > 0, "of {REQUESTS}");
 }
 
 /// hBERT-PLOT: each tenant has upper layers of its own.

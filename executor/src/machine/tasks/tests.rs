@@ -6,7 +6,7 @@ use tenantry_core::log::{Log, replay};
 use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, Padding, PipelineSpec, PlaceSpec, PlanningSpec, StreamsSpec, SwapSpec, SystemSpec,
+    AdmitSpec, BatchSpec, HeadTask, Padding, PipelineSpec, PlaceSpec, PlanningSpec, StreamsSpec, SwapSpec, SystemSpec,
     TenantState,
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
@@ -43,6 +43,7 @@ fn system(engine: EngineSpec) -> SystemSpec {
             model: ModelShape::builtin("tiny").unwrap(),
             dtype: DType::F32,
             classes: 7,
+            heads: HeadTask::Classification,
             plot: None,
             tenant_state: TenantState::Head,
             padding: Padding::Longest,

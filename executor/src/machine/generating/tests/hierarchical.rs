@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
-use tenantry_core::spec::PlotSpec;
-use tenantry_plot::Engine;
+use tenantry_core::spec::{Met, PlotSpec};
+use tenantry_plot::{Engine, Language, Texts};
 use tenantry_profiles::Tier;
 
 use super::*;
 use crate::adapters::{AdapterCache, Adapters};
-use crate::plot::{Language, LowerLayers};
+use crate::plot::LowerLayers;
 use crate::whole_models::WholeModel;
 
 const PLOT: PlotSpec = PlotSpec {
@@ -19,6 +19,7 @@ const PLOT: PlotSpec = PlotSpec {
     tier: Tier::Memory,
     domain_hits_ppm: 400_000,
     fallbacks_ppm: 0,
+    met: Met::AsBuilt,
     domain_bytes: 0,
 };
 
@@ -42,20 +43,11 @@ fn whole() -> Decoder {
 
 fn tables(folder: &TempDir, plot: &PlotSpec) -> Tables {
     let layers = LowerLayers::Decoder(whole());
-    let mut encode = |fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+    let mut encode = |_, fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
         Ok(layers.encode(plot.lower_layers, fragment_tokens, fragments, rows)?)
     };
-    let language = Language::new(SEED, model().vocabulary).with_corpus(4);
-    Tables::with_encoder(
-        folder.path(),
-        "lower1",
-        &model(),
-        plot,
-        language,
-        &mut encode,
-        &mut |_| {},
-    )
-    .unwrap()
+    let texts = Texts::Made(Language::new(SEED, model().vocabulary).with_corpus(4));
+    Tables::with_encoder(folder.path(), "lower1", &model(), plot, texts, &mut encode, &mut |_| {}).unwrap()
 }
 
 fn hierarchical(generation: GenerationSpec, pipeline: PipelineSpec) -> SystemSpec {
@@ -85,7 +77,7 @@ fn regret(served: &Served, tables: &Tables, ticket: u64, tenant: u32) -> f64 {
     cache.load(store, tenant, 0, 1..3).unwrap();
     let kv = KvCache::new(&model(), 1..3, 16, PAGE_TOKENS, DType::F32, Device::Cpu).unwrap();
     let pages = Vec::from_iter(0..16);
-    let mut tokens: Vec<u32> = tables.prompt(ticket, own.tenant, own.input_tokens).collect();
+    let mut tokens: Vec<u32> = tables.prompt(ticket, own.tenant, own.input_tokens);
     let mut worst = 0.0_f64;
     for &token in &served.generated[&ticket] {
         let ids: Vec<i64> = tokens.iter().map(|&token| token.into()).collect();

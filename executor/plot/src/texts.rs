@@ -1,0 +1,272 @@
+//! Texts that tables are built from and requests are written in: a made-up language's, or users' own.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tenantry_traces::draw::{Draws, Purpose};
+use tenantry_traces::read::tokenizer::TokenizerJson;
+
+use crate::{Context, DOMAINS, Language, PlotError};
+
+/// Of users' texts, one in so many is kept for requests, so that what they meet is not what tables were built from.
+const HELD_OUT: usize = 10;
+
+/// Where texts come from. Each domain writes its own, and tenant `t` writes in domain `t %` [`DOMAINS`].
+#[derive(Debug)]
+pub enum Texts {
+    /// A language without words.
+    Made(Language),
+    /// Files of users' own.
+    Given(GivenTexts),
+}
+
+/// Texts from files, one a line: token ids separated by spaces, or text for a tokenizer.
+#[derive(Debug)]
+pub struct GivenTexts {
+    seed: u64,
+    vocabulary: u32,
+    /// Domain `d` has file `d`, in turns.
+    files: Vec<OneDomain>,
+    hash: blake3::Hash,
+}
+
+#[derive(Debug, Default)]
+struct OneDomain {
+    corpus: Vec<Vec<u32>>,
+    held_out: Vec<Vec<u32>>,
+}
+
+impl Texts {
+    /// The texts in these files, for a model of so many token ids; without files, those of the language of a seed. Files of which a line is
+    /// not all numbers are text for the tokenizer.
+    ///
+    /// # Errors
+    /// A file that cannot be read, has too few texts, text without a tokenizer, or ids that the model does not have.
+    pub fn new(files: &[PathBuf], tokenizer: Option<&Path>, seed: u64, vocabulary: u32) -> Result<Texts, PlotError> {
+        match files {
+            [] => Ok(Texts::Made(Language::new(seed, vocabulary))),
+            files => GivenTexts::read(files, tokenizer, seed, vocabulary).map(Texts::Given),
+        }
+    }
+
+    /// The domains.
+    pub fn domains(&self) -> std::ops::Range<u32> {
+        0..DOMAINS
+    }
+
+    /// The domain that a tenant writes in.
+    pub fn domain_of(&self, tenant: u32) -> u32 {
+        tenant % DOMAINS
+    }
+
+    /// Writes the beginning of a request's text.
+    pub fn write(&self, ticket: u64, tenant: u32, out: &mut [u32]) {
+        match self {
+            Texts::Made(language) => {
+                let text = language.request(ticket, tenant);
+                out.iter_mut().zip(text).for_each(|(token, id)| *token = id);
+            }
+            Texts::Given(given) => {
+                let held_out = &given.of(self.domain_of(tenant)).held_out;
+                let draws = Draws::new(given.seed, Purpose::Tokens);
+                let first = draws.about(ticket).below(held_out.len() as u64) as usize;
+                // A text that is too short is followed by others.
+                let texts = held_out.iter().cycle().skip(first).flatten();
+                out.iter_mut().zip(texts).for_each(|(token, id)| *token = *id);
+            }
+        }
+    }
+
+    /// The texts that a domain's tables are built from.
+    pub fn corpus(&self, domain: u32) -> Box<dyn Iterator<Item = Vec<u32>> + '_> {
+        match self {
+            Texts::Made(language) => Box::new(language.corpus(domain)),
+            Texts::Given(given) => Box::new(given.of(domain).corpus.iter().cloned()),
+        }
+    }
+
+    /// The texts that the root's tables are built from: all domains', and every token that there is as a text of its own, so that each has a
+    /// representation. What a decoder generates may be any token of the vocabulary, whether a text has it or not.
+    pub fn whole_corpus(&self, context: Context) -> Box<dyn Iterator<Item = Vec<u32>> + '_> {
+        let given = match self {
+            Texts::Made(language) => return Box::new(language.whole_corpus(context)),
+            Texts::Given(given) => given,
+        };
+        let texts = || given.files.iter().flat_map(|file| &file.corpus);
+        let single: Vec<u32> = match context {
+            Context::Preceding => (0..given.vocabulary).collect(),
+            Context::Both => {
+                let tokens = texts().chain(given.files.iter().flat_map(|file| &file.held_out));
+                tokens
+                    .flatten()
+                    .copied()
+                    .collect::<BTreeSet<u32>>()
+                    .into_iter()
+                    .collect()
+            }
+        };
+        Box::new(texts().cloned().chain(single.into_iter().map(|token| vec![token])))
+    }
+
+    /// What tells tables of these texts from those of others.
+    pub fn name(&self) -> String {
+        match self {
+            Texts::Made(language) => format!("corpus{}", language.corpus_sequences()),
+            Texts::Given(given) => format!("texts-{}", &given.hash.to_hex()[..16]),
+        }
+    }
+}
+
+impl GivenTexts {
+    fn read(paths: &[PathBuf], tokenizer: Option<&Path>, seed: u64, vocabulary: u32) -> Result<GivenTexts, PlotError> {
+        let mut hasher = blake3::Hasher::new();
+        let mut known = None;
+        let mut files = Vec::new();
+        for path in paths {
+            let text = fs::read_to_string(path).map_err(PlotError::io(path))?;
+            hasher.update(text.as_bytes());
+            let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+            let is_ids = |line: &str| line.bytes().all(|byte| byte.is_ascii_digit() || byte == b' ');
+            let ids = lines().all(is_ids);
+            if !ids && known.is_none() {
+                known = Some(Words::open(path, tokenizer)?);
+            }
+            let mut domain = OneDomain::default();
+            for (index, line) in lines().enumerate() {
+                let wrong = |must: String, got: String| {
+                    PlotError::field(path, "text", must, format!("{got} (text {})", index + 1))
+                };
+                let tokens: Vec<u32> = match &mut known {
+                    Some(words) if !ids => words
+                        .0
+                        .ids(line)
+                        .map_err(|error| wrong("one that the tokenizer knows".into(), error))?,
+                    _ => { line.split_ascii_whitespace() }
+                        .map(|id| id.parse().map_err(|_| wrong("token ids".into(), id.to_owned())))
+                        .collect::<Result<_, PlotError>>()?,
+                };
+                if let Some(id) = tokens.iter().find(|&&id| id >= vocabulary) {
+                    return Err(wrong(
+                        format!("of token ids below {vocabulary}, the model's vocabulary"),
+                        id.to_string(),
+                    ));
+                }
+                match (index + 1) % HELD_OUT {
+                    _ if tokens.is_empty() => {}
+                    0 => domain.held_out.push(tokens),
+                    _ => domain.corpus.push(tokens),
+                }
+            }
+            if domain.held_out.is_empty() {
+                let must = format!("at least {HELD_OUT}, one a line, of which each tenth is kept for requests");
+                return Err(PlotError::field(path, "texts", must, lines().count()));
+            }
+            files.push(domain);
+        }
+        Ok(GivenTexts {
+            seed,
+            vocabulary,
+            files,
+            hash: hasher.finalize(),
+        })
+    }
+
+    fn of(&self, domain: u32) -> &OneDomain {
+        &self.files[domain as usize % self.files.len()]
+    }
+}
+
+/// A tokenizer.
+struct Words(TokenizerJson);
+
+impl Words {
+    fn open(path: &Path, tokenizer: Option<&Path>) -> Result<Words, PlotError> {
+        let Some(tokenizer) = tokenizer else {
+            let must = "token ids separated by spaces where there is no tokenizer.json beside the model's weights";
+            return Err(PlotError::field(path, "text", must, "other text"));
+        };
+        let open = TokenizerJson::open(tokenizer);
+        open.map(Words)
+            .map_err(|error| PlotError::field(tokenizer, "tokenizer", "readable", error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(texts: &[&str], vocabulary: u32) -> Result<Texts, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |(index, text): (usize, &&str)| {
+            let path = folder.path().join(format!("{index}.txt"));
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let paths: Vec<PathBuf> = texts.iter().enumerate().map(write).collect();
+        Texts::new(&paths, None, 7, vocabulary).map_err(|error| {
+            let text = error.to_string();
+            text.split_once(".txt: ")
+                .map_or(text.clone(), |(_, rest)| rest.to_owned())
+        })
+    }
+
+    fn lines(first: u32) -> String {
+        (0..20)
+            .map(|line| format!("{} {} {}\n", first + line, first + line + 1, first))
+            .collect()
+    }
+
+    #[test]
+    fn each_domain_has_its_file_and_requests_have_texts_of_their_own() {
+        let texts = given(&[&lines(0), &lines(100)], 200).unwrap();
+        assert_eq!(texts.corpus(0).count(), 18);
+        assert_eq!(texts.corpus(1).next().unwrap(), [100, 101, 100]);
+        assert_eq!(texts.corpus(2).next(), texts.corpus(0).next(), "in turns");
+        let request = |ticket, tenant| {
+            let mut out = [0; 7];
+            texts.write(ticket, tenant, &mut out);
+            out
+        };
+        assert_eq!(request(3, 1), request(3, 1 + DOMAINS));
+        for ticket in 0..10 {
+            let text = request(ticket, 1);
+            assert!(
+                text == [109, 110, 100, 119, 120, 100, 109] || text == [119, 120, 100, 109, 110, 100, 119],
+                "{text:?}"
+            );
+        }
+        // Two files' texts, and the tokens alone: 21 of each file.
+        assert_eq!(texts.whole_corpus(Context::Both).count(), 36 + 42);
+        assert_eq!(texts.whole_corpus(Context::Preceding).count(), 36 + 200);
+        assert_ne!(texts.name(), given(&[&lines(1)], 200).unwrap().name());
+    }
+
+    #[test]
+    fn what_is_no_corpus_is_refused() {
+        for (text, vocabulary, message) in [
+            (
+                lines(0),
+                15,
+                "text: must be of token ids below 15, the model's vocabulary, got 15 (text 15)",
+            ),
+            (
+                "1 2 3\n".repeat(9),
+                15,
+                "texts: must be at least 10, one a line, of which each tenth is kept for requests, got 9",
+            ),
+            (
+                "to be or not to be\n".repeat(20),
+                15,
+                "text: must be token ids separated by spaces where there is no tokenizer.json beside the model's weights, got other text",
+            ),
+            (
+                "99999999999\n".repeat(20),
+                15,
+                "text: must be token ids, got 99999999999 (text 1)",
+            ),
+        ] {
+            assert_eq!(given(&[&text], vocabulary).err().unwrap(), message);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Look-ups whose outcomes were counted beforehand are simulated to meet what executed ones meet in real tables.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tenantry_core::ClusterSpec;
+use tenantry_core::machine::LookupCounts;
+use tenantry_core::spec::{
+    AdmitSpec, BatchSpec, HeadTask, Met, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, SwapSpec, SystemSpec,
+    TenantState,
+};
+use tenantry_executor::machine::execute::{self, execute};
+use tenantry_executor::{Device, Files};
+use tenantry_plot::{Language, Texts};
+use tenantry_profiles::testing::synthetic_card;
+use tenantry_profiles::{AdapterImplementation, DType, ModelShape, Tier};
+use tenantry_sim::{Jitter, count_met, simulate};
+use tenantry_traces::{Duration, Entry, Listed, Request, Time};
+
+const TENANTS: u32 = 20;
+const SEED: u64 = 5;
+
+fn system(plot: PlotSpec) -> SystemSpec {
+    SystemSpec {
+        name: "hbert".into(),
+        admit: AdmitSpec::Open,
+        route: None,
+        pool: PoolSpec {
+            name: "tiny".into(),
+            model: ModelShape::builtin("tiny").unwrap(),
+            dtype: DType::F32,
+            classes: 2,
+            heads: HeadTask::Classification,
+            plot: Some(plot),
+            tenant_state: TenantState::Adapters {
+                bottleneck: 16,
+                implementation: AdapterImplementation::GatherBmm,
+            },
+            padding: Padding::Longest,
+            instances_per_gpu: 1,
+            place: PlaceSpec::LeastLoaded,
+            batch: BatchSpec::SizeOrTimeout {
+                max_size: 8,
+                max_wait: Duration::ZERO,
+            },
+            swap: SwapSpec::LeastRecentlyUsed,
+            pipeline: PipelineSpec::PREFETCH,
+            generation: None,
+            tasks: None,
+            runtimes: None,
+        },
+    }
+}
+
+/// Some texts are shorter than a fragment.
+fn entries() -> Listed {
+    let entry = |ticket: u64| {
+        Entry::Request(Request {
+            ticket,
+            tenant: (ticket * 3 % u64::from(TENANTS)) as u32,
+            arrival: Time(ticket * 100_000),
+            input_tokens: 1 + (ticket * 5 % 60) as u32,
+            output_tokens: 0,
+            class: 0,
+        })
+    };
+    Listed::new((0..240).map(entry).collect())
+}
+
+fn executed(system: &SystemSpec, tables: &Path) -> LookupCounts {
+    let card = synthetic_card();
+    let spec = execute::Run {
+        device: Device::Cpu,
+        card: &card,
+        cluster: cluster(),
+        system,
+        tenants: TENANTS,
+        warm_up: Time::ZERO,
+        seed: SEED,
+        outcomes: None,
+        max_host_bytes: 1 << 30,
+        files: Files::NONE,
+        tables: tables.to_path_buf(),
+        building: |_| {},
+    };
+    let done = execute(&spec, &mut entries(), Arc::new(AtomicBool::new(false)), ()).unwrap();
+    done.record.lookups.unwrap()
+}
+
+fn simulated(system: &SystemSpec) -> LookupCounts {
+    let card = synthetic_card();
+    let spec = tenantry_sim::Run {
+        card: &card,
+        cluster: cluster(),
+        system,
+        tenants: TENANTS,
+        warm_up: Time::ZERO,
+        jitter: Jitter::None,
+        seed: SEED,
+        answers: None,
+    };
+    let done = simulate(&spec, &mut entries(), Default::default(), ()).unwrap();
+    done.record.lookups.unwrap()
+}
+
+fn cluster() -> ClusterSpec {
+    ClusterSpec {
+        gpus: 1,
+        gpu_memory_bytes: 1 << 30,
+        copy_lanes: 1,
+        lookup_lanes: 1,
+    }
+}
+
+#[test]
+fn both_machines_count_the_same_look_ups() {
+    let folder = tempfile::tempdir().unwrap();
+    let built = PlotSpec {
+        lower_layers: 1,
+        fragment_tokens: 3,
+        threads: 1,
+        tier: Tier::Memory,
+        domain_hits_ppm: 500_000,
+        fallbacks_ppm: 0,
+        met: Met::Counted,
+        domain_bytes: 0,
+    };
+    let real = executed(&system(built), folder.path());
+    let model = system(built).pool.model;
+    let texts = Texts::Made(Language::new(SEED, model.vocabulary));
+    let met = count_met(&built, &model, &texts, &mut entries()).unwrap();
+    let virtual_one = simulated(&system(PlotSpec { met, ..built }));
+    assert_eq!(virtual_one.tokens, real.tokens);
+    for (what, of) in [
+        (
+            "domain hits",
+            (|counts: LookupCounts| counts.domain_hits) as fn(LookupCounts) -> u64,
+        ),
+        ("root hits", |counts| counts.root_hits),
+        ("fallbacks", |counts| counts.fallbacks),
+    ] {
+        assert!(of(real) > 100, "{what}: {real:?}");
+        // Shares are parts of a million.
+        assert!(
+            of(real).abs_diff(of(virtual_one)) <= 2,
+            "{what}: {real:?}, {virtual_one:?}"
+        );
+    }
+    // Fresh texts are not what α promises of the corpus.
+    let as_built = simulated(&system(PlotSpec {
+        met: Met::AsBuilt,
+        ..built
+    }));
+    assert!(
+        as_built.domain_hits > real.domain_hits && as_built.fallbacks == 0,
+        "{as_built:?}"
+    );
+}
