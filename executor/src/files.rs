@@ -441,9 +441,11 @@ mod tests {
             write_tenant(&tenants.join(format!("{tenant}.safetensors")));
         }
         let corpus = folder.path().join("corpus.txt");
-        let line = |first: usize| {
-            (0..30)
-                .map(|token| (first * token % 59).to_string())
+        // Few different ones, so that those that are kept for requests are among the others.
+        let token = |first: usize, index: usize| ((first % 7) * index + index * index) % 59;
+        let line = |first| {
+            { (0..30) }
+                .map(|index| token(first, index).to_string())
                 .collect::<Vec<_>>()
                 .join(" ")
         };

@@ -24,7 +24,7 @@ fn tree(folder: &Path, shape: Shape, root: Select, domains: Option<Select>) -> T
         domains: Tier::Memory { locked: false },
     };
     let texts = made_up();
-    let stage = |node, tokens: u32, select, corpus: Vec<Vec<u32>>| {
+    let stage = |node: Node<'_>, tokens: u32, select: Select, corpus: Vec<Vec<u32>>| {
         let path = Tree::stage(folder, node).unwrap().join(format!("{tokens}.plot"));
         build(&path, shape.with_fragment_tokens(tokens), select, &corpus, 1).unwrap();
     };
