@@ -51,7 +51,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("{ fixed: 32 }", "{ fixed: 32 }, outptu: { fixed: 8 }",
      "s.yaml:10: workload.lengths.outptu: must be one of input, output, joint, got an unknown key; did you mean output?"),
     ("{ preset: bert-shared, name: shared }", "{ prest: bert-shared, name: shared }",
-     "s.yaml:14: systems[1].prest: must be one of preset, name, admit, model, dtype, classes, plot, tenant_state, padding, instances_per_gpu, place, batch, swap, pipeline, generation, tasks, cascade, runtimes, got an unknown key; did you mean preset?\n\
+     "s.yaml:14: systems[1].prest: must be one of preset, name, admit, model, dtype, classes, heads, plot, tenant_state, padding, instances_per_gpu, place, batch, swap, pipeline, generation, tasks, files, cascade, runtimes, got an unknown key; did you mean preset?\n\
       s.yaml:14: systems[1].tenant_state: must be given, got nothing"),
     // Management requests.
     ("  stop: {", "  management: { rates: { craete: 1/s } }\n  stop: {",
