@@ -1,10 +1,10 @@
-//! What machine this is, as Linux tells it.
+//! What machine this is, as Linux tells it, and its files.
 
 use std::fs::File;
-use std::io;
-use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 
+use rustix::fs::{Advice, fadvise};
 use tenantry_profiles::{Device, DeviceKind, Host};
 
 use crate::error::ExecutorError;
@@ -68,17 +68,27 @@ fn field(path: &str, name: &str) -> Result<String, ExecutorError> {
 /// # Errors
 /// What the operating system says.
 pub(crate) fn forget_cached(file: &File) -> io::Result<()> {
-    unsafe extern "C" {
-        fn posix_fadvise(file: i32, offset: i64, length: i64, advice: i32) -> i32;
-    }
-    const DONTNEED: i32 = 4;
     // Only what has reached the disk can be dropped.
     file.sync_all()?;
-    // SAFETY: the descriptor is open for the duration of the call, which takes no pointers.
-    match unsafe { posix_fadvise(file.as_raw_fd(), 0, 0, DONTNEED) } {
-        0 => Ok(()),
-        code => Err(io::Error::from_raw_os_error(code)),
-    }
+    fadvise(file, 0, None, Advice::DontNeed)?;
+    Ok(())
+}
+
+/// Writes a file, whole or not at all, and the folders above it.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ExecutorError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let write = || {
+        std::fs::create_dir_all(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(bytes)?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().map_err(|source| ExecutorError::File {
+        path: path.to_path_buf(),
+        source,
+    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod last_tokens;
 mod leap;
 mod lookups;
 mod met;
+mod pending;
 mod pet_prices;
 pub mod plan;
 pub mod prices;
@@ -22,7 +23,7 @@ pub mod virtual_machine;
 
 pub use global::whole_workload;
 pub use met::{MetError, count_met};
-pub use prices::{Before, Jitter, OpSpread, PriceError, Prices};
+pub use prices::{Before, Jitter, OpSpread, PriceError, Prices, Warmth};
 pub use simulate::{Run, SimulateError, Simulated, simulate};
 pub use tenantry_solver::answer as allocate;
 pub use virtual_machine::VirtualMachine;

@@ -128,17 +128,6 @@ fn sequential_models_compute_one_after_another() {
     assert_eq!(busy.0 as f64, 3.0 * 1e3 * alpha_us(2, 32));
 }
 
-fn exact(us: f64) -> Stats {
-    Stats {
-        count: 1,
-        mean_us: us,
-        median_us: us,
-        p05_us: us,
-        p95_us: us,
-        p99_us: us,
-    }
-}
-
 /// `streams` models side by side take `streams` times 0.8 as long as one.
 fn with_concurrency(mut card: Card) -> Card {
     for streams in [1u32, 2, 4] {
@@ -151,7 +140,7 @@ fn with_concurrency(mut card: Card) -> Card {
                     streams,
                     batch,
                     tokens,
-                    stats: exact(100.0 * factor),
+                    stats: Stats::exact(100.0 * factor),
                 });
             }
         }

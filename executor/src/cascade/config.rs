@@ -52,6 +52,22 @@ pub(crate) enum Family {
     Roberta,
 }
 
+/// A shape as a scenario's `models` write it.
+pub fn described(shape: &ModelShape) -> String {
+    let ModelShape {
+        layers,
+        hidden,
+        heads,
+        intermediate,
+        vocabulary,
+        positions,
+        ..
+    } = shape;
+    format!(
+        "{{ layers: {layers}, hidden: {hidden}, heads: {heads}, intermediate: {intermediate}, vocabulary: {vocabulary}, positions: {positions} }}"
+    )
+}
+
 /// How many of RoBERTa's positions no token has: those up to and with the padding's id.
 pub(crate) const ROBERTA_SKIPPED: u32 = 2;
 

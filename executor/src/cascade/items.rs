@@ -132,7 +132,7 @@ pub fn write_items(path: &Path, items: &[Item], answer: &Answer) -> Result<(), E
         ];
         writer.write_record(chosen(row)).expect(in_memory);
     }
-    super::write_whole(path, &writer.into_inner().expect(in_memory))
+    crate::host::write_whole(path, &writer.into_inner().expect(in_memory))
 }
 
 impl Answer {

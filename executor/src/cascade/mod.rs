@@ -17,12 +17,9 @@ mod reviews;
 mod text;
 mod train;
 
-use std::io::Write;
-use std::path::Path;
-
 pub(crate) use classifier::read_encoder;
 pub use classifier::{Classified, Classifier};
-pub use config::{Answer, ClassifierConfig};
+pub use config::{Answer, ClassifierConfig, described};
 pub use example::{ExampleFiles, ExampleSize, make_example};
 pub(crate) use importance::layers_with_importance;
 pub use items::{Item, Label, hash_items, read_items, write_items};
@@ -33,21 +30,3 @@ pub use profiling::{ProfileItems, Profiled, profile};
 pub use reviews::{Difficulty, Review, Reviews, byte_pair_tokenizer, word_piece_tokenizer};
 pub use text::{TextTokenizer, Texts, Tokens};
 pub use train::{Training, train};
-
-use crate::error::ExecutorError;
-
-/// Writes a file whole or not at all.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ExecutorError> {
-    let failed = |source| ExecutorError::File {
-        path: path.to_path_buf(),
-        source,
-    };
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
-    file.write_all(bytes).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
-}

@@ -193,7 +193,7 @@ impl Outputs {
     /// # Errors
     /// A file that cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), ExecutorError> {
-        super::write_whole(path, &self.saved().to_bytes())
+        crate::host::write_whole(path, &self.saved().to_bytes())
     }
 
     /// What its file is called in a folder of outputs.

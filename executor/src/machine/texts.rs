@@ -22,7 +22,7 @@ use tenantry_traces::outcome::{ItemDraws, ProfiledModel, ProfiledModels};
 use super::Batch;
 use super::serving::{Answer, fail_all, reason};
 use super::threads::Perform;
-use crate::cascade::{Calibration, Classified, Item, TextModel, Texts, Tokens, hash_items, read_items};
+use crate::cascade::{Calibration, Classified, Item, TextModel, Texts, Tokens, described, hash_items, read_items};
 use crate::device::{prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
 
@@ -148,15 +148,11 @@ impl TextServing {
             };
             items.iter().map(reading).collect::<Result<Vec<_>, ExecutorError>>()
         };
-        let tolerance = match models[0].1 {
-            Calibration::Classes(_) => None,
-            Calibration::Number { tolerance, .. } => Some(tolerance),
-        };
         let texts = ServedTexts {
             draws: ItemDraws::new(seed, items.len()),
             whole: models.iter().map(whole).collect::<Result<_, _>>()?,
             items,
-            judge: Judge::new(route.join.clone(), tolerance),
+            judge: Judge::new(route.join.clone(), first.calibration.tolerance()),
             on_way: Mutex::default(),
         };
         let next = |index: usize| match route.order {
@@ -252,21 +248,6 @@ fn read(
         error,
     })?;
     Ok((model, calibration))
-}
-
-fn described(shape: &ModelShape) -> String {
-    let ModelShape {
-        layers,
-        hidden,
-        heads,
-        intermediate,
-        vocabulary,
-        positions,
-        ..
-    } = shape;
-    format!(
-        "{{ layers: {layers}, hidden: {hidden}, heads: {heads}, intermediate: {intermediate}, vocabulary: {vocabulary}, positions: {positions} }}"
-    )
 }
 
 /// What a pass came to, until it has been looked at.

@@ -1,7 +1,7 @@
 //! What an interrupted run leaves beside the card, so that the same command goes on where it stopped.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::Plan;
 use super::schedule::State;
 use crate::error::ExecutorError;
+use crate::host::write_whole;
 
 /// An unfinished profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,7 +47,10 @@ impl Partial {
     pub fn read(path: &Path, plan: &Plan) -> Result<Option<Partial>, ExecutorError> {
         let text = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(|source| file_error(path, source))?,
+            read => read.map_err(|source| ExecutorError::File {
+                path: path.to_path_buf(),
+                source,
+            })?,
         };
         let partial: Partial = serde_json::from_str(&text).map_err(|error| {
             let what = path.display().to_string();
@@ -65,23 +69,9 @@ impl Partial {
 
     /// Writes it, whole or not at all.
     pub fn write(&self, path: &Path) -> Result<(), ExecutorError> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        let write = || {
-            std::fs::create_dir_all(folder)?;
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            serde_json::to_writer(io::BufWriter::new(&mut file), self)?;
-            file.flush()?;
-            file.persist(path)?;
-            Ok(())
-        };
-        write().map_err(|source| file_error(path, source))
+        let text = serde_json::to_vec(self).expect("measurements are written in memory");
+        write_whole(path, &text)
     }
-}
-
-fn file_error(path: &Path, source: io::Error) -> ExecutorError {
-    let path = path.to_path_buf();
-    ExecutorError::File { path, source }
 }
 
 /// All that decides which points there are and what they take.

@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use tenantry_cascade::candidates::Candidate;
-use tenantry_executor::cascade::ClassifierConfig;
-use tenantry_profiles::ModelShape;
+use tenantry_executor::cascade::{ClassifierConfig, described};
 use tenantry_traces::outcome::{ProfiledModel, ProfiledModels};
 
 use crate::failure::Failure;
@@ -31,10 +30,9 @@ pub fn text(candidate: &Candidate, slope: f64, profiled: &ProfiledModels, folder
         line(&format!(
             "  {}: {}",
             quoted(&whole.model),
-            shape(&config.map_err(Failure::bad_input)?.shape)
+            described(&config.map_err(Failure::bad_input)?.shape)
         ));
-        let sum: f64 = whole.service_us.iter().copied().map(f64::from).sum();
-        slowest_us = slowest_us.max(sum / whole.service_us.len() as f64);
+        slowest_us = slowest_us.max(whole.mean_service_us());
     }
     line("tenants: { count: 1, popularity: identical }\nworkload:");
     let rate = (LOAD * 1e6 / slowest_us).round().max(1.0);
@@ -92,21 +90,6 @@ pub fn text(candidate: &Candidate, slope: f64, profiled: &ProfiledModels, folder
     }
     line("validate: { mean: 5%, p98: 8%, throughput: 3% }");
     Ok(text)
-}
-
-fn shape(shape: &ModelShape) -> String {
-    let ModelShape {
-        layers,
-        hidden,
-        heads,
-        intermediate,
-        vocabulary,
-        positions,
-        ..
-    } = shape;
-    format!(
-        "{{ layers: {layers}, hidden: {hidden}, heads: {heads}, intermediate: {intermediate}, vocabulary: {vocabulary}, positions: {positions} }}"
-    )
 }
 
 /// A text as YAML takes it, whatever is in it.

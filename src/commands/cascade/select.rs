@@ -1,11 +1,11 @@
 //! `tenantry cascade select`: candidates from saved outputs, and the fastest that meets the targets (Tabi, section 5).
 
-use std::io::Write as _;
 use std::path::Path;
 
 use serde_json::json;
 use tenantry_cascade::candidates::{Candidate, ModelProfile, PrunedProfile, Repository, Rules, Targets, select};
 use tenantry_reports::terminal;
+use tenantry_reports::whole::write_whole;
 use tenantry_traces::outcome::{ProfiledModel, ProfiledModels, SavedOutputs};
 
 use super::scenario;
@@ -47,7 +47,7 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
     };
     if let (true, Some(path)) = (found, &args.scenario) {
         let text = scenario::text(rows[0], args.slope, &profiled, &args.profiled)?;
-        write_whole(path, &text)?;
+        write_whole(path, text.as_bytes()).map_err(Failure::running)?;
         say(output, &format!("scenario: {}", path.display()));
         let what = path.display();
         next(
@@ -107,16 +107,6 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
     )))
 }
 
-/// Writes a file, whole or not at all.
-fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::Running(format!("{}: {error}", path.display()));
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
-}
-
 fn described(candidate: &Candidate) -> serde_json::Value {
     json!({
         "models": candidate.models,
@@ -159,12 +149,12 @@ fn repository(profiled: &ProfiledModels, folder: &Path) -> Result<Repository, Fa
     }
     let pruned = |pass: &SavedOutputs| PrunedProfile {
         alpha: pass.pruning.as_ref().map_or(0.0, |pruning| pruning.alpha),
-        latency_ms: latency_ms(pass),
+        latency_ms: pass.mean_service_us() / 1e3,
         outputs: probabilities(pass),
     };
     let model = |model: &ProfiledModel| ModelProfile {
         name: model.whole.model.clone(),
-        latency_ms: latency_ms(&model.whole),
+        latency_ms: model.whole.mean_service_us() / 1e3,
         outputs: probabilities(&model.whole),
         pruned: model.pruned.iter().map(pruned).collect(),
     };
@@ -183,10 +173,4 @@ fn probabilities(outputs: &SavedOutputs) -> Vec<Vec<f64>> {
         .iter()
         .map(|shares| shares.iter().map(share).collect())
         .collect()
-}
-
-/// Mean of the items alone.
-fn latency_ms(outputs: &SavedOutputs) -> f64 {
-    let sum: f64 = outputs.service_us.iter().copied().map(f64::from).sum();
-    sum / 1e3 / outputs.service_us.len() as f64
 }

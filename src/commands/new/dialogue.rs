@@ -1,5 +1,7 @@
 //! The questions: each finds the flag that was not given.
 
+use std::cell::Cell;
+
 use tenantry_profiles::{Card, ModelKind, ModelShape};
 
 use super::answers::{Answers, Usual, built_in, tenants_of};
@@ -121,16 +123,18 @@ impl Asked {
 
     fn trace(&mut self) -> Result<(), Failure> {
         const NONE: &str = "none";
+        // A recording may be long: it is read once.
+        let found = Cell::new(None);
         let fits = |answer: &str| match answer {
             NONE => Ok(()),
             file => tenants_of(file)
-                .map(drop)
+                .map(|tenants| found.set(tenants))
                 .map_err(|failure| failure.to_string().replace("error: ", "").replace("--trace: ", "")),
         };
         let question = "A file with recorded requests, if there is one?";
         let answer = self.dialogue.text(question, NONE, fits)?;
         if answer != NONE {
-            self.of_trace = tenants_of(&answer)?;
+            self.of_trace = found.get();
             self.args.trace = Some(answer);
         }
         Ok(())

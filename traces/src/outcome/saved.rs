@@ -65,6 +65,16 @@ pub enum SavedCalibration {
     },
 }
 
+impl SavedCalibration {
+    /// How far off a right number may be; nothing where classes are answered.
+    pub fn tolerance(self) -> Option<f64> {
+        match self {
+            SavedCalibration::Temperature(_) => None,
+            SavedCalibration::Spread { tolerance, .. } => Some(tolerance),
+        }
+    }
+}
+
 /// What was done to the items before a model read them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SavedPruning {
@@ -130,6 +140,12 @@ impl SavedOutputs {
     /// Numbers that the head puts out for an item.
     pub fn outputs(&self) -> usize {
         self.classes.as_ref().map_or(1, Vec::len)
+    }
+
+    /// What an item took alone on average, in microseconds.
+    pub fn mean_service_us(&self) -> f64 {
+        let sum: f64 = self.service_us.iter().copied().map(f64::from).sum();
+        sum / self.service_us.len() as f64
     }
 
     fn metadata(&self) -> HashMap<String, String> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tenantry_traces::Ticket;
-use tenantry_traces::outcome::{ItemDraws, ProfiledModels, SavedCalibration, SavedOutputs};
+use tenantry_traces::outcome::{ItemDraws, ProfiledModels, SavedOutputs};
 
 use super::{AnswersError, Judge, TextLengths};
 use crate::command::Returned;
@@ -73,13 +73,10 @@ impl Profiled {
             })?;
             stages.push(Stage::new(pass, &model.whole));
         }
-        let tolerance = match models.models[0].whole.calibration {
-            SavedCalibration::Temperature(_) => None,
-            SavedCalibration::Spread { .. } if matches!(route.join, AnswerJoin::Vote(_)) => {
-                return Err(AnswersError::Vote);
-            }
-            SavedCalibration::Spread { tolerance, .. } => Some(tolerance),
-        };
+        let tolerance = models.models[0].whole.calibration.tolerance();
+        if tolerance.is_some() && matches!(route.join, AnswerJoin::Vote(_)) {
+            return Err(AnswersError::Vote);
+        }
         Ok(Profiled {
             items: ItemDraws::new(seed, models.labels().len()),
             labels: models.labels().to_vec(),

@@ -1,0 +1,67 @@
+//! Sizes of the blocks that are copied, loaded and read.
+
+use tenantry_profiles::ModelKind;
+
+use super::{Plan, Suite};
+use crate::adapters::AdapterShape;
+use crate::device::{element_bytes, kind};
+use crate::error::ExecutorError;
+use crate::lora::LoraShape;
+
+/// Sizes of what is read from the disk, whatever tenants have.
+const STORED_BYTES: [u64; 2] = [64 << 10, 1 << 20];
+
+/// Sizes in bytes, ascending.
+pub(crate) struct Sizes {
+    /// Copies to the device: round ones, and those that serving the plan's models takes.
+    pub copies: Vec<u64>,
+    /// Whole models.
+    pub models: Vec<u64>,
+    /// What is read from the disk beside whole models: tenants' adapters, and round sizes about them.
+    pub stored: Vec<u64>,
+}
+
+impl Sizes {
+    /// What a plan needs.
+    ///
+    /// # Errors
+    /// Adapters or LoRA that a model cannot have.
+    pub fn new(plan: &Plan) -> Result<Sizes, ExecutorError> {
+        let element = element_bytes(kind(plan.dtype));
+        let mut sizes = Sizes {
+            copies: round_bytes(plan.suite),
+            models: plan.models.iter().map(|model| model.parameters() * element).collect(),
+            stored: STORED_BYTES.to_vec(),
+        };
+        sizes.copies.extend(&sizes.models);
+        for model in &plan.models {
+            for &bottleneck in &plan.bottlenecks {
+                let shape = AdapterShape::new(model, bottleneck)?;
+                sizes.copies.push(shape.parameters_per_layer() * element);
+                sizes.stored.push(shape.parameters() * element);
+            }
+            if model.kind == ModelKind::Decoder {
+                for &rank in &plan.ranks {
+                    let bytes = LoraShape::new(model, rank)?.parameters() * element;
+                    sizes.copies.push(bytes);
+                    sizes.stored.push(bytes);
+                }
+            }
+        }
+        for sizes in [&mut sizes.models, &mut sizes.copies, &mut sizes.stored] {
+            sizes.sort_unstable();
+            sizes.dedup();
+        }
+        sizes.stored.retain(|bytes| !sizes.models.contains(bytes));
+        Ok(sizes)
+    }
+}
+
+/// Sizes of copies beside those that the models need, in bytes.
+fn round_bytes(suite: Suite) -> Vec<u64> {
+    let largest_power = match suite {
+        Suite::Quick => 24,
+        Suite::Full => 28,
+    };
+    (8..=largest_power).step_by(2).map(|power| 1 << power).collect()
+}
