@@ -1,6 +1,7 @@
 //! What differs between devices: number formats, waiting for work to end, page-locked memory; and the thread settings under
 //! which everything is measured and served.
 
+use std::num::NonZeroU64;
 use std::sync::Once;
 
 use tch::{Cuda, Device, Kind, Tensor};
@@ -25,6 +26,22 @@ pub fn prepare_lane_thread() {
     // libtorch refuses to be told a second time.
     INTER_OP.call_once(|| tch::set_num_interop_threads(1));
     tch::set_num_threads(1);
+}
+
+/// Of lanes beside the loop.
+const LANE_NICENESS: i32 = 5;
+
+/// Lets the calling thread yield to the loop, which decides for all lanes, in microseconds, and must not wait until one that computes on its
+/// core has had its turn.
+pub(crate) fn yield_to_loop() {
+    // Refused only to those who are nicer already.
+    let _ = rustix::process::setpriority_process(None, LANE_NICENESS);
+}
+
+/// Lets the thread that runs the loop wake when it asks to: Linux may be some 50 µs late otherwise, to save power.
+pub fn prepare_loop_thread() {
+    // Refused by systems without such a setting: then it is late.
+    let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
 }
 
 /// Waits until all work issued to the device has ended. A CPU's has when the call that issued it returns.

@@ -18,17 +18,27 @@ use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
 use tenantry_executor::machine::{Job, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card, DType, DispatchOperation, ModelShape, Tier};
-use tenantry_sim::{Before, Jitter, Prices, VirtualMachine};
+use tenantry_sim::{Before, Jitter, Prices, VirtualMachine, Warmth};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
 const TENANTS: u32 = 10;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Lane {
     ops: u64,
     free_since: Time,
+    warmth: Warmth,
     /// A lane tells of its ops in order.
     heard: Time,
+}
+
+impl Lane {
+    const NEW: Lane = Lane {
+        ops: 0,
+        free_since: Time::ZERO,
+        warmth: Warmth::WARM,
+        heard: Time::ZERO,
+    };
 }
 
 /// When an op's end is heard, its place in the order of issue, its lane, its start and its end.
@@ -53,25 +63,31 @@ impl Workers for Script {
         let lane = &mut self.lanes[job.lane.index()];
         let mut spread = self.prices.spread(job.lane.0, lane.ops);
         let follows = lane.ops > 0 && lane.free_since >= self.now;
-        let started = match follows {
-            true => lane.free_since,
-            false => self.now + Duration(self.prices.wake_ns(&mut spread)),
+        let (idle, started) = match follows {
+            true => (Duration::ZERO, lane.free_since),
+            false => {
+                let idle = self.now.since(lane.free_since);
+                (idle, self.now + Duration(self.prices.wake_ns(idle, &mut spread)))
+            }
         };
         let mut work_ns = self.prices.work_ns(PoolId(0), &job.kind, job.batch.shape, &mut spread);
-        if !follows && matches!(job.kind, OpKind::Encode(_)) {
+        let mut warmth = lane.warmth;
+        if matches!(job.kind, OpKind::Encode(_)) {
             let before = Before {
-                idle: self.now.since(lane.free_since),
+                idle,
                 other_model: false,
             };
+            let (kind, pool) = (LaneKind::Compute, PoolId(0));
             work_ns += self
                 .prices
-                .resume_ns(LaneKind::Compute, PoolId(0), before, work_ns, &mut spread);
+                .resume_ns(kind, pool, before, work_ns, &mut warmth, &mut spread);
         }
         let ended = started + Duration(work_ns);
-        let heard = lane.heard.max(ended + Duration(self.prices.tell_ns(&mut spread)));
+        let heard = lane.heard.max(ended + Duration(self.prices.tell_ns(idle, &mut spread)));
         *lane = Lane {
             ops: lane.ops + 1,
             free_since: ended,
+            warmth,
             heard,
         };
         self.heard
@@ -83,7 +99,7 @@ impl Workers for Script {
     fn wait(&mut self, deadline: Option<Time>) -> Result<Option<Ran>, MachineError> {
         let noticed = deadline.map(|deadline| match deadline <= self.now {
             true => self.now,
-            false => deadline + Duration(self.prices.alarm_ns(deadline)),
+            false => deadline + Duration(self.prices.alarm_ns(deadline, deadline.since(self.now))),
         });
         match (self.heard.peek(), noticed) {
             (Some(&Reverse((heard, ..))), noticed) if noticed.is_none_or(|noticed| heard <= noticed) => {
@@ -255,7 +271,7 @@ proptest! {
         let script = Script {
             now: Time::ZERO,
             prices: prices(),
-            lanes: vec![Lane::default(); lanes],
+            lanes: vec![Lane::NEW; lanes],
             heard: BinaryHeap::new(),
             issued: 0,
         };

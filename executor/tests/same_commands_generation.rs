@@ -20,7 +20,7 @@ use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
 use tenantry_executor::machine::{Batch, Job, Outcome, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape, Tier};
-use tenantry_sim::{Before, Jitter, Prices, VirtualMachine};
+use tenantry_sim::{Before, Jitter, Prices, VirtualMachine, Warmth};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
 const TENANTS: u32 = 8;
@@ -49,12 +49,26 @@ struct UnderWay {
     first_step_ended: Time,
 }
 
-#[derive(Default)]
 struct Lane {
     free_since: Time,
+    /// Before its last op.
+    idle: Duration,
+    warmth: Warmth,
     run: Option<UnderWay>,
     /// Who goes on here, in the order of joining, and how many tokens each has yet to make.
     going_on: Vec<(RequestId, u32)>,
+}
+
+impl Lane {
+    fn new() -> Lane {
+        Lane {
+            free_since: Time::ZERO,
+            idle: Duration::ZERO,
+            warmth: Warmth::WARM,
+            run: None,
+            going_on: Vec::new(),
+        }
+    }
 }
 
 /// When an op's end is heard, its place in the order of ends, its lane, its start and its end.
@@ -71,7 +85,8 @@ struct Script {
 
 impl Script {
     fn ends(&mut self, lane: LaneId, started: Time, ended: Time) {
-        let tell = Duration(self.prices.tell_ns(&mut self.prices.spread(0, 0)));
+        let idle = self.lanes[lane.index()].idle;
+        let tell = Duration(self.prices.tell_ns(idle, &mut self.prices.spread(0, 0)));
         self.lanes[lane.index()].free_since = ended;
         self.heard
             .push(Reverse((ended + tell, self.ended, lane.0, started, ended)));
@@ -83,7 +98,7 @@ impl Script {
             .steps_ns(&batch.members, run.going_on, batch.shape.tenants, step..step + 1)
     }
 
-    fn begin(&mut self, lane: LaneId, run: Run, started: Time, resume: Duration, batch: Arc<Batch>) {
+    fn begin(&mut self, lane: LaneId, run: Run, started: Time, batch: Arc<Batch>) {
         let first_ns = self.steps_ns(&run, &batch, 0);
         let lane = &mut self.lanes[lane.index()];
         assert_eq!(lane.going_on.len() as u32, run.going_on.requests);
@@ -97,12 +112,23 @@ impl Script {
             Until::FirstEnds => left.min(),
             Until::AllEnd => left.max(),
         };
-        let boundary = started + resume + Duration(first_ns);
+        let most = run.max_steps.min(until.unwrap_or(u32::MAX));
+        let before = Before {
+            idle: lane.idle,
+            other_model: false,
+        };
+        let work_ns = self
+            .prices
+            .steps_ns(&batch.members, run.going_on, batch.shape.tenants, 0..most);
+        let (kind, pool, warmth) = (LaneKind::Compute, PoolId(0), &mut lane.warmth);
+        let mut spread = self.prices.spread(0, 0);
+        let resume = self.prices.resume_ns(kind, pool, before, work_ns, warmth, &mut spread);
+        let boundary = started + Duration(resume + first_ns);
         lane.run = Some(UnderWay {
             run,
             started,
             steps: 0,
-            most: run.max_steps.min(until.unwrap_or(u32::MAX)),
+            most,
             boundary,
             first_step_ended: boundary,
             batch,
@@ -156,22 +182,18 @@ impl Workers for Script {
         let mut spread = self.prices.spread(0, 0);
         let free_since = self.lanes[job.lane.index()].free_since;
         let follows = free_since > Time::ZERO && free_since >= self.now;
-        let started = match follows {
-            true => free_since,
-            false => self.now + Duration(self.prices.wake_ns(&mut spread)),
+        let (idle, started) = match follows {
+            true => (Duration::ZERO, free_since),
+            false => {
+                let idle = self.now.since(free_since);
+                (idle, self.now + Duration(self.prices.wake_ns(idle, &mut spread)))
+            }
         };
+        self.lanes[job.lane.index()].idle = idle;
         match job.kind {
             OpKind::Run(run) => {
                 assert!(!follows, "an instance makes one run at a time");
-                let first_ns = self.steps_ns(&run, &job.batch, 0);
-                let before = Before {
-                    idle: self.now.since(free_since),
-                    other_model: false,
-                };
-                let resume = self
-                    .prices
-                    .resume_ns(LaneKind::Compute, PoolId(0), before, first_ns, &mut spread);
-                self.begin(job.lane, run, started, Duration(resume), job.batch);
+                self.begin(job.lane, run, started, job.batch);
             }
             kind => {
                 let work_ns = self.prices.work_ns(PoolId(0), &kind, job.batch.shape, &mut spread);
@@ -189,7 +211,7 @@ impl Workers for Script {
     fn wait(&mut self, deadline: Option<Time>) -> Result<Option<Ran>, MachineError> {
         let noticed = deadline.map(|deadline| match deadline <= self.now {
             true => self.now,
-            false => deadline + Duration(self.prices.alarm_ns(deadline)),
+            false => deadline + Duration(self.prices.alarm_ns(deadline, deadline.since(self.now))),
         });
         loop {
             let heard = self.heard.peek().map(|&Reverse((heard, ..))| heard);
@@ -401,7 +423,7 @@ proptest! {
         let script = Script {
             now: Time::ZERO,
             prices: prices(),
-            lanes: executed.topology().lanes.iter().map(|_| Lane::default()).collect(),
+            lanes: executed.topology().lanes.iter().map(|_| Lane::new()).collect(),
             heard: BinaryHeap::new(),
             ended: 0,
         };

@@ -1,16 +1,16 @@
 //! Binds a card's tables to surfaces, once per run.
 
 use crate::card::{Card, DeviceKind};
-use crate::cost::{AdapterSurface, Cost, Curve, LookupSurface, Resume, Surface, TaggingSurface};
+use crate::cost::{AdapterSurface, Cost, Curve, HandOver, LookupSurface, Resume, Surface, TaggingSurface};
 use crate::decoder::{Decoder, MixedAttention, WholeSteps};
 use crate::error::MissingTable;
 use crate::grid::Grid;
 use crate::keys::{
-    AdapterImplementation, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource, LookupOutcome,
-    PetKind, StepLora, Tier,
+    AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
+    LookupOutcome, PetKind, Tier,
 };
 use crate::model::{DType, ModelShape};
-use crate::rows::{Family, ResumeRow, Row};
+use crate::rows::{Family, HandOverRow, ResumeRow, Row};
 use crate::slice::{Slice, slices};
 use crate::static_model::StaticModel;
 
@@ -201,13 +201,13 @@ impl Card {
         &self,
         model: &ModelShape,
         dtype: DType,
-        lora: StepLora,
+        added: Added,
     ) -> Result<Option<WholeSteps>, MissingTable> {
         let mut rows = self.tables.decoder_step.iter();
-        let Some(row) = rows.find(|row| row.model == model.name && row.dtype == dtype && row.lora == lora) else {
+        let Some(row) = rows.find(|row| row.model == model.name && row.dtype == dtype && row.added == added) else {
             return Ok(None);
         };
-        let asked = format!("model={} dtype={dtype} layers={} lora={lora}", model.name, row.layers);
+        let asked = format!("model={} dtype={dtype} layers={} added={added}", model.name, row.layers);
         self.check_shape(Family::DecoderStep, model, &asked)?;
         Ok(Some(WholeSteps {
             layers: row.layers,
@@ -223,9 +223,9 @@ impl Card {
         &self,
         model: &ModelShape,
         dtype: DType,
-        lora: StepLora,
+        added: Added,
     ) -> Result<Option<Surface>, MissingTable> {
-        let asked = format!("model={} dtype={dtype} lora={lora}", model.name);
+        let asked = format!("model={} dtype={dtype} added={added}", model.name);
         if slices(&self.tables.concurrent_step)
             .iter()
             .all(|slice| slice.label != asked)
@@ -279,6 +279,30 @@ impl Card {
     pub fn dispatch(&self, operation: DispatchOperation) -> Result<Cost, MissingTable> {
         let grid: Grid<0> = self.grid(&self.tables.dispatch, &format!("operation={operation}"))?;
         Ok(grid.cost([]))
+    }
+
+    /// Handing work over between threads that may have been idle. Where that was not measured, as if they never were.
+    ///
+    /// # Errors
+    /// The card has no such row.
+    pub fn hand_over(&self, operation: DispatchOperation) -> Result<HandOver, MissingTable> {
+        let is_of = |row: &&HandOverRow| row.operation == operation;
+        let mut idlenesses: Vec<u32> = { self.tables.hand_over.iter() }
+            .filter(is_of)
+            .map(|row| row.idle_us)
+            .collect();
+        idlenesses.sort_unstable();
+        if idlenesses.is_empty() {
+            let always = self.dispatch(operation)?.into();
+            return Ok(HandOver {
+                by_idle: vec![(1, always)],
+            });
+        }
+        let grid: Grid<1> = self.grid(&self.tables.hand_over, &format!("operation={operation}"))?;
+        let cost = |idle_us: u32| (idle_us, grid.cost([idle_us.into()]).into());
+        Ok(HandOver {
+            by_idle: idlenesses.into_iter().map(cost).collect(),
+        })
     }
 
     /// A look at what an encoder's pass came to; nothing where that was not measured.

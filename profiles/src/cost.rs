@@ -302,6 +302,30 @@ impl LookupSurface {
     }
 }
 
+/// What handing over takes, by how long whoever is told has been idle.
+#[derive(Clone, Debug)]
+pub struct HandOver {
+    /// The cost of each measured idleness, in microseconds, ascending; at least one.
+    pub(crate) by_idle: Vec<(u32, Drawn)>,
+}
+
+impl HandOver {
+    /// That of the measured idleness which is nearest in proportion, or of the edge.
+    #[inline]
+    pub fn after(&self, idle_ns: u64) -> &Drawn {
+        let idle_us = idle_ns / 1_000;
+        let is_beyond = |pair: &[(u32, Drawn)]| {
+            let middle = u64::from(pair[0].0) * u64::from(pair[1].0);
+            idle_us.saturating_mul(idle_us) > middle
+        };
+        let mut nearest = 0;
+        while self.by_idle.get(nearest..nearest + 2).is_some_and(is_beyond) {
+            nearest += 1;
+        }
+        &self.by_idle[nearest].1
+    }
+}
+
 /// What an op takes longer by how long its lane was idle and by what it takes without. It settles once caches are cold and
 /// clocks are low, so beyond the measured range it is that of the edge and never extrapolated.
 #[derive(Clone, Debug)]
@@ -318,13 +342,20 @@ impl Resume {
     /// What `work_us` microseconds of work take longer after `idle_us` microseconds without any, in nanoseconds. `of` says where
     /// within its spread a cost lies.
     pub fn extra_ns(&self, idle_us: u32, work_us: u32, of: impl FnOnce(Cost) -> u64) -> u64 {
-        let (measured_us, work_us) = (
+        let (near_idle_us, near_work_us) = (
             idle_us.clamp(self.idle_us_min, self.idle_us_max),
             work_us.clamp(self.work_us_min, self.work_us_max),
         );
-        let whole_ns = of(self.whole.cost([measured_us.into(), work_us.into()]));
-        let extra_ns = whole_ns.saturating_sub(u64::from(work_us) * 1_000);
-        // Back to back nothing is lost, and below the least measured idleness in proportion.
-        extra_ns * u64::from(idle_us.min(self.idle_us_min)) / u64::from(self.idle_us_min)
+        let whole_ns = of(self.whole.cost([near_idle_us.into(), near_work_us.into()]));
+        let extra_ns = whole_ns.saturating_sub(u64::from(near_work_us) * 1_000);
+        // Back to back nothing is lost. Below the least that was measured, of idleness or of work, it is in proportion.
+        let part = |us: u32, least: u32| (u64::from(us.min(least)), u64::from(least));
+        let (idle, work) = (part(idle_us, self.idle_us_min), part(work_us, self.work_us_min));
+        extra_ns * idle.0 / idle.1 * work.0 / work.1
+    }
+
+    /// Work after which a lane is as fast as it gets, in microseconds: the most that was measured.
+    pub fn warm_after_us(&self) -> u32 {
+        self.work_us_max
     }
 }

@@ -128,45 +128,103 @@ named!(Changing { Heads => "heads", Adapters => "adapters", Model => "model" });
 
 /// What a step's tenants add to a decoder's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum StepLora {
+pub enum Added {
     /// Nothing: the backbone alone.
-    None,
-    /// Low-rank products, written as `gather-bmm-8`.
-    Of {
+    Nothing,
+    /// Low-rank products, written as `lora-gather-bmm-8`.
+    Lora {
         /// How a step of several tenants is computed.
         implementation: AdapterImplementation,
         /// Of the products.
         rank: u32,
     },
+    /// Houlsby adapters after attention, written as `adapters-gather-bmm-64`.
+    Adapters {
+        /// Likewise.
+        implementation: AdapterImplementation,
+        /// Width inside them.
+        bottleneck: u32,
+    },
 }
 
-impl std::fmt::Display for StepLora {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Added {
+    /// How a step of several tenants is computed; nothing where nothing is added.
+    pub fn implementation(self) -> Option<AdapterImplementation> {
         match self {
-            StepLora::None => f.write_str("none"),
-            StepLora::Of { implementation, rank } => write!(f, "{implementation}-{rank}"),
+            Added::Nothing => None,
+            Added::Lora { implementation, .. } | Added::Adapters { implementation, .. } => Some(implementation),
         }
     }
 }
 
-impl Field for StepLora {
-    fn read(text: &str) -> Result<Self, Refused> {
-        if text == "none" {
-            return Ok(StepLora::None);
+impl std::fmt::Display for Added {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Added::Nothing => f.write_str("nothing"),
+            Added::Lora { implementation, rank } => write!(f, "lora-{implementation}-{rank}"),
+            Added::Adapters {
+                implementation,
+                bottleneck,
+            } => write!(f, "adapters-{implementation}-{bottleneck}"),
         }
-        let Some((implementation, rank)) = text.rsplit_once('-') else {
-            return Err(Refused {
-                must: "none, or an implementation and a rank such as gather-bmm-8".into(),
+    }
+}
+
+impl Field for Added {
+    fn read(text: &str) -> Result<Self, Refused> {
+        if text == "nothing" {
+            return Ok(Added::Nothing);
+        }
+        let parts = text
+            .split_once('-')
+            .and_then(|(what, how)| Some((what, how.rsplit_once('-')?)));
+        match parts {
+            Some(("lora", (implementation, rank))) => Ok(Added::Lora {
+                implementation: Field::read(implementation)?,
+                rank: Field::read(rank)?,
+            }),
+            Some(("adapters", (implementation, bottleneck))) => Ok(Added::Adapters {
+                implementation: Field::read(implementation)?,
+                bottleneck: Field::read(bottleneck)?,
+            }),
+            _ => Err(Refused {
+                must: "nothing, or what is added, its implementation and its width, such as lora-gather-bmm-8".into(),
                 suggested: None,
-            });
-        };
-        Ok(StepLora::Of {
-            implementation: Field::read(implementation)?,
-            rank: Field::read(rank)?,
-        })
+            }),
+        }
     }
 
     fn write(&self) -> String {
         self.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_added_is_read_as_it_is_written() {
+        for &implementation in AdapterImplementation::ALL {
+            for added in [
+                Added::Nothing,
+                Added::Lora {
+                    implementation,
+                    rank: 16,
+                },
+                Added::Adapters {
+                    implementation,
+                    bottleneck: 64,
+                },
+            ] {
+                assert!(
+                    matches!(Added::read(&added.write()), Ok(read) if read == added),
+                    "{added}"
+                );
+            }
+        }
+        for wrong in ["lora-8", "gather-bmm-8", "adapters-gather-bmm-", "none"] {
+            assert!(Added::read(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -51,13 +51,15 @@ mod yaml;
 
 pub use card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
 pub use compare::{Ratios, compare};
-pub use cost::{AdapterSurface, Beyond, Cost, Curve, Drawn, LookupSurface, Resume, Spread, Surface, TaggingSurface};
+pub use cost::{
+    AdapterSurface, Beyond, Cost, Curve, Drawn, HandOver, LookupSurface, Resume, Spread, Surface, TaggingSurface,
+};
 pub use decoder::{Decoder, MixedAttention, WholeSteps};
 pub use error::{Invalid, MissingTable, ProfileError};
 pub use import::{DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource};
 pub use keys::{
-    AdapterImplementation, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource, LookupOutcome,
-    PetKind, StepLora, Tier,
+    AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
+    LookupOutcome, PetKind, Tier,
 };
 pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use names::near_miss;
@@ -65,8 +67,8 @@ pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
     DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow,
-    EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow, ResumeRow, SolveRow,
-    StaticModelRow, Stats, TaggingHeadRow,
+    EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow,
+    ResumeRow, SolveRow, StaticModelRow, Stats, TaggingHeadRow,
 };
 pub use staircase::{Staircase, staircase};
 pub use static_model::StaticModel;

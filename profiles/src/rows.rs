@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cells::{Cells, Field, Refused};
 use crate::keys::{
-    AdapterImplementation, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource, LookupOutcome,
-    PetKind, StepLora, Tier,
+    AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
+    LookupOutcome, PetKind, Tier,
 };
 use crate::model::DType;
 use crate::names::named;
@@ -55,6 +55,8 @@ pub enum Family {
     ModelLoad,
     /// [`DispatchRow`].
     Dispatch,
+    /// [`HandOverRow`].
+    HandOver,
     /// [`ResumeRow`].
     Resume,
     /// [`CopyResumeRow`].
@@ -99,6 +101,7 @@ named!(Family {
     Copy => "copy",
     ModelLoad => "model_load",
     Dispatch => "dispatch",
+    HandOver => "hand_over",
     Resume => "resume",
     CopyResume => "copy_resume",
     StaticModel => "static_model",
@@ -134,9 +137,14 @@ impl Family {
         (self, axis) != (Family::StaticModel, 1)
     }
 
-    /// Whether costs rise with a dimension: with all but the threads that share a look-up's work.
+    /// Whether costs rise with a dimension. They do but with the threads that share a look-up's work; with how long a thread has slept,
+    /// since a processor watches for some while whether it is wanted again; and with the work before which a lane was idle, of which large
+    /// products are less sensitive than many small ones.
     pub(crate) fn rises(self, axis: usize) -> bool {
-        (self, axis) != (Family::PlotLookup, 0)
+        !matches!(
+            (self, axis),
+            (Family::PlotLookup | Family::HandOver, 0) | (Family::Resume | Family::CopyResume, 1)
+        )
     }
 
     /// What a column holds that older profiles do not have: their look-ups were of trigrams, whatever they met.
@@ -461,6 +469,20 @@ family! {
 }
 
 family! {
+    /// Handing work over between threads that have been idle, as serving has it: whoever is asleep must be woken, and finds the caches as
+    /// others left them.
+    HandOverRow: HandOver,
+    names {
+        /// Which.
+        operation: DispatchOperation,
+    },
+    axes {
+        /// How long the lane, or the loop where that is what sleeps, had nothing to do, in microseconds.
+        idle_us: u32,
+    }
+}
+
+family! {
     /// What a model's pass takes longer after its lane was idle or had another tenant's model: caches are cold, memory may have to be
     /// mapped anew, clocks are low.
     ResumeRow: Resume,
@@ -692,7 +714,7 @@ family! {
         /// Layers that were measured, of as many as the model has or fewer.
         layers: u32,
         /// What tenants add, each sequence another one.
-        lora: StepLora,
+        added: Added,
     },
     axes {
         /// Tokens of one sequence's chunk; the others bring one new token each, and where this is 1, all do.
@@ -713,7 +735,7 @@ family! {
         /// Its number format.
         dtype: DType,
         /// What tenants add, each sequence another one.
-        lora: StepLora,
+        added: Added,
     },
     axes {
         /// Instances that compute at the same time, this one included.

@@ -11,8 +11,8 @@ use crate::names::near_miss;
 use crate::rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
     DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow,
-    EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow, ResumeRow, Row,
-    SolveRow, StaticModelRow, TaggingHeadRow,
+    EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow,
+    ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow,
 };
 use crate::slice::{Slice, slices};
 
@@ -36,6 +36,8 @@ pub struct Tables {
     pub model_load: Vec<ModelLoadRow>,
     /// Dispatch overheads.
     pub dispatch: Vec<DispatchRow>,
+    /// Hand-overs between threads that have been idle.
+    pub hand_over: Vec<HandOverRow>,
     /// Compute after idleness.
     pub resume: Vec<ResumeRow>,
     /// The same of copies.
@@ -77,7 +79,7 @@ macro_rules! for_each_family {
     ($tables:expr, $rows:ident => $body:expr) => {{
         let tables = $tables;
         for_each_family!(@one tables, $rows, $body;
-            encoder_layer embedding head tagging_head adapter copy model_load dispatch resume copy_resume
+            encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
             static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve);
     }};
     (@one $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
@@ -90,7 +92,7 @@ macro_rules! for_each_family_pair {
     ($ours:expr, $theirs:expr, |$a:ident, $b:ident| $body:expr) => {{
         let (ours, theirs) = ($ours, $theirs);
         $crate::tables::for_each_family_pair!(@one ours, theirs, $a, $b, $body;
-            encoder_layer embedding head tagging_head adapter copy model_load dispatch resume copy_resume
+            encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
             static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve);
     }};
     (@one $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
@@ -155,6 +157,7 @@ impl Tables {
             Family::Copy => self.copy = read_table(file, text, models)?,
             Family::ModelLoad => self.model_load = read_table(file, text, models)?,
             Family::Dispatch => self.dispatch = read_table(file, text, models)?,
+            Family::HandOver => self.hand_over = read_table(file, text, models)?,
             Family::Resume => self.resume = read_table(file, text, models)?,
             Family::CopyResume => self.copy_resume = read_table(file, text, models)?,
             Family::StaticModel => self.static_model = read_table(file, text, models)?,

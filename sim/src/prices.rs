@@ -8,8 +8,8 @@ use tenantry_core::op::{BatchShape, Encode, GoingOn, Manage, Member, OpKind, Pet
 use tenantry_core::spec::{HeadTask, PlotSpec, PoolSpec, RouteSpec, StageSpec, SystemSpec, TenantState};
 use tenantry_core::topology::LaneKind;
 use tenantry_profiles::{
-    AdapterSurface, Beyond, Card, Changing, Cost, Curve, Direction, DispatchOperation, Drawn, Family, LoadSource,
-    MissingTable, Resume, Surface, TaggingSurface,
+    AdapterSurface, Beyond, Card, Changing, Cost, Curve, Direction, DispatchOperation, Drawn, Family, HandOver,
+    LoadSource, MissingTable, Resume, Surface, TaggingSurface,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::{Duration, Time};
@@ -51,9 +51,9 @@ pub struct Prices {
     copy: Curve,
     /// Of what is read from the disk; bound where anything is.
     store: Option<Curve>,
-    wake: Drawn,
-    tell: Drawn,
-    alarm: Drawn,
+    wake: HandOver,
+    tell: HandOver,
+    alarm: HandOver,
     inspect: Option<Cost>,
     /// By pool, as `models`.
     resume: Vec<ResumePrices>,
@@ -279,9 +279,9 @@ impl Prices {
                 None => None,
                 Some(_) => Some(card.model_load(LoadSource::Disk)?),
             },
-            wake: card.dispatch(DispatchOperation::Wake)?.into(),
-            tell: card.dispatch(DispatchOperation::Tell)?.into(),
-            alarm: card.dispatch(DispatchOperation::Alarm)?.into(),
+            wake: card.hand_over(DispatchOperation::Wake)?,
+            tell: card.hand_over(DispatchOperation::Tell)?,
+            alarm: card.hand_over(DispatchOperation::Alarm)?,
             inspect: card.inspect()?,
             resume,
             copy_resume: card.copy_resume()?,
@@ -456,20 +456,20 @@ impl Prices {
         (typical.at_quantile(u) * 1_000_000 / typical.median_ns.max(1)).max(1)
     }
 
-    /// From handing an op to an idle lane until it starts, in nanoseconds.
-    pub fn wake_ns(&self, spread: &mut OpSpread) -> u64 {
-        spread.of_drawn(&self.wake)
+    /// From handing an op to a lane that has been idle for so long until it starts, in nanoseconds.
+    pub fn wake_ns(&self, idle: Duration, spread: &mut OpSpread) -> u64 {
+        spread.of_drawn(self.wake.after(idle.0))
     }
 
-    /// From the end of an op until the server or another lane hears of it, in nanoseconds.
-    pub fn tell_ns(&self, spread: &mut OpSpread) -> u64 {
-        spread.of_drawn(&self.tell)
+    /// From the end of an op until the server or another lane hears of it, in nanoseconds; before the op, the lane was idle for so long.
+    pub fn tell_ns(&self, idle: Duration, spread: &mut OpSpread) -> u64 {
+        spread.of_drawn(self.tell.after(idle.0))
     }
 
-    /// From an instant that the loop sleeps until to its noticing that it has come, in nanoseconds. The same instant always gives
-    /// the same answer.
-    pub fn alarm_ns(&self, until: Time) -> u64 {
-        OpSpread(self.draws.map(|draws| draws.about(ALARM ^ until.0))).of_drawn(&self.alarm)
+    /// From an instant that the loop sleeps until to its noticing that it has come, in nanoseconds; it has slept for so long. The same
+    /// instant always gives the same answer.
+    pub fn alarm_ns(&self, until: Time, slept: Duration) -> u64 {
+        OpSpread(self.draws.map(|draws| draws.about(ALARM ^ until.0))).of_drawn(self.alarm.after(slept.0))
     }
 
     /// Whether it matters whose model the pool's last batch was computed with.
@@ -477,22 +477,65 @@ impl Prices {
         self.resume[pool.index()].other_model.is_some()
     }
 
-    /// What an op that takes `work_ns` on a busy lane of this kind takes longer after the lane was idle for `idle` or had another
-    /// tenant's model, in nanoseconds: caches are cold and clocks are low. Nothing on cards where this was not measured.
-    pub fn resume_ns(&self, lane: LaneKind, pool: PoolId, before: Before, work_ns: u64, spread: &mut OpSpread) -> u64 {
+    /// What an op that takes `work_ns` on a warm lane of this kind takes longer on one that was idle before or had another tenant's model,
+    /// in nanoseconds: caches are cold and clocks are low. Nothing on cards where this was not measured.
+    ///
+    /// A lane warms up as it works, which may take it several ops: an op without any idleness before it pays what is left of that.
+    pub fn resume_ns(
+        &self,
+        lane: LaneKind,
+        pool: PoolId,
+        before: Before,
+        work_ns: u64,
+        warmth: &mut Warmth,
+        spread: &mut OpSpread,
+    ) -> u64 {
+        let Some(after) = self.resume_after(lane, pool, before) else {
+            return 0;
+        };
+        let micros = |ns: u64| u32::try_from(ns / 1_000).unwrap_or(u32::MAX);
+        let work_us = micros(work_ns);
+        let going_on = self
+            .resume_after(lane, pool, warmth.before)
+            .filter(|resume| warmth.work_us < resume.warm_after_us());
+        if before == Before::AT_WORK && going_on.is_none() {
+            return 0;
+        }
+        let draw = spread.draw();
+        let extra_ns = |resume: &Resume, before: Before, work_us| {
+            // Another model costs without any idleness too, for which the least of the table stands.
+            let idle_us = micros(before.idle.0).max(before.other_model.into());
+            resume.extra_ns(idle_us, work_us, |whole| draw.of(whole))
+        };
+        let anew_ns = extra_ns(after, before, work_us);
+        let all_us = warmth.work_us.saturating_add(work_us);
+        let left_ns = going_on.map_or(0, |resume| {
+            let until = |work_us| extra_ns(resume, warmth.before, work_us);
+            until(all_us).saturating_sub(until(warmth.work_us))
+        });
+        *warmth = match anew_ns >= left_ns {
+            true => Warmth { before, work_us },
+            false => Warmth {
+                work_us: all_us,
+                ..*warmth
+            },
+        };
+        anew_ns.max(left_ns)
+    }
+
+    /// Whether an op takes longer after this: nothing does on cards where it was not measured.
+    pub fn cools_down(&self, lane: LaneKind, pool: PoolId, before: Before) -> bool {
+        self.resume_after(lane, pool, before).is_some()
+    }
+
+    fn resume_after(&self, lane: LaneKind, pool: PoolId, before: Before) -> Option<&Resume> {
         let of_pool = &self.resume[pool.index()];
-        let resume = match lane {
+        match lane {
             LaneKind::Compute if before.other_model => of_pool.other_model.as_ref(),
             LaneKind::Compute => of_pool.same_model.as_ref(),
             LaneKind::Copy => self.copy_resume.as_ref(),
             LaneKind::Lookup | LaneKind::Solve => None,
-        };
-        let micros = |ns: u64| u32::try_from(ns / 1_000).unwrap_or(u32::MAX);
-        resume.map_or(0, |resume| {
-            // Another model costs without any idleness too, for which the least of the table stands.
-            let idle_us = micros(before.idle.0).max(before.other_model.into());
-            resume.extra_ns(idle_us, micros(work_ns), |whole| spread.of(whole))
-        })
+        }
     }
 
     /// Families of which a cost was asked beyond what was measured, and how far at most.
@@ -502,12 +545,36 @@ impl Prices {
 }
 
 /// What a lane did before an op.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
     /// Nothing, for so long.
     pub idle: Duration,
     /// Its last op was another tenant's, who has a model of their own.
     pub other_model: bool,
+}
+
+impl Before {
+    /// It was at work, for the same tenant or for any.
+    pub const AT_WORK: Before = Before {
+        idle: Duration::ZERO,
+        other_model: false,
+    };
+}
+
+/// How far a lane has warmed up: the coldest that it was, and what it has worked since.
+#[derive(Clone, Copy, Debug)]
+pub struct Warmth {
+    before: Before,
+    /// As on a warm lane, in microseconds.
+    work_us: u32,
+}
+
+impl Warmth {
+    /// Of a lane that has not been idle yet.
+    pub const WARM: Warmth = Warmth {
+        before: Before::AT_WORK,
+        work_us: 0,
+    };
 }
 
 /// What a pool's ops take longer after that.

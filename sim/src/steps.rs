@@ -12,7 +12,7 @@ use std::ops::Range;
 use tenantry_core::op::{GoingOn, Member};
 use tenantry_core::spec::{GenerationSpec, LookupsInSteps, PoolSpec, TenantState};
 use tenantry_profiles::{
-    AdapterSurface, Card, CollectiveOperation, Cost, Decoder, Family, MissingTable, StepLora, Surface, WholeSteps,
+    AdapterSurface, Added, Card, CollectiveOperation, Cost, Decoder, Family, MissingTable, Surface, WholeSteps,
 };
 
 use crate::lookups::{LookupPrices, StageCosts};
@@ -128,10 +128,23 @@ impl StepPrices {
     pub fn new(card: &Card, pool: &PoolSpec, generation: &GenerationSpec) -> Result<StepPrices, MissingTable> {
         let (model, dtype) = (&pool.model, pool.dtype);
         let cards = generation.tensor_parallel;
-        let step_lora = generation.lora.map_or(StepLora::None, |lora| StepLora::Of {
-            implementation: lora.implementation,
-            rank: lora.rank,
-        });
+        let added = match (pool.tenant_state, generation.lora) {
+            (
+                TenantState::Adapters {
+                    bottleneck,
+                    implementation,
+                },
+                _,
+            ) => Added::Adapters {
+                implementation,
+                bottleneck,
+            },
+            (TenantState::Model | TenantState::Head, Some(lora)) => Added::Lora {
+                implementation: lora.implementation,
+                rank: lora.rank,
+            },
+            (TenantState::Model | TenantState::Head, None) => Added::Nothing,
+        };
         let lora = |lora: tenantry_core::spec::LoraSpec| card.lora(model, dtype, lora.implementation, lora.rank);
         Ok(StepPrices {
             layers: pool.computed_layers(),
@@ -164,12 +177,12 @@ impl StepPrices {
                         bytes_per_token: model.hidden * dtype.bytes() as u32,
                     }),
             },
-            // Cards that share a layer, look-ups and bottleneck adapters were not measured as lanes use them.
-            whole: match (cards, pool.plot, pool.tenant_state) {
-                (1, None, TenantState::Model | TenantState::Head) => card.decoder_step(model, dtype, step_lora)?,
+            // Cards that share a layer were not measured as lanes use them.
+            whole: match cards {
+                1 => card.decoder_step(model, dtype, added)?,
                 _ => None,
             },
-            concurrent: card.concurrent_step(model, dtype, step_lora)?,
+            concurrent: card.concurrent_step(model, dtype, added)?,
             sums: Vec::new(),
             decode_steps: Vec::new(),
             chunks: Vec::new(),

@@ -5,7 +5,7 @@
 //! re-priced for what is left of them.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,55 +27,8 @@ use tenantry_traces::{Duration, Time};
 use crate::ends::Ends;
 use crate::last_tokens::LastTokens;
 use crate::leap::{Leap, RunPlan};
-use crate::prices::{Before, Prices};
-
-/// What the heap holds. Events at one instant come in the order of the variants, then of their making: a lane that falls free is
-/// free before its batch's end is heard.
-#[derive(Clone, Copy, Debug)]
-enum What {
-    /// The lane's running op ends, if its end has not been moved since: `version` tells.
-    LaneEnds { lane: u32, version: u32 },
-    /// A segment of the lane's run of steps ends, likewise. Nobody hears of it: it comes after all else at its instant, arrivals and
-    /// commands included, so that it makes no difference how many there are.
-    SegmentEnds { lane: u32, version: u32 },
-    /// The end of an op is heard.
-    Heard { op: OpRef },
-}
-
-/// The class of [`What::Heard`].
-const HEARD: u8 = 1;
-
-/// What will happen, in the order in which it will: no two have the same `sequence`.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    at: Time,
-    class: u8,
-    sequence: u64,
-    what: What,
-}
-
-impl Ord for Pending {
-    #[inline]
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.class, self.sequence).cmp(&(other.at, other.class, other.sequence))
-    }
-}
-
-impl PartialOrd for Pending {
-    #[inline]
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Eq for Pending {}
-
-impl PartialEq for Pending {
-    #[inline]
-    fn eq(&self, other: &Self) -> bool {
-        self.sequence == other.sequence
-    }
-}
+use crate::pending::{PendingEvents, What};
+use crate::prices::{Before, Prices, Warmth};
 
 /// An op that runs, or is about to.
 #[derive(Debug)]
@@ -121,6 +74,7 @@ struct Lane {
     ops: u64,
     /// Whose whole model its last op was computed with, where tenants have such.
     model_of: Option<u32>,
+    warmth: Warmth,
     /// Of decoders' runs.
     steps: u64,
     busy: Duration,
@@ -193,11 +147,9 @@ pub struct VirtualMachine {
     lanes: Vec<Lane>,
     /// By card.
     beside: Vec<Beside>,
-    heap: BinaryHeap<Reverse<Pending>>,
-    /// Ends that are to be heard, in order: those that are made in that order, which nearly all are. The others are on the heap.
-    heard: VecDeque<Pending>,
-    sequence: u64,
+    pending: PendingEvents,
     timers: BinaryHeap<Reverse<(Time, u64, InstanceId)>>,
+    timers_set: u64,
     now: Time,
     /// Busy time before is not counted.
     count_from: Time,
@@ -271,6 +223,7 @@ impl VirtualMachine {
                     version: 0,
                     ops: 0,
                     model_of: None,
+                    warmth: Warmth::WARM,
                     steps: 0,
                     busy: Duration::ZERO,
                     heard: Time::ZERO,
@@ -278,9 +231,8 @@ impl VirtualMachine {
                 .collect(),
             topology: topology.clone(),
             beside: vec![Beside::default(); gpus],
-            heap: BinaryHeap::new(),
-            heard: VecDeque::new(),
-            sequence: 0,
+            pending: PendingEvents::default(),
+            timers_set: 0,
             timers: BinaryHeap::new(),
             now: Time::ZERO,
             count_from: Time::ZERO,
@@ -326,49 +278,12 @@ impl VirtualMachine {
 
     /// Events so far: a measure of the machine's work.
     pub fn events(&self) -> u64 {
-        self.sequence
+        self.pending.made() + self.timers_set
     }
 
     /// Ops that were started so far.
     pub fn ops(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.ops).sum()
-    }
-
-    fn push(&mut self, at: Time, what: What) {
-        let class = match what {
-            What::LaneEnds { .. } => 0,
-            What::Heard { .. } => HEARD,
-            What::SegmentEnds { .. } => 2,
-        };
-        let pending = Pending {
-            at,
-            class,
-            sequence: self.sequence,
-            what,
-        };
-        self.sequence += 1;
-        let in_order = class == HEARD && self.heard.back().is_none_or(|last| last.at <= at);
-        match in_order {
-            true => self.heard.push_back(pending),
-            false => self.heap.push(Reverse(pending)),
-        }
-    }
-
-    /// What is pending next.
-    fn first(&self) -> Option<Pending> {
-        match (self.heap.peek(), self.heard.front()) {
-            (Some(Reverse(one)), Some(other)) => Some(*one.min(other)),
-            (Some(Reverse(only)), None) | (None, Some(only)) => Some(*only),
-            (None, None) => None,
-        }
-    }
-
-    /// Takes what is pending next.
-    fn pop(&mut self, first: Pending) {
-        match self.heard.front() == Some(&first) {
-            true => self.heard.pop_front().map(drop),
-            false => self.heap.pop().map(drop),
-        };
     }
 
     /// Starts the next op of an idle lane, if it is ready.
@@ -381,12 +296,13 @@ impl VirtualMachine {
         let state = &mut self.lanes[lane.index()];
         let mut spread = self.prices.spread(lane.0, state.ops);
         // A lane that has just ended an op takes the next from its queue; an idle one must be woken.
-        let just_freed = state.ops > 0 && self.board.free_since(lane) == self.now;
+        let idle = self.now.since(self.board.free_since(lane));
+        let just_freed = state.ops > 0 && idle == Duration::ZERO;
         state.ops += 1;
         let wake = if just_freed {
             0
         } else {
-            self.prices.wake_ns(&mut spread)
+            self.prices.wake_ns(idle, &mut spread)
         };
         let shape = self.board.shape(op.batch);
         let kind = self.board.op(op).kind;
@@ -417,22 +333,25 @@ impl VirtualMachine {
         }
         let kind_of_lane = self.topology.lanes[lane.index()].kind;
         let other_model = kind_of_lane == LaneKind::Compute && self.takes_up_model(lane, op.batch);
-        if !just_freed || other_model {
-            let before = Before {
-                idle: self.now.since(self.board.free_since(lane)),
-                other_model,
-            };
-            let mut resume_ns = |work_ns| self.prices.resume_ns(kind_of_lane, pool, before, work_ns, &mut spread);
-            match &mut work {
-                Work::Whole { left_ns, .. } => *left_ns += resume_ns(*left_ns),
+        let before = Before { idle, other_model };
+        if self.prices.cools_down(kind_of_lane, pool, before) {
+            let work_ns = match &work {
+                Work::Whole { left_ns, .. } => *left_ns,
                 Work::Steps => {
-                    let leap = &mut self.leaps[op.batch.slot as usize];
-                    let first_ns = leap.plan.costs.first_ns;
-                    leap.delay(Duration(resume_ns(first_ns)));
+                    let plan = &self.leaps[op.batch.slot as usize].plan;
+                    self.prices.steps().between(&plan.costs, 0, plan.steps)
                 }
+            };
+            let warmth = &mut self.lanes[lane.index()].warmth;
+            let prices = &self.prices;
+            let resume_ns = prices.resume_ns(kind_of_lane, pool, before, work_ns, warmth, &mut spread);
+            match &mut work {
+                Work::Whole { left_ns, .. } => *left_ns += resume_ns,
+                // The whole run's, before its first step: most of it is the first steps'.
+                Work::Steps => self.leaps[op.batch.slot as usize].delay(Duration(resume_ns)),
             }
         }
-        let tell = Duration(self.prices.tell_ns(&mut spread));
+        let tell = Duration(self.prices.tell_ns(idle, &mut spread));
         self.lanes[lane.index()].running = Some(Running {
             batch: op.batch,
             started,
@@ -503,7 +422,7 @@ impl VirtualMachine {
             true => What::LaneEnds { lane, version },
             false => What::SegmentEnds { lane, version },
         };
-        self.push(at, what);
+        self.pending.push(at, what);
     }
 
     /// Where what runs on a card is counted: with all others, where they share a processor.
@@ -624,18 +543,9 @@ impl VirtualMachine {
         let heard = &mut self.lanes[lane.index()].heard;
         *heard = (*heard).max(self.now + tell);
         let at = *heard;
-        self.push(at, What::Heard { op });
+        self.pending.push(at, What::Heard { op });
     }
-}
 
-impl Pending {
-    /// Whether it is any more than a mark between two segments of steps.
-    fn is_heard(&self) -> bool {
-        !matches!(self.what, What::SegmentEnds { .. })
-    }
-}
-
-impl VirtualMachine {
     /// What came of a run; nothing for other ops.
     fn told_run(&self, op: OpRef) -> Option<RunOutcome<'_>> {
         let outcome = self.outcomes.get(op.batch.slot as usize)?;
@@ -759,19 +669,19 @@ impl Machine for VirtualMachine {
                 (due, timer) => due.or(timer.map(|(at, _)| at)),
             };
             // A loop that is awake anyway sees at once that the time has come; a sleeping one is woken for it.
-            let first = self.first();
+            let first = self.pending.first();
             let noticed = until.map(|until| match first {
                 _ if until <= self.awake => self.awake,
                 // What happens before needs no alarm to be drawn.
                 Some(pending) if pending.at < until || pending.at == until && pending.is_heard() => until,
-                _ => until + Duration(self.prices.alarm_ns(until)),
+                _ => until + Duration(self.prices.alarm_ns(until, until.since(self.awake))),
             });
             match (first, noticed) {
                 (Some(pending), noticed)
                     if noticed
                         .is_none_or(|noticed| pending.at < noticed || pending.at == noticed && pending.is_heard()) =>
                 {
-                    self.pop(pending);
+                    self.pending.pop(pending);
                     match pending.what {
                         What::LaneEnds { lane, version } if self.lanes[lane as usize].version == version => {
                             self.now = pending.at;
@@ -841,8 +751,8 @@ impl Machine for VirtualMachine {
                 }
             }
             Command::SetTimer { instance, at } => {
-                self.timers.push(Reverse((*at, self.sequence, *instance)));
-                self.sequence += 1;
+                self.timers.push(Reverse((*at, self.timers_set, *instance)));
+                self.timers_set += 1;
             }
             Command::Interrupt { instance, batch } => self.interrupt_run(now, *instance, *batch),
             Command::Release { instance, request } => {

@@ -13,7 +13,7 @@ use tenantry_core::spec::{
 use tenantry_core::{Commands, Event, Ledger, Machine, Next, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
-    AdapterImplementation, Card, ConcurrentStepRow, DType, DecoderStepRow, ModelShape, Stats, StepLora, Tier,
+    AdapterImplementation, Added, Card, ConcurrentStepRow, DType, DecoderStepRow, ModelShape, Stats, Tier,
 };
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Duration, Entry, Listed, Request, Time, Workload};
@@ -122,12 +122,12 @@ fn card_of_whole_steps() -> Card {
         p95_us: us * 1.1,
         p99_us: us * 1.2,
     };
-    let grouped = StepLora::Of {
+    let grouped = Added::Lora {
         implementation: AdapterImplementation::Grouped,
         rank: 8,
     };
     let (model, dtype) = (|| "tiny-llama".to_string(), DType::F32);
-    for lora in [StepLora::None, grouped] {
+    for added in [Added::Nothing, grouped] {
         for sequences in [1, 4, 16] {
             for (chunk_tokens, context) in [1, 32, 128]
                 .into_iter()
@@ -139,7 +139,7 @@ fn card_of_whole_steps() -> Card {
                     model: model(),
                     dtype,
                     layers: 2,
-                    lora,
+                    added,
                     chunk_tokens,
                     sequences,
                     context,
@@ -150,7 +150,7 @@ fn card_of_whole_steps() -> Card {
                 card.tables.concurrent_step.push(ConcurrentStepRow {
                     model: model(),
                     dtype,
-                    lora,
+                    added,
                     streams,
                     sequences,
                     stats: stats(100.0 + 50.0 * f64::from(streams - 1)),

@@ -5,7 +5,7 @@ mod common;
 use common::{ADAPTERS, cluster, memory_for, request, run_listed, system};
 use tenantry_core::spec::{BatchSpec, PipelineSpec, TenantState};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Card, Changing, Direction, DispatchOperation, ResumeRow, Stats};
+use tenantry_profiles::{Card, Changing, Direction, DispatchOperation, HandOverRow, ResumeRow, Stats};
 use tenantry_sim::Jitter;
 use tenantry_traces::draw::{Draws, Purpose};
 use tenantry_traces::{Duration, Entry};
@@ -80,18 +80,10 @@ fn one_request_takes_what_its_ops_take() {
 #[test]
 fn a_lane_that_was_idle_takes_longer() {
     let mut card = synthetic_card();
-    let stats = |us: f64| Stats {
-        count: 1,
-        mean_us: us,
-        median_us: us,
-        p05_us: us,
-        p95_us: us,
-        p99_us: us,
-    };
     let rows = [
-        (100, 100, 10.0),
+        (100, 50, 10.0),
         (100, 1000, 30.0),
-        (10_000, 100, 50.0),
+        (10_000, 50, 50.0),
         (10_000, 1000, 90.0),
     ];
     card.tables.resume = rows
@@ -100,7 +92,7 @@ fn a_lane_that_was_idle_takes_longer() {
             changing: Changing::Heads,
             idle_us,
             work_us,
-            stats: stats(us),
+            stats: Stats::exact(us),
         })
         .to_vec();
     let mut system = system();
@@ -118,13 +110,88 @@ fn a_lane_that_was_idle_takes_longer() {
         .unwrap()
         .expect("it has rows");
     let extra_ns = |idle_us, work_us| resume.extra_ns(idle_us, work_us, |whole| whole.median_ns);
-    assert_eq!(extra_ns(0, 100), 0);
-    assert_eq!(extra_ns(50, 100), 5_000);
+    assert_eq!(extra_ns(0, 50), 0);
+    assert_eq!(extra_ns(50, 50), 5_000);
+    // So is an op that is smaller than the least measured work: the next one pays the rest.
+    assert_eq!(extra_ns(100, 20), 4_000);
     // Far beyond the measured idleness it costs no more than at its edge.
     let (short, long, longer) = (compute_ns(300), compute_ns(20_000), compute_ns(2_000_000));
     assert!(short + 30_000.0 < long, "{short} {long}");
     // The first request of each run finds the lane idle since the start, which is not long.
     assert!((longer - long).abs() < 1.0, "{long} {longer}");
+}
+
+#[test]
+fn a_lane_warms_up_over_several_ops() {
+    let mut card = synthetic_card();
+    let mut system = system();
+    system.pool.tenant_state = TenantState::Head;
+    system.pool.pipeline = PipelineSpec::SYNCHRONOUS;
+    system.pool.batch = BatchSpec::FixedSize { size: 1 };
+    let memory = memory_for(&system, 1, 0);
+    // After a second without anything, so many requests one after the other.
+    let compute_ns = |card: &Card, requests: u64| {
+        let entries = (0..requests).map(|i| request(i, 1_000_000, 0, 32)).collect();
+        let record = run_listed(card, cluster(1, memory), &system, 1, Jitter::None, entries).record;
+        assert_eq!(record.counts.served, requests);
+        record.compute.mean_ns() * requests as f64
+    };
+    let warm_ns = compute_ns(&card, 1);
+    let work_us = warm_ns / 1e3;
+    let row = |of_work: f64, us| ResumeRow {
+        model: system.pool.model.name.clone(),
+        changing: Changing::Heads,
+        idle_us: 500_000,
+        work_us: (of_work * work_us) as u32,
+        stats: Stats::exact(us),
+    };
+    card.tables.resume = vec![row(0.5, 300.0), row(1.0, 400.0), row(2.0, 460.0), row(3.0, 480.0)];
+    let extra_us = |requests| (compute_ns(&card, requests) - requests as f64 * warm_ns) / 1e3;
+    for (requests, us) in [(1, 400.0), (2, 460.0), (3, 480.0), (4, 480.0), (9, 480.0)] {
+        let extra_us = extra_us(requests);
+        // Hand-overs between the ops are some microseconds of idleness, of which a table from half a second on makes nothing.
+        assert!((extra_us - us).abs() < 2.0, "{requests} requests: {extra_us} µs");
+    }
+}
+
+#[test]
+fn threads_that_sleep_are_woken_later() {
+    let mut card = synthetic_card();
+    let mut system = system();
+    system.pool.tenant_state = TenantState::Head;
+    system.pool.pipeline = PipelineSpec::SYNCHRONOUS;
+    let memory = memory_for(&system, 1, 0);
+    let latency_us = |card: &Card, gap_us: u64| {
+        let entries = (1..=20).map(|i| request(i - 1, i * gap_us, 0, 32)).collect();
+        let record = run_listed(card, cluster(1, memory), &system, 1, Jitter::None, entries).record;
+        record.latency.mean_ns() / 1e3
+    };
+    let before_us = latency_us(&card, 30_000);
+    use DispatchOperation::{Alarm, Tell, Wake};
+    for (operation, idle_us, us) in [
+        (Wake, 100, 6.0),
+        (Wake, 10_000, 70.0),
+        (Tell, 100, 21.0),
+        (Tell, 10_000, 90.0),
+        (Alarm, 100, 9.0),
+        (Alarm, 10_000, 58.0),
+    ] {
+        card.tables.hand_over.push(HandOverRow {
+            operation,
+            idle_us,
+            stats: Stats::exact(us),
+        });
+    }
+    // The synthetic card has 5, 20 and 8 µs. 1 ms is what both idlenesses are as far from, in proportion.
+    let added_us = latency_us(&card, 30_000) - before_us;
+    assert!((added_us - (65.0 + 70.0 + 50.0)).abs() < 1e-6, "{added_us}");
+    let compute_us = encode_and_copy_ns(&card, 1, 32, 1).0 as f64 / 1e3;
+    let short_us = (compute_us + 500.0) as u64;
+    let soon_us = latency_us(&card, short_us);
+    assert!(
+        (before_us + 1.0..before_us + 65.0).contains(&soon_us),
+        "{before_us} {soon_us}"
+    );
 }
 
 #[test]
@@ -148,19 +215,12 @@ fn another_tenants_whole_model_is_not_in_the_caches() {
         changing,
         idle_us,
         work_us,
-        stats: Stats {
-            count: 1,
-            mean_us: us,
-            median_us: us,
-            p05_us: us,
-            p95_us: us,
-            p99_us: us,
-        },
+        stats: Stats::exact(us),
     };
     card.tables.resume = vec![
-        row(Changing::Heads, 100, 100, 20.0),
-        row(Changing::Model, 1, 100, 70.0),
-        row(Changing::Model, 10_000, 100, 90.0),
+        row(Changing::Heads, 100, 50, 20.0),
+        row(Changing::Model, 1, 50, 70.0),
+        row(Changing::Model, 10_000, 50, 90.0),
     ];
     let (own, others) = (compute_ns(&card, 1), compute_ns(&card, 2));
     // But for the first request of all, which comes at once and finds no model either way.

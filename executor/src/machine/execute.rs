@@ -21,6 +21,7 @@ use super::serving::{Answer, Provision, Serving, Tagged};
 use super::tasks::{TaskProvision, TaskServing};
 use super::texts::TextServing;
 use super::threads::Threads;
+use crate::device::prepare_loop_thread;
 use crate::error::ExecutorError;
 use crate::files::Files;
 use crate::plot::{Building, Origin, Tables};
@@ -126,6 +127,7 @@ pub fn execute(
         Parameters::Decoders(serving) => threads.counting(serving.lookups()),
         Parameters::Tasks(_) | Parameters::Cascade(_) | Parameters::Texts(_) => threads,
     };
+    prepare_loop_thread();
     let machine = RealMachine::new(&topology, threads);
     let mut machine = match &parameters {
         Parameters::Texts(serving) => machine.with_texts(serving.texts()),

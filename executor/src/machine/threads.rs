@@ -14,6 +14,7 @@ use tenantry_core::topology::{Lane, LaneKind};
 use tenantry_traces::{Duration, Time};
 
 use super::{Batch, Job, Ran, Workers};
+use crate::device::{prepare_loop_thread, yield_to_loop};
 
 /// Does one lane's ops, one after the other.
 pub trait Perform: Send {
@@ -79,6 +80,7 @@ impl Threads {
             let (report, ready) = (report.clone(), ready.clone());
             let worker = move || {
                 perform.prepare();
+                yield_to_loop();
                 drop(ready);
                 let Ok(origin) = origin.recv() else { return };
                 perform.start_clock(origin);
@@ -256,6 +258,7 @@ pub fn hand_overs(rounds: u32) -> Vec<HandOver> {
         kind: LaneKind::Compute,
         gpu: GpuId(0),
     };
+    prepare_loop_thread();
     let mut threads = Threads::start(vec![(lane, Box::new(Lasting))], Arc::default()).expect("one thread can be had");
     let batch = Arc::new(Batch {
         instance: InstanceId(0),

@@ -25,7 +25,7 @@ pub(crate) struct AdapterSubject {
     dtype: DType,
     kind: Kind,
     device: Device,
-    cache: AdapterCache,
+    pub cache: AdapterCache,
     /// Sequences, and tenants among them.
     batches: Vec<u32>,
     /// Tokens of each sequence, and those of a quick suite.
@@ -38,17 +38,15 @@ impl AdapterSubject {
         let (encoder, axes) = (&subject.encoder, &subject.axes);
         let lengths = [axes.tokens.clone(), axes.few_tokens()];
         let place = (encoder.kind(), encoder.device());
-        AdapterSubject::new(
-            encoder.shape(),
-            place,
-            bottleneck,
-            (dtype, seed),
-            axes.batch.clone(),
-            lengths,
-        )
+        // Every layer's adapters cost the same; two layers' are enough to alternate between.
+        let shape = ModelShape {
+            layers: encoder.shape().layers.min(2),
+            ..encoder.shape().clone()
+        };
+        AdapterSubject::new(&shape, place, bottleneck, (dtype, seed), axes.batch.clone(), lengths)
     }
 
-    /// Of a decoder's steps.
+    /// Of a decoder's steps: of all layers that it is measured with.
     pub fn of_decoder(
         subject: &DecoderSubject,
         bottleneck: u32,
@@ -78,14 +76,7 @@ impl AdapterSubject {
         lengths: [Vec<u32>; 2],
     ) -> Result<Self, ExecutorError> {
         let model = shape.name.clone();
-        // Every layer's adapters cost the same; two layers' are enough to alternate between.
-        let shape = AdapterShape::new(
-            &ModelShape {
-                layers: shape.layers.min(2),
-                ..shape.clone()
-            },
-            bottleneck,
-        )?;
+        let shape = AdapterShape::new(shape, bottleneck)?;
         let cache = AdapterCache::new(shape, SLOTS, dtype, device)?;
         let store = AdapterStore::random(shape, SLOTS, seed, dtype, device, u64::MAX)?;
         for slot in 0..SLOTS {

@@ -11,6 +11,7 @@ mod compute;
 mod contention;
 mod copies;
 mod decoder;
+mod handing_over;
 mod instances;
 mod lookups;
 mod lora;
@@ -20,6 +21,7 @@ mod passes;
 mod pets;
 mod resume;
 mod schedule;
+mod sizes;
 mod solves;
 mod stats;
 mod steps;
@@ -29,9 +31,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tenantry_profiles::{
-    Card, DType, Device, DispatchOperation, DispatchRow, Lanes, ModelKind, ModelShape, Provenance, Source, Tables,
-};
+use tenantry_profiles::{Card, DType, Device, Lanes, ModelKind, ModelShape, Provenance, Source, Tables};
 
 use self::adapters::AdapterSubject;
 use self::compute::Subject;
@@ -43,12 +43,11 @@ pub use self::ops::Ops;
 use self::partial::Partial;
 use self::pets::PetSubject;
 use self::schedule::{Outcome, Schedule, Watch};
-use self::stats::Samples;
-use crate::adapters::AdapterShape;
-use crate::device::{element_bytes, kind, prepare_lane_thread, synchronize};
+use self::sizes::Sizes;
+use self::steps::StepTenants;
+use crate::device::{prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
-use crate::lora::LoraShape;
-use crate::machine::threads::{HandOver, hand_overs};
+use crate::machine::threads::hand_overs;
 
 /// How thorough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,15 +66,6 @@ impl Suite {
             Suite::Full => 600 * models as u64,
         };
         Duration::from_secs(seconds)
-    }
-
-    /// Sizes of copies beside those that the models need, in bytes.
-    fn copy_bytes(self) -> Vec<u64> {
-        let largest_power = match self {
-            Suite::Quick => 24,
-            Suite::Full => 28,
-        };
-        (12..=largest_power).step_by(2).map(|power| 1 << power).collect()
     }
 }
 
@@ -137,14 +127,12 @@ pub struct Profiled {
 
 /// Ops that do nothing, to learn what it takes to hand one to an idle lane. At the start, and again at the end.
 const DISPATCH_ROUNDS: u32 = 150;
-/// Sizes of what is read from the disk, whatever tenants have.
-const STORED_BYTES: [u64; 2] = [64 << 10, 1 << 20];
 /// Width up to which decoders' look-ups are measured: a wider one's table of every token would take hundreds of megabytes.
 const LOOKUP_HIDDEN_MAX: u32 = 2048;
 /// What contention, copies after idleness and the second half of the dispatches take, after the points,
 const AFTER_POINTS: Duration = Duration::from_secs(12);
 /// and what each model's passes after idleness do, of those that change the same.
-const RESUME: Duration = Duration::from_secs(9);
+const RESUME: Duration = Duration::from_secs(12);
 /// Share of a model's time that goes to its forward pass, when its grid is chosen.
 const FORWARD_SHARE: f64 = 0.6;
 
@@ -209,12 +197,17 @@ pub fn profile(
             adapters.push(AdapterSubject::of_encoder(subject, bottleneck, plan.dtype, plan.seed)?);
         }
     }
+    let mut step_adapters = Vec::new();
     for subject in &decoders {
         for &bottleneck in &plan.bottlenecks {
-            adapters.push(AdapterSubject::of_decoder(subject, bottleneck, plan.dtype, plan.seed)?);
+            let adapters = AdapterSubject::of_decoder(subject, bottleneck, plan.dtype, plan.seed)?;
+            step_adapters.push((subject, adapters));
         }
     }
-    for adapter in &adapters {
+    for adapter in adapters
+        .iter()
+        .chain(step_adapters.iter().map(|(_, adapters)| adapters))
+    {
         if let Some(reason) = adapter.grouped_fails() {
             notes.push(format!(
                 "grouped adapters of {}, bottleneck {}, do not run here: {reason}",
@@ -286,11 +279,22 @@ pub fn profile(
     }
     for subject in &decoders {
         points.extend(subject.points()?);
-        points.extend(steps::points(subject, None, &plan.ops, time_for_model)?);
+        points.extend(steps::points(
+            subject,
+            StepTenants::Backbone,
+            &plan.ops,
+            time_for_model,
+        )?);
+    }
+    for (subject, adapters) in &step_adapters {
+        points.extend(adapters.points(&plan.ops.adapters, plan.suite)?);
+        let tenants = StepTenants::Adapters(&adapters.cache);
+        points.extend(steps::points(subject, tenants, &plan.ops, time_for_model)?);
     }
     for lora in &loras {
         points.extend(lora.points(&plan.ops.adapters)?);
-        points.extend(steps::points(lora.subject, Some(lora), &plan.ops, time_for_model)?);
+        let tenants = StepTenants::Loras(&lora.cache);
+        points.extend(steps::points(lora.subject, tenants, &plan.ops, time_for_model)?);
     }
     if let Some(subject) = subjects.first().filter(|_| plan.ops.attended) {
         points.push(subject.inspect()?);
@@ -370,20 +374,22 @@ pub fn profile(
         _ => unreachable!("there is a first model, and it is one or the other"),
     };
     let contention = contention::measure(&mut middle, &copies, lookups.first(), interrupted)?;
+    let mut handed = Vec::new();
     for &changing in &changings {
         for (subject, heads) in subjects.iter().zip(&heads) {
             let Some((_, heads)) = heads.first() else { continue };
-            let rows = passes::measure_encoder(subject, heads, changing, plan, interrupted)?;
+            let rows = passes::measure_encoder(subject, heads, changing, plan, &mut handed, interrupted)?;
             tables.resume.extend(rows);
         }
         for subject in &decoders {
-            let rows = passes::measure_decoder(subject, changing, plan, interrupted)?;
+            let rows = passes::measure_decoder(subject, changing, plan, &mut handed, interrupted)?;
             tables.resume.extend(rows);
         }
     }
     tables.copy_resume.extend(resume::measure_copies(&copies, interrupted)?);
     dispatches.extend(hand_overs(DISPATCH_ROUNDS));
-    tables.dispatch.extend(dispatch_rows(&dispatches));
+    tables.dispatch.extend(handing_over::dispatch_rows(&dispatches));
+    tables.hand_over.extend(handing_over::rows_by_idle(&handed));
 
     let interrupted = interrupted.load(Ordering::Relaxed);
     if interrupted {
@@ -410,66 +416,6 @@ pub fn profile(
         tables,
     };
     Ok(Profiled { card, interrupted })
-}
-
-/// Sizes in bytes, ascending.
-struct Sizes {
-    /// Copies to the device: round ones, and those that serving the plan's models takes.
-    copies: Vec<u64>,
-    /// Whole models.
-    models: Vec<u64>,
-    /// What is read from the disk beside whole models: tenants' adapters, and round sizes about them.
-    stored: Vec<u64>,
-}
-
-impl Sizes {
-    fn new(plan: &Plan) -> Result<Sizes, ExecutorError> {
-        let element = element_bytes(kind(plan.dtype));
-        let mut sizes = Sizes {
-            copies: plan.suite.copy_bytes(),
-            models: plan.models.iter().map(|model| model.parameters() * element).collect(),
-            stored: STORED_BYTES.to_vec(),
-        };
-        sizes.copies.extend(&sizes.models);
-        for model in &plan.models {
-            for &bottleneck in &plan.bottlenecks {
-                let shape = AdapterShape::new(model, bottleneck)?;
-                sizes.copies.push(shape.parameters_per_layer() * element);
-                sizes.stored.push(shape.parameters() * element);
-            }
-            if model.kind == ModelKind::Decoder {
-                for &rank in &plan.ranks {
-                    let bytes = LoraShape::new(model, rank)?.parameters() * element;
-                    sizes.copies.push(bytes);
-                    sizes.stored.push(bytes);
-                }
-            }
-        }
-        for sizes in [&mut sizes.models, &mut sizes.copies, &mut sizes.stored] {
-            sizes.sort_unstable();
-            sizes.dedup();
-        }
-        sizes.stored.retain(|bytes| !sizes.models.contains(bytes));
-        Ok(sizes)
-    }
-}
-
-fn dispatch_rows(hand_overs: &[HandOver]) -> Vec<DispatchRow> {
-    let row = |operation, latency: fn(&HandOver) -> tenantry_traces::Duration| {
-        let mut samples = Samples::default();
-        for hand_over in hand_overs {
-            samples.push(latency(hand_over).0 as f64 / 1e3);
-        }
-        DispatchRow {
-            operation,
-            stats: samples.stats(),
-        }
-    };
-    vec![
-        row(DispatchOperation::Wake, |hand_over| hand_over.wake),
-        row(DispatchOperation::Tell, |hand_over| hand_over.tell),
-        row(DispatchOperation::Alarm, |hand_over| hand_over.alarm),
-    ]
 }
 
 impl Outcome {
@@ -506,6 +452,8 @@ fn timed<T>(device: tch::Device, work: impl FnOnce() -> Result<T, ExecutorError>
 
 #[cfg(test)]
 mod tests {
+    use tenantry_profiles::DispatchOperation;
+
     use super::*;
 
     fn plan() -> Plan {
@@ -580,7 +528,13 @@ mod tests {
         for source in [tenantry_profiles::LoadSource::Disk, tenantry_profiles::LoadSource::Host] {
             card.model_load(source).unwrap();
         }
-        assert!(card.dispatch(DispatchOperation::Wake).unwrap().median_ns > 0);
+        for operation in [
+            DispatchOperation::Wake,
+            DispatchOperation::Tell,
+            DispatchOperation::Alarm,
+        ] {
+            assert!(card.dispatch(operation).unwrap().median_ns > 0, "{operation}");
+        }
         assert_eq!(card.models, plan.models);
     }
 

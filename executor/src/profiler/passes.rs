@@ -8,23 +8,30 @@ use tenantry_profiles::{Changing, ResumeRow};
 use super::Plan;
 use super::compute::{Subject, answers, spread_out};
 use super::decoder::DecoderSubject;
+use super::handing_over::HandedOver;
 use super::resume::{self, Pass};
 use super::timed;
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
 use crate::error::ExecutorError;
+use crate::host::available_host_bytes;
 use crate::model::{Encoder, Heads};
 use crate::whole_models::WholeModel;
 
-/// Sequences in the passes, so that there is little and much to compute.
-const BATCHES: [u32; 2] = [1, 8];
+/// Sequences in a pass, whether they are as short as the table has them or of middle length, and passes in one piece of work: little and much
+/// to compute, at once and one after the other.
+const ENCODED: [(u32, bool, u32); 4] = [(1, true, 1), (1, false, 1), (1, false, 3), (8, false, 1)];
+/// Likewise of a decoder's steps, of which a run has many.
+const STEPS: [(u32, u32); 3] = [(1, 1), (1, 8), (1, 40)];
 /// Tenants among whose heads a batch's are found.
 const TENANTS: u32 = 1024;
 /// Tenants among whom a batch's adapters are found, in every layer.
 const ADAPTER_SLOTS: u32 = 32;
-/// Bytes that models are spread over where tenants have whole ones: far more than a core's caches hold,
-const MODELS_BYTES: u64 = 256 << 20;
-/// in at most so many models.
-const MODELS_MAX: u64 = 64;
+/// Bytes that models are spread over where tenants have whole ones: more than the caches hold that all cores share,
+const MODELS_BYTES: u64 = 1 << 30;
+/// in at most so many models,
+const MODELS_MAX: u64 = 512;
+/// and no more than this share of the memory that is free.
+const MEMORY_SHARE: u64 = 4;
 
 /// What changes from one pass to the next in the systems that are planned for. With several bottlenecks or implementations the first is
 /// measured: what idleness adds depends little on them.
@@ -41,6 +48,7 @@ pub(crate) fn measure_encoder(
     heads: &Heads,
     changing: Changing,
     plan: &Plan,
+    hand_overs: &mut Vec<HandedOver>,
     interrupted: &AtomicBool,
 ) -> Result<Vec<ResumeRow>, ExecutorError> {
     let encoder = &subject.encoder;
@@ -53,9 +61,10 @@ pub(crate) fn measure_encoder(
         Changing::Adapters => Some((random_adapters(encoder, plan)?, plan.ops.adapters[0])),
         Changing::Heads | Changing::Model => None,
     };
-    let tokens = subject.axes.tokens[subject.axes.tokens.len() / 2];
+    let lengths = &subject.axes.tokens;
     let at = Cell::new(0);
-    let pass = |&batch: &u32| -> Pass<'_> {
+    let pass = |&(batch, is_short, calls): &(u32, bool, u32)| -> Pass<'_> {
+        let tokens = lengths[if is_short { 0 } else { lengths.len() / 2 }];
         let (models, adapters, at, mut first) = (&models, &adapters, &at, 0);
         let measure = move || {
             first += batch;
@@ -78,12 +87,19 @@ pub(crate) fn measure_encoder(
         };
         Pass {
             requests: batch,
+            calls,
             measure: Box::new(measure),
             change_model: (models.len() > 1).then(|| to_the_next(at, models.len())),
         }
     };
-    let measured = BATCHES.iter().filter(|batch| subject.axes.batch.contains(batch));
-    resume::measure(&shape.name, changing, measured.map(pass).collect(), interrupted)
+    let measured = ENCODED.iter().filter(|(batch, ..)| subject.axes.batch.contains(batch));
+    resume::measure(
+        &shape.name,
+        changing,
+        measured.map(pass).collect(),
+        hand_overs,
+        interrupted,
+    )
 }
 
 /// Measures steps of a decoder's sequences that get their next token, likewise: all layers that it is measured with.
@@ -91,6 +107,7 @@ pub(crate) fn measure_decoder(
     subject: &DecoderSubject,
     changing: Changing,
     plan: &Plan,
+    hand_overs: &mut Vec<HandedOver>,
     interrupted: &AtomicBool,
 ) -> Result<Vec<ResumeRow>, ExecutorError> {
     let decoder = &subject.decoder;
@@ -101,7 +118,7 @@ pub(crate) fn measure_decoder(
         Changing::Heads | Changing::Adapters => vec![decoder.share()],
     };
     let at = Cell::new(0);
-    let pass = |&sequences: &u32| -> Pass<'_> {
+    let pass = |&(sequences, calls): &(u32, u32)| -> Pass<'_> {
         let (models, at, mut first) = (&models, &at, 0);
         let measure = move || {
             first += sequences;
@@ -109,11 +126,18 @@ pub(crate) fn measure_decoder(
         };
         Pass {
             requests: sequences,
+            calls,
             measure: Box::new(measure),
             change_model: (models.len() > 1).then(|| to_the_next(at, models.len())),
         }
     };
-    resume::measure(&shape.name, changing, BATCHES.iter().map(pass).collect(), interrupted)
+    resume::measure(
+        &shape.name,
+        changing,
+        STEPS.iter().map(pass).collect(),
+        hand_overs,
+        interrupted,
+    )
 }
 
 /// As many copies of a model as fill the memory that models are spread over.
@@ -123,7 +147,8 @@ fn copies_of<M: WholeModel>(model: &M, plan: &Plan) -> Result<Vec<M>, ExecutorEr
         copy.load(model.parameters())?;
         Ok(copy)
     };
-    let count = (MODELS_BYTES / model.device_bytes()).clamp(2, MODELS_MAX);
+    let bytes = MODELS_BYTES.min(available_host_bytes() / MEMORY_SHARE);
+    let count = (bytes / model.device_bytes()).clamp(2, MODELS_MAX);
     (0..count).map(copy).collect()
 }
 

@@ -5,43 +5,58 @@
 //! that costs measured back to back would promise too much. As when serving, each pass has requests of its own, and the lane is woken
 //! by another thread, which has woken itself for each of them.
 //!
+//! How slow a lane is depends on more than its last wait: one that works a millisecond in twenty never warms up, and one that has waited
+//! needs some milliseconds of work until it is as fast as it gets. So waits and work take turns for a while before anything counts; work of
+//! several sizes tells how a lane warms up; and what it is compared with is measured after enough of it.
+//!
 //! Where each tenant has a whole model, the one that is asked for has seldom been the last: its parameters come from memory, even without
 //! any idleness.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
 
 use tenantry_profiles::{Changing, CopyResumeRow, ResumeRow};
 
 use super::copies::Copies;
+use super::handing_over::HandedOver;
 use super::schedule::Measure;
 use super::stats::Samples;
+use crate::device::prepare_loop_thread;
 use crate::error::ExecutorError;
+use crate::machine::threads::HandOver;
 
-/// How long the lane is idle, and how often that is measured: long waits less often. Without any idleness only where the model changes.
-const IDLE_US: [(u32, usize); 8] = [
-    (NOT_IDLE_US, 40),
-    (100, 40),
-    (500, 40),
-    (2_000, 40),
-    (8_000, 40),
-    (25_000, 30),
-    (100_000, 12),
-    (300_000, 8),
+/// How long the lane is idle, and in how many rounds that is measured: long waits less often. Without any idleness only where the model
+/// changes.
+const IDLE_US: [(u32, usize); 7] = [
+    (NOT_IDLE_US, 10),
+    (100, 10),
+    (500, 10),
+    (2_000, 10),
+    (8_000, 10),
+    (25_000, 8),
+    (100_000, 4),
 ];
-/// Passes back to back before each idleness; the last is what the one after it is compared with, since the machine drifts within seconds.
+/// Waits and work in turns in a round, of which the first does not count: it follows upon a warm lane.
+const CYCLES: usize = 3;
+/// Work after which a lane is taken to be warm,
+const WARM_UP: Duration = Duration::from_millis(12);
+/// and calls back to back after that. What a round is compared with is measured beside it, since the machine drifts within seconds.
 const STEADY: usize = 3;
+/// Work of one size is as good as another's that is hardly more.
+const WORK_STEP: f64 = 1.2;
 /// What stands for no idleness at all: tables have no zeros.
 const NOT_IDLE_US: u32 = 1;
 /// A thread that naps for less oversleeps by as much.
 const NAP_MIN: Duration = Duration::from_millis(1);
-/// A pass slower than this is not worth the wait: idleness is lost in it.
+/// Work that takes longer than this is not worth the wait: idleness is lost in it.
 const WORK_MAX: Duration = Duration::from_millis(50);
 
 /// A forward pass of so many requests, others at each call, or a copy.
 pub(crate) struct Pass<'a> {
     pub requests: u32,
+    /// Calls that are one piece of work.
+    pub calls: u32,
     pub measure: Measure<'a>,
     /// Lets the next calls be made with another model, where there are several.
     pub change_model: Option<Box<dyn FnMut() + 'a>>,
@@ -57,10 +72,11 @@ pub(crate) fn measure_copies(copies: &Copies, interrupted: &AtomicBool) -> Resul
     for bytes in COPY_BYTES {
         let mut pass = Pass {
             requests: 1,
+            calls: 1,
             measure: Box::new(copies.measure(bytes)),
             change_model: None,
         };
-        let Some(measured) = after_idle(&mut pass, interrupted)? else {
+        let Some(measured) = after_idle(&mut pass, &mut Vec::new(), interrupted)? else {
             return Ok(Vec::new());
         };
         let work_us = work_us(&measured);
@@ -73,21 +89,28 @@ pub(crate) fn measure_copies(copies: &Copies, interrupted: &AtomicBool) -> Resul
     Ok(rows)
 }
 
-/// Measures a model's forward passes, each larger than the one before, after idleness, beside the same back to back. Nothing once the
-/// user has asked to stop.
+/// Measures a model's forward passes after idleness, beside the same back to back; of passes that take about as long as the ones before
+/// none. What handing them over took is added to `hand_overs`. Nothing once the user has asked to stop.
 pub(crate) fn measure(
     model: &str,
     changing: Changing,
     passes: Vec<Pass<'_>>,
+    hand_overs: &mut Vec<HandedOver>,
     interrupted: &AtomicBool,
 ) -> Result<Vec<ResumeRow>, ExecutorError> {
     let mut rows: Vec<ResumeRow> = Vec::new();
+    let mut last_us = 0.0;
     for mut pass in passes {
         (pass.measure)()?;
-        if (pass.measure)()? > WORK_MAX && !rows.is_empty() {
+        let work = (pass.measure)()? * pass.calls;
+        if work > WORK_MAX && !rows.is_empty() {
             break;
         }
-        let Some(measured) = after_idle(&mut pass, interrupted)? else {
+        if micros(work) < last_us * WORK_STEP {
+            continue;
+        }
+        last_us = micros(work);
+        let Some(measured) = after_idle(&mut pass, hand_overs, interrupted)? else {
             return Ok(Vec::new());
         };
         let work_us = work_us(&measured);
@@ -106,9 +129,9 @@ pub(crate) fn measure(
 #[derive(Default)]
 struct Measured {
     idle_us: u32,
-    /// Passes back to back.
+    /// Work on a warm lane.
     steady: Samples,
-    /// What passes after idleness took beyond that.
+    /// What work after idleness took beyond that.
     extra: Samples,
 }
 
@@ -119,21 +142,19 @@ fn work_us(measured: &[Measured]) -> u32 {
     work.stats().median_us.round().max(1.0) as u32
 }
 
-/// What a pass takes after each idleness, in turns; nothing where the user has asked to stop.
-fn after_idle(pass: &mut Pass<'_>, interrupted: &AtomicBool) -> Result<Option<Vec<Measured>>, ExecutorError> {
+/// What work takes after each idleness, in turns; nothing where the user has asked to stop.
+fn after_idle(
+    pass: &mut Pass<'_>,
+    hand_overs: &mut Vec<HandedOver>,
+    interrupted: &AtomicBool,
+) -> Result<Option<Vec<Measured>>, ExecutorError> {
     let (sleep, sleeps) = mpsc::channel::<u32>();
     let (wake, woken) = mpsc::channel::<()>();
+    let (end, ends) = mpsc::channel::<Worked>();
     let requests = pass.requests;
     std::thread::scope(|scope| {
         // Ends when `sleep` goes.
-        scope.spawn(move || {
-            for idle_us in sleeps {
-                nap(Duration::from_micros(idle_us.into()), requests);
-                if wake.send(()).is_err() {
-                    return;
-                }
-            }
-        });
+        let waker = scope.spawn(move || wake_and_hear(&sleeps, requests, &wake, &ends));
         let changes = pass.change_model.is_some();
         let idlenesses: Vec<(u32, usize)> = IDLE_US
             .into_iter()
@@ -149,35 +170,100 @@ fn after_idle(pass: &mut Pass<'_>, interrupted: &AtomicBool) -> Result<Option<Ve
                 if interrupted.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
-                let mut steady_us = 0.0;
-                for _ in 0..STEADY {
-                    steady_us = micros((pass.measure)()?);
+                let mut cold_us = [0.0; CYCLES];
+                for cold_us in &mut cold_us {
+                    if idle_us > NOT_IDLE_US {
+                        sleep.send(idle_us).expect("the waker ends after this");
+                        woken.recv().expect("the waker ends after this");
+                    }
+                    let started = Instant::now();
+                    if let Some(change_model) = &mut pass.change_model {
+                        change_model();
+                    }
+                    for _ in 0..pass.calls {
+                        *cold_us += micros((pass.measure)()?);
+                    }
+                    if idle_us > NOT_IDLE_US {
+                        let ended = Instant::now();
+                        end.send(Worked { started, ended }).expect("the waker ends after this");
+                        // As when serving, a lane that has worked leaves the processor to the loop.
+                        woken.recv().expect("the waker ends after this");
+                    }
                 }
-                if idle_us > NOT_IDLE_US {
-                    sleep.send(idle_us).expect("the waker ends after this");
-                    woken.recv().expect("the waker ends after this");
-                }
-                if let Some(change_model) = &mut pass.change_model {
-                    change_model();
-                }
-                // Some passes are faster than the one before the wait; a cost is not negative.
-                let extra_us = (micros((pass.measure)()?) - steady_us).max(1e-3);
+                let steady_us = f64::from(pass.calls) * steady_call_us(&mut pass.measure)?;
                 measured.idle_us = idle_us;
                 measured.steady.push(steady_us);
-                measured.extra.push(extra_us);
+                for cold_us in &cold_us[1..] {
+                    // Some is faster than what came after it; a cost is not negative.
+                    measured.extra.push((cold_us - steady_us).max(1e-3));
+                }
             }
         }
         drop(sleep);
+        hand_overs.extend(waker.join().expect("the waker does not panic"));
         Ok(Some(all))
     })
 }
 
-/// Sleeps for so long in all, waking as often as requests arrive.
-fn nap(all: Duration, requests: u32) {
+/// When the lane worked.
+struct Worked {
+    started: Instant,
+    ended: Instant,
+}
+
+/// Sleeps as long as it is told, wakes the lane, and waits until that has worked, as the loop does when serving. What handing over took.
+fn wake_and_hear(sleeps: &Receiver<u32>, requests: u32, wake: &Sender<()>, ends: &Receiver<Worked>) -> Vec<HandedOver> {
+    prepare_loop_thread();
+    let mut hand_overs = Vec::new();
+    for idle_us in sleeps {
+        let alarm = nap(Duration::from_micros(idle_us.into()), requests);
+        let handed = Instant::now();
+        if wake.send(()).is_err() {
+            break;
+        }
+        let Ok(Worked { started, ended }) = ends.recv() else {
+            break;
+        };
+        let tell = nanos(ended.elapsed());
+        if wake.send(()).is_err() {
+            break;
+        }
+        let hand_over = HandOver {
+            alarm: nanos(alarm),
+            wake: nanos(started - handed),
+            tell,
+        };
+        hand_overs.push(HandedOver { idle_us, hand_over });
+    }
+    hand_overs
+}
+
+/// What a call takes back to back on a warm lane, in microseconds: the median of a few.
+fn steady_call_us(measure: &mut Measure<'_>) -> Result<f64, ExecutorError> {
+    let mut worked = Duration::ZERO;
+    while worked < WARM_UP {
+        worked += measure()?;
+    }
+    let mut steady = Samples::default();
+    for _ in 0..STEADY {
+        steady.push(micros(measure()?));
+    }
+    Ok(steady.stats().median_us)
+}
+
+fn nanos(duration: Duration) -> tenantry_traces::Duration {
+    tenantry_traces::Duration(duration.as_nanos() as u64)
+}
+
+/// Sleeps for so long in all, waking as often as requests arrive. How late it woke in the end.
+fn nap(all: Duration, requests: u32) -> Duration {
     let naps = (all.as_nanos() / NAP_MIN.as_nanos()).clamp(1, requests.into()) as u32;
+    let mut until = Instant::now();
     for _ in 0..naps {
+        until = Instant::now() + all / naps;
         std::thread::sleep(all / naps);
     }
+    until.elapsed()
 }
 
 fn micros(duration: Duration) -> f64 {

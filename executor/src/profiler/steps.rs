@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use tenantry_profiles::{ConcurrentStepRow, DecoderStepRow, StepLora, Tables};
+use tenantry_profiles::{AdapterImplementation, Added, ConcurrentStepRow, DecoderStepRow, Tables};
 
 use super::decoder::{DecoderSubject, PAGE_TOKENS};
 use super::instances::{STREAMS, in_company};
-use super::lora::LoraSubject;
 use super::ops::Ops;
 use super::schedule::Point;
+use crate::adapters::AdapterCache;
 use crate::decoder::KvCache;
 use crate::error::ExecutorError;
 use crate::lora::LoraCache;
-use crate::machine::generating::{Probed, StepProbe};
+use crate::machine::generating::{Probed, Slots, StepProbe};
 
 /// Tokens of a prompt in the step; 1 where there is none.
 const CHUNK: [u32; 3] = [1, 32, 128];
@@ -22,6 +22,56 @@ const SEQUENCES: [u32; 4] = [1, 4, 16, 32];
 const CONTEXT: [u32; 3] = [32, 128, 512];
 /// Sequences in steps beside others'.
 const SEQUENCES_BESIDE: [u32; 3] = [1, 8, 32];
+
+/// What tenants have of their own, in full slots.
+#[derive(Clone, Copy)]
+pub(crate) enum StepTenants<'a> {
+    /// Nothing.
+    Backbone,
+    /// Low-rank products.
+    Loras(&'a LoraCache),
+    /// Adapters in every layer that is measured.
+    Adapters(&'a AdapterCache),
+}
+
+impl StepTenants<'_> {
+    /// How many there are.
+    fn count(self) -> Option<u32> {
+        match self {
+            StepTenants::Backbone => None,
+            StepTenants::Loras(cache) => Some(cache.slots()),
+            StepTenants::Adapters(cache) => Some(cache.slots()),
+        }
+    }
+
+    /// What is added to the backbone, in every way that the device has.
+    fn added(self) -> Vec<Added> {
+        match self {
+            StepTenants::Backbone => vec![Added::Nothing],
+            StepTenants::Loras(cache) => {
+                let rank = cache.shape().rank;
+                let of = |implementation| Added::Lora { implementation, rank };
+                cache.implementations().into_iter().map(of).collect()
+            }
+            StepTenants::Adapters(cache) => {
+                let bottleneck = cache.shape().bottleneck;
+                let of = |implementation| Added::Adapters {
+                    implementation,
+                    bottleneck,
+                };
+                cache.implementations().into_iter().map(of).collect()
+            }
+        }
+    }
+
+    fn slots(self, implementation: Option<AdapterImplementation>) -> Slots {
+        match (self, implementation) {
+            (StepTenants::Loras(cache), Some(implementation)) => Slots::Loras(cache.share(), implementation),
+            (StepTenants::Adapters(cache), Some(implementation)) => Slots::Adapters(cache.share(), implementation),
+            _ => Slots::None,
+        }
+    }
+}
 
 /// The values of the grid's dimensions, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +116,8 @@ impl StepAxes {
 }
 
 /// Sequences whose contexts lie evenly around `context`, from half to one and a half times that, each of another tenant; the first
-/// brings a prompt where `chunk_tokens` is above 1. `first_slot` is that of the first tenant.
-fn sequences(count: u32, chunk_tokens: u32, context: u32, lora: Option<&LoraCache>, first_slot: u32) -> Vec<Probed> {
+/// brings a prompt where `chunk_tokens` is above 1. `first_slot` is that of the first of so many `tenants`.
+fn sequences(count: u32, chunk_tokens: u32, context: u32, tenants: Option<u32>, first_slot: u32) -> Vec<Probed> {
     let sequence = |index: u32| {
         let context = match count {
             1 => context,
@@ -77,16 +127,16 @@ fn sequences(count: u32, chunk_tokens: u32, context: u32, lora: Option<&LoraCach
         Probed {
             chunk_tokens: if prompt { chunk_tokens } else { 1 },
             context: if prompt { chunk_tokens } else { context },
-            slot: lora.map(|cache| (first_slot + index) % cache.slots()),
+            slot: tenants.map(|tenants| (first_slot + index) % tenants),
         }
     };
     (0..count).map(sequence).collect()
 }
 
-/// All points of a decoder, for the backbone alone or, where there is one, for LoRA in every implementation that is asked for.
+/// All points of a decoder with what tenants add to it, in every implementation that is asked for.
 pub(crate) fn points<'a>(
     subject: &'a DecoderSubject,
-    lora: Option<&'a LoraSubject<'a>>,
+    tenants: StepTenants<'a>,
     ops: &Ops,
     time: Duration,
 ) -> Result<Vec<Point<'a>>, ExecutorError> {
@@ -111,41 +161,31 @@ pub(crate) fn points<'a>(
     };
     // Larger than that of most steps, as an instance's is.
     let kv = subject.cache_of(axes.chunk.iter().map(longest).max().expect("there are some"))?;
-    let kinds = match lora {
-        None => vec![None],
-        Some(lora) => {
-            let measured = lora.cache.implementations().into_iter();
-            measured.filter(|of| ops.adapters.contains(of)).map(Some).collect()
-        }
-    };
+    let wanted = |added: &Added| { added.implementation() }.is_none_or(|of| ops.adapters.contains(&of));
     let mut points = Vec::new();
-    for kind in kinds {
-        let of = kind.zip(lora.map(|lora| &lora.cache));
-        let name = of.map_or(StepLora::None, |(implementation, cache)| StepLora::Of {
-            implementation,
-            rank: cache.shape().rank,
-        });
-        let cache = of.map(|(_, cache)| cache);
-        let adapters = of.map(|(implementation, cache)| (cache, implementation));
-        let probe = |kv: &KvCache, sequences: &[Probed]| StepProbe::new(&subject.decoder, kv, adapters, sequences, 1);
+    for added in tenants.added().into_iter().filter(wanted) {
+        let probe = |kv: &KvCache, sequences: &[Probed]| {
+            let slots = tenants.slots(added.implementation());
+            StepProbe::new(&subject.decoder, kv, slots, sequences, 1)
+        };
         for &chunk_tokens in &axes.chunk {
             for &count in &axes.sequences {
                 for &context in &axes.context {
-                    let mut probe = probe(&kv, &sequences(count, chunk_tokens, context, cache, 0));
+                    let mut probe = probe(&kv, &sequences(count, chunk_tokens, context, tenants.count(), 0));
                     let (model, dtype) = (subject.decoder.shape().name.clone(), subject.dtype);
                     let row = move |tables: &mut Tables, stats| {
                         tables.decoder_step.push(DecoderStepRow {
                             model: model.clone(),
                             dtype,
                             layers,
-                            lora: name,
+                            added,
                             chunk_tokens,
                             sequences: count,
                             context,
                             stats,
                         });
                     };
-                    let table = format!("decoder_step of {}, LoRA {name}", subject.decoder.shape().name);
+                    let table = format!("decoder_step of {}, added {added}", subject.decoder.shape().name);
                     points.push(Point::new(table, move || probe.step(), row));
                 }
             }
@@ -156,7 +196,7 @@ pub(crate) fn points<'a>(
         for streams in streams.filter(|_| ops.concurrent && !subject.decoder.device().is_cuda()) {
             for count in SEQUENCES_BESIDE {
                 let instance = |instance: u32| -> Result<StepProbe, ExecutorError> {
-                    let sequences = sequences(count, 1, context, cache, instance * count);
+                    let sequences = sequences(count, 1, context, tenants.count(), instance * count);
                     Ok(probe(&subject.cache_of(pages(&sequences))?, &sequences))
                 };
                 let mut instances = (0..streams).map(instance).collect::<Result<Vec<_>, _>>()?;
@@ -165,13 +205,13 @@ pub(crate) fn points<'a>(
                     tables.concurrent_step.push(ConcurrentStepRow {
                         model: model.clone(),
                         dtype,
-                        lora: name,
+                        added,
                         streams,
                         sequences: count,
                         stats,
                     });
                 };
-                let table = format!("concurrent_step of {}, LoRA {name}", subject.decoder.shape().name);
+                let table = format!("concurrent_step of {}, added {added}", subject.decoder.shape().name);
                 points.push(Point::new(
                     table,
                     move || in_company(&mut instances, StepProbe::step),

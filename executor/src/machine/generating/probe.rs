@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use tenantry_core::ids::RequestId;
 use tenantry_core::op::{Member, NO_SLOT, Sequence};
-use tenantry_profiles::AdapterImplementation;
 
 use super::GeneratedTokens;
 use super::lane::{RunLane, Running};
@@ -12,7 +11,6 @@ use super::tenants::Slots;
 use crate::decoder::{Decoder, KvCache};
 use crate::device::synchronize;
 use crate::error::ExecutorError;
-use crate::lora::LoraCache;
 
 /// One sequence of a step that is measured.
 #[derive(Clone, Copy, Debug)]
@@ -33,17 +31,7 @@ pub(crate) struct StepProbe {
 
 impl StepProbe {
     /// Pages of the sequences lie apart, as they do once sequences have come and gone.
-    pub fn new(
-        decoder: &Decoder,
-        kv: &KvCache,
-        lora: Option<(&LoraCache, AdapterImplementation)>,
-        sequences: &[Probed],
-        seed: u64,
-    ) -> StepProbe {
-        let slots = match lora {
-            Some((cache, implementation)) => Slots::Loras(cache.share(), implementation),
-            None => Slots::None,
-        };
+    pub fn new(decoder: &Decoder, kv: &KvCache, slots: Slots, sequences: &[Probed], seed: u64) -> StepProbe {
         let member = |(index, sequence): (usize, &Probed)| Member {
             request: RequestId {
                 slot: index as u32,

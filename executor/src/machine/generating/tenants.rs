@@ -16,7 +16,7 @@ use crate::lora::{LoraCache, LoraPlan, LoraShape, LoraStore, Loras, Segment};
 use crate::whole_models::{ModelSlots, ModelStore};
 
 /// In host memory.
-pub(super) enum Store {
+pub(crate) enum Store {
     Loras(LoraStore),
     Adapters(AdapterStore),
     Models(ModelStore),
@@ -26,7 +26,7 @@ pub(super) enum Store {
 
 /// Where that comes from.
 #[derive(Clone, Copy)]
-pub(super) struct Source {
+pub(crate) struct Source {
     pub tenants: u32,
     pub seed: u64,
     pub device: Device,
@@ -93,7 +93,7 @@ impl Store {
     ///
     /// # Errors
     /// As of [`Disk::write`].
-    pub fn disk(&self, generation: &GenerationSpec, source: Source) -> Result<Option<Arc<Disk>>, ExecutorError> {
+    pub(super) fn disk(&self, generation: &GenerationSpec, source: Source) -> Result<Option<Arc<Disk>>, ExecutorError> {
         let host_slots = generation.lora.and_then(|lora| lora.host_slots);
         match (self, host_slots) {
             (Store::Loras(store), Some(slots)) => {
@@ -160,7 +160,7 @@ impl Store {
 }
 
 /// Of an instance, on the device.
-pub(super) enum Slots {
+pub(crate) enum Slots {
     Loras(LoraCache, AdapterImplementation),
     Adapters(AdapterCache, AdapterImplementation),
     Models(ModelSlots<Decoder>),
@@ -168,7 +168,7 @@ pub(super) enum Slots {
 }
 
 /// How a step's tokens fall on slots.
-pub(super) enum Plan {
+pub(crate) enum Plan {
     Loras(LoraPlan),
     Adapters(AdapterPlan),
 }
