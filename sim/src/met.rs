@@ -42,7 +42,7 @@ pub fn count_met(
     first_requests(workload, |ticket, tenant, tokens| {
         let mut text = vec![0; tokens as usize];
         texts.write(ticket, tenant, &mut text);
-        met = met.add(forecast.meet(&text, texts.domain_of(tenant)));
+        met = met + forecast.meet(&text, texts.domain_of(tenant));
     })?;
     let all = met.domain_hits + met.root_hits + met.fallbacks;
     let ppm = |part: u64| (part as f64 / all.max(1) as f64 * 1e6).round() as u32;

@@ -24,17 +24,18 @@ pub struct Counters {
     pub cold_rows: u64,
 }
 
-impl Counters {
-    /// Both together.
-    #[must_use]
-    pub fn add(mut self, other: Counters) -> Counters {
-        self.tokens += other.tokens;
-        self.domain_hits += other.domain_hits;
-        self.root_hits += other.root_hits;
-        self.fallbacks += other.fallbacks;
-        self.misses += other.misses;
-        self.cold_rows += other.cold_rows;
-        self
+impl std::ops::Add for Counters {
+    type Output = Counters;
+
+    fn add(self, other: Counters) -> Counters {
+        Counters {
+            tokens: self.tokens + other.tokens,
+            domain_hits: self.domain_hits + other.domain_hits,
+            root_hits: self.root_hits + other.root_hits,
+            fallbacks: self.fallbacks + other.fallbacks,
+            misses: self.misses + other.misses,
+            cold_rows: self.cold_rows + other.cold_rows,
+        }
     }
 }
 

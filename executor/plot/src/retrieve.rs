@@ -168,7 +168,7 @@ impl Engine {
                         let blocks = out.chunks_mut(BLOCK_TOKENS * hidden).enumerate();
                         blocks.map(move |(index, out)| (sequence * sequence_blocks + index, out))
                     });
-                all.map(block).try_fold(Counters::default(), |a, b| Ok(a.add(b?)))
+                all.map(block).try_fold(Counters::default(), |a, b| Ok(a + b?))
             }
             Some(pool) => pool.install(|| {
                 let all = out
@@ -178,7 +178,7 @@ impl Engine {
                         let blocks = out.par_chunks_mut(BLOCK_TOKENS * hidden).enumerate();
                         blocks.map(move |(index, out)| (sequence * sequence_blocks + index, out))
                     });
-                all.map(block).try_reduce(Counters::default, |a, b| Ok(a.add(b)))
+                all.map(block).try_reduce(Counters::default, |a, b| Ok(a + b))
             }),
         }
     }
@@ -216,10 +216,10 @@ impl Engine {
         let block =
             |(road, tokens, first, out): (Road, &[u32], usize, &mut [V])| look_up(&road, tokens, first, hidden, out);
         match &self.pool {
-            None => { blocks.into_iter().map(block) }.try_fold(Counters::default(), |a, b| Ok(a.add(b?))),
+            None => { blocks.into_iter().map(block) }.try_fold(Counters::default(), |a, b| Ok(a + b?)),
             Some(pool) => pool.install(|| {
                 let all = blocks.into_par_iter().map(block);
-                all.try_reduce(Counters::default, |a, b| Ok(a.add(b)))
+                all.try_reduce(Counters::default, |a, b| Ok(a + b))
             }),
         }
     }

@@ -103,7 +103,7 @@ fn forecasts_are_what_tables_give() {
                     ..counters
                 };
                 assert_eq!(of(foretold), of(met), "{context:?}, {fragment_tokens}: {length} tokens");
-                all = all.add(foretold);
+                all = all + foretold;
             }
             assert!(all.root_hits > 0, "{all:?}");
             assert_eq!(all.domain_hits > 0, domains.is_some(), "{all:?}");

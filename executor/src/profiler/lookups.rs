@@ -34,7 +34,7 @@ const TEXT_TOKENS: u32 = 32;
 /// Of the batch that is looked up beside computation.
 const TOKENS_BESIDE: u32 = 512;
 /// Sets apart the seed of a language of which texts have no fragments in common with ours.
-const ELSEWHERE: u64 = 0x5EED_0F_0731;
+const ELSEWHERE: u64 = 0x005E_ED0F_0731;
 const MEMORY: Place = Place::Memory { locked: false };
 
 /// A model's tables, on both tiers and for each outcome.
