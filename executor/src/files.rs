@@ -444,7 +444,7 @@ mod tests {
         // Few different ones, so that those that are kept for requests are among the others.
         let token = |first: usize, index: usize| ((first % 7) * index + index * index) % 59;
         let line = |first| {
-            { (0..30) }
+            (0..30)
                 .map(|index| token(first, index).to_string())
                 .collect::<Vec<_>>()
                 .join(" ")
