@@ -576,7 +576,8 @@ pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
     Some(format!("system {}: {refused}", run.system.name))
 }
 
-fn failure_of(run: &RunSpec, error: SimulateError) -> Failure {
+/// Why a run was not simulated to its end.
+pub fn failure_of(run: &RunSpec, error: SimulateError) -> Failure {
     let error = match error {
         SimulateError::Price(PriceError(missing)) => SimulateError::Price(missing.asked_by(&run.file).into()),
         other => other,

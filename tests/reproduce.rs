@@ -200,6 +200,42 @@ fn a_prediction_that_misses_is_exit_code_3() {
     assert!(place.path().join("out/reproduce/reproduce.md").is_file());
 }
 
+/// On a card that the paper does not have nothing is judged, and what the card has no tables for says so, with the command that measures
+/// it for the figure's own scenario.
+#[test]
+fn another_cards_figures_stand_beside_the_papers() {
+    let place = tempfile::tempdir().unwrap();
+    let printed = good(place.path(), &["reproduce", "hmi", "--profile", "h100-sxm", "--json"]);
+    let value: Value = serde_json::from_str(&printed).unwrap();
+    let rows = value["papers"][0]["rows"].as_array().unwrap();
+    assert!(
+        !rows
+            .iter()
+            .any(|row| ["input", "predicted"].contains(&row["kind"].as_str().unwrap()))
+    );
+    let of = |figure: &str| rows.iter().filter(|row| row["figure"] == figure).collect::<Vec<_>>();
+    let instances = { of("Table 2").into_iter() }.find(|row| row["what"] == "BERT-dedicated, instances in 16 GB");
+    let instances = instances.unwrap()["ours"].as_f64().unwrap();
+    assert!(instances > 300.0, "80 GB and half precision: {instances}");
+    let reason = of("Table 6")[0]["note"].as_str().unwrap();
+    assert!(
+        reason.contains("card h100-sxm: ") && reason.contains("bottleneck=80"),
+        "{reason}"
+    );
+    assert!(
+        reason.contains("`tenantry profile --device cuda:0 --for hmi/"),
+        "{reason}"
+    );
+    check_bad(
+        place.path(),
+        &[(
+            &["reproduce", "pets", "--profile", "h100-sxm"],
+            2,
+            &["--profile: must be left out but for hmi, got h100-sxm"],
+        )],
+    );
+}
+
 #[test]
 fn a_paper_that_is_not_there() {
     let place = tempfile::tempdir().unwrap();

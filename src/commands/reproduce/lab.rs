@@ -13,7 +13,7 @@ use tenantry_traces::Time;
 
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;
-use crate::runs::{Loaded, cluster, on_card, summarized};
+use crate::runs::{Loaded, cluster, failure_of, on_card, summarized};
 
 /// Simulates.
 pub struct Lab {
@@ -101,7 +101,7 @@ impl Lab {
         };
         let mut workload = tenantry_traces::build(&run.workload).map_err(|error| failed(&error))?;
         let done = tenantry_sim::simulate(&spec, &mut *workload, Arc::clone(&self.interrupt), watch)
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| failure_of(run, error))?;
         if done.record.interrupted {
             return Err(Failure::Interrupted("nothing was written".into()));
         }

@@ -166,6 +166,10 @@ impl Row {
                 kind: Kind::Assumed,
                 tolerance: None,
                 within: None,
+                note: match self.note.is_empty() {
+                    true => "of another card than the paper's".into(),
+                    false => self.note,
+                },
                 ..self
             },
             Kind::Assumed | Kind::ShapeOnly | Kind::NotCheckable => self,

@@ -41,7 +41,7 @@ impl Plans {
                 None => loaded.card(run).clone(),
                 Some(gib) => Paper::load(&run.card)?.with("reserve_gib", gib).card(),
             };
-            let server = Server::new(&cluster(run, &card), &run.system, run.tenants).map_err(Failure::running)?;
+            let server = Server::new(&cluster(run, &card), &run.system, run.tenants).map_err(Failure::bad_input)?;
             let memory = server.memory();
             let plan = Plan {
                 shared: memory.shared_bytes as f64,
@@ -135,7 +135,11 @@ pub fn table_2(lab: &Lab) -> Result<Vec<Row>, Failure> {
             .note(note.unwrap_or_else(|| "of another card's memory".into())),
         );
     }
-    let served = lab.runs("hmi/fig-11", &["sweep={tenants.count: [10000]}"])?;
+    let served = match lab.runs("hmi/fig-11", &["sweep={tenants.count: [10000]}"]) {
+        // What fits on another card is known also where nobody knows how fast it is.
+        Err(Failure::BadInput(_)) if lab.other_card().is_some() => return Ok(rows),
+        served => served?,
+    };
     let finished = served.among("hbert", 10_000).requests.finished;
     let resident = Plans::make(lab, 10_000, None)?.of("hbert").slots;
     rows.push(
