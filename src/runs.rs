@@ -60,7 +60,11 @@ impl Loaded {
                 run.price_per_hour = scenario.prices.get(profile).copied();
             }
             if !cards.contains_key(&run.card) {
-                cards.insert(run.card.clone(), find_card(&run.card)?);
+                let found = match profile {
+                    Some(profile) => card_of_option("--profile", profile),
+                    None => card_of(&scenario, &run.card),
+                };
+                cards.insert(run.card.clone(), found?);
             }
             match on_card(run, &cards[&run.card])? {
                 Ok(system) => run.system = system,
@@ -69,7 +73,7 @@ impl Loaded {
         }
         // A price under a wrong name would be missing, and nobody would say so.
         for card in scenario.prices.keys().filter(|card| !cards.contains_key(*card)) {
-            find_card(card)?;
+            card_of(&scenario, card)?;
         }
         Ok(Loaded {
             scenario,
@@ -87,7 +91,7 @@ impl Loaded {
 
     /// A scenario without runs, with these cards.
     pub fn of_cards<'a>(scenario: Scenario, cards: impl Iterator<Item = &'a str>) -> Result<Loaded, Failure> {
-        let found = cards.map(|card| Ok((card.to_owned(), find_card(card)?)));
+        let found = cards.map(|card| Ok((card.to_owned(), card_of(&scenario, card)?)));
         Ok(Loaded {
             cards: found.collect::<Result<_, Failure>>()?,
             scenario,
@@ -109,19 +113,26 @@ impl Loaded {
 
     /// What a reader must know of the cards before trusting figures that they priced.
     pub fn card_caveats(&self) -> Vec<String> {
-        let derived = self
-            .cards
-            .iter()
-            .filter(|(_, card)| card.provenance.source != Source::Measured);
-        let unmeasured = |(name, card): (&String, &Card)| {
+        // Cards that were come by alike are named in one sentence.
+        let mut derived: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+        for (name, card) in &self.cards {
             let of = &card.provenance;
-            let how = crate::output::come_by(of.source);
-            format!(
-                "Card {name} was not measured: {how} on {}; `tenantry profile show {name}` says from what.",
-                of.date
-            )
+            if of.source != Source::Measured {
+                let how = crate::output::come_by(of.source);
+                derived.entry((how, &of.date)).or_default().push(name);
+            }
+        }
+        let unmeasured = |((how, date), names): (&(&str, &str), &Vec<&str>)| match names[..] {
+            [name] => {
+                format!("Card {name} was not measured: {how} on {date}; `tenantry profile show {name}` says from what.")
+            }
+            _ => format!(
+                "Cards {} were not measured: {how} on {date}; `tenantry profile show {}` and so on say from what.",
+                names.join(", "),
+                names[0]
+            ),
         };
-        let mut caveats: Vec<String> = derived.map(unmeasured).collect();
+        let mut caveats: Vec<String> = derived.iter().map(unmeasured).collect();
         for run in &self.runs {
             let (card, name) = (self.card(run), &run.system.name);
             let instances = run.system.pool.instances_per_gpu;
@@ -298,18 +309,61 @@ pub fn card_names() -> Vec<String> {
     Card::available(&card_folders())
 }
 
-/// A card by name or path.
+/// What to do where a card is missed.
+const MEASURE: &str = "measure this machine's with `tenantry profile --device cpu --suite quick`";
+
+/// A card by name or path, as an argument gives it.
 pub fn find_card(name: &str) -> Result<Card, Failure> {
     let found = Card::find(name, &card_folders());
     found.map_err(|error| match &error {
-        ProfileError::UnknownCard { .. } | ProfileError::Invalid(_) | ProfileError::Io { .. } => {
-            let hint = "measure this machine's with `tenantry profile --device cpu --suite quick`";
-            Failure::BadInput(match &error {
-                ProfileError::UnknownCard { .. } => format!("{error} ({hint})"),
-                _ => error.to_string(),
-            })
-        }
+        ProfileError::UnknownCard { .. } => Failure::BadInput(format!("{error} ({MEASURE})")),
+        _ => Failure::bad_input(error),
     })
+}
+
+/// A card that an option of the command line names.
+fn card_of_option(option: &str, name: &str) -> Result<Card, Failure> {
+    find_card(name).map_err(|failure| match failure {
+        Failure::BadInput(message) => match message.strip_prefix("card: ") {
+            Some(message) => Failure::BadInput(format!("{option}: {message}")),
+            None => Failure::BadInput(message),
+        },
+        failure => failure,
+    })
+}
+
+/// A card that a scenario names. Where there is none, the error says where in the scenario it is named.
+pub fn card_of(scenario: &Scenario, name: &str) -> Result<Card, Failure> {
+    Card::find(name, &card_folders()).map_err(|error| match error {
+        ProfileError::UnknownCard {
+            name,
+            available,
+            suggested,
+        } => {
+            let must = format!("a folder with a card.yaml or one of {}", available.join(", "));
+            let error = scenario.wrong_card(&name, must, suggested);
+            Failure::BadInput(format!("{error} ({MEASURE})"))
+        }
+        error => Failure::bad_input(error),
+    })
+}
+
+/// The name of a scenario's card that finds it from any folder: its own where it comes with the program, else its folder's path.
+pub fn card_from_anywhere(name: &str) -> Result<String, Failure> {
+    let Some(folder) = Card::folder(name, &card_folders()) else {
+        return Ok(name.to_owned());
+    };
+    let card = Card::load(&folder).map_err(Failure::bad_input)?;
+    let same = |embedded: &Card| embedded.digest() == card.digest();
+    if Card::embedded(name)
+        .map_err(Failure::bad_input)?
+        .as_ref()
+        .is_some_and(same)
+    {
+        return Ok(name.to_owned());
+    }
+    let folder = std::path::absolute(&folder).map_err(Failure::running)?;
+    Ok(folder.display().to_string())
 }
 
 /// A sentence on each stream whose runtimes' lengths were to be found in the card's staircase, which has none.

@@ -31,6 +31,11 @@ fn folder() -> TempDir {
     synthetic_card().save(&path.join("card")).expect("the card is saved");
     fs::write(path.join("s.yaml"), SCENARIO).unwrap();
     fs::write(
+        path.join("no-card.yaml"),
+        SCENARIO.replace("card: ./card", "card: crad"),
+    )
+    .unwrap();
+    fs::write(
         path.join("broken.csv"),
         "ticket,tenant,arrival_ns,input_tokens,output_tokens,class\n0,0,0,5,0,0\n1,0,x,5,0,0\n",
     )
@@ -58,7 +63,16 @@ const CASES: &[Case] = &[
     // The command line.
     (&["simulate"], 2, &["<SCENARIO>"]),
     (&["simulat", "s.yaml"], 2, &["simulat", "simulate"]),
-    (&["simulate", "s.yaml", "--jobs", "0"], 2, &["--jobs"]),
+    (
+        &["simulate", "s.yaml", "--jobs", "0"],
+        2,
+        &["'--jobs <N>': must be a whole number, at least 1, got 0"],
+    ),
+    (
+        &["sweep", "s.yaml", "--job-file", "slurm", "--shards", "none"],
+        2,
+        &["'--shards <N>': must be a whole number, at least 1, got none"],
+    ),
     (&["profile", "show", "h200"], 2, &["card: must be", "got h200"]),
     (
         &["presets", "hbert-adaptor"],
@@ -164,7 +178,20 @@ const CASES: &[Case] = &[
     (
         &["simulate", "s.yaml", "--set", "card=h2o0"],
         2,
-        &["card: must be", "got h2o0", "tenantry profile"],
+        &["--set: card: must be", "got h2o0", "tenantry profile"],
+    ),
+    (
+        &["simulate", "s.yaml", "--set", "sweep={card: [cpu, h2o0]}"],
+        2,
+        &[
+            "--set: sweep.card[1]: must be a folder with a card.yaml or one of ",
+            "got h2o0",
+        ],
+    ),
+    (
+        &["simulate", "no-card.yaml"],
+        2,
+        &["no-card.yaml:3: card: must be", "got crad"],
     ),
     (
         &[

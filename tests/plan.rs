@@ -48,6 +48,102 @@ fn a_plan_leaves_an_answer_that_can_be_simulated() {
     assert!(text.starts_with(report["answer"].as_str().unwrap()), "{text}");
 }
 
+/// Whoever runs the answer may be in another folder than who planned: its recording and its card are found all the same.
+#[test]
+fn an_answer_is_run_from_any_folder() {
+    let place = folder();
+    let at = place.path();
+    let data = at.join("data");
+    let deep = at.join("deep/er");
+    fs::create_dir_all(&data).unwrap();
+    fs::create_dir_all(&deep).unwrap();
+    good(at, &["trace", "generate", "s.yaml", "data/log.csv", "--set", LOAD[1]]);
+    let load = "workload={arrivals: {trace: {path: ../data/./log.csv}}, lengths: {joint: of-arrivals}}";
+    let set = [load, LOAD[3], LOAD[5], "card=../card", "prices={../card: 0.5}"];
+    let set = set.iter().flat_map(|set| ["--set", *set]);
+    let arguments: Vec<&str> = ["plan", "../s.yaml", "--out", "../p"].into_iter().chain(set).collect();
+    let report = good_json(&data, &arguments);
+    let from_there = good_json(&data, &["simulate", "../p/answer.yaml", "--out", "a"]);
+    let from_elsewhere = good_json(&deep, &["simulate", "../../p/answer.yaml", "--out", "b"]);
+    assert_eq!(from_there, from_elsewhere);
+    let cost = &from_elsewhere["runs"][0]["cost_per_million_requests"];
+    assert!(
+        cost.as_f64().unwrap() > 0.0 && report["feasible"] == true,
+        "{from_elsewhere}"
+    );
+
+    // A card that comes with the program is called by its name; one of one's own under profiles/cards is not everywhere.
+    let card_of = |card: &str, dtype: &str| {
+        good(
+            at,
+            &[
+                "plan",
+                "plan/highest-rate",
+                "--out",
+                "q",
+                "--set",
+                &format!("card={card}"),
+                "--set",
+                "workload.stop.requests=200",
+                "--set",
+                &format!("systems=[{{preset: bert-shared, dtype: {dtype}}}]"),
+                "--set",
+                "plan.precision=90%",
+                "--set",
+                "slo.latency=10s",
+            ],
+        );
+        let answer: serde_yaml::Value = serde_yaml::from_slice(&fs::read(at.join("q/answer.yaml")).unwrap()).unwrap();
+        answer["card"].as_str().unwrap().to_owned()
+    };
+    fs::create_dir_all(at.join("profiles/cards")).unwrap();
+    fs::rename(at.join("card"), at.join("profiles/cards/own")).unwrap();
+    assert_eq!(card_of("a100-sxm", "f16"), "a100-sxm");
+    let own = card_of("own", "f32");
+    assert!(own.starts_with('/') && own.ends_with("/profiles/cards/own"), "{own}");
+}
+
+/// A budget buys fewer cards when they cost more: that moves the answer though prices rank nothing.
+#[test]
+fn prices_move_what_a_budget_buys() {
+    let place = folder();
+    let find = "plan={find: highest-rate, load: {from: 0.1, to: 20}, precision: 10%, gpus: [1, 2, 4], cards: {./card: 1}, \
+                max_cost_per_hour: 4}";
+    let report = good_json(place.path(), &plan(&["--set", find, "--out", "p"]));
+    let answer = report["answer"].as_str().unwrap();
+    assert!(answer.contains(" on 4 cards of ./card "), "{answer}");
+    let moves: Vec<(&str, &str)> = report["moves"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["if"].as_str().unwrap(), one["then"].as_str().unwrap()))
+        .collect();
+    assert_eq!(moves.len(), 2, "{report}");
+    assert_eq!(moves[0].0, "If ./card costs 20 % more");
+    assert!(moves[0].1.contains(" on 2 cards of ./card "), "{moves:?}");
+    assert_eq!(moves[1], ("If ./card costs 20 % less", "the same"));
+}
+
+/// Clients that wait for their answers: more load is more of them.
+#[test]
+fn a_closed_loop_is_planned() {
+    let place = folder();
+    let at = place.path();
+    let load = "workload={arrivals: {closed-loop: {clients: 200, think_time: 5ms}}, lengths: {input: {fixed: 30}}, stop: {requests: 6000}}";
+    let asked = |plan: &str| {
+        let set = [load, "slo={latency: 20ms, at: p98}", plan];
+        let set = set.iter().flat_map(|set| ["--set", *set]);
+        let arguments: Vec<&str> = ["plan", "s.yaml", "--out", "p"].into_iter().chain(set).collect();
+        good_json(at, &arguments)
+    };
+    let cards = asked("plan={find: fewest-cards, gpus: {from: 1, to: 16}}");
+    let moves = cards["moves"].as_array().unwrap();
+    assert_eq!(moves[0]["if"], "With 20 % more load", "{cards}");
+    let tenants = asked("plan={find: most-tenants, tenants: {from: 1, to: 200}, precision: 20%}");
+    let answer = tenants["answer"].as_str().unwrap();
+    assert!(answer.contains(" tenants on 1 card"), "{answer}");
+}
+
 #[test]
 fn what_cannot_be_had_ends_with_3_and_the_nearest() {
     let place = folder();
@@ -89,7 +185,37 @@ fn mistakes_are_said() {
                     "plan={find: fewest-cards, gpus: [1], choices: {bert-shared: {bacth: [1]}}}",
                 ],
                 2,
-                &["systems[0].bacth", "did you mean batch?"],
+                &[
+                    "--set: plan.choices.bert-shared.bacth: must be one of preset,",
+                    "did you mean batch?",
+                ],
+            ),
+            (
+                &[
+                    "plan",
+                    "s.yaml",
+                    "--set",
+                    "plan={find: tightest-latency, cards: [l4, h100-sxn]}",
+                ],
+                2,
+                &[
+                    "--set: plan.cards[1]: must be a folder with a card.yaml or one of ",
+                    "got h100-sxn; did you mean h100-sxm?",
+                ],
+            ),
+            (
+                &[
+                    "plan",
+                    "s.yaml",
+                    "--set",
+                    "prices.l4=2",
+                    "--set",
+                    "plan={find: tightest-latency, cards: [l4], gpus: [4], max_cost_per_hour: 3}",
+                ],
+                2,
+                &[
+                    "--set: plan.max_cost_per_hour: must be enough for the fewest of plan.gpus of one of plan.cards, got 3",
+                ],
             ),
         ],
     );
@@ -248,7 +374,7 @@ fn what_a_card_lacks_and_what_a_system_lacks_is_said() {
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(
         message.contains(
-            "systems[0].batch: must be left out where there are runtimes, each of which serves one request at a time"
+            "--set: plan.choices.arlo.batch[0]: must be left out where there are runtimes, each of which serves one request at a time"
         ),
         "{message}"
     );

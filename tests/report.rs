@@ -55,6 +55,51 @@ fn a_folder_without_curves_has_a_page_without_charts_of_them() {
     assert!(page.contains("hbert-adapter") && !page.contains("chart-latency"));
 }
 
+#[test]
+fn a_plan_has_its_page_again() {
+    let folder = folder();
+    let at = folder.path();
+    let set = [
+        "slo={latency: 50ms, at: p98}",
+        "plan={find: fewest-cards, gpus: [1, 2]}",
+    ];
+    let set = set.iter().flat_map(|set| ["--set", *set]);
+    let planned: Vec<&str> = ["plan", "s.yaml", "--out", "p"].into_iter().chain(set).collect();
+    let report = good_json(at, &planned);
+    let page = || fs::read_to_string(at.join("p/plan.html")).unwrap();
+    let before = page();
+    fs::remove_file(at.join("p/plan.html")).unwrap();
+    assert_eq!(good_json(at, &["report", "p"]), report);
+    assert_eq!(page(), before);
+    good(at, &["simulate", "s.yaml", "--out", "a"]);
+    good(at, &["sweep", "s.yaml", "--shard", "1/2", "--out", "part"]);
+    check_bad(
+        at,
+        &[
+            (
+                &["report", "a", "p"],
+                2,
+                &["p: must be a run's folder with a summary.json, got a plan's: `tenantry report p` alone"],
+            ),
+            (
+                &["report", "p", "--figures", "f"],
+                2,
+                &["--figures: must be left out for a plan's folder, got p"],
+            ),
+            (
+                &["report", "part"],
+                2,
+                &["part: must be a run's folder", "`tenantry merge part`"],
+            ),
+            (
+                &["report", "a", "./a/"],
+                2,
+                &["DIR: must be different folders, got ./a/ twice"],
+            ),
+        ],
+    );
+}
+
 const BAD: &[Case] = &[
     (&["report"], 2, &["<DIR>"]),
     (

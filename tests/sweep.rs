@@ -62,6 +62,93 @@ fn shards_merge_to_what_one_sweep_and_simulate_write() {
     }
 }
 
+/// What a shard replays is what all shards replay.
+#[test]
+fn a_changed_file_or_card_is_another_sweep() {
+    let place = folder();
+    let at = place.path();
+    let record = |rate: &str| {
+        let set = format!("workload.arrivals.poisson.rate={rate}");
+        good(
+            at,
+            &["trace", "generate", "s.yaml", "log.csv", "--set", &set, "--quiet"],
+        );
+    };
+    record("100/s");
+    let replay = [
+        "--set",
+        "workload={arrivals: {trace: {path: log.csv}}, lengths: {joint: of-arrivals}}",
+        "--set",
+        "sweep={tenants.count: [20, 40]}",
+    ];
+    let sweep = |more: &[&str]| tenantry(at, &[&["sweep", "s.yaml"], &replay[..], more].concat());
+    let done = |more: &[&str]| {
+        let output = sweep(more);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let refused = |output: std::process::Output, words: &[&str]| {
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(words.iter().all(|word| message.contains(word)), "{words:?}: {message}");
+    };
+    done(&["--shard", "1/2", "--out", "one"]);
+    done(&["--shard", "1/2", "--out", "shared"]);
+    let before = file(at, "log.csv");
+    record("50/s");
+    done(&["--shard", "2/2", "--out", "two"]);
+    let changed = "with other contents of log.csv (BLAKE3 ";
+    refused(
+        sweep(&["--shard", "2/2", "--out", "shared"]),
+        &["must be a new folder, or one with this sweep, got shared", changed],
+    );
+    refused(
+        tenantry(at, &["merge", "one", "two", "--out", "merged"]),
+        &["two: must hold the same sweep as one, got other contents of log.csv"],
+    );
+    // Where both began in one folder at once, neither has seen the other; their runs tell.
+    let runs = |folder: &str| names(&at.join(folder).join("runs"));
+    for run in runs("two") {
+        fs::copy(at.join("two/runs").join(&run), at.join("shared/runs").join(&run)).unwrap();
+    }
+    refused(
+        tenantry(at, &["merge", "shared", "--out", "merged"]),
+        &["must be a run of the sweep that sweep.json describes", &runs("two")[0]],
+    );
+    assert!(!at.join("merged").exists());
+
+    // With the file as it was, all goes on; and the path by which a card is found says nothing of it.
+    fs::write(at.join("log.csv"), before).unwrap();
+    fs::rename(at.join("card"), at.join("moved")).unwrap();
+    done(&["--shard", "2/2", "--out", "three", "--profile", "moved"]);
+    fs::rename(at.join("moved"), at.join("card")).unwrap();
+    good(at, &["merge", "one", "three", "--out", "merged"]);
+
+    // One more measurement of one point: the same times.
+    let text = fs::read_to_string(at.join("card/encoder_layer.csv")).unwrap();
+    let (head, last) = text.trim_end().rsplit_once('\n').unwrap();
+    let column = head
+        .lines()
+        .next()
+        .unwrap()
+        .split(',')
+        .position(|name| name == "count")
+        .unwrap();
+    let mut cells: Vec<String> = last.split(',').map(str::to_owned).collect();
+    cells[column] = (cells[column].parse::<u32>().unwrap() + 1).to_string();
+    fs::write(
+        at.join("card/encoder_layer.csv"),
+        format!("{head}\n{}\n", cells.join(",")),
+    )
+    .unwrap();
+    refused(
+        sweep(&["--shard", "2/2", "--out", "one"]),
+        &[
+            "must be a new folder, or one with this sweep, got one",
+            "other contents of card ",
+        ],
+    );
+}
+
 #[test]
 fn kills_lose_no_finished_run() {
     let place = folder();
@@ -191,7 +278,7 @@ fn mistakes_are_said() {
             (
                 &["merge", "part", "other"],
                 2,
-                &["other: must hold the same sweep as part"],
+                &["other: must hold the same sweep as part, got another scenario"],
             ),
             (
                 &["merge", "card"],
@@ -201,7 +288,9 @@ fn mistakes_are_said() {
             (
                 &["sweep", "s.yaml", "--seed", "8", "--out", "other"],
                 2,
-                &["--out: must be a new folder, or one with this sweep, got other, which has 2 runs of test"],
+                &[
+                    "--out: must be a new folder, or one with this sweep, got other, which has 2 runs of test with another scenario",
+                ],
             ),
             (
                 &["sweep", "s.yaml", "--shard", "0/2"],

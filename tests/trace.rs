@@ -176,7 +176,7 @@ fn conversion_cuts_scales_sorts_and_fills_in_as_it_says() {
 
     let filled = good_json(
         folder.path(),
-        &["trace", "convert", "lengths.csv", "filled.csv", "--rate", "4"],
+        &["trace", "convert", "lengths.csv", "filled.csv", "--rate", "240/min"],
     );
     assert_eq!(lines("filled.csv"), ["0,0,0,10,20,0", "1,0,250000000,30,40,0"]);
     assert_eq!(

@@ -21,6 +21,26 @@ const BAD: &[Case] = &[
         &["none.csv: must have requests, got none"],
     ),
     (
+        &["trace", "info", "all-broken.csv", "--skip-bad-lines"],
+        2,
+        &["all-broken.csv: must have requests, got none but 2 broken lines, which were left out"],
+    ),
+    (
+        &["trace", "convert", "all-broken.csv", "out.csv", "--skip-bad-lines"],
+        2,
+        &["must have requests in the part that is converted, got none but 2 broken lines"],
+    ),
+    (
+        &[
+            "simulate",
+            "s.yaml",
+            "--set",
+            "workload={arrivals: {trace: {path: all-broken.csv, skip_bad_lines: true}}, lengths: {input: {fixed: 3}}}",
+        ],
+        2,
+        &["all-broken.csv: must have requests in the part that is replayed, got none but 2 broken lines"],
+    ),
+    (
         &["trace", "info", "unknown.csv"],
         2,
         &["unknown.csv: must begin as one of the known formats", "who,what,when"],
@@ -111,7 +131,10 @@ const BAD: &[Case] = &[
     (
         &["trace", "convert", "own.csv", "out.csv", "--rate", "NaN"],
         2,
-        &["--rate", "above 0, got NaN"],
+        &[
+            "--rate",
+            "must be a rate above 0 with its unit (/s, /min, /h), such as 5/s, got NaN",
+        ],
     ),
     (
         &[

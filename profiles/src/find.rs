@@ -40,14 +40,8 @@ impl Card {
     /// # Errors
     /// Lists the cards that there are when none is meant; otherwise those of [`load`](Self::load).
     pub fn find(name_or_path: &str, search: &[PathBuf]) -> Result<Card, ProfileError> {
-        let path = Path::new(name_or_path);
-        if name_or_path.contains(path::is_separator) || path.join(CARD_FILE).is_file() {
-            return Card::load(path);
-        }
-        for folder in search.iter().map(|root| root.join(CARDS).join(name_or_path)) {
-            if folder.join(CARD_FILE).is_file() {
-                return Card::load(&folder);
-            }
+        if let Some(folder) = Card::folder(name_or_path, search) {
+            return Card::load(&folder);
         }
         if let Some(card) = Card::embedded(name_or_path)? {
             return Ok(card);
@@ -59,6 +53,16 @@ impl Card {
             available,
             suggested,
         })
+    }
+
+    /// The folder from which [`find`](Self::find) loads a card; none where it is embedded, or there is none.
+    pub fn folder(name_or_path: &str, search: &[PathBuf]) -> Option<PathBuf> {
+        let path = Path::new(name_or_path);
+        if name_or_path.contains(path::is_separator) || path.join(CARD_FILE).is_file() {
+            return Some(path.to_owned());
+        }
+        let mut folders = search.iter().map(|root| root.join(CARDS).join(name_or_path));
+        folders.find(|folder| folder.join(CARD_FILE).is_file())
     }
 
     /// The names that [`find`](Self::find) knows, sorted.

@@ -11,8 +11,12 @@ use crate::curves::{Curves, CurvesFile, Run};
 use crate::error::ReportError;
 use crate::manifest::Manifest;
 use crate::page::Page;
+use crate::plan::PlanReport;
 use crate::summary::Summary;
 use crate::validation::{Limits, Validation};
+
+/// What a plan leaves.
+const PLAN: &str = "plan.json";
 
 /// Which folder, and where it comes from.
 #[derive(Clone, Debug, Serialize)]
@@ -44,8 +48,7 @@ impl Finished {
     /// # Errors
     /// [`ReportError::File`] where it is no such folder or a file of it is broken.
     pub fn read(folder: &Path) -> Result<Finished, ReportError> {
-        let summary: Summary = read(&folder.join("summary.json"))?
-            .ok_or_else(|| ReportError::file(folder, "must be a run's folder with a summary.json, got none in it"))?;
+        let summary: Summary = read(&folder.join("summary.json"))?.ok_or_else(|| no_run(folder))?;
         if summary.schema != 1 {
             let message = format!("schema: must be 1, got {}", summary.schema);
             return Err(ReportError::file(&folder.join("summary.json"), message));
@@ -72,6 +75,32 @@ impl Finished {
             limits: read(&folder.join("validation.json"))?.map(|validation: Value| limits(&validation)),
         })
     }
+}
+
+/// What is in a folder that has no run, and what to do with it.
+fn no_run(folder: &Path) -> ReportError {
+    let (has, name) = (|file: &str| folder.join(file).exists(), folder.display());
+    let got = if has(PLAN) {
+        format!(
+            "a plan's: `tenantry report {name}` alone makes its page, and its answer.yaml can be simulated for one to compare"
+        )
+    } else if has("sweep.json") {
+        format!("a sweep's that is not over: `tenantry merge {name}`")
+    } else {
+        "none in it".to_owned()
+    };
+    ReportError::file(folder, format!("must be a run's folder with a summary.json, got {got}"))
+}
+
+/// The plan in a folder that `tenantry plan` left, with where it comes from; nothing where there is none.
+///
+/// # Errors
+/// [`ReportError::File`] where a file of it is broken.
+pub fn read_plan(folder: &Path) -> Result<Option<(PlanReport, Manifest)>, ReportError> {
+    let Some(plan) = read::<PlanReport>(&folder.join(PLAN))? else {
+        return Ok(None);
+    };
+    Ok(Some((plan, read(&folder.join("manifest.json"))?.unwrap_or_default())))
 }
 
 /// The limits that a `validation.json` was judged by.
@@ -148,10 +177,8 @@ impl Compared {
             manifest,
         };
         let short = told_apart(folders.iter().map(|folder| folder.source.name.as_str()));
+        compared.manifest.caveats.extend(caveats(&folders, &short));
         for (Finished { source, runs, .. }, short) in folders.into_iter().zip(short) {
-            let caveats = source.manifest.caveats.iter();
-            let caveats = caveats.map(|caveat| format!("{short}: {caveat}"));
-            compared.manifest.caveats.extend(caveats);
             compared.runs.extend(runs.into_iter().map(|mut run| {
                 run.summary.system = format!("{short}: {}", run.summary.system);
                 run
@@ -163,6 +190,15 @@ impl Compared {
         }
         compared.scenario = names.join(" and ");
         compared
+    }
+
+    /// As [`Manifest::anonymous`], of the page and of each folder.
+    pub fn anonymous(mut self) -> Compared {
+        self.manifest = self.manifest.anonymous();
+        for folder in &mut self.folders {
+            folder.manifest = std::mem::take(&mut folder.manifest).anonymous();
+        }
+        self
     }
 
     /// The page.
@@ -183,6 +219,24 @@ impl Compared {
             manifest: &self.manifest,
         }
     }
+}
+
+/// What must be known of several folders, each thing once: with the names of those that it is about where it is not about all.
+fn caveats(folders: &[Finished], names: &[String]) -> Vec<String> {
+    let mut about: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (folder, name) in folders.iter().zip(names) {
+        for caveat in &folder.source.manifest.caveats {
+            match about.iter_mut().find(|(known, _)| known == caveat) {
+                Some((_, of)) => of.push(name),
+                None => about.push((caveat, vec![name])),
+            }
+        }
+    }
+    let sentence = |(caveat, of): (&str, Vec<&str>)| match of.len() == folders.len() {
+        true => caveat.to_owned(),
+        false => format!("{}: {caveat}", of.join(", ")),
+    };
+    about.into_iter().map(sentence).collect()
 }
 
 /// Folders by as much of their paths as tells them apart: without the parents that all of them have.
@@ -240,8 +294,12 @@ mod tests {
     #[test]
     fn several_folders_are_told_apart() {
         let place = tempfile::tempdir().unwrap();
-        let folders = vec![written(place.path(), "a"), written(place.path(), "b")];
-        let compared = Compared::new(folders, testing::manifest());
+        let mut folders = vec![written(place.path(), "a"), written(place.path(), "b")];
+        for (folder, caveats) in folders.iter_mut().zip([["of both", "of a"], ["of b", "of both"]]) {
+            folder.source.manifest.caveats = caveats.map(str::to_owned).to_vec();
+        }
+        let compared = Compared::new(folders, Manifest::default());
+        assert_eq!(compared.manifest.caveats, ["of both", "a: of a", "b: of b"]);
         assert_eq!(compared.runs.len(), 16);
         let page = compared.render().unwrap();
         assert!(page.contains("The folders") && page.contains(">a: hmi") && page.contains(">b: hmi"));

@@ -29,6 +29,29 @@ pub struct Manifest {
     pub caveats: Vec<String>,
 }
 
+impl Manifest {
+    /// Without what says on which machine it was made, when and how fast: for a page that others get, and that comes out the same each
+    /// time.
+    pub fn anonymous(self) -> Manifest {
+        let program = |word: String| match word.rsplit_once('/') {
+            Some((_, name)) => name.to_owned(),
+            None => word,
+        };
+        let mut words = self.command_line.into_iter();
+        Manifest {
+            command_line: words.next().map(program).into_iter().chain(words).collect(),
+            started: None,
+            wall_s: 0.0,
+            events_per_s: None,
+            host: Host {
+                device: self.host.device,
+                ..Host::default()
+            },
+            ..self
+        }
+    }
+}
+
 /// A profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileSource {

@@ -116,6 +116,17 @@ impl PlanOption {
     pub fn name(&self) -> String {
         name(&self.system, self.settings.iter())
     }
+
+    /// The verdict as tables have it: by the number of its reason among `reasons`, where it has one.
+    fn verdict_by_number(&self, reasons: &[&str]) -> String {
+        let number = reasons.iter().position(|reason| Some(*reason) == self.reason());
+        number.map_or_else(|| self.verdict.clone(), |number| format!("cannot run ({})", number + 1))
+    }
+
+    /// Why it cannot be run; nothing where it can.
+    fn reason(&self) -> Option<&str> {
+        self.verdict.strip_prefix(CANNOT_RUN)
+    }
 }
 
 /// How sure something is, for people: nothing that rests on a sample is certain.
@@ -203,8 +214,23 @@ pub struct PlanRuns {
     pub everything: usize,
 }
 
+/// How the verdict on an option begins that its card cannot run; the reason follows.
+pub const CANNOT_RUN: &str = "cannot run: ";
+
 impl PlanReport {
-    /// The options as rows; the first is the header. Columns that no option has anything in are left out.
+    /// Why options cannot be run: each reason once, since it is that of all settings of a system.
+    pub fn reasons(&self) -> Vec<&str> {
+        let mut reasons: Vec<&str> = Vec::new();
+        for reason in self.options.iter().filter_map(PlanOption::reason) {
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+        reasons
+    }
+
+    /// The options as rows; the first is the header. Columns that no option has anything in are left out. [`reasons`](Self::reasons) are
+    /// given by their numbers.
     pub fn rows(&self) -> Vec<Vec<String>> {
         let titles = [
             "System",
@@ -223,6 +249,7 @@ impl PlanReport {
         ];
         let mut rows = vec![titles.map(str::to_owned).to_vec()];
         let number = |value: Option<f64>| value.map_or(ABSENT.to_owned(), human::number);
+        let reasons = self.reasons();
         for option in &self.options {
             let within = option.within.map_or(ABSENT.to_owned(), |within| {
                 let width = option
@@ -244,7 +271,7 @@ impl PlanReport {
                 number(option.cost_per_million_requests),
                 option.confidence.map_or(ABSENT.to_owned(), sure),
                 option.runs.to_string(),
-                option.verdict.clone(),
+                option.verdict_by_number(&reasons),
             ]);
         }
         let shown = |column: &usize| rows[1..].iter().any(|row| row[*column] != ABSENT);
@@ -297,6 +324,9 @@ impl PlanReport {
     /// For the terminal.
     pub fn text(&self, style: Style) -> String {
         let mut text = format!("{}\n\n{}\n", self.answer, figures(&self.rows(), style));
+        for (number, reason) in self.reasons().into_iter().enumerate() {
+            text += &format!("({}) {reason}\n", number + 1);
+        }
         if let Some(binds) = &self.binds {
             text += &format!("\nWhat binds: {}\n", binds.sentence);
         }
@@ -316,6 +346,53 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_reason_is_said_once() {
+        let option = |system: &str, verdict: &str| PlanOption {
+            system: system.to_owned(),
+            settings: BTreeMap::new(),
+            card: "l4".to_owned(),
+            gpus: 1,
+            tenants: 2,
+            offered_rps: None,
+            cost_per_hour: None,
+            cost_per_million_requests: None,
+            within: None,
+            within_half_width: None,
+            accuracy: None,
+            latency_ms: None,
+            confidence: None,
+            runs: 0,
+            verdict: verdict.to_owned(),
+            chosen: false,
+        };
+        let long = "cannot run: system a: card l4 lacks a table";
+        let report = PlanReport {
+            schema: 1,
+            scenario: "s".to_owned(),
+            seed: 1,
+            find: "fewest-cards".to_owned(),
+            feasible: true,
+            answer: "The answer.".to_owned(),
+            confidence: 1.0,
+            options: vec![option("a", long), option("a", long), option("b", "the answer")],
+            front: Vec::new(),
+            cost_unit: CostUnit::Cards,
+            binds: None,
+            moves: Vec::new(),
+            runs: PlanRuns {
+                answer: 1,
+                all: 1,
+                everything: 3,
+            },
+            notes: Vec::new(),
+        };
+        let text = report.text(Style::Plain);
+        assert_eq!(text.matches("lacks a table").count(), 1, "{text}");
+        assert_eq!(text.matches("cannot run (1)").count(), 2, "{text}");
+        assert!(text.contains("\n(1) system a: card l4 lacks a table\n"), "{text}");
+    }
 
     #[test]
     fn settings_are_called_by_what_tells_them_apart() {

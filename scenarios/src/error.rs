@@ -62,6 +62,9 @@ impl From<ScenarioError> for ScenarioErrors {
     }
 }
 
+/// What is found where a key is none of those that there are.
+const UNKNOWN_KEY: &str = "an unknown key";
+
 /// A [`ScenarioError`] in the making. It is serde's error type while a scenario is decoded, so that what is wrong arrives in
 /// parts rather than as a sentence; where it is wrong is filled in by the decoder, which knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +116,11 @@ impl Problem {
             self.got.get_or_insert_with(|| describe(value));
         }
         self
+    }
+
+    /// Whether the key is the problem, whatever its value.
+    pub fn is_of_a_key(&self) -> bool {
+        self.got.as_deref() == Some(UNKNOWN_KEY)
     }
 
     /// The same, in other words.
@@ -191,7 +199,7 @@ impl de::Error for Problem {
     fn unknown_field(got: &str, known: &'static [&'static str]) -> Problem {
         Problem {
             key: Some(got.to_string()),
-            got: Some("an unknown key".to_string()),
+            got: Some(UNKNOWN_KEY.to_string()),
             suggestion: tenantry_profiles::near_miss(got, known.iter().copied()),
             ..Problem::somewhere(one_of(known.iter().copied()))
         }

@@ -12,11 +12,14 @@
 //! Read `raw/mod.rs` for what can be written, `load.rs` for what becomes of it, `decode.rs` for where messages come from.
 
 mod cascade;
+mod choices;
 mod decode;
 mod error;
+mod files;
 mod lines;
 mod load;
 mod management;
+mod origin;
 mod path;
 pub mod plan;
 pub mod presets;

@@ -10,9 +10,10 @@ use tenantry_traces::TraceError;
 use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::spec::WorkloadSpec;
 
+use crate::choices;
 use crate::decode::decode;
 use crate::error::{Problem, ScenarioError, ScenarioErrors};
-use crate::lines::line_of;
+use crate::origin::Origin;
 use crate::path::Path;
 use crate::plan;
 use crate::presets;
@@ -80,9 +81,9 @@ pub(crate) fn load(path_or_name: &str, overrides: &[Override]) -> Result<Scenari
 }
 
 pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Result<Scenario, ScenarioErrors> {
-    let mut source = Source {
-        file,
-        text,
+    let mut source = Origin {
+        file: file.to_string(),
+        text: text.to_string(),
         set: Vec::new(),
     };
     let mut tree = source.tree(overrides)?;
@@ -98,6 +99,7 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
     let base = resolve(&raw).map_err(|problems| source.errors(problems))?;
     let slo = base.slo;
     let plan = plan::resolve(&raw).map_err(|problems| source.errors(problems))?;
+    choices::check(&raw).map_err(|problems| source.errors(problems))?;
     let points = points(&tree, &raw, base).map_err(|problems| source.errors(problems))?;
     let mut checked: Vec<&WorkloadSpec> = Vec::new();
     for point in &points {
@@ -122,7 +124,7 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
     }
     Ok(Scenario {
         name: raw.name.0.clone(),
-        file: source.file.to_owned(),
+        file: source.file.clone(),
         seed: raw.seed,
         card: raw.card.0.clone(),
         slo,
@@ -132,21 +134,14 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
         plan,
         raw,
         points,
+        origin: source,
     })
 }
 
-/// Where the values of a tree come from.
-struct Source<'a> {
-    file: &'a str,
-    text: &'a str,
-    /// Paths that overrides have set, and by which option.
-    set: Vec<(Path, &'static str)>,
-}
-
-impl Source<'_> {
+impl Origin {
     /// The parsed text with the overrides applied.
     fn tree(&mut self, overrides: &[Override]) -> Result<Value, ScenarioErrors> {
-        let mut tree = serde_yaml::from_str(self.text).map_err(|error| self.syntax(&error))?;
+        let mut tree = serde_yaml::from_str(&self.text).map_err(|error| self.syntax(&error))?;
         for change in overrides {
             let (path, value) = change.parse()?;
             path.set(&mut tree, value).map_err(|problem| {
@@ -163,21 +158,7 @@ impl Source<'_> {
         let message = error.to_string();
         // The error's text ends with the position, which has a place of its own.
         let message = message.split(" at line ").next().unwrap_or_default();
-        Problem::new(Path::default(), "YAML", format!("an error: {message}")).locate(Path::default(), self.file, line)
-    }
-
-    fn errors(&self, problems: Vec<Problem>) -> ScenarioErrors {
-        ScenarioErrors(problems.into_iter().map(|problem| self.error(problem)).collect())
-    }
-
-    fn error(&self, problem: Problem) -> ScenarioError {
-        let path = problem.path();
-        // Of several that set it, the last one counts.
-        if let Some((_, option)) = self.set.iter().rfind(|(set, _)| path.starts_with(set)) {
-            return problem.locate(path, option, None);
-        }
-        let line = line_of(self.text, &path);
-        problem.locate(path, self.file, line)
+        Problem::new(Path::default(), "YAML", format!("an error: {message}")).locate(Path::default(), &self.file, line)
     }
 
     /// What a system's stages are asked that nobody knows of their models.

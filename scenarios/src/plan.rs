@@ -6,10 +6,12 @@ use serde_json::Value as Json;
 use serde_yaml::{Mapping, Value};
 use tenantry_traces::Duration;
 
+use crate::choices::ways;
 use crate::error::{Problem, ScenarioErrors};
 use crate::path::Path;
 use crate::raw::{
-    RawAllocate, RawArrivals, RawCards, RawNumbers, RawObjective, RawPlan, RawPopularity, RawScenario, RawSystem,
+    RawAllocate, RawArrivals, RawBetween, RawCards, RawNumbers, RawObjective, RawPlan, RawPopularity, RawScenario,
+    RawSystem,
 };
 use crate::scenario::Scenario;
 
@@ -73,7 +75,7 @@ pub struct Variant<'a> {
 pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
     let Some(plan) = &raw.plan else { return Ok(None) };
     let path = Path::default().key("plan");
-    let mut problems = Vec::new();
+    let mut problems = out_of_place(plan, &path);
     let mut needs = |given: bool, key: &str, why: &str| {
         if !given {
             problems.push(Problem::new(path.key(key), format!("given {why}"), "nothing"));
@@ -130,13 +132,14 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
         let short = |factor: f64| format!("{factor:.5e}").parse().expect("a formatted number is a number");
         steps(factors.from.0, factors.to.0, precision).map(short).collect()
     });
+    problems.extend(ranges(plan, &path));
     let lists = [("gpus", gpus.len()), ("tenants", tenants.len()), ("load", loads.len())];
-    for (key, _) in lists
-        .into_iter()
-        .filter(|(_, length)| !(1..LEVELS_MAX).contains(length))
-    {
-        let must = format!("at least one and fewer than {LEVELS_MAX} values, with to above from");
-        problems.push(Problem::new(path.key(key), must, "another range"));
+    for (key, length) in lists.into_iter().filter(|(_, length)| *length >= LEVELS_MAX) {
+        let must = match key {
+            "gpus" => format!("fewer than {LEVELS_MAX} numbers"),
+            _ => format!("a range of fewer than {LEVELS_MAX} values at plan.precision"),
+        };
+        problems.push(Problem::new(path.key(key), must, format!("at least {length}")));
     }
     let keeps_its_tenants =
         raw.tenants.popularity == RawPopularity::OfArrivals && !follows_tenants(&raw.workload.arrivals);
@@ -149,14 +152,12 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
             "of-arrivals",
         ));
     }
-    if plan.confidence.fraction() >= 1.0 {
-        let got = format!("{} %", 100.0 * plan.confidence.fraction());
-        problems.push(Problem::new(path.key("confidence"), "below 100 %", got));
-    }
+    problems.extend(percentages(plan, &path));
+    problems.extend(closed_loop(raw, plan, &path));
     if cards.is_empty() {
         problems.push(Problem::new(path.key("cards"), "at least one card", "none"));
     }
-    let ways = ways(raw, plan, &path.key("choices"), &mut problems);
+    let ways = ways(raw, plan, &mut problems);
     for (index, system) in raw.systems.iter().enumerate() {
         let path = Path::default().key("systems").index(index);
         check_cascade(system, plan, gpus.len(), &path, &mut problems);
@@ -180,6 +181,74 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
         confidence: plan.confidence.fraction(),
         repeats: plan.repeats.0,
     }))
+}
+
+/// What this question does not ask, and would leave aside.
+fn out_of_place(plan: &RawPlan, path: &Path) -> Vec<Problem> {
+    let find = plan.find.name();
+    let given = [
+        ("tenants", plan.tenants.is_some(), RawObjective::MostTenants),
+        ("load", plan.load.is_some(), RawObjective::HighestRate),
+    ];
+    let out_of_place = given.into_iter().filter(|(_, given, of)| *given && plan.find != *of);
+    let problem = |(key, _, of): (&str, bool, RawObjective)| {
+        let must = format!("left out where plan.find is {find}: only {} tries several", of.name());
+        Problem::new(path.key(key), must, "a range")
+    };
+    out_of_place.map(problem).collect()
+}
+
+/// Ranges that hold nothing.
+fn ranges(plan: &RawPlan, path: &Path) -> Vec<Problem> {
+    let between = |key: &str, from: f64, to: f64| {
+        let must = format!("at least from, {from}");
+        (to < from).then(|| Problem::new(path.key(key).key("to"), must, to))
+    };
+    let whole = |key: &str, range: RawBetween| between(key, range.from.0.into(), range.to.0.into());
+    let gpus = match &plan.gpus {
+        Some(RawNumbers::Between(gpus)) => whole("gpus", *gpus),
+        Some(RawNumbers::List(list)) if list.is_empty() => {
+            Some(Problem::new(path.key("gpus"), "at least one number", "an empty list"))
+        }
+        _ => None,
+    };
+    let tenants = plan.tenants.and_then(|tenants| whole("tenants", tenants));
+    let load = plan.load.and_then(|load| between("load", load.from.0, load.to.0));
+    [gpus, tenants, load].into_iter().flatten().collect()
+}
+
+/// Percentages that no decision can be made by.
+fn percentages(plan: &RawPlan, path: &Path) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let got = |fraction: f64| format!("{} %", 100.0 * fraction);
+    let confidence = plan.confidence.fraction();
+    if !(0.5..1.0).contains(&confidence) {
+        let must = "from 50 % to below 100 %";
+        problems.push(Problem::new(path.key("confidence"), must, got(confidence)));
+    }
+    let precision = plan.precision.fraction();
+    if precision >= 1.0 {
+        problems.push(Problem::new(path.key("precision"), "below 100 %", got(precision)));
+    }
+    problems
+}
+
+/// What a plan needs of clients that wait for their answers, and may not ask of them.
+fn closed_loop(raw: &RawScenario, plan: &RawPlan, path: &Path) -> Vec<Problem> {
+    let RawArrivals::ClosedLoop { .. } = raw.workload.arrivals else {
+        return Vec::new();
+    };
+    let mut problems = Vec::new();
+    if raw.workload.stop.requests.is_none() {
+        let must = "given where a plan has a closed loop, which asks more of who answers faster";
+        let stop = Path::default().key("workload").key("stop").key("requests");
+        problems.push(Problem::new(stop, must, "nothing"));
+    }
+    if plan.find == RawObjective::HighestRate {
+        let must = "another where arrivals are a closed loop, which has no rate of its own";
+        problems.push(Problem::new(path.key("find"), must, plan.find.name()));
+    }
+    problems
 }
 
 /// The kinds of cards with what is known of their prices.
@@ -282,44 +351,6 @@ fn steps(from: f64, to: f64, precision: f64) -> impl Iterator<Item = f64> {
     (0..if ratio < 1.0 { 0 } else { count + 1 }).take(LEVELS_MAX).map(at)
 }
 
-fn ways(raw: &RawScenario, plan: &RawPlan, path: &Path, problems: &mut Vec<Problem>) -> Vec<Way> {
-    let names = || raw.systems.iter().map(|system| system.name.0.as_str());
-    for system in plan.choices.keys().filter(|name| !names().any(|known| known == *name)) {
-        problems.push(Problem::unknown_name(path.key(system), system, names()));
-    }
-    let mut ways = Vec::new();
-    for name in names() {
-        let mut settings: Vec<Vec<(String, Json)>> = vec![Vec::new()];
-        for (key, values) in plan.choices.get(name).into_iter().flatten() {
-            let path = path.key(name).key(key);
-            let json: Option<Vec<Json>> = values.iter().map(|value| serde_json::to_value(value).ok()).collect();
-            let json = json.filter(|values| !values.is_empty() && Path::parse(key).is_some());
-            let Some(json) = json else {
-                problems.push(Problem::new(
-                    path,
-                    "the path of one of the system's keys, with a list of values",
-                    key,
-                ));
-                continue;
-            };
-            let longer = |so_far: Vec<(String, Json)>| {
-                json.iter().map(move |value| {
-                    let mut longer = so_far.clone();
-                    longer.push((key.clone(), value.clone()));
-                    longer
-                })
-            };
-            settings = settings.into_iter().flat_map(longer).collect();
-        }
-        let way = |settings| Way {
-            system: name.to_string(),
-            settings,
-        };
-        ways.extend(settings.into_iter().map(way));
-    }
-    ways
-}
-
 fn follows_tenants(arrivals: &RawArrivals) -> bool {
     match arrivals {
         RawArrivals::PeriodicPerTenant { .. } | RawArrivals::Activity(_) => true,
@@ -338,12 +369,13 @@ impl Scenario {
     /// One point of the search as a scenario of its own, without a plan.
     ///
     /// # Errors
-    /// When the scenario is not valid with these values; the errors call it `plan`.
+    /// When the scenario is not valid with these values. Nobody wrote it, so that the errors name the scenario's file and no line.
     pub fn variant(&self, variant: &Variant<'_>) -> Result<Scenario, ScenarioErrors> {
         let mut tree: Value = serde_yaml::from_str(&self.resolved_yaml()).expect("what was written can be read");
+        let file = &self.origin.file;
         let of_plan = |problem: Problem| {
             let path = problem.path();
-            ScenarioErrors::from(problem.locate(path, "plan", None))
+            ScenarioErrors::from(problem.locate(path, file, None))
         };
         let root = tree.as_mapping_mut().expect("a scenario is a mapping");
         root.remove("plan");
@@ -361,21 +393,29 @@ impl Scenario {
             ("cluster.gpus", variant.gpus.into()),
             ("tenants.count", variant.tenants.into()),
         ];
-        if variant.load != 1.0 {
-            let arrivals = tree["workload"]["arrivals"].clone();
-            let scaled: Mapping = [
-                (Value::from("factor"), Value::from(variant.load)),
-                (Value::from("arrivals"), arrivals),
-            ]
-            .into_iter()
-            .collect();
-            let scaled: Mapping = [(Value::from("scaled"), Value::Mapping(scaled))].into_iter().collect();
-            settings.push(("workload.arrivals", Value::Mapping(scaled)));
-            // As many requests come in another time: the same ones are to be left out.
-            if self.raw.workload.stop.after.is_none() {
-                let warm_up = self.raw.workload.warm_up.0;
-                let scaled = Duration((warm_up.0 as f64 / variant.load).round() as u64);
-                settings.push(("workload.warm_up", format!("{}ns", scaled.0).into()));
+        match &self.raw.workload.arrivals {
+            _ if variant.load == 1.0 => {}
+            // Who waits for answers asks no faster: more load is more of them.
+            RawArrivals::ClosedLoop { clients, .. } => {
+                let clients = (f64::from(clients.0) * variant.load).round().max(1.0);
+                settings.push(("workload.arrivals.closed-loop.clients", (clients as u64).into()));
+            }
+            _ => {
+                let arrivals = tree["workload"]["arrivals"].clone();
+                let scaled: Mapping = [
+                    (Value::from("factor"), Value::from(variant.load)),
+                    (Value::from("arrivals"), arrivals),
+                ]
+                .into_iter()
+                .collect();
+                let scaled: Mapping = [(Value::from("scaled"), Value::Mapping(scaled))].into_iter().collect();
+                settings.push(("workload.arrivals", Value::Mapping(scaled)));
+                // As many requests come in another time: the same ones are to be left out.
+                if self.raw.workload.stop.after.is_none() {
+                    let warm_up = self.raw.workload.warm_up.0;
+                    let scaled = Duration((warm_up.0 as f64 / variant.load).round() as u64);
+                    settings.push(("workload.warm_up", format!("{}ns", scaled.0).into()));
+                }
             }
         }
         for (path, value) in settings {
@@ -387,6 +427,12 @@ impl Scenario {
             path.set(&mut tree, price.into()).map_err(of_plan)?;
         }
         let text = serde_yaml::to_string(&tree).expect("a tree is YAML");
-        Scenario::from_yaml("plan", &text, &[])
+        let mut made = Scenario::from_yaml(file, &text, &[]).map_err(|mut errors| {
+            errors.0.iter_mut().for_each(|error| error.line = None);
+            errors
+        })?;
+        made.file.clone_from(&self.file);
+        made.origin = self.origin.clone();
+        Ok(made)
     }
 }

@@ -1,16 +1,21 @@
 //! A resolved scenario, and the runs that it asks for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path as FilePath, PathBuf};
 
 use tenantry_core::spec::{ClusterSpec, SystemSpec};
 use tenantry_traces::Duration;
 use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::spec::WorkloadSpec;
 
-use crate::error::ScenarioErrors;
+use crate::error::{Problem, ScenarioError, ScenarioErrors};
+use crate::files::files;
 use crate::load::{self, Override};
+use crate::origin::Origin;
+use crate::path::Path;
 use crate::plan::Plan;
-use crate::raw::{Files, Jitter, RawLimits, RawScenario};
+use crate::raw::{Files, Jitter, RawAxis, RawCards, RawLimits, RawScenario};
 use crate::resolve::Resolved;
 use crate::tasks;
 
@@ -37,6 +42,7 @@ pub struct Scenario {
     pub plan: Option<Plan>,
     pub(crate) raw: RawScenario,
     pub(crate) points: Vec<Point>,
+    pub(crate) origin: Origin,
 }
 
 /// One combination of the sweep's values.
@@ -44,6 +50,8 @@ pub struct Scenario {
 pub(crate) struct Point {
     pub parameters: Vec<(String, serde_json::Value)>,
     pub resolved: Resolved,
+    /// What a simulation of it reads beside the scenario and its card.
+    pub inputs: Vec<PathBuf>,
 }
 
 /// A latency that a share of the requests must keep.
@@ -205,12 +213,70 @@ impl Scenario {
 
     /// The scenario with every preset and every default written out. It loads again to the same runs.
     pub fn resolved_yaml(&self) -> String {
-        let mut yaml = Vec::new();
-        let mut serializer = serde_yaml::Serializer::new(&mut yaml);
-        serde_yaml::with::singleton_map_recursive::serialize(&self.raw, &mut serializer)
-            .expect("raw types are plain YAML");
-        String::from_utf8(yaml).expect("YAML is written in UTF-8")
+        written(&self.raw)
     }
+
+    /// As [`resolved_yaml`](Self::resolved_yaml), to be run in any folder: files by their absolute paths, those that were relative from
+    /// `folder` on, and `card` for the scenario's card. Not of a sweep, whose values stay as they are.
+    pub fn placed_yaml(&self, folder: &FilePath, card: &str) -> String {
+        let mut raw = self.raw.clone();
+        for file in files(&mut raw) {
+            // Joined paths cannot be empty, which is all that can go wrong beside a lost working directory.
+            *file = std::path::absolute(folder.join(&*file)).unwrap_or_else(|_| folder.join(&*file));
+        }
+        let before = std::mem::replace(&mut raw.card.0, card.to_string());
+        if let Some(price) = raw.prices.remove(&before) {
+            raw.prices.insert(card.to_string(), price);
+        }
+        written(&raw)
+    }
+
+    /// The files that simulations of it read: recordings, tables, tokenizers, texts; a folder where outcomes are those of profiled models. As
+    /// the scenario names them, at all points of the sweep.
+    pub fn inputs(&self) -> BTreeSet<PathBuf> {
+        self.points.iter().flat_map(|point| &point.inputs).cloned().collect()
+    }
+
+    /// An error in this crate's own words about the value at `path`, such as `workload.stop`, which only who runs the scenario could find.
+    pub fn wrong(&self, path: &str, must: impl Into<String>, got: impl fmt::Display) -> ScenarioError {
+        let path = Path::parse(path).unwrap_or_default();
+        self.origin.error(Problem::new(path, must, got))
+    }
+
+    /// Likewise about `card`, where the scenario names it: as its own, in the sweep, the plan or the prices.
+    pub fn wrong_card(&self, card: &str, must: impl Into<String>, suggestion: Option<String>) -> ScenarioError {
+        let error = self.origin.error(Problem::new(self.place_of_card(card), must, card));
+        ScenarioError { suggestion, ..error }
+    }
+
+    fn place_of_card(&self, card: &str) -> Path {
+        let root = Path::default();
+        if self.raw.card.0 == card {
+            return root.key("card");
+        }
+        let swept = self.raw.sweep.0.iter().find(|(path, _)| path == "card");
+        if let Some((path, RawAxis::Values(values))) = swept
+            && let Some(index) = values.iter().position(|value| value.as_str() == Some(card))
+        {
+            return root.key("sweep").key(path).index(index);
+        }
+        let cards = root.key("plan").key("cards");
+        match self.raw.plan.as_ref().and_then(|plan| plan.cards.as_ref()) {
+            Some(RawCards::List(list)) if list.iter().any(|name| name == card) => {
+                cards.index(list.iter().position(|name| name == card).unwrap_or(0))
+            }
+            Some(RawCards::Priced(priced)) if priced.contains_key(card) => cards.key(card),
+            _ => root.key("prices").key(card),
+        }
+    }
+}
+
+/// A scenario as YAML, with all that it says.
+pub(crate) fn written(raw: &RawScenario) -> String {
+    let mut yaml = Vec::new();
+    let mut serializer = serde_yaml::Serializer::new(&mut yaml);
+    serde_yaml::with::singleton_map_recursive::serialize(raw, &mut serializer).expect("raw types are plain YAML");
+    String::from_utf8(yaml).expect("YAML is written in UTF-8")
 }
 
 impl Point {

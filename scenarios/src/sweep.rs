@@ -5,6 +5,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 
 use crate::decode::decode;
 use crate::error::{Problem, describe, one_of};
+use crate::files::inputs;
 use crate::path::{Path, Step};
 use crate::raw::{RawAxis, RawRange, RawSamples, RawScale, RawScenario};
 use crate::resolve::{Resolved, resolve};
@@ -26,6 +27,7 @@ pub(crate) fn points(tree: &Value, raw: &RawScenario, base: Resolved) -> Result<
         return Ok(vec![Point {
             parameters: Vec::new(),
             resolved: base,
+            inputs: inputs(raw),
         }]);
     }
     let mut problems: Vec<Problem> = Vec::new();
@@ -251,8 +253,8 @@ fn point(tree: &Value, axes: &[Axis<'_>], choice: &[usize]) -> Result<Point, Vec
         })?;
         parameters.push((axis.name.to_string(), json));
     }
-    let resolved = decode::<RawScenario>(&tree)
-        .and_then(|raw| resolve(&raw))
+    let (resolved, inputs) = decode::<RawScenario>(&tree)
+        .and_then(|raw| Ok((resolve(&raw)?, inputs(&raw))))
         .map_err(|problems| {
             let blame = |problem: Problem| {
                 let swept = axes
@@ -277,5 +279,9 @@ fn point(tree: &Value, axes: &[Axis<'_>], choice: &[usize]) -> Result<Point, Vec
             };
             problems.into_iter().map(blame).collect::<Vec<_>>()
         })?;
-    Ok(Point { parameters, resolved })
+    Ok(Point {
+        parameters,
+        resolved,
+        inputs,
+    })
 }

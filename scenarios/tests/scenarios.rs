@@ -22,7 +22,7 @@ const ONE: &str = "[{preset: bert-shared}]";
 
 fn assert_round_trip(scenario: &Scenario) {
     let yaml = scenario.resolved_yaml();
-    let again = Scenario::from_yaml("resolved.yaml", &yaml, &[]).unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
+    let again = Scenario::from_yaml(&scenario.file, &yaml, &[]).unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
     assert_eq!(again, *scenario, "{yaml}");
     assert_eq!(again.runs(), scenario.runs());
     assert_eq!(again.resolved_yaml(), yaml);

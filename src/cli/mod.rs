@@ -6,6 +6,8 @@ mod run;
 mod trace;
 mod write;
 
+use std::str::FromStr;
+
 use clap::{Args, Parser, Subcommand};
 
 pub use cascade::*;
@@ -122,6 +124,12 @@ pub enum Command {
     /// Say what this machine has, and what to do about what is missing.
     #[command(after_help = "Example: tenantry doctor")]
     Doctor,
+}
+
+/// A number of things, as options take it.
+fn count<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse()
+        .map_err(|_| format!("must be a whole number, at least 1, got {text}"))
 }
 
 /// A scenario with changes.

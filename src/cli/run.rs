@@ -1,11 +1,11 @@
 //! Of the commands that run scenarios, and show what came of it.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::ScenarioArgs;
+use super::{ScenarioArgs, count};
 use crate::sweep::job_file::Engine;
 use crate::sweep::shard::Shard;
 
@@ -29,8 +29,8 @@ pub struct SimulateArgs {
     #[arg(long)]
     pub profile: Option<String>,
     /// Runs at a time; by default one a core.
-    #[arg(long)]
-    pub jobs: Option<std::num::NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = count::<NonZeroUsize>)]
+    pub jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     pub keep: KeepArgs,
     /// Write the requests of the first run as a trace, .csv, .csv.gz or .parquet, which `arrivals: {trace: …}` replays.
@@ -69,8 +69,8 @@ pub struct ValidateArgs {
     #[arg(long)]
     pub profile: Option<String>,
     /// Execute the same requests this many times.
-    #[arg(long, default_value = "1")]
-    pub repeats: std::num::NonZeroU32,
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count::<NonZeroU32>)]
+    pub repeats: NonZeroU32,
     #[command(flatten)]
     pub keep: KeepArgs,
     /// Where the run's folder goes.
@@ -95,7 +95,7 @@ pub struct SweepArgs {
     #[arg(long)]
     pub profile: Option<String>,
     /// Runs at a time; by default one a core.
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = count::<NonZeroUsize>)]
     pub jobs: Option<NonZeroUsize>,
     /// Only this part of the runs. Shards may share a folder.
     #[arg(long, value_name = "I/N")]
@@ -104,7 +104,7 @@ pub struct SweepArgs {
     #[arg(long, value_enum, requires = "shards", conflicts_with = "shard")]
     pub job_file: Option<Engine>,
     /// How many shards the job file runs.
-    #[arg(long, value_name = "N", requires = "job_file")]
+    #[arg(long, value_name = "N", requires = "job_file", value_parser = count::<NonZeroUsize>)]
     pub shards: Option<NonZeroUsize>,
     /// Where each run, and when all are done the run's folder, goes.
     #[arg(long, default_value = "out/sweep")]
@@ -153,12 +153,15 @@ pub struct ReproduceArgs {
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Folders that simulate, execute or validate left.
+    /// Folders that simulate, execute, validate or merge left; or one that plan left.
     #[arg(required = true, value_name = "DIR")]
     pub folders: Vec<PathBuf>,
     /// Where the page goes; by default report.html in the one folder, or out/report.html for several.
     #[arg(long, value_name = "PAGE")]
     pub out: Option<PathBuf>,
+    /// Leave out on which machine it was made, when and how fast: for a page that others get, and that comes out the same each time.
+    #[arg(long)]
+    pub anonymous: bool,
     /// Also write each chart as SVG and PNG into this folder, for papers and slides.
     #[arg(long, value_name = "FOLDER")]
     pub figures: Option<PathBuf>,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use tenantry_scenarios::scalar::Rate;
 
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
@@ -73,8 +74,8 @@ pub struct TraceConvertArgs {
     /// Only this part, in the recording's own time, which becomes the start: 1h..2h, or 1h.. to its end.
     #[arg(long, value_name = "START..END")]
     pub cut: Option<String>,
-    /// Requests a second, evenly spaced, for a format without arrivals.
-    #[arg(long, value_parser = positive)]
+    /// Evenly spaced requests, for a format without arrivals: 5/s. A bare number is a second's.
+    #[arg(long, value_parser = rate)]
     pub rate: Option<f64>,
     /// Tokens of each input, for a format without lengths.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -82,6 +83,14 @@ pub struct TraceConvertArgs {
     /// Put requests in order of time; they are kept in memory.
     #[arg(long)]
     pub sort: bool,
+}
+
+/// Requests a second, written as scenarios have them, or as a number alone.
+fn rate(text: &str) -> Result<f64, String> {
+    let with_unit = serde_yaml::from_str::<Rate>(text).ok().map(|rate| rate.0);
+    with_unit
+        .map_or_else(|| positive(text), Ok)
+        .map_err(|_| format!("must be a rate above 0 with its unit (/s, /min, /h), such as 5/s, got {text}"))
 }
 
 /// A finite number above 0.
@@ -150,7 +159,7 @@ pub struct TraceFitArgs {
     #[arg(long, value_name = "TIME", default_value = "1min")]
     pub drop_zeros_from: String,
     /// How many tenants the printed popularity is for; by default as many as the recording has.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::count::<std::num::NonZeroU32>)]
     pub tenants: Option<std::num::NonZeroU32>,
     /// Write a page with the table and the curves.
     #[arg(long, value_name = "PAGE")]

@@ -11,7 +11,7 @@ use crate::cli::{OutputArgs, PlanArgs, ScenarioArgs};
 use crate::failure::Failure;
 use crate::output::{Started, next, print, say, style};
 use crate::planning::answer;
-use crate::runs::{Loaded, find_card, scenario};
+use crate::runs::{Loaded, card_from_anywhere, find_card, scenario};
 use crate::{interrupt, progress};
 
 /// The plan of a scenario that has none.
@@ -47,7 +47,10 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
             .as_bytes(),
         )?;
         if let Some(best) = &planned.best {
-            file("answer.yaml", best.resolved_yaml().as_bytes())?;
+            // Whoever runs the answer may be in another folder than who planned it.
+            let here = std::env::current_dir().map_err(Failure::running)?;
+            let answer = best.placed_yaml(&here, &card_from_anywhere(&best.card)?);
+            file("answer.yaml", answer.as_bytes())?;
         }
         file("plan.json", &json(report).map_err(Failure::running)?)
     };

@@ -1,7 +1,12 @@
 //! `tenantry report`: the page of one run's folder, or of several side by side.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::json;
-use tenantry_reports::compared::{Compared, Finished};
+use tenantry_reports::compared::{Compared, Finished, read_plan};
+use tenantry_reports::manifest::Manifest;
+use tenantry_reports::page::PlanPage;
+use tenantry_reports::plan::PlanReport;
 use tenantry_reports::whole::write_whole;
 use tenantry_reports::{ReportError, figure, terminal};
 
@@ -11,24 +16,25 @@ use crate::output::{Started, print, say, style};
 
 pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
-    let read = |folder: &std::path::PathBuf| {
-        Finished::read(folder).map_err(|error| match error {
-            ReportError::File { .. } => Failure::bad_input(error),
-            error => Failure::running(error),
-        })
-    };
+    each_once(&args.folders)?;
+    if let [folder] = &args.folders[..]
+        && let Some((plan, manifest)) = read_plan(folder).map_err(of_folder)?
+    {
+        let manifest = if args.anonymous { manifest.anonymous() } else { manifest };
+        return of_plan(args, output, folder, &plan, &manifest);
+    }
+    let read = |folder: &PathBuf| Finished::read(folder).map_err(of_folder);
     let folders: Vec<Finished> = args.folders.iter().map(read).collect::<Result<_, _>>()?;
     let page = match (&args.out, &args.folders[..]) {
         (Some(out), _) => out.clone(),
         (None, [folder]) => folder.join("report.html"),
         (None, _) => "out/report.html".into(),
     };
-    let compared = Compared::new(folders, started.manifest(None, None, 0, Vec::new()));
-    let html = compared.render().map_err(Failure::running)?;
-    if let Some(folder) = page.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))?;
+    let mut compared = Compared::new(folders, started.manifest(None, None, 0, Vec::new()));
+    if args.anonymous {
+        compared = compared.anonymous();
     }
-    write_whole(&page, html.as_bytes()).map_err(Failure::running)?;
+    write(&page, &compared.render().map_err(Failure::running)?)?;
     let figures = args
         .figures
         .as_deref()
@@ -45,4 +51,58 @@ pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// A folder beside itself compares nothing.
+fn each_once(folders: &[PathBuf]) -> Result<(), Failure> {
+    let mut known: Vec<PathBuf> = Vec::new();
+    for folder in folders {
+        // One that is not there is missed when it is read.
+        let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        if known.contains(&real) {
+            return Err(Failure::BadInput(format!(
+                "DIR: must be different folders, got {} twice",
+                folder.display()
+            )));
+        }
+        known.push(real);
+    }
+    Ok(())
+}
+
+/// The page of a plan's folder again.
+fn of_plan(
+    args: &ReportArgs,
+    output: &OutputArgs,
+    folder: &Path,
+    plan: &PlanReport,
+    manifest: &Manifest,
+) -> Result<(), Failure> {
+    if args.figures.is_some() {
+        return Err(Failure::BadInput(format!(
+            "--figures: must be left out for a plan's folder, got {}; `tenantry simulate {}/answer.yaml` leaves one with figures",
+            folder.display(),
+            folder.display()
+        )));
+    }
+    let page = args.out.clone().unwrap_or_else(|| folder.join("plan.html"));
+    let html = PlanPage { plan, manifest }.render().map_err(Failure::running)?;
+    write(&page, &html)?;
+    print(output, plan, || plan.text(style()))?;
+    say(output, &format!("report: {}", page.display()));
+    Ok(())
+}
+
+fn write(page: &Path, html: &str) -> Result<(), Failure> {
+    if let Some(folder) = page.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))?;
+    }
+    write_whole(page, html.as_bytes()).map_err(Failure::running)
+}
+
+fn of_folder(error: ReportError) -> Failure {
+    match error {
+        ReportError::File { .. } => Failure::bad_input(error),
+        error => Failure::running(error),
+    }
 }

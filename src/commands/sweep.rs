@@ -11,8 +11,9 @@ use crate::cli::{OutputArgs, SweepArgs};
 use crate::failure::Failure;
 use crate::output::{Started, next, print, quoted, say, style};
 use crate::runs::{Loaded, scenario, simulate};
+use crate::sweep::identity::{Inputs, Sweep};
 use crate::sweep::job_file;
-use crate::sweep::saved::{Saved, SavedRun, Sweep, Union, Written};
+use crate::sweep::saved::{Saved, SavedRun, Union, Written};
 use crate::sweep::shard::Shard;
 use crate::{interrupt, progress};
 
@@ -28,7 +29,8 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         );
         return Ok(());
     }
-    let sweep = Sweep::of(&loaded, &started);
+    let inputs = Inputs::of(loaded.scenario.inputs())?;
+    let sweep = Sweep::of(&loaded, &inputs, &started);
     let saved = Saved::begin(&args.out, sweep, &loaded.scenario.resolved_yaml())?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let mine: Vec<usize> = (0..loaded.runs.len()).filter(|&run| shard.has(run)).collect();
@@ -43,10 +45,11 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     bar.set_position((mine.len() - missing.len()) as u64);
     bar.reset_eta();
     let one = |&run: &usize| -> Result<(), Failure> {
-        let saved_run = match simulate_one(&loaded, run, &interrupt)? {
+        let saved_run = match simulate_one(&loaded, &saved.sweep, run, &interrupt)? {
             Some(saved_run) => saved_run,
             None => return Ok(()),
         };
+        inputs.check_unchanged()?;
         saved.save(run, &saved_run)?;
         bar.inc(1);
         Ok(())
@@ -102,6 +105,7 @@ pub fn publish(written: &Written, folder: &Path, output: &OutputArgs) -> Result<
 /// Nothing where the user stopped it.
 fn simulate_one(
     loaded: &Loaded,
+    sweep: &Sweep,
     run: usize,
     interrupt: &std::sync::Arc<std::sync::atomic::AtomicBool>,
 ) -> Result<Option<SavedRun>, Failure> {
@@ -113,6 +117,7 @@ fn simulate_one(
             // One combination that does not fit is a finding about it, and no reason to lose the others.
             let refused = loaded.refusal(run).ok_or(failure)?;
             return Ok(Some(SavedRun {
+                sweep: sweep.digest.clone(),
                 refused: Some(refused),
                 summary: None,
                 curves: None,
@@ -124,6 +129,7 @@ fn simulate_one(
     };
     let finished = done.filter(|done| !done.interrupted);
     Ok(finished.map(|mut done| SavedRun {
+        sweep: sweep.digest.clone(),
         refused: None,
         curves: {
             if loaded.runs.len() > MAX_RUNS_WITH_OPS {

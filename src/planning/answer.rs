@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 use tenantry_reports::human;
-use tenantry_reports::plan::{Binds, CostUnit, FrontPoint, PlanOption, PlanReport, PlanRuns, sure};
+use tenantry_reports::plan::{Binds, CANNOT_RUN, CostUnit, FrontPoint, PlanOption, PlanReport, PlanRuns, sure};
 use tenantry_reports::summary::rounded;
 use tenantry_scenarios::plan::Plan;
 use tenantry_scenarios::{Objective, Scenario};
@@ -19,7 +19,7 @@ use crate::planning::accuracy::Answers;
 use crate::planning::binds::binds;
 use crate::planning::evaluate::Evaluator;
 use crate::planning::found::{Found, cards, find, rules, short, system, target};
-use crate::planning::moves;
+use crate::planning::moves::Moving;
 
 /// Fewer times the target's latency are too little for a queue to show that it grows.
 const SHORT: f64 = 10.0;
@@ -49,10 +49,16 @@ pub fn answer(
         None => None,
         Some(cell) => {
             search.begin(&around(&evaluator, cell))?;
-            moves = moves::with_prices(&mut search, &evaluator, cell)?;
-            let (with_load, runs) = moves::with_load(scenario, plan, interrupt, bar)?;
-            moves.extend(with_load);
-            elsewhere = runs;
+            let mut moving = Moving {
+                scenario,
+                plan,
+                interrupt,
+                bar,
+                runs: 0,
+            };
+            moves = moving.with_prices(&mut search, &evaluator, cell)?;
+            moves.extend(moving.with_load()?);
+            elsewhere = moving.runs;
             Some(evaluator.scenario_of(cell, 1).map_err(Failure::Running)?)
         }
     };
@@ -218,8 +224,22 @@ where
         Ok(nearest.map_or_else(
             || {
                 let cells = self.found.standings.iter().map(|standing| standing.decided_by);
-                let why =
-                    cells.filter_map(|cell| Some(format!("{}: {}", system(self.evaluator, cell), self.refused(cell)?)));
+                // One reason is that of all settings of a system.
+                let mut why: Vec<(String, usize)> = Vec::new();
+                let reason = |cell| match self.refused(cell)? {
+                    why if why.starts_with(CANNOT_RUN) => Some(why),
+                    why => Some(format!("{}: {why}", system(self.evaluator, cell))),
+                };
+                for reason in cells.filter_map(reason) {
+                    match why.iter_mut().find(|(other, _)| *other == reason) {
+                        Some((_, options)) => *options += 1,
+                        None => why.push((reason, 1)),
+                    }
+                }
+                let why = why.into_iter().map(|(reason, options)| match options {
+                    1 => reason,
+                    options => format!("{reason} ({options} options)"),
+                });
                 format!("No option can even be judged: {}.", why.collect::<Vec<_>>().join("; "))
             },
             |(share, cell)| {

@@ -9,6 +9,7 @@ use indicatif::ProgressBar;
 use rayon::prelude::*;
 use tenantry_core::RunRecord;
 use tenantry_profiles::Card;
+use tenantry_reports::plan::CANNOT_RUN;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::tasks::TASK_OUT_OF_MEMORY;
 use tenantry_reports::{RunSummary, human};
@@ -19,7 +20,7 @@ use tenantry_sim::plan::{Candidate, Cell, Sample};
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
 use crate::planning::judge::{Judge, Judged};
-use crate::runs::{find_card, on_card, refusal, simulate_watched, summarized};
+use crate::runs::{card_of, on_card, refusal, simulate_watched, summarized};
 
 /// A system with its settings, on a kind of card.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +76,7 @@ impl<'a> Evaluator<'a> {
         let mut offers = Vec::new();
         let mut cards = BTreeMap::new();
         for (card, price) in &plan.cards {
-            cards.insert(card.as_str(), find_card(card)?);
+            cards.insert(card.as_str(), card_of(scenario, card)?);
             offers.extend(plan.ways.iter().map(|way| Offer {
                 way,
                 card,
@@ -85,9 +86,9 @@ impl<'a> Evaluator<'a> {
         // What not even one card of may be had is no offer.
         offers.retain(|offer| !levels(scenario, plan, offer).is_empty());
         if offers.is_empty() {
-            return Err(Failure::BadInput(
-                "plan.max_cost_per_hour: must pay for the fewest of plan.gpus of one of plan.cards, got less".into(),
-            ));
+            let must = "enough for the fewest of plan.gpus of one of plan.cards";
+            let got = plan.max_cost_per_hour.unwrap_or_default();
+            return Err(Failure::bad_input(scenario.wrong("plan.max_cost_per_hour", must, got)));
         }
         let levels = offers.iter().map(|offer| levels(scenario, plan, offer)).collect();
         let evaluator = Evaluator {
@@ -168,7 +169,7 @@ impl<'a> Evaluator<'a> {
 
     fn one(&self, cell: Cell, repeat: u32, in_full: bool) -> Result<Sample, Failure> {
         let sample = match self.run_of(cell, repeat)? {
-            Err(why) => self.refuse(cell, format!("cannot run: {why}")),
+            Err(why) => self.refuse(cell, format!("{CANNOT_RUN}{why}")),
             Ok(run) => self.simulated(cell, repeat, &run, in_full)?,
         };
         self.bar.inc(1);
@@ -359,14 +360,19 @@ fn without_memory(summary: &RunSummary) -> Option<String> {
     ))
 }
 
+/// The numbers of cards at a price each that the plan may pay for.
+pub fn affordable(plan: &Plan, price: Option<f64>) -> Vec<u32> {
+    let may = |gpus: &u32| match (plan.max_cost_per_hour, price) {
+        (Some(most), Some(price)) => price * f64::from(*gpus) <= most,
+        _ => true,
+    };
+    plan.gpus.iter().copied().filter(may).collect()
+}
+
 /// The levels of an offer, from the best to the most generous.
 fn levels(scenario: &Scenario, plan: &Plan, offer: &Offer<'_>) -> Vec<Point> {
     let cost = |gpus: u32| offer.price.map(|price| price * f64::from(gpus));
-    let affordable = |gpus: &u32| match (plan.max_cost_per_hour, cost(*gpus)) {
-        (Some(most), Some(cost)) => cost <= most,
-        _ => true,
-    };
-    let gpus: Vec<u32> = plan.gpus.iter().copied().filter(affordable).collect();
+    let gpus = affordable(plan, offer.price);
     let point = |gpus: u32, tenants: u32, load: f64| Point {
         gpus,
         tenants,

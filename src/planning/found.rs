@@ -117,7 +117,7 @@ where
     let (cards, system) = (cards(evaluator, cell), system(evaluator, cell));
     let rate = evaluator
         .rate_per_s(cell)
-        .map_or(String::new(), |rate| format!("{} requests/s", human::number(rate)));
+        .map(|rate| format!("{} requests/s", human::number(rate)));
     match evaluator.plan.find {
         Objective::FewestCards => format!("{cards} with {system}"),
         Objective::LeastCost => {
@@ -127,14 +127,17 @@ where
             format!("{cards} with {system}{cost}")
         }
         Objective::MostTenants => {
+            // Clients that wait for their answers have no rate of their own.
+            let rate = rate.map_or(String::new(), |rate| format!(" ({rate})"));
             format!(
-                "{} tenants ({rate}) on {cards} with {system}",
+                "{} tenants{rate} on {cards} with {system}",
                 human::count(point.tenants.into())
             )
         }
         Objective::HighestRate => {
             format!(
-                "{rate} ({} times the scenario's load) on {cards} with {system}",
+                "{} ({} times the scenario's load) on {cards} with {system}",
+                rate.unwrap_or_default(),
                 human::number(point.load)
             )
         }

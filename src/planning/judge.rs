@@ -37,13 +37,12 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Of a run, by going through its workload once. A closed loop's depends on the answers, so that its stop must say how many.
+    /// Of a run, by going through its workload once. A closed loop's depends on the answers; that its stop says how many requests there
+    /// are, the plan has seen to.
     pub fn of(run: &RunSpec) -> Result<Judged, Failure> {
         let warm_up = Time::ZERO + run.warm_up;
         if matches!(run.workload.arrivals, ArrivalsSpec::ClosedLoop { .. }) {
-            let end = run.workload.stop.requests.ok_or_else(|| {
-                Failure::BadInput("workload.stop: must have requests where a plan has a closed loop, got none".into())
-            })?;
+            let end = run.workload.stop.requests.expect("a plan's closed loop says how many");
             return Ok(Judged {
                 first: 0,
                 end,

@@ -11,65 +11,124 @@ use tenantry_scenarios::{Objective, Scenario};
 use tenantry_sim::plan::{Cell, Sample, Search};
 
 use crate::failure::Failure;
-use crate::planning::evaluate::Evaluator;
-use crate::planning::found::{find, rules, short};
+use crate::planning::evaluate::{Evaluator, affordable};
+use crate::planning::found::{find, rules, short, system};
 
 /// A fifth more, and a fifth less.
 const BY: [(f64, &str); 2] = [(1.2, "more"), (0.8, "less")];
 
-/// The answer with another load; and the runs that it took.
-pub fn with_load(
-    scenario: &Scenario,
-    plan: &Plan,
-    interrupt: &Arc<AtomicBool>,
-    bar: &ProgressBar,
-) -> Result<(Vec<Move>, usize), Failure> {
-    let mut moves = Vec::new();
-    let mut runs = 0;
-    // The highest rate is the load: it does not move with it.
-    if plan.find == Objective::HighestRate {
-        return Ok((moves, runs));
+/// Searches again under other circumstances.
+pub struct Moving<'a> {
+    pub scenario: &'a Scenario,
+    pub plan: &'a Plan,
+    pub interrupt: &'a Arc<AtomicBool>,
+    pub bar: &'a ProgressBar,
+    /// Made so far.
+    pub runs: usize,
+}
+
+/// What another search found.
+struct Another {
+    /// In words, with how sure it is where that is less than asked for.
+    then: String,
+    /// The system, the card, and how many cards, tenants and times the load.
+    what: Option<(String, String, u32, u32, f64)>,
+}
+
+impl Moving<'_> {
+    /// The answer with another load. The highest rate is the load: it does not move with it.
+    pub fn with_load(&mut self) -> Result<Vec<Move>, Failure> {
+        let mut moves = Vec::new();
+        if self.plan.find == Objective::HighestRate {
+            return Ok(moves);
+        }
+        for (factor, word) in BY {
+            moves.push(Move {
+                when: format!("With 20 % {word} load"),
+                then: self.again(self.plan, factor)?.then,
+            });
+        }
+        Ok(moves)
     }
-    for (factor, word) in BY {
-        let evaluator = Evaluator::new(scenario, plan, factor, Arc::clone(interrupt), bar.clone())?;
-        let mut search = Search::new(rules(scenario, &evaluator)?, |cells: &[(Cell, u32)]| {
+
+    /// The answer with another price for one of the cards, where prices decide: between cards, or how many can be paid. What was run is
+    /// not run again where as many can be.
+    pub fn with_prices<F>(
+        &mut self,
+        search: &mut Search<F>,
+        evaluator: &Evaluator<'_>,
+        best: Cell,
+    ) -> Result<Vec<Move>, Failure>
+    where
+        F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Failure>,
+    {
+        let mut moves = Vec::new();
+        let plan = self.plan;
+        let by_cost = plan.find == Objective::LeastCost;
+        if !(by_cost && plan.cards.len() > 1 || plan.max_cost_per_hour.is_some()) {
+            return Ok(moves);
+        }
+        for (index, (card, price)) in plan.cards.iter().enumerate() {
+            let Some(price) = *price else { continue };
+            for (factor, word) in BY {
+                let changed = price * factor;
+                let then = if affordable(plan, Some(changed)) != affordable(plan, Some(price)) {
+                    let mut at_this_price = plan.clone();
+                    at_this_price.cards[index].1 = Some(changed);
+                    self.with_other_prices(&at_this_price, evaluator, best)?
+                } else if by_cost {
+                    let found = find(search, evaluator, &BTreeMap::from([(card.as_str(), changed)]))?;
+                    let other = found.best.filter(|found| *found != best);
+                    // What is compared are the choices.
+                    other.map(|other| format!("{}, at today's prices", short(evaluator, search, Some(other))))
+                } else {
+                    None
+                };
+                moves.push(Move {
+                    when: format!("If {card} costs 20 % {word}"),
+                    then: then.unwrap_or_else(|| "the same".to_owned()),
+                });
+            }
+        }
+        Ok(moves)
+    }
+
+    /// Searches among the cards that `plan`'s prices allow; nothing where that comes to the same.
+    fn with_other_prices(
+        &mut self,
+        plan: &Plan,
+        evaluator: &Evaluator<'_>,
+        best: Cell,
+    ) -> Result<Option<String>, Failure> {
+        if plan.cards.iter().all(|(_, price)| affordable(plan, *price).is_empty()) {
+            return Ok(Some("not one of the cards can be paid".to_owned()));
+        }
+        let another = self.again(plan, 1.0)?;
+        Ok((another.what != Some(what(evaluator, best))).then_some(another.then))
+    }
+
+    fn again(&mut self, plan: &Plan, load: f64) -> Result<Another, Failure> {
+        let evaluator = Evaluator::new(self.scenario, plan, load, Arc::clone(self.interrupt), self.bar.clone())?;
+        let mut search = Search::new(rules(self.scenario, &evaluator)?, |cells: &[(Cell, u32)]| {
             evaluator.run(cells)
         });
         let found = find(&mut search, &evaluator, &BTreeMap::new())?;
-        runs += search.runs() + evaluator.extra_runs();
+        self.runs += search.runs() + evaluator.extra_runs();
         let close = (found.confidence < plan.confidence).then(|| format!(" ({} sure)", sure(found.confidence)));
-        moves.push(Move {
-            when: format!("With 20 % {word} load"),
+        Ok(Another {
             then: short(&evaluator, &search, found.best) + &close.unwrap_or_default(),
-        });
+            what: found.best.map(|cell| what(&evaluator, cell)),
+        })
     }
-    Ok((moves, runs))
 }
 
-/// The answer with another price for one of the cards. What was run is not run again.
-pub fn with_prices<F>(search: &mut Search<F>, evaluator: &Evaluator<'_>, best: Cell) -> Result<Vec<Move>, Failure>
-where
-    F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Failure>,
-{
-    let mut moves = Vec::new();
-    if evaluator.plan.find != Objective::LeastCost || evaluator.plan.cards.len() < 2 {
-        return Ok(moves);
-    }
-    for (card, price) in &evaluator.plan.cards {
-        let Some(price) = price else { continue };
-        for (factor, word) in BY {
-            let prices = BTreeMap::from([(card.as_str(), price * factor)]);
-            let found = find(search, evaluator, &prices)?;
-            let same = found.best == Some(best);
-            moves.push(Move {
-                when: format!("If {card} costs 20 % {word}"),
-                then: match same {
-                    true => "the same".to_owned(),
-                    // At the plan's prices: what is compared are the choices.
-                    false => format!("{}, at today's prices", short(evaluator, search, found.best)),
-                },
-            });
-        }
-    }
-    Ok(moves)
+fn what(evaluator: &Evaluator<'_>, cell: Cell) -> (String, String, u32, u32, f64) {
+    let (point, card) = (evaluator.point(cell), evaluator.offers[cell.candidate].card);
+    (
+        system(evaluator, cell),
+        card.to_owned(),
+        point.gpus,
+        point.tenants,
+        point.load,
+    )
 }

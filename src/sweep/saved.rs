@@ -8,64 +8,24 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tenantry_reports::curves::RunCurves;
 use tenantry_reports::folder::json;
-use tenantry_reports::manifest::{Manifest, ProfileSource};
+use tenantry_reports::manifest::Manifest;
 use tenantry_reports::whole::{remove_unfinished, write_whole};
 use tenantry_reports::{Run, RunFolder, RunSummary};
 
 use crate::failure::Failure;
 use crate::output::Started;
-use crate::runs::{Extrapolated, Loaded, TableUsed, extrapolation_caveat, table_caveats, unfinished_caveats};
+use crate::runs::{Extrapolated, TableUsed, extrapolation_caveat, table_caveats, unfinished_caveats};
+use crate::sweep::identity::Sweep;
 
 /// Says which sweep a folder holds.
 const SWEEP: &str = "sweep.json";
 const RESOLVED: &str = "scenario.resolved.yaml";
 
-/// Which sweep it is: runs of two folders belong together where this is the same.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sweep {
-    /// Of the file's form: 1.
-    schema: u32,
-    /// The scenario's name.
-    pub scenario: String,
-    /// The scenario's seed.
-    seed: u64,
-    /// How many runs all shards have together.
-    pub runs: usize,
-    /// Of the resolved scenario, the cards and the version: of all that the runs' figures depend on, but the traces that the
-    /// scenario names.
-    digest: String,
-    /// Of the first run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    profile: Option<ProfileSource>,
-    /// What must be known of the cards.
-    caveats: Vec<String>,
-}
-
-impl Sweep {
-    /// The sweep of a scenario.
-    pub fn of(loaded: &Loaded, started: &Started) -> Sweep {
-        let mut hasher = blake3::Hasher::new();
-        for part in [env!("CARGO_PKG_VERSION"), &loaded.scenario.resolved_yaml()] {
-            hasher.update(part.as_bytes()).update(&[0]);
-        }
-        for card in loaded.cards() {
-            hasher.update(card.digest().as_bytes()).update(&[0]);
-        }
-        Sweep {
-            schema: 1,
-            scenario: loaded.scenario.name.clone(),
-            seed: loaded.scenario.seed,
-            runs: loaded.runs.len(),
-            digest: hasher.finalize().to_hex().to_string(),
-            profile: started.manifest(loaded.first_card(), None, 0, Vec::new()).profile,
-            caveats: loaded.card_caveats(),
-        }
-    }
-}
-
 /// A run that has finished, or that its system refuses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedRun {
+    /// The digest of the sweep that it is of.
+    pub sweep: String,
     /// Why it cannot be run: the system does not fit its cards, or a card lacks a table. There are no figures then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
@@ -98,10 +58,9 @@ impl Saved {
         let path = folder.join(SWEEP);
         if path.exists() {
             let there = read::<Sweep>(&path)?;
-            if there.digest != saved.sweep.digest {
+            if let Some(difference) = saved.sweep.difference(&there) {
                 return Err(Failure::BadInput(format!(
-                    "--out: must be a new folder, or one with this sweep, got {}, which has {} runs of {} with another scenario, card \
-                     or version",
+                    "--out: must be a new folder, or one with this sweep, got {}, which has {} runs of {} with {difference}",
                     folder.display(),
                     there.runs,
                     there.scenario
@@ -182,12 +141,14 @@ impl Union {
         let [first, others @ ..] = parts else {
             return Err(Failure::BadInput("DIR: must be at least one folder, got none".into()));
         };
-        if let Some(other) = others.iter().find(|other| other.sweep.digest != first.sweep.digest) {
-            return Err(Failure::BadInput(format!(
-                "{}: must hold the same sweep as {}, got another scenario, card or version",
-                other.folder.display(),
-                first.folder.display()
-            )));
+        for other in others {
+            if let Some(difference) = first.sweep.difference(&other.sweep) {
+                return Err(Failure::BadInput(format!(
+                    "{}: must hold the same sweep as {}, got {difference}",
+                    other.folder.display(),
+                    first.folder.display()
+                )));
+            }
         }
         let mut paths = Vec::new();
         let mut missing = Vec::new();
@@ -234,6 +195,14 @@ impl Union {
         let (mut events, mut extrapolated, mut tables) = (0, Vec::new(), BTreeSet::new());
         for path in &self.paths {
             let saved: SavedRun = read(path)?;
+            // Shards that began at the same instant with different files have found no other's sweep to compare theirs with.
+            if saved.sweep != self.sweep.digest {
+                return Err(Failure::BadInput(format!(
+                    "{}: must be a run of the sweep that {SWEEP} describes, got one with another scenario, card, file or version; without it, \
+                     the same `tenantry sweep` runs it again",
+                    path.display()
+                )));
+            }
             events += saved.events;
             extrapolated.extend(saved.extrapolated);
             tables.extend(saved.tables);

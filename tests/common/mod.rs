@@ -128,6 +128,7 @@ pub fn traces() -> TempDir {
     );
     write("unsorted.csv", &format!("{header}0,0,9,5,0,0\n1,0,3,6,0,0\n"));
     write("none.csv", header);
+    write("all-broken.csv", &format!("{header}0,0,x,5,0,0\n1,0,y,5,0,0\n"));
     write("unknown.csv", "who,what,when\n1,2,3\n");
     write("empty.csv", "");
     write("lengths.csv", "num_prefill_tokens,num_decode_tokens\n10,20\n30,40\n");

@@ -62,12 +62,26 @@ impl TraceError {
         }
     }
 
+    /// A file without what there must be, of which `skipped` lines were broken and left out: those may be why.
+    pub(crate) fn none(path: &Path, must: &str, skipped: u64) -> TraceError {
+        TraceError::file(path, format!("must {must}, got {}", none_but(skipped)))
+    }
+
     /// `field` must be `must_be`, but is `got`.
     pub(crate) fn spec(field: &str, must_be: &str, got: impl std::fmt::Display) -> TraceError {
         TraceError::Spec {
             field: field.to_string(),
             message: format!("must be {must_be}, got {got}"),
         }
+    }
+}
+
+/// Nothing, as an error quotes it, where so many lines were broken and left out.
+pub fn none_but(skipped: u64) -> String {
+    match skipped {
+        0 => "none".to_owned(),
+        1 => "none but a broken line, which was left out".to_owned(),
+        skipped => format!("none but {skipped} broken lines, which were left out"),
     }
 }
 

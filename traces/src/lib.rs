@@ -22,7 +22,7 @@ pub mod workload;
 pub mod write;
 mod ziggurat;
 
-pub use error::TraceError;
+pub use error::{TraceError, none_but};
 pub use generate::build;
 pub use management::{Action, Change, ManageRequest, Subject};
 pub use request::{Entry, Lengths, Request, Ticket};

@@ -10,6 +10,9 @@ use crate::human;
 /// Lanes that can be told apart; a system with more shows the first.
 const MAX_LANES: usize = 24;
 
+/// Ops of all systems and sweep points of a page together: they weigh most of all.
+const MAX_OPS: usize = 3600;
+
 /// What was done when on which lane.
 #[derive(Debug, Serialize)]
 pub struct Gantt {
@@ -53,10 +56,11 @@ pub fn gantt(compared: &Compared<'_, '_>) -> Option<Gantt> {
             names.push(name);
         }
     }
+    let ops = MAX_OPS / compared.groups.len().max(1);
     let view = |point: usize, name: &String| {
         let mut groups = compared.groups.iter();
         let found = groups.find(|group| compared.point(group) == point && compared.name(group) == *name);
-        found.map(view).unwrap_or_default()
+        found.map(|group| view(group, ops)).unwrap_or_default()
     };
     let views: Vec<GanttView> = (0..compared.points.len())
         .flat_map(|point| names.iter().map(move |name| view(point, name)))
@@ -81,9 +85,10 @@ pub fn gantt(compared: &Compared<'_, '_>) -> Option<Gantt> {
     })
 }
 
-fn view(group: &Group<'_>) -> GanttView {
+/// The first ops of a group, at most `max`.
+fn view(group: &Group<'_>, max: usize) -> GanttView {
     let curves = &group.runs[0].curves;
-    let ops: Vec<&OpDrawn> = curves.ops.iter().filter(|op| op.lane < MAX_LANES).collect();
+    let ops: Vec<&OpDrawn> = curves.ops.iter().filter(|op| op.lane < MAX_LANES).take(max).collect();
     let mut names: Vec<String> = Vec::new();
     let mut index_of = |name: &String| {
         names.iter().position(|other| other == name).unwrap_or_else(|| {
@@ -95,7 +100,8 @@ fn view(group: &Group<'_>) -> GanttView {
         let found = CATEGORIES.iter().position(|category| *category == op.category);
         found.unwrap_or(CATEGORIES.len() - 1)
     };
-    let micros = |ns: u64| ns as f64 / 1e3;
+    // To a tenth, which nobody sees of milliseconds.
+    let micros = |ns: u64| (ns as f64 / 100.0).round() / 10.0;
     let drawn = ops.iter().map(|op| {
         let duration = op.ended_ns.saturating_sub(op.started_ns);
         (

@@ -115,7 +115,20 @@ fn environment() -> Result<Environment<'static>, ReportError> {
     for (name, source) in TEMPLATES {
         environment.add_template(name, source)?;
     }
+    environment.add_filter("script_json", script_json);
     Ok(environment)
+}
+
+/// JSON inside of a script element: without the spaces that `tojson` writes, which are a seventh of a page, and without what could end
+/// the element.
+fn script_json(value: minijinja::Value) -> Result<minijinja::Value, minijinja::Error> {
+    let json = serde_json::to_string(&value)
+        .map_err(|error| minijinja::Error::new(minijinja::ErrorKind::BadSerialization, "no JSON").with_source(error))?;
+    let json = json
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026");
+    Ok(minijinja::Value::from_safe_string(json))
 }
 
 /// A report on a scenario's runs.

@@ -23,6 +23,7 @@ pub struct PlanPage<'a> {
 struct Content<'a> {
     plan: &'a PlanReport,
     rows: Vec<Vec<String>>,
+    reasons: Vec<&'a str>,
     front: Vec<Vec<String>>,
     effort: String,
     charts: &'a [Chart],
@@ -54,7 +55,8 @@ impl PlanPage<'_> {
         let charts: Vec<Chart> = chart(&curves).into_iter().collect();
         let content = Content {
             plan,
-            rows: plan.rows(),
+            rows: plan.rows().into_iter().map(verdict_first).collect(),
+            reasons: plan.reasons(),
             front: plan.front_rows(),
             effort: plan.effort(),
             charts: &charts,
@@ -64,4 +66,10 @@ impl PlanPage<'_> {
         };
         Ok(environment()?.get_template("plan.html")?.render(Serde(content))?)
     }
+}
+
+/// What came of an option is what a reader looks for beside its name: the last cell becomes the second.
+fn verdict_first(mut row: Vec<String>) -> Vec<String> {
+    row[1..].rotate_right(1);
+    row
 }

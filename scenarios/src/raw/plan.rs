@@ -79,6 +79,19 @@ pub enum RawObjective {
     TightestLatency,
 }
 
+impl RawObjective {
+    /// As a scenario writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RawObjective::FewestCards => "fewest-cards",
+            RawObjective::LeastCost => "least-cost",
+            RawObjective::MostTenants => "most-tenants",
+            RawObjective::HighestRate => "highest-rate",
+            RawObjective::TightestLatency => "tightest-latency",
+        }
+    }
+}
+
 /// Whole numbers: a list, or all from one to another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 use tenantry_traces::read::{Counts, Format, Record, activity};
 use tenantry_traces::write::TraceFile;
-use tenantry_traces::{Duration, Entry, Request, Time, build};
+use tenantry_traces::{Duration, Entry, Request, Time, build, none_but};
 
 use super::source::{self, Watchdog};
 use super::workload;
@@ -42,8 +42,9 @@ pub fn run(args: &TraceConvertArgs, output: &OutputArgs) -> Result<(), Failure> 
     };
     if converted.requests == 0 {
         return Err(Failure::BadInput(format!(
-            "{}: must have requests in the part that is converted, got none",
-            args.file.display()
+            "{}: must have requests in the part that is converted, got {}",
+            args.file.display(),
+            none_but(converted.skipped_lines)
         )));
     }
     out.finish()?;
@@ -189,7 +190,7 @@ impl Completion<'_> {
                 self.note(|| format!("arrivals are evenly spaced at {rate} requests/s"));
                 Time((self.seen as f64 * 1e9 / rate) as u64)
             }
-            (None, None) => return Err(missing("arrival", "--rate R, in requests a second, for equal gaps")),
+            (None, None) => return Err(missing("arrival", "--rate 5/s, for equal gaps")),
         };
         self.seen += 1;
         let input_tokens = match (record.input_tokens, self.args.input) {

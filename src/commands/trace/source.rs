@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenantry_reports::trace::{Collector, Trace};
-use tenantry_traces::TraceError;
 use tenantry_traces::read::sharegpt::{FOUR_CHARS_A_TOKEN, Tokenize};
 use tenantry_traces::read::tokenizer::TokenizerJson;
 use tenantry_traces::read::{Counts, Format, Records, activity};
+use tenantry_traces::{TraceError, none_but};
 
 use crate::cli::ReadArgs;
 use crate::failure::Failure;
@@ -88,7 +88,10 @@ pub fn read(path: &Path, args: &ReadArgs, watchdog: &mut Watchdog) -> Result<Tra
     let format = format(path, args)?;
     let name = path.display().to_string();
     let empty = |trace: Trace| match trace.figures.requests {
-        0 => Err(Failure::BadInput(format!("{name}: must have requests, got none"))),
+        0 => {
+            let got = none_but(trace.figures.skipped_lines.unwrap_or(0));
+            Err(Failure::BadInput(format!("{name}: must have requests, got {got}")))
+        }
         _ => Ok(trace),
     };
     let located = |error: TraceError| match error {

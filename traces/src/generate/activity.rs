@@ -33,7 +33,7 @@ impl ActiveTenants {
         draws: Draws,
     ) -> Result<ActiveTenants, TraceError> {
         let mut recorded: Vec<Vec<Cell>> = Vec::new();
-        activity::for_each(&spec.path, spec.skip_bad_lines, |cell| {
+        let skipped = activity::for_each(&spec.path, spec.skip_bad_lines, |cell| {
             let tenant = cell.tenant as usize;
             if recorded.len() <= tenant {
                 recorded.resize(tenant + 1, Vec::new());
@@ -41,7 +41,7 @@ impl ActiveTenants {
             recorded[tenant].push(cell);
         })?;
         let Some(last_minute) = recorded.iter().flatten().map(|cell| cell.minute).max() else {
-            return Err(TraceError::file(&spec.path, "must have requests, got none"));
+            return Err(TraceError::none(&spec.path, "have requests", skipped));
         };
         let minutes = last_minute + 1;
         let rows = Rows::new(seed, recorded.len(), tenants);

@@ -84,10 +84,8 @@ impl Recorded {
     /// False where the cut does not repeat.
     fn start_again(&mut self) -> Result<bool, TraceError> {
         if !self.any {
-            return Err(TraceError::file(
-                &self.path,
-                "must have requests in the part that is replayed, got none",
-            ));
+            let must = "have requests in the part that is replayed";
+            return Err(TraceError::none(&self.path, must, self.records.skipped()));
         }
         let Some(period) = self.period else {
             return Ok(false);

@@ -110,7 +110,7 @@ fn for_each_invocation(path: &Path, skip_bad_lines: bool, mut take: impl FnMut(C
 /// As [`for_each`], and [`TraceError::File`] where there are no requests at all.
 pub fn totals(path: &Path, skip_bad_lines: bool) -> Result<Vec<f64>, TraceError> {
     let mut totals: Vec<f64> = Vec::new();
-    for_each(path, skip_bad_lines, |cell| {
+    let skipped = for_each(path, skip_bad_lines, |cell| {
         let tenant = cell.tenant as usize;
         if totals.len() <= tenant {
             totals.resize(tenant + 1, 0.0);
@@ -118,7 +118,7 @@ pub fn totals(path: &Path, skip_bad_lines: bool) -> Result<Vec<f64>, TraceError>
         totals[tenant] += f64::from(cell.requests);
     })?;
     if totals.is_empty() {
-        return Err(TraceError::file(path, "must have requests, got none"));
+        return Err(TraceError::none(path, "have requests", skipped));
     }
     Ok(totals)
 }

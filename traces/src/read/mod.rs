@@ -46,16 +46,18 @@ pub fn lengths(path: &Path, skip_bad_lines: bool) -> Result<Vec<Lengths>, TraceE
 /// As [`lengths`], and those of [`tokenizer::TokenizerJson::open`].
 pub fn lengths_with(path: &Path, skip_bad_lines: bool, tokenizer: Option<&Path>) -> Result<Vec<Lengths>, TraceError> {
     let mut pairs = Vec::new();
-    for record in Records::open_with(path, skip_bad_lines, tokenizer::given(tokenizer)?)? {
+    let mut records = Records::open_with(path, skip_bad_lines, tokenizer::given(tokenizer)?)?;
+    for record in records.by_ref() {
         let record = record?;
         if let (Some(input), Some(output)) = (record.input_tokens, record.output_tokens) {
             pairs.push(Lengths { input, output });
         }
     }
     if pairs.is_empty() {
-        return Err(TraceError::file(
+        return Err(TraceError::none(
             path,
-            "must have requests with input and output, got none",
+            "have requests with input and output",
+            records.skipped(),
         ));
     }
     Ok(pairs)

@@ -1,0 +1,145 @@
+//! A plan's choices: every system with each combination of the values that are tried, and what is wrong with them.
+
+use serde_json::Value as Json;
+use serde_yaml::Value;
+
+use crate::decode::decode;
+use crate::error::Problem;
+use crate::path::Path;
+use crate::plan::Way;
+use crate::raw::{RawPlan, RawScenario};
+use crate::resolve::resolve;
+use crate::scenario::written;
+
+/// More would not help to find the mistake.
+const PROBLEMS_MAX: usize = 10;
+
+/// A value of one of a system's keys.
+#[derive(Clone, Debug)]
+struct Choice<'a> {
+    key: &'a str,
+    value: &'a Value,
+    /// Where in the file it is.
+    source: Path,
+}
+
+/// Every combination of a system's choices: one of nothing where it has none.
+fn combinations<'a>(plan: &'a RawPlan, system: &str) -> Vec<Vec<Choice<'a>>> {
+    let of_system = Path::default().key("plan").key("choices").key(system);
+    let mut combinations: Vec<Vec<Choice<'a>>> = vec![Vec::new()];
+    for (key, values) in plan.choices.get(system).into_iter().flatten() {
+        let source = of_system.key(key);
+        let longer = |so_far: Vec<Choice<'a>>| {
+            let source = source.clone();
+            values.iter().enumerate().map(move |(index, value)| {
+                let source = source.index(index);
+                so_far.iter().cloned().chain([Choice { key, value, source }]).collect()
+            })
+        };
+        combinations = combinations.into_iter().flat_map(longer).collect();
+    }
+    combinations
+}
+
+/// The ways of a plan: by system, in the file's order. What is no path, or no value, is a problem.
+pub(crate) fn ways(raw: &RawScenario, plan: &RawPlan, problems: &mut Vec<Problem>) -> Vec<Way> {
+    let path = Path::default().key("plan").key("choices");
+    let names = || raw.systems.iter().map(|system| system.name.0.as_str());
+    for system in plan.choices.keys().filter(|name| !names().any(|known| known == *name)) {
+        problems.push(Problem::unknown_name(path.key(system), system, names()));
+    }
+    for (system, keys) in &plan.choices {
+        for (key, values) in keys {
+            let path = path.key(system).key(key);
+            if Path::parse(key).is_none() {
+                let must = "the path of one of the system's keys, such as batch.size-or-timeout.max_size";
+                problems.push(Problem::new(path, must, key));
+            } else if values.is_empty() {
+                problems.push(Problem::new(path, "a list of at least one value", "an empty list"));
+            } else if let Some(index) = values.iter().position(|value| json(value).is_none()) {
+                let must = "a value without YAML tags and with texts as keys";
+                problems.push(Problem::new(path.index(index), must, "another"));
+            }
+        }
+    }
+    if !problems.is_empty() {
+        return Vec::new();
+    }
+    let setting = |choice: &Choice<'_>| Some((choice.key.to_string(), json(choice.value)?));
+    let of_system = |system: &str| {
+        let way = |choices: Vec<Choice<'_>>| Way {
+            system: system.to_string(),
+            settings: choices.iter().filter_map(setting).collect(),
+        };
+        combinations(plan, system).into_iter().map(way).collect::<Vec<Way>>()
+    };
+    names().flat_map(of_system).collect()
+}
+
+fn json(value: &Value) -> Option<Json> {
+    serde_json::to_value(value).ok()
+}
+
+/// What is wrong with a system once the plan has made its choices, in terms of the choices: what `plan` would otherwise find while
+/// it searches, in a scenario that nobody wrote. They are made in the system with every default written out.
+pub(crate) fn check(raw: &RawScenario) -> Result<(), Vec<Problem>> {
+    let Some(plan) = raw.plan.as_ref().filter(|plan| !plan.choices.is_empty()) else {
+        return Ok(());
+    };
+    let alone = RawScenario {
+        plan: None,
+        ..raw.clone()
+    };
+    let tree: Value = serde_yaml::from_str(&written(&alone)).expect("what was written can be read");
+    let mut problems: Vec<Problem> = Vec::new();
+    for (index, system) in raw.systems.iter().enumerate() {
+        let place = Path::default().key("systems").index(index);
+        for choices in combinations(plan, &system.name.0) {
+            for problem in wrong(&tree, &place, &choices) {
+                // Each value is in many combinations, and would be wrong in all of them.
+                if !problems.contains(&problem) {
+                    problems.push(problem);
+                }
+            }
+            if problems.len() >= PROBLEMS_MAX {
+                return Err(problems);
+            }
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+/// What is wrong with one combination for the system at `place`.
+fn wrong(tree: &Value, place: &Path, choices: &[Choice<'_>]) -> Vec<Problem> {
+    let mut tree = tree.clone();
+    let chosen = |choice: &Choice<'_>| place.join(Path::parse(choice.key).expect("keys were checked").steps());
+    for choice in choices {
+        if let Err(problem) = chosen(choice).set(&mut tree, choice.value.clone()) {
+            return vec![problem.moved(choice.source.clone())];
+        }
+    }
+    let Err(problems) = decode::<RawScenario>(&tree).and_then(|raw| resolve(&raw)) else {
+        return Vec::new();
+    };
+    let blame = |problem: Problem| {
+        let path = problem.path();
+        match choices.iter().find(|choice| path.starts_with(&chosen(choice))) {
+            Some(choice) => {
+                let below = &path.steps()[chosen(choice).steps().len()..];
+                // A key that there is not is wrong with any value.
+                let source = match (below, problem.is_of_a_key()) {
+                    ([], true) => choice.source.parent().expect("a choice is in a list"),
+                    _ => choice.source.join(below),
+                };
+                problem.moved(source)
+            }
+            // Right in itself, but not together with what is chosen.
+            None => {
+                let value = |choice: &Choice<'_>| Some(format!("{} is {}", choice.key, json(choice.value)?));
+                let together: Vec<String> = choices.iter().filter_map(value).collect();
+                problem.given(&together.join(" and "))
+            }
+        }
+    };
+    problems.into_iter().map(blame).collect()
+}

@@ -1,0 +1,232 @@
+//! Which sweep it is: all that its runs' figures depend on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use tenantry_reports::manifest::ProfileSource;
+
+use crate::failure::Failure;
+use crate::output::Started;
+use crate::runs::Loaded;
+
+/// What a sweep's figures depend on, by the contents: runs of two folders belong together where this is the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sweep {
+    /// Of the file's form: 2.
+    schema: u32,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The scenario's seed.
+    pub seed: u64,
+    /// How many runs all shards have together.
+    pub runs: usize,
+    /// Of all that follows down to the files. Each run has it too.
+    pub digest: String,
+    /// Of Tenantry.
+    version: String,
+    /// Of the resolved scenario.
+    scenario_digest: String,
+    cards: Vec<Content>,
+    /// The files that the scenario names: recordings, tables, tokenizers.
+    files: Vec<Content>,
+    /// Of the first run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileSource>,
+    /// What must be known of the cards.
+    pub caveats: Vec<String>,
+}
+
+/// A file or card by what is in it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Content {
+    name: String,
+    /// BLAKE3.
+    digest: String,
+}
+
+impl Sweep {
+    /// The sweep of a scenario whose files are `inputs`.
+    pub fn of(loaded: &Loaded, inputs: &Inputs, started: &Started) -> Sweep {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let scenario_digest = hex(blake3::hash(loaded.scenario.resolved_yaml().as_bytes()));
+        let card = |card: &tenantry_profiles::Card| Content {
+            name: card.name.clone(),
+            digest: card.digest(),
+        };
+        let mut cards: Vec<Content> = loaded.cards().map(card).collect();
+        // By name and content: another machine may have the same card at another path.
+        cards.sort();
+        let files = inputs.files.iter().map(|(path, content)| Content {
+            name: path.display().to_string(),
+            digest: content.digest.clone(),
+        });
+        let files: Vec<Content> = files.collect();
+        let mut hasher = blake3::Hasher::new();
+        let of_contents = cards.iter().chain(&files).map(|content| content.digest.as_str());
+        for part in [version.as_str(), &scenario_digest].into_iter().chain(of_contents) {
+            hasher.update(part.as_bytes()).update(&[0]);
+        }
+        Sweep {
+            schema: 2,
+            scenario: loaded.scenario.name.clone(),
+            seed: loaded.scenario.seed,
+            runs: loaded.runs.len(),
+            digest: hex(hasher.finalize()),
+            version,
+            scenario_digest,
+            cards,
+            files,
+            profile: started.manifest(loaded.first_card(), None, 0, Vec::new()).profile,
+            caveats: loaded.card_caveats(),
+        }
+    }
+
+    /// In what `other` is another sweep; nothing where it is the same.
+    pub fn difference(&self, other: &Sweep) -> Option<String> {
+        if self.digest == other.digest {
+            return None;
+        }
+        if self.version != other.version {
+            return Some(format!("version {} and not {}", other.version, self.version));
+        }
+        if self.scenario_digest != other.scenario_digest {
+            return Some("another scenario (its scenario.resolved.yaml says which)".to_owned());
+        }
+        let changed = |mine: &[Content], others: &[Content]| {
+            let pair = mine.iter().zip(others).find(|(mine, other)| mine != other)?;
+            let short = |content: &Content| content.digest.chars().take(12).collect::<String>();
+            let (mine, other) = pair;
+            Some((mine.name.clone(), short(mine), short(other)))
+        };
+        let changed = match changed(&self.cards, &other.cards) {
+            Some((name, mine, other)) => Some((format!("card {name}"), mine, other)),
+            None => changed(&self.files, &other.files),
+        };
+        Some(changed.map_or_else(
+            || "other cards".to_owned(),
+            |(name, mine, other)| format!("other contents of {name} (BLAKE3 {other}… and not {mine}…)"),
+        ))
+    }
+}
+
+fn hex(hash: blake3::Hash) -> String {
+    hash.to_hex().to_string()
+}
+
+/// The files that a scenario names, as they were when the sweep began.
+#[derive(Debug)]
+pub struct Inputs {
+    files: BTreeMap<PathBuf, FileContent>,
+}
+
+/// What a file holds, and how it is told without reading that it still does.
+#[derive(Debug)]
+struct FileContent {
+    digest: String,
+    stamps: Vec<Stamp>,
+}
+
+/// Length and time of the last change, of each file where it is a folder.
+type Stamp = (PathBuf, u64, Option<SystemTime>);
+
+impl Inputs {
+    /// Reads all files, or folders, once.
+    pub fn of(files: BTreeSet<PathBuf>) -> Result<Inputs, Failure> {
+        let of_file = |path: PathBuf| -> Result<(PathBuf, FileContent), Failure> {
+            let content = content(&path).map_err(|error| unreadable(&path, &error))?;
+            Ok((path, content))
+        };
+        let files = files.into_iter().map(of_file);
+        Ok(Inputs {
+            files: files.collect::<Result<_, Failure>>()?,
+        })
+    }
+
+    /// Whether all are still what they were. A run that ended while one of them changed may have read either.
+    pub fn check_unchanged(&self) -> Result<(), Failure> {
+        for (path, content) in &self.files {
+            let now = stamps(path).map_err(|error| unreadable(path, &error))?;
+            if now != content.stamps {
+                return Err(Failure::Running(format!(
+                    "{}: must stay as it is while a sweep runs, got a change; what was saved before is of the file as it was, and \
+                     with it the same command goes on",
+                    path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::BadInput(format!("{}: must be readable, got {error}", path.display()))
+}
+
+fn content(path: &Path) -> io::Result<FileContent> {
+    let stamps = stamps(path)?;
+    let mut hasher = blake3::Hasher::new();
+    for (file, length, _) in &stamps {
+        // A folder's files have names, which readers go by, and ends.
+        if stamps.len() > 1 {
+            hasher.update(file.file_name().unwrap_or_default().as_encoded_bytes());
+            hasher.update(&length.to_le_bytes());
+        }
+        hasher.update_reader(File::open(file)?)?;
+    }
+    Ok(FileContent {
+        digest: hex(hasher.finalize()),
+        stamps,
+    })
+}
+
+/// Of a file, or of the files in a folder by name.
+fn stamps(path: &Path) -> io::Result<Vec<Stamp>> {
+    let stamp = |path: PathBuf| -> io::Result<Stamp> {
+        let of = fs::metadata(&path)?;
+        Ok((path, of.len(), of.modified().ok()))
+    };
+    if !fs::metadata(path)?.is_dir() {
+        return Ok(vec![stamp(path.to_owned())?]);
+    }
+    let entries = fs::read_dir(path)?.map(|entry| Ok(entry?.path()));
+    let mut files = entries.collect::<io::Result<Vec<PathBuf>>>()?;
+    files.retain(|file| file.is_file());
+    files.sort();
+    files.into_iter().map(stamp).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_are_told_apart_and_changes_are_seen() {
+        let place = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(place.path().join(name), text).unwrap();
+        let digest = |path: &Path| content(path).unwrap().digest;
+        write("a", "one");
+        write("b", "two");
+        let (file, folder) = (place.path().join("a"), place.path().to_owned());
+        let (of_file, of_folder) = (digest(&file), digest(&folder));
+        let inputs = Inputs::of([file.clone(), folder.clone()].into()).unwrap();
+        inputs.check_unchanged().unwrap();
+        // Other names with the same contents, other ends between two files, another file: another folder.
+        fs::rename(place.path().join("b"), place.path().join("c")).unwrap();
+        assert_ne!(digest(&folder), of_folder);
+        let message = inputs.check_unchanged().unwrap_err().to_string();
+        assert!(message.contains("must stay as it is while a sweep runs"), "{message}");
+        fs::rename(place.path().join("c"), place.path().join("b")).unwrap();
+        assert_eq!(digest(&folder), of_folder);
+        write("a", "onet");
+        write("b", "wo");
+        assert_ne!((digest(&file), digest(&folder)), (of_file, of_folder));
+        let missing = Inputs::of([place.path().join("missing")].into())
+            .unwrap_err()
+            .to_string();
+        assert!(missing.contains("missing: must be readable, got "), "{missing}");
+    }
+}
