@@ -6,7 +6,7 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test fmt lint bench benches clean cargo
+.PHONY: help setup build demo test gallery fmt lint bench benches clean cargo
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -22,6 +22,9 @@ demo: build ## profile this CPU, then simulate, execute and validate a small sce
 
 test: setup ## run all tests
 	cargo test --release --workspace --features libtorch
+
+gallery: build ## make the pages of docs/gallery anew
+	@scripts/gallery.sh
 
 fmt: cargo ## format the sources
 	cargo fmt --all

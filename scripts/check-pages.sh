@@ -41,13 +41,17 @@ make cascade simulate gallery/when-does-a-cascade-stop-paying --set 'workload.st
 make fleet simulate gallery/static-or-dynamic-runtimes-for-tweets --set 'workload.stop={requests: 20000}' --set workload.warm_up=1s
 "$tenantry" plan plan/least-cost --out "$out/plan" --quiet
 "$tenantry" plan plan/cascade-or-large-model --out "$out/plan-cascade" --quiet
-printf '%s\n' "$out"/plan/plan.html "$out"/plan-cascade/plan.html >>"$out/pages"
+"$tenantry" plan plan/runtimes-for-tweets --set 'plan.cards={paper-rtx3090: 0.3, l4: 0.8}' --set plan.find=least-cost \
+    --set workload.stop.requests=4000 --out "$out/plan-refused" --quiet
+printf '%s\n' "$out"/plan/plan.html "$out"/plan-cascade/plan.html "$out"/plan-refused/plan.html >>"$out/pages"
 "$tenantry" report "$out/run" "$out/other" --out "$out/comparison.html" --quiet
 "$tenantry" profile show cpu --report "$out/profile.html" --quiet
 "$tenantry" profile show a100-sxm --report "$out/profile-gpu.html" --quiet
 "$tenantry" trace generate scenarios/quickstart.yaml "$out/requests.csv" --quiet
 "$tenantry" trace info "$out/requests.csv" --report "$out/trace.html" --quiet
 printf '%s\n' "$out/comparison.html" "$out/profile.html" "$out/profile-gpu.html" "$out/trace.html" >>"$out/pages"
+# What the docs hold.
+printf '%s\n' "$PWD"/docs/gallery/*.html >>"$out/pages"
 # Real execution is not in every binary.
 if "$tenantry" validate scenarios/quickstart.yaml --device cpu --set 'workload.stop={requests: 300}' --out "$out/validation" --quiet 2>"$out/validate.log" ||
     [[ $? == 3 ]]; then

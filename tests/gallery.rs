@@ -41,6 +41,8 @@ fn each_question_is_one_says_who_asks_and_is_in_the_index() {
         let entry = format!("(../scenarios/gallery/{name}.yaml)");
         assert!(index.contains(&entry), "docs/gallery.md has no {entry}");
         assert!(index.contains(question), "docs/gallery.md does not ask: {question}");
+        let page = format!("(gallery/{name}.html)");
+        assert!(index.contains(&page), "docs/gallery.md does not link {page}");
     }
 }
 
@@ -62,4 +64,46 @@ fn each_question_runs() {
         let page = fs::read_to_string(place.path().join("out/report.html")).unwrap();
         assert!(page.contains("chart-latency"), "{name}");
     }
+}
+
+/// What stands in the docs is what comes out today.
+#[test]
+fn each_question_has_its_page_with_todays_answer() {
+    let docs = gallery().join("../../docs/gallery");
+    let mut bytes = 0;
+    for (name, _) in questions() {
+        let file = docs.join(format!("{name}.html"));
+        let page =
+            fs::read_to_string(&file).unwrap_or_else(|error| panic!("docs/gallery/{name}.html: {error}; make gallery"));
+        bytes += page.len();
+        let place = tempfile::tempdir().unwrap();
+        let scenario = gallery().join(format!("{name}.yaml"));
+        let arguments = ["simulate", scenario.to_str().unwrap(), "--out", "out"];
+        good_json(place.path(), &arguments);
+        let fresh = fs::read_to_string(place.path().join("out/report.html")).unwrap();
+        assert_eq!(
+            answer(&page),
+            answer(&fresh),
+            "docs/gallery/{name}.html is of yesterday: make gallery"
+        );
+        for no_place in ["<dt>Host</dt>", "<dt>Started</dt>", "<dt>Took</dt>"] {
+            assert!(!page.contains(no_place), "{name}: {no_place}");
+        }
+    }
+    assert!(bytes < 5_000_000, "docs/gallery's pages have {bytes} bytes");
+    let pages = fs::read_dir(&docs).unwrap().map(|entry| entry.unwrap().path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|ending| ending == "html"));
+    assert_eq!(
+        pages.count(),
+        questions().len(),
+        "a page for each question, and no other"
+    );
+}
+
+/// The section that a page begins with.
+fn answer(page: &str) -> &str {
+    let (_, rest) = page
+        .split_once(r#"<section aria-label="The answer""#)
+        .expect("a page begins with the answer");
+    rest.split_once("</section>").expect("the section ends").0
 }
