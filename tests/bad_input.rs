@@ -205,7 +205,7 @@ const CASES: &[Case] = &[
         2,
         &[
             "bert-large",
-            "measure it with `tenantry profile --device cpu --models bert-large`",
+            "measure it with `tenantry profile --device cpu --for s.yaml`",
         ],
     ),
     (

@@ -46,7 +46,7 @@ fn load(folder: &Path, tenants: &str, arrivals: &str, lengths: &str) -> Result<S
 fn run(folder: &Path, tenants: &str, arrivals: &str, lengths: &str) -> RunSpec {
     let scenario = load(folder, tenants, arrivals, lengths).unwrap_or_else(|errors| panic!("{errors}"));
     let yaml = scenario.resolved_yaml();
-    let again = Scenario::from_yaml("resolved.yaml", &yaml, &[]).unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
+    let again = Scenario::from_yaml(&scenario.file, &yaml, &[]).unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
     assert_eq!(again.runs(), scenario.runs(), "{yaml}");
     let run = scenario.runs().remove(0);
     let mut workload = build(&run.workload).unwrap();
