@@ -81,6 +81,17 @@ impl ExecutorError {
             got: got.to_string(),
         }
     }
+
+    /// The same of one of several texts, told by its number from 0.
+    pub(crate) fn of_item(self, item: usize) -> ExecutorError {
+        match self {
+            ExecutorError::Cascade { what, error } => ExecutorError::Cascade {
+                what: format!("item {item}: {what}"),
+                error,
+            },
+            other => other,
+        }
+    }
 }
 
 /// libtorch's messages carry a C++ stack trace from the second line on.

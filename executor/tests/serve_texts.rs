@@ -8,13 +8,15 @@ use std::sync::atomic::AtomicBool;
 use tch::Device;
 use tenantry_cascade::Reroute;
 use tenantry_core::RunRecord;
+use tenantry_core::answers::{Answers, described};
 use tenantry_core::op::Layers;
 use tenantry_core::spec::{
     AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, HeadTask, OrderSpec, Padding, PipelineSpec, PlaceSpec,
     PoolSpec, RouteSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_executor::cascade::{
-    ClassifierConfig, ExampleFiles, ExampleSize, ProfileItems, TextModel, hash_items, make_example, profile, read_items,
+    ClassifierConfig, ExampleFiles, ExampleModel, ExampleSize, ProfileItems, ProfileRoute, TextModel, hash_items,
+    make_example, profile, read_items,
 };
 use tenantry_executor::machine::execute::{self, ExecuteError, execute};
 use tenantry_executor::prepare_lane_thread;
@@ -35,25 +37,43 @@ struct Trained {
     profiled: ProfiledModels,
 }
 
-fn trained() -> Trained {
+const MODELS: [(&str, [u32; 3]); 3] = [("small", [1, 16, 2]), ("middle", [1, 24, 2]), ("large", [2, 32, 4])];
+
+/// The first and the last of the models, or all; profiled on what a route leaves too.
+fn trained(levels: usize, routes: &[&[(&str, f64)]]) -> Trained {
     prepare_lane_thread();
     let folder = tempfile::tempdir().unwrap();
+    let model = |(name, [layers, hidden, heads]): (&'static str, [u32; 3])| ExampleModel {
+        name,
+        layers,
+        hidden,
+        heads,
+        epochs: 3,
+    };
     let size = ExampleSize {
         train_items: 1600,
         held_out_items: 120,
-        models: [(1, 16, 2, 3), (2, 32, 4, 3)],
+        models: MODELS
+            .into_iter()
+            .filter(|(name, _)| levels == 3 || *name != "middle")
+            .map(model)
+            .collect(),
     };
     let files = make_example(folder.path(), &size, 7, Device::Cpu, &mut |_, _, _| {}).unwrap();
-    let models = files
-        .models
-        .each_ref()
-        .map(|folder| TextModel::read(folder, DType::F32, Device::Cpu).unwrap());
+    let read = |folder| TextModel::read(folder, DType::F32, Device::Cpu).unwrap();
+    let models: Vec<TextModel> = files.models.iter().map(|folder| read(folder)).collect();
+    let named = |&(name, alpha): &(&str, f64)| (name.to_owned(), alpha);
+    let route = |route: &&[(&str, f64)]| ProfileRoute {
+        levels: route.iter().map(named).collect(),
+    };
+    let routes: Vec<ProfileRoute> = routes.iter().map(route).collect();
     let asked = ProfileItems {
         items: &read_items(&files.test, models[0].answer()).unwrap(),
         path: &files.test,
         hash: &hash_items(&files.test).unwrap(),
         tolerance: 0.5,
         calibrations: None,
+        routes: &routes,
     };
     let profiled = folder.path().join("profiled");
     std::fs::create_dir(&profiled).unwrap();
@@ -75,6 +95,16 @@ fn shape(folder: &Path, name: &str) -> ModelShape {
 }
 
 fn system(trained: &Trained, names: &[&str], reroute: Reroute, alpha: Option<f64>, join: AnswerJoin) -> SystemSpec {
+    pruning(trained, names, reroute, &[alpha, alpha], join)
+}
+
+fn pruning(
+    trained: &Trained,
+    names: &[&str],
+    reroute: Reroute,
+    alphas: &[Option<f64>],
+    join: AnswerJoin,
+) -> SystemSpec {
     let stage = |(index, name): (usize, &&str)| {
         let folder = trained.files.models.iter().find(|folder| folder.ends_with(name));
         let model = shape(folder.unwrap(), name);
@@ -102,9 +132,9 @@ fn system(trained: &Trained, names: &[&str], reroute: Reroute, alpha: Option<f64
                 runtimes: None,
             },
             gpus: vec![0],
-            dispatch: (index + 1 < names.len()).then_some(DispatchSpec {
+            dispatch: (index + 1 < names.len()).then(|| DispatchSpec {
                 reroute,
-                prune_alpha: alpha,
+                prune_alpha: alphas[index],
             }),
             packing: None,
         }
@@ -150,7 +180,7 @@ fn cluster() -> ClusterSpec {
 /// The synthetic card, on which both models cost what its small one does.
 fn card() -> Card {
     let mut card = synthetic_card();
-    for name in ["small", "large"] {
+    for (name, _) in MODELS {
         macro_rules! renamed {
             ($table:ident) => {
                 let rows: Vec<_> = card
@@ -208,12 +238,17 @@ fn executed(system: &SystemSpec, answers: &AnswersSpec) -> Result<execute::Execu
 
 #[test]
 fn what_models_answer_under_load_is_what_was_saved_of_them() {
-    let trained = trained();
+    let trained = trained(2, &[]);
     let Trained { answers, profiled, .. } = &trained;
     let reroute = Reroute::new(0.6, 10.0).unwrap();
     let both = ["small", "large"];
     // The degree at which most words go: profiles go on to the first at which the large model loses too much.
-    let most = profiled.find("large").unwrap().degrees().last();
+    let most = profiled
+        .find("large")
+        .unwrap()
+        .prunings()
+        .last()
+        .map(|steps| steps[0].alpha);
     let average = AnswerJoin::Average(vec![0.4, 0.6]);
     let mut tokens = Vec::new();
     for (names, alpha, join) in [
@@ -224,29 +259,10 @@ fn what_models_answer_under_load_is_what_was_saved_of_them() {
         (&both[..], most, average),
     ] {
         let system = system(&trained, names, reroute, alpha, join);
-        let (simulated, executed) = (simulated(&system, answers), executed(&system, answers).unwrap());
         let what = format!("{names:?}, pruned {alpha:?}");
-        let (virtual_one, real) = (simulated.cascade.unwrap(), executed.record.cascade.unwrap());
-        assert_eq!(real.returned, virtual_one.returned, "{what}");
-        assert_eq!(
-            (&real.judged, &real.right),
-            (&virtual_one.judged, &virtual_one.right),
-            "{what}"
-        );
-        assert_eq!(
-            executed.record.input_tokens, simulated.input_tokens,
-            "{what}: texts have their lengths"
-        );
-        assert_eq!(real.judged.iter().sum::<u64>(), REQUESTS, "{what}");
-        assert!(
-            real.returned.iter().all(|&requests| requests > 0),
-            "{what}: {:?}",
-            real.returned
-        );
-        // A class for each pass, from the real heads.
-        let asked: u64 = real.stages.iter().map(|stage| stage.answered).sum();
-        assert_eq!(executed.answers.len() as u64, asked, "{what}");
-        tokens.push(executed.record.input_tokens);
+        let (read, returned) = served_alike(&system, answers, &what);
+        assert!(returned.iter().all(|&requests| requests > 0), "{what}: {returned:?}");
+        tokens.push(read);
     }
     // The two models' tokenizers make different numbers of tokens of the same texts, and pruning leaves fewer.
     assert_ne!(tokens[0], tokens[1]);
@@ -268,9 +284,80 @@ fn what_models_answer_under_load_is_what_was_saved_of_them() {
     }
 }
 
+/// What is simulated is what is executed: returned by the same models, with as many right answers, and as many tokens read. How many these are, and
+/// how many requests each stage returned.
+fn served_alike(system: &SystemSpec, answers: &AnswersSpec, what: &str) -> (u64, Vec<u64>) {
+    let (simulated, executed) = (simulated(system, answers), executed(system, answers).unwrap());
+    let (virtual_one, real) = (simulated.cascade.unwrap(), executed.record.cascade.unwrap());
+    assert_eq!(real.returned, virtual_one.returned, "{what}");
+    assert_eq!(
+        (&real.judged, &real.right),
+        (&virtual_one.judged, &virtual_one.right),
+        "{what}"
+    );
+    assert_eq!(
+        executed.record.input_tokens, simulated.input_tokens,
+        "{what}: texts have their lengths"
+    );
+    assert_eq!(real.judged.iter().sum::<u64>(), REQUESTS, "{what}");
+    // A class for each pass, from the real heads.
+    let asked: u64 = real.stages.iter().map(|stage| stage.answered).sum();
+    assert_eq!(executed.answers.len() as u64, asked, "{what}");
+    (executed.record.input_tokens, real.returned)
+}
+
+/// Three levels, of which the second prunes what the first has left: both machines read the same, and what was not profiled is told.
+#[test]
+fn levels_that_prune_one_after_the_other_are_served_alike() {
+    const ROUTE: [&str; 3] = ["small", "middle", "large"];
+    let trained = trained(
+        3,
+        &[
+            &[("small", 0.85), ("large", 0.0)],
+            &[("small", 0.85), ("middle", 0.95), ("large", 0.0)],
+        ],
+    );
+    let Trained { answers, profiled, .. } = &trained;
+    let ways: Vec<String> = profiled.find("large").unwrap().prunings().map(described).collect();
+    assert_eq!(ways.first().unwrap(), "small at 0.5", "where the search begins");
+    assert_eq!(ways.last().unwrap(), "small at 0.85, then middle at 0.95");
+    let served = |reroute: Reroute, alphas: [Option<f64>; 2]| {
+        let average = AnswerJoin::Average(vec![0.2, 0.3, 0.5]);
+        let system = pruning(&trained, &ROUTE, reroute, &alphas, average);
+        served_alike(&system, answers, &format!("{reroute:?}, {alphas:?}"))
+    };
+    // All go on, and read less and less.
+    let all = |alphas| served(Reroute::new(1.0, 1.0).unwrap(), alphas).0;
+    let (whole, once, twice) = (
+        all([None, None]),
+        all([Some(0.85), None]),
+        all([Some(0.85), Some(0.95)]),
+    );
+    assert!(whole > once && once > twice, "{whole} {once} {twice}");
+    // Some are returned by each: what a dispatcher hears is what its model makes of the words that were left.
+    let (_, returned) = served(Reroute::new(0.5, 2.0).unwrap(), [Some(0.85), Some(0.95)]);
+    assert!(returned.iter().all(|&requests| requests > 0), "{returned:?}");
+
+    let refused = |alphas: [Option<f64>; 2]| {
+        let some = Reroute::new(0.5, 2.0).unwrap();
+        let system = pruning(&trained, &ROUTE, some, &alphas, AnswerJoin::Last);
+        let Err(error) = Answers::of_system(&system, Some((answers, SEED))) else {
+            panic!("{alphas:?} was not profiled");
+        };
+        error.to_string()
+    };
+    let error = refused([Some(0.85), Some(0.6)]);
+    let must =
+        "outcomes: must have what large makes of words pruned by small at 0.85, then middle at 0.6, got small at 0.5; ";
+    let hint = "; `tenantry cascade profile --route small=0.85,middle=0.6,large` measures it";
+    assert!(error.starts_with(must) && error.ends_with(hint), "{error}");
+    // Nobody was asked what the second alone leaves.
+    assert!(refused([None, Some(0.95)]).contains("pruned by middle at 0.95, got small at 0.5"));
+}
+
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let trained = trained();
+    let trained = trained(2, &[]);
     let answers = &trained.answers;
     let reroute = Reroute::new(0.7, 10.0).unwrap();
     let both = || system(&trained, &["small", "large"], reroute, None, AnswerJoin::Last);

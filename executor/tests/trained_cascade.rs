@@ -3,8 +3,8 @@
 use tch::Device;
 use tenantry_cascade::{Reroute, expected_calibration_error};
 use tenantry_executor::cascade::{
-    Calibration, Cascade, Classifier, ExampleSize, Item, Level, Outputs, Reviews, Source, TextModel, Texts,
-    make_example, read_items,
+    Calibration, Cascade, Classifier, ExampleModel, ExampleSize, Item, Level, Outputs, Reviews, Source, TextModel,
+    Texts, make_example, read_items,
 };
 use tenantry_executor::{ExecutorError, prepare_lane_thread};
 use tenantry_profiles::DType;
@@ -15,7 +15,17 @@ fn size() -> ExampleSize {
     ExampleSize {
         train_items: 1600,
         held_out_items: 400,
-        models: [(1, 16, 2, 3), (2, 64, 4, 3)],
+        models: vec![model("small", [1, 16, 2], 3), model("large", [2, 64, 4], 3)],
+    }
+}
+
+fn model(name: &'static str, [layers, hidden, heads]: [u32; 3], epochs: u32) -> ExampleModel {
+    ExampleModel {
+        name,
+        layers,
+        hidden,
+        heads,
+        epochs,
     }
 }
 
@@ -150,16 +160,14 @@ fn levels_must_answer_the_same() {
     let tiny = ExampleSize {
         train_items: 8,
         held_out_items: 4,
-        models: [(1, 16, 2, 1), (1, 16, 2, 1)],
+        models: vec![model("small", [1, 16, 2], 1), model("large", [1, 16, 2], 1)],
     };
     let files = make_example(folder.path(), &tiny, 7, Device::Cpu, &mut |_, _, _| {}).unwrap();
     let config = files.models[1].join("config.json");
     let renamed = std::fs::read_to_string(&config).unwrap().replace("negative", "neutral");
     std::fs::write(&config, renamed).unwrap();
-    let models = files
-        .models
-        .each_ref()
-        .map(|folder| TextModel::read(folder, DType::F32, Device::Cpu).unwrap());
+    let read = |folder| TextModel::read(folder, DType::F32, Device::Cpu).unwrap();
+    let models = [&files.models[0], &files.models[1]].map(|folder| read(folder));
     let calibration = Calibration::Classes(tenantry_cascade::Temperature::ONE);
     let levels = models.iter().map(|model| Level { model, calibration }).collect();
     let error = Cascade::new(levels, Reroute::new(0.9, 10.0).unwrap(), 0.0, None).unwrap_err();

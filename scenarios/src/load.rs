@@ -4,7 +4,7 @@
 //! paths and are told off in the same words.
 
 use serde_yaml::Value;
-use tenantry_core::answers::{Answers, AnswersError};
+use tenantry_core::answers::{self, Answers, AnswersError};
 use tenantry_core::spec::RouteSpec;
 use tenantry_traces::TraceError;
 use tenantry_traces::outcome::AnswersSpec;
@@ -175,18 +175,23 @@ impl Origin {
                 let must = format!("given, since words are pruned at degree {alpha}");
                 Problem::new(root.key("outcomes").key("pruned"), must, "nothing")
             }
-            AnswersError::Degree {
-                index,
+            AnswersError::Pruned {
+                by,
                 model,
-                alpha,
+                steps,
+                route,
                 known,
+                ..
             } => {
-                let must = format!("a degree at which {model} was profiled ({known})");
-                Problem::new(stage(index - 1).key("reroute").key("prune"), must, alpha)
-            }
-            AnswersError::PrunedAgain { index, alpha, .. } => {
-                let must = "left out but at the first model, whose attention pruned what the others were profiled on";
-                Problem::new(stage(index).key("reroute").key("prune"), must, alpha)
+                let (last, before) = steps.split_last().expect("whole items are always known");
+                let after = match before {
+                    [] => String::new(),
+                    before => format!(" after {}", answers::described(before)),
+                };
+                let known = answers::described_all(&known);
+                let must = format!("a degree at which {model} was profiled{after} ({known})");
+                let hint = format!("{}; `tenantry cascade profile --route {route}` measures it", last.alpha);
+                Problem::new(stage(by).key("reroute").key("prune"), must, hint)
             }
             AnswersError::Classes { model, must, got, .. } => {
                 let must = format!("{must}, as {model} has");

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use tenantry_scenarios::Scenario;
-use tenantry_traces::outcome::{SavedCalibration, SavedOutputs, SavedPruning};
+use tenantry_traces::outcome::{PruneStep, SavedCalibration, SavedOutputs, SavedPruning};
 
 /// Two models that are right, to be broken in one place.
 const GOOD: &str = "\
@@ -117,12 +117,15 @@ fn profiled(folder: &std::path::Path) {
         softmax: vec![vec![0.5, 0.5]; 2],
         confidences: vec![0.5; 2],
         service_us: vec![10.0; 2],
+        attended_us: vec![12.0; 2],
         input_tokens: vec![5, 6],
         importance: vec![vec![1.0; 5], vec![1.0; 6]],
     };
     let pruning = SavedPruning {
-        alpha: 0.5,
-        by: "small".into(),
+        steps: vec![PruneStep {
+            by: "small".into(),
+            alpha: 0.5,
+        }],
         words_left: 0.8,
     };
     for pass in [pass("small", None), pass("large", None), pass("large", Some(pruning))] {
@@ -150,7 +153,8 @@ fn profiled_models_are_asked_what_they_know() {
         (
             "prune: 0.5",
             "prune: 0.6",
-            "systems[0].cascade.stages[0].reroute.prune: must be a degree at which large was profiled (0.5), got 0.6",
+            "systems[0].cascade.stages[0].reroute.prune: must be a degree at which large was profiled (small at 0.5), got 0.6; `tenantry cascade \
+             profile --route small=0.6,large` measures it",
         ),
         (
             "input: of-items",
@@ -175,8 +179,8 @@ fn profiled_models_are_asked_what_they_know() {
         (
             "{ model: large, gpus: [1] }\n",
             "{ model: large, gpus: [1], reroute: { cut_off: 0.9, slope: 10, prune: 0.5 } }\n        - { model: large, name: small }\n",
-            "systems[0].cascade.stages[1].reroute.prune: must be left out but at the first model, whose attention pruned what the \
-             others were profiled on, got 0.5",
+            "systems[0].cascade.stages[1].reroute.prune: must be a degree at which small was profiled after small at 0.5 (whole ones only), \
+             got 0.5; `tenantry cascade profile --route small=0.5,large=0.5,small` measures it",
         ),
         (
             "model: large, gpus: [1]",

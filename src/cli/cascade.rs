@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub enum CascadeCommand {
@@ -49,12 +49,22 @@ pub struct CascadeSelectArgs {
     /// Models of a candidate, at most.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub levels: u32,
-    /// Try everything, and give up nothing early.
-    #[arg(long)]
-    pub exhaustive: bool,
+    /// Where the search gives up: nowhere, or where the paper's does (section 5), which misses some.
+    #[arg(long, value_enum, default_value_t = EarlyStopsName::None)]
+    pub early_stops: EarlyStopsName,
     /// Write a scenario that serves what was chosen, beside its models alone.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
+}
+
+/// Where `cascade select` gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EarlyStopsName {
+    /// Nowhere: nothing that could be chosen is left out.
+    None,
+    /// Cut-offs from the first whose accuracy is below the models' mean, p75 above 1.5 times the slowest model's, pruning from the first degree that
+    /// costs a model two points; answers are always averaged.
+    Paper,
 }
 
 #[derive(Debug, Args)]
@@ -65,6 +75,9 @@ pub struct CascadeExampleArgs {
     /// Of the language task and of the weights.
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
+    /// Models: a small and a large one, or one between them too.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=3))]
+    pub levels: u32,
     /// Where the models and their items go: a folder that is not there yet.
     #[arg(long, default_value = "out/cascade")]
     pub out: PathBuf,
@@ -94,6 +107,10 @@ pub struct CascadeProfileArgs {
     /// What an earlier `cascade profile` wrote of these models: calibrated as there, rather than on these items.
     #[arg(long, value_name = "FOLDER")]
     pub calibrated_by: Option<PathBuf>,
+    /// Models as a cascade asks them, and to which degree each prunes what those after it read, such as small=0.5,middle=0.3,large: each is profiled
+    /// on what comes to it there as well. May be given several times.
+    #[arg(long = "route", value_name = "ROUTE", value_parser = route)]
+    pub routes: Vec<RouteArg>,
     /// Where the outputs go: a folder that is not there yet.
     #[arg(long, default_value = "out/cascade-profiled")]
     pub out: PathBuf,
@@ -118,4 +135,23 @@ pub struct CascadeJudgeArgs {
     /// Of the dispatcher's coins.
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
+}
+
+/// Models and degrees of pruning, 0 where no word goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteArg(pub Vec<(String, f64)>);
+
+/// `small=0.5,middle,large`.
+fn route(text: &str) -> Result<RouteArg, String> {
+    let level = |level: &str| {
+        let (name, degree) = level.split_once('=').unwrap_or((level, "0"));
+        let alpha: Option<f64> = degree.trim().parse().ok();
+        match alpha.filter(|alpha| *alpha >= 0.0 && alpha.is_finite()) {
+            Some(alpha) if !name.trim().is_empty() => Ok((name.trim().to_owned(), alpha)),
+            _ => Err(format!(
+                "must be MODEL=DEGREE or MODEL, a degree at least 0, got {level}"
+            )),
+        }
+    };
+    Ok(RouteArg(text.split(',').map(level).collect::<Result<_, _>>()?))
 }

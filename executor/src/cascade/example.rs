@@ -21,24 +21,50 @@ pub struct ExampleSize {
     pub train_items: u64,
     /// Reviews to calibrate and profile on, and as many again to judge by.
     pub held_out_items: u64,
-    /// The small model and the larger one: layers, width, heads, and how often each sees the reviews.
-    pub models: [(u32, u32, u32, u32); 2],
+    /// The models, the smallest first.
+    pub models: Vec<ExampleModel>,
+}
+
+/// A model of the example.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExampleModel {
+    /// Its folder's name.
+    pub name: &'static str,
+    /// Layers.
+    pub layers: u32,
+    /// Width.
+    pub hidden: u32,
+    /// Heads of attention.
+    pub heads: u32,
+    /// How often it sees the reviews.
+    pub epochs: u32,
 }
 
 impl ExampleSize {
-    /// The one that the command makes: some minutes on a CPU.
-    pub fn full() -> ExampleSize {
+    /// The one that the command makes: some minutes on a CPU. With three levels, one between the two.
+    pub fn full(levels: u32) -> ExampleSize {
+        let model = |name, [layers, hidden, heads]: [u32; 3], epochs| ExampleModel {
+            name,
+            layers,
+            hidden,
+            heads,
+            epochs,
+        };
+        let mut models = vec![model("small", [1, 32, 2], 4), model("large", [4, 64, 4], 6)];
+        if levels > 2 {
+            models.insert(1, model("middle", [2, 48, 4], 5));
+        }
         ExampleSize {
             train_items: 4000,
             held_out_items: 1000,
-            models: [(1, 32, 2, 4), (4, 64, 4, 6)],
+            models,
         }
     }
 }
 
 /// Longest review in tokens that the models take.
 const POSITIONS: u32 = 128;
-/// Ids of the small model's tokenizer: 256 bytes, four special tokens, and so few merges that most words are in pieces.
+/// Ids of the first model's tokenizer: 256 bytes, four special tokens, and so few merges that most words are in pieces.
 const BYTE_PAIR_IDS: usize = 420;
 const LEARNING_RATE: f64 = 1e-3;
 const BATCH: usize = 32;
@@ -48,16 +74,16 @@ const TOKENIZER_ITEMS: usize = 2000;
 /// Where the example's files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExampleFiles {
-    /// The models' folders, the small one first: `config.json`, `model.safetensors`, `tokenizer.json`.
-    pub models: [PathBuf; 2],
+    /// The models' folders, in the order of the size's models: `config.json`, `model.safetensors`, `tokenizer.json`.
+    pub models: Vec<PathBuf>,
     /// The items to profile on.
     pub profile: PathBuf,
     /// The items to judge by.
     pub test: PathBuf,
 }
 
-/// Trains both models and writes `small/`, `large/`, `profile.csv` and `test.csv` into `folder`, which must exist. `watch` is told of each
-/// model's epochs and mean losses.
+/// Trains the models and writes their folders, `profile.csv` and `test.csv` into `folder`, which must exist. `watch` is told of each model's
+/// epochs and mean losses.
 ///
 /// # Errors
 /// Files that cannot be written, or no memory on the device.
@@ -75,7 +101,7 @@ pub fn make_example(
     let (train_end, profile_end) = (size.train_items, size.train_items + size.held_out_items);
     let training = items(0..train_end);
     let files = ExampleFiles {
-        models: ["small", "large"].map(|name| folder.join(name)),
+        models: size.models.iter().map(|model| folder.join(model.name)).collect(),
         profile: folder.join("profile.csv"),
         test: folder.join("test.csv"),
     };
@@ -92,16 +118,20 @@ pub fn make_example(
         .take(TOKENIZER_ITEMS)
         .map(|item| item.texts.first.as_str())
         .collect();
-    let tokenizers = [
-        byte_pair_tokenizer(&texts, BYTE_PAIR_IDS)?,
-        word_piece_tokenizer(&texts)?,
-    ];
-    for (((path, tokenizer), &(layers, hidden, heads, epochs)), model_seed) in
-        files.models.iter().zip(tokenizers).zip(&size.models).zip(seed..)
-    {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for ((path, model), model_seed) in files.models.iter().zip(&size.models).zip(seed..) {
+        let tokenizer = match model_seed == seed {
+            true => byte_pair_tokenizer(&texts, BYTE_PAIR_IDS)?,
+            false => word_piece_tokenizer(&texts)?,
+        };
+        let &ExampleModel {
+            name,
+            layers,
+            hidden,
+            heads,
+            epochs,
+        } = model;
         let shape = ModelShape {
-            name: name.clone(),
+            name: name.into(),
             kind: ModelKind::Encoder,
             layers,
             hidden,
@@ -133,7 +163,7 @@ pub fn make_example(
             seed: model_seed,
         };
         train(&classifier, &encoded, &training, &mut |epoch, loss| {
-            watch(&name, epoch, loss)
+            watch(name, epoch, loss)
         })?;
         classifier.write(unfinished.path())?;
         std::fs::rename(unfinished.keep(), path).map_err(failed)?;

@@ -89,8 +89,8 @@ impl TextModel {
         Ok((classified, begin.elapsed().as_secs_f64() * 1e6))
     }
 
-    /// What it makes of texts, one at a time; with the attention that tokens receive, if `importance` is asked for, which a model needs that
-    /// is not a cascade's last.
+    /// What it makes of texts, one at a time; if `importance` is asked for, with the attention that tokens receive and what a pass takes
+    /// that sums it up, which it cannot do as fast.
     ///
     /// # Errors
     /// Texts that the tokenizer does not take, or no memory on the device.
@@ -99,24 +99,37 @@ impl TextModel {
         texts: impl IntoIterator<Item = &'a Texts>,
         importance: bool,
     ) -> Result<Observed, ExecutorError> {
+        let encoded = |(item, texts)| self.encode(texts).map_err(|error| error.of_item(item));
         let tokens = texts
             .into_iter()
-            .map(|texts| self.encode(texts))
+            .enumerate()
+            .map(encoded)
             .collect::<Result<Vec<_>, _>>()?;
-        for tokens in tokens.iter().take(WARM_UP) {
-            self.timed(tokens, importance)?;
-        }
         let mut observed = Observed::default();
+        self.warm_up(&tokens, false)?;
         for tokens in &tokens {
-            let (mut classified, service_us) = self.timed(tokens, importance)?;
+            let (mut classified, service_us) = self.timed(tokens, false)?;
             observed.logits.append(&mut classified.logits);
-            observed
-                .importance
-                .push(classified.importance.map_or(Vec::new(), |mut lists| lists.remove(0)));
             observed.service_us.push(service_us as f32);
             observed.input_tokens.push(tokens.ids.len() as u32);
         }
+        if !importance {
+            observed.importance = vec![Vec::new(); tokens.len()];
+            return Ok(observed);
+        }
+        self.warm_up(&tokens, true)?;
+        for tokens in &tokens {
+            let (classified, attended_us) = self.timed(tokens, true)?;
+            let mut lists = classified.importance.expect("it was asked for");
+            observed.importance.push(lists.remove(0));
+            observed.attended_us.push(attended_us as f32);
+        }
         Ok(observed)
+    }
+
+    fn warm_up(&self, tokens: &[Tokens], importance: bool) -> Result<(), ExecutorError> {
+        let mut some = tokens.iter().take(WARM_UP);
+        some.try_for_each(|tokens| self.timed(tokens, importance).map(drop))
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tenantry_cascade::ensemble::likeliest;
 use tenantry_cascade::{CascadeError, Spread, Temperature, softmax};
-use tenantry_traces::outcome::{SavedCalibration, SavedOutputs, SavedPruning};
+use tenantry_traces::outcome::{PruneStep, SavedCalibration, SavedOutputs, SavedPruning};
 
 use super::config::Answer;
 use super::items::Label;
@@ -21,6 +21,8 @@ pub struct Observed {
     pub importance: Vec<Vec<f32>>,
     /// Microseconds that each item took alone, without the tokenizer.
     pub service_us: Vec<f32>,
+    /// The same where the attention was summed up as well; empty where it was not asked for.
+    pub attended_us: Vec<f32>,
     /// How many tokens of each item the model read, special ones too.
     pub input_tokens: Vec<u32>,
 }
@@ -175,6 +177,11 @@ impl Outputs {
         })
     }
 
+    /// Who took words away before the model read the items; nobody where it read them whole.
+    pub fn steps(&self) -> &[PruneStep] {
+        self.pruning.as_ref().map_or(&[], |pruning| &pruning.steps)
+    }
+
     /// Whether the answer to each item is right.
     pub fn right(&self) -> Vec<bool> {
         let right =
@@ -236,12 +243,17 @@ impl Outputs {
             softmax: self.softmax.clone(),
             confidences: self.confidences.clone(),
             service_us: observed.service_us.clone(),
+            attended_us: observed.attended_us.clone(),
             input_tokens: observed.input_tokens.clone(),
             importance: observed.importance.clone(),
         }
     }
 
-    fn of_saved(saved: SavedOutputs) -> Result<Outputs, CascadeError> {
+    /// As it lies in a folder of outputs.
+    ///
+    /// # Errors
+    /// A temperature or a spread that is not above 0.
+    pub fn of_saved(saved: SavedOutputs) -> Result<Outputs, CascadeError> {
         let label = |&label: &f32| match saved.classes {
             Some(_) => Label::Class(label as usize),
             None => Label::Number(label),
@@ -261,6 +273,7 @@ impl Outputs {
                 logits: saved.logits,
                 importance: saved.importance,
                 service_us: saved.service_us,
+                attended_us: saved.attended_us,
                 input_tokens: saved.input_tokens,
             },
             softmax: saved.softmax,
@@ -290,6 +303,7 @@ mod tests {
         let observed = Observed {
             importance: (0..labels.len()).map(|tokens| vec![0.25; tokens]).collect(),
             service_us: vec![12.5; labels.len()],
+            attended_us: vec![15.5; labels.len()],
             input_tokens: vec![4; labels.len()],
             logits,
         };
@@ -313,8 +327,10 @@ mod tests {
         let path = folder.path().join("small.safetensors");
         let mut pruned = three_classes();
         pruned.pruning = Some(SavedPruning {
-            alpha: 0.7,
-            by: "smaller".into(),
+            steps: vec![PruneStep {
+                by: "smaller".into(),
+                alpha: 0.7,
+            }],
             words_left: 0.858,
         });
         for outputs in [

@@ -1,12 +1,12 @@
 //! The offline pass over a repository of models (Tabi, section 5): each model once on whole items, and each but the first again on
-//! items that are pruned more and more.
+//! items that are pruned more and more; and what routes need that prune more than once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tenantry_traces::outcome::SavedPruning;
+use tenantry_traces::outcome::{PruneStep, SavedPruning};
 
-use super::items::Item;
+use super::items::{Item, Label};
 use super::live::TextModel;
 use super::outputs::{Calibration, Outputs, Source};
 use super::text::Texts;
@@ -22,8 +22,15 @@ const ACCURACY_LOSS_MAX: f64 = 0.02;
 pub struct Profiled {
     /// On whole items.
     pub whole: Outputs,
-    /// On pruned ones, by ascending degree; the last one may have lost too much.
+    /// On pruned ones, in the order in which they were asked for; of those by the first model's attention, the last may have lost too much.
     pub pruned: Vec<Outputs>,
+}
+
+/// Models in the order in which they are asked, each but the last with the degree to which its attention prunes what those after it read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfileRoute {
+    /// Names and degrees; 0 where a model prunes nothing.
+    pub levels: Vec<(String, f64)>,
 }
 
 /// What models are profiled on, and how.
@@ -39,72 +46,192 @@ pub struct ProfileItems<'a> {
     pub tolerance: f64,
     /// Each model's calibration, by name, where it was fitted to other items; else it is fitted to these.
     pub calibrations: Option<&'a BTreeMap<String, Calibration>>,
+    /// Routes whose models are profiled on what each of them comes to read, beside the degrees of the search.
+    pub routes: &'a [ProfileRoute],
 }
 
 /// Runs `models`, in ascending order of cost, over items, one item at a time. Words are pruned by the attention of the first model, which
-/// stands for the efficient ones. `watch` is told of each pass, by the model's name and the degree.
+/// stands for the efficient ones, until a model loses too much; and along each of the routes by the models that these name. `watch` is told
+/// of each pass, by the model's name and how the items were pruned.
 ///
 /// # Errors
-/// Models that answer different questions, labels that they do not have, texts that a tokenizer does not take, a calibration that is missing.
+/// Models that answer different questions, labels that they do not have, texts that a tokenizer does not take, a calibration that is missing,
+/// routes of other models.
 pub fn profile(
     models: &[TextModel],
     asked: ProfileItems<'_>,
-    watch: &mut dyn FnMut(&str, Option<f64>),
+    watch: &mut dyn FnMut(&str, &[PruneStep]),
 ) -> Result<Vec<Profiled>, ExecutorError> {
-    let ProfileItems { items, tolerance, .. } = asked;
-    let labels: Vec<_> = items.iter().map(|item| item.label).collect();
-    let outputs = |model: &TextModel, texts: &[Texts], importance, calibration: Option<Calibration>| {
-        let observed = model.observe(texts, importance)?;
-        let fitted = asked.calibrations.map(|fitted| {
-            let found = fitted.get(model.name()).copied();
-            let known = || fitted.keys().cloned().collect::<Vec<_>>().join(", ");
-            found.ok_or_else(|| ExecutorError::input("calibrations", format!("one of {}", model.name()), known()))
-        });
-        let calibration = match calibration.map(Ok).or(fitted).transpose()? {
-            Some(calibration) => calibration,
-            None => Calibration::fit(&observed.logits, &labels, tolerance).map_err(|error| ExecutorError::Cascade {
-                what: model.name().into(),
-                error,
-            })?,
-        };
-        let source = Source {
-            model: model.folder().to_path_buf(),
-            items: asked.path.to_path_buf(),
-            items_hash: asked.hash.into(),
-        };
-        Outputs::new(model.name(), model.answer(), source, &labels, observed, calibration)
-    };
-    let texts: Vec<Texts> = items.iter().map(|item| item.texts.clone()).collect();
-    let mut profiled: Vec<Profiled> = Vec::with_capacity(models.len());
-    for model in models {
-        if let Some(other) = models.iter().find(|other| other.answer() != model.answer()) {
+    for (index, model) in models.iter().enumerate() {
+        if let Some(other) = models[..index].iter().find(|other| other.answer() != model.answer()) {
             let what = format!("answers of {}", other.name());
             let must = format!("{:?}, as {} has it", model.answer(), model.name());
             return Err(ExecutorError::input(what, must, format!("{:?}", other.answer())));
         }
-        watch(model.name(), None);
-        let whole = outputs(model, &texts, true, None)?;
-        let mut pruned: Vec<Outputs> = Vec::new();
-        // Each degree reads what the last one left to be tried.
-        let within =
-            |last: Option<&Outputs>| last.is_none_or(|last| last.accuracy() >= whole.accuracy() - ACCURACY_LOSS_MAX);
-        let mut degrees = ALPHA_TENTHS.map(|tenths| f64::from(tenths) / 10.0);
-        while let (Some(first), true) = (profiled.first(), within(pruned.last())) {
-            let Some(alpha) = degrees.next() else { break };
-            watch(model.name(), Some(alpha));
-            let shorter = without(&models[0], &texts, &first.whole.observed.importance, alpha)?;
-            let mut outputs = outputs(model, &shorter, false, Some(whole.calibration))?;
-            let words = |texts: &[Texts]| texts.iter().map(Texts::words).sum::<usize>() as f64;
-            outputs.pruning = Some(SavedPruning {
-                alpha,
-                by: models[0].name().into(),
-                words_left: words(&shorter) / words(&texts),
-            });
-            pruned.push(outputs);
-        }
-        profiled.push(Profiled { whole, pruned });
     }
-    Ok(profiled)
+    // What a tokenizer does not take is told before anything is measured.
+    for model in models {
+        for (number, item) in asked.items.iter().enumerate() {
+            model.encode(&item.texts).map_err(|error| error.of_item(number))?;
+        }
+    }
+    let mut pass = OfflinePass {
+        models,
+        asked,
+        labels: asked.items.iter().map(|item| item.label).collect(),
+        texts: vec![(Vec::new(), asked.items.iter().map(|item| item.texts.clone()).collect())],
+        watch,
+        done: Vec::new(),
+    };
+    for route in asked.routes {
+        pass.check(route)?;
+    }
+    for model in 0..models.len() {
+        pass.outputs(model, &[])?;
+        pass.search(model)?;
+    }
+    for route in asked.routes {
+        pass.along(route)?;
+    }
+    Ok(pass.done)
+}
+
+/// Passes over the items, each made once.
+struct OfflinePass<'a> {
+    models: &'a [TextModel],
+    asked: ProfileItems<'a>,
+    labels: Vec<Label>,
+    /// The items as they were pruned, the whole ones first.
+    texts: Vec<(Vec<PruneStep>, Vec<Texts>)>,
+    watch: &'a mut dyn FnMut(&str, &[PruneStep]),
+    done: Vec<Profiled>,
+}
+
+impl OfflinePass<'_> {
+    /// More and more is pruned by the first model's attention, until a model loses too much.
+    fn search(&mut self, model: usize) -> Result<(), ExecutorError> {
+        if model == 0 {
+            return Ok(());
+        }
+        let least = self.done[model].whole.accuracy() - ACCURACY_LOSS_MAX;
+        for tenths in ALPHA_TENTHS {
+            let alpha = f64::from(tenths) / 10.0;
+            let by = self.models[0].name().into();
+            if self.outputs(model, &[PruneStep { by, alpha }])?.accuracy() < least {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, route: &ProfileRoute) -> Result<(), ExecutorError> {
+        for (name, alpha) in &route.levels {
+            self.find(name)?;
+            if !(*alpha >= 0.0 && alpha.is_finite()) {
+                return Err(ExecutorError::input(
+                    format!("route: degree of {name}"),
+                    "at least 0",
+                    alpha,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Each model of a route reads what those before it have left.
+    fn along(&mut self, route: &ProfileRoute) -> Result<(), ExecutorError> {
+        let mut steps = Vec::new();
+        for (name, alpha) in &route.levels {
+            let model = self.find(name)?;
+            self.outputs(model, &steps)?;
+            if *alpha > 0.0 {
+                steps.push(PruneStep {
+                    by: name.clone(),
+                    alpha: *alpha,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Result<usize, ExecutorError> {
+        let found = self.models.iter().position(|model| model.name() == name);
+        let known = || self.models.iter().map(TextModel::name).collect::<Vec<_>>().join(", ");
+        found.ok_or_else(|| ExecutorError::input("route", format!("of the models {}", known()), name))
+    }
+
+    /// What a model makes of items that were pruned so.
+    fn outputs(&mut self, model: usize, steps: &[PruneStep]) -> Result<&Outputs, ExecutorError> {
+        if self.made(model, steps).is_none() {
+            self.make(model, steps)?;
+        }
+        Ok(self.made(model, steps).expect("it was just made"))
+    }
+
+    fn made(&self, model: usize, steps: &[PruneStep]) -> Option<&Outputs> {
+        let Profiled { whole, pruned } = self.done.get(model)?;
+        std::iter::once(whole)
+            .chain(pruned)
+            .find(|outputs| outputs.steps() == steps)
+    }
+
+    fn make(&mut self, model: usize, steps: &[PruneStep]) -> Result<(), ExecutorError> {
+        let at = self.prune(steps)?;
+        let of = &self.models[model];
+        (self.watch)(of.name(), steps);
+        let observed = of.observe(&self.texts[at].1, true)?;
+        let calibration = match self.done.get(model) {
+            Some(profiled) => profiled.whole.calibration,
+            None => self.calibration(of, &observed.logits)?,
+        };
+        let source = Source {
+            model: of.folder().to_path_buf(),
+            items: self.asked.path.to_path_buf(),
+            items_hash: self.asked.hash.into(),
+        };
+        let mut outputs = Outputs::new(of.name(), of.answer(), source, &self.labels, observed, calibration)?;
+        if steps.is_empty() {
+            let pruned = Vec::new();
+            self.done.push(Profiled { whole: outputs, pruned });
+            return Ok(());
+        }
+        let words = |at: usize| self.texts[at].1.iter().map(Texts::words).sum::<usize>() as f64;
+        outputs.pruning = Some(SavedPruning {
+            steps: steps.to_vec(),
+            words_left: words(at) / words(0),
+        });
+        self.done[model].pruned.push(outputs);
+        Ok(())
+    }
+
+    /// Fitted to these items, unless another is to be kept.
+    fn calibration(&self, model: &TextModel, logits: &[Vec<f32>]) -> Result<Calibration, ExecutorError> {
+        let Some(fitted) = self.asked.calibrations else {
+            let fitted = Calibration::fit(logits, &self.labels, self.asked.tolerance);
+            return fitted.map_err(|error| ExecutorError::Cascade {
+                what: model.name().into(),
+                error,
+            });
+        };
+        let found = fitted.get(model.name()).copied();
+        let known = || fitted.keys().cloned().collect::<Vec<_>>().join(", ");
+        found.ok_or_else(|| ExecutorError::input("calibrations", format!("one of {}", model.name()), known()))
+    }
+
+    /// Where the items are that were pruned so.
+    fn prune(&mut self, steps: &[PruneStep]) -> Result<usize, ExecutorError> {
+        if let Some(at) = self.texts.iter().position(|(pruned, _)| pruned == steps) {
+            return Ok(at);
+        }
+        let (last, before) = steps.split_last().expect("whole items come first");
+        let by = self.find(&last.by)?;
+        let from = self.prune(before)?;
+        self.outputs(by, before)?;
+        let importance = &self.made(by, before).expect("it was just made").observed.importance;
+        let shorter = without(&self.models[by], &self.texts[from].1, importance, last.alpha)?;
+        self.texts.push((steps.to_vec(), shorter));
+        Ok(self.texts.len() - 1)
+    }
 }
 
 /// Texts without the words that `model` paid little attention to.

@@ -140,13 +140,18 @@ impl TextServing {
         }
         let items = read_items(&first.items, models[0].0.answer())?;
         let whole = |(model, _): &(TextModel, Calibration)| {
-            let reading = |item: &Item| {
+            let reading = |(number, item): (usize, &Item)| {
+                let tokens = model.encode(&item.texts).map_err(|error| error.of_item(number))?;
                 Ok(Reading {
-                    tokens: Arc::new(model.encode(&item.texts)?),
+                    tokens: Arc::new(tokens),
                     texts: Arc::new(item.texts.clone()),
                 })
             };
-            items.iter().map(reading).collect::<Result<Vec<_>, ExecutorError>>()
+            items
+                .iter()
+                .enumerate()
+                .map(reading)
+                .collect::<Result<Vec<_>, ExecutorError>>()
         };
         let texts = ServedTexts {
             draws: ItemDraws::new(seed, items.len()),

@@ -3,14 +3,16 @@
 //!     cargo run --release -p tenantry-cascade --example early_stops -- [FOLDER of `tenantry cascade profile`]…
 //!
 //! Each question is a repository of models and a target accuracy, somewhere between the least accurate model and the most accurate candidate.
-//! It is answered with all early stops, and with none; and with none and no rule on the latency at p75 either. Repositories are drawn, or are
-//! models of public tables (`TENANTRY_DATA`) with drawn latencies, or are the folders given, at every tenth of a point.
+//! It is answered by the search that misses nothing, and by what all early stops leave, and each of them alone; answers are averaged, as the paper
+//! has it. Repositories are drawn, or are models of public tables (`TENANTRY_DATA`) with drawn latencies, or are the folders given, at every tenth
+//! of a point. How many candidates the search had to measure is told too.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use tenantry_cascade::candidates::{Candidate, ModelProfile, PrunedProfile, Repository, Rules, Targets, select};
+use tenantry_cascade::candidates::{Candidate, Joins, ModelProfile, PassProfile, PrunedProfile, Repository, Rules};
+use tenantry_cascade::search::{EarlyStops, Targets, select};
 use tenantry_cascade::{Temperature, softmax};
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::outcome::{ProfiledModels, SavedOutputs};
@@ -89,28 +91,55 @@ impl Tally {
     }
 }
 
-/// The search with its stops against one without, and against one that cuts no slow tails either.
+const NEVER: EarlyStops = EarlyStops {
+    below_models_mean: false,
+    p75_factor_max: f64::INFINITY,
+    pruning_loss_max: f64::INFINITY,
+};
+/// All of them, and each alone.
+const STOPS: [(&str, EarlyStops); 4] = [
+    ("all stops", EarlyStops::PAPER),
+    (
+        "the models' mean accuracy",
+        EarlyStops {
+            below_models_mean: true,
+            ..NEVER
+        },
+    ),
+    (
+        "the rule on p75",
+        EarlyStops {
+            p75_factor_max: EarlyStops::PAPER.p75_factor_max,
+            ..NEVER
+        },
+    ),
+    (
+        "the loss by pruning",
+        EarlyStops {
+            pruning_loss_max: EarlyStops::PAPER.pruning_loss_max,
+            ..NEVER
+        },
+    ),
+];
+
+/// What stops miss of what the search finds, and what the search takes.
 #[derive(Default)]
 struct Tallies {
-    stops: Tally,
-    stops_and_tails: Tally,
+    stops: [Tally; STOPS.len()],
+    candidates: usize,
+    measured: usize,
 }
 
 impl Tallies {
     /// Asks for accuracies, of which each is given a part from 0 to 1 of the way from the worst model to the best candidate.
     fn ask(&mut self, repository: &Repository, parts: &[f64]) {
-        let rules = |early_stops, p75_factor_max| Rules {
-            early_stops,
-            p75_factor_max,
+        let rules = Rules {
+            join: Joins::Average,
             ..Rules::default()
         };
-        let found = |rules: Rules| repository.candidates(&rules).expect("a sound repository");
-        let factor = Rules::default().p75_factor_max;
-        let (early, all, slow) = (
-            found(rules(true, factor)),
-            found(rules(false, factor)),
-            found(rules(false, f64::INFINITY)),
-        );
+        let left = |stops: Option<&EarlyStops>| repository.candidates(&rules, stops).expect("a sound repository");
+        let all = left(None);
+        let stopped = STOPS.each_ref().map(|(_, stops)| left(Some(stops)));
         let alone = all.iter().filter(|candidate| candidate.models.len() == 1);
         let least = alone.map(|single| single.accuracy).fold(1.0, f64::min);
         let most = all.iter().map(|candidate| candidate.accuracy).fold(0.0, f64::max);
@@ -120,15 +149,23 @@ impl Tallies {
                 mean_ms: None,
                 p99_ms: None,
             };
-            let early = select(&early, &targets).ok();
-            self.stops.add(early, select(&all, &targets).ok());
-            self.stops_and_tails.add(early, select(&slow, &targets).ok());
+            let search = repository.best(&rules, &targets).expect("a sound repository");
+            self.candidates += search.candidates;
+            self.measured += search.measured;
+            let best = search.chosen.ok();
+            assert_eq!(best.as_ref(), select(&all, &targets).ok(), "the search misses nothing");
+            for (tally, left) in self.stops.iter_mut().zip(&stopped) {
+                tally.add(select(left, &targets).ok(), best.as_ref());
+            }
         }
     }
 
     fn print(mut self, what: &str) {
-        self.stops.print(what);
-        self.stops_and_tails.print(&format!("{what}, tails uncut"));
+        for (tally, (stop, _)) in self.stops.iter_mut().zip(STOPS) {
+            tally.print(&format!("{what}, {stop}"));
+        }
+        let share = 100.0 * self.measured as f64 / self.candidates.max(1) as f64;
+        println!("{what}: the search measured {share:.1} % of the candidates");
     }
 }
 
@@ -140,6 +177,15 @@ fn between(draws: &mut Stream, low: f64, high: f64) -> f64 {
 /// Roughly normal, with a deviation of 1: twelve uniform ones.
 fn noise(draws: &mut Stream) -> f64 {
     (0..12).map(|_| draws.unit()).sum::<f64>() - 6.0
+}
+
+/// Attention costs nothing to read here: the control time stands for it.
+fn pass(latency_ms: f64, outputs: Vec<Vec<f64>>) -> PassProfile {
+    PassProfile {
+        latency_ms,
+        attended_ms: latency_ms,
+        outputs,
+    }
 }
 
 /// Calibrated outputs, as the offline pass has them.
@@ -183,16 +229,17 @@ fn drawn(number: u64) -> Repository {
                 })
                 .collect();
             PrunedProfile {
-                alpha: 0.4 + f64::from(degree) / 10.0,
-                latency_ms: latency_ms * (1.0 - saved * f64::from(degree)),
-                outputs: calibrated(&noisy, &labels),
+                by: vec![("m0".into(), 0.4 + f64::from(degree) / 10.0)],
+                pass: pass(
+                    latency_ms * (1.0 - saved * f64::from(degree)),
+                    calibrated(&noisy, &labels),
+                ),
             }
         });
         let pruned = if index == 0 { Vec::new() } else { pruned.collect() };
         ModelProfile {
             name: format!("m{index}"),
-            latency_ms,
-            outputs: calibrated(&logits, &labels),
+            whole: pass(latency_ms, calibrated(&logits, &labels)),
             pruned,
         }
     };
@@ -229,8 +276,7 @@ fn table(file: &str) -> Option<Repository> {
         });
         ModelProfile {
             name: (*name).into(),
-            latency_ms: 0.0,
-            outputs: outputs.collect(),
+            whole: pass(0.0, outputs.collect()),
             pruned: Vec::new(),
         }
     };
@@ -244,27 +290,22 @@ fn table(file: &str) -> Option<Repository> {
 /// Models of a folder, as `tenantry cascade select` takes them.
 fn saved(folder: &Path) -> Repository {
     let profiled = ProfiledModels::read(folder).unwrap_or_else(|error| panic!("{error}"));
-    let outputs = |pass: &SavedOutputs| -> Vec<Vec<f64>> {
+    let pass = |saved: &SavedOutputs| {
         let wide = |row: &Vec<f32>| row.iter().map(|&share| f64::from(share).clamp(0.0, 1.0)).collect();
-        pass.softmax.iter().map(wide).collect()
+        PassProfile {
+            latency_ms: saved.mean_service_us() / 1e3,
+            attended_ms: saved.mean_attended_us().expect("`cascade profile` measures it") / 1e3,
+            outputs: saved.softmax.iter().map(wide).collect(),
+        }
     };
-    let latency_ms = |pass: &SavedOutputs| {
-        let all = pass.service_us.iter().map(|&us| f64::from(us));
-        all.sum::<f64>() / 1e3 / pass.service_us.len() as f64
+    let pruned = |saved: &SavedOutputs| PrunedProfile {
+        by: saved.steps().iter().map(|step| (step.by.clone(), step.alpha)).collect(),
+        pass: pass(saved),
     };
     let models = profiled.models.iter().map(|model| ModelProfile {
         name: model.whole.model.clone(),
-        latency_ms: latency_ms(&model.whole),
-        outputs: outputs(&model.whole),
-        pruned: model
-            .degrees()
-            .zip(&model.pruned)
-            .map(|(alpha, pass)| PrunedProfile {
-                alpha,
-                latency_ms: latency_ms(pass),
-                outputs: outputs(pass),
-            })
-            .collect(),
+        whole: pass(&model.whole),
+        pruned: model.pruned.iter().map(pruned).collect(),
     });
     Repository {
         labels: profiled.labels().iter().map(|&class| class as usize).collect(),
@@ -292,7 +333,7 @@ fn main() {
             let mut latency_ms = between(&mut draws, 1.0, 8.0);
             for model in &mut repository.models {
                 latency_ms *= between(&mut draws, 1.1, 3.0);
-                model.latency_ms = latency_ms;
+                (model.whole.latency_ms, model.whole.attended_ms) = (latency_ms, latency_ms);
             }
             of_table.ask(&repository, &parts(&mut draws));
         }

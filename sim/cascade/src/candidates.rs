@@ -1,8 +1,8 @@
-//! Which models, and how, for a task's targets (Tabi, section 5): offline, candidates are made and measured on saved outputs; online, the
-//! fastest that meets the targets is chosen.
+//! Ways to serve a task with the models of a repository, and what each promises (Tabi, section 5): made and measured on saved outputs, without
+//! another pass of a model.
 //!
 //! Trying another cut-off costs no model's time: it rearranges what the models have answered. Dispatchers' coins are not drawn; each way that an
-//! item can take counts by its chance.
+//! item can take counts by its chance. [`search`](crate::search) chooses among candidates.
 
 use crate::ensemble;
 use crate::error::CascadeError;
@@ -13,22 +13,29 @@ use crate::reroute::Reroute;
 pub struct ModelProfile {
     /// Its name.
     pub name: String,
-    /// Of a whole query, in milliseconds.
-    pub latency_ms: f64,
-    /// Calibrated probabilities of the classes, item by item.
-    pub outputs: Vec<Vec<f64>>,
-    /// The same on pruned queries, by rising degree; empty where that was not tried.
+    /// Over whole queries.
+    pub whole: PassProfile,
+    /// Over queries that other models' attention pruned; empty where that was not tried.
     pub pruned: Vec<PrunedProfile>,
 }
 
-/// What was saved of a model on queries without the words that a degree prunes (Eq. 5).
+/// What was saved of a model on pruned queries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrunedProfile {
-    /// The degree.
-    pub alpha: f64,
-    /// Of a pruned query, in milliseconds.
+    /// The models whose attention took words away, one after the other, and to which degree (Eq. 5); at least one.
+    pub by: Vec<(String, f64)>,
+    /// What it makes of the words that are left.
+    pub pass: PassProfile,
+}
+
+/// What was saved of a model on queries.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PassProfile {
+    /// Of a query, in milliseconds.
     pub latency_ms: f64,
-    /// As [`ModelProfile::outputs`].
+    /// The same where the model's attention is summed up, for others' words to be pruned by it.
+    pub attended_ms: f64,
+    /// Calibrated probabilities of the classes, item by item.
     pub outputs: Vec<Vec<f64>>,
 }
 
@@ -43,7 +50,7 @@ pub struct Repository {
     pub control_ms: f64,
 }
 
-/// What is tried, and when it is given up. [`Rules::default`] is section 5's.
+/// What is tried. The default is section 5's, but for the join: the paper always averages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     /// The dispatcher's `k`, which the paper never gives.
@@ -52,14 +59,19 @@ pub struct Rules {
     pub levels_max: usize,
     /// The first cut-off, and by how much it falls.
     pub cut_off: (f64, f64),
-    /// A candidate's latency at p75, by that of its slowest model, at most.
-    pub p75_factor_max: f64,
-    /// What pruning may cost a model of its accuracy, as a share of the items.
-    pub pruning_loss_max: f64,
-    /// Whether the answers so far are averaged (Eq. 6), or the last counts.
-    pub ensemble: bool,
-    /// Whether anything is given up early; an exhaustive search gives up nothing but what breaks the p75 rule.
-    pub early_stops: bool,
+    /// How several answers become one.
+    pub join: Joins,
+}
+
+/// Which ways of joining answers are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joins {
+    /// The answers so far are averaged (Eq. 6).
+    Average,
+    /// The last one counts.
+    Last,
+    /// Either.
+    Both,
 }
 
 impl Default for Rules {
@@ -68,10 +80,7 @@ impl Default for Rules {
             slope: 1e6,
             levels_max: 3,
             cut_off: (0.95, 0.05),
-            p75_factor_max: 1.5,
-            pruning_loss_max: 0.02,
-            ensemble: true,
-            early_stops: true,
+            join: Joins::Both,
         }
     }
 }
@@ -83,10 +92,10 @@ pub struct Candidate {
     pub models: Vec<String>,
     /// The cut-off `c`; nothing with one model.
     pub cut_off: Option<f64>,
-    /// The degree of pruning; nothing where no word goes.
-    pub alpha: Option<f64>,
-    /// Of the models' answers (Eq. 6).
-    pub weights: Vec<f64>,
+    /// The degree to which each model but the last prunes what those after it read; nothing where no word goes.
+    pub prune: Vec<Option<f64>>,
+    /// Of the models' answers (Eq. 6); nothing where the last one counts.
+    pub weights: Option<Vec<f64>>,
     /// Share of the items that each level returns.
     pub returned: Vec<f64>,
     /// Share of the items that are right.
@@ -99,15 +108,25 @@ pub struct Candidate {
     pub p99_ms: f64,
 }
 
-/// What a task asks for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Targets {
-    /// Share of right answers, at least.
-    pub accuracy: f64,
-    /// Mean latency, at most.
-    pub mean_ms: Option<f64>,
-    /// Latency at p99, at most.
-    pub p99_ms: Option<f64>,
+/// Some models in their order, and who prunes how much.
+#[derive(Clone, Debug)]
+pub(crate) struct Way<'a> {
+    pub models: Vec<usize>,
+    pub prune: Vec<Option<f64>>,
+    /// What each model comes to read.
+    pub passes: Vec<&'a PassProfile>,
+}
+
+/// Where the items go under a dispatcher, and when they are answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    pub cut_off: Option<f64>,
+    /// By level and item, the chance that it comes there.
+    comes: Vec<Vec<f64>>,
+    pub returned: Vec<f64>,
+    pub mean_ms: f64,
+    pub p75_ms: f64,
+    pub p99_ms: f64,
 }
 
 impl Repository {
@@ -117,37 +136,35 @@ impl Repository {
         if self.labels.is_empty() || self.models.is_empty() {
             return Err(CascadeError::Nothing { what: "repository" });
         }
-        let outputs = |model: &ModelProfile| -> Vec<usize> {
-            let pruned = model.pruned.iter().map(|pruned| pruned.outputs.len());
-            std::iter::once(model.outputs.len()).chain(pruned).collect()
-        };
         for model in &self.models {
-            if let Some(got) = outputs(model).into_iter().find(|&got| got != self.labels.len()) {
-                let must = self.labels.len();
-                return Err(CascadeError::Lengths {
-                    what: "outputs",
-                    must,
-                    got,
-                });
-            }
-            for (item, (output, &label)) in model.outputs.iter().zip(&self.labels).enumerate() {
-                let classes = output.len();
-                if label >= classes {
-                    return Err(CascadeError::Label { item, label, classes });
-                }
-                if let Some(&got) = output.iter().find(|share| !(0.0..=1.0 + 1e-9).contains(*share)) {
-                    return Err(CascadeError::Range {
-                        what: "confidence",
-                        must: "from 0 to 1",
-                        got,
+            let pruned = model.pruned.iter().map(|pruned| &pruned.pass);
+            for PassProfile { outputs, .. } in std::iter::once(&model.whole).chain(pruned) {
+                if outputs.len() != self.labels.len() {
+                    return Err(CascadeError::Lengths {
+                        what: "outputs",
+                        must: self.labels.len(),
+                        got: outputs.len(),
                     });
+                }
+                for (item, (output, &label)) in outputs.iter().zip(&self.labels).enumerate() {
+                    let classes = output.len();
+                    if label >= classes {
+                        return Err(CascadeError::Label { item, label, classes });
+                    }
+                    if let Some(&got) = output.iter().find(|share| !(0.0..=1.0 + 1e-9).contains(*share)) {
+                        return Err(CascadeError::Range {
+                            what: "confidence",
+                            must: "from 0 to 1",
+                            got,
+                        });
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    fn accuracy_of(&self, outputs: &[Vec<f64>]) -> f64 {
+    pub(crate) fn accuracy_of(&self, outputs: &[Vec<f64>]) -> f64 {
         let right = outputs
             .iter()
             .zip(&self.labels)
@@ -155,133 +172,78 @@ impl Repository {
         right.count() as f64 / self.labels.len() as f64
     }
 
-    /// All candidates that the rules leave, single models first.
-    ///
-    /// # Errors
-    /// As [`Repository::check`], and where a rule is out of its range.
-    pub fn candidates(&self, rules: &Rules) -> Result<Vec<Candidate>, CascadeError> {
-        self.check()?;
-        let accuracies: Vec<f64> = self
-            .models
-            .iter()
-            .map(|model| self.accuracy_of(&model.outputs))
-            .collect();
+    /// The models by ascending accuracy.
+    fn ascending(&self) -> Vec<usize> {
+        let accuracy = |model: &ModelProfile| self.accuracy_of(&model.whole.outputs);
+        let accuracies: Vec<f64> = self.models.iter().map(accuracy).collect();
         let mut order: Vec<usize> = (0..self.models.len()).collect();
         order.sort_by(|&a, &b| accuracies[a].total_cmp(&accuracies[b]).then(a.cmp(&b)));
-        let mut found = Vec::new();
-        for levels in combinations(&order, rules.levels_max) {
-            let mean = levels.iter().map(|&model| accuracies[model]).sum::<f64>() / levels.len() as f64;
-            if let [alone] = levels[..] {
-                found.push(self.measured(&[alone], None, None, rules)?);
-                continue;
-            }
-            for alpha in self.degrees(&levels, rules) {
-                let (first, step) = rules.cut_off;
-                // Steps of a hundredth are not exact in binary, and cut-offs are read by people, who know no -0.
-                let cut_offs = (0..).map(|steps| libm::round((first - f64::from(steps) * step) * 1e9) / 1e9 + 0.0);
-                for cut_off in cut_offs.take_while(|&cut_off| cut_off >= 0.0) {
-                    let reroute = Reroute::new(cut_off, rules.slope)?;
-                    let candidate = self.measured(&levels, Some(reroute), alpha, rules)?;
-                    if rules.early_stops && candidate.accuracy < mean {
-                        break;
-                    }
-                    let slowest = levels
-                        .iter()
-                        .map(|&model| self.models[model].latency_ms)
-                        .fold(0.0, f64::max);
-                    if candidate.p75_ms <= rules.p75_factor_max * slowest {
-                        found.push(candidate);
-                    }
-                }
-            }
-        }
-        Ok(found)
+        order
     }
 
-    /// No pruning, and the degrees at which all models but the first were tried and lose little enough; from the first that costs too much
-    /// no more is tried.
-    fn degrees(&self, levels: &[usize], rules: &Rules) -> Vec<Option<f64>> {
-        let later = &levels[1..];
-        let first = &self.models[later[0]];
-        let mut degrees = vec![None];
-        for pruned in &first.pruned {
-            let of = |&model: &usize| {
-                self.models[model]
-                    .pruned
-                    .iter()
-                    .find(|other| other.alpha == pruned.alpha)
+    /// Every choice of models in ascending order, and every way to prune that was profiled: single models first, and of the same models the
+    /// one that prunes nothing.
+    pub(crate) fn ways(&self, levels_max: usize) -> Vec<Way<'_>> {
+        let mut all = Vec::new();
+        for models in combinations(&self.ascending(), levels_max) {
+            let first = Way {
+                passes: vec![&self.models[models[0]].whole],
+                models,
+                prune: Vec::new(),
             };
-            let loss = |model: &usize| {
-                of(model)
-                    .map(|pruned| self.accuracy_of(&self.models[*model].outputs) - self.accuracy_of(&pruned.outputs))
-            };
-            let Some(losses) = later.iter().map(loss).collect::<Option<Vec<f64>>>() else {
-                continue;
-            };
-            if rules.early_stops && losses.iter().any(|&loss| loss > rules.pruning_loss_max) {
-                break;
-            }
-            degrees.push(Some(pruned.alpha));
+            self.go_on(first, Vec::new(), &mut all);
         }
-        degrees
+        all
     }
 
-    /// What a level's model takes and answers.
-    fn level(&self, model: usize, alpha: Option<f64>) -> (f64, &[Vec<f64>]) {
-        let model = &self.models[model];
-        match model.pruned.iter().find(|pruned| Some(pruned.alpha) == alpha) {
-            Some(pruned) => (pruned.latency_ms, &pruned.outputs),
-            None => (model.latency_ms, &model.outputs),
+    /// Adds the ways that go on from the levels so far, whose models pruned as `by` says.
+    fn go_on<'a>(&'a self, way: Way<'a>, by: Vec<(String, f64)>, all: &mut Vec<Way<'a>>) {
+        let level = way.passes.len();
+        let Some(&next) = way.models.get(level) else {
+            all.push(way);
+            return;
+        };
+        let next = &self.models[next];
+        let whole = by.is_empty().then_some(&next.whole);
+        let as_before = next.pruned.iter().find(|pruned| pruned.by == by);
+        if let Some(pass) = whole.or(as_before.map(|pruned| &pruned.pass)) {
+            self.go_on(way.with(None, pass), by.clone(), all);
+        }
+        let name = &self.models[way.models[level - 1]].name;
+        for pruned in &next.pruned {
+            if let Some(((last, alpha), before)) = pruned.by.split_last()
+                && last == name
+                && before == by
+            {
+                self.go_on(way.with(Some(*alpha), &pruned.pass), pruned.by.clone(), all);
+            }
         }
     }
 
-    fn measured(
-        &self,
-        levels: &[usize],
-        reroute: Option<Reroute>,
-        alpha: Option<f64>,
-        rules: &Rules,
-    ) -> Result<Candidate, CascadeError> {
-        let of: Vec<(f64, &[Vec<f64>])> = levels
-            .iter()
-            .enumerate()
-            .map(|(level, &model)| self.level(model, alpha.filter(|_| level > 0)))
-            .collect();
-        let last = levels.len() - 1;
+    /// Where the items go; `reroute` is there where there are several models.
+    pub(crate) fn flow(&self, way: &Way<'_>, reroute: Option<Reroute>) -> Flow {
         let items = self.labels.len();
-        // Chances that an item comes to each level.
+        let (levels, last) = (way.passes.len(), way.passes.len() - 1);
         let mut comes = vec![vec![1.0; items]];
-        for (_, outputs) in &of[..last] {
+        for pass in &way.passes[..last] {
             let reroute = reroute.expect("several levels have a dispatcher");
             let goes_on = |(output, came): (&Vec<f64>, &f64)| {
                 came * reroute.probability(output.iter().copied().fold(0.0, f64::max))
             };
             let came = comes.last().expect("there is a first level");
-            comes.push(outputs.iter().zip(came).map(goes_on).collect());
+            comes.push(pass.outputs.iter().zip(came).map(goes_on).collect());
         }
-        let weights = self.weights(&of, &comes)?;
-        let (mut right, mut returned) = (0.0, vec![0.0; levels.len()]);
-        for item in 0..items {
-            for level in 0..levels.len() {
-                let goes_on = if level < last { comes[level + 1][item] } else { 0.0 };
-                let chance = comes[level][item] - goes_on;
-                returned[level] += chance / items as f64;
-                let answer = match rules.ensemble && level > 0 {
-                    true => {
-                        let outputs: Vec<&[f64]> = of[..=level].iter().map(|(_, outputs)| &outputs[item][..]).collect();
-                        ensemble::likeliest(&ensemble::average(&weights[..=level], &outputs)?)
-                    }
-                    false => ensemble::likeliest(&of[level].1[item]),
-                };
-                if answer == self.labels[item] {
-                    right += chance;
-                }
-            }
-        }
-        let mut elapsed_ms = Vec::with_capacity(levels.len());
+        let returned: Vec<f64> = (0..levels)
+            .map(|level| (0..items).map(|item| stays(&comes, level, item)).sum::<f64>() / items as f64)
+            .collect();
+        let mut elapsed_ms = Vec::with_capacity(levels);
         let mut sum_ms = 0.0;
-        for (level, (latency_ms, _)) in of.iter().enumerate() {
-            sum_ms += latency_ms + if level < last { self.control_ms } else { 0.0 };
+        for (level, pass) in way.passes.iter().enumerate() {
+            sum_ms += match way.prune.get(level) {
+                Some(Some(_)) => pass.attended_ms + self.control_ms,
+                Some(None) => pass.latency_ms + self.control_ms,
+                None => pass.latency_ms,
+            };
             elapsed_ms.push(sum_ms);
         }
         let quantile = |share: f64| {
@@ -292,38 +254,106 @@ impl Repository {
             });
             elapsed_ms[reached.unwrap_or(last)]
         };
-        Ok(Candidate {
-            models: levels.iter().map(|&model| self.models[model].name.clone()).collect(),
+        Flow {
             cut_off: reroute.map(|reroute| reroute.cut_off()),
-            alpha,
-            accuracy: right / items as f64,
             mean_ms: returned.iter().zip(&elapsed_ms).map(|(share, ms)| share * ms).sum(),
             p75_ms: quantile(0.75),
             p99_ms: quantile(0.99),
-            weights,
+            comes,
             returned,
+        }
+    }
+
+    /// What comes of a way, its answers joined.
+    pub(crate) fn measured(&self, way: &Way<'_>, flow: &Flow, average: bool) -> Result<Candidate, CascadeError> {
+        let weights = match average && way.passes.len() > 1 {
+            true => Some(self.weights(way, &flow.comes)?),
+            false => None,
+        };
+        let mut right = 0.0;
+        for (item, &label) in self.labels.iter().enumerate() {
+            for level in 0..way.passes.len() {
+                let chance = stays(&flow.comes, level, item);
+                let answer = match &weights {
+                    Some(weights) if level > 0 => {
+                        let asked = way.passes[..=level].iter();
+                        let outputs: Vec<&[f64]> = asked.map(|pass| &pass.outputs[item][..]).collect();
+                        ensemble::likeliest(&ensemble::average(&weights[..=level], &outputs)?)
+                    }
+                    _ => ensemble::likeliest(&way.passes[level].outputs[item]),
+                };
+                if answer == label {
+                    right += chance;
+                }
+            }
+        }
+        Ok(Candidate {
+            models: way
+                .models
+                .iter()
+                .map(|&model| self.models[model].name.clone())
+                .collect(),
+            cut_off: flow.cut_off,
+            prune: way.prune.clone(),
+            weights,
+            returned: flow.returned.clone(),
+            accuracy: right / self.labels.len() as f64,
+            mean_ms: flow.mean_ms,
+            p75_ms: flow.p75_ms,
+            p99_ms: flow.p99_ms,
         })
     }
 
     /// Proportional to the models' accuracies on what is re-routed at all; on everything where nothing is.
-    fn weights(&self, of: &[(f64, &[Vec<f64>])], comes: &[Vec<f64>]) -> Result<Vec<f64>, CascadeError> {
-        let all = &comes[0];
-        let re_routed = comes
-            .get(1)
-            .filter(|comes| comes.iter().sum::<f64>() > 0.0)
-            .unwrap_or(all);
+    fn weights(&self, way: &Way<'_>, comes: &[Vec<f64>]) -> Result<Vec<f64>, CascadeError> {
+        let re_routed = match comes[1].iter().sum::<f64>() > 0.0 {
+            true => &comes[1],
+            false => &comes[0],
+        };
         let sum: f64 = re_routed.iter().sum();
-        let accuracy = |(_, outputs): &(f64, &[Vec<f64>])| {
-            let items = outputs.iter().zip(&self.labels).zip(re_routed);
+        let accuracy = |pass: &&PassProfile| {
+            let items = pass.outputs.iter().zip(&self.labels).zip(re_routed);
             let right = items.filter(|((output, label), _)| ensemble::likeliest(output) == **label);
             (right.map(|(_, chance)| chance).sum::<f64>() / sum).min(1.0)
         };
-        let accuracies: Vec<f64> = of.iter().map(accuracy).collect();
+        let accuracies: Vec<f64> = way.passes.iter().map(accuracy).collect();
         match accuracies.iter().all(|&accuracy| accuracy <= 0.0) {
-            true => Ok(vec![1.0 / of.len() as f64; of.len()]),
+            true => Ok(vec![1.0 / way.passes.len() as f64; way.passes.len()]),
             false => ensemble::weights(&accuracies),
         }
     }
+
+    /// The share of right answers that no cut-off, weights or join of a way can exceed: of items that some level may answer rightly. An
+    /// average is right only if no other class is likelier to every model that was asked.
+    pub(crate) fn accuracy_max(&self, way: &Way<'_>) -> f64 {
+        let may_be_right = |item: &usize| {
+            let label = self.labels[*item];
+            let classes = way.passes[0].outputs[*item].len();
+            let holds = |pass: &&PassProfile, other: usize| {
+                let output = &pass.outputs[*item];
+                // Sums round.
+                output[label] + 1e-9 >= output[other]
+            };
+            (0..classes).all(|other| way.passes.iter().any(|pass| holds(pass, other)))
+        };
+        (0..self.labels.len()).filter(may_be_right).count() as f64 / self.labels.len() as f64
+    }
+}
+
+impl<'a> Way<'a> {
+    /// A level more, on what the last one leaves at a degree.
+    fn with(&self, alpha: Option<f64>, pass: &'a PassProfile) -> Way<'a> {
+        let mut way = self.clone();
+        way.prune.push(alpha);
+        way.passes.push(pass);
+        way
+    }
+}
+
+/// The chance that an item is returned at a level.
+fn stays(comes: &[Vec<f64>], level: usize, item: usize) -> f64 {
+    let goes_on = comes.get(level + 1).map_or(0.0, |next| next[item]);
+    comes[level][item] - goes_on
 }
 
 /// Ascending choices of 1 to `most` of the models, fewer first.
@@ -345,32 +375,4 @@ fn combinations(order: &[usize], most: usize) -> Vec<Vec<usize>> {
         );
     }
     all
-}
-
-impl Targets {
-    /// How far a candidate is from the targets: 0 where it meets them, else the largest miss relative to its target.
-    pub fn miss(&self, candidate: &Candidate) -> f64 {
-        let over = |ms: f64, target: Option<f64>| target.map_or(0.0, |target| ms / target - 1.0);
-        let below = 1.0 - candidate.accuracy / self.accuracy;
-        // Sums of shares come with their rounding.
-        let most = below
-            .max(over(candidate.mean_ms, self.mean_ms))
-            .max(over(candidate.p99_ms, self.p99_ms));
-        if most <= 1e-12 { 0.0 } else { most }
-    }
-}
-
-/// The fastest candidate, in the mean, that meets the targets; the more accurate among equals.
-///
-/// # Errors
-/// The nearest candidates, nearest first and at most three, where none does.
-pub fn select<'a>(candidates: &'a [Candidate], targets: &Targets) -> Result<&'a Candidate, Vec<&'a Candidate>> {
-    let meets = candidates.iter().filter(|candidate| targets.miss(candidate) == 0.0);
-    let fastest = meets.min_by(|a, b| a.mean_ms.total_cmp(&b.mean_ms).then(b.accuracy.total_cmp(&a.accuracy)));
-    fastest.ok_or_else(|| {
-        let mut nearest: Vec<&Candidate> = candidates.iter().collect();
-        nearest.sort_by(|a, b| targets.miss(a).total_cmp(&targets.miss(b)));
-        nearest.truncate(3);
-        nearest
-    })
 }

@@ -8,7 +8,7 @@
 //! - [`Reroute`] is the dispatcher's probability of asking the next model.
 //! - [`keep_words`] prunes words by the attention that they were paid, through the text, whatever the tokenizers.
 //! - [`ensemble`] has the weighted average and the vote.
-//! - [`candidates`] are made and measured on what was saved of models, and the fastest that meets a task's targets is chosen.
+//! - [`candidates`] are made and measured on what was saved of models, and a [`search`] finds the fastest that meets a task's targets.
 //!
 //! Read first: `calibration.rs`, `reroute.rs`, `pruning.rs`.
 
@@ -18,6 +18,7 @@ pub mod ensemble;
 mod error;
 pub mod pruning;
 mod reroute;
+pub mod search;
 
 pub use calibration::{Confident, Spread, Temperature, expected_calibration_error, reliability, softmax};
 pub use error::CascadeError;

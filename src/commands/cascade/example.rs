@@ -21,14 +21,22 @@ pub fn run(args: &CascadeExampleArgs, output: &OutputArgs) -> Result<(), Failure
         );
         say(output, &text);
     };
-    make_example(unfinished.path(), &ExampleSize::full(), args.seed, device, &mut watch).map_err(failure)?;
+    let size = ExampleSize::full(args.levels);
+    make_example(unfinished.path(), &size, args.seed, device, &mut watch).map_err(failure)?;
     unfinished.finish()?;
     let value = json!({ "folder": args.out, "wall_s": started.wall_s() });
     print(output, &value, || {
         let out = args.out.display();
+        let models: Vec<String> = size
+            .models
+            .iter()
+            .map(|model| format!("{out}/{}", model.name))
+            .collect();
         format!(
-            "{out}/small and {out}/large are trained; {out}/profile.csv and {out}/test.csv are items that they have not seen.\n\
-             Next: tenantry cascade profile {out}/small {out}/large --items {out}/profile.csv --out {out}/profiled"
+            "{} are trained; {out}/profile.csv and {out}/test.csv are items that they have not seen.\n\
+             Next: tenantry cascade profile {} --items {out}/profile.csv --out {out}/profiled",
+            models.join(", "),
+            models.join(" ")
         )
     })
 }

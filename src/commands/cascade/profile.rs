@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::json;
-use tenantry_executor::cascade::{Calibration, Outputs, ProfileItems, profile};
+use tenantry_core::answers::described;
+use tenantry_executor::cascade::{Calibration, Outputs, ProfileItems, ProfileRoute, profile};
 use tenantry_reports::terminal;
-use tenantry_traces::outcome::ProfiledModels;
+use tenantry_traces::outcome::{ProfiledModels, PruneStep};
 
 use super::{Asked, Unfinished, failure};
 use crate::cli::{CascadeProfileArgs, OutputArgs};
@@ -26,10 +27,17 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
         items,
         items_hash,
     } = Asked::read(&args.models)?;
-    let mut watch = |model: &str, alpha: Option<f64>| match alpha {
-        Some(alpha) => say(output, &format!("{model}: items pruned by α = {alpha}")),
-        None => say(output, &format!("{model}: {} items", items.len())),
+    let mut watch = |model: &str, steps: &[PruneStep]| match steps {
+        [] => say(output, &format!("{model}: {} items", items.len())),
+        steps => say(output, &format!("{model}: items pruned by {}", described(steps))),
     };
+    let routes: Vec<ProfileRoute> = args
+        .routes
+        .iter()
+        .map(|route| ProfileRoute {
+            levels: route.0.clone(),
+        })
+        .collect();
     let calibrations = args.calibrated_by.as_deref().map(calibrations).transpose()?;
     let asked = ProfileItems {
         items: &items,
@@ -37,6 +45,7 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
         hash: &items_hash,
         tolerance: args.tolerance,
         calibrations: calibrations.as_ref(),
+        routes: &routes,
     };
     let profiled = profile(&models, asked, &mut watch).map_err(failure)?;
     let all: Vec<&Outputs> = profiled
@@ -50,12 +59,15 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
     }
     unfinished.finish()?;
     let row = |outputs: &&Outputs| {
-        let mut service_us = outputs.observed.service_us.clone();
-        service_us.sort_by(f32::total_cmp);
+        let [service_us, attended_us] = [&outputs.observed.service_us, &outputs.observed.attended_us].map(|us| {
+            let mut sorted = us.clone();
+            sorted.sort_by(f32::total_cmp);
+            sorted
+        });
         json!({
             "file": outputs.file_name(),
             "model": outputs.model,
-            "alpha": outputs.pruning.as_ref().map(|pruning| pruning.alpha),
+            "pruned": outputs.pruning.as_ref().map(|pruning| &pruning.steps),
             "words_left": outputs.pruning.as_ref().map(|pruning| pruning.words_left),
             "accuracy": outputs.accuracy(),
             "temperature": match outputs.calibration {
@@ -64,14 +76,23 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
             },
             "service_us_mean": service_us.iter().sum::<f32>() / service_us.len() as f32,
             "service_us_p50": service_us[service_us.len() / 2],
+            "attended_us_p50": attended_us.get(attended_us.len() / 2),
         })
     };
     let rows: Vec<_> = all.iter().map(row).collect();
     let table = || {
         let mut table = vec![
-            ["file", "accuracy", "temperature", "words left", "mean, ms"]
-                .map(str::to_owned)
-                .to_vec(),
+            [
+                "file",
+                "accuracy",
+                "temperature",
+                "words left",
+                "mean, ms",
+                "p50",
+                "with attention",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
         ];
         for row in &rows {
             let number = |key: &str| row[key].as_f64();
@@ -82,6 +103,8 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
                 number("temperature").map_or(String::new(), |temperature| format!("{temperature:.3}")),
                 percent("words_left"),
                 format!("{:.3}", number("service_us_mean").unwrap_or_default() / 1e3),
+                format!("{:.3}", number("service_us_p50").unwrap_or_default() / 1e3),
+                format!("{:.3}", number("attended_us_p50").unwrap_or_default() / 1e3),
             ]);
         }
         format!(

@@ -57,27 +57,29 @@ pub fn text(candidate: &Candidate, slope: f64, profiled: &ProfiledModels, folder
             line(&format!("        - {stage}"));
         }
         if let Some(join) = join {
-            line(&format!("      join: {{ average: {join} }}"));
+            line(&format!("      join: {join}"));
         }
     };
     if let (true, Some(cut_off)) = (several, candidate.cut_off) {
         let stages: Vec<String> = (0..models.len())
             .map(|level| {
                 let name = quoted(&models[level].whole.model);
-                // The first model's attention prunes what all the others read.
-                let prune = candidate
-                    .alpha
-                    .filter(|_| level == 0)
-                    .map(|alpha| format!(", prune: {alpha}"));
-                let prune = prune.unwrap_or_default();
+                let degree = candidate.prune.get(level).copied().flatten();
+                let prune = degree.map_or(String::new(), |alpha| format!(", prune: {alpha}"));
                 match level + 1 < models.len() {
                     true => format!("{{ model: {name}, reroute: {{ cut_off: {cut_off}, slope: {slope}{prune} }} }}"),
                     false => format!("{{ model: {name} }}"),
                 }
             })
             .collect();
-        let weights: Vec<String> = candidate.weights.iter().map(|weight| format!("{weight:.4}")).collect();
-        system("tabi", "selected", &stages, Some(format!("[{}]", weights.join(", "))));
+        let join = match &candidate.weights {
+            Some(weights) => {
+                let weights: Vec<String> = weights.iter().map(|weight| format!("{weight:.4}")).collect();
+                format!("{{ average: [{}] }}", weights.join(", "))
+            }
+            None => "last".into(),
+        };
+        system("tabi", "selected", &stages, Some(join));
     }
     for model in &models {
         let name = &model.whole.model;

@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use serde_json::json;
-use tenantry_cascade::candidates::{Candidate, ModelProfile, PrunedProfile, Repository, Rules, Targets, select};
+use tenantry_cascade::CascadeError;
+use tenantry_cascade::candidates::{Candidate, Joins, ModelProfile, PassProfile, PrunedProfile, Repository, Rules};
+use tenantry_cascade::search::{EarlyStops, Search, Targets, select};
 use tenantry_reports::terminal;
 use tenantry_reports::whole::write_whole;
 use tenantry_traces::outcome::{ProfiledModel, ProfiledModels, SavedOutputs};
 
 use super::scenario;
-use crate::cli::{CascadeSelectArgs, OutputArgs};
+use crate::cli::{CascadeSelectArgs, EarlyStopsName, OutputArgs};
 use crate::failure::Failure;
 use crate::output::{next, print, say, style};
 
@@ -31,7 +33,11 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
     let rules = Rules {
         slope: args.slope,
         levels_max: args.levels as usize,
-        early_stops: !args.exhaustive,
+        join: match args.early_stops {
+            EarlyStopsName::None => Joins::Both,
+            // The paper's candidates always average.
+            EarlyStopsName::Paper => Joins::Average,
+        },
         ..Rules::default()
     };
     let targets = Targets {
@@ -39,11 +45,14 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
         mean_ms: args.mean_ms,
         p99_ms: args.p99_ms,
     };
-    let candidates = repository.candidates(&rules).map_err(Failure::bad_input)?;
-    let chosen = select(&candidates, &targets);
-    let (rows, found): (Vec<&Candidate>, bool) = match &chosen {
+    let search = match args.early_stops {
+        EarlyStopsName::None => repository.best(&rules, &targets),
+        EarlyStopsName::Paper => given_up_early(&repository, &rules, &targets),
+    };
+    let search = search.map_err(Failure::bad_input)?;
+    let (rows, found): (Vec<&Candidate>, bool) = match &search.chosen {
         Ok(chosen) => (vec![chosen], true),
-        Err(nearest) => (nearest.clone(), false),
+        Err(nearest) => (nearest.iter().collect(), false),
     };
     if let (true, Some(path)) = (found, &args.scenario) {
         let text = scenario::text(rows[0], args.slope, &profiled, &args.profiled)?;
@@ -58,7 +67,8 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
         );
     }
     let value = json!({
-        "candidates": candidates.len(),
+        "candidates": search.candidates,
+        "measured": search.measured,
         "selected": found.then(|| described(rows[0])),
         "nearest": if found { Vec::new() } else { rows.iter().map(|row| described(row)).collect() },
     });
@@ -67,6 +77,7 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
             "models",
             "c",
             "α",
+            "weights",
             "accuracy",
             "mean, ms",
             "p75",
@@ -81,8 +92,9 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
             "no candidate meets the targets; the nearest"
         };
         format!(
-            "{title}, of {} candidates:\n\n{}",
-            candidates.len(),
+            "{title}, of {} candidates ({} measured):\n\n{}",
+            search.candidates,
+            search.measured,
             terminal::figures(&table, style())
         )
     })?;
@@ -107,11 +119,22 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
     )))
 }
 
+/// By what the paper's early stops leave.
+fn given_up_early(repository: &Repository, rules: &Rules, targets: &Targets) -> Result<Search, CascadeError> {
+    let left = repository.candidates(rules, Some(&EarlyStops::PAPER))?;
+    let chosen = select(&left, targets).cloned();
+    Ok(Search {
+        chosen: chosen.map_err(|nearest| nearest.into_iter().cloned().collect()),
+        candidates: left.len(),
+        measured: left.len(),
+    })
+}
+
 fn described(candidate: &Candidate) -> serde_json::Value {
     json!({
         "models": candidate.models,
         "cut_off": candidate.cut_off,
-        "alpha": candidate.alpha,
+        "prune": candidate.prune,
         "weights": candidate.weights,
         "accuracy": candidate.accuracy,
         "latency_ms": { "mean": candidate.mean_ms, "p75": candidate.p75_ms, "p99": candidate.p99_ms },
@@ -121,11 +144,19 @@ fn described(candidate: &Candidate) -> serde_json::Value {
 
 fn cells(candidate: &Candidate) -> Vec<String> {
     let number = |number: Option<f64>| number.map_or(String::new(), |number| format!("{number:.2}"));
+    let list = |numbers: Vec<String>| numbers.join(", ");
+    let degree = |alpha: &Option<f64>| alpha.map_or("–".into(), |alpha| alpha.to_string());
+    let weight = |weight: &f64| format!("{weight:.3}");
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     vec![
         candidate.models.join(" + "),
         number(candidate.cut_off),
-        number(candidate.alpha),
+        list(candidate.prune.iter().map(degree).collect()),
+        match &candidate.weights {
+            Some(weights) => list(weights.iter().map(weight).collect()),
+            None if candidate.models.len() > 1 => "last answer".into(),
+            None => String::new(),
+        },
         percent(candidate.accuracy),
         format!("{:.3}", candidate.mean_ms),
         format!("{:.3}", candidate.p75_ms),
@@ -147,22 +178,38 @@ fn repository(profiled: &ProfiledModels, folder: &Path) -> Result<Repository, Fa
             folder.display()
         )));
     }
-    let pruned = |pass: &SavedOutputs| PrunedProfile {
-        alpha: pass.pruning.as_ref().map_or(0.0, |pruning| pruning.alpha),
-        latency_ms: pass.mean_service_us() / 1e3,
-        outputs: probabilities(pass),
+    let pruned = |saved: &SavedOutputs| {
+        Ok(PrunedProfile {
+            by: saved.steps().iter().map(|step| (step.by.clone(), step.alpha)).collect(),
+            pass: pass(saved)?,
+        })
     };
-    let model = |model: &ProfiledModel| ModelProfile {
-        name: model.whole.model.clone(),
-        latency_ms: model.whole.mean_service_us() / 1e3,
-        outputs: probabilities(&model.whole),
-        pruned: model.pruned.iter().map(pruned).collect(),
+    let model = |model: &ProfiledModel| {
+        Ok(ModelProfile {
+            name: model.whole.model.clone(),
+            whole: pass(&model.whole)?,
+            pruned: model.pruned.iter().map(pruned).collect::<Result<_, Failure>>()?,
+        })
     };
     Ok(Repository {
         labels: profiled.labels().iter().map(|&class| class as usize).collect(),
-        models: profiled.models.iter().map(model).collect(),
+        models: profiled.models.iter().map(model).collect::<Result<_, Failure>>()?,
         // What lies between the models is in their measured times.
         control_ms: 0.0,
+    })
+}
+
+fn pass(saved: &SavedOutputs) -> Result<PassProfile, Failure> {
+    let Some(attended_us) = saved.mean_attended_us() else {
+        return Err(Failure::BadInput(format!(
+            "{}: attended_us: must be measured, got none; `tenantry cascade profile` measures it",
+            saved.file_name()
+        )));
+    };
+    Ok(PassProfile {
+        latency_ms: saved.mean_service_us() / 1e3,
+        attended_ms: attended_us / 1e3,
+        outputs: probabilities(saved),
     })
 }
 

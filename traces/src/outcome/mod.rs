@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 pub use difficulty::{Difficulties, DifficultyDraws};
 pub use generated::{DispatchCoins, GeneratedOutcomes};
-pub use saved::{ProfiledModel, ProfiledModels, SavedCalibration, SavedOutputs, SavedPruning};
+pub use saved::{ProfiledModel, ProfiledModels, PruneStep, SavedCalibration, SavedOutputs, SavedPruning};
 pub use source::{AnswersSpec, DrawnSpec, GeneratedSpec, OtherModel, OutcomeSource, OutcomesSpec, TableSpec};
 
 use crate::draw::{Draws, Purpose};

@@ -5,16 +5,17 @@
 //! passes over the same items: each model's over whole items, and over items that were pruned more and more.
 
 use std::collections::HashMap;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
+use serde::{Deserialize, Serialize};
 
 use crate::error::TraceError;
 
 /// Which version of the format is written and read.
-const FORMAT: &str = "tenantry-outputs-2";
+const FORMAT: &str = "tenantry-outputs-3";
 /// What a folder's files end in.
 const ENDING: &str = "safetensors";
 
@@ -45,6 +46,8 @@ pub struct SavedOutputs {
     pub confidences: Vec<f32>,
     /// Microseconds that each item took alone, without the tokenizer.
     pub service_us: Vec<f32>,
+    /// The same where the attention was summed up as well, as it must be of a model whose attention prunes; empty where it was not asked for.
+    pub attended_us: Vec<f32>,
     /// How many tokens of each item the model read, special ones too.
     pub input_tokens: Vec<u32>,
     /// The attention that each token of each item received; empty lists where it was not asked for.
@@ -78,12 +81,25 @@ impl SavedCalibration {
 /// What was done to the items before a model read them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SavedPruning {
-    /// The degree (Tabi, Eq. 5).
-    pub alpha: f64,
-    /// The model whose attention said which words go.
-    pub by: String,
+    /// Who took words away, one model after the other; at least one.
+    pub steps: Vec<PruneStep>,
     /// The share of all words that were left.
     pub words_left: f64,
+}
+
+/// Words that one model's attention took away from what it had read (Tabi, Eq. 5).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PruneStep {
+    /// The model.
+    pub by: String,
+    /// The degree.
+    pub alpha: f64,
+}
+
+impl Display for PruneStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.by, self.alpha)
+    }
 }
 
 impl SavedOutputs {
@@ -103,6 +119,12 @@ impl SavedOutputs {
             ("confidence", Dtype::F32, vec![items], column(&self.confidences)),
             ("label", Dtype::F32, vec![items], column(&self.labels)),
             ("service_us", Dtype::F32, vec![items], column(&self.service_us)),
+            (
+                "attended_us",
+                Dtype::F32,
+                vec![self.attended_us.len()],
+                column(&self.attended_us),
+            ),
             (
                 "input_tokens",
                 Dtype::I64,
@@ -131,10 +153,14 @@ impl SavedOutputs {
 
     /// What its file is called in a folder.
     pub fn file_name(&self) -> String {
-        match &self.pruning {
-            Some(pruning) => format!("{}.pruned-{}.{ENDING}", self.model, pruning.alpha),
-            None => format!("{}.{ENDING}", self.model),
-        }
+        let steps = self.steps().iter();
+        let pruned: String = steps.map(|step| format!(".{}-{}", step.by, step.alpha)).collect();
+        format!("{}{pruned}.{ENDING}", self.model)
+    }
+
+    /// Who took words away before the model read the items; nobody where it read them whole.
+    pub fn steps(&self) -> &[PruneStep] {
+        self.pruning.as_ref().map_or(&[], |pruning| &pruning.steps)
     }
 
     /// Numbers that the head puts out for an item.
@@ -144,8 +170,12 @@ impl SavedOutputs {
 
     /// What an item took alone on average, in microseconds.
     pub fn mean_service_us(&self) -> f64 {
-        let sum: f64 = self.service_us.iter().copied().map(f64::from).sum();
-        sum / self.service_us.len() as f64
+        mean(&self.service_us)
+    }
+
+    /// The same with the attention summed up, where that was measured.
+    pub fn mean_attended_us(&self) -> Option<f64> {
+        (!self.attended_us.is_empty()).then(|| mean(&self.attended_us))
     }
 
     fn metadata(&self) -> HashMap<String, String> {
@@ -167,8 +197,7 @@ impl SavedOutputs {
         }
         if let Some(pruning) = &self.pruning {
             metadata.extend([
-                ("pruned_by", pruning.by.clone()),
-                ("alpha", pruning.alpha.to_string()),
+                ("pruned", serde_json::json!(pruning.steps).to_string()),
                 ("words_left", pruning.words_left.to_string()),
             ]);
         }
@@ -232,16 +261,13 @@ impl SavedOutputs {
             folder: file.text("folder")?.into(),
             items: file.text("items_file")?.into(),
             items_hash: file.text("items")?.into(),
-            pruning: match file.metadata.get("pruned_by") {
-                Some(by) => Some(SavedPruning {
-                    alpha: file.number("alpha")?,
-                    by: by.clone(),
-                    words_left: file.number("words_left")?,
-                }),
-                None => None,
-            },
+            pruning: file.pruning()?,
             logits: rows("logits")?,
             service_us: file.floats("service_us", Some(items))?,
+            attended_us: match file.floats("attended_us", None)? {
+                attended_us if attended_us.is_empty() || attended_us.len() == items => attended_us,
+                other => return Err(file.wrong("attended_us", &format!("none or {items} numbers"), &other.len())),
+            },
             input_tokens: file
                 .integers("input_tokens", items)?
                 .into_iter()
@@ -258,6 +284,11 @@ impl SavedOutputs {
             confidences,
         })
     }
+}
+
+fn mean(service_us: &[f32]) -> f64 {
+    let sum: f64 = service_us.iter().copied().map(f64::from).sum();
+    sum / service_us.len() as f64
 }
 
 /// A file that is being read.
@@ -306,6 +337,22 @@ impl<'a> File<'a> {
         match self.number(name)? {
             number if number > 0.0 => Ok(number),
             number => Err(self.wrong(name, "above 0", &number)),
+        }
+    }
+
+    fn pruning(&self) -> Result<Option<SavedPruning>, TraceError> {
+        let Some(text) = self.metadata.get("pruned") else {
+            return Ok(None);
+        };
+        let must = "a list of models and degrees";
+        let steps: Vec<PruneStep> = serde_json::from_str(text).map_err(|error| self.wrong("pruned", must, &error))?;
+        match steps.iter().find(|step| !(step.alpha > 0.0 && step.alpha.is_finite())) {
+            Some(step) => Err(self.wrong("pruned", "of degrees above 0", &step.alpha)),
+            None if steps.is_empty() => Err(self.wrong("pruned", must, &"none")),
+            None => Ok(Some(SavedPruning {
+                steps,
+                words_left: self.number("words_left")?,
+            })),
         }
     }
 
@@ -361,7 +408,7 @@ pub struct ProfiledModels {
 pub struct ProfiledModel {
     /// Over whole items.
     pub whole: SavedOutputs,
-    /// Over pruned ones, by rising degree.
+    /// Over pruned ones: by how many models pruned them, and by rising degree.
     pub pruned: Vec<SavedOutputs>,
 }
 
@@ -402,7 +449,7 @@ impl ProfiledModels {
                 return Err(wrong(must, format!("{} twice", whole.model)));
             }
             let mut of_model: Vec<SavedOutputs> = pruned.extract_if(.., |pass| pass.model == whole.model).collect();
-            of_model.sort_by(|a, b| degree(a).total_cmp(&degree(b)));
+            of_model.sort_by(|a, b| in_order(a.steps(), b.steps()));
             models.push(ProfiledModel {
                 whole,
                 pruned: of_model,
@@ -434,22 +481,26 @@ impl ProfiledModels {
 }
 
 impl ProfiledModel {
-    /// The pass over items pruned to a degree; over whole ones at none and at 0.
-    pub fn at(&self, alpha: Option<f64>) -> Option<&SavedOutputs> {
-        match alpha.filter(|&alpha| alpha > 0.0) {
-            None => Some(&self.whole),
-            Some(alpha) => self.pruned.iter().find(|pass| degree(pass) == alpha),
-        }
+    /// The pass over items that were pruned so; over whole ones where nobody pruned them.
+    pub fn after(&self, steps: &[PruneStep]) -> Option<&SavedOutputs> {
+        std::iter::once(&self.whole)
+            .chain(&self.pruned)
+            .find(|pass| pass.steps() == steps)
     }
 
-    /// The degrees of pruning at which it was tried, rising.
-    pub fn degrees(&self) -> impl Iterator<Item = f64> {
-        self.pruned.iter().map(degree)
+    /// How the items were pruned that it has read, other than not at all.
+    pub fn prunings(&self) -> impl Iterator<Item = &[PruneStep]> {
+        self.pruned.iter().map(SavedOutputs::steps)
     }
 }
 
-fn degree(pass: &SavedOutputs) -> f64 {
-    pass.pruning.as_ref().map_or(0.0, |pruning| pruning.alpha)
+fn in_order(a: &[PruneStep], b: &[PruneStep]) -> std::cmp::Ordering {
+    let each = || a.iter().zip(b);
+    let by_name = each().map(|(a, b)| a.by.cmp(&b.by));
+    let by_degree = each().map(|(a, b)| a.alpha.total_cmp(&b.alpha));
+    let differ = |order: &std::cmp::Ordering| order.is_ne();
+    let first = by_name.chain(by_degree).find(differ);
+    a.len().cmp(&b.len()).then(first.unwrap_or(std::cmp::Ordering::Equal))
 }
 
 #[cfg(test)]
@@ -481,6 +532,7 @@ mod tests {
             ],
             confidences: vec![0.75; items],
             service_us: vec![12.5; items],
+            attended_us: vec![14.5; items],
             input_tokens: (0..items as u32).map(|item| 3 + item).collect(),
             importance: (0..items).map(|tokens| vec![0.25; tokens]).collect(),
             classes,
@@ -491,13 +543,17 @@ mod tests {
         pass(Some(vec!["a".into(), "b".into(), "c".into()]), &[0.0, 2.0, 1.0])
     }
 
-    fn pruned(alpha: f64) -> SavedOutputs {
+    fn step(by: &str, alpha: f64) -> PruneStep {
+        PruneStep { by: by.into(), alpha }
+    }
+
+    fn pruned(steps: &[PruneStep]) -> SavedOutputs {
         SavedOutputs {
             pruning: Some(SavedPruning {
-                alpha,
-                by: "smaller".into(),
+                steps: steps.to_vec(),
                 words_left: 0.858,
             }),
+            attended_us: Vec::new(),
             ..three_classes()
         }
     }
@@ -511,7 +567,13 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        for outputs in [three_classes(), pruned(0.7), pass(None, &[0.5, -2.0])] {
+        let twice = [step("smaller", 0.7), step("small", 0.5)];
+        for outputs in [
+            three_classes(),
+            pruned(&twice[..1]),
+            pruned(&twice),
+            pass(None, &[0.5, -2.0]),
+        ] {
             let path = write(folder.path(), &outputs);
             assert_eq!(SavedOutputs::read(&path).unwrap(), outputs);
         }
@@ -551,6 +613,10 @@ mod tests {
             "temperature: must be above 0, got 0"
         );
         assert_eq!(
+            read(&|outputs| outputs.attended_us.truncate(1)),
+            "attended_us: must be none or 3 numbers, got 1"
+        );
+        assert_eq!(
             read(&|outputs| outputs.input_tokens[0] = 0),
             "input_tokens: must be at least 1, got 0"
         );
@@ -573,7 +639,7 @@ mod tests {
         std::fs::write(&path, older).unwrap();
         assert_eq!(
             message(SavedOutputs::read(&path).unwrap_err()),
-            "format: must be tenantry-outputs-2, got tenantry-outputs-1; `tenantry cascade profile` writes it anew"
+            "format: must be tenantry-outputs-3, got tenantry-outputs-1; `tenantry cascade profile` writes it anew"
         );
     }
 
@@ -582,8 +648,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let read = || ProfiledModels::read(folder.path());
         assert!(read().unwrap_err().to_string().ends_with("cascade profile`, got none"));
-        for outputs in [pruned(0.7), pruned(0.5)] {
-            write(folder.path(), &outputs);
+        let [low, high, middle] = [step("smaller", 0.5), step("smaller", 0.7), step("middle", 0.3)];
+        let ways = [vec![low.clone(), middle], vec![high.clone()], vec![low]];
+        for steps in &ways {
+            write(folder.path(), &pruned(steps));
         }
         let error = read().unwrap_err().to_string();
         assert!(
@@ -594,13 +662,14 @@ mod tests {
         let models = read().unwrap();
         let small = models.find("small").unwrap();
         assert_eq!((models.names(), models.labels()), (vec!["small"], &[0.0, 2.0, 1.0][..]));
-        assert_eq!(small.degrees().collect::<Vec<_>>(), [0.5, 0.7]);
-        assert_eq!(small.at(Some(0.7)), Some(&pruned(0.7)));
-        assert_eq!(
-            (small.at(None), small.at(Some(0.0))),
-            (Some(&small.whole), Some(&small.whole))
-        );
-        assert_eq!(small.at(Some(0.6)), None);
+        let [twice, high, low] = &ways;
+        assert_eq!(small.prunings().collect::<Vec<_>>(), [low, high, twice]);
+        for steps in &ways {
+            assert_eq!(small.after(steps), Some(&pruned(steps)));
+        }
+        assert_eq!(small.after(&[]), Some(&small.whole));
+        assert_eq!(small.after(&[step("smaller", 0.6)]), None);
+        assert_eq!(small.after(&[step("other", 0.5)]), None);
 
         let other = SavedOutputs {
             model: "large".into(),

@@ -9,7 +9,7 @@ mod judge;
 mod profiled;
 
 use tenantry_traces::TraceError;
-use tenantry_traces::outcome::{AnswersSpec, ItemDraws};
+use tenantry_traces::outcome::{AnswersSpec, ItemDraws, PruneStep};
 
 use self::drawn::Drawn;
 use self::profiled::Profiled;
@@ -43,29 +43,25 @@ pub enum AnswersError {
         /// Eq. 5's degree.
         alpha: f64,
     },
-    /// The first model's attention prunes to a degree at which a later model was not profiled.
-    #[error("outcomes: must have what {model} makes of words pruned at degree {alpha}, got the degrees {known}")]
-    Degree {
-        /// The later stage.
-        index: usize,
-        /// Who reads what is left.
-        model: String,
-        /// Eq. 5's degree.
-        alpha: f64,
-        /// At which it was profiled.
-        known: String,
-    },
-    /// A later stage prunes, while models were profiled on words that the first one's attention left.
+    /// Attention prunes words, and a later model was not profiled on what that leaves.
     #[error(
-        "stage {model}: prune must be left out but at the first stage, whose attention pruned what the others were profiled on, got {alpha}"
+        "outcomes: must have what {model} makes of words pruned by {}, got {}; `tenantry cascade profile --route {route}` measures it",
+        described(steps),
+        described_all(known)
     )]
-    PrunedAgain {
-        /// The stage.
+    Pruned {
+        /// The stage that reads what is left.
         index: usize,
-        /// Whose attention was to be read.
+        /// The last one before it that prunes.
+        by: usize,
+        /// The model of the one that reads.
         model: String,
-        /// Eq. 5's degree.
-        alpha: f64,
+        /// Which models' attention took words away before it, and to which degrees.
+        steps: Vec<PruneStep>,
+        /// The route's models and degrees, as the command takes them.
+        route: String,
+        /// How the items were pruned that it was profiled on.
+        known: Vec<Vec<PruneStep>>,
     },
     /// A stage's head has another number of classes than its model.
     #[error("stage {model}: classes must be {must}, as the profiled model has, got {got}")]
@@ -88,6 +84,21 @@ pub enum AnswersError {
         /// Whose dispatcher.
         system: String,
     },
+}
+
+/// `small at 0.5, then middle at 0.3`.
+pub fn described(steps: &[PruneStep]) -> String {
+    let steps: Vec<String> = steps.iter().map(PruneStep::to_string).collect();
+    steps.join(", then ")
+}
+
+/// How items were pruned, way by way.
+pub fn described_all(ways: &[Vec<PruneStep>]) -> String {
+    let ways: Vec<String> = ways.iter().map(|steps| described(steps)).collect();
+    match ways.is_empty() {
+        true => "whole ones only".into(),
+        false => ways.join("; "),
+    }
 }
 
 /// The answers of one run.

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use tenantry_traces::Ticket;
-use tenantry_traces::outcome::{ItemDraws, ProfiledModels, SavedOutputs};
+use tenantry_traces::outcome::{ItemDraws, ProfiledModels, PruneStep, SavedOutputs};
 
 use super::{AnswersError, Judge, TextLengths};
 use crate::command::Returned;
 use crate::event::Answer;
-use crate::spec::{AnswerJoin, OrderSpec, RouteSpec};
+use crate::spec::{AnswerJoin, OrderSpec, RouteSpec, StageSpec};
 
 /// What was saved of a route's models.
 #[derive(Debug)]
@@ -34,13 +34,9 @@ struct Stage {
 impl Profiled {
     pub fn new(folder: &Path, route: &RouteSpec, seed: u64) -> Result<Profiled, AnswersError> {
         let models = ProfiledModels::read(folder)?;
-        let prunes = |stage: usize| {
-            let dispatch = route.stages.get(stage).and_then(|stage| stage.dispatch);
-            dispatch
-                .and_then(|dispatch| dispatch.prune_alpha)
-                .filter(|&alpha| alpha > 0.0)
-        };
         let mut stages = Vec::new();
+        // Who took words away so far, and at which stage the last of them.
+        let (mut steps, mut pruned_by) = (Vec::<PruneStep>::new(), 0);
         for (index, stage) in route.stages.iter().enumerate() {
             let name = &stage.pool.name;
             let model = models.find(name).ok_or_else(|| AnswersError::Model {
@@ -57,21 +53,21 @@ impl Profiled {
                     got: stage.pool.classes,
                 });
             }
-            if let (1.., Some(alpha)) = (index, prunes(index)) {
-                return Err(AnswersError::PrunedAgain {
-                    index,
-                    model: name.clone(),
-                    alpha,
-                });
-            }
-            let alpha = prunes(0).filter(|_| index > 0);
-            let pass = model.at(alpha).ok_or_else(|| AnswersError::Degree {
+            let pass = model.after(&steps).ok_or_else(|| AnswersError::Pruned {
                 index,
+                by: pruned_by,
                 model: name.clone(),
-                alpha: alpha.unwrap_or(0.0),
-                known: degrees(model.degrees()),
+                steps: steps.clone(),
+                route: as_asked(route, index),
+                known: model.prunings().map(<[PruneStep]>::to_vec).collect(),
             })?;
             stages.push(Stage::new(pass, &model.whole));
+            // What this one leaves is what all after it read.
+            if let Some(alpha) = prune_alpha(stage) {
+                let by = name.clone();
+                steps.push(PruneStep { by, alpha });
+                pruned_by = index;
+            }
         }
         let tolerance = models.models[0].whole.calibration.tolerance();
         if tolerance.is_some() && matches!(route.join, AnswerJoin::Vote(_)) {
@@ -123,11 +119,17 @@ impl Stage {
     }
 }
 
-fn degrees(known: impl Iterator<Item = f64>) -> String {
-    let known: Vec<String> = known.map(|alpha| alpha.to_string()).collect();
-    if known.is_empty() {
-        "none".into()
-    } else {
-        known.join(", ")
-    }
+/// The degree to which a stage's attention prunes.
+fn prune_alpha(stage: &StageSpec) -> Option<f64> {
+    stage.dispatch?.prune_alpha.filter(|&alpha| alpha > 0.0)
+}
+
+/// The route up to a stage, as `tenantry cascade profile --route` takes it: `small=0.5,large`.
+fn as_asked(route: &RouteSpec, until: usize) -> String {
+    let stage = |(index, stage): (usize, &StageSpec)| match prune_alpha(stage).filter(|_| index < until) {
+        Some(alpha) => format!("{}={alpha}", stage.pool.name),
+        None => stage.pool.name.clone(),
+    };
+    let stages: Vec<String> = route.stages[..=until].iter().enumerate().map(stage).collect();
+    stages.join(",")
 }

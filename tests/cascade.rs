@@ -1,0 +1,231 @@
+//! `tenantry cascade` on models trained for a moment: the offline pass, the choice, the scenario that it writes, and what is refused.
+
+#![cfg(feature = "libtorch")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{check_bad, good, good_json, tenantry};
+use tempfile::TempDir;
+use tenantry_executor::cascade::{ExampleModel, ExampleSize, make_example};
+use tenantry_executor::find_device;
+use tenantry_traces::outcome::SavedOutputs;
+
+const PROFILE: [&str; 6] = ["cascade", "profile", "small", "large", "--items", "profile.csv"];
+
+/// `small/`, `large/`, `profile.csv` and `test.csv`.
+fn example() -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = |name, [layers, hidden, heads]: [u32; 3]| ExampleModel {
+        name,
+        layers,
+        hidden,
+        heads,
+        epochs: 3,
+    };
+    let size = ExampleSize {
+        train_items: 600,
+        held_out_items: 60,
+        models: vec![model("small", [1, 16, 2]), model("large", [2, 32, 4])],
+    };
+    let device = find_device("cpu").expect("there is a processor");
+    make_example(folder.path(), &size, 7, device, &mut |_, _, _| {}).expect("it can be written");
+    folder
+}
+
+fn with<'a>(first: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    first.iter().chain(more).copied().collect()
+}
+
+fn edited(path: &Path, change: impl FnOnce(String) -> String) {
+    let text = fs::read_to_string(path).expect("it is there");
+    fs::write(path, change(text)).expect("it is writable");
+}
+
+#[test]
+fn what_is_profiled_is_chosen_from_and_served() {
+    let folder = example();
+    let folder = folder.path();
+    good(
+        folder,
+        &with(&PROFILE, &["--out", "profiled", "--route", "small=0.25,large"]),
+    );
+    assert!(folder.join("profiled/large.small-0.25.safetensors").exists());
+
+    let select = ["cascade", "select", "profiled", "--accuracy"];
+    let chosen = good_json(folder, &with(&select, &["1", "--scenario", "serve.yaml"]));
+    assert_eq!(
+        chosen["selected"]["models"],
+        serde_json::json!(["small"]),
+        "the fastest that is hardly ever right"
+    );
+    assert_eq!(chosen["selected"]["weights"], serde_json::Value::Null);
+    // Early stops leave fewer, and the search need not measure all.
+    let stopped = good_json(folder, &with(&select, &["1", "--early-stops", "paper"]));
+    let count = |found: &serde_json::Value, key: &str| found[key].as_u64().expect("a number");
+    assert!(count(&stopped, "candidates") < count(&chosen, "candidates"));
+    assert!(count(&chosen, "measured") < count(&chosen, "candidates"));
+
+    // Nobody is always right where one reviewer in fifty errs.
+    let output = tenantry(folder, &with(&select, &["100", "--json"]));
+    assert_eq!(output.status.code(), Some(3));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let nearest = found["nearest"].as_array().expect("a list");
+    assert_eq!((nearest.len(), &found["selected"]), (3, &serde_json::Value::Null));
+    let accuracy = |index: usize| nearest[index]["accuracy"].as_f64().expect("a share");
+    assert!(accuracy(0) >= accuracy(1) && accuracy(1) >= accuracy(2));
+
+    // The scenario is sound; what is missing is a card with these models.
+    let said = |output: std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let measure = "measure it with `tenantry profile --device cpu --for serve.yaml`";
+    let message = said(tenantry(folder, &["check", "serve.yaml"]));
+    assert!(message.contains(measure), "{message}");
+    // A cascade of both, pruned as it was profiled, and as it was not.
+    let models = "models={small: {layers: 1, hidden: 16, heads: 2, intermediate: 64, vocabulary: 420, positions: 128}, \
+                  large: {layers: 2, hidden: 32, heads: 4, intermediate: 128, vocabulary: 900, positions: 128}}";
+    let cascade = |alpha: &str| {
+        format!(
+            "systems=[{{preset: tabi, cascade: {{stages: [{{model: small, reroute: {{cut_off: 0.9, slope: 10, prune: {alpha}}}}}, \
+             {{model: large}}], join: last}}}}]"
+        )
+    };
+    let check = |alpha: &str| {
+        tenantry(
+            folder,
+            &["check", "serve.yaml", "--set", models, "--set", &cascade(alpha)],
+        )
+    };
+    let known = said(check("0.25"));
+    assert!(known.contains(measure), "{known}");
+    let unknown = check("0.3");
+    assert_eq!(unknown.status.code(), Some(2));
+    let message = said(unknown);
+    assert!(
+        message.contains("must be a degree at which large was profiled (small at 0.25")
+            && message.contains("got 0.3; `tenantry cascade profile --route small=0.3,large` measures it"),
+        "{message}"
+    );
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let folder = example();
+    let folder = folder.path();
+    let items = |name: &str, line: &str| {
+        let text = fs::read_to_string(folder.join("profile.csv")).expect("it is there");
+        fs::write(folder.join(name), format!("{text}{line}\n")).expect("it is writable");
+    };
+    items("label.csv", "the soup was bad,neutral");
+    items("lost.csv", "the \u{200d} soup was bad,negative");
+    check_bad(
+        folder,
+        &[
+            (
+                &[
+                    "cascade",
+                    "profile",
+                    "small",
+                    "large",
+                    "--items",
+                    "label.csv",
+                    "--out",
+                    "o",
+                ],
+                2,
+                &[
+                    "label.csv: line 62: label: must be",
+                    "negative, positive",
+                    "got neutral",
+                ],
+            ),
+            (
+                &[
+                    "cascade", "profile", "small", "large", "--items", "lost.csv", "--out", "o",
+                ],
+                2,
+                &[
+                    "item 60: ",
+                    "large/tokenizer.json: text 0: every word must have a token, got none for",
+                ],
+            ),
+            (
+                &[
+                    "cascade",
+                    "profile",
+                    "small",
+                    "--items",
+                    "profile.csv",
+                    "--route",
+                    "small=0.5,lagre",
+                    "--out",
+                    "o",
+                ],
+                2,
+                &["route: must be of the models small, got lagre"],
+            ),
+            (
+                &[
+                    "cascade",
+                    "profile",
+                    "small",
+                    "--items",
+                    "profile.csv",
+                    "--route",
+                    "small=much",
+                    "--out",
+                    "o",
+                ],
+                2,
+                &["must be MODEL=DEGREE or MODEL, a degree at least 0, got small=much"],
+            ),
+            (&["cascade", "select", "nowhere", "--accuracy", "90"], 2, &["nowhere"]),
+            (
+                &["cascade", "select", "profiled", "--accuracy", "101"],
+                2,
+                &["--accuracy: must be above 0 and at most 100 percent, got 101"],
+            ),
+        ],
+    );
+    assert!(!folder.join("o").exists(), "folders are written whole or not at all");
+
+    // Labels in the configuration that the head does not have.
+    edited(&folder.join("large/config.json"), |text| {
+        text.replace("\"1\": \"positive\"", "\"1\": \"positive\", \"2\": \"neutral\"")
+    });
+    check_bad(
+        folder,
+        &[(
+            &["cascade", "profile", "large", "--items", "profile.csv", "--out", "o"],
+            2,
+            &["large/model.safetensors: classifier.weight: must be of shape [3, 32], got [2, 32]"],
+        )],
+    );
+
+    // Confidences that are none.
+    good(
+        folder,
+        &[
+            "cascade",
+            "profile",
+            "small",
+            "--items",
+            "profile.csv",
+            "--out",
+            "profiled",
+        ],
+    );
+    let path = folder.join("profiled/small.safetensors");
+    let mut saved = SavedOutputs::read(&path).expect("it was just written");
+    saved.confidences[3] = 1.5;
+    fs::write(&path, saved.to_bytes()).expect("it is writable");
+    check_bad(
+        folder,
+        &[(
+            &["cascade", "select", "profiled", "--accuracy", "50"],
+            2,
+            &["small.safetensors: confidence: must be from 0 to 1, got 1.5"],
+        )],
+    );
+}
