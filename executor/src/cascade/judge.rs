@@ -24,10 +24,40 @@ pub struct Judged {
     pub returned: Vec<f64>,
     /// The share of words that the last level read, of the items that it was asked about; nothing if there were none.
     pub words_left: Option<f64>,
+    /// The share of right answers among the items that the cascade re-routes, whoever answers them here; nothing if there are none.
+    pub re_routed_accuracy: Option<f64>,
+}
+
+/// What an average of several models' answers changes, of the items that are re-routed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnsembleEffect {
+    /// Whether words were pruned.
+    pub pruned: bool,
+    /// Items that are re-routed.
+    pub items: usize,
+    /// Of these: the last model asked is wrong.
+    pub wrong: usize,
+    /// Of the wrong: a model before it is right alone, which is all that any average could mend where there are two classes.
+    pub earlier_right: usize,
+    /// Of the wrong: the average is right.
+    pub mended: usize,
+    /// Of the others: the average is wrong.
+    pub broken: usize,
+}
+
+/// What [`judge`] found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Each model alone, and the cascade in its forms.
+    pub judged: Vec<Judged>,
+    /// Of the ensemble, without and with pruning.
+    pub ensemble: Vec<EnsembleEffect>,
+    /// Of each model but those that answer a number.
+    pub calibration: Vec<CalibrationError>,
 }
 
 impl Judged {
-    fn new(name: &str, levels: usize, items: &[Item], answers: &[(Answered, bool)]) -> Judged {
+    fn new(name: &str, levels: usize, items: &[Item], answers: &[(Answered, bool)], re_routed: &[usize]) -> Judged {
         let share = |count: usize| count as f64 / answers.len() as f64;
         let mut service_us: Vec<f64> = answers.iter().map(|(answered, _)| answered.service_us).collect();
         service_us.sort_by(f64::total_cmp);
@@ -46,6 +76,10 @@ impl Judged {
                 .map(|level| share(answers.iter().filter(|(answered, _)| answered.level == level).count()))
                 .collect(),
             words_left: (all > 0).then(|| read as f64 / all as f64),
+            re_routed_accuracy: (!re_routed.is_empty()).then(|| {
+                let right = re_routed.iter().filter(|&&item| answers[item].1).count();
+                right as f64 / re_routed.len() as f64
+            }),
         }
     }
 
@@ -83,18 +117,19 @@ pub struct Settings {
     pub alpha: f64,
 }
 
-/// Answers `items` one at a time by each of `models` alone, and by their cascade: without pruning, with it, and with pruning and an ensemble.
-/// Calibrations and weights are those of `profiled`, what the models make of other items. Coins are drawn by item and level.
+/// Answers `items` one at a time by each of `models` alone, and by their cascade: with and without pruning, with and without an ensemble.
+/// Calibrations and weights are those of `profiled`, what the models make of other items whole; weights where words are pruned are those of `pruned`, what
+/// each model makes of the other items as they come to it then. Coins are drawn by item and level.
 ///
 /// # Errors
 /// Profiles that are not of these models, or what the models do not take.
 pub fn judge(
     models: &[TextModel],
-    profiled: &[&Outputs],
+    [profiled, pruned]: [&[Outputs]; 2],
     items: &[Item],
     settings: Settings,
     coin: &dyn Fn(u64, u32) -> f64,
-) -> Result<(Vec<Judged>, Vec<CalibrationError>), ExecutorError> {
+) -> Result<Verdict, ExecutorError> {
     let levels = models
         .iter()
         .zip(profiled)
@@ -112,36 +147,69 @@ pub fn judge(
             },
         )
         .collect::<Result<Vec<_>, _>>()?;
-    if let Some(other) = profiled
-        .iter()
-        .find(|outputs| outputs.source.items_hash != profiled[0].source.items_hash)
-    {
-        let what = format!("profile of {}", other.model);
-        let must = format!("on the items of {}'s", profiled[0].model);
-        return Err(ExecutorError::input(what, must, "on others"));
-    }
-    let weights = weights_of_levels(profiled, settings.reroute)?;
-    let run = |name: &str, levels: Vec<Level<'_>>, alpha, weights| -> Result<Judged, ExecutorError> {
-        let count = levels.len();
-        let cascade = Cascade::new(levels, settings.reroute, alpha, weights)?;
-        Ok(Judged::new(name, count, items, &cascade.answer_all(items, coin)?))
+    let run = |levels: Vec<Level<'_>>, alpha, weights| -> Result<Vec<(Answered, bool)>, ExecutorError> {
+        Cascade::new(levels, settings.reroute, alpha, weights)?.answer_all(items, coin)
     };
-    let mut judged = Vec::new();
-    for level in &levels {
-        judged.push(run(&format!("{} only", level.model.name()), vec![*level], 0.0, None)?);
+    let alone = levels
+        .iter()
+        .map(|level| run(vec![*level], 0.0, None))
+        .collect::<Result<Vec<_>, _>>()?;
+    // The dispatcher's choice is the same in all forms of a cascade of two.
+    let cascade = run(levels.clone(), 0.0, None)?;
+    let re_routed: Vec<usize> = (0..items.len()).filter(|&item| cascade[item].0.level > 0).collect();
+    let mut judged: Vec<Judged> = levels
+        .iter()
+        .zip(&alone)
+        .map(|(level, answers)| Judged::new(&format!("{} only", level.model.name()), 1, items, answers, &re_routed))
+        .collect();
+    let mut ensemble = Vec::new();
+    for (name, alpha, profiled) in [("cascade", 0.0, profiled), ("cascade, pruned", settings.alpha, pruned)] {
+        let weights = weights_of_levels(&profiled.iter().collect::<Vec<_>>(), settings.reroute)?;
+        let last = match alpha > 0.0 {
+            true => run(levels.clone(), alpha, None)?,
+            false => cascade.clone(),
+        };
+        let averaged = run(levels.clone(), alpha, Some(weights))?;
+        ensemble.push(EnsembleEffect::new(alpha > 0.0, &re_routed, &alone, &last, &averaged));
+        for (name, answers) in [(name.to_owned(), &last), (format!("{name}, ensemble"), &averaged)] {
+            judged.push(Judged::new(&name, levels.len(), items, answers, &re_routed));
+        }
     }
-    judged.push(run("cascade", levels.clone(), 0.0, None)?);
-    judged.push(run("cascade, pruned", levels.clone(), settings.alpha, None)?);
-    judged.push(run(
-        "cascade, pruned, ensemble",
-        levels.clone(),
-        settings.alpha,
-        Some(weights),
-    )?);
     let errors = levels
         .iter()
         .filter_map(|level| calibration_error(level, items).transpose());
-    Ok((judged, errors.collect::<Result<_, _>>()?))
+    Ok(Verdict {
+        judged,
+        ensemble,
+        calibration: errors.collect::<Result<_, _>>()?,
+    })
+}
+
+impl EnsembleEffect {
+    /// `last` are the answers of the last model asked, `averaged` those of all that were, `alone` each model's.
+    fn new(
+        pruned: bool,
+        re_routed: &[usize],
+        alone: &[Vec<(Answered, bool)>],
+        last: &[(Answered, bool)],
+        averaged: &[(Answered, bool)],
+    ) -> EnsembleEffect {
+        let right = |answers: &[(Answered, bool)], item: usize| answers[item].1;
+        let (good, wrong): (Vec<usize>, Vec<usize>) = re_routed.iter().copied().partition(|&item| right(last, item));
+        let earlier_right = |item: &&usize| {
+            alone[..last[**item].0.level]
+                .iter()
+                .any(|answers| right(answers, **item))
+        };
+        EnsembleEffect {
+            pruned,
+            items: re_routed.len(),
+            wrong: wrong.len(),
+            earlier_right: wrong.iter().filter(earlier_right).count(),
+            mended: wrong.iter().filter(|&&item| right(averaged, item)).count(),
+            broken: good.iter().filter(|&&item| !right(averaged, item)).count(),
+        }
+    }
 }
 
 /// For each level but the first, the weights of the levels up to it: their accuracies on the items that reach it (Tabi, section 4.3).

@@ -23,7 +23,7 @@ pub use config::{Answer, ClassifierConfig, described};
 pub use example::{ExampleFiles, ExampleModel, ExampleSize, make_example};
 pub(crate) use importance::layers_with_importance;
 pub use items::{Item, Label, hash_items, read_items, write_items};
-pub use judge::{CalibrationError, Judged, Settings, judge, weights_of_levels};
+pub use judge::{CalibrationError, EnsembleEffect, Judged, Settings, Verdict, judge, weights_of_levels};
 pub use live::{Answered, Cascade, Level, TextModel};
 pub use outputs::{Calibration, Observed, Outputs, Source};
 pub use profiling::{ProfileItems, ProfileRoute, Profiled, profile};

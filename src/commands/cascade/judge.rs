@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use tenantry_cascade::Reroute;
-use tenantry_executor::cascade::{Judged, Outputs, Settings, judge};
+use tenantry_executor::cascade::{EnsembleEffect, Judged, Outputs, Settings, TextModel, Verdict, judge};
 use tenantry_reports::terminal;
-use tenantry_traces::outcome::DispatchCoins;
+use tenantry_traces::outcome::{DispatchCoins, ProfiledModels, PruneStep};
 
 use super::{Asked, failure};
 use crate::cli::{CascadeJudgeArgs, OutputArgs};
@@ -14,20 +14,28 @@ use crate::output::{print, style};
 pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> {
     let reroute = Reroute::new(args.cut_off, args.slope).map_err(Failure::bad_input)?;
     let asked = Asked::read(&args.models)?;
-    let profiled = asked
-        .models
-        .iter()
-        .map(|model| Outputs::read(&args.profiled.join(format!("{}.safetensors", model.name()))))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(Failure::bad_input)?;
+    let profiled = profiles(&asked, args, |_| Vec::new())?;
+    // Each model's attention prunes to the same degree what those after it read.
+    let pruned = profiles(&asked, args, |level| {
+        let before = asked.models[..level].iter();
+        let step = |model: &TextModel| PruneStep {
+            by: model.name().into(),
+            alpha: args.alpha,
+        };
+        before.map(step).filter(|step| step.alpha > 0.0).collect()
+    })?;
     let settings = Settings {
         reroute,
         alpha: args.alpha,
     };
     let coins = DispatchCoins::new(args.seed);
     let coin = |item: u64, level: u32| coins.of(item, level);
-    let borrowed: Vec<&Outputs> = profiled.iter().collect();
-    let (judged, errors) = judge(&asked.models, &borrowed, &asked.items, settings, &coin).map_err(failure)?;
+    let verdict = judge(&asked.models, [&profiled, &pruned], &asked.items, settings, &coin).map_err(failure)?;
+    let Verdict {
+        judged,
+        ensemble,
+        calibration,
+    } = &verdict;
     let rows: Vec<_> = judged
         .iter()
         .map(|judged| {
@@ -42,14 +50,28 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
                 },
                 "returned_share_by_stage": judged.returned,
                 "words_left": judged.words_left,
+                "re_routed_accuracy": judged.re_routed_accuracy,
             })
         })
         .collect();
-    let calibration: Vec<_> = errors
+    let errors: Vec<_> = calibration
         .iter()
         .map(|error| json!({ "model": error.model, "temperature": error.temperature, "ece_before": error.before, "ece_after": error.after }))
         .collect();
-    let value = json!({ "items": asked.items.len(), "runs": rows, "calibration": calibration });
+    let effects: Vec<_> = ensemble
+        .iter()
+        .map(|effect| {
+            json!({
+                "pruned": effect.pruned,
+                "re_routed": effect.items,
+                "last_wrong": effect.wrong,
+                "earlier_right": effect.earlier_right,
+                "mended": effect.mended,
+                "broken": effect.broken,
+            })
+        })
+        .collect();
+    let value = json!({ "items": asked.items.len(), "runs": rows, "ensemble": effects, "calibration": errors });
     print(output, &value, || {
         let header = [
             "answered by",
@@ -60,26 +82,36 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
             "p99",
             "returned by level",
             "words left",
+            "right of re-routed",
         ];
         let mut table = vec![header.map(str::to_owned).to_vec()];
-        for judged in &judged {
-            table.push(row(judged));
-        }
-        let mut calibration = vec![
+        table.extend(judged.iter().map(row));
+        let header = [
+            "ensemble, of re-routed",
+            "items",
+            "last wrong",
+            "an earlier right",
+            "mended",
+            "broken",
+        ];
+        let mut effects = vec![header.map(str::to_owned).to_vec()];
+        effects.extend(ensemble.iter().map(effect));
+        let mut errors = vec![
             ["model", "temperature", "ECE before", "after"]
                 .map(str::to_owned)
                 .to_vec(),
         ];
-        for error in &errors {
-            calibration.push(vec![
+        for error in calibration {
+            errors.push(vec![
                 error.model.clone(),
                 format!("{:.3}", error.temperature),
                 percent(error.before),
                 percent(error.after),
             ]);
         }
-        let calibration = terminal::figures(&calibration, style());
-        format!("{}\n\n{calibration}", terminal::figures(&table, style()))
+        [&table, &effects, &errors]
+            .map(|table| terminal::figures(table, style()))
+            .join("\n\n")
     })
 }
 
@@ -99,7 +131,41 @@ fn row(judged: &Judged) -> Vec<String> {
             .collect::<Vec<_>>()
             .join(", "),
         judged.words_left.map_or(String::new(), percent),
+        judged.re_routed_accuracy.map_or(String::new(), percent),
     ]
+}
+
+fn effect(effect: &EnsembleEffect) -> Vec<String> {
+    let counts = [
+        effect.items,
+        effect.wrong,
+        effect.earlier_right,
+        effect.mended,
+        effect.broken,
+    ];
+    let name = if effect.pruned { "pruned" } else { "whole" };
+    std::iter::once(name.into())
+        .chain(counts.map(|count| count.to_string()))
+        .collect()
+}
+
+/// What each model made of the profiled items as `pruned` has them at its level; of whole ones, where those were not profiled.
+fn profiles(
+    asked: &Asked,
+    args: &CascadeJudgeArgs,
+    pruned: impl Fn(usize) -> Vec<PruneStep>,
+) -> Result<Vec<Outputs>, Failure> {
+    let folder = ProfiledModels::read(&args.profiled).map_err(Failure::bad_input)?;
+    let outputs = |(level, model): (usize, &TextModel)| {
+        let Some(profiled) = folder.find(model.name()) else {
+            let (place, known) = (args.profiled.display(), folder.names().join(", "));
+            let message = format!("{place}: must have the model {}, got {known}", model.name());
+            return Err(Failure::BadInput(message));
+        };
+        let saved = profiled.after(&pruned(level)).unwrap_or(&profiled.whole);
+        Outputs::of_saved(saved.clone()).map_err(Failure::bad_input)
+    };
+    asked.models.iter().enumerate().map(outputs).collect()
 }
 
 fn percent(share: f64) -> String {
