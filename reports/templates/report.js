@@ -46,6 +46,14 @@
     pen.font = FONT;
     return pen.measureText(text).width;
   };
+  // The end of a key's path tells most where the whole of it has no room.
+  const fitting = (label, room) => {
+    const parts = label.split(".");
+    const text = () => (parts.join(".") === label ? label : `…${parts.join(".")}`);
+    // Titles are bold: a tenth wider.
+    while (parts.length > 1 && wide(text()) * 1.1 > room) parts.shift();
+    return text();
+  };
   const written = (axis) => (value) =>
     value == null ? "" : axis.percent ? `${Math.round(value * 100)} %` : shown(axis)(value);
   // Which of the labels at these values have room on the way from left to right.
@@ -196,10 +204,11 @@
     const marked = view.lines.some((line) => line.points);
     const few = marked && !view.x.names && new Set(view.xs).size <= (narrow() ? 5 : 10);
     const whole = along(view.x, marked)(null, view.xs[0], view.xs[view.xs.length - 1]);
+    const room = size(holder).width - 58 - 2 * GAP;
     const options = {
       ...size(holder),
       scales: { x: scale(view.x, (_, least, most) => [least, most]), y: scale(view.y, range(view.y)) },
-      axes: [{ ...ruler(view.x, 42, true), ...(few && { splits: swept(view.xs), filter: (_, splits) => splits }) }, ruler(view.y, 58)],
+      axes: [{ ...ruler({ ...view.x, label: fitting(view.x.label, room) }, 42, true), ...(few && { splits: swept(view.xs), filter: (_, splits) => splits }) }, ruler(view.y, 58)],
       series: [{ label: view.x.label, value: (_, value) => shown(view.x)(value) }, ...view.lines.map(line(view))],
       legend: { markers: { width: 3, dash: (_, i) => (view.lines[i - 1]?.stroke ? "dashed" : "solid") } },
       cursor: { points: { size: 6 } },
