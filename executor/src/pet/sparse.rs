@@ -18,6 +18,28 @@ pub(crate) fn csr_indices(rows: usize, elements: usize) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Sparse(Tensor);
 
+/// libtorch tells standard error, once a process, that its CSR matrices are in beta, of which nobody who serves tasks has any use. The
+/// first one is made here, while libtorch is to say errors only.
+fn make_the_first() {
+    unsafe extern "C" {
+        /// libc10's: the least severity that is written.
+        static mut FLAGS_caffe2_log_level: std::ffi::c_int;
+    }
+    const ERROR: std::ffi::c_int = 2;
+    static FIRST: std::sync::Once = std::sync::Once::new();
+    FIRST.call_once(|| {
+        let index = Tensor::from_slice(&[0_i32, 0]);
+        let none = Tensor::from_slice::<i32>(&[]);
+        let (values, like) = (Tensor::from_slice::<f32>(&[]), (tch::Kind::Float, tch::Device::Cpu));
+        // SAFETY: an integer that libtorch reads before it writes a message. At worst a warning of another thread is lost meanwhile.
+        let before = unsafe { std::ptr::replace(&raw mut FLAGS_caffe2_log_level, ERROR) };
+        let first = Tensor::f_sparse_csr_tensor_crow_col_value_size(&index, &none, &values, [1, 1], like);
+        // SAFETY: as above.
+        unsafe { FLAGS_caffe2_log_level = before };
+        drop(first);
+    });
+}
+
 impl Sparse {
     /// From CSR's three arrays: where each row starts, each element's column, each element's value.
     pub fn new(
@@ -27,6 +49,7 @@ impl Sparse {
         size: (usize, usize),
         model: &Encoder,
     ) -> Result<Sparse, ExecutorError> {
+        make_the_first();
         let (kind, device) = (model.kind(), model.device());
         let size = [size.0 as i64, size.1 as i64];
         let on_device = |tensor: &Tensor| tensor.f_to(device);
