@@ -130,6 +130,19 @@ impl PetBatch {
     ) -> Result<Tensor, ExecutorError> {
         let shared = linear.of(encoder.layer_parts(layer));
         let y = x.f_linear(&shared.weight, Some(&shared.bias))?;
+        self.operate(layer, linear, x, &y, streams)?;
+        Ok(y)
+    }
+
+    /// All mini-batches' operators at one linear layer: of the batch's inputs `x`, `[n, l, in]`, into the shared product `y`, `[n, l, out]`.
+    pub(crate) fn operate(
+        &self,
+        layer: usize,
+        linear: Linear,
+        x: &Tensor,
+        y: &Tensor,
+        streams: &Streams,
+    ) -> Result<(), ExecutorError> {
         let works = |member: &&Member| {
             let operators = member.operators();
             operators.bias_delta(layer, linear).is_some() || operators.has_delta(layer, linear)
@@ -140,22 +153,27 @@ impl PetBatch {
                 layer,
                 linear,
                 x: member.part(x)?,
-                y: member.part(&y)?,
+                y: member.part(y)?,
             };
             Ok((member.stream, job))
         };
-        streams.run(self.members.iter().filter(works).map(job))?;
-        Ok(y)
+        streams.run(self.members.iter().filter(works).map(job))
     }
 
     fn norm(&self, encoder: &Encoder, layer: usize, norm: Norm, x: &Tensor) -> Result<Tensor, ExecutorError> {
         let y = norm.of(encoder.layer_parts(layer)).forward(x)?;
+        self.shift(layer, norm, &y)?;
+        Ok(y)
+    }
+
+    /// Adds to a norm's results, `[n, l, hidden]`, what each mini-batch's own bias is off the shared one.
+    pub(crate) fn shift(&self, layer: usize, norm: Norm, y: &Tensor) -> Result<(), ExecutorError> {
         for member in &self.members {
             if let Some(delta) = member.operators().norm_bias_delta(layer, norm) {
-                let _ = member.part(&y)?.f_add_(delta)?;
+                let _ = member.part(y)?.f_add_(delta)?;
             }
         }
-        Ok(y)
+        Ok(())
     }
 }
 
