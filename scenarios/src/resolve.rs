@@ -180,15 +180,23 @@ pub(crate) fn model_of(key: &str, model: &RawModel, path: Path) -> Result<ModelS
     let shape = match model {
         RawModel::Builtin(name) => ModelShape::builtin(name)
             .ok_or_else(|| Problem::unknown_name(path.clone(), name, ModelShape::builtin_names().iter().copied()))?,
+        RawModel::Shape(shape) if shape.kind == ModelKind::Encoder && (shape.gated || shape.kv_heads.is_some()) => {
+            let key = if shape.gated { "gated" } else { "kv_heads" };
+            return Err(Problem::new(
+                path.key(key),
+                "left out for an encoder, which has none of it",
+                "something",
+            ));
+        }
         RawModel::Shape(shape) => ModelShape {
             name: key.to_string(),
-            kind: ModelKind::Encoder,
+            kind: shape.kind,
             layers: shape.layers.0,
             hidden: shape.hidden.0,
             heads: shape.heads.0,
-            kv_heads: shape.heads.0,
+            kv_heads: shape.kv_heads.unwrap_or(shape.heads).0,
             intermediate: shape.intermediate.0,
-            gated: false,
+            gated: shape.gated,
             vocabulary: shape.vocabulary.0,
             positions: shape.positions.0,
         },

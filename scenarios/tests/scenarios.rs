@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 use tenantry_core::spec::{AdmitSpec, BatchSpec, PipelineSpec, SwapSpec, TenantState};
-use tenantry_profiles::AdapterImplementation;
+use tenantry_profiles::{AdapterImplementation, ModelKind};
 use tenantry_scenarios::{Jitter, RunSpec, Scenario, presets, schema, shipped_names};
 use tenantry_traces::{Duration, Time};
 
@@ -312,6 +312,19 @@ fn models_have_shapes_of_their_own() {
         (model.name.as_str(), model.layers, model.kv_heads, model.positions),
         ("mine", 3, 4, 40)
     );
+    assert_round_trip(&scenario);
+}
+
+#[test]
+fn models_of_any_shape_may_be_decoders() {
+    let shape = "{kind: decoder, layers: 3, hidden: 64, heads: 4, kv_heads: 2, intermediate: 256, gated: true, vocabulary: 500, positions: 200}";
+    let scenario = scenario(
+        "[{preset: punica, model: mine}]",
+        "",
+        &[&format!("models.mine={shape}")],
+    );
+    let model = &scenario.runs()[0].system.pool.model;
+    assert_eq!((model.kind, model.kv_heads, model.gated), (ModelKind::Decoder, 2, true));
     assert_round_trip(&scenario);
 }
 

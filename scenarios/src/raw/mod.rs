@@ -19,7 +19,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
-use tenantry_profiles::ModelShape;
+use tenantry_profiles::{ModelKind, ModelShape};
 
 pub use cascade::*;
 pub use management::*;
@@ -161,7 +161,7 @@ pub enum RawModel {
     Shape(RawShape),
 }
 
-/// The shape of a BERT-like encoder. Profiles list its costs under its key in `models`.
+/// The shape of a BERT-like encoder, or of a decoder like OPT or Llama. Profiles list its costs under its key in `models`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawShape {
@@ -177,6 +177,23 @@ pub struct RawShape {
     pub vocabulary: Count,
     /// Longest input in tokens.
     pub positions: Count,
+    /// What it does with its input.
+    #[serde(default = "encoder", skip_serializing_if = "is_encoder")]
+    pub kind: ModelKind,
+    /// Of a decoder: key and value heads, where queries share them. Default: `heads`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_heads: Option<Count>,
+    /// Of a decoder: whether its layers are Llama's, with a gate, RMS norms, rotary positions and no biases; else OPT's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gated: bool,
+}
+
+fn encoder() -> ModelKind {
+    ModelKind::Encoder
+}
+
+fn is_encoder(kind: &ModelKind) -> bool {
+    *kind == ModelKind::Encoder
 }
 
 impl Serialize for RawModel {
