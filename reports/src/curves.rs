@@ -30,6 +30,7 @@ impl Run {
     pub fn with_seen(mut self, seen: &Seen) -> Run {
         self.summary.workload = seen.workload();
         self.summary.fairness = seen.fairness();
+        self.summary.classes = seen.classes();
         self.curves.tenant_ms = seen.tenant_quantiles_ms();
         self.curves.ops = seen.ops();
         self

@@ -9,6 +9,7 @@
 //!
 //! Read first: [`summary`] (what is said of a run), [`validation`] (how far the two machines differ), [`page`] (how it is shown).
 
+pub mod classes;
 pub mod compared;
 pub mod curves;
 pub mod figure;
@@ -34,6 +35,7 @@ mod flat;
 #[cfg(test)]
 mod testing;
 
+pub use classes::ServiceClass;
 pub use curves::{Curves, Run};
 pub use error::ReportError;
 pub use folder::RunFolder;

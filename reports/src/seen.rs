@@ -1,7 +1,9 @@
-//! What is noted of a run beside its record while it runs: what was asked, how each tenant fared, and the first ops.
+//! What is noted of a run beside its record while it runs: what was asked, how each tenant and each service class fared, and the first ops.
 //!
 //! Watch a run with a [`Seen`], and give it to [`Run::with_seen`](crate::Run::with_seen). It keeps a few numbers for each tenant and
 //! a few hundred ops, whatever the length of the run.
+
+use std::collections::BTreeMap;
 
 use tenantry_core::board::OpRan;
 use tenantry_core::command::{Command, Commands, Verdict};
@@ -10,6 +12,7 @@ use tenantry_core::run::Observer;
 use tenantry_traces::describe::{Histogram, concentration, dispersion};
 use tenantry_traces::{Duration, Time};
 
+use crate::classes::{ClassSummary, Classes, ServiceClass};
 use crate::curves::{OpDrawn, shares};
 use crate::summary::{Across, FairnessSummary, Slo, Tokens, WorkloadSummary, rounded};
 use crate::timeline;
@@ -32,6 +35,7 @@ pub struct Seen {
     output: Histogram,
     /// By id.
     tenants: Vec<Tenant>,
+    classes: Classes,
     ops: Vec<OpRan>,
 }
 
@@ -63,8 +67,22 @@ impl Seen {
             input: Histogram::default(),
             output: Histogram::default(),
             tenants: Vec::new(),
+            classes: Classes::default(),
             ops: Vec::new(),
         }
+    }
+
+    /// Tells these service classes apart, by number, where there are several.
+    pub fn with_classes(self, classes: Vec<ServiceClass>) -> Seen {
+        Seen {
+            classes: Classes::new(classes),
+            ..self
+        }
+    }
+
+    /// How each service class fared; empty where there is one.
+    pub fn classes(&self) -> BTreeMap<String, ClassSummary> {
+        self.classes.summaries()
     }
 
     fn tenant(&mut self, id: u32) -> &mut Tenant {
@@ -209,6 +227,7 @@ impl Observer for Seen {
         }
         let target = self.target.map_or(Duration(u64::MAX), |slo| slo.latency);
         let latency = now.since(finish.arrival);
+        self.classes.left(finish.class, finish.verdict, latency);
         let tenant = self.tenant(finish.tenant);
         match finish.verdict {
             Verdict::Served => {

@@ -2,6 +2,7 @@
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle, presets};
 
+use crate::classes::{self, class_columns};
 use crate::curves::Run;
 use crate::group::{Group, Spread, title};
 use crate::human::{self, ABSENT};
@@ -34,10 +35,37 @@ impl Style {
 /// A line below the header and nothing else.
 const HEADER_LINE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// Systems as rows, or as columns where the terminal is too narrow for that. Figures are means over repeats.
+/// Systems as rows, or as columns where the terminal is too narrow for that, and below them their service classes. Figures are means over
+/// repeats.
 pub fn systems(runs: &[Run], style: Style) -> String {
     let groups = Group::all(runs);
-    let metrics = metric::shown(&groups);
+    let classes: Vec<Vec<String>> = groups.iter().flat_map(classes).collect();
+    let systems = all_systems(&groups, style);
+    if classes.is_empty() {
+        return systems;
+    }
+    let head = ["System", "Machine", "Class"]
+        .into_iter()
+        .chain(class_columns().map(|(title, _)| title));
+    let mut rows = vec![head.map(str::to_owned).collect()];
+    rows.extend(classes);
+    format!("{systems}\n\n{}", systems_table(&rows, style, 3).trim_fmt())
+}
+
+/// A row for each service class of a group.
+fn classes(group: &Group<'_>) -> Vec<Vec<String>> {
+    let of_group = classes::figures(group);
+    let row = |(class, figures): (String, [String; 6])| {
+        [safe(&group.title()), safe(group.machine()), safe(&class)]
+            .into_iter()
+            .chain(figures)
+            .collect()
+    };
+    of_group.into_iter().map(row).collect()
+}
+
+fn all_systems(groups: &[Group<'_>], style: Style) -> String {
+    let metrics = metric::shown(groups);
     let titles = ["System", "Machine"]
         .into_iter()
         .chain(metrics.iter().map(|metric| metric.title));

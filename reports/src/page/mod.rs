@@ -26,6 +26,7 @@ use minijinja::value::Serde;
 use serde::Serialize;
 
 use self::charts::Compared;
+use crate::classes;
 use crate::compared::FolderSource;
 use crate::curves::Run;
 use crate::error::ReportError;
@@ -73,6 +74,8 @@ struct Content<'a> {
     tenants: Option<&'a charts::Chart>,
     fairness_columns: Vec<(&'static str, &'static str)>,
     fairness: Vec<view::Fairness>,
+    class_columns: Vec<(&'static str, &'static str)>,
+    classes: Vec<view::Class>,
     workloads: Vec<(String, Vec<(&'static str, String)>)>,
     validations: &'a [validation::View],
     folders: &'a [FolderSource],
@@ -201,6 +204,8 @@ impl Page<'_> {
             tenants: charts.tenants.as_ref(),
             fairness_columns: view::fairness_columns(&fairness),
             fairness,
+            class_columns: classes::class_columns().collect(),
+            classes: view::classes(&compared),
             workloads: view::workloads(&compared),
             systems: &compared.systems,
             points: &compared.points,

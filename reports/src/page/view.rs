@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::charts::Compared;
+use crate::classes;
 use crate::group::{Group, Spread};
 use crate::human::{self, ABSENT};
 use crate::metric::Metric;
@@ -251,6 +252,27 @@ pub fn fairness(compared: &Compared<'_, '_>) -> Vec<Fairness> {
         })
     };
     compared.groups.iter().filter_map(row).collect()
+}
+
+/// How a service class of a group fared: cells of [`class_columns`].
+#[derive(Debug, Serialize)]
+pub struct Class {
+    head: Head,
+    class: String,
+    cells: [String; 6],
+}
+
+/// A row for each service class of each group.
+pub fn classes(compared: &Compared<'_, '_>) -> Vec<Class> {
+    let rows = |group| {
+        let row = move |(class, cells)| Class {
+            head: Head::new(compared, group),
+            class,
+            cells,
+        };
+        classes::figures(group).into_iter().map(row)
+    };
+    compared.groups.iter().flat_map(rows).collect()
 }
 
 /// What was asked, in words: a name and a text each. Of the first run at each different workload, with the sweep point where they

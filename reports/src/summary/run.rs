@@ -14,6 +14,7 @@ use super::labels::{Parameters, RunLabels, Slo};
 use super::management::ManagementSummary;
 use super::memory::{GenerationSummary, LookupSummary, MemorySummary, SwapSummary};
 use super::number::{named, ratio, rounded};
+use crate::classes::ClassSummary;
 use crate::tasks::TaskSummary;
 
 /// One run.
@@ -119,6 +120,9 @@ pub struct RunSummary {
     /// How evenly tenants were served; absent where fewer than two were answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fairness: Option<FairnessSummary>,
+    /// How each service class fared, by its name; absent where there is one, or more than 64.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub classes: BTreeMap<String, ClassSummary>,
     /// Of a route between models; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cascade: Option<CascadeSummary>,
@@ -191,6 +195,7 @@ impl RunSummary {
             lookup: record.lookups.map(LookupSummary::of),
             workload: None,
             fairness: None,
+            classes: BTreeMap::new(),
             cascade: record.cascade.as_ref().and_then(CascadeSummary::new),
             management: ManagementSummary::of(&record.management),
             fleet: record.fleet.as_ref().map(FleetSummary::new),

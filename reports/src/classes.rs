@@ -1,0 +1,176 @@
+//! How each service class fared: its latency, and how much of it was answered within its own target.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tenantry_core::command::Verdict;
+use tenantry_core::ledger::Durations;
+use tenantry_traces::Duration;
+
+use crate::group::{Group, Spread};
+use crate::human::{self, ABSENT};
+use crate::summary::{Distribution, rounded};
+
+/// Where there are more classes than this, none is told apart: each has a distribution of its own.
+const CLASSES_MAX: usize = 64;
+
+/// A service class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceClass {
+    /// As the scenario calls it.
+    pub name: String,
+    /// From arrival to answer, where there is a target.
+    pub target: Option<Duration>,
+}
+
+/// What came of a class's requests that arrived after the warm-up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassSummary {
+    /// Answered.
+    pub finished: u64,
+    /// Turned away or failed.
+    pub refused: u64,
+    /// From arrival to answer; absent where none was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<Distribution>,
+    /// The class's target: the one that the system plans by; where it plans by none, the one that the scenario's first system does that
+    /// has any; else the scenario's `slo`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_ms: Option<f64>,
+    /// Share of those answered within the target; who was turned away or failed missed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attainment: Option<f64>,
+}
+
+/// What tables say of a class, with what each means.
+pub(crate) fn class_columns() -> impl Iterator<Item = (&'static str, &'static str)> {
+    [
+        ("Target", "From arrival to answer, for this class."),
+        ("In time", "Share answered within the class's target."),
+        ("Mean", "Mean latency."),
+        ("p50", "Half of the class's requests take at most this long."),
+        ("p98", "98 % of them take at most this long."),
+        ("Answered", "Requests of the class, in the mean over repeats."),
+    ]
+    .into_iter()
+}
+
+/// Each class of a group with the text of [`class_columns`]: means over its repeats.
+pub(crate) fn figures(group: &Group<'_>) -> Vec<(String, [String; 6])> {
+    let first = &group.runs[0].summary.classes;
+    let figures = |(name, class): (&String, &ClassSummary)| {
+        let mean = |read: &dyn Fn(&ClassSummary) -> Option<f64>| {
+            let runs = group.runs.iter().filter_map(|run| run.summary.classes.get(name));
+            Spread::of(runs.filter_map(read)).map(|spread| spread.mean)
+        };
+        let show = |value: Option<f64>, text: fn(f64) -> String| value.map_or(ABSENT.to_owned(), text);
+        let latency = |of: fn(Distribution) -> f64| mean(&|class| class.latency_ms.map(of));
+        let columns = [
+            show(class.target_ms, human::milliseconds),
+            show(mean(&|class| class.attainment), human::percent),
+            show(latency(|of| of.mean), human::milliseconds),
+            show(latency(|of| of.p50), human::milliseconds),
+            show(latency(|of| of.p98), human::milliseconds),
+            show(mean(&|class| Some(class.finished as f64)), |value| {
+                human::count(value.round() as u64)
+            }),
+        ];
+        (name.clone(), columns)
+    };
+    first.iter().map(figures).collect()
+}
+
+/// Notes on all classes while a run runs; nothing where there are not several.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Classes(Vec<(ServiceClass, Durations, u64)>);
+
+impl Classes {
+    pub fn new(classes: Vec<ServiceClass>) -> Classes {
+        match classes.len() {
+            2..=CLASSES_MAX => Classes(
+                classes
+                    .into_iter()
+                    .map(|class| (class, Durations::default(), 0))
+                    .collect(),
+            ),
+            _ => Classes::default(),
+        }
+    }
+
+    pub fn left(&mut self, class: u16, verdict: Verdict, latency: Duration) {
+        let Some((_, latencies, refused)) = self.0.get_mut(usize::from(class)) else {
+            return;
+        };
+        match verdict {
+            Verdict::Served => latencies.record(latency),
+            Verdict::Rejected(_) | Verdict::Failed(_) => *refused += 1,
+            Verdict::Cancelled => {}
+        }
+    }
+
+    pub fn summaries(&self) -> BTreeMap<String, ClassSummary> {
+        let summary = |(class, latencies, refused): &(ServiceClass, Durations, u64)| {
+            let finished = latencies.count();
+            let judged = finished + refused;
+            let within = |target| (latencies.share_within(target) * finished as f64).round();
+            let summary = ClassSummary {
+                finished,
+                refused: *refused,
+                latency_ms: Distribution::of(latencies),
+                target_ms: class.target.map(|target| rounded(target.as_millis_f64())),
+                attainment: class
+                    .target
+                    .filter(|_| judged > 0)
+                    .map(|target| rounded(within(target) / judged as f64)),
+            };
+            (class.name.clone(), summary)
+        };
+        self.0.iter().map(summary).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_core::command::{FailureReason, RejectReason};
+
+    use super::*;
+
+    fn class(name: &str, target_ms: Option<u64>) -> ServiceClass {
+        ServiceClass {
+            name: name.to_owned(),
+            target: target_ms.map(Duration::from_millis),
+        }
+    }
+
+    #[test]
+    fn each_class_is_judged_by_its_own_target() {
+        let mut classes = Classes::new(vec![
+            class("interactive", Some(10)),
+            class("bulk", Some(50)),
+            class("rest", None),
+        ]);
+        let ms = Duration::from_millis;
+        for latency in [5, 9, 20, 30] {
+            classes.left(0, Verdict::Served, ms(latency));
+            classes.left(1, Verdict::Served, ms(latency));
+        }
+        classes.left(1, Verdict::Rejected(RejectReason::QueueFull), ms(0));
+        classes.left(1, Verdict::Failed(FailureReason::OutOfMemory), ms(1));
+        classes.left(1, Verdict::Cancelled, ms(1));
+        let all = classes.summaries();
+        let [interactive, bulk, rest] = ["interactive", "bulk", "rest"].map(|name| &all[name]);
+        assert_eq!((interactive.finished, interactive.attainment), (4, Some(0.5)));
+        assert_eq!(
+            (bulk.finished, bulk.refused, bulk.attainment),
+            (4, 2, Some(rounded(4.0 / 6.0)))
+        );
+        assert_eq!(bulk.latency_ms.map(|latency| latency.max), Some(30.0));
+        assert_eq!((rest.finished, rest.latency_ms, rest.attainment), (0, None, None));
+    }
+
+    #[test]
+    fn one_class_or_very_many_are_not_told_apart() {
+        assert!(Classes::new(vec![class("all", None)]).summaries().is_empty());
+        assert!(Classes::new(vec![class("some", None); 65]).summaries().is_empty());
+    }
+}
