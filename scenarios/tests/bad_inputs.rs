@@ -144,8 +144,14 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("backbone: tiny", "backbone: { layers: 2, hidden: 128, heads: 3, intermediate: 512, vocabulary: 1024, positions: 128 }",
      "s.yaml:6: models.backbone.heads: must be a divisor of hidden (128), got 3"),
     ("backbone: tiny", "backbone: { layers: 2, hidden: 128, heads: 2, intermediate: 512, vocab: 1024, positions: 128 }",
-     "s.yaml:6: models.backbone.vocab: must be one of layers, hidden, heads, intermediate, vocabulary, positions, got an unknown key\n\
+     "s.yaml:6: models.backbone.vocab: must be one of layers, hidden, heads, intermediate, vocabulary, positions, kind, kv_heads, gated, got an unknown key\n\
       s.yaml:6: models.backbone.vocabulary: must be given, got nothing"),
+    ("backbone: tiny", "backbone: { kind: decoder, layers: 2, hidden: 128, heads: 2, intermediate: 512, vocabulary: 1024, positions: 128 }",
+     "s.yaml:13: systems[0].generation: must be given, since backbone is a decoder, got nothing\ns.yaml:14: systems[1].generation: must be given, since backbone is a decoder, got nothing"),
+    ("backbone: tiny", "backbone: { kind: decodr, layers: 2, hidden: 128, heads: 2, intermediate: 512, vocabulary: 1024, positions: 128 }",
+     "s.yaml:6: models.backbone.kind: must be one of encoder, decoder, got decodr; did you mean decoder?"),
+    ("backbone: tiny", "backbone: { gated: true, layers: 2, hidden: 128, heads: 2, intermediate: 512, vocabulary: 1024, positions: 128 }",
+     "s.yaml:6: models.backbone.gated: must be left out for an encoder, which has none of it, got something"),
     ("name: shared }", "name: shared, model: back-bone }",
      "s.yaml:14: systems[1].model: must be one of backbone, tiny, bert-tiny, bert-mini, bert-small, bert-base, bert-large, distilbert, tinybert-4, tinybert-6, tiny-opt, opt-125m, distilgpt2, tiny-llama, phi-2, llama-7b, llama3-8b, llama3.1-8b, llama-13b, llama-70b, got back-bone; did you mean backbone?"),
     // Values that don't go together.
