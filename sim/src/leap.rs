@@ -1,8 +1,9 @@
 //! A run of steps under way in virtual time: where its step boundaries lie, without visiting them.
 //!
-//! A run is cut into segments within which every step is slowed by the same factor: by what runs beside it, and by the jitter of its
-//! block of steps. A new factor applies from the next boundary. What a segment's rounding leaves is carried into the next, so that it
-//! does not matter into how many segments the steps are cut: leaping over many and taking them one by one agree to the nanosecond.
+//! A run is cut into segments that are slowed by the same factor: by what runs beside it, and by the jitter of its block of steps. A new
+//! factor applies at once, to what is left of the step that is being made. What a segment's rounding leaves at a boundary is carried into the
+//! next, so that it does not matter into how many segments the steps are cut: leaping over many and taking them one by one agree to the
+//! nanosecond.
 
 use tenantry_traces::{Duration, Time};
 
@@ -58,6 +59,8 @@ struct Segment {
     from: Boundary,
     /// Steps of the run that are over.
     first: u32,
+    /// Work of the next one that is done already, where the segment begins in the middle of it.
+    done_ns: u64,
     /// Of this segment.
     steps: u32,
     /// Parts of 10^12.
@@ -98,6 +101,11 @@ impl Leap {
     /// Begins the segment after the one that is over, with the factors that hold from here on.
     pub fn next_segment(&mut self, prices: &mut StepPrices, stretch_ppm: u64, jitter_ppm: u64) {
         let first = self.segment.first + self.segment.steps;
+        self.begin_segment(prices, self.segment.end, first, 0, stretch_ppm * jitter_ppm);
+    }
+
+    /// Begins a segment in which so many steps of the run are over, and so much of the work of the next.
+    fn begin_segment(&mut self, prices: &mut StepPrices, from: Boundary, first: u32, done_ns: u64, factor: u64) {
         let in_block = (self.made_before + u64::from(first)) % BLOCK_STEPS;
         let to_block_end = (BLOCK_STEPS - in_block) as u32;
         let steps = if self.one_by_one {
@@ -106,11 +114,12 @@ impl Leap {
             to_block_end.min(self.plan.steps - first)
         };
         self.segment = Segment {
-            from: self.segment.end,
+            from,
             first,
+            done_ns,
             steps,
-            factor: stretch_ppm * jitter_ppm,
-            end: self.segment.end,
+            factor,
+            end: from,
         };
         self.segment.end = self.boundary(prices, steps);
         if first == 0 {
@@ -121,6 +130,47 @@ impl Leap {
         }
     }
 
+    /// Goes on at another pace from `now` on, within a block of steps.
+    pub fn change_pace(&mut self, prices: &mut StepPrices, now: Time, stretch_ppm: u64, jitter_ppm: u64) {
+        let Segment {
+            from,
+            first,
+            done_ns,
+            steps,
+            factor,
+            end,
+        } = self.segment;
+        let new_factor = stretch_ppm * jitter_ppm;
+        if now >= end.at {
+            // Over, though nobody has been told: the next segment asks for its pace.
+            return;
+        }
+        if now <= from.at {
+            return self.begin_segment(prices, from, first, done_ns, new_factor);
+        }
+        // Exact times are `at` and `carry` together; a step is over when its boundary's `at` has come.
+        let exact = |ns: u64| u128::from(ns) * u128::from(UNIT) - u128::from(from.carry);
+        let factor = u128::from(factor.max(1));
+        let elapsed = now.since(from.at).0;
+        let more_than_over_ns = done_ns + ((exact(elapsed + 1) - 1) / factor) as u64 + 1;
+        let made = prices.steps_of(&self.plan.costs, first, steps, more_than_over_ns) - 1;
+        let next = first + made;
+        if made > 0 {
+            let boundary = self.boundary(prices, made);
+            if boundary.at == now {
+                return self.begin_segment(prices, boundary, next, 0, new_factor);
+            }
+        }
+        let worked_ns = done_ns + (exact(elapsed) / factor) as u64;
+        let done_ns = worked_ns - prices.between(&self.plan.costs, first, next);
+        self.begin_segment(prices, Boundary { at: now, carry: 0 }, next, done_ns, new_factor);
+    }
+
+    /// The block of steps that the step being made lies in.
+    pub fn block(&self) -> u64 {
+        (self.made_before + u64::from(self.segment.first)) / BLOCK_STEPS
+    }
+
     /// The block of steps that the next segment lies in.
     pub fn next_block(&self) -> u64 {
         (self.made_before + u64::from(self.segment.first + self.segment.steps)) / BLOCK_STEPS
@@ -129,9 +179,13 @@ impl Leap {
     /// The end of so many steps of the segment.
     fn boundary(&self, prices: &mut StepPrices, steps: u32) -> Boundary {
         let Segment {
-            from, first, factor, ..
+            from,
+            first,
+            done_ns,
+            factor,
+            ..
         } = self.segment;
-        let work_ns = prices.between(&self.plan.costs, first, first + steps);
+        let work_ns = prices.between(&self.plan.costs, first, first + steps) - done_ns;
         let (ns, carry) = scaled(work_ns, factor, from.carry);
         Boundary {
             at: from.at + Duration(ns),
@@ -159,6 +213,7 @@ impl Leap {
         let Segment {
             from,
             first,
+            done_ns,
             steps,
             factor,
             ..
@@ -168,7 +223,7 @@ impl Leap {
         let work_ns = until
             .saturating_sub(u128::from(from.carry))
             .div_ceil(u128::from(factor.max(1)));
-        let work_ns = u64::try_from(work_ns).unwrap_or(u64::MAX);
+        let work_ns = u64::try_from(work_ns).unwrap_or(u64::MAX).saturating_add(done_ns);
         self.segment.steps = prices.steps_of(&self.plan.costs, first, steps, work_ns);
         self.segment.end = self.boundary(prices, self.segment.steps);
     }

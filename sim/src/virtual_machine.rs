@@ -484,7 +484,7 @@ impl VirtualMachine {
             if let Some(running) = &mut self.lanes[other.index()].running
                 && running.stretch_ppm != stretch_ppm
             {
-                // It goes at another pace from now on; steps from their next boundary.
+                // It goes at another pace from now on.
                 match &mut running.work {
                     Work::Whole { left_ns, since } => {
                         if now > *since {
@@ -494,7 +494,12 @@ impl VirtualMachine {
                         }
                         running.stretch_ppm = stretch_ppm;
                     }
-                    Work::Steps => self.leaps[running.batch.slot as usize].cut(self.prices.steps(), now),
+                    Work::Steps => {
+                        let leap = &mut self.leaps[running.batch.slot as usize];
+                        let jitter_ppm = self.prices.block_ppm(other.0, leap.block(), leap.plan.costs.typical);
+                        leap.change_pace(self.prices.steps(), now, stretch_ppm, jitter_ppm);
+                        running.stretch_ppm = stretch_ppm;
+                    }
                 }
                 self.schedule_end(other);
             }
