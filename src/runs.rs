@@ -89,6 +89,20 @@ impl Loaded {
         self.unfit.get(&run).cloned().or_else(|| refusal(spec, self.card(spec)))
     }
 
+    /// All cards, with what the runs call them.
+    #[cfg(feature = "libtorch")]
+    pub fn cards_by_name(&self) -> impl Iterator<Item = (&String, &Card)> {
+        self.cards.iter()
+    }
+
+    /// Has every op of a card of this name take so many times as long; the card's own name.
+    #[cfg(feature = "libtorch")]
+    pub fn at_pace(&mut self, name: &str, ratio: f64) -> &str {
+        let card = self.cards.get_mut(name).expect("it was named by these runs");
+        *card = card.at_pace(ratio);
+        &card.name
+    }
+
     /// A scenario without runs, with these cards.
     pub fn of_cards<'a>(scenario: Scenario, cards: impl Iterator<Item = &'a str>) -> Result<Loaded, Failure> {
         let found = cards.map(|card| Ok((card.to_owned(), card_of(&scenario, card)?)));

@@ -149,6 +149,12 @@ pub struct Provenance {
 }
 
 impl Card {
+    /// The same card where every op takes so many times as long, as when its machine's clock is lower.
+    pub fn at_pace(&self, ratio: f64) -> Card {
+        let tables = self.tables.clone().at_pace(ratio);
+        Card { tables, ..self.clone() }
+    }
+
     /// The JSON Schema of `card.yaml`, for editors.
     pub fn schema() -> schemars::Schema {
         schemars::schema_for!(Card)

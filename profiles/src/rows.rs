@@ -190,6 +190,20 @@ impl Stats {
         }
     }
 
+    /// The same of ops that take so many times as long.
+    pub(crate) fn at_pace(self, ratio: f64) -> Stats {
+        let [mean_us, median_us, p05_us, p95_us, p99_us] =
+            [self.mean_us, self.median_us, self.p05_us, self.p95_us, self.p99_us].map(|us| us * ratio);
+        Stats {
+            mean_us,
+            median_us,
+            p05_us,
+            p95_us,
+            p99_us,
+            ..self
+        }
+    }
+
     /// The same with four digits; what is equal stays equal, and the mean one that the quantiles allow.
     pub(crate) fn rounded(self) -> Stats {
         let [median_us, p05_us, p95_us, p99_us] =

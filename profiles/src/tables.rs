@@ -120,6 +120,15 @@ impl Tables {
         self
     }
 
+    /// The same rows with times that are so many times as long.
+    pub(crate) fn at_pace(mut self, ratio: f64) -> Tables {
+        for_each_family!(&mut self, rows => rows.iter_mut().for_each(|row| {
+            let stats = row.stats().at_pace(ratio);
+            *row.stats_mut() = stats;
+        }));
+        self
+    }
+
     /// The tables of all families, sorted.
     pub(crate) fn slices(&self) -> Vec<Slice> {
         let mut all = Vec::new();

@@ -71,6 +71,9 @@ pub struct ValidateArgs {
     /// Execute the same requests this many times.
     #[arg(long, value_name = "N", default_value = "1", value_parser = count::<NonZeroU32>)]
     pub repeats: NonZeroU32,
+    /// Measure some of the profile's points before, between and after the executions, and price ops by how fast the machine is then.
+    #[arg(long)]
+    pub gauge: bool,
     #[command(flatten)]
     pub keep: KeepArgs,
     /// Where the run's folder goes.

@@ -1,12 +1,19 @@
 //! `tenantry validate`: the same requests on both machines, and how far they differ.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tenantry_executor::profiler::{Pace, gauge};
+use tenantry_profiles::ModelShape;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Validation, Verdict, terminal};
 
+use super::profile::models_of;
 use crate::cli::{OutputArgs, ValidateArgs};
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::keep::Keep;
+use crate::keep::{Keep, Kept};
 use crate::output::{Started, next, quoted, style};
 use crate::runs::{Loaded, Outcome, SimulatedRun, extrapolation_caveat, labels, simulate};
 use crate::{interrupt, progress};
@@ -14,57 +21,83 @@ use crate::{interrupt, progress};
 pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let device = Device::find(&args.device)?;
-    let loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
+    let mut loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
     let keep = Keep::new(&args.keep, None, &args.out, &loaded.runs)?;
-    let mut kept = Vec::new();
     let interrupt = interrupt::flag();
     let repeats = args.repeats.get();
     let total = loaded.runs.len() as u64 * u64::from(1 + repeats);
     let bar = progress::bar(total, "validating", output.quiet);
-    let mut simulated: Vec<SimulatedRun> = Vec::new();
-    let mut runs: Vec<Run> = Vec::new();
     let mut caveats = loaded.card_caveats();
-    let mut interrupted = false;
-    for spec in &loaded.runs {
-        let watch = keep.watch(runs.len(), spec, &labels(spec, VIRTUAL, spec.repeat))?;
-        let Some(mut run) = simulate(spec, loaded.card(spec), spec.repeat, &interrupt, watch)? else {
-            interrupted = true;
-            break;
-        };
-        bar.inc(1);
-        kept.extend(run.kept.take());
-        runs.push(run.run.clone());
-        interrupted = run.interrupted;
-        simulated.push(run);
-    }
+    let card = loaded.first_card().cloned();
+    let mut gauging = match args.gauge {
+        true => Some(Gauging::of(&loaded)?),
+        false => None,
+    };
+    let simulate_all = |loaded: &Loaded| {
+        let mut simulated: Vec<SimulatedRun> = Vec::new();
+        for (index, spec) in loaded.runs.iter().enumerate() {
+            let watch = keep.watch(index, spec, &labels(spec, VIRTUAL, spec.repeat))?;
+            let Some(run) = simulate(spec, loaded.card(spec), spec.repeat, &interrupt, watch)? else {
+                return Ok((simulated, true));
+            };
+            bar.inc(1);
+            let interrupted = run.interrupted;
+            simulated.push(run);
+            if interrupted {
+                return Ok((simulated, true));
+            }
+        }
+        Ok::<_, Failure>((simulated, false))
+    };
+    // How fast the machine is meanwhile is known only afterwards.
+    let (mut simulated, mut interrupted) = match gauging {
+        None => simulate_all(&loaded)?,
+        Some(_) => (Vec::new(), false),
+    };
+    let (mut executed, mut kept_executed): (Vec<Run>, Vec<Kept>) = (Vec::new(), Vec::new());
     // Round by round, so that a machine that drifts does not favour the system that came first.
     'rounds: for round in 0..repeats {
+        if let Some(gauging) = &mut gauging {
+            gauging.measure(&loaded, &device, &interrupt)?;
+        }
         for spec in &loaded.runs {
             if interrupted {
                 break 'rounds;
             }
             let repeat = spec.repeat * repeats + round;
-            let watch = keep.watch(runs.len(), spec, &labels(spec, device.name(), repeat))?;
-            let executed = device.execute(spec, loaded.card(spec), repeat, &interrupt, watch)?;
-            kept.extend(executed.kept);
+            let index = loaded.runs.len() + executed.len();
+            let watch = keep.watch(index, spec, &labels(spec, device.name(), repeat))?;
+            let run = device.execute(spec, loaded.card(spec), repeat, &interrupt, watch)?;
+            kept_executed.extend(run.kept);
             bar.inc(1);
-            caveats.extend(executed.caveats);
-            interrupted = executed.interrupted;
-            runs.push(executed.run);
+            caveats.extend(run.caveats);
+            interrupted = run.interrupted;
+            executed.push(run.run);
         }
     }
+    if let Some(gauging) = &mut gauging {
+        gauging.measure(&loaded, &device, &interrupt)?;
+        caveats.extend(gauging.price(&mut loaded));
+        let stopped;
+        (simulated, stopped) = simulate_all(&loaded)?;
+        interrupted |= stopped;
+    }
     bar.finish_and_clear();
-    keep.write(kept)?;
+    let kept_simulated = simulated.iter_mut().filter_map(|run| run.kept.take());
+    keep.write(kept_simulated.chain(kept_executed).collect())?;
+    let runs: Vec<Run> = { simulated.iter().map(|run| run.run.clone()) }
+        .chain(executed)
+        .collect();
     caveats.extend(loaded.table_caveats());
     caveats.extend(loaded.machine_caveats());
     caveats.extend(extrapolation_caveat(simulated.iter().flat_map(|run| &run.extrapolated)));
-    caveats.sort();
-    caveats.dedup();
 
     let validation = Validation::new(&loaded.scenario.name, loaded.limits(), &runs);
-    caveats.extend(drift_caveats(&validation));
+    caveats.extend(drift_caveats(&validation, gauging.is_some()));
+    caveats.sort();
+    caveats.dedup();
     let events = simulated.iter().map(|run| run.events).sum();
-    let manifest = started.manifest(loaded.first_card(), Some(device.name()), events, caveats);
+    let manifest = started.manifest(card.as_ref(), Some(device.name()), events, caveats);
     let outcome = Outcome {
         loaded: &loaded,
         folder: &args.out,
@@ -81,11 +114,17 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         )));
     }
     let words = args.scenario.words_on(args.profile.as_deref());
-    let again = format!(
-        "tenantry profile --device {} --for {} --out out/card (measure anew), then validate with --profile out/card",
-        device.name(),
-        quoted(&args.scenario.scenario)
-    );
+    let again = match args.gauge {
+        false => format!(
+            "tenantry validate {words} --device {} --gauge (is it the machine that has changed?)",
+            device.name()
+        ),
+        true => format!(
+            "tenantry profile --device {} --for {} --out out/card (measure anew), then validate with --profile out/card",
+            device.name(),
+            quoted(&args.scenario.scenario)
+        ),
+    };
     match (validation.verdict, loaded.scenario.slo) {
         (Some(Verdict::Outside), _) => next(output, &again),
         (_, Some(_)) if !loaded.scenario.has_sweep() => {
@@ -104,17 +143,71 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
 }
 
+/// How fast the machine is, measured again and again while requests are executed.
+struct Gauging {
+    models: Vec<ModelShape>,
+    /// By card, as the runs call it.
+    paces: BTreeMap<String, Vec<Pace>>,
+}
+
+impl Gauging {
+    fn of(loaded: &Loaded) -> Result<Gauging, Failure> {
+        Ok(Gauging {
+            models: models_of(&loaded.runs)?,
+            paces: BTreeMap::new(),
+        })
+    }
+
+    fn measure(&mut self, loaded: &Loaded, device: &Device, interrupt: &Arc<AtomicBool>) -> Result<(), Failure> {
+        for (name, card) in loaded.cards_by_name() {
+            let seed = loaded.scenario.seed;
+            let pace = gauge(card, &self.models, device.torch(), seed, interrupt).map_err(Failure::running)?;
+            self.paces.entry(name.clone()).or_default().extend(pace);
+        }
+        Ok(())
+    }
+
+    /// Prices ops by what they took meanwhile, in the mean, and says so.
+    fn price(&self, loaded: &mut Loaded) -> Vec<String> {
+        let mut sentences = Vec::new();
+        for (name, paces) in &self.paces {
+            let Some(first) = paces.first() else {
+                sentences.push(format!(
+                    "Card {name} has no points of these models' layers to gauge the machine by."
+                ));
+                continue;
+            };
+            let mean = paces.iter().map(|pace| pace.ratio).sum::<f64>() / paces.len() as f64;
+            let each: Vec<String> = paces.iter().map(|pace| format!("{:.3}", pace.ratio)).collect();
+            let card = loaded.at_pace(name, mean);
+            sentences.push(format!(
+                "Ops are priced at {mean:.3} times what card {card} says: that is what {} of its points took before, between and after \
+                 the executions ({}).",
+                first.points,
+                each.join(", ")
+            ));
+        }
+        sentences
+    }
+}
+
 /// A sentence on each system whose batches computed much faster or slower than their card says: then it is the profile that is not this
-/// machine's any more, and no policy.
-fn drift_caveats(validation: &Validation) -> Vec<String> {
+/// machine's any more, and no policy. Or, where the machine was `gauged`, what is left beside that.
+fn drift_caveats(validation: &Validation, gauged: bool) -> Vec<String> {
     const DRIFT: f64 = 0.1;
     let drifted = validation.comparisons.iter().filter_map(|comparison| {
         let compute = comparison.stages.iter().find(|stage| stage.stage == "compute")?;
         let drift = compute.executed_ms / compute.simulated_ms - 1.0;
         (drift.abs() > DRIFT).then(|| {
+            let why = match gauged {
+                false => {
+                    "the machine has drifted since it was measured, or was busy; `--gauge` tells by how much, and `tenantry profile` \
+                     measures it again"
+                }
+                true => "that is beside the machine's pace, which was gauged",
+            };
             format!(
-                "{}: a request's batch computed {:.1} ms and its profile says {:.1} ms, {:+.0} %: the machine has drifted since it was \
-                 measured, or was busy; `tenantry profile` measures it again.",
+                "{}: a request's batch computed {:.1} ms and its profile says {:.1} ms, {:+.0} %: {why}.",
                 comparison.system,
                 compute.executed_ms,
                 compute.simulated_ms,

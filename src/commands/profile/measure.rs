@@ -171,6 +171,11 @@ fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
     })
 }
 
+/// The models that these runs compute with.
+pub fn models_of(runs: &[RunSpec]) -> Result<Vec<ModelShape>, Failure> {
+    Ok(needs_of(runs)?.models)
+}
+
 /// What the ops of these runs are priced by, and no more.
 fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
     let mut needs = Needs::default();

@@ -8,6 +8,9 @@ mod measure;
 mod plots;
 mod show;
 
+#[cfg(feature = "libtorch")]
+pub use measure::models_of;
+
 use crate::cli::{OutputArgs, ProfileArgs, ProfileCommand};
 use crate::failure::Failure;
 
