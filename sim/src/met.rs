@@ -35,8 +35,8 @@ pub fn count_met(
         ModelKind::Encoder => Context::Both,
         ModelKind::Decoder => Context::Preceding,
     };
-    let root = Select::parts(1_000_000 - plot.fallbacks_ppm.min(1_000_000));
-    let domains = (plot.domain_hits_ppm > 0).then(|| Select::parts(plot.domain_hits_ppm));
+    let root = Select::of_root(plot.fallbacks_ppm);
+    let domains = Select::of_domain(plot.domain_hits_ppm);
     let forecast = Forecast::new(texts, plot.fragment_tokens, context, root, domains)?;
     let mut met = Counters::default();
     first_requests(workload, |ticket, tenant, tokens| {

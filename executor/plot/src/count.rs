@@ -19,8 +19,18 @@ pub enum Select {
 }
 
 impl Select {
+    /// What a root table holds if so many parts of a million of the occurrences, the rarest, are to fall back to shorter fragments.
+    pub fn of_root(fallbacks_ppm: u32) -> Select {
+        Select::parts(1_000_000_u32.saturating_sub(fallbacks_ppm))
+    }
+
+    /// What a domain's own table holds if it is to answer so many parts of a million of its look-ups; nothing where the root answers all.
+    pub fn of_domain(domain_hits_ppm: u32) -> Option<Select> {
+        (domain_hits_ppm > 0).then(|| Select::parts(domain_hits_ppm))
+    }
+
     /// The most frequent fragments that cover so many parts of a million of all occurrences.
-    pub fn parts(ppm: u32) -> Select {
+    fn parts(ppm: u32) -> Select {
         match ppm {
             1_000_000.. => Select::All,
             _ => Select::Coverage(f64::from(ppm) / 1e6),
@@ -40,6 +50,9 @@ pub struct Counted {
     /// Occurrences of those chosen.
     pub covered: u64,
 }
+
+/// Memory for counting a corpus; those of generated languages take far less.
+pub const COUNTING_BYTES: usize = 256 << 20;
 
 /// Counts in memory, and spills sorted counts where they grow beyond it.
 pub(crate) struct Counter {

@@ -5,11 +5,8 @@
 use std::collections::HashSet;
 use std::env;
 
-use crate::count::Counter;
+use crate::count::{COUNTING_BYTES, Counter};
 use crate::{Context, Counters, PlotError, Select, Texts};
-
-/// For counting; what a language's corpus takes is far less.
-const COUNTING_BYTES: usize = 256 << 20;
 
 type Keys = HashSet<Box<[u32]>>;
 

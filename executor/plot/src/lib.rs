@@ -31,7 +31,7 @@ mod texts;
 mod tree;
 
 pub use builder::{BuildSpec, Builder, Encode, Progress};
-pub use count::{Counted, Select};
+pub use count::{COUNTING_BYTES, Counted, Select};
 pub use error::{Cause, PlotError};
 pub use find::Counters;
 pub use forecast::Forecast;

@@ -76,10 +76,10 @@ fn meet(tree: &Tree, context: Context, tokens: &[u32], domain: u32) -> Counters 
 fn forecasts_are_what_tables_give() {
     for context in [Context::Both, Context::Preceding] {
         for (fragment_tokens, root, domains) in [
-            (3, Select::All, Some(Select::parts(500_000))),
-            (3, Select::parts(800_000), Some(Select::parts(300_000))),
-            (2, Select::parts(900_000), None),
-            (1, Select::All, Some(Select::parts(400_000))),
+            (3, Select::of_root(0), Select::of_domain(500_000)),
+            (3, Select::of_root(200_000), Select::of_domain(300_000)),
+            (2, Select::of_root(100_000), Select::of_domain(0)),
+            (1, Select::of_root(0), Select::of_domain(400_000)),
         ] {
             let shape = Shape {
                 fragment_tokens,

@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use tenantry_plot::{BuildSpec, Builder, Cause, Context, Encode, Node, Progress, Select, Shape, Texts, Tree};
+use tenantry_plot::{
+    BuildSpec, Builder, COUNTING_BYTES, Cause, Context, Encode, Node, Progress, Select, Shape, Texts, Tree,
+};
 use tenantry_profiles::{ModelKind, ModelShape};
 
 use crate::error::ExecutorError;
@@ -36,8 +38,6 @@ pub(crate) type EncodeFragments<'a> = &'a mut dyn FnMut(Version, usize, &[u32], 
 
 /// Fragments encoded at once.
 const CHUNK_FRAGMENTS: u32 = 1024;
-/// For counting; the corpus takes far less.
-const COUNTING_BYTES: usize = 256 << 20;
 
 /// The shape of a model's table of fragments of so many tokens.
 pub(crate) fn shape_of(model: &ModelShape, fragment_tokens: u32) -> Shape {

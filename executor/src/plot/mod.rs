@@ -11,4 +11,5 @@ pub use tenantry_plot::Progress;
 
 pub use building::{Building, WatchBuilding};
 pub(crate) use building::{TreeBuilding, Version, shape_of};
+pub(crate) use tables::domain_name;
 pub use tables::{Origin, Tables, tables_folder};

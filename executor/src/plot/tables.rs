@@ -17,6 +17,9 @@ use super::lower::LowerLayers;
 use crate::error::ExecutorError;
 use crate::files::{Files, fingerprint};
 
+// The policies know of as many domains as there are texts of.
+const _: () = assert!(PlotSpec::DOMAINS == DOMAINS);
+
 /// What tables were built from, for who changes the language, the corpus or the layers' initialisation.
 const CORPUS_VERSION: u32 = 2;
 
@@ -172,15 +175,14 @@ impl Tables {
             domains: Tier::Memory { locked: false },
         };
         if !folder.join("root").join("CURRENT").exists() {
-            building.root(&texts, Select::parts(1_000_000 - fallbacks_ppm.min(1_000_000)))?;
+            building.root(&texts, Select::of_root(fallbacks_ppm))?;
             Tree::found(&folder, tiers)?;
         }
         let tree = Tree::open(&folder, tiers)?;
-        if domain_hits_ppm > 0 {
+        if let Some(select) = Select::of_domain(domain_hits_ppm) {
             for domain in texts.domains() {
                 let name = domain_name(domain);
                 if tree.snapshot().domain(&name).is_none() {
-                    let select = Select::parts(domain_hits_ppm);
                     building.domain(&name, Version::Domain(domain), select, texts.corpus(domain))?;
                     tree.publish(Node::Domain(&name))?;
                 }
@@ -188,10 +190,10 @@ impl Tables {
         }
         let snapshot = tree.snapshot();
         Ok(Tables {
-            domains: (0..DOMAINS)
+            domains: { texts.domains() }
                 .map(|domain| snapshot.domain(&domain_name(domain)))
                 .collect(),
-            there: (0..DOMAINS).map(|_| AtomicBool::new(true)).collect(),
+            there: texts.domains().map(|_| AtomicBool::new(true)).collect(),
             tree: Arc::new(tree),
             texts: Arc::new(texts),
         })
@@ -250,7 +252,7 @@ impl Tables {
 
     /// Where a tenant's texts are looked up first; nothing where the root answers alone.
     fn domain_of(&self, tenant: u32) -> Option<DomainId> {
-        let domain = (tenant % DOMAINS) as usize;
+        let domain = self.texts.domain_of(tenant) as usize;
         self.domains[domain].filter(|_| self.there[domain].load(Ordering::Relaxed))
     }
 
@@ -298,7 +300,8 @@ impl Tables {
     }
 }
 
-fn domain_name(domain: u32) -> String {
+/// What a version tree calls a domain.
+pub(crate) fn domain_name(domain: u32) -> String {
     format!("domain-{domain}")
 }
 

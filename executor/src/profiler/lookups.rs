@@ -19,7 +19,7 @@ use tenantry_profiles::{LookupOutcome, ModelKind, ModelShape, PlotLookupRow, Tab
 use super::Suite;
 use super::schedule::{Measure, Point};
 use crate::error::ExecutorError;
-use crate::plot::{TreeBuilding, Version, shape_of};
+use crate::plot::{TreeBuilding, Version, domain_name, shape_of};
 
 /// Threads that share a batch's look-ups, as far as there are cores.
 const THREADS: [u32; 4] = [1, 2, 4, 8];
@@ -238,7 +238,7 @@ impl Making<'_> {
         let on_disk = Tree::open(&folder, tiers(Place::Disk))?.snapshot();
         let in_memory = Tree::open(&folder, tiers(MEMORY))?;
         for domain in self.texts.domains() {
-            let name = format!("domain-{domain}");
+            let name = domain_name(domain);
             self.build(&folder, |building| {
                 building.domain(&name, Version::Root, Select::All, self.texts.corpus(domain))
             })?;
@@ -248,7 +248,7 @@ impl Making<'_> {
         let own = self
             .texts
             .domains()
-            .map(|domain| in_memory.domain(&format!("domain-{domain}")));
+            .map(|domain| in_memory.domain(&domain_name(domain)));
         let own = own.collect();
         tables.push(self.of(Tier::Memory, LookupOutcome::DomainHit, in_memory.clone(), own));
         for (tier, tree) in [(Tier::Memory, in_memory), (Tier::Disk, on_disk)] {

@@ -14,6 +14,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use tenantry_profiles::{Changing, CopyResumeRow, ResumeRow};
@@ -148,21 +149,17 @@ fn after_idle(
     hand_overs: &mut Vec<HandedOver>,
     interrupted: &AtomicBool,
 ) -> Result<Option<Vec<Measured>>, ExecutorError> {
-    let (sleep, sleeps) = mpsc::channel::<u32>();
-    let (wake, woken) = mpsc::channel::<()>();
-    let (end, ends) = mpsc::channel::<Worked>();
-    let requests = pass.requests;
+    let changes = pass.change_model.is_some();
+    let idlenesses: Vec<(u32, usize)> = IDLE_US
+        .into_iter()
+        .filter(|(idle_us, _)| *idle_us > NOT_IDLE_US || changes)
+        .collect();
+    let mut all: Vec<Measured> = idlenesses.iter().map(|_| Measured::default()).collect();
+    let most = idlenesses.iter().map(|(_, rounds)| *rounds).max();
+    let most = most.expect("there is one idleness at least");
     std::thread::scope(|scope| {
-        // Ends when `sleep` goes.
-        let waker = scope.spawn(move || wake_and_hear(&sleeps, requests, &wake, &ends));
-        let changes = pass.change_model.is_some();
-        let idlenesses: Vec<(u32, usize)> = IDLE_US
-            .into_iter()
-            .filter(|(idle_us, _)| *idle_us > NOT_IDLE_US || changes)
-            .collect();
-        let mut all: Vec<Measured> = idlenesses.iter().map(|_| Measured::default()).collect();
-        let most = idlenesses.iter().map(|(_, rounds)| *rounds).max();
-        for round in 0..most.expect("there is one idleness at least") {
+        let (lane, waker) = Lane::woken_by(scope, pass.requests);
+        for round in 0..most {
             for (measured, &(idle_us, rounds)) in all.iter_mut().zip(&idlenesses) {
                 if round >= rounds {
                     continue;
@@ -170,39 +167,79 @@ fn after_idle(
                 if interrupted.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
-                let mut cold_us = [0.0; CYCLES];
-                for cold_us in &mut cold_us {
-                    if idle_us > NOT_IDLE_US {
-                        sleep.send(idle_us).expect("the waker ends after this");
-                        woken.recv().expect("the waker ends after this");
-                    }
-                    let started = Instant::now();
-                    if let Some(change_model) = &mut pass.change_model {
-                        change_model();
-                    }
-                    for _ in 0..pass.calls {
-                        *cold_us += micros((pass.measure)()?);
-                    }
-                    if idle_us > NOT_IDLE_US {
-                        let ended = Instant::now();
-                        end.send(Worked { started, ended }).expect("the waker ends after this");
-                        // As when serving, a lane that has worked leaves the processor to the loop.
-                        woken.recv().expect("the waker ends after this");
-                    }
-                }
-                let steady_us = f64::from(pass.calls) * steady_call_us(&mut pass.measure)?;
                 measured.idle_us = idle_us;
-                measured.steady.push(steady_us);
-                for cold_us in &cold_us[1..] {
-                    // Some is faster than what came after it; a cost is not negative.
-                    measured.extra.push((cold_us - steady_us).max(1e-3));
-                }
+                measured.round(&lane, pass)?;
             }
         }
-        drop(sleep);
+        // The waker ends when nobody can tell it to sleep any more.
+        drop(lane);
         hand_overs.extend(waker.join().expect("the waker does not panic"));
         Ok(Some(all))
     })
+}
+
+impl Measured {
+    /// Waits and work in turns on a lane, then work without waits.
+    fn round(&mut self, lane: &Lane, pass: &mut Pass<'_>) -> Result<(), ExecutorError> {
+        let mut cold_us = [0.0; CYCLES];
+        for cold_us in &mut cold_us {
+            let mut work = || {
+                if let Some(change_model) = &mut pass.change_model {
+                    change_model();
+                }
+                for _ in 0..pass.calls {
+                    *cold_us += micros((pass.measure)()?);
+                }
+                Ok(())
+            };
+            match self.idle_us {
+                NOT_IDLE_US => work()?,
+                idle_us => lane.work_after(idle_us, work)?,
+            }
+        }
+        let steady_us = f64::from(pass.calls) * steady_call_us(&mut pass.measure)?;
+        self.steady.push(steady_us);
+        for cold_us in &cold_us[1..] {
+            // Some is faster than what came after it; a cost is not negative.
+            self.extra.push((cold_us - steady_us).max(1e-3));
+        }
+        Ok(())
+    }
+}
+
+/// A lane whose waker is another thread.
+struct Lane {
+    sleep: Sender<u32>,
+    woken: Receiver<()>,
+    end: Sender<Worked>,
+}
+
+impl Lane {
+    /// With its waker, for work of so many requests.
+    fn woken_by<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        requests: u32,
+    ) -> (Lane, ScopedJoinHandle<'scope, Vec<HandedOver>>) {
+        let (sleep, sleeps) = mpsc::channel();
+        let (wake, woken) = mpsc::channel();
+        let (end, ends) = mpsc::channel();
+        let waker = scope.spawn(move || wake_and_hear(&sleeps, requests, &wake, &ends));
+        (Lane { sleep, woken, end }, waker)
+    }
+
+    /// Waits for so long, and works when it is woken.
+    fn work_after(&self, idle_us: u32, work: impl FnOnce() -> Result<(), ExecutorError>) -> Result<(), ExecutorError> {
+        const ENDS_LAST: &str = "the waker ends after the lane";
+        self.sleep.send(idle_us).expect(ENDS_LAST);
+        self.woken.recv().expect(ENDS_LAST);
+        let started = Instant::now();
+        work()?;
+        let ended = Instant::now();
+        self.end.send(Worked { started, ended }).expect(ENDS_LAST);
+        // As when serving, a lane that has worked leaves the processor to the loop.
+        self.woken.recv().expect(ENDS_LAST);
+        Ok(())
+    }
 }
 
 /// When the lane worked.
