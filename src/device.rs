@@ -11,9 +11,10 @@ use tenantry_reports::Run;
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::Time;
 
+use crate::cards::cluster;
 use crate::failure::Failure;
 use crate::keep::{Kept, Watch};
-use crate::runs::{cluster, run_failure, seen, summarized};
+use crate::runs::{run_failure, seen, summarized};
 
 /// A device of this machine.
 pub struct Device {

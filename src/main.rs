@@ -1,5 +1,7 @@
 //! The command line: one short file for each subcommand in `commands/`, and nothing that a library crate could do.
 
+mod cards;
+mod caveats;
 mod cli;
 mod commands;
 #[cfg(feature = "libtorch")]

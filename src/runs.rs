@@ -5,21 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde::{Deserialize, Serialize};
+use tenantry_core::RunRecord;
 use tenantry_core::machine::MachineError;
 use tenantry_core::run::{Observer, RunError};
-use tenantry_core::server::Server;
-use tenantry_core::spec::{AllocateSpec, LengthsFound, Met, RuntimeLengths};
-use tenantry_core::{ClusterSpec, RunRecord, SystemSpec};
-use tenantry_plot::Texts;
-use tenantry_profiles::{Beyond, Card, Changing, DeviceKind, Family, ProfileError, Source};
+use tenantry_profiles::{Card, DeviceKind, Source};
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, Slo, Validation};
 use tenantry_scenarios::{Jitter, Override, RunSpec, Scenario};
-use tenantry_sim::{MetError, PriceError, Prices, SimulateError, Simulated};
-use tenantry_traces::management::ManagementSpec;
+use tenantry_sim::{PriceError, SimulateError, Simulated};
 use tenantry_traces::{Time, TraceError};
 
+use crate::cards::{card_of, card_of_option, cluster, on_card, refusal};
+use crate::caveats::{Extrapolated, TableUsed, lengths_without_steps, table_caveats, unpriced_looks, unpriced_models};
 use crate::cli::{OutputArgs, ScenarioArgs};
 use crate::failure::Failure;
 use crate::keep::{Kept, Watch};
@@ -201,18 +198,7 @@ impl Loaded {
 
     /// The tables that the runs so far used and that were not measured.
     pub fn tables_used(&self) -> BTreeSet<TableUsed> {
-        let of_card = |card: &Card| {
-            let used = card.used_unmeasured().into_iter();
-            let table = |used: tenantry_profiles::UsedTable| TableUsed {
-                card: card.name.clone(),
-                kind: used.origin.kind,
-                source: used.origin.source,
-                error: used.origin.error,
-                table: format!("{} {}", used.family, used.table).trim_end().to_owned(),
-            };
-            used.map(table).collect::<Vec<_>>()
-        };
-        self.cards.values().flat_map(of_card).collect()
+        self.cards.values().flat_map(TableUsed::of_card).collect()
     }
 
     /// A sentence on each origin other than a measurement, with the tables from there that the runs so far used.
@@ -313,128 +299,6 @@ pub fn seed(seed: u64) -> Override {
     Override::option("--seed", "seed", &seed.to_string())
 }
 
-/// Folders whose `profiles/cards` are searched before the embedded cards.
-pub fn card_folders() -> Vec<PathBuf> {
-    vec![PathBuf::from(".")]
-}
-
-/// The cards that are known by name.
-pub fn card_names() -> Vec<String> {
-    Card::available(&card_folders())
-}
-
-/// What to do where a card is missed.
-const MEASURE: &str = "measure this machine's with `tenantry profile --device cpu --suite quick`";
-
-/// A card by name or path, as an argument gives it.
-pub fn find_card(name: &str) -> Result<Card, Failure> {
-    let found = Card::find(name, &card_folders());
-    found.map_err(|error| match &error {
-        ProfileError::UnknownCard { .. } => Failure::BadInput(format!("{error} ({MEASURE})")),
-        _ => Failure::bad_input(error),
-    })
-}
-
-/// A card that an option of the command line names.
-fn card_of_option(option: &str, name: &str) -> Result<Card, Failure> {
-    find_card(name).map_err(|failure| match failure {
-        Failure::BadInput(message) => match message.strip_prefix("card: ") {
-            Some(message) => Failure::BadInput(format!("{option}: {message}")),
-            None => Failure::BadInput(message),
-        },
-        failure => failure,
-    })
-}
-
-/// A card that a scenario names. Where there is none, the error says where in the scenario it is named.
-pub fn card_of(scenario: &Scenario, name: &str) -> Result<Card, Failure> {
-    Card::find(name, &card_folders()).map_err(|error| match error {
-        ProfileError::UnknownCard {
-            name,
-            available,
-            suggested,
-        } => {
-            let must = format!("a folder with a card.yaml or one of {}", available.join(", "));
-            let error = scenario.wrong_card(&name, must, suggested);
-            Failure::BadInput(format!("{error} ({MEASURE})"))
-        }
-        error => Failure::bad_input(error),
-    })
-}
-
-/// The name of a scenario's card that finds it from any folder: its own where it comes with the program, else its folder's path.
-pub fn card_from_anywhere(name: &str) -> Result<String, Failure> {
-    let Some(folder) = Card::folder(name, &card_folders()) else {
-        return Ok(name.to_owned());
-    };
-    let card = Card::load(&folder).map_err(Failure::bad_input)?;
-    let same = |embedded: &Card| embedded.digest() == card.digest();
-    if Card::embedded(name)
-        .map_err(Failure::bad_input)?
-        .as_ref()
-        .is_some_and(same)
-    {
-        return Ok(name.to_owned());
-    }
-    let folder = std::path::absolute(&folder).map_err(Failure::running)?;
-    Ok(folder.display().to_string())
-}
-
-/// A sentence on each stream whose runtimes' lengths were to be found in the card's staircase, which has none.
-fn lengths_without_steps<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterator<Item = String> + 'a {
-    let streams = system.pool.runtimes.iter().flat_map(|runtimes| &runtimes.streams);
-    let found = streams.filter(|stream| stream.lengths == RuntimeLengths::OfCard);
-    found.filter_map(|stream| {
-        let instead = match stream.lengths_found(card) {
-            LengthsFound::Steps(_) => return None,
-            LengthsFound::Compiled => "the lengths that the card has it compiled for are used".to_owned(),
-            LengthsFound::EqualParts(parts) => format!("{parts} runtimes of equally spaced lengths are used"),
-        };
-        Some(format!(
-            "{}: the profile of card {} shows no steps in the latency of {} by length; {instead}. `runtimes.lengths` names others.",
-            system.name, card.name, stream.model.name
-        ))
-    })
-}
-
-/// The run's system with what can be known only of a card and a workload: what look-ups meet, what runtimes take, and how many there are of
-/// each where the whole workload decides; or why it cannot be had there.
-pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>, Failure> {
-    let mut system = run.system.clone();
-    if let Some(plot) = system.pool.plot.as_mut().filter(|plot| plot.met == Met::Counted) {
-        let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
-        let model = &run.system.pool.model;
-        let tokenizer = run.files.tokenizer();
-        let texts = Texts::new(&run.files.corpus, tokenizer.as_deref(), run.seed, model.vocabulary);
-        let texts = texts.map_err(Failure::bad_input)?;
-        let counted = tenantry_sim::count_met(plot, model, &texts, &mut *workload);
-        plot.met = counted.map_err(|error| match error {
-            MetError::Workload(TraceError::Io { .. }) | MetError::Tables(_) => Failure::running(error),
-            MetError::Workload(_) => Failure::bad_input(error),
-        })?;
-    }
-    let Some(runtimes) = &mut system.pool.runtimes else {
-        return Ok(Ok(system));
-    };
-    let unfit = |error: &dyn std::fmt::Display| format!("system {}: {error}", run.system.name);
-    match runtimes.on(card, system.pool.instances_per_gpu) {
-        Ok(known) => *runtimes = known,
-        Err(error) => return Ok(Err(unfit(&error))),
-    }
-    if let AllocateSpec::Global(solver) = runtimes.allocate {
-        let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
-        let cards = runtimes.scale.map_or(run.gpus, |scale| scale.cards_at_start);
-        let question =
-            tenantry_sim::whole_workload(runtimes, &mut *workload, cards * system.pool.instances_per_gpu, solver)
-                .map_err(Failure::bad_input)?;
-        match tenantry_sim::allocate(&question) {
-            Ok(answer) => runtimes.allocate = AllocateSpec::Fixed(answer.instances),
-            Err(error) => return Ok(Err(unfit(&error))),
-        }
-    }
-    Ok(Ok(system))
-}
-
 /// What a run's folder calls it.
 pub fn labels(run: &RunSpec, machine: &str, repeat: u32) -> RunLabels {
     RunLabels {
@@ -451,106 +315,6 @@ pub fn labels(run: &RunSpec, machine: &str, repeat: u32) -> RunLabels {
             gpus: run.gpus,
             price_per_hour,
         }),
-    }
-}
-
-/// The cluster of a run on its card.
-pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
-    let (copy_lanes, lookup_lanes) = match card.device.kind {
-        // Each GPU has a copy engine of its own, and the host's cores do nothing else.
-        DeviceKind::Cuda => (run.gpus, run.gpus),
-        // With a single core to spare, the copy lane looks up as well.
-        DeviceKind::Cpu => (card.lanes.host.div_ceil(2), card.lanes.host / 2),
-    };
-    run.cluster(
-        card.device.memory_bytes - card.device.reserve_bytes,
-        copy_lanes,
-        lookup_lanes,
-    )
-}
-
-/// A table that priced ops and was not measured.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct TableUsed {
-    card: String,
-    kind: Source,
-    source: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    table: String,
-}
-
-/// What a dispatcher between models costs and a measured card has no price for.
-fn unpriced_looks<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterator<Item = String> + 'a {
-    let dispatches = system.route.iter().flat_map(|route| &route.stages).filter_map(|stage| {
-        let dispatch = stage.dispatch?;
-        (card.provenance.source == Source::Measured).then_some((&stage.pool, dispatch))
-    });
-    dispatches.flat_map(move |(pool, dispatch)| {
-        let looks = matches!(card.inspect(), Ok(Some(_)));
-        let attends = matches!(card.attended_layer(&pool.model, pool.dtype), Ok(Some(_)));
-        let unpriced = |what: &str| {
-            format!(
-                "{}: {what} of {} on card {} was not measured, so that it is simulated as if it took no time.",
-                system.name, pool.name, card.name
-            )
-        };
-        let look = (!looks).then(|| unpriced("the dispatcher's look at the answers"));
-        let attention = (dispatch.prune_alpha.is_some() && !attends)
-            .then(|| unpriced("what summing up the attention to words adds to a pass"));
-        look.into_iter().chain(attention)
-    })
-}
-
-/// What a measured card does not know of whole models that take turns.
-fn unpriced_models(card: &Card, system: &SystemSpec) -> Option<String> {
-    let pool = &system.pool;
-    let unpriced = card.provenance.source == Source::Measured
-        && pool.changing() == Changing::Model
-        && matches!(card.resume(&pool.model, Changing::Model), Ok(None));
-    unpriced.then(|| {
-        format!(
-            "{}: what a batch of {} takes longer after another tenant's model was not measured on card {}, so that it is simulated as \
-             if caches held all models.",
-            system.name, pool.model.name, card.name
-        )
-    })
-}
-
-/// A sentence on each origin, with the tables from there.
-pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
-    let mut by_origin: BTreeMap<(&str, Source, String), Vec<&str>> = BTreeMap::new();
-    for used in tables {
-        let error = used
-            .error
-            .as_ref()
-            .map(|error| format!(", {error}"))
-            .unwrap_or_default();
-        let origin = (used.card.as_str(), used.kind, format!("{}{error}", used.source));
-        by_origin.entry(origin).or_default().push(&used.table);
-    }
-    let sentence = |((card, kind, source), tables): (&(&str, Source, String), &Vec<&str>)| {
-        format!("Card {card}, {kind} ({source}): {}.", tables.join("; "))
-    };
-    by_origin.iter().map(sentence).collect()
-}
-
-/// An op family priced beyond what was measured, and how far at most.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Extrapolated {
-    family: Family,
-    /// How many times what was measured, or one over that.
-    factor: f64,
-    beyond: String,
-}
-
-impl From<(Family, Beyond)> for Extrapolated {
-    fn from((family, beyond): (Family, Beyond)) -> Extrapolated {
-        Extrapolated {
-            family,
-            factor: beyond.factor(),
-            beyond: beyond.to_string(),
-        }
     }
 }
 
@@ -626,24 +390,6 @@ pub fn summarized(run: &RunSpec, machine: &str, repeat: u32, record: &RunRecord)
     Run::new(labels(run, machine, repeat), record)
 }
 
-/// Why this run, whose system is [on its card](on_card), cannot be run there, whatever is asked of it; nothing where it can: each of
-/// its ops has a price, and its models fit.
-pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
-    let server = Server::on_card(card, &cluster(run, card), &run.system, run.tenants).map(drop);
-    let refused = match server {
-        Err(error) => error.to_string(),
-        Ok(()) => {
-            let prices = Prices::of_system(card, &run.system, tenantry_sim::Jitter::None);
-            let priced = match run.workload.management {
-                ManagementSpec::None => prices,
-                _ => prices.and_then(|prices| prices.with_management(card)),
-            };
-            priced.err()?.0.asked_by(&run.file).to_string()
-        }
-    };
-    Some(format!("system {}: {refused}", run.system.name))
-}
-
 /// Why a run was not simulated to its end.
 pub fn failure_of(run: &RunSpec, error: SimulateError) -> Failure {
     let error = match error {
@@ -667,37 +413,4 @@ pub fn run_failure(message: String, error: &RunError) -> Failure {
         RunError::Workload(_) => Failure::BadInput(message),
         RunError::Machine(_) | RunError::Law(_) => Failure::Running(message),
     }
-}
-
-/// Sentences on requests that were still inside when nothing more happened.
-pub fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
-    let left = runs
-        .iter()
-        .filter(|run| run.summary.requests.unfinished > 0 && !run.summary.interrupted);
-    left.map(|run| {
-        let (system, left) = (&run.summary.system, run.summary.requests.unfinished);
-        format!(
-            "{system} on {}: {left} requests were still waiting at the end, for a batch that never filled.",
-            run.summary.machine
-        )
-    })
-    .collect()
-}
-
-/// A sentence on what was extrapolated, if anything.
-pub fn extrapolation_caveat<'a>(extrapolated: impl IntoIterator<Item = &'a Extrapolated>) -> Option<String> {
-    let mut farthest: BTreeMap<Family, &Extrapolated> = BTreeMap::new();
-    for one in extrapolated {
-        let known = farthest.entry(one.family).or_insert(one);
-        if one.factor > known.factor {
-            *known = one;
-        }
-    }
-    let list: Vec<String> = farthest
-        .iter()
-        .map(|(family, one)| format!("{family} ({})", one.beyond))
-        .collect();
-    let list = list.join("; ");
-    (!list.is_empty())
-        .then(|| format!("Costs beyond the measured range were extrapolated, for each family the farthest: {list}."))
 }

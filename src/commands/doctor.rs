@@ -5,10 +5,10 @@ use std::path::Path;
 use serde::Serialize;
 use tenantry_profiles::Card;
 
+use crate::cards::card_folders;
 use crate::cli::OutputArgs;
 use crate::failure::Failure;
 use crate::output::{free_bytes, print, processor, provenance};
-use crate::runs::card_folders;
 
 /// One thing that was looked at.
 #[derive(Serialize)]

@@ -2,12 +2,13 @@
 
 use tenantry_reports::{Run, Summary, terminal};
 
+use crate::caveats::unfinished_caveats;
 use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::keep::Keep;
 use crate::output::{Started, next, style};
-use crate::runs::{Loaded, Outcome, labels, unfinished_caveats};
+use crate::runs::{Loaded, Outcome, labels};
 use crate::{interrupt, progress};
 
 pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {

@@ -7,11 +7,12 @@ use tenantry_reports::whole::write_whole;
 use tenantry_scenarios::Scenario;
 use tenantry_scenarios::plan::Plan;
 
+use crate::cards::{card_from_anywhere, find_card};
 use crate::cli::{OutputArgs, PlanArgs, ScenarioArgs};
 use crate::failure::Failure;
 use crate::output::{Started, next, print, say, style};
 use crate::planning::answer;
-use crate::runs::{Loaded, card_from_anywhere, find_card, scenario};
+use crate::runs::{Loaded, scenario};
 use crate::{interrupt, progress};
 
 /// The plan of a scenario that has none.

@@ -5,11 +5,12 @@ use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Summary, terminal};
 use tenantry_scenarios::Scenario;
 
+use crate::caveats::{extrapolation_caveat, unfinished_caveats};
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
 use crate::keep::Keep;
 use crate::output::{Started, next, style};
-use crate::runs::{Loaded, Outcome, SimulatedRun, extrapolation_caveat, labels, simulate, unfinished_caveats};
+use crate::runs::{Loaded, Outcome, SimulatedRun, labels, simulate};
 use crate::{interrupt, progress};
 
 pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {

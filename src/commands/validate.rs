@@ -10,12 +10,13 @@ use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Validation, Verdict, terminal};
 
 use super::profile::models_of;
+use crate::caveats::extrapolation_caveat;
 use crate::cli::{OutputArgs, ValidateArgs};
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::keep::{Keep, Kept};
 use crate::output::{Started, next, quoted, style};
-use crate::runs::{Loaded, Outcome, SimulatedRun, extrapolation_caveat, labels, simulate};
+use crate::runs::{Loaded, Outcome, SimulatedRun, labels, simulate};
 use crate::{interrupt, progress};
 
 pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {

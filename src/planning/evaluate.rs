@@ -17,10 +17,11 @@ use tenantry_scenarios::plan::{Plan, Variant, Way};
 use tenantry_scenarios::{Objective, RunSpec, Scenario};
 use tenantry_sim::plan::{Candidate, Cell, Sample};
 
+use crate::cards::{card_of, on_card, refusal};
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
 use crate::planning::judge::{Judge, Judged};
-use crate::runs::{card_of, on_card, refusal, simulate_watched, summarized};
+use crate::runs::{simulate_watched, summarized};
 
 /// A system with its settings, on a kind of card.
 #[derive(Clone, Copy, Debug)]

@@ -12,9 +12,9 @@ use tenantry_reports::manifest::Manifest;
 use tenantry_reports::whole::{remove_unfinished, write_whole};
 use tenantry_reports::{Run, RunFolder, RunSummary};
 
+use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, table_caveats, unfinished_caveats};
 use crate::failure::Failure;
 use crate::output::Started;
-use crate::runs::{Extrapolated, TableUsed, extrapolation_caveat, table_caveats, unfinished_caveats};
 use crate::sweep::identity::Sweep;
 
 /// Says which sweep a folder holds.

@@ -6,10 +6,10 @@ use tenantry_profiles::{Card, ModelKind, ModelShape};
 
 use super::answers::{Answers, Usual, built_in, tenants_of};
 use super::ask::Dialogue;
+use crate::cards::{card_names, find_card};
 use crate::cli::NewArgs;
 use crate::failure::Failure;
 use crate::output::come_by;
-use crate::runs::{card_names, find_card};
 
 /// The flags with what is answered to the questions that they leave.
 pub fn complete(args: &NewArgs) -> Result<NewArgs, Failure> {

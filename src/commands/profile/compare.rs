@@ -4,10 +4,10 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::json;
 use tenantry_profiles::{Card, Ratios, compare};
 
+use crate::cards::find_card;
 use crate::cli::OutputArgs;
 use crate::failure::Failure;
 use crate::output::{print, provenance};
-use crate::runs::find_card;
 
 pub fn run(first: &str, second: &str, output: &OutputArgs) -> Result<(), Failure> {
     let (first, second) = (find_card(first)?, find_card(second)?);

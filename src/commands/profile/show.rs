@@ -9,10 +9,10 @@ use tenantry_reports::page::ProfilePage;
 use tenantry_reports::whole::write_whole;
 
 use super::plots;
+use crate::cards::find_card;
 use crate::cli::{OutputArgs, ShowArgs};
 use crate::failure::Failure;
 use crate::output::{Started, print, provenance, say};
-use crate::runs::find_card;
 
 const HEADER: [&str; 8] = [
     "Family",

@@ -11,9 +11,10 @@ use tenantry_reports::summary::VIRTUAL;
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::Time;
 
+use crate::cards::{cluster, on_card};
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;
-use crate::runs::{Loaded, cluster, failure_of, on_card, summarized};
+use crate::runs::{Loaded, failure_of, summarized};
 
 /// Simulates.
 pub struct Lab {

@@ -17,10 +17,10 @@ use serde::Serialize;
 use tenantry_reports::folder::json;
 use tenantry_reports::whole::write_whole;
 
+use crate::cards::find_card;
 use crate::cli::{OutputArgs, PaperName, ReproduceArgs};
 use crate::failure::Failure;
 use crate::output::{print, say, style};
-use crate::runs::find_card;
 use crate::{interrupt, progress};
 use lab::Lab;
 use row::Row;

@@ -6,10 +6,10 @@ use tenantry_plot::{PlotError, Shape};
 use tenantry_profiles::paper::Paper;
 use tenantry_scenarios::RunSpec;
 
+use crate::cards::cluster;
 use crate::commands::reproduce::lab::Lab;
 use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
-use crate::runs::cluster;
 
 const MIB: f64 = (1u32 << 20) as f64;
 const GB: f64 = 1e9;

@@ -3,10 +3,10 @@
 use tenantry_profiles::paper::{Paper, Role};
 use tenantry_profiles::{AdapterImplementation, Card, DType, Direction, ModelShape, Surface};
 
+use crate::cards::find_card;
 use crate::commands::reproduce::lab::Lab;
 use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
-use crate::runs::find_card;
 
 const CARD: &str = "paper-a100-80g";
 const DTYPE: DType = DType::F16;

@@ -1,0 +1,153 @@
+//! The cards that scenarios and commands name: where they are found, and what a run is on its card.
+
+use std::path::PathBuf;
+
+use tenantry_core::server::Server;
+use tenantry_core::spec::{AllocateSpec, Met};
+use tenantry_core::{ClusterSpec, SystemSpec};
+use tenantry_plot::Texts;
+use tenantry_profiles::{Card, DeviceKind, ProfileError};
+use tenantry_scenarios::{RunSpec, Scenario};
+use tenantry_sim::{MetError, Prices};
+use tenantry_traces::TraceError;
+use tenantry_traces::management::ManagementSpec;
+
+use crate::failure::Failure;
+
+/// Folders whose `profiles/cards` are searched before the embedded cards.
+pub fn card_folders() -> Vec<PathBuf> {
+    vec![PathBuf::from(".")]
+}
+
+/// The cards that are known by name.
+pub fn card_names() -> Vec<String> {
+    Card::available(&card_folders())
+}
+
+/// What to do where a card is missed.
+const MEASURE: &str = "measure this machine's with `tenantry profile --device cpu --suite quick`";
+
+/// A card by name or path, as an argument gives it.
+pub fn find_card(name: &str) -> Result<Card, Failure> {
+    let found = Card::find(name, &card_folders());
+    found.map_err(|error| match &error {
+        ProfileError::UnknownCard { .. } => Failure::BadInput(format!("{error} ({MEASURE})")),
+        _ => Failure::bad_input(error),
+    })
+}
+
+/// A card that an option of the command line names.
+pub fn card_of_option(option: &str, name: &str) -> Result<Card, Failure> {
+    find_card(name).map_err(|failure| match failure {
+        Failure::BadInput(message) => match message.strip_prefix("card: ") {
+            Some(message) => Failure::BadInput(format!("{option}: {message}")),
+            None => Failure::BadInput(message),
+        },
+        failure => failure,
+    })
+}
+
+/// A card that a scenario names. Where there is none, the error says where in the scenario it is named.
+pub fn card_of(scenario: &Scenario, name: &str) -> Result<Card, Failure> {
+    Card::find(name, &card_folders()).map_err(|error| match error {
+        ProfileError::UnknownCard {
+            name,
+            available,
+            suggested,
+        } => {
+            let must = format!("a folder with a card.yaml or one of {}", available.join(", "));
+            let error = scenario.wrong_card(&name, must, suggested);
+            Failure::BadInput(format!("{error} ({MEASURE})"))
+        }
+        error => Failure::bad_input(error),
+    })
+}
+
+/// The name of a scenario's card that finds it from any folder: its own where it comes with the program, else its folder's path.
+pub fn card_from_anywhere(name: &str) -> Result<String, Failure> {
+    let Some(folder) = Card::folder(name, &card_folders()) else {
+        return Ok(name.to_owned());
+    };
+    let card = Card::load(&folder).map_err(Failure::bad_input)?;
+    let same = |embedded: &Card| embedded.digest() == card.digest();
+    if Card::embedded(name)
+        .map_err(Failure::bad_input)?
+        .as_ref()
+        .is_some_and(same)
+    {
+        return Ok(name.to_owned());
+    }
+    let folder = std::path::absolute(&folder).map_err(Failure::running)?;
+    Ok(folder.display().to_string())
+}
+
+/// The run's system with what can be known only of a card and a workload: what look-ups meet, what runtimes take, and how many there are of
+/// each where the whole workload decides; or why it cannot be had there.
+pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>, Failure> {
+    let mut system = run.system.clone();
+    if let Some(plot) = system.pool.plot.as_mut().filter(|plot| plot.met == Met::Counted) {
+        let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+        let model = &run.system.pool.model;
+        let tokenizer = run.files.tokenizer();
+        let texts = Texts::new(&run.files.corpus, tokenizer.as_deref(), run.seed, model.vocabulary);
+        let texts = texts.map_err(Failure::bad_input)?;
+        let counted = tenantry_sim::count_met(plot, model, &texts, &mut *workload);
+        plot.met = counted.map_err(|error| match error {
+            MetError::Workload(TraceError::Io { .. }) | MetError::Tables(_) => Failure::running(error),
+            MetError::Workload(_) => Failure::bad_input(error),
+        })?;
+    }
+    let Some(runtimes) = &mut system.pool.runtimes else {
+        return Ok(Ok(system));
+    };
+    let unfit = |error: &dyn std::fmt::Display| format!("system {}: {error}", run.system.name);
+    match runtimes.on(card, system.pool.instances_per_gpu) {
+        Ok(known) => *runtimes = known,
+        Err(error) => return Ok(Err(unfit(&error))),
+    }
+    if let AllocateSpec::Global(solver) = runtimes.allocate {
+        let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
+        let cards = runtimes.scale.map_or(run.gpus, |scale| scale.cards_at_start);
+        let question =
+            tenantry_sim::whole_workload(runtimes, &mut *workload, cards * system.pool.instances_per_gpu, solver)
+                .map_err(Failure::bad_input)?;
+        match tenantry_sim::allocate(&question) {
+            Ok(answer) => runtimes.allocate = AllocateSpec::Fixed(answer.instances),
+            Err(error) => return Ok(Err(unfit(&error))),
+        }
+    }
+    Ok(Ok(system))
+}
+
+/// The cluster of a run on its card.
+pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
+    let (copy_lanes, lookup_lanes) = match card.device.kind {
+        // Each GPU has a copy engine of its own, and the host's cores do nothing else.
+        DeviceKind::Cuda => (run.gpus, run.gpus),
+        // With a single core to spare, the copy lane looks up as well.
+        DeviceKind::Cpu => (card.lanes.host.div_ceil(2), card.lanes.host / 2),
+    };
+    run.cluster(
+        card.device.memory_bytes - card.device.reserve_bytes,
+        copy_lanes,
+        lookup_lanes,
+    )
+}
+
+/// Why this run, whose system is [on its card](on_card), cannot be run there, whatever is asked of it; nothing where it can: each of
+/// its ops has a price, and its models fit.
+pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
+    let server = Server::on_card(card, &cluster(run, card), &run.system, run.tenants).map(drop);
+    let refused = match server {
+        Err(error) => error.to_string(),
+        Ok(()) => {
+            let prices = Prices::of_system(card, &run.system, tenantry_sim::Jitter::None);
+            let priced = match run.workload.management {
+                ManagementSpec::None => prices,
+                _ => prices.and_then(|prices| prices.with_management(card)),
+            };
+            priced.err()?.0.asked_by(&run.file).to_string()
+        }
+    };
+    Some(format!("system {}: {refused}", run.system.name))
+}

@@ -1,0 +1,157 @@
+//! What a reader must know of figures before trusting them, in sentences.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use tenantry_core::SystemSpec;
+use tenantry_core::spec::{LengthsFound, RuntimeLengths};
+use tenantry_profiles::{Beyond, Card, Changing, Family, Source};
+use tenantry_reports::Run;
+
+/// A table that priced ops and was not measured.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TableUsed {
+    card: String,
+    kind: Source,
+    source: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    table: String,
+}
+
+impl TableUsed {
+    /// Those of a card that runs have used so far.
+    pub fn of_card(card: &Card) -> impl Iterator<Item = TableUsed> {
+        card.used_unmeasured().into_iter().map(|used| TableUsed {
+            card: card.name.clone(),
+            kind: used.origin.kind,
+            source: used.origin.source,
+            error: used.origin.error,
+            table: format!("{} {}", used.family, used.table).trim_end().to_owned(),
+        })
+    }
+}
+
+/// A sentence on each stream whose runtimes' lengths were to be found in the card's staircase, which has none.
+pub fn lengths_without_steps<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterator<Item = String> + 'a {
+    let streams = system.pool.runtimes.iter().flat_map(|runtimes| &runtimes.streams);
+    let found = streams.filter(|stream| stream.lengths == RuntimeLengths::OfCard);
+    found.filter_map(|stream| {
+        let instead = match stream.lengths_found(card) {
+            LengthsFound::Steps(_) => return None,
+            LengthsFound::Compiled => "the lengths that the card has it compiled for are used".to_owned(),
+            LengthsFound::EqualParts(parts) => format!("{parts} runtimes of equally spaced lengths are used"),
+        };
+        Some(format!(
+            "{}: the profile of card {} shows no steps in the latency of {} by length; {instead}. `runtimes.lengths` names others.",
+            system.name, card.name, stream.model.name
+        ))
+    })
+}
+
+/// What a dispatcher between models costs and a measured card has no price for.
+pub fn unpriced_looks<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterator<Item = String> + 'a {
+    let dispatches = system.route.iter().flat_map(|route| &route.stages).filter_map(|stage| {
+        let dispatch = stage.dispatch?;
+        (card.provenance.source == Source::Measured).then_some((&stage.pool, dispatch))
+    });
+    dispatches.flat_map(move |(pool, dispatch)| {
+        let looks = matches!(card.inspect(), Ok(Some(_)));
+        let attends = matches!(card.attended_layer(&pool.model, pool.dtype), Ok(Some(_)));
+        let unpriced = |what: &str| {
+            format!(
+                "{}: {what} of {} on card {} was not measured, so that it is simulated as if it took no time.",
+                system.name, pool.name, card.name
+            )
+        };
+        let look = (!looks).then(|| unpriced("the dispatcher's look at the answers"));
+        let attention = (dispatch.prune_alpha.is_some() && !attends)
+            .then(|| unpriced("what summing up the attention to words adds to a pass"));
+        look.into_iter().chain(attention)
+    })
+}
+
+/// What a measured card does not know of whole models that take turns.
+pub fn unpriced_models(card: &Card, system: &SystemSpec) -> Option<String> {
+    let pool = &system.pool;
+    let unpriced = card.provenance.source == Source::Measured
+        && pool.changing() == Changing::Model
+        && matches!(card.resume(&pool.model, Changing::Model), Ok(None));
+    unpriced.then(|| {
+        format!(
+            "{}: what a batch of {} takes longer after another tenant's model was not measured on card {}, so that it is simulated as \
+             if caches held all models.",
+            system.name, pool.model.name, card.name
+        )
+    })
+}
+
+/// A sentence on each origin, with the tables from there.
+pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
+    let mut by_origin: BTreeMap<(&str, Source, String), Vec<&str>> = BTreeMap::new();
+    for used in tables {
+        let error = used
+            .error
+            .as_ref()
+            .map(|error| format!(", {error}"))
+            .unwrap_or_default();
+        let origin = (used.card.as_str(), used.kind, format!("{}{error}", used.source));
+        by_origin.entry(origin).or_default().push(&used.table);
+    }
+    let sentence = |((card, kind, source), tables): (&(&str, Source, String), &Vec<&str>)| {
+        format!("Card {card}, {kind} ({source}): {}.", tables.join("; "))
+    };
+    by_origin.iter().map(sentence).collect()
+}
+
+/// An op family priced beyond what was measured, and how far at most.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Extrapolated {
+    family: Family,
+    /// How many times what was measured, or one over that.
+    factor: f64,
+    beyond: String,
+}
+
+impl From<(Family, Beyond)> for Extrapolated {
+    fn from((family, beyond): (Family, Beyond)) -> Extrapolated {
+        Extrapolated {
+            family,
+            factor: beyond.factor(),
+            beyond: beyond.to_string(),
+        }
+    }
+}
+
+/// Sentences on requests that were still inside when nothing more happened.
+pub fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
+    let left = runs
+        .iter()
+        .filter(|run| run.summary.requests.unfinished > 0 && !run.summary.interrupted);
+    left.map(|run| {
+        let (system, left) = (&run.summary.system, run.summary.requests.unfinished);
+        format!(
+            "{system} on {}: {left} requests were still waiting at the end, for a batch that never filled.",
+            run.summary.machine
+        )
+    })
+    .collect()
+}
+
+/// A sentence on what was extrapolated, if anything.
+pub fn extrapolation_caveat<'a>(extrapolated: impl IntoIterator<Item = &'a Extrapolated>) -> Option<String> {
+    let mut farthest: BTreeMap<Family, &Extrapolated> = BTreeMap::new();
+    for one in extrapolated {
+        let known = farthest.entry(one.family).or_insert(one);
+        if one.factor > known.factor {
+            *known = one;
+        }
+    }
+    let list: Vec<String> = farthest
+        .iter()
+        .map(|(family, one)| format!("{family} ({})", one.beyond))
+        .collect();
+    let list = list.join("; ");
+    (!list.is_empty())
+        .then(|| format!("Costs beyond the measured range were extrapolated, for each family the farthest: {list}."))
+}
