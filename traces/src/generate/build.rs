@@ -63,13 +63,18 @@ pub fn build(spec: &WorkloadSpec) -> Result<Box<dyn Workload + Send>, TraceError
         let clients = ClosedLoop::new(clients, think_time, spec.stop, requests);
         return managed(spec, clients);
     }
-    let arrivals = Builder {
+    let builder = Builder {
         seed: spec.seed,
         tenants: spec.tenants,
         awake: presence.as_ref().map_or(1.0, Presence::kept),
         round: 0,
     };
-    let arrivals = arrivals.build("workload.arrivals", 0, &spec.arrivals, 1.0)?;
+    if let ArrivalsSpec::Poisson { rate_per_s } = spec.arrivals {
+        // The most usual arrivals are drawn right where they become requests, which spares them a box.
+        let arrivals = builder.poisson("workload.arrivals", 0, rate_per_s, 1.0)?;
+        return managed(spec, OpenLoop::new(spec, arrivals, requests, presence));
+    }
+    let arrivals = builder.build("workload.arrivals", 0, &spec.arrivals, 1.0)?;
     managed(spec, OpenLoop::new(spec, arrivals, requests, presence))
 }
 
@@ -136,16 +141,24 @@ struct Builder {
 }
 
 impl Builder {
+    fn draws(self, purpose: Purpose, part: u64) -> Draws {
+        let draws = Draws::new(self.seed, purpose).part(part);
+        match self.round {
+            0 => draws,
+            round => draws.part(round),
+        }
+    }
+
+    /// As [`build`](Self::build).
+    fn poisson(self, field: &str, part: u64, rate_per_s: f64, factor: f64) -> Result<Process<Constant>, TraceError> {
+        let rate_per_s = positive(&format!("{field}.poisson.rate_per_s"), rate_per_s)?;
+        let gaps = Gaps::Exponential(self.draws(Purpose::Arrival, part));
+        Ok(Process::new(Constant::new(rate_per_s * (factor / self.awake)), gaps))
+    }
+
     /// `field` names `spec` in errors, `part` tells superposed ones apart, `factor` is what rates are multiplied by.
     fn build(self, field: &str, part: u64, spec: &ArrivalsSpec, factor: f64) -> Result<Arrivals, TraceError> {
-        let draws = |purpose| {
-            let draws = Draws::new(self.seed, purpose).part(part);
-            match self.round {
-                0 => draws,
-                round => draws.part(round),
-            }
-        };
-        let (gap_draws, rate_draws) = (draws(Purpose::Arrival), draws(Purpose::Rate));
+        let (gap_draws, rate_draws) = (self.draws(Purpose::Arrival, part), self.draws(Purpose::Rate, part));
         let poisson = Gaps::Exponential(gap_draws);
         let name = |kind: &str| format!("{field}.{kind}");
         let rate_factor = factor / self.awake;
@@ -159,7 +172,7 @@ impl Builder {
             scaled.ok_or_else(|| TraceError::spec(name, "below 584 years after scaling", duration))
         };
         Ok(match spec {
-            ArrivalsSpec::Poisson { rate_per_s } => Box::new(Process::new(rate("poisson", *rate_per_s)?, poisson)),
+            ArrivalsSpec::Poisson { rate_per_s } => Box::new(self.poisson(field, part, *rate_per_s, factor)?),
             ArrivalsSpec::Constant { rate_per_s } => Box::new(Process::new(rate("constant", *rate_per_s)?, Gaps::Even)),
             ArrivalsSpec::Gamma { rate_per_s, cv } => {
                 let cv = positive(&name("gamma.cv"), *cv)?;

@@ -1,17 +1,17 @@
 //! Arrivals that do not wait for answers.
 
-use super::arrival::{Arrival, Arrivals};
+use super::arrival::Arrival;
 use super::presence::Presence;
 use super::requests::Requests;
 use crate::error::TraceError;
-use crate::request::Entry;
+use crate::request::{Entry, Request};
 use crate::spec::{Stop, WorkloadSpec};
 use crate::time::Time;
 use crate::workload::Workload;
 
 /// An open loop: arrivals, of which those of sleeping tenants are left out.
-pub struct OpenLoop {
-    arrivals: Arrivals,
+pub struct OpenLoop<A> {
+    arrivals: A,
     requests: Requests,
     presence: Option<Presence>,
     tenants: u32,
@@ -19,12 +19,14 @@ pub struct OpenLoop {
     candidate: u64,
     ticket: u64,
     stop: Stop,
-    /// The next arrival, and its tenant.
-    ahead: Option<(Arrival, u32)>,
+    /// Nobody comes any more.
+    over: bool,
+    /// The next request, as it will be taken: whoever asks when it is due asks at each event.
+    ahead: Option<Request>,
 }
 
-impl OpenLoop {
-    pub fn new(spec: &WorkloadSpec, arrivals: Arrivals, requests: Requests, presence: Option<Presence>) -> OpenLoop {
+impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
+    pub fn new(spec: &WorkloadSpec, arrivals: A, requests: Requests, presence: Option<Presence>) -> OpenLoop<A> {
         OpenLoop {
             arrivals,
             requests,
@@ -33,21 +35,26 @@ impl OpenLoop {
             candidate: 0,
             ticket: 0,
             stop: spec.stop,
+            over: false,
             ahead: None,
         }
     }
 
-    /// When the next arrival is, which stays ahead until it is taken.
-    #[inline]
-    fn due(&mut self) -> Result<Option<Time>, TraceError> {
-        if self.ahead.is_none() {
-            if self.stop.requests.is_some_and(|limit| self.ticket >= limit) {
-                return Ok(None);
-            }
-            self.ahead = self.next_awake()?;
+    /// Puts the next request ahead, if there is one.
+    fn draw(&mut self) -> Result<(), TraceError> {
+        if self.over || self.stop.requests.is_some_and(|limit| self.ticket >= limit) {
+            return Ok(());
         }
-        let at = self.ahead.as_ref().map(|(arrival, _)| arrival.at);
-        Ok(at.filter(|&at| self.stop.after.is_none_or(|end| at < end)))
+        let awake = self.next_awake()?;
+        let Some((arrival, tenant)) = awake.filter(|(arrival, _)| self.stop.after.is_none_or(|end| arrival.at < end))
+        else {
+            self.over = true;
+            return Ok(());
+        };
+        let request = self.requests.complete(self.ticket, tenant, &arrival).map_err(missing)?;
+        self.ticket += 1;
+        self.ahead = Some(request);
+        Ok(())
     }
 
     #[inline]
@@ -86,18 +93,18 @@ fn missing(what: &str) -> TraceError {
     TraceError::spec(field, &must_be, "`of-arrivals`")
 }
 
-impl Workload for OpenLoop {
+impl<A: Iterator<Item = Result<Arrival, TraceError>>> Workload for OpenLoop<A> {
     fn peek(&mut self) -> Result<Option<Time>, TraceError> {
-        self.due()
+        if self.ahead.is_none() {
+            self.draw()?;
+        }
+        Ok(self.ahead.map(|request| request.arrival))
     }
 
     fn next(&mut self) -> Result<Option<Entry>, TraceError> {
-        if self.due()?.is_none() {
-            return Ok(None);
+        if self.ahead.is_none() {
+            self.draw()?;
         }
-        let (arrival, tenant) = self.ahead.take().expect("what is due is ahead");
-        let request = self.requests.complete(self.ticket, tenant, &arrival).map_err(missing)?;
-        self.ticket += 1;
-        Ok(Some(Entry::Request(request)))
+        Ok(self.ahead.take().map(Entry::Request))
     }
 }
