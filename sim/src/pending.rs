@@ -1,117 +1,272 @@
 //! What will happen in virtual time, in the order in which it will.
+//!
+//! A lane does one thing at a time, so that each has one entry, which is replaced when its end moves. The next of all lanes is the winner of
+//! a tournament: with the three lanes of a card it has two rounds, with two thousand eleven, of which a new entry mostly plays the first
+//! few. What the server and other lanes hear of comes in order but for a few, and waits in a queue.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use tenantry_core::board::OpRef;
+use tenantry_core::ids::LaneId;
 use tenantry_traces::Time;
 
-/// What happens. Events at one instant come in the order of the variants, then of their making: a lane that falls free is
-/// free before its batch's end is heard.
-#[derive(Clone, Copy, Debug)]
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// The lane's running op ends, if its end has not been moved since: `version` tells.
-    LaneEnds { lane: u32, version: u32 },
-    /// A segment of the lane's run of steps ends, likewise. Nobody hears of it: it comes after all else at its instant, arrivals and
-    /// commands included, so that it makes no difference how many there are.
-    SegmentEnds { lane: u32, version: u32 },
-    /// The end of an op is heard.
-    Heard { op: OpRef },
+    /// The lane's running op ends.
+    LaneEnds(LaneId),
+    /// A segment of the lane's run of steps ends. Nobody hears of it: it comes after all else at its instant, arrivals and commands
+    /// included, so that it makes no difference how many there are.
+    SegmentEnds(LaneId),
+    /// The end of an op is heard: [`PendingEvents::hear`] says which.
+    Heard,
 }
 
-/// The class of [`What::Heard`].
-const HEARD: u8 = 1;
+/// When something happens, its class, how many were made before it, and which lane's it is, all in one number: the least is next, and no
+/// two are equal. Events at one instant come by class, then in the order of their making: a lane that falls free is free before its
+/// batch's end is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Pending(u128);
 
-/// What will happen, in the order in which it will: no two have the same `sequence`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pending {
-    pub at: Time,
-    class: u8,
-    sequence: u64,
-    pub what: What,
-}
+const LANE_BITS: u32 = 20;
+/// Four million million events are a fortnight of simulating.
+const MADE_BITS: u32 = 42;
 
-impl Ord for Pending {
-    #[inline]
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.class, self.sequence).cmp(&(other.at, other.class, other.sequence))
+const LANE_ENDS: u64 = 0;
+const HEARD: u64 = 1;
+const SEGMENT_ENDS: u64 = 2;
+
+impl Pending {
+    /// After all that happens.
+    const NEVER: Pending = Pending(u128::MAX);
+
+    fn new(at: Time, class: u64, made: u64, lane: u32) -> Pending {
+        let order = (class << MADE_BITS | made) << LANE_BITS | u64::from(lane);
+        Pending(u128::from(at.0) << 64 | u128::from(order))
+    }
+
+    pub fn at(self) -> Time {
+        Time((self.0 >> 64) as u64)
+    }
+
+    pub fn what(self) -> What {
+        let order = self.0 as u64;
+        let lane = LaneId(order as u32 & ((1 << LANE_BITS) - 1));
+        match order >> (MADE_BITS + LANE_BITS) {
+            LANE_ENDS => What::LaneEnds(lane),
+            HEARD => What::Heard,
+            _ => What::SegmentEnds(lane),
+        }
+    }
+
+    /// Whether it comes before what is asked for at an instant: a mark between two segments of steps comes after all else.
+    pub fn is_before(self, until: Time) -> bool {
+        self.0 < Pending::new(until, SEGMENT_ENDS, 0, 0).0
     }
 }
 
-impl PartialOrd for Pending {
-    #[inline]
+/// The end of an op that is to be heard.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    pending: Pending,
+    op: OpRef,
+}
+
+impl Ord for Heard {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.pending.cmp(&other.pending)
+    }
+}
+
+impl PartialOrd for Heard {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Eq for Pending {}
+impl Eq for Heard {}
 
-impl PartialEq for Pending {
-    #[inline]
+impl PartialEq for Heard {
     fn eq(&self, other: &Self) -> bool {
-        self.sequence == other.sequence
-    }
-}
-
-impl Pending {
-    /// Whether it is any more than a mark between two segments of steps.
-    pub fn is_heard(&self) -> bool {
-        !matches!(self.what, What::SegmentEnds { .. })
+        self.pending == other.pending
     }
 }
 
 /// All that is pending.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct PendingEvents {
-    heap: BinaryHeap<Reverse<Pending>>,
-    /// Ends that are to be heard, in order: those that are made in that order, which nearly all are. The others are on the heap.
-    heard: VecDeque<Pending>,
+    /// A complete binary tree, the root at 1: the later half are the lanes', each other the lower of its two.
+    lanes: Vec<Pending>,
+    /// Ends that are to be heard, in order: those that are made in that order, which nearly all are.
+    heard: VecDeque<Heard>,
+    /// The others.
+    late: BinaryHeap<Reverse<Heard>>,
     /// That were made so far.
     made: u64,
 }
 
 impl PendingEvents {
-    /// Something will happen.
-    pub fn push(&mut self, at: Time, what: What) {
-        let class = match what {
-            What::LaneEnds { .. } => 0,
-            What::Heard { .. } => HEARD,
-            What::SegmentEnds { .. } => 2,
-        };
-        let pending = Pending {
-            at,
-            class,
-            sequence: self.made,
-            what,
-        };
+    /// Of so many lanes; nothing will happen.
+    pub fn new(lanes: usize) -> PendingEvents {
+        assert!(lanes <= 1 << LANE_BITS, "fewer than {} lanes", 1 << LANE_BITS);
+        PendingEvents {
+            lanes: vec![Pending::NEVER; 2 * lanes.next_power_of_two()],
+            heard: VecDeque::new(),
+            late: BinaryHeap::new(),
+            made: 0,
+        }
+    }
+
+    fn make(&mut self, at: Time, class: u64, lane: u32) -> Pending {
+        let made = self.made;
+        assert!(made < 1 << MADE_BITS, "fewer than {} events", 1_u64 << MADE_BITS);
         self.made += 1;
-        let in_order = class == HEARD && self.heard.back().is_none_or(|last| last.at <= at);
-        match in_order {
-            true => self.heard.push_back(pending),
-            false => self.heap.push(Reverse(pending)),
+        Pending::new(at, class, made, lane)
+    }
+
+    /// The lane's running op ends, and nothing else happens on the lane before.
+    pub fn lane_ends(&mut self, at: Time, lane: LaneId) {
+        let pending = self.make(at, LANE_ENDS, lane.0);
+        self.set(lane, pending);
+    }
+
+    /// A segment of its steps does, likewise.
+    pub fn segment_ends(&mut self, at: Time, lane: LaneId) {
+        let pending = self.make(at, SEGMENT_ENDS, lane.0);
+        self.set(lane, pending);
+    }
+
+    /// Nothing happens on the lane.
+    pub fn clear(&mut self, lane: LaneId) {
+        self.set(lane, Pending::NEVER);
+    }
+
+    fn set(&mut self, lane: LaneId, pending: Pending) {
+        let mut node = self.lanes.len() / 2 + lane.index();
+        let mut winner = pending;
+        self.lanes[node] = winner;
+        while node > 1 {
+            winner = winner.min(self.lanes[node ^ 1]);
+            node /= 2;
+            // Above a node that stays the same all do.
+            if self.lanes[node] == winner {
+                return;
+            }
+            self.lanes[node] = winner;
+        }
+    }
+
+    /// The end of an op will be heard.
+    pub fn will_be_heard(&mut self, at: Time, op: OpRef) {
+        let heard = Heard {
+            pending: self.make(at, HEARD, 0),
+            op,
+        };
+        match self.heard.back().is_none_or(|last| last.pending < heard.pending) {
+            true => self.heard.push_back(heard),
+            false => self.late.push(Reverse(heard)),
         }
     }
 
     /// What is pending next.
     pub fn first(&self) -> Option<Pending> {
-        match (self.heap.peek(), self.heard.front()) {
-            (Some(Reverse(one)), Some(other)) => Some(*one.min(other)),
-            (Some(Reverse(only)), None) | (None, Some(only)) => Some(*only),
-            (None, None) => None,
-        }
+        let heard = self.heard.front().map_or(Pending::NEVER, |heard| heard.pending);
+        let late = self.late.peek().map_or(Pending::NEVER, |Reverse(late)| late.pending);
+        Some(self.lanes[1].min(heard).min(late)).filter(|&first| first != Pending::NEVER)
     }
 
-    /// Takes what is pending next.
-    pub fn pop(&mut self, first: Pending) {
-        match self.heard.front() == Some(&first) {
-            true => self.heard.pop_front().map(drop),
-            false => self.heap.pop().map(drop),
+    /// Takes the end that is heard next, if one is.
+    pub fn hear(&mut self) -> Option<OpRef> {
+        let late = self.late.peek().map(|Reverse(late)| late.pending);
+        let heard = match (self.heard.front(), late) {
+            (Some(heard), Some(late)) if late < heard.pending => self.late.pop().map(|Reverse(late)| late),
+            (None, Some(_)) => self.late.pop().map(|Reverse(late)| late),
+            _ => self.heard.pop_front(),
         };
+        heard.map(|heard| heard.op)
     }
 
     /// Events that were made so far.
     pub fn made(&self) -> u64 {
         self.made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tenantry_core::ids::BatchId;
+
+    use super::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Ends { lane: u32, after: u64, is_last: bool },
+        Heard { after: u64 },
+        Next,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let one = prop_oneof![
+            3 => (0u32..5, 0u64..6, any::<bool>()).prop_map(|(lane, after, is_last)| Step::Ends { lane, after, is_last }),
+            2 => (0u64..6).prop_map(|after| Step::Heard { after }),
+            3 => Just(Step::Next),
+        ];
+        proptest::collection::vec(one, 0..200)
+    }
+
+    proptest! {
+        /// Beside a list that is searched: by instant, class and order of making, one entry a lane.
+        #[test]
+        fn what_is_next_is_what_a_list_says(lanes in 5usize..9, steps in steps()) {
+            let mut events = PendingEvents::new(lanes);
+            let mut list: Vec<(u64, u64, u64, What)> = Vec::new();
+            let (mut now, mut made) = (0, 0);
+            for step in steps {
+                match step {
+                    Step::Ends { lane, after, is_last } => {
+                        let (at, lane) = (now + after, LaneId(lane));
+                        list.retain(|&(.., what)| ![What::LaneEnds(lane), What::SegmentEnds(lane)].contains(&what));
+                        match is_last {
+                            true => {
+                                events.lane_ends(Time(at), lane);
+                                list.push((at, 0, made, What::LaneEnds(lane)));
+                            }
+                            false => {
+                                events.segment_ends(Time(at), lane);
+                                list.push((at, 2, made, What::SegmentEnds(lane)));
+                            }
+                        }
+                        made += 1;
+                    }
+                    Step::Heard { after } => {
+                        let batch = BatchId { slot: 0, generation: made as u32 };
+                        events.will_be_heard(Time(now + after), OpRef { batch, index: 0 });
+                        list.push((now + after, 1, made, What::Heard));
+                        made += 1;
+                    }
+                    Step::Next => {
+                        let least = list.iter().copied().enumerate().min_by_key(|&(_, (at, class, made, _))| (at, class, made));
+                        let first = events.first();
+                        prop_assert_eq!(first.map(Pending::what), least.map(|(_, (.., what))| what));
+                        let (Some(first), Some((index, (at, class, made, what)))) = (first, least) else { continue };
+                        prop_assert_eq!(first.at(), Time(at));
+                        prop_assert!(first.is_before(Time(at + 1)) && (at == 0 || !first.is_before(Time(at - 1))));
+                        prop_assert_eq!(first.is_before(Time(at)), class < 2);
+                        match what {
+                            What::LaneEnds(lane) | What::SegmentEnds(lane) => events.clear(lane),
+                            What::Heard => {
+                                let op = events.hear().expect("one is heard");
+                                prop_assert_eq!(op.batch.generation, made as u32);
+                            }
+                        }
+                        list.remove(index);
+                        now = at;
+                    }
+                }
+                prop_assert_eq!(events.made(), made);
+            }
+        }
     }
 }

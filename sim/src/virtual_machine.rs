@@ -70,7 +70,6 @@ const UNDISTURBED: u64 = 1_000_000;
 #[derive(Debug)]
 struct Lane {
     running: Option<Running>,
-    version: u32,
     ops: u64,
     /// Whose whole model its last op was computed with, where tenants have such.
     model_of: Option<u32>,
@@ -220,7 +219,6 @@ impl VirtualMachine {
             lanes: (0..topology.lanes.len())
                 .map(|_| Lane {
                     running: None,
-                    version: 0,
                     ops: 0,
                     model_of: None,
                     warmth: Warmth::WARM,
@@ -231,7 +229,7 @@ impl VirtualMachine {
                 .collect(),
             topology: topology.clone(),
             beside: vec![Beside::default(); gpus],
-            pending: PendingEvents::default(),
+            pending: PendingEvents::new(topology.lanes.len()),
             timers_set: 0,
             timers: BinaryHeap::new(),
             now: Time::ZERO,
@@ -407,22 +405,20 @@ impl VirtualMachine {
     }
 
     fn schedule_end(&mut self, lane: LaneId) {
-        let state = &mut self.lanes[lane.index()];
-        state.version = state.version.wrapping_add(1);
-        let running = state.running.as_ref().expect("an op runs");
-        let (lane, version) = (lane.0, state.version);
-        let (at, is_last) = match running.work {
-            Work::Whole { left_ns, since } => (since + Duration(stretched(left_ns, running.stretch_ppm)), true),
+        let running = self.lanes[lane.index()].running.as_ref().expect("an op runs");
+        match running.work {
+            Work::Whole { left_ns, since } => {
+                let at = since + Duration(stretched(left_ns, running.stretch_ppm));
+                self.pending.lane_ends(at, lane);
+            }
             Work::Steps => {
                 let leap = &self.leaps[running.batch.slot as usize];
-                (leap.segment_ends(), leap.is_last())
+                match leap.is_last() {
+                    true => self.pending.lane_ends(leap.segment_ends(), lane),
+                    false => self.pending.segment_ends(leap.segment_ends(), lane),
+                }
             }
-        };
-        let what = match is_last {
-            true => What::LaneEnds { lane, version },
-            false => What::SegmentEnds { lane, version },
-        };
-        self.pending.push(at, what);
+        }
     }
 
     /// Where what runs on a card is counted: with all others, where they share a processor.
@@ -543,12 +539,13 @@ impl VirtualMachine {
         self.try_start(lane);
         // Where the next has started, that has been done.
         if !self.board.is_running(lane) {
+            self.pending.clear(lane);
             self.restretch_neighbours(lane);
         }
         let heard = &mut self.lanes[lane.index()].heard;
         *heard = (*heard).max(self.now + tell);
         let at = *heard;
-        self.pending.push(at, What::Heard { op });
+        self.pending.will_be_heard(at, op);
     }
 
     /// What came of a run; nothing for other ops.
@@ -649,6 +646,27 @@ impl VirtualMachine {
         }
     }
 
+    /// What the server is told of an op's end.
+    fn done(&mut self, op: OpRef, timing: BatchTiming) -> Done<'_> {
+        if let Some(answers) = &mut self.answers {
+            let stage = self.topology.instances[self.board.instance(op.batch).index()].pool;
+            answers.reveal(op.batch, stage.index());
+        }
+        self.allocated = match self.allocations.is_empty() {
+            true => None,
+            false => self.allocations.remove(&op.batch),
+        };
+        Done {
+            batch: op.batch,
+            op: op.index,
+            timing,
+            failures: &[],
+            run: self.told_run(op),
+            answers: self.answers.as_ref().map_or(&[], Answers::revealed),
+            allocation: self.allocated.as_ref(),
+        }
+    }
+
     /// The end of an op has become known. The batch's timing, where the server asked to be told.
     fn heard(&mut self, op: OpRef) -> Option<BatchTiming> {
         let mut woken = std::mem::take(&mut self.woken);
@@ -667,74 +685,51 @@ impl Machine for VirtualMachine {
         if self.calls.is_multiple_of(INTERRUPT_CHECK) && self.interrupt.load(Ordering::Relaxed) {
             return Err(MachineError::Interrupted);
         }
+        let timer = self.timers.peek().map(|&Reverse((at, _, instance))| (at, instance));
+        let until = match (deadline, timer) {
+            (Some(due), Some((at, _))) => Some(due.min(at)),
+            (due, timer) => due.or(timer.map(|(at, _)| at)),
+        };
         loop {
-            let timer = self.timers.peek().map(|&Reverse((at, _, instance))| (at, instance));
-            let until = match (deadline, timer) {
-                (Some(due), Some((at, _))) => Some(due.min(at)),
-                (due, timer) => due.or(timer.map(|(at, _)| at)),
-            };
-            // A loop that is awake anyway sees at once that the time has come; a sleeping one is woken for it.
-            let first = self.pending.first();
-            let noticed = until.map(|until| match first {
-                _ if until <= self.awake => self.awake,
+            let pending = match (self.pending.first(), until) {
+                (Some(first), None) => first,
                 // What happens before needs no alarm to be drawn.
-                Some(pending) if pending.at < until || pending.at == until && pending.is_heard() => until,
-                _ => until + Duration(self.prices.alarm_ns(until, until.since(self.awake))),
-            });
-            match (first, noticed) {
-                (Some(pending), noticed)
-                    if noticed
-                        .is_none_or(|noticed| pending.at < noticed || pending.at == noticed && pending.is_heard()) =>
-                {
-                    self.pending.pop(pending);
-                    match pending.what {
-                        What::LaneEnds { lane, version } if self.lanes[lane as usize].version == version => {
-                            self.now = pending.at;
-                            self.lane_ends(LaneId(lane));
-                        }
-                        What::SegmentEnds { lane, version } if self.lanes[lane as usize].version == version => {
-                            self.now = pending.at;
-                            self.begin(LaneId(lane));
-                            self.schedule_end(LaneId(lane));
-                        }
-                        // Its end has been moved.
-                        What::LaneEnds { .. } | What::SegmentEnds { .. } => {}
-                        What::Heard { op } => {
-                            self.now = pending.at;
-                            self.awake = pending.at;
-                            let stage = self.topology.instances[self.board.instance(op.batch).index()].pool;
-                            if let Some(timing) = self.heard(op) {
-                                if let Some(answers) = &mut self.answers {
-                                    answers.reveal(op.batch, stage.index());
-                                }
-                                self.allocated = match self.allocations.is_empty() {
-                                    true => None,
-                                    false => self.allocations.remove(&op.batch),
-                                };
-                                let done = Done {
-                                    batch: op.batch,
-                                    op: op.index,
-                                    timing,
-                                    failures: &[],
-                                    run: self.told_run(op),
-                                    answers: self.answers.as_ref().map_or(&[], Answers::revealed),
-                                    allocation: self.allocated.as_ref(),
-                                };
-                                return Ok(Next::Event(self.now, Event::Done(done)));
+                (Some(first), Some(until)) if first.is_before(until) => first,
+                (None, None) => return Ok(Next::Idle),
+                (first, Some(until)) => {
+                    // A loop that is awake anyway sees at once that the time has come; a sleeping one is woken for it.
+                    let noticed = match until <= self.awake {
+                        true => self.awake,
+                        false => until + Duration(self.prices.alarm_ns(until, until.since(self.awake))),
+                    };
+                    match first {
+                        Some(first) if first.is_before(noticed) => first,
+                        _ => {
+                            self.now = noticed;
+                            self.awake = noticed;
+                            if let Some((_, instance)) = timer.filter(|(at, _)| *at <= noticed) {
+                                self.timers.pop();
+                                return Ok(Next::Event(noticed, Event::Timer(instance)));
                             }
+                            return Ok(Next::Due(noticed));
                         }
                     }
                 }
-                (_, Some(noticed)) => {
-                    self.now = noticed;
-                    self.awake = noticed;
-                    if let Some((_, instance)) = timer.filter(|(at, _)| *at <= noticed) {
-                        self.timers.pop();
-                        return Ok(Next::Event(noticed, Event::Timer(instance)));
-                    }
-                    return Ok(Next::Due(noticed));
+            };
+            self.now = pending.at();
+            match pending.what() {
+                What::LaneEnds(lane) => self.lane_ends(lane),
+                What::SegmentEnds(lane) => {
+                    self.begin(lane);
+                    self.schedule_end(lane);
                 }
-                (_, None) => return Ok(Next::Idle),
+                What::Heard => {
+                    let op = self.pending.hear().expect("the end of an op is next");
+                    self.awake = self.now;
+                    if let Some(timing) = self.heard(op) {
+                        return Ok(Next::Event(self.now, Event::Done(self.done(op, timing))));
+                    }
+                }
             }
         }
     }
