@@ -55,6 +55,9 @@ struct OpState {
     op: Op,
     /// Ops on other lanes whose end has not been noticed.
     blockers: u8,
+    /// Later ops on other lanes that wait for this one, and the first of them.
+    waiters: u16,
+    first_waiter: u16,
 }
 
 #[derive(Debug, Default)]
@@ -134,9 +137,21 @@ impl Board {
         };
         state.ops.clear();
         for (index, op) in ops.iter().enumerate() {
-            let others = op.after.iter().filter(|&i| ops[i].lane != op.lane).count() as u8;
-            let blockers = others + u8::from(op.behind && before);
-            state.ops.push(OpState { op: *op, blockers });
+            let mut blockers = u8::from(op.behind && before);
+            for waited_for in op.after.iter().filter(|&i| ops[i].lane != op.lane) {
+                let waited_for = &mut state.ops[waited_for];
+                if waited_for.waiters == 0 {
+                    waited_for.first_waiter = index as u16;
+                }
+                waited_for.waiters += 1;
+                blockers += 1;
+            }
+            state.ops.push(OpState {
+                op: *op,
+                blockers,
+                waiters: 0,
+                first_waiter: 0,
+            });
             self.lanes[op.lane.index()].queue.push_back(OpRef {
                 batch,
                 index: index as u32,
@@ -253,9 +268,17 @@ impl Board {
         let batch = &mut self.batches[op.batch.slot as usize];
         debug_assert_eq!(batch.generation, op.batch.generation, "the batch is live");
         let index = op.index as usize;
-        let lane = batch.ops[index].op.lane;
-        for later in &mut batch.ops[index + 1..] {
+        let OpState {
+            op: Op { lane, .. },
+            mut waiters,
+            first_waiter,
+            ..
+        } = batch.ops[index];
+        let mut later = batch.ops[first_waiter.into()..].iter_mut();
+        while waiters > 0 {
+            let later = later.next().expect("who waits comes later");
             if later.op.lane != lane && later.op.after.iter().any(|i| i == index) {
+                waiters -= 1;
                 later.blockers -= 1;
                 if later.blockers == 0 {
                     woken(later.op.lane);
