@@ -48,13 +48,13 @@ pub struct Prices {
     /// By pool.
     models: Vec<ModelPrices>,
     lookup: Option<LookupPrices>,
-    copy: Curve,
+    copy: CopyPrices,
     /// Of what is read from the disk; bound where anything is.
     store: Option<Curve>,
     wake: HandOver,
     tell: HandOver,
     alarm: HandOver,
-    inspect: Option<Cost>,
+    inspect: Option<Drawn>,
     /// By pool, as `models`.
     resume: Vec<ResumePrices>,
     /// Of copies, as far as it was measured.
@@ -102,6 +102,45 @@ struct EncoderPrices {
     /// By requests: tokens and tenants of the last such batch, and what a layer of it and its adapters cost. The ops of a batch ask for
     /// the same.
     layers: Vec<Option<LayerCosts>>,
+    embeddings: LastOfSize,
+    heads: LastOfSize,
+}
+
+/// What a part of a pass costs, by requests: tokens of the last such batch, and its cost.
+#[derive(Debug, Default)]
+struct LastOfSize(Vec<Option<(u32, Drawn)>>);
+
+impl LastOfSize {
+    /// That of a batch of so many tokens, which is asked for where the last of its size had others.
+    fn cost(&mut self, requests: u32, tokens: u32, ask: impl FnOnce() -> Cost) -> &Drawn {
+        let index = requests as usize;
+        if index >= self.0.len() {
+            self.0.resize(index + 1, None);
+        }
+        let last = &mut self.0[index];
+        if last.is_none_or(|(known, _)| known != tokens) {
+            *last = Some((tokens, ask().into()));
+        }
+        &last.as_ref().expect("it has just been asked for").1
+    }
+}
+
+/// Copies from host memory.
+#[derive(Debug)]
+struct CopyPrices {
+    curve: Curve,
+    /// The size of the last chunk of parameters, and its cost: they are all alike.
+    last: Option<(u64, Drawn)>,
+}
+
+impl CopyPrices {
+    fn chunk(&mut self, bytes: u64, extrapolated: &mut Extrapolated) -> &Drawn {
+        if self.last.is_none_or(|(known, _)| known != bytes) {
+            extrapolated.note(self.curve.beyond(bytes), Family::Copy);
+            self.last = Some((bytes, self.curve.cost(bytes).into()));
+        }
+        &self.last.as_ref().expect("it has just been looked up").1
+    }
 }
 
 /// From the last hidden states to what tenants' heads say.
@@ -173,6 +212,8 @@ impl EncoderPrices {
             },
             streams,
             layers: Vec::new(),
+            embeddings: LastOfSize::default(),
+            heads: LastOfSize::default(),
         })
     }
 
@@ -270,7 +311,10 @@ impl Prices {
                 None => None,
                 Some(spec) => Some(LookupPrices::new(card, model, spec)?),
             },
-            copy: card.copy(Direction::HostToDevice, pinned)?,
+            copy: CopyPrices {
+                curve: card.copy(Direction::HostToDevice, pinned)?,
+                last: None,
+            },
             store: match pool
                 .generation
                 .as_ref()
@@ -282,7 +326,7 @@ impl Prices {
             wake: card.hand_over(DispatchOperation::Wake)?,
             tell: card.hand_over(DispatchOperation::Tell)?,
             alarm: card.hand_over(DispatchOperation::Alarm)?,
-            inspect: card.inspect()?,
+            inspect: card.inspect()?.map(Drawn::from),
             resume,
             copy_resume: card.copy_resume()?,
             cores: (!pinned).then_some(card.device.host.cores),
@@ -317,17 +361,17 @@ impl Prices {
     pub fn work_ns(&mut self, pool: PoolId, kind: &OpKind, shape: BatchShape, spread: &mut OpSpread) -> u64 {
         match kind {
             OpKind::CopyIn(copy) => {
-                self.extrapolated.note(self.copy.beyond(copy.chunk_bytes), Family::Copy);
-                u64::from(copy.chunks) * spread.of(self.copy.cost(copy.chunk_bytes))
+                u64::from(copy.chunks) * spread.of_drawn(self.copy.chunk(copy.chunk_bytes, &mut self.extrapolated))
             }
             OpKind::Fetch(fetch) => self.stored_ns(fetch.bytes, spread),
             OpKind::Lookup(lookup) => self.lookup_ns(lookup.tokens, spread),
             OpKind::Stage(stage) => {
-                self.extrapolated.note(self.copy.beyond(stage.bytes), Family::Copy);
-                spread.of(self.copy.cost(stage.bytes))
+                self.extrapolated
+                    .note(self.copy.curve.beyond(stage.bytes), Family::Copy);
+                spread.of(self.copy.curve.cost(stage.bytes))
             }
             OpKind::Encode(encode) => self.encode_ns(pool, encode, shape, spread),
-            OpKind::Inspect => self.inspect.map_or(0, |inspect| spread.of(inspect)),
+            OpKind::Inspect => self.inspect.as_ref().map_or(0, |inspect| spread.of_drawn(inspect)),
             OpKind::Run(_) => unreachable!("a run is priced step by step"),
             OpKind::Pet(_) => unreachable!("a batch of tasks is priced with its groups"),
             OpKind::Manage(Manage::Store { bytes, .. }) => self.stored_ns(*bytes, spread),
@@ -414,14 +458,25 @@ impl Prices {
         let adapter_ns = costs.adapter.map_or(0, |adapter| draw.of_drawn(&adapter));
         let mut ns = layers * (draw.of_drawn(&costs.layer) + adapter_ns);
         let mut note = |beyond, family| self.extrapolated.note(beyond, family);
+        let EncoderPrices {
+            embedding,
+            embeddings,
+            head,
+            heads,
+            ..
+        } = &mut **prices;
         if encode.embed {
-            note(prices.embedding.beyond(requests, tokens), Family::Embedding);
-            ns += draw.of(prices.embedding.cost(requests, tokens));
+            ns += draw.of_drawn(embeddings.cost(requests, tokens, || {
+                note(embedding.beyond(requests, tokens), Family::Embedding);
+                embedding.cost(requests, tokens)
+            }));
         }
         if encode.heads {
-            let (cost, beyond, family) = prices.head.of(requests, tokens);
-            note(beyond, family);
-            ns += draw.of(cost);
+            ns += draw.of_drawn(heads.cost(requests, tokens, || {
+                let (cost, beyond, family) = head.of(requests, tokens);
+                note(beyond, family);
+                cost
+            }));
         }
         ns
     }
