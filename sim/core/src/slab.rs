@@ -75,6 +75,28 @@ impl<H: Handle, T> Slab<H, T> {
         }
     }
 
+    /// The value in a slot of which somebody else knows that there is one, and its handle.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    #[track_caller]
+    pub fn in_slot(&self, slot: u32) -> (H, &T) {
+        let entry = &self.entries[slot as usize];
+        let value = entry.value.as_ref().expect("the slot is taken");
+        (H::new(slot, entry.generation), value)
+    }
+
+    /// Likewise, to be changed.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    #[track_caller]
+    pub fn in_slot_mut(&mut self, slot: u32) -> &mut T {
+        self.entries[slot as usize].value.as_mut().expect("the slot is taken")
+    }
+
     /// Takes the value out; the handle is stale from now on.
     #[inline]
     pub fn remove(&mut self, handle: H) -> Option<T> {

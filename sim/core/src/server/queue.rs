@@ -7,14 +7,23 @@ use tenantry_traces::Time;
 
 use crate::command::{Finish, Verdict, Waits};
 use crate::ids::RequestId;
-use crate::slab::{Handle, Slab};
+use crate::slab::Slab;
 
-/// Links of one list; slots of the request slab.
-#[derive(Clone, Copy, Debug, Default)]
+/// Links of one list: slots of the request slab, in which all who wait are. A slot alone says who it is, and three numbers fewer keep a
+/// request in one cache line.
+#[derive(Clone, Copy, Debug)]
 struct Links {
-    previous: Option<RequestId>,
-    next: Option<RequestId>,
+    previous: u32,
+    next: u32,
 }
+
+/// No slot.
+const NOBODY: u32 = u32::MAX;
+
+const UNLINKED: Links = Links {
+    previous: NOBODY,
+    next: NOBODY,
+};
 
 /// A request inside the server.
 #[derive(Clone, Debug)]
@@ -44,8 +53,8 @@ impl InFlight {
             instance,
             batch: None,
             cancelled: false,
-            in_queue: Links::default(),
-            in_tenant: Links::default(),
+            in_queue: UNLINKED,
+            in_tenant: UNLINKED,
         }
     }
 
@@ -70,34 +79,42 @@ impl InFlight {
 
 pub(crate) type Requests = Slab<RequestId, InFlight>;
 
-#[derive(Clone, Copy, Debug, Default)]
+/// The first and the last of a list, by slot.
+#[derive(Clone, Copy, Debug)]
 struct Ends {
-    first: Option<RequestId>,
-    last: Option<RequestId>,
+    first: u32,
+    last: u32,
 }
 
+const EMPTY: Ends = Ends {
+    first: NOBODY,
+    last: NOBODY,
+};
+
 impl Ends {
-    fn push(&mut self, requests: &mut Requests, links: fn(&mut InFlight) -> &mut Links, id: RequestId) {
-        *links(&mut requests[id]) = Links {
+    #[inline]
+    fn push(&mut self, requests: &mut Requests, links: impl Fn(&mut InFlight) -> &mut Links, slot: u32) {
+        *links(requests.in_slot_mut(slot)) = Links {
             previous: self.last,
-            next: None,
+            next: NOBODY,
         };
         match self.last {
-            Some(last) => links(&mut requests[last]).next = Some(id),
-            None => self.first = Some(id),
+            NOBODY => self.first = slot,
+            last => links(requests.in_slot_mut(last)).next = slot,
         }
-        self.last = Some(id);
+        self.last = slot;
     }
 
-    fn unlink(&mut self, requests: &mut Requests, links: fn(&mut InFlight) -> &mut Links, id: RequestId) {
-        let Links { previous, next } = *links(&mut requests[id]);
+    #[inline]
+    fn unlink(&mut self, requests: &mut Requests, links: impl Fn(&mut InFlight) -> &mut Links, slot: u32) {
+        let Links { previous, next } = *links(requests.in_slot_mut(slot));
         match previous {
-            Some(previous) => links(&mut requests[previous]).next = next,
-            None => self.first = next,
+            NOBODY => self.first = next,
+            previous => links(requests.in_slot_mut(previous)).next = next,
         }
         match next {
-            Some(next) => links(&mut requests[next]).previous = previous,
-            None => self.last = previous,
+            NOBODY => self.last = previous,
+            next => links(requests.in_slot_mut(next)).previous = previous,
         }
     }
 }
@@ -115,26 +132,26 @@ impl Queue {
     /// `tenants` is 0 where the batch policy does not look at tenants.
     pub fn new(tenants: u32) -> Queue {
         Queue {
-            all: Ends::default(),
-            by_tenant: vec![Ends::default(); tenants as usize],
+            all: EMPTY,
+            by_tenant: vec![EMPTY; tenants as usize],
             len: 0,
         }
     }
 
     pub fn push(&mut self, requests: &mut Requests, id: RequestId) {
-        self.all.push(requests, |r| &mut r.in_queue, id);
         let tenant = requests[id].tenant as usize;
+        self.all.push(requests, |r| &mut r.in_queue, id.slot);
         if let Some(ends) = self.by_tenant.get_mut(tenant) {
-            ends.push(requests, |r| &mut r.in_tenant, id);
+            ends.push(requests, |r| &mut r.in_tenant, id.slot);
         }
         self.len += 1;
     }
 
     pub fn remove(&mut self, requests: &mut Requests, id: RequestId) {
-        self.all.unlink(requests, |r| &mut r.in_queue, id);
         let tenant = requests[id].tenant as usize;
+        self.all.unlink(requests, |r| &mut r.in_queue, id.slot);
         if let Some(ends) = self.by_tenant.get_mut(tenant) {
-            ends.unlink(requests, |r| &mut r.in_tenant, id);
+            ends.unlink(requests, |r| &mut r.in_tenant, id.slot);
         }
         self.len -= 1;
     }
@@ -173,7 +190,7 @@ impl<'a> QueueView<'a> {
 
     /// The one that has waited longest.
     pub fn oldest(&self) -> Option<Waiting> {
-        self.queue.all.first.map(|id| self.waiting(id))
+        self.iter().next()
     }
 
     /// All, oldest first.
@@ -183,32 +200,27 @@ impl<'a> QueueView<'a> {
 
     /// A tenant's, oldest first. Empty unless the policy has said that it looks at tenants.
     pub fn of_tenant(&self, tenant: u32) -> impl Iterator<Item = Waiting> + use<'a> {
-        let first = self.queue.by_tenant.get(tenant as usize).and_then(|ends| ends.first);
+        let first = self.queue.by_tenant.get(tenant as usize).map_or(NOBODY, |ends| ends.first);
         self.list(first, |r| r.in_tenant.next)
     }
 
-    fn list(
-        &self,
-        first: Option<RequestId>,
-        next: fn(&InFlight) -> Option<RequestId>,
-    ) -> impl Iterator<Item = Waiting> + use<'a> {
-        let view = *self;
-        std::iter::successors(first, move |&id| next(&view.requests[id])).map(move |id| view.waiting(id))
-    }
-
-    fn waiting(&self, id: RequestId) -> Waiting {
-        let request = &self.requests[id];
-        debug_assert_eq!(
-            request.batch,
-            None,
-            "requests in the queue do not run (slot {})",
-            id.slot()
-        );
-        Waiting {
-            id,
-            tenant: request.tenant,
-            arrival: request.arrival,
-            input_tokens: request.input_tokens,
-        }
+    #[inline]
+    fn list<N: Fn(&InFlight) -> u32>(&self, first: u32, next: N) -> impl Iterator<Item = Waiting> + use<'a, N> {
+        let requests = self.requests;
+        let mut slot = first;
+        std::iter::from_fn(move || {
+            if slot == NOBODY {
+                return None;
+            }
+            let (id, request) = requests.in_slot(slot);
+            debug_assert_eq!(request.batch, None, "requests in the queue do not run (slot {slot})");
+            slot = next(request);
+            Some(Waiting {
+                id,
+                tenant: request.tenant,
+                arrival: request.arrival,
+                input_tokens: request.input_tokens,
+            })
+        })
     }
 }
