@@ -1,6 +1,6 @@
 //! A request on its way through generation, and the queue in which it waits for an instance.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use tenantry_traces::{Duration, Request, Ticket, Time};
 
@@ -132,7 +132,7 @@ pub(super) type Sequences = Slab<RequestId, Sequence>;
 /// Requests that wait for an instance, in order of arrival, also those that were evicted from one.
 #[derive(Debug)]
 pub(super) struct Queue {
-    all: BTreeSet<(Time, Ticket, RequestId)>,
+    all: VecDeque<(Time, Ticket, RequestId)>,
     /// Kept where a policy looks at tenants.
     by_tenant: Option<BTreeSet<(u32, Time, Ticket, RequestId)>>,
     /// Whose turn it is, where that is not by arrival.
@@ -147,7 +147,7 @@ impl Queue {
         };
         let looks_at_tenants = counters.is_some() || spec.join == JoinSpec::QueuePerTenant;
         Queue {
-            all: BTreeSet::new(),
+            all: VecDeque::new(),
             by_tenant: looks_at_tenants.then(BTreeSet::new),
             counters,
         }
@@ -159,7 +159,15 @@ impl Queue {
 
     pub fn push(&mut self, id: RequestId, sequence: &Sequence) {
         let (arrival, ticket) = sequence.order();
-        self.all.insert((arrival, ticket, id));
+        let entry = (arrival, ticket, id);
+        // Nearly all come in order. Who was evicted goes back to among the first.
+        match self.all.back().is_none_or(|last| *last < entry) {
+            true => self.all.push_back(entry),
+            false => {
+                let at = self.all.partition_point(|other| *other < entry);
+                self.all.insert(at, entry);
+            }
+        }
         if self.counters.is_some() && self.first_of(sequence.tenant).is_none() {
             self.count(|counters| counters.begins_to_wait(sequence.tenant));
         }
@@ -170,8 +178,14 @@ impl Queue {
 
     pub fn remove(&mut self, id: RequestId, sequence: &Sequence) {
         let (arrival, ticket) = sequence.order();
-        let there = self.all.remove(&(arrival, ticket, id));
-        assert!(there, "a request that waits is in the queue");
+        let at = match self.all.front() {
+            Some(&(.., first)) if first == id => 0,
+            _ => {
+                let at = self.all.binary_search(&(arrival, ticket, id));
+                at.expect("a request that waits is in the queue")
+            }
+        };
+        self.all.remove(at);
         if let Some(by_tenant) = &mut self.by_tenant {
             by_tenant.remove(&(sequence.tenant, arrival, ticket, id));
         }
@@ -190,7 +204,7 @@ impl Queue {
     /// Who is next.
     pub fn first(&self) -> Option<RequestId> {
         match &self.counters {
-            None => self.all.first().map(|&(_, _, id)| id),
+            None => self.all.front().map(|&(_, _, id)| id),
             Some(counters) => self.first_of(counters.next()?),
         }
     }
