@@ -3,16 +3,16 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tenantry_core::ledger::Durations;
+use tenantry_core::durations::{Durations, Tally};
 use tenantry_traces::Duration;
 use tenantry_traces::draw::{Draws, Purpose};
 
 const DURATIONS: usize = 1 << 16;
 
 fn recorded(durations: &[Duration]) -> Durations {
-    let mut into = Durations::default();
-    durations.iter().for_each(|duration| into.record(*duration));
-    into
+    let mut tally = Tally::default();
+    durations.iter().for_each(|duration| tally.record(*duration));
+    tally.into_durations()
 }
 
 fn recording(criterion: &mut Criterion) {

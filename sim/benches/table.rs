@@ -12,7 +12,7 @@ use common::{ALL, ARLO, Case, HMI, PUNICA, digest};
 use peak_alloc::PeakAlloc;
 use rayon::prelude::*;
 use tenantry_core::RunRecord;
-use tenantry_core::ledger::Durations;
+use tenantry_core::durations::Tally;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{DType, ModelShape};
 use tenantry_traces::Duration;
@@ -177,9 +177,9 @@ fn parts() {
         });
     }
     print_part("record a duration", COUNT, || {
-        let mut durations = Durations::default();
+        let mut durations = Tally::default();
         (0..COUNT).for_each(|index| durations.record(Duration(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 36)));
-        black_box(durations.max_ns());
+        black_box(durations.into_durations().max_ns());
     });
 }
 

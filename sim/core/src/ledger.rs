@@ -1,11 +1,11 @@
 //! What a run is remembered by: counts, distributions, a series over time, and the laws that must hold.
 
-use hdrhistogram::Histogram;
 use tenantry_traces::{Action, Change, Duration, Time};
 
 use crate::command::{
     Command, Commands, FailureReason, Finish, ManageOutcome, Managed, Refusal, RejectReason, Returned, Verdict,
 };
+use crate::durations::{InRuns, Tally};
 use crate::event::{Done, Event};
 use crate::machine::{LaneUse, LookupCounts, Machine};
 use crate::op::{Op, OpKind};
@@ -15,6 +15,8 @@ use crate::server::generation::GenerationCounts;
 use crate::server::runtimes::FleetUse;
 use crate::server::tasks::TaskCounts;
 use crate::server::{MemoryUse, Server, SwapCounts};
+
+pub use crate::durations::Durations;
 
 /// A law of the simulation that a run broke: a mistake in Tenantry, never in its input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,102 +73,6 @@ impl ManagementRecord {
             ManageOutcome::Refused(reason) => *self.refused.entry(reason).or_default() += 1,
             ManageOutcome::Failed(reason) => *self.failed.entry(reason).or_default() += 1,
         }
-    }
-}
-
-/// A distribution of durations: exact mean and maximum, quantiles within 0.1 %.
-#[derive(Clone, Debug)]
-pub struct Durations {
-    histogram: Histogram<u64>,
-    sum_ns: u128,
-    max_ns: u64,
-}
-
-impl Default for Durations {
-    fn default() -> Self {
-        let mut histogram = Histogram::new(3).expect("three digits are allowed");
-        histogram.auto(true);
-        Durations {
-            histogram,
-            sum_ns: 0,
-            max_ns: 0,
-        }
-    }
-}
-
-impl Durations {
-    /// Adds one.
-    pub fn record(&mut self, duration: Duration) {
-        self.record_times(duration, 1);
-    }
-
-    fn record_times(&mut self, duration: Duration, times: u64) {
-        let recorded = self.histogram.record_n(duration.0, times);
-        recorded.expect("the histogram resizes itself");
-        self.sum_ns += u128::from(duration.0) * u128::from(times);
-        self.max_ns = self.max_ns.max(duration.0);
-    }
-
-    /// How many.
-    pub fn count(&self) -> u64 {
-        self.histogram.len()
-    }
-
-    /// Exact mean in nanoseconds; 0 where there is none.
-    pub fn mean_ns(&self) -> f64 {
-        if self.count() == 0 {
-            0.0
-        } else {
-            self.sum_ns as f64 / self.count() as f64
-        }
-    }
-
-    /// The least duration that a share `q` of all does not exceed, in nanoseconds.
-    pub fn quantile_ns(&self, q: f64) -> u64 {
-        self.histogram.value_at_quantile(q).min(self.max_ns())
-    }
-
-    /// The largest, in nanoseconds.
-    pub fn max_ns(&self) -> u64 {
-        self.max_ns
-    }
-
-    /// The share that is at most `duration`; 1 where there is none.
-    pub fn share_within(&self, duration: Duration) -> f64 {
-        if self.count() == 0 {
-            return 1.0;
-        }
-        self.histogram.count_between(0, duration.0) as f64 / self.count() as f64
-    }
-}
-
-/// Durations that come several times in a row, as the requests of a batch share theirs: each run of equals is recorded at once.
-#[derive(Debug, Default)]
-struct InRuns {
-    durations: Durations,
-    last: Duration,
-    times: u64,
-}
-
-impl InRuns {
-    fn record(&mut self, duration: Duration) {
-        if duration == self.last {
-            self.times += 1;
-        } else {
-            self.settle();
-            (self.last, self.times) = (duration, 1);
-        }
-    }
-
-    fn settle(&mut self) {
-        if self.times > 0 {
-            self.durations.record_times(self.last, self.times);
-        }
-    }
-
-    fn into_durations(mut self) -> Durations {
-        self.settle();
-        self.durations
     }
 }
 
@@ -368,6 +274,10 @@ pub struct Ledger {
     record: RunRecord,
     /// Of the record, until it is closed.
     windows: Windows,
+    latency: Tally,
+    queue: Tally,
+    first_token: Tally,
+    per_token: Tally,
     lane: InRuns,
     stall: InRuns,
     compute: InRuns,
@@ -388,6 +298,10 @@ impl Ledger {
             latest: Time::ZERO,
             record: RunRecord::default(),
             windows: Windows::default(),
+            latency: Tally::default(),
+            queue: Tally::default(),
+            first_token: Tally::default(),
+            per_token: Tally::default(),
             lane: InRuns::default(),
             stall: InRuns::default(),
             compute: InRuns::default(),
@@ -546,17 +460,16 @@ impl Ledger {
             record.output_tokens += u64::from(finish.output_tokens);
         }
         if finish.arrival >= self.warm_up {
-            record.latency.record(latency);
-            record.queue.record(waits.queue);
+            self.latency.record(latency);
+            self.queue.record(waits.queue);
             self.lane.record(waits.lane);
             self.stall.record(waits.stall);
             self.compute.record(waits.compute);
             self.tell.record(waits.tell);
             if let Some(first_token) = finish.first_token {
-                record.first_token.record(first_token.since(finish.arrival));
+                self.first_token.record(first_token.since(finish.arrival));
                 if let Some(later_tokens) = u64::from(finish.output_tokens).checked_sub(1).filter(|&n| n > 0) {
-                    record
-                        .per_token
+                    self.per_token
                         .record(Duration(now.since(first_token).0 / later_tokens));
                 }
             }
@@ -590,6 +503,10 @@ impl Ledger {
         })?;
         let record = &mut self.record;
         record.series = self.windows.series;
+        record.latency = self.latency.into_durations();
+        record.queue = self.queue.into_durations();
+        record.first_token = self.first_token.into_durations();
+        record.per_token = self.per_token.into_durations();
         record.lane = self.lane.into_durations();
         record.stall = self.stall.into_durations();
         record.compute = self.compute.into_durations();

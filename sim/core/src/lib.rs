@@ -12,6 +12,7 @@
 pub mod answers;
 pub mod board;
 pub mod command;
+pub mod durations;
 pub mod event;
 pub mod ids;
 pub mod ledger;

@@ -1,0 +1,200 @@
+//! Distributions of durations, and how they are recorded.
+
+use hdrhistogram::Histogram;
+use tenantry_traces::Duration;
+
+/// A distribution of durations: exact mean and maximum, quantiles within 0.1 %.
+#[derive(Clone, Debug)]
+pub struct Durations {
+    histogram: Histogram<u64>,
+    sum_ns: u128,
+    max_ns: u64,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        let mut histogram = Histogram::new(3).expect("three digits are allowed");
+        histogram.auto(true);
+        Durations {
+            histogram,
+            sum_ns: 0,
+            max_ns: 0,
+        }
+    }
+}
+
+impl Durations {
+    /// Adds one.
+    pub fn record(&mut self, duration: Duration) {
+        self.record_times(duration, 1);
+    }
+
+    fn record_times(&mut self, duration: Duration, times: u64) {
+        let recorded = self.histogram.record_n(duration.0, times);
+        recorded.expect("the histogram resizes itself");
+        self.sum_ns += u128::from(duration.0) * u128::from(times);
+        self.max_ns = self.max_ns.max(duration.0);
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// Exact mean in nanoseconds; 0 where there is none.
+    pub fn mean_ns(&self) -> f64 {
+        if self.count() == 0 {
+            0.0
+        } else {
+            self.sum_ns as f64 / self.count() as f64
+        }
+    }
+
+    /// The least duration that a share `q` of all does not exceed, in nanoseconds.
+    pub fn quantile_ns(&self, q: f64) -> u64 {
+        self.histogram.value_at_quantile(q).min(self.max_ns())
+    }
+
+    /// The largest, in nanoseconds.
+    pub fn max_ns(&self) -> u64 {
+        self.max_ns
+    }
+
+    /// The share that is at most `duration`; 1 where there is none.
+    pub fn share_within(&self, duration: Duration) -> f64 {
+        if self.count() == 0 {
+            return 1.0;
+        }
+        self.histogram.count_between(0, duration.0) as f64 / self.count() as f64
+    }
+}
+
+/// Durations while they are recorded, cell by cell of the histogram that they will be in: one place of an array each, where the histogram
+/// also looks at its range, its total and its extremes (22 instructions instead of 65).
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// By cell, as far as there is one.
+    counts: Vec<u64>,
+    sum_ns: u128,
+    max_ns: u64,
+}
+
+/// Durations are told apart to so many binary digits: three decimal ones.
+const DIGITS: u32 = 11;
+
+/// The cell of a duration: below 2^11 ns each has its own, and then so do 2^10 parts of each doubling.
+#[inline]
+fn cell(ns: u64) -> usize {
+    let shift = u64::BITS - DIGITS - (ns | 1 << (DIGITS - 1)).leading_zeros();
+    ((u64::from(shift) << (DIGITS - 1)) + (ns >> shift)) as usize
+}
+
+/// The shortest duration of a cell.
+fn shortest(cell: usize) -> u64 {
+    let shift = (cell >> (DIGITS - 1)).saturating_sub(1);
+    ((cell - (shift << (DIGITS - 1))) as u64) << shift
+}
+
+impl Tally {
+    /// Adds one.
+    #[inline]
+    pub fn record(&mut self, duration: Duration) {
+        self.record_times(duration, 1);
+    }
+
+    #[inline]
+    fn record_times(&mut self, duration: Duration, times: u64) {
+        let cell = cell(duration.0);
+        match self.counts.get_mut(cell) {
+            Some(count) => *count += times,
+            None => self.grow(cell, times),
+        }
+        self.sum_ns += u128::from(duration.0) * u128::from(times);
+        self.max_ns = self.max_ns.max(duration.0);
+    }
+
+    #[cold]
+    fn grow(&mut self, cell: usize, times: u64) {
+        self.counts.resize(cell + 1, 0);
+        self.counts[cell] = times;
+    }
+
+    /// The distribution of all.
+    pub fn into_durations(self) -> Durations {
+        let mut durations = Durations::default();
+        for (cell, count) in self.counts.into_iter().enumerate().filter(|&(_, count)| count > 0) {
+            durations.record_times(Duration(shortest(cell)), count);
+        }
+        Durations {
+            sum_ns: self.sum_ns,
+            max_ns: self.max_ns,
+            ..durations
+        }
+    }
+}
+
+/// Durations that come several times in a row, as the requests of a batch share theirs: each run of equals is recorded at once.
+#[derive(Debug, Default)]
+pub(crate) struct InRuns {
+    tally: Tally,
+    last: Duration,
+    times: u64,
+}
+
+impl InRuns {
+    #[inline]
+    pub fn record(&mut self, duration: Duration) {
+        if duration == self.last {
+            self.times += 1;
+        } else {
+            self.settle();
+            (self.last, self.times) = (duration, 1);
+        }
+    }
+
+    fn settle(&mut self) {
+        if self.times > 0 {
+            self.tally.record_times(self.last, self.times);
+        }
+    }
+
+    pub fn into_durations(mut self) -> Durations {
+        self.settle();
+        self.tally.into_durations()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_tally_is_the_histogram_that_all_were_recorded_in(
+            all in proptest::collection::vec(prop_oneof![0..5_000_u64, 0..1_u64 << 40, any::<u64>()], 0..100),
+            asked in 0..1_u64 << 40,
+            share in 0.0..=1.0_f64,
+        ) {
+            let (mut tally, mut durations) = (Tally::default(), Durations::default());
+            for ns in all.into_iter().map(Duration) {
+                tally.record(ns);
+                durations.record(ns);
+            }
+            let tallied = tally.into_durations();
+            prop_assert_eq!(tallied.count(), durations.count());
+            prop_assert_eq!(tallied.mean_ns().to_bits(), durations.mean_ns().to_bits());
+            prop_assert_eq!(tallied.max_ns(), durations.max_ns());
+            prop_assert_eq!(tallied.quantile_ns(share), durations.quantile_ns(share));
+            prop_assert_eq!(tallied.share_within(Duration(asked)), durations.share_within(Duration(asked)));
+        }
+
+        #[test]
+        fn cells_follow_each_other(ns in any::<u64>()) {
+            let cell = cell(ns);
+            prop_assert!(shortest(cell) <= ns && super::cell(shortest(cell)) == cell);
+            prop_assert!(ns == u64::MAX || super::cell(ns + 1) - cell <= 1);
+        }
+    }
+}
