@@ -13,9 +13,9 @@ use tenantry_core::answers::Answers;
 use tenantry_core::board::{Board, OpRef};
 use tenantry_core::command::Finish;
 use tenantry_core::event::{BatchTiming, Done, Ended, Event, RunOutcome};
-use tenantry_core::ids::{BatchId, GpuId, InstanceId, LaneId, PoolId};
+use tenantry_core::ids::{BatchId, GpuId, InstanceId, LaneId};
 use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
-use tenantry_core::op::{BatchShape, Member, OpKind, PetGroup, Submission};
+use tenantry_core::op::{Member, OpKind, PetGroup, Submission};
 use tenantry_core::policy::fleet::Allocated;
 use tenantry_core::spec::{PlotSpec, StopSpec};
 use tenantry_core::topology::LaneKind;
@@ -33,16 +33,11 @@ use crate::prices::{Before, Prices, Warmth};
 /// An op that runs, or is about to.
 #[derive(Debug)]
 struct Running {
-    batch: BatchId,
+    op: OpRef,
     started: Time,
     work: Work,
     /// Time that a million nanoseconds of work take.
     stretch_ppm: u64,
-    kind: OpKind,
-    /// Of its batch.
-    shape: BatchShape,
-    /// Whose model it runs.
-    pool: PoolId,
     /// From its end until that is heard.
     tell: Duration,
 }
@@ -87,6 +82,14 @@ fn stretched(ns: u64, stretch_ppm: u64) -> u64 {
         Some(product) => product / UNDISTURBED,
         // Hours: a division of 128 bits is slow.
         None => (u128::from(ns) * u128::from(stretch_ppm) / u128::from(UNDISTURBED)) as u64,
+    }
+}
+
+/// What is done of the work in `ns` at a stretch, in nanoseconds.
+fn worked(ns: u64, stretch_ppm: u64) -> u64 {
+    match ns.checked_mul(UNDISTURBED) {
+        Some(product) => product / stretch_ppm,
+        None => (u128::from(ns) * u128::from(UNDISTURBED) / u128::from(stretch_ppm)) as u64,
     }
 }
 
@@ -351,13 +354,10 @@ impl VirtualMachine {
         }
         let tell = Duration(self.prices.tell_ns(idle, &mut spread));
         self.lanes[lane.index()].running = Some(Running {
-            batch: op.batch,
+            op,
             started,
             work,
             stretch_ppm: UNDISTURBED,
-            kind,
-            shape,
-            pool,
             tell,
         });
         let on = &self.topology.lanes[lane.index()];
@@ -382,7 +382,7 @@ impl VirtualMachine {
         let running = self.lanes[lane.index()].running.as_mut().expect("an op runs");
         running.stretch_ppm = stretch_ppm;
         if let Work::Steps = running.work {
-            let leap = &mut self.leaps[running.batch.slot as usize];
+            let leap = &mut self.leaps[running.op.batch.slot as usize];
             let jitter_ppm = self
                 .prices
                 .block_ppm(lane.0, leap.next_block(), leap.plan.costs.typical);
@@ -412,7 +412,7 @@ impl VirtualMachine {
                 self.pending.lane_ends(at, lane);
             }
             Work::Steps => {
-                let leap = &self.leaps[running.batch.slot as usize];
+                let leap = &self.leaps[running.op.batch.slot as usize];
                 match leap.is_last() {
                     true => self.pending.lane_ends(leap.segment_ends(), lane),
                     false => self.pending.segment_ends(leap.segment_ends(), lane),
@@ -429,11 +429,7 @@ impl VirtualMachine {
     /// How much slower the lane's op is for what runs beside it on its card.
     fn stretch(&self, lane: LaneId) -> u64 {
         let Topology { lanes, .. } = &self.topology;
-        let Lane { running, .. } = &self.lanes[lane.index()];
-        let Some(Running {
-            kind: op, shape, pool, ..
-        }) = running
-        else {
+        let Some(Running { op, .. }) = &self.lanes[lane.index()].running else {
             return UNDISTURBED;
         };
         let kind = lanes[lane.index()].kind;
@@ -448,9 +444,11 @@ impl VirtualMachine {
                 match computing {
                     1 => beside_host,
                     streams => {
+                        let pool = self.topology.instances[self.board.instance(op.batch).index()].pool;
+                        let (kind, shape) = (&self.board.op(*op).kind, self.board.shape(op.batch));
                         let beside_compute = self
                             .prices
-                            .streams_ppm(*pool, op, streams, *shape)
+                            .streams_ppm(pool, kind, streams, shape)
                             .unwrap_or(UNDISTURBED);
                         beside_host * beside_compute / UNDISTURBED
                     }
@@ -484,14 +482,13 @@ impl VirtualMachine {
                 match &mut running.work {
                     Work::Whole { left_ns, since } => {
                         if now > *since {
-                            let ns = u128::from(now.since(*since).0) * u128::from(UNDISTURBED);
-                            *left_ns = left_ns.saturating_sub((ns / u128::from(running.stretch_ppm)) as u64);
+                            *left_ns = left_ns.saturating_sub(worked(now.since(*since).0, running.stretch_ppm));
                             *since = now;
                         }
                         running.stretch_ppm = stretch_ppm;
                     }
                     Work::Steps => {
-                        let leap = &mut self.leaps[running.batch.slot as usize];
+                        let leap = &mut self.leaps[running.op.batch.slot as usize];
                         let jitter_ppm = self.prices.block_ppm(other.0, leap.block(), leap.plan.costs.typical);
                         leap.change_pace(self.prices.steps(), now, stretch_ppm, jitter_ppm);
                         running.stretch_ppm = stretch_ppm;
@@ -505,7 +502,7 @@ impl VirtualMachine {
     fn lane_ends(&mut self, lane: LaneId) {
         let state = &mut self.lanes[lane.index()];
         let Running {
-            batch,
+            op: OpRef { batch, .. },
             started,
             tell,
             work,
@@ -633,7 +630,7 @@ impl VirtualMachine {
     fn interrupt_run(&mut self, now: Time, instance: InstanceId, batch: BatchId) {
         let lane = self.topology.instances[instance.index()].compute;
         let running = self.lanes[lane.index()].running.as_ref();
-        let Some(running) = running.filter(|running| running.batch == batch) else {
+        let Some(running) = running.filter(|running| running.op.batch == batch) else {
             // It has not started; or it has ended, that has not been heard yet, and this makes no difference.
             self.leaps[batch.slot as usize].plan.steps = 1;
             return;

@@ -189,8 +189,8 @@ impl Board {
 
     /// The op itself.
     #[inline]
-    pub fn op(&self, op: OpRef) -> Op {
-        self.batch(op.batch).ops[op.index as usize].op
+    pub fn op(&self, op: OpRef) -> &Op {
+        &self.batch(op.batch).ops[op.index as usize].op
     }
 
     /// The sizes of an op's batch.
