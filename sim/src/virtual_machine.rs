@@ -432,8 +432,11 @@ impl VirtualMachine {
         let Some(Running { op, .. }) = &self.lanes[lane.index()].running else {
             return UNDISTURBED;
         };
-        let kind = lanes[lane.index()].kind;
-        let beside = self.beside[self.sharing(lanes[lane.index()].gpu)];
+        let on = &lanes[lane.index()];
+        let (kind, beside) = (on.kind, self.beside[self.sharing(on.gpu)]);
+        if beside.busy() == 1 {
+            return UNDISTURBED;
+        }
         let (computing, copying, looking_up) = (beside.computing, beside.copying > 0, beside.looking_up > 0);
         let factor = |disturbed: bool, ppm: u64| if disturbed { ppm } else { UNDISTURBED };
         let of = &self.contention;
@@ -467,7 +470,12 @@ impl VirtualMachine {
 
     /// A lane has started or ended: the others of its card go at another pace from now on.
     fn restretch_neighbours(&mut self, lane: LaneId) {
-        let gpu = self.topology.lanes[lane.index()].gpu.index();
+        let gpu = self.topology.lanes[lane.index()].gpu;
+        let itself = u64::from(self.lanes[lane.index()].running.is_some());
+        if self.beside[self.sharing(gpu)].busy() == itself {
+            return;
+        }
+        let gpu = gpu.index();
         for i in 0..self.lanes_of_gpu[gpu].len() {
             let other = self.lanes_of_gpu[gpu][i];
             if other == lane || self.lanes[other.index()].running.is_none() {
