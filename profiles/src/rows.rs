@@ -204,6 +204,11 @@ impl Stats {
         }
     }
 
+    /// Whether any measurement took another time than the median.
+    pub(crate) fn varies(&self) -> bool {
+        [self.mean_us, self.p05_us, self.p95_us, self.p99_us] != [self.median_us; 4]
+    }
+
     /// The same with four digits; what is equal stays equal, and the mean one that the quantiles allow.
     pub(crate) fn rounded(self) -> Stats {
         let [median_us, p05_us, p95_us, p99_us] =

@@ -76,14 +76,23 @@ pub struct Tables {
 
 /// Runs an expression for each family's rows, whatever their type.
 macro_rules! for_each_family {
-    ($tables:expr, $rows:ident => $body:expr) => {{
+    (@all $how:ident $tables:expr, $rows:ident => $body:expr) => {{
         let tables = $tables;
-        for_each_family!(@one tables, $rows, $body;
+        for_each_family!(@$how tables, $rows, $body;
             encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
             static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve);
     }};
-    (@one $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
+    (shared $tables:expr, $rows:ident => $body:expr) => {
+        for_each_family!(@all shared $tables, $rows => $body)
+    };
+    ($tables:expr, $rows:ident => $body:expr) => {
+        for_each_family!(@all changed $tables, $rows => $body)
+    };
+    (@changed $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
         $({ let $rows = &mut $tables.$family; $body; })+
+    };
+    (@shared $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
+        $({ let $rows = &$tables.$family; $body; })+
     };
 }
 
@@ -134,6 +143,13 @@ impl Tables {
         let mut all = Vec::new();
         for_each_family!(&mut self.sorted(), rows => all.extend(slices(rows)));
         all
+    }
+
+    /// Whether any op takes another time than its median; on cards that are made from papers none does.
+    pub fn vary(&self) -> bool {
+        let mut vary = false;
+        for_each_family!(shared self, rows => vary |= rows.iter().any(|row| row.stats().varies()));
+        vary
     }
 
     /// Whether an op costs less than a smaller one of its table, by more than both spreads allow: a card with such a table is refused.

@@ -331,8 +331,9 @@ impl Prices {
             copy_resume: card.copy_resume()?,
             cores: (!pinned).then_some(card.device.host.cores),
             draws: match jitter {
-                Jitter::None => None,
-                Jitter::Measured { seed } => Some(Draws::new(seed, Purpose::Jitter)),
+                Jitter::Measured { seed } if card.tables.vary() => Some(Draws::new(seed, Purpose::Jitter)),
+                // Where all is as the median, nothing needs to be drawn.
+                Jitter::Measured { .. } | Jitter::None => None,
             },
             extrapolated: Extrapolated::default(),
         })
