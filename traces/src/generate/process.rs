@@ -36,7 +36,7 @@ pub enum Gaps {
 }
 
 impl Gaps {
-    #[inline]
+    #[inline(always)]
     fn of(&self, index: u64) -> f64 {
         match self {
             // Half a gap before the first: so that counts per second come out exactly, none on the border of two seconds.
@@ -86,7 +86,9 @@ impl<R: Rates> Process<R> {
         }
     }
 
-    #[inline]
+    /// Always inlined, as are the other steps from here to a request: each is a few instructions, and a call with what it returns through
+    /// memory as many again.
+    #[inline(always)]
     fn advance(&mut self) -> Result<Option<Time>, TraceError> {
         let mut gap = self.gaps.of(self.index);
         self.index += 1;
@@ -130,6 +132,7 @@ impl<R: Rates> Process<R> {
 impl<R: Rates> Iterator for Process<R> {
     type Item = Result<Arrival, TraceError>;
 
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         self.advance().map(|at| at.map(Arrival::at)).transpose()
     }

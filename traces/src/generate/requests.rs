@@ -16,13 +16,13 @@ pub struct Requests {
 
 impl Requests {
     /// The tenant of `arrival`, which is the `candidate`th. `Err` says what it should have brought but did not.
-    #[inline]
+    #[inline(always)]
     pub fn tenant(&self, candidate: u64, arrival: &Arrival) -> Result<u32, &'static str> {
         self.tenants.of(candidate).or(arrival.tenant).ok_or("tenant")
     }
 
     /// The request of `tenant` that `arrival` is. `Err` as above.
-    #[inline]
+    #[inline(always)]
     pub fn complete(&self, ticket: Ticket, tenant: u32, arrival: &Arrival) -> Result<Request, &'static str> {
         let lengths = self.lengths.of(ticket).or(arrival.lengths).ok_or("lengths")?;
         let class = self.groups.class_of(tenant).or(arrival.class).unwrap_or(0);
