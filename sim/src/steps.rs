@@ -212,11 +212,9 @@ impl StepPrices {
         let tokens = chunks.iter().map(|(tokens, _)| tokens).sum::<u32>() + decodes;
         let now = mean(attended, decodes);
         let context = mean(attended_next, sequences);
-        for (chunks, sequences, context) in [(&chunks[..], decodes, now), (&[], sequences, context)] {
-            self.decoder.beyond(chunks, sequences, context, |family, beyond| {
-                extrapolated.note(Some(beyond), family);
-            });
-        }
+        self.decoder.beyond(&chunks, decodes, now, |family, beyond| {
+            extrapolated.note(Some(beyond), family);
+        });
         let lora = self.lora.as_ref().and_then(|lora| lora.beyond(tenants, tokens));
         extrapolated.note(lora, Family::Lora);
         let adapter = self.adapter.as_ref();
@@ -242,7 +240,9 @@ impl StepPrices {
             extrapolated.note(all_reduce.surface.beyond(all_reduce.cards, bytes), Family::Collective);
         }
         let first = self.decoder.attention_ns(&chunks, decodes, now) * u64::from(self.layers);
-        let (base_ns, dense) = self.decode_step(sequences, tenants);
+        let attention = self.decoder.decode.beyond(sequences, context);
+        extrapolated.note(attention, Family::DecoderDecode);
+        let (base_ns, dense) = self.decode_step(sequences, tenants, extrapolated);
         let first_base_ns = match chunks.is_empty() {
             true => base_ns,
             false => self.base_ns(self.layers, sequences, tokens, tenants, looked_up_first),
@@ -265,11 +265,15 @@ impl StepPrices {
     }
 
     /// A step in which each sequence makes a token: what its parts cost without attention, and its dense part.
-    fn decode_step(&mut self, sequences: u32, tenants: u32) -> (u64, Cost) {
+    fn decode_step(&mut self, sequences: u32, tenants: u32, extrapolated: &mut Extrapolated) -> (u64, Cost) {
         let known = self.decode_steps.get(sequences as usize);
         if let Some(&Some(known)) = known.and_then(|by_tenants| by_tenants.get(tenants as usize)) {
             return known;
         }
+        let dense = self.decoder.dense.beyond(sequences.into());
+        extrapolated.note(dense, Family::DecoderDense);
+        let ends = self.decoder.ends.beyond(sequences, sequences);
+        extrapolated.note(ends, Family::DecoderEnds);
         let looked_up = if self.retrieval.is_some() { sequences } else { 0 };
         let step = (
             self.base_ns(self.layers, sequences, sequences, tenants, looked_up),

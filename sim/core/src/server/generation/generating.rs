@@ -158,10 +158,15 @@ impl Generating {
 
     /// Requests by the tokens for which there is room on their last page, from none up to all of a page but one.
     fn by_room(&self) -> impl Iterator<Item = u32> + '_ {
+        let (first, others) = self.rooms_first();
+        first.iter().rev().chain(others.iter().rev()).copied()
+    }
+
+    /// The same as two lists, each from its end on.
+    fn rooms_first(&self) -> (&[u32], &[u32]) {
         let page = self.page_tokens as usize;
         let without = (page - (self.done.steps % page as u64) as usize) % page;
-        let (first, others) = self.by_phase.split_at(without + 1);
-        first.iter().rev().chain(others.iter().rev()).copied()
+        self.by_phase.split_at(without + 1)
     }
 
     /// Requests that have no room for another token on their pages.
@@ -198,7 +203,8 @@ impl Generating {
 
     /// The room of all, before a run's first step.
     pub fn rooms(&self, rooms: &mut Rooms) {
-        rooms.begin(self.by_room());
+        let (first, others) = self.rooms_first();
+        rooms.begin(first, others);
     }
 
     /// The most tokens that a request has in the cache. Since when each has been here and what it had in the cache then is asked for where

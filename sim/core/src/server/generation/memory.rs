@@ -115,14 +115,17 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    /// Those of requests with room for no token, one, and so on, up to all of a page but one.
-    pub fn begin(&mut self, by_tokens: impl Iterator<Item = u32>) {
+    /// Those of requests with room for no token, one, and so on, up to all of a page but one: `first` from its end on, and then `others`.
+    pub fn begin(&mut self, first: &[u32], others: &[u32]) {
+        self.at_most.resize(first.len() + others.len(), 0);
+        let (of_first, of_others) = self.at_most.split_at_mut(first.len());
         self.requests = 0;
-        self.at_most.clear();
-        self.at_most.extend(by_tokens.map(|requests| {
-            self.requests += requests;
-            self.requests
-        }));
+        for (at_most, requests) in [(of_first, first), (of_others, others)] {
+            for (at_most, requests) in at_most.iter_mut().zip(requests.iter().rev()) {
+                self.requests += requests;
+                *at_most = self.requests;
+            }
+        }
     }
 
     /// And of another, which has room for a page's at most.
