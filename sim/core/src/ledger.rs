@@ -469,8 +469,7 @@ impl Ledger {
             if let Some(first_token) = finish.first_token {
                 self.first_token.record(first_token.since(finish.arrival));
                 if let Some(later_tokens) = u64::from(finish.output_tokens).checked_sub(1).filter(|&n| n > 0) {
-                    self.per_token
-                        .record(Duration(now.since(first_token).0 / later_tokens));
+                    self.per_token.record(Duration(now.since(first_token).0 / later_tokens));
                 }
             }
         }

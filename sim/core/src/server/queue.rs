@@ -200,7 +200,11 @@ impl<'a> QueueView<'a> {
 
     /// A tenant's, oldest first. Empty unless the policy has said that it looks at tenants.
     pub fn of_tenant(&self, tenant: u32) -> impl Iterator<Item = Waiting> + use<'a> {
-        let first = self.queue.by_tenant.get(tenant as usize).map_or(NOBODY, |ends| ends.first);
+        let first = self
+            .queue
+            .by_tenant
+            .get(tenant as usize)
+            .map_or(NOBODY, |ends| ends.first);
         self.list(first, |r| r.in_tenant.next)
     }
 

@@ -11,7 +11,7 @@ impl GenerationServer {
     pub(super) fn dispatch(&mut self, now: Time, commands: &mut Commands) {
         let mut touched = std::mem::take(&mut self.touched);
         while let Some((id, instance)) = self.next_placement() {
-            if !self.fits(id, instance, Pages::free) {
+            if !self.has_pages(id, instance, Pages::free) {
                 self.interrupt(instance, commands);
                 break;
             }
@@ -64,13 +64,18 @@ impl GenerationServer {
 
     /// Whether an instance has room for a request: among those that run, for its prompt and one page more, and for its adapters.
     pub(super) fn fits(&self, id: RequestId, instance: InstanceId, free: fn(&Pages) -> u32) -> bool {
+        self.has_pages(id, instance, free) && self.takes(instance, id)
+    }
+
+    /// Likewise, for its prompt and one page more.
+    fn has_pages(&self, id: RequestId, instance: InstanceId, free: fn(&Pages) -> u32) -> bool {
         let state = &self.instances[instance.index()];
         let sequence = &self.sequences[id];
         let shared = state.prefixes.would_share(sequence.tenant, sequence.prompt_tokens);
         let pages = state.pages.of(sequence.to_prefill) - shared;
         // With nobody beside it, it has the whole cache: there is no larger one.
         let beside_others = u32::from(state.load() > 0);
-        pages + beside_others <= free(&state.pages) && self.takes(instance, id)
+        pages + beside_others <= free(&state.pages)
     }
 
     /// Whether an instance has room for a request, pages aside.
