@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenantry_core::answers::Answers;
-use tenantry_core::board::{Board, OpRef};
+use tenantry_core::board::{Board, OpRef, Started};
 use tenantry_core::command::Finish;
 use tenantry_core::event::{BatchTiming, Done, Ended, Event, RunOutcome};
 use tenantry_core::ids::{BatchId, GpuId, InstanceId, LaneId};
@@ -289,15 +289,20 @@ impl VirtualMachine {
 
     /// Starts the next op of an idle lane, if it is ready.
     fn try_start(&mut self, lane: LaneId) {
-        if self.board.is_running(lane) {
+        let Some(Started {
+            op,
+            kind,
+            shape,
+            instance,
+            free_since,
+        }) = self.board.start(lane)
+        else {
             return;
-        }
-        let Some(op) = self.board.ready(lane) else { return };
-        self.board.issue(lane);
+        };
         let state = &mut self.lanes[lane.index()];
         let mut spread = self.prices.spread(lane.0, state.ops);
         // A lane that has just ended an op takes the next from its queue; an idle one must be woken.
-        let idle = self.now.since(self.board.free_since(lane));
+        let idle = self.now.since(free_since);
         let just_freed = state.ops > 0 && idle == Duration::ZERO;
         state.ops += 1;
         let wake = if just_freed {
@@ -305,9 +310,7 @@ impl VirtualMachine {
         } else {
             self.prices.wake_ns(idle, &mut spread)
         };
-        let shape = self.board.shape(op.batch);
-        let kind = self.board.op(op).kind;
-        let pool = self.topology.instances[self.board.instance(op.batch).index()].pool;
+        let pool = self.topology.instances[instance.index()].pool;
         let started = self.now + Duration(wake);
         let mut work = match kind {
             OpKind::Run(_) => {
@@ -353,18 +356,26 @@ impl VirtualMachine {
             }
         }
         let tell = Duration(self.prices.tell_ns(idle, &mut spread));
+        let card = self.sharing(self.topology.lanes[lane.index()].gpu);
+        *self.beside[card].of(kind_of_lane) += 1;
+        let stretch_ppm = self.stretch(lane, op);
         self.lanes[lane.index()].running = Some(Running {
             op,
             started,
             work,
-            stretch_ppm: UNDISTURBED,
+            stretch_ppm,
             tell,
         });
-        let on = &self.topology.lanes[lane.index()];
-        let card = self.sharing(on.gpu);
-        *self.beside[card].of(on.kind) += 1;
-        self.begin(lane);
-        self.schedule_end(lane);
+        match work {
+            Work::Whole { left_ns, since } => {
+                let at = since + Duration(stretched(left_ns, stretch_ppm));
+                self.pending.lane_ends(at, lane);
+            }
+            Work::Steps => {
+                self.next_segment(lane, op, stretch_ppm);
+                self.schedule_end(lane);
+            }
+        }
         self.restretch_neighbours(lane);
     }
 
@@ -376,18 +387,23 @@ impl VirtualMachine {
         self.lanes[lane.index()].model_of.replace(owner) != Some(owner)
     }
 
-    /// Begins a lane's op, or the next segment of its steps, at the pace that what runs beside it leaves.
-    fn begin(&mut self, lane: LaneId) {
-        let stretch_ppm = self.stretch(lane);
+    /// A segment of a lane's steps has ended: the next goes at the pace that what runs beside it leaves.
+    fn segment_ends(&mut self, lane: LaneId) {
+        let running = self.lanes[lane.index()].running.as_ref().expect("an op runs");
+        let op = running.op;
+        let stretch_ppm = self.stretch(lane, op);
         let running = self.lanes[lane.index()].running.as_mut().expect("an op runs");
         running.stretch_ppm = stretch_ppm;
-        if let Work::Steps = running.work {
-            let leap = &mut self.leaps[running.op.batch.slot as usize];
-            let jitter_ppm = self
-                .prices
-                .block_ppm(lane.0, leap.next_block(), leap.plan.costs.typical);
-            leap.next_segment(self.prices.steps(), stretch_ppm, jitter_ppm);
-        }
+        self.next_segment(lane, op, stretch_ppm);
+        self.schedule_end(lane);
+    }
+
+    fn next_segment(&mut self, lane: LaneId, op: OpRef, stretch_ppm: u64) {
+        let leap = &mut self.leaps[op.batch.slot as usize];
+        let jitter_ppm = self
+            .prices
+            .block_ppm(lane.0, leap.next_block(), leap.plan.costs.typical);
+        leap.next_segment(self.prices.steps(), stretch_ppm, jitter_ppm);
     }
 
     /// Shares of the specification, since no tokens are there to be found in any table.
@@ -426,13 +442,9 @@ impl VirtualMachine {
         if self.cores.is_some() { 0 } else { gpu.index() }
     }
 
-    /// How much slower the lane's op is for what runs beside it on its card.
-    fn stretch(&self, lane: LaneId) -> u64 {
-        let Topology { lanes, .. } = &self.topology;
-        let Some(Running { op, .. }) = &self.lanes[lane.index()].running else {
-            return UNDISTURBED;
-        };
-        let on = &lanes[lane.index()];
+    /// How much slower the op that the lane runs is for what runs beside it on its card.
+    fn stretch(&self, lane: LaneId, op: OpRef) -> u64 {
+        let on = &self.topology.lanes[lane.index()];
         let (kind, beside) = (on.kind, self.beside[self.sharing(on.gpu)]);
         if beside.busy() == 1 {
             return UNDISTURBED;
@@ -448,7 +460,7 @@ impl VirtualMachine {
                     1 => beside_host,
                     streams => {
                         let pool = self.topology.instances[self.board.instance(op.batch).index()].pool;
-                        let (kind, shape) = (&self.board.op(*op).kind, self.board.shape(op.batch));
+                        let (kind, shape) = (&self.board.op(op).kind, self.board.shape(op.batch));
                         let beside_compute = self
                             .prices
                             .streams_ppm(pool, kind, streams, shape)
@@ -478,10 +490,13 @@ impl VirtualMachine {
         let gpu = gpu.index();
         for i in 0..self.lanes_of_gpu[gpu].len() {
             let other = self.lanes_of_gpu[gpu][i];
-            if other == lane || self.lanes[other.index()].running.is_none() {
+            if other == lane {
                 continue;
             }
-            let stretch_ppm = self.stretch(other);
+            let Some(Running { op, .. }) = self.lanes[other.index()].running else {
+                continue;
+            };
+            let stretch_ppm = self.stretch(other, op);
             let now = self.now;
             if let Some(running) = &mut self.lanes[other.index()].running
                 && running.stretch_ppm != stretch_ppm
@@ -724,10 +739,7 @@ impl Machine for VirtualMachine {
             self.now = pending.at();
             match pending.what() {
                 What::LaneEnds(lane) => self.lane_ends(lane),
-                What::SegmentEnds(lane) => {
-                    self.begin(lane);
-                    self.schedule_end(lane);
-                }
+                What::SegmentEnds(lane) => self.segment_ends(lane),
                 What::Heard => {
                     let op = self.pending.hear().expect("the end of an op is next");
                     self.awake = self.now;

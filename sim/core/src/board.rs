@@ -41,6 +41,21 @@ pub struct OpRan {
     pub ended: Time,
 }
 
+/// An op that starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Started {
+    /// Which it is.
+    pub op: OpRef,
+    /// What is done.
+    pub kind: OpKind,
+    /// The sizes of its batch.
+    pub shape: BatchShape,
+    /// Who runs it.
+    pub instance: InstanceId,
+    /// End of the last op that ran on its lane.
+    pub free_since: Time,
+}
+
 /// What noticing an op's end brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noticed {
@@ -205,6 +220,30 @@ impl Board {
         self.batch(batch).instance.expect("submitted")
     }
 
+    /// Takes the next op of a lane on which none runs, if it is ready: with its kind, its batch's sizes and who runs it, and when the lane
+    /// was last busy.
+    #[inline]
+    pub fn start(&mut self, lane: LaneId) -> Option<Started> {
+        let lane = &mut self.lanes[lane.index()];
+        if lane.issued > 0 {
+            return None;
+        }
+        let op = *lane.queue.front()?;
+        let batch = &self.batches[op.batch.slot as usize];
+        let OpState { op: of, blockers, .. } = &batch.ops[op.index as usize];
+        if *blockers > 0 {
+            return None;
+        }
+        lane.issued = 1;
+        Some(Started {
+            op,
+            kind: of.kind,
+            shape: batch.shape.expect("submitted"),
+            instance: batch.instance.expect("submitted"),
+            free_since: lane.free_since,
+        })
+    }
+
     /// The first op of the lane's queue that has not been issued, if it is ready.
     #[inline]
     pub fn ready(&self, lane: LaneId) -> Option<OpRef> {
@@ -217,12 +256,6 @@ impl Board {
     #[inline]
     pub fn is_running(&self, lane: LaneId) -> bool {
         self.lanes[lane.index()].issued > 0
-    }
-
-    /// End of the last op that ran on the lane.
-    #[inline]
-    pub fn free_since(&self, lane: LaneId) -> Time {
-        self.lanes[lane.index()].free_since
     }
 
     /// Takes the op that `ready` returned.

@@ -142,7 +142,7 @@ pub fn run(
         };
         ledger.event(at, now, &event)?;
         at = now;
-        if server.in_flight() > 0 || !matches!(event, Event::Timer(_)) {
+        if !matches!(event, Event::Timer(_)) || server.in_flight() > 0 {
             last = now;
         }
         watch.event(now, &event);
@@ -155,7 +155,9 @@ pub fn run(
             }
             machine.perform(now, command, &commands).map_err(RunError::Machine)?;
         }
-        commands.clear();
+        if !commands.list.is_empty() {
+            commands.clear();
+        }
         if watches_ops {
             machine.board().take_ran().for_each(|ran| watch.ran(&ran));
         }

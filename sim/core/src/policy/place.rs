@@ -32,15 +32,14 @@ impl Loads {
     }
 
     pub(crate) fn change(&mut self, instance: InstanceId, by: i32) {
-        let load = &mut self.load[instance.index()];
         // With a single instance nobody asks for the order.
-        if self.ordered.len() > 1 {
-            self.ordered.remove(&(*load, instance));
-            *load = load.checked_add_signed(by).expect("loads are not negative");
-            self.ordered.insert((*load, instance));
-        } else {
-            *load = load.checked_add_signed(by).expect("loads are not negative");
+        if self.load.len() == 1 {
+            return;
         }
+        let load = &mut self.load[instance.index()];
+        self.ordered.remove(&(*load, instance));
+        *load = load.checked_add_signed(by).expect("loads are not negative");
+        self.ordered.insert((*load, instance));
     }
 }
 

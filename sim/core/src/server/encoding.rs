@@ -33,7 +33,15 @@ struct Instance {
 struct Running {
     instance: InstanceId,
     submitted: Time,
-    members: Vec<Member>,
+    members: Vec<Kept>,
+}
+
+/// What is kept of a batch's member until the batch has ended.
+#[derive(Clone, Copy)]
+struct Kept {
+    request: RequestId,
+    tenant: u32,
+    slot: u32,
 }
 
 /// What has been submitted and has not ended.
@@ -72,7 +80,7 @@ pub struct EncoderServer {
     /// Reused for each decision.
     chosen: Vec<RequestId>,
     /// Member lists of ended batches, reused.
-    spare: Vec<Vec<Member>>,
+    spare: Vec<Vec<Kept>>,
 }
 
 impl EncoderServer {
@@ -363,6 +371,7 @@ impl EncoderServer {
         let batch_number = self.batches;
         let state = &mut self.instances[instance.index()];
         let mark = commands.mark();
+        let mut kept = self.spare.pop().unwrap_or_default();
         let mut tokens = 0;
         let mut all_tokens = 0;
         let mut tenants = 0;
@@ -387,6 +396,11 @@ impl EncoderServer {
             all_tokens += request.input_tokens;
             let input_tokens = request.input_tokens;
             self.tenancy.enter(tenant);
+            kept.push(Kept {
+                request: id,
+                tenant,
+                slot,
+            });
             commands.members.push(Member {
                 request: id,
                 ticket: request.ticket,
@@ -398,6 +412,7 @@ impl EncoderServer {
         }
         let members = mark.members..commands.members.len();
         if members.is_empty() {
+            self.spare.push(kept);
             return false;
         }
         self.batches += 1;
@@ -412,8 +427,6 @@ impl EncoderServer {
         if let (Some(copy), Some(slots)) = (copy, &mut state.slots) {
             slots.counts.bytes_in += u64::from(copy.loads * copy.chunks_per_load) * copy.chunk_bytes;
         }
-        let mut kept = self.spare.pop().unwrap_or_default();
-        kept.extend_from_slice(&commands.members[members.clone()]);
         let shape = BatchShape {
             requests: members.len() as u32,
             tokens,

@@ -161,30 +161,28 @@ impl RuntimeServer {
 
     fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
         let checked = self.check(request);
-        let stream = match checked.and_then(|stream| self.admit.admit(request, self.waiting).map(|()| stream)) {
-            Ok(stream) => stream,
+        let (stream, fitting) = match checked.and_then(|of| self.admit.admit(request, self.waiting).map(|()| of)) {
+            Ok(of) => of,
             Err(reason) => {
                 commands.list.push(Command::Finish(Finish::rejected(request, reason)));
                 return;
             }
         };
-        let state = &mut self.streams[stream];
-        let fitting = state.spec.fitting(request.input_tokens).expect("it was checked");
-        state.observed[fitting] += 1;
+        self.streams[stream].observed[fitting] += 1;
         let id = self.requests.insert(InFlight::new(request, NOWHERE));
         self.waiting += 1;
         self.dispatch(now, id, commands);
         self.fleet_arrived(now, commands);
     }
 
-    /// The stream of a request, if it is let in.
-    fn check(&self, request: &Request) -> Result<usize, RejectReason> {
+    /// The stream of a request and the shortest of its runtimes that is long enough, if it is let in.
+    fn check(&self, request: &Request) -> Result<(usize, usize), RejectReason> {
         if request.tenant >= self.tenants {
             return Err(RejectReason::UnknownTenant);
         }
         let stream = self.stream_of(request.class);
         match self.streams[stream].spec.fitting(request.input_tokens) {
-            Some(_) => Ok(stream),
+            Some(fitting) => Ok((stream, fitting)),
             None => Err(RejectReason::TooLong),
         }
     }
