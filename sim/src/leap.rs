@@ -98,27 +98,37 @@ impl Leap {
         self.segment.end.at += by;
     }
 
-    /// Begins the segment after the one that is over, with the factors that hold from here on.
-    pub fn next_segment(&mut self, prices: &mut StepPrices, stretch_ppm: u64, jitter_ppm: u64) {
+    /// Begins the segment after the one that is over, with the factors that hold from here on: that of jitter up to the end of the block,
+    /// where there is any.
+    pub fn next_segment(&mut self, prices: &mut StepPrices, stretch_ppm: u64, jitter_ppm: Option<u64>) {
         let first = self.segment.first + self.segment.steps;
-        self.begin_segment(prices, self.segment.end, first, 0, stretch_ppm * jitter_ppm);
+        self.begin_segment(prices, self.segment.end, first, 0, stretch_ppm, jitter_ppm);
     }
 
     /// Begins a segment in which so many steps of the run are over, and so much of the work of the next.
-    fn begin_segment(&mut self, prices: &mut StepPrices, from: Boundary, first: u32, done_ns: u64, factor: u64) {
+    fn begin_segment(
+        &mut self,
+        prices: &mut StepPrices,
+        from: Boundary,
+        first: u32,
+        done_ns: u64,
+        stretch_ppm: u64,
+        jitter_ppm: Option<u64>,
+    ) {
         let in_block = (self.made_before + u64::from(first)) % BLOCK_STEPS;
         let to_block_end = (BLOCK_STEPS - in_block) as u32;
-        let steps = if self.one_by_one {
-            1
-        } else {
-            to_block_end.min(self.plan.steps - first)
+        let left = self.plan.steps - first;
+        let steps = match jitter_ppm {
+            _ if self.one_by_one => 1,
+            Some(_) => to_block_end.min(left),
+            None => left,
         };
         self.segment = Segment {
             from,
             first,
             done_ns,
             steps,
-            factor,
+            factor: stretch_ppm * jitter_ppm.unwrap_or(MILLION),
             end: from,
         };
         self.segment.end = self.boundary(prices, steps);
@@ -131,7 +141,7 @@ impl Leap {
     }
 
     /// Goes on at another pace from `now` on, within a block of steps.
-    pub fn change_pace(&mut self, prices: &mut StepPrices, now: Time, stretch_ppm: u64, jitter_ppm: u64) {
+    pub fn change_pace(&mut self, prices: &mut StepPrices, now: Time, stretch_ppm: u64, jitter_ppm: Option<u64>) {
         let Segment {
             from,
             first,
@@ -140,13 +150,12 @@ impl Leap {
             factor,
             end,
         } = self.segment;
-        let new_factor = stretch_ppm * jitter_ppm;
         if now >= end.at {
             // Over, though nobody has been told: the next segment asks for its pace.
             return;
         }
         if now <= from.at {
-            return self.begin_segment(prices, from, first, done_ns, new_factor);
+            return self.begin_segment(prices, from, first, done_ns, stretch_ppm, jitter_ppm);
         }
         // Exact times are `at` and `carry` together; a step is over when its boundary's `at` has come.
         let exact = |ns: u64| u128::from(ns) * u128::from(UNIT) - u128::from(from.carry);
@@ -158,12 +167,19 @@ impl Leap {
         if made > 0 {
             let boundary = self.boundary(prices, made);
             if boundary.at == now {
-                return self.begin_segment(prices, boundary, next, 0, new_factor);
+                return self.begin_segment(prices, boundary, next, 0, stretch_ppm, jitter_ppm);
             }
         }
         let worked_ns = done_ns + (exact(elapsed) / factor) as u64;
         let done_ns = worked_ns - prices.between(&self.plan.costs, first, next);
-        self.begin_segment(prices, Boundary { at: now, carry: 0 }, next, done_ns, new_factor);
+        self.begin_segment(
+            prices,
+            Boundary { at: now, carry: 0 },
+            next,
+            done_ns,
+            stretch_ppm,
+            jitter_ppm,
+        );
     }
 
     /// The block of steps that the step being made lies in.

@@ -505,11 +505,10 @@ impl Prices {
         }
     }
 
-    /// How far a block of a lane's steps is from the median, in parts of a million.
-    pub(crate) fn block_ppm(&self, lane: u32, block: u64, typical: Cost) -> u64 {
-        let Some(draws) = self.draws else { return 1_000_000 };
-        let u = draws.about(BLOCK ^ (u64::from(lane) << 48 | block)).unit();
-        (typical.at_quantile(u) * 1_000_000 / typical.median_ns.max(1)).max(1)
+    /// How far a block of a lane's steps is from the median, in parts of a million; nothing where none is.
+    pub(crate) fn block_ppm(&self, lane: u32, block: u64, typical: Cost) -> Option<u64> {
+        let u = self.draws?.about(BLOCK ^ (u64::from(lane) << 48 | block)).unit();
+        Some((typical.at_quantile(u) * 1_000_000 / typical.median_ns.max(1)).max(1))
     }
 
     /// From handing an op to a lane that has been idle for so long until it starts, in nanoseconds.

@@ -118,14 +118,18 @@ pub fn run(
             ledger.warmed_up(server, machine);
         }
         let due = workload.peek()?;
-        let (now, event) = match machine.next(due) {
-            Ok(Next::Event(now, event)) => (now, event),
-            Ok(Next::Due(now)) => match workload.next()? {
-                Some(Entry::Request(request)) => (now, Event::Arrived(request)),
-                Some(Entry::Cancel { ticket, .. }) => (now, Event::Cancelled(ticket)),
-                Some(Entry::Manage(request)) => (now, Event::Manage(request)),
-                None => return Err(BrokenLaw("a workload that announced an entry has one".into()).into()),
-            },
+        let mut hear = |now, event| hear(server, ledger, &mut watch, &mut commands, at, now, event);
+        let (now, counts) = match machine.next(due) {
+            Ok(Next::Event(now, event)) => (now, hear(now, event)?),
+            Ok(Next::Due(now)) => {
+                let counts = match workload.next()? {
+                    Some(Entry::Request(request)) => hear(now, Event::Arrived(request))?,
+                    Some(Entry::Cancel { ticket, .. }) => hear(now, Event::Cancelled(ticket))?,
+                    Some(Entry::Manage(request)) => hear(now, Event::Manage(request))?,
+                    None => return Err(BrokenLaw("a workload that announced an entry has one".into()).into()),
+                };
+                (now, counts)
+            }
             Ok(Next::Idle) => {
                 return Ok(RunEnd {
                     at: last,
@@ -140,13 +144,10 @@ pub fn run(
             }
             Err(error) => return Err(RunError::Machine(error)),
         };
-        ledger.event(at, now, &event)?;
         at = now;
-        if !matches!(event, Event::Timer(_)) || server.in_flight() > 0 {
+        if counts {
             last = now;
         }
-        watch.event(now, &event);
-        server.handle(now, event, &mut commands);
         for command in &commands.list {
             ledger.command(now, command, &commands, machine)?;
             watch.command(now, command, &commands);
@@ -166,4 +167,21 @@ pub fn run(
             machine.board().watch(watches_ops);
         }
     }
+}
+
+/// The server hears of an event, right where the machine says it, since it is large to be moved; the one before was at `at`. Whether the run goes on at least until then: not for policies' timers alone.
+fn hear(
+    server: &mut Server,
+    ledger: &mut Ledger,
+    watch: &mut impl Observer,
+    commands: &mut Commands,
+    at: Time,
+    now: Time,
+    event: Event<'_>,
+) -> Result<bool, BrokenLaw> {
+    ledger.event(at, now, &event)?;
+    let counts = !matches!(event, Event::Timer(_)) || server.in_flight() > 0;
+    watch.event(now, &event);
+    server.handle(now, event, commands);
+    Ok(counts)
 }
