@@ -443,12 +443,17 @@ impl VirtualMachine {
     }
 
     /// How much slower the op that the lane runs is for what runs beside it on its card.
+    #[inline]
     fn stretch(&self, lane: LaneId, op: OpRef) -> u64 {
         let on = &self.topology.lanes[lane.index()];
-        let (kind, beside) = (on.kind, self.beside[self.sharing(on.gpu)]);
-        if beside.busy() == 1 {
-            return UNDISTURBED;
+        let beside = self.beside[self.sharing(on.gpu)];
+        match beside.busy() {
+            1 => UNDISTURBED,
+            _ => self.disturbed(on.kind, beside, op),
         }
+    }
+
+    fn disturbed(&self, kind: LaneKind, beside: Beside, op: OpRef) -> u64 {
         let (computing, copying, looking_up) = (beside.computing, beside.copying > 0, beside.looking_up > 0);
         let factor = |disturbed: bool, ppm: u64| if disturbed { ppm } else { UNDISTURBED };
         let of = &self.contention;
@@ -481,13 +486,17 @@ impl VirtualMachine {
     }
 
     /// A lane has started or ended: the others of its card go at another pace from now on.
+    #[inline]
     fn restretch_neighbours(&mut self, lane: LaneId) {
         let gpu = self.topology.lanes[lane.index()].gpu;
         let itself = u64::from(self.lanes[lane.index()].running.is_some());
-        if self.beside[self.sharing(gpu)].busy() == itself {
-            return;
+        // Mostly it is alone.
+        if self.beside[self.sharing(gpu)].busy() != itself {
+            self.restretch_others(lane, gpu.index());
         }
-        let gpu = gpu.index();
+    }
+
+    fn restretch_others(&mut self, lane: LaneId, gpu: usize) {
         for i in 0..self.lanes_of_gpu[gpu].len() {
             let other = self.lanes_of_gpu[gpu][i];
             if other == lane {
@@ -559,7 +568,6 @@ impl VirtualMachine {
         self.try_start(lane);
         // Where the next has started, that has been done.
         if !self.board.is_running(lane) {
-            self.pending.clear(lane);
             self.restretch_neighbours(lane);
         }
         let heard = &mut self.lanes[lane.index()].heard;
@@ -738,8 +746,14 @@ impl Machine for VirtualMachine {
             };
             self.now = pending.at();
             match pending.what() {
-                What::LaneEnds(lane) => self.lane_ends(lane),
-                What::SegmentEnds(lane) => self.segment_ends(lane),
+                What::LaneEnds(lane) => {
+                    self.pending.take_end();
+                    self.lane_ends(lane);
+                }
+                What::SegmentEnds(lane) => {
+                    self.pending.take_end();
+                    self.segment_ends(lane);
+                }
                 What::Heard => {
                     let op = self.pending.hear().expect("the end of an op is next");
                     self.awake = self.now;
