@@ -93,7 +93,7 @@ impl LengthsByTicket {
     }
 
     /// The lengths of `ticket`; `None` where only its arrival can tell.
-    #[inline]
+    #[inline(always)]
     pub fn of(&self, ticket: Ticket) -> Option<Lengths> {
         Some(match self {
             LengthsByTicket::Independent { input, output } => Lengths {
@@ -318,7 +318,7 @@ impl Length {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn of(&self, draws: Draws, ticket: Ticket) -> u32 {
         match self {
             Length::Fixed(tokens) => *tokens,

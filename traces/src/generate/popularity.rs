@@ -87,7 +87,7 @@ impl TenantsByTicket {
     }
 
     /// The tenant of `ticket`; `None` where only its arrival can tell.
-    #[inline]
+    #[inline(always)]
     pub fn of(&self, ticket: Ticket) -> Option<u32> {
         match self {
             TenantsByTicket::RoundRobin { tenants } => Some((ticket % u64::from(*tenants)) as u32),
