@@ -294,15 +294,11 @@ impl Card {
         idlenesses.sort_unstable();
         if idlenesses.is_empty() {
             let always = self.dispatch(operation)?.into();
-            return Ok(HandOver {
-                by_idle: vec![(1, always)],
-            });
+            return Ok(HandOver::new(&[(1, always)]));
         }
         let grid: Grid<1> = self.grid(&self.tables.hand_over, &format!("operation={operation}"))?;
         let cost = |idle_us: u32| (idle_us, grid.cost([idle_us.into()]).into());
-        Ok(HandOver {
-            by_idle: idlenesses.into_iter().map(cost).collect(),
-        })
+        Ok(HandOver::new(&idlenesses.into_iter().map(cost).collect::<Vec<_>>()))
     }
 
     /// A look at what an encoder's pass came to; nothing where that was not measured.

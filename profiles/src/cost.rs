@@ -109,20 +109,57 @@ impl Cost {
     /// [`mean_ns`](Self::mean_ns). Where none does, as when the slowest 1 % take so long that the mean is beyond what
     /// these quantiles can have, it is the nearest.
     pub fn at_quantile(&self, u: f64) -> u64 {
-        self.at(u, || self.spread.exponent())
+        // What has no spread, as all costs of a card made from a paper, needs no power to be its median.
+        match self.spread == Spread::NONE {
+            true => self.median_ns,
+            false => Drawn::from(*self).at_quantile(u),
+        }
+    }
+}
+
+/// A [`Cost`] that is drawn from again and again: what its spread takes to be computed is.
+#[derive(Clone, Copy, Debug)]
+pub struct Drawn {
+    median_ns: u64,
+    varies: bool,
+    /// The median, and quantiles as parts of a million of it.
+    median: f64,
+    p05: f64,
+    p95: f64,
+    p99: f64,
+    exponent: f64,
+}
+
+impl From<Cost> for Drawn {
+    fn from(Cost { median_ns, spread }: Cost) -> Drawn {
+        Drawn {
+            median_ns,
+            varies: spread != Spread::NONE,
+            median: median_ns as f64,
+            p05: spread.p05_ppm.into(),
+            p95: spread.p95_ppm.into(),
+            p99: spread.p99_ppm.into(),
+            exponent: spread.exponent(),
+        }
+    }
+}
+
+impl Drawn {
+    /// Half of such ops take no longer, in nanoseconds.
+    pub fn median_ns(&self) -> u64 {
+        self.median_ns
     }
 
-    #[inline]
-    fn at(&self, u: f64, exponent: impl Fn() -> f64) -> u64 {
-        let spread = self.spread;
-        // What has no spread, as all costs of a card made from a paper, needs no power to be its median.
-        if spread == Spread::NONE {
+    /// As [`Cost::at_quantile`].
+    pub fn at_quantile(&self, u: f64) -> u64 {
+        if !self.varies {
             return self.median_ns;
         }
-        let [p05, p95, p99] = [spread.p05_ppm, spread.p95_ppm, spread.p99_ppm].map(f64::from);
-        let value = |ppm: f64| self.median_ns as f64 * ppm / 1e6 + 0.5;
+        let Drawn { p05, p95, p99, .. } = *self;
+        let value = |ppm: f64| self.median * ppm / 1e6 + 0.5;
         let ns = |ppm: f64| value(ppm) as u64;
-        let bent = |t: f64, low: f64, high: f64| power::whole(t, exponent(), |share| value(low + (high - low) * share));
+        let bent =
+            |t: f64, low: f64, high: f64| power::whole(t, self.exponent, |share| value(low + (high - low) * share));
         if u < 0.05 {
             ns(p05)
         } else if u < 0.5 {
@@ -134,32 +171,6 @@ impl Cost {
         } else {
             ns(p99)
         }
-    }
-}
-
-/// A [`Cost`] that is drawn from again and again: what its spread takes to be computed is.
-#[derive(Clone, Copy, Debug)]
-pub struct Drawn {
-    cost: Cost,
-    exponent: f64,
-}
-
-impl From<Cost> for Drawn {
-    fn from(cost: Cost) -> Drawn {
-        let exponent = cost.spread.exponent();
-        Drawn { cost, exponent }
-    }
-}
-
-impl Drawn {
-    /// Half of such ops take no longer, in nanoseconds.
-    pub fn median_ns(&self) -> u64 {
-        self.cost.median_ns
-    }
-
-    /// As [`Cost::at_quantile`].
-    pub fn at_quantile(&self, u: f64) -> u64 {
-        self.cost.at(u, || self.exponent)
     }
 }
 
@@ -305,24 +316,30 @@ impl LookupSurface {
 /// What handing over takes, by how long whoever is told has been idle.
 #[derive(Clone, Debug)]
 pub struct HandOver {
-    /// The cost of each measured idleness, in microseconds, ascending; at least one.
-    pub(crate) by_idle: Vec<(u32, Drawn)>,
+    /// By measured idleness, ascending: up to which other one, in nanoseconds, none is nearer, and the cost.
+    by_idle: Vec<(u64, Drawn)>,
 }
 
 impl HandOver {
+    /// The cost of each measured idleness, in microseconds, ascending; at least one.
+    pub(crate) fn new(by_idle: &[(u32, Drawn)]) -> HandOver {
+        // The middle in proportion, to the microsecond.
+        let up_to = |pair: &[(u32, Drawn)]| (u64::from(pair[0].0) * u64::from(pair[1].0)).isqrt();
+        let ends = by_idle.windows(2).map(|pair| up_to(pair) * 1_000 + 999);
+        HandOver {
+            by_idle: ends
+                .chain([u64::MAX])
+                .zip(by_idle)
+                .map(|(end, (_, cost))| (end, *cost))
+                .collect(),
+        }
+    }
+
     /// That of the measured idleness which is nearest in proportion, or of the edge.
     #[inline]
     pub fn after(&self, idle_ns: u64) -> &Drawn {
-        let idle_us = idle_ns / 1_000;
-        let is_beyond = |pair: &[(u32, Drawn)]| {
-            let middle = u64::from(pair[0].0) * u64::from(pair[1].0);
-            idle_us.saturating_mul(idle_us) > middle
-        };
-        let mut nearest = 0;
-        while self.by_idle.get(nearest..nearest + 2).is_some_and(is_beyond) {
-            nearest += 1;
-        }
-        &self.by_idle[nearest].1
+        let nearest = self.by_idle.iter().find(|(end, _)| idle_ns <= *end);
+        &nearest.expect("the last has no end").1
     }
 }
 
