@@ -16,6 +16,8 @@ use crate::event::RunOutcome;
 pub(super) struct Progress {
     runs: u64,
     steps: u64,
+    /// These modulo a page's tokens, which are asked for more often than they change.
+    over: u32,
     computed: Duration,
     told: Duration,
 }
@@ -112,8 +114,9 @@ impl Generating {
 
     /// What stays the same of a request while it makes a token a step: its tokens in the cache less the steps done, modulo a page's.
     fn phase(&self, cached_tokens: u32, then: Progress) -> usize {
-        let page = u64::from(self.page_tokens);
-        ((u64::from(cached_tokens) + page - then.steps % page) % page) as usize
+        let page = self.page_tokens;
+        let ahead = cached_tokens % page + page - then.over;
+        (if ahead < page { ahead } else { ahead - page }) as usize
     }
 
     /// Steps made since then.
@@ -145,13 +148,16 @@ impl Generating {
         }
         self.largest.push((self.done.runs, outcome.requests));
         let steps = outcome.steps;
-        if steps == 0 || self.requests == 0 {
-            self.done.steps += u64::from(steps);
+        if steps == 0 {
             return 0;
         }
         let (whole, last) = ((steps - 1) / self.page_tokens, (steps - 1) % self.page_tokens + 1);
-        let pages = whole * self.requests + self.by_room().take(last as usize).sum::<u32>();
+        let pages = match self.requests {
+            0 => 0,
+            requests => whole * requests + self.by_room().take(last as usize).sum::<u32>(),
+        };
         self.done.steps += u64::from(steps);
+        self.done.over = (self.done.over + last) % self.page_tokens;
         self.cached_tokens += u64::from(self.requests) * u64::from(steps);
         pages
     }
@@ -164,9 +170,11 @@ impl Generating {
 
     /// The same as two lists, each from its end on.
     fn rooms_first(&self) -> (&[u32], &[u32]) {
-        let page = self.page_tokens as usize;
-        let without = (page - (self.done.steps % page as u64) as usize) % page;
-        self.by_phase.split_at(without + 1)
+        let without = match self.done.over {
+            0 => 0,
+            over => self.page_tokens - over,
+        };
+        self.by_phase.split_at(without as usize + 1)
     }
 
     /// Requests that have no room for another token on their pages.
@@ -204,7 +212,7 @@ impl Generating {
     /// The room of all, before a run's first step.
     pub fn rooms(&self, rooms: &mut Rooms) {
         let (first, others) = self.rooms_first();
-        rooms.begin(first, others);
+        rooms.begin(self.requests, first, others);
     }
 
     /// The most tokens that a request has in the cache. Since when each has been here and what it had in the cache then is asked for where

@@ -110,38 +110,45 @@ pub(super) struct Pages {
 #[derive(Debug, Default)]
 pub(super) struct Rooms {
     requests: u32,
-    /// By tokens, below a page's: requests with room for so many or less.
-    at_most: Vec<u32>,
+    /// By tokens, below a page's, and all of these.
+    by_tokens: Vec<u32>,
+    below: u32,
 }
 
 impl Rooms {
-    /// Those of requests with room for no token, one, and so on, up to all of a page but one: `first` from its end on, and then `others`.
-    pub fn begin(&mut self, first: &[u32], others: &[u32]) {
-        self.at_most.resize(first.len() + others.len(), 0);
-        let (of_first, of_others) = self.at_most.split_at_mut(first.len());
-        self.requests = 0;
-        for (at_most, requests) in [(of_first, first), (of_others, others)] {
-            for (at_most, requests) in at_most.iter_mut().zip(requests.iter().rev()) {
-                self.requests += requests;
-                *at_most = self.requests;
-            }
-        }
+    /// Those of so many requests, with room for no token, one, and so on, up to all of a page but one: `first` from its end on, and then `others`.
+    pub fn begin(&mut self, requests: u32, first: &[u32], others: &[u32]) {
+        (self.requests, self.below) = (requests, requests);
+        self.by_tokens.clear();
+        self.by_tokens.extend(first.iter().rev());
+        self.by_tokens.extend(others.iter().rev());
     }
 
     /// And of another, which has room for a page's at most.
     pub fn add(&mut self, tokens: u32) {
         self.requests += 1;
-        for requests in self.at_most.iter_mut().skip(tokens as usize) {
+        if let Some(requests) = self.by_tokens.get_mut(tokens as usize) {
             *requests += 1;
+            self.below += 1;
         }
     }
 
     /// Requests with room for fewer tokens than these, at most a page's.
     pub fn with_less(&self, tokens: u32) -> u32 {
-        match tokens {
-            0 => 0,
-            tokens => self.at_most[tokens as usize - 1],
+        match tokens as usize {
+            page if page == self.by_tokens.len() => self.below,
+            tokens => self.by_tokens[..tokens].iter().sum(),
         }
+    }
+
+    /// The most tokens, up to a page's, for which no more than so many requests have less room.
+    fn that_leave_out(&self, most: u32) -> u32 {
+        let mut requests = 0;
+        let fits = |of: &&u32| {
+            requests += **of;
+            requests <= most
+        };
+        self.by_tokens.iter().take_while(fits).count() as u32
     }
 }
 
@@ -226,8 +233,10 @@ impl Pages {
             // After as many whole pages' steps as all can make, everyone has as much room as now, and the pages left are for those with the
             // least: they last until the first of the others needs one.
             let (pages_each, left) = (self.unused() / requests, self.unused() % requests);
-            let room = rooms.at_most.partition_point(|&requests| requests <= left) as u32;
-            steps = most.min(pages_each.saturating_mul(page).saturating_add(room)).max(1);
+            let whole = pages_each.saturating_mul(page);
+            if whole < most {
+                steps = most.min(whole.saturating_add(rooms.that_leave_out(left))).max(1);
+            }
         }
         let (whole, last) = ((steps - 1) / page, (steps - 1) % page + 1);
         (steps, whole * requests + rooms.with_less(last))
