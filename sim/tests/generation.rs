@@ -796,7 +796,7 @@ proptest! {
                 },
                 Next::Idle => break,
             };
-            server.handle(now, event, &mut commands);
+            server.handle(now, &event, &mut commands);
             for command in &commands.list {
                 machine.perform(now, command, &commands).unwrap();
             }

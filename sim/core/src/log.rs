@@ -191,7 +191,7 @@ pub fn replay(server: &mut Server, events: &[(Time, LoggedEvent)]) -> Vec<Logged
     let mut commands = Commands::default();
     let mut all = Vec::new();
     for (at, event) in events {
-        server.handle(*at, event.lend(), &mut commands);
+        server.handle(*at, &event.lend(), &mut commands);
         all.extend(
             commands
                 .list

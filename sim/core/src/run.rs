@@ -182,6 +182,6 @@ fn hear(
     ledger.event(at, now, &event)?;
     let counts = !matches!(event, Event::Timer(_)) || server.in_flight() > 0;
     watch.event(now, &event);
-    server.handle(now, event, commands);
+    server.handle(now, &event, commands);
     Ok(counts)
 }

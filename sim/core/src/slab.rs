@@ -110,6 +110,23 @@ impl<H: Handle, T> Slab<H, T> {
         Some(value)
     }
 
+    /// Drops a value where it is; the handle is stale from now on.
+    ///
+    /// # Panics
+    /// If it is already.
+    #[inline]
+    #[track_caller]
+    pub fn discard(&mut self, handle: H) {
+        let entry = &mut self.entries[handle.slot()];
+        assert!(
+            entry.generation == handle.generation() && entry.value.is_some(),
+            "handle is live"
+        );
+        entry.value = None;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(handle.slot() as u32);
+    }
+
     /// How many values there are.
     #[inline]
     pub fn len(&self) -> usize {

@@ -205,7 +205,7 @@ pub fn run_checked_on(
             Next::Idle => return events,
         };
         events += 1;
-        server.handle(now, event, &mut commands);
+        server.handle(now, &event, &mut commands);
         for command in &commands.list {
             machine.perform(now, command, &commands).expect("performed");
         }

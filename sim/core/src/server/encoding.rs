@@ -183,16 +183,16 @@ impl EncoderServer {
     }
 
     /// Takes an event and says what is to be done about it.
-    pub fn handle(&mut self, now: Time, event: Event<'_>, commands: &mut Commands) {
-        match event {
-            Event::Arrived(request) => self.arrived(now, &request, commands),
+    pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
+        match *event {
+            Event::Arrived(ref request) => self.arrived(now, request, commands),
             Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
             Event::Manage(request) => self.manage(now, request, commands),
             Event::Timer(instance) => {
                 self.instances[instance.index()].timer = None;
                 self.advance(now, instance, commands);
             }
-            Event::Done(done) => self.done(now, &done, commands),
+            Event::Done(ref done) => self.done(now, done, commands),
         }
     }
 
@@ -327,11 +327,12 @@ impl EncoderServer {
     }
 
     fn finish(&mut self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32, commands: &mut Commands) {
-        let request = self.requests.remove(id).expect("a request leaves once");
+        let request = &self.requests[id];
         self.loads.change(request.instance, -1);
         commands
             .list
             .push(Command::Finish(request.finish(id, verdict, waits, batch_requests)));
+        self.requests.discard(id);
     }
 
     /// Starts batches on an instance for as long as it has room and its policy has work.

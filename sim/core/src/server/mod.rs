@@ -115,7 +115,7 @@ impl Server {
     }
 
     /// Takes an event and says what is to be done about it.
-    pub fn handle(&mut self, now: Time, event: Event<'_>, commands: &mut Commands) {
+    pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
         either!(self, server => server.handle(now, event, commands));
     }
 

@@ -154,8 +154,8 @@ impl CascadeServer {
     }
 
     /// Takes an event and says what is to be done about it.
-    pub fn handle(&mut self, now: Time, event: Event<'_>, commands: &mut Commands) {
-        match event {
+    pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
+        match *event {
             Event::Arrived(request) => self.arrived(now, request, commands),
             Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
             // A route's models belong to all tenants.
@@ -164,7 +164,7 @@ impl CascadeServer {
                 self.instances[instance.index()].timer = None;
                 self.advance(now, instance, commands);
             }
-            Event::Done(done) => self.done(now, &done, commands),
+            Event::Done(ref done) => self.done(now, done, commands),
         }
     }
 

@@ -279,14 +279,14 @@ impl GenerationServer {
     }
 
     /// Takes an event and says what is to be done about it.
-    pub fn handle(&mut self, now: Time, event: Event<'_>, commands: &mut Commands) {
+    pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
         self.count_occupied(now);
-        match event {
-            Event::Arrived(request) => self.arrived(now, &request, commands),
+        match *event {
+            Event::Arrived(ref request) => self.arrived(now, request, commands),
             Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
             Event::Manage(request) => self.manage(now, request, commands),
             Event::Timer(_) => self.consolidate(now, commands),
-            Event::Done(done) => self.done(now, &done, commands),
+            Event::Done(ref done) => self.done(now, done, commands),
         }
         self.set_consolidation(now, commands);
     }
@@ -574,7 +574,7 @@ impl GenerationServer {
     }
 
     fn finish(&mut self, now: Time, id: RequestId, verdict: Verdict, commands: &mut Commands) {
-        let sequence = self.sequences.remove(id).expect("a request leaves once");
+        let sequence = &self.sequences[id];
         self.given_up -= u32::from(sequence.cancelled);
         // `leave` counts from here on as if it waited again.
         let queued = sequence.queued + now.since(sequence.queued_since);
@@ -600,6 +600,8 @@ impl GenerationServer {
             },
             returned: None,
         }));
+        // It is large: nobody needs it moved.
+        self.sequences.discard(id);
     }
 
     /// Likewise, if somebody is ready to join.

@@ -147,15 +147,15 @@ impl RuntimeServer {
     }
 
     /// Takes an event and says what is to be done about it.
-    pub fn handle(&mut self, now: Time, event: Event<'_>, commands: &mut Commands) {
-        match event {
-            Event::Arrived(request) => self.arrived(now, &request, commands),
+    pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
+        match *event {
+            Event::Arrived(ref request) => self.arrived(now, request, commands),
             Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
             // Its model is that of all tenants.
             Event::Manage(request) => refuse(request, commands),
             Event::Timer(FLEET) => self.fleet_timer(now, commands),
             Event::Timer(instance) => self.started(now, instance, commands),
-            Event::Done(done) => self.done(now, &done, commands),
+            Event::Done(ref done) => self.done(now, done, commands),
         }
     }
 
@@ -262,10 +262,11 @@ impl RuntimeServer {
     }
 
     fn finish(&mut self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32, commands: &mut Commands) {
-        let request = self.requests.remove(id).expect("a request leaves once");
+        let request = &self.requests[id];
         commands
             .list
             .push(Command::Finish(request.finish(id, verdict, waits, batch_requests)));
+        self.requests.discard(id);
     }
 
     /// Hands an instance the next of its line for as long as it may have more in hand.

@@ -178,9 +178,9 @@ impl TaskServer {
     }
 
     /// Takes an event and says what is to be done about it.
-    pub fn handle(&mut self, now: Time, event: Event<'_>, commands: &mut Commands) {
-        match event {
-            Event::Arrived(request) => self.arrived(now, &request, commands),
+    pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
+        match *event {
+            Event::Arrived(ref request) => self.arrived(now, request, commands),
             Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
             // Tasks are registered before the run.
             Event::Manage(request) => refuse(request, commands),
@@ -188,7 +188,7 @@ impl TaskServer {
                 self.instances[instance.index()].timer = None;
                 self.advance(now, instance, commands);
             }
-            Event::Done(done) => self.done(now, &done, commands),
+            Event::Done(ref done) => self.done(now, done, commands),
         }
     }
 
