@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tenantry_core::RunRecord;
 use tenantry_core::machine::MachineError;
 use tenantry_core::run::{Observer, RunError};
+use tenantry_core::spec::Registration;
 use tenantry_profiles::{Card, DeviceKind, Source};
 use tenantry_reports::manifest::Manifest;
-use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, Slo, Validation};
+use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, ServiceClass, Slo, Validation};
 use tenantry_scenarios::{Jitter, Override, RunSpec, Scenario};
 use tenantry_sim::{PriceError, SimulateError, Simulated};
 use tenantry_traces::{Time, TraceError};
@@ -171,6 +172,27 @@ impl Loaded {
         caveats.sort();
         caveats.dedup();
         caveats
+    }
+
+    /// Tasks' files that are refused by what their headers say, each alone.
+    pub fn refused_files(&self) -> Vec<String> {
+        let of_run = |run: &RunSpec| {
+            let registrations = run.system.pool.tasks.iter().flat_map(|tasks| &tasks.registrations);
+            let refused = registrations.filter_map(|registration| {
+                let file = registration.file.as_ref()?;
+                let (_, reason) = file.fault.as_ref()?;
+                let Registration { task, .. } = registration;
+                Some(format!(
+                    "{}: refused: task {task}: {}: {reason}",
+                    run.system.name, file.path
+                ))
+            });
+            refused.collect::<Vec<_>>()
+        };
+        let mut refused: Vec<String> = self.runs.iter().flat_map(of_run).collect();
+        refused.sort();
+        refused.dedup();
+        refused
     }
 
     /// A sentence on the prices that costs are reckoned by.
@@ -382,7 +404,12 @@ pub fn simulate_watched(
 /// Notes what the page shows of a run beside its record.
 pub fn seen(run: &RunSpec) -> Seen {
     let slo = labels(run, "", 0).slo;
-    Seen::new(Time::ZERO + run.warm_up, slo, run.repeat == 0)
+    let classes = run.tenant_groups.classes.iter().zip(&run.class_targets);
+    let classes = classes.map(|(name, target)| ServiceClass {
+        name: name.clone(),
+        target: *target,
+    });
+    Seen::new(Time::ZERO + run.warm_up, slo, run.repeat == 0).with_classes(classes.collect())
 }
 
 /// What is kept of a run's record.

@@ -55,3 +55,194 @@ fn full_models_run_out_of_memory_where_tasks_do_not() {
     assert_eq!(rejected("pets"), 0);
     assert!(rejected("seqs") > 0 && rejected("pars") > 0);
 }
+
+/// A task's file as any safetensors library writes it.
+fn write_task(path: &std::path::Path, model: &str, kind: &str, tensors: &[(String, &str, Vec<usize>)]) {
+    let mut header = serde_json::Map::new();
+    header.insert(
+        "__metadata__".into(),
+        serde_json::json!({ "shared_model": model, "kind": kind }),
+    );
+    let mut end = 0;
+    for (name, dtype, shape) in tensors {
+        let begin = end;
+        end += shape.iter().product::<usize>() * if *dtype == "U8" { 1 } else { 4 };
+        let tensor = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": [begin, end] });
+        header.insert(name.clone(), tensor);
+    }
+    let header = serde_json::to_vec(&header).unwrap();
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header);
+    bytes.resize(bytes.len() + end, 0);
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Low-rank products at the inner linear layer of each of `tiny`'s two layers.
+fn lora(hidden: usize) -> Vec<(String, &'static str, Vec<usize>)> {
+    let of_layer = |layer| {
+        let name = move |part| format!("layer.{layer}.intermediate.{part}");
+        [
+            (name("lora_a"), "F32", vec![4, hidden]),
+            (name("lora_b"), "F32", vec![4 * hidden, 4]),
+        ]
+    };
+    (0..2).flat_map(of_layer).collect()
+}
+
+/// A mask of each linear layer of `tiny`, which keeps everything or nothing; `columns` bytes a row where that is 16.
+fn masks(columns: usize) -> Vec<(String, &'static str, Vec<usize>)> {
+    let linears = [
+        ("query_key_value", 384, columns),
+        ("attention_output", 128, 16),
+        ("intermediate", 512, 16),
+        ("output", 128, 64),
+    ];
+    let of_layer =
+        |layer| linears.map(|(of, rows, columns)| (format!("layer.{layer}.{of}.mask"), "U8", vec![rows, columns]));
+    (0..2).flat_map(of_layer).collect()
+}
+
+/// Ten tasks, of which the first seven are handed in as files: one is good, and each of the others is wrong in a way of its own.
+fn folder_with_tasks() -> tempfile::TempDir {
+    let folder = common::folder();
+    let path = |name: &str| folder.path().join(name);
+    write_task(&path("good.safetensors"), "tiny", "lora", &lora(128));
+    write_task(&path("wide.safetensors"), "tiny", "lora", &lora(256));
+    write_task(&path("kind.safetensors"), "tiny", "dora", &lora(128));
+    write_task(&path("model.safetensors"), "tinny", "lora", &lora(128));
+    write_task(&path("mask.safetensors"), "tiny", "mask-bert", &masks(15));
+    // All bits are 0: a mask that takes everything away, which is 8 bytes for each of 393,216 weights.
+    write_task(&path("huge.safetensors"), "tiny", "mask-bert", &masks(16));
+    // One value that no row has: the header does not show it.
+    let difference = |layer| {
+        let linears = [
+            ("query_key_value", 384),
+            ("attention_output", 128),
+            ("intermediate", 512),
+            ("output", 128),
+        ];
+        linears.into_iter().flat_map(move |(of, rows)| {
+            let name = move |part| format!("layer.{layer}.{of}.{part}");
+            [
+                (name("delta.starts"), "I32", vec![rows + 1]),
+                (name("delta.columns"), "I32", vec![1]),
+                (name("delta.values"), "F32", vec![1]),
+                (name("bias_delta"), "F32", vec![rows]),
+            ]
+        })
+    };
+    let differences: Vec<_> = (0..2).flat_map(difference).collect();
+    write_task(&path("rows.safetensors"), "tiny", "diff-pruning", &differences);
+    std::fs::write(path("text.safetensors"), "no tensors").unwrap();
+    let scenario = "\
+name: files
+seed: 1
+card: ./card
+cluster: { gpus: 1, gpu_memory: 5 MiB }
+models: { backbone: tiny }
+tenants: { count: 10, popularity: uniform, kinds: { bit-fit: 1 } }
+workload:
+  arrivals: { poisson: { rate: 200/s } }
+  lengths: { input: { normal: { mean: 30, sd: 8, min: 4, max: 60 } } }
+  stop: { requests: 200 }
+systems:
+  - preset: pets
+    tasks:
+      max_batch: 8
+      max_tokens: 64
+      registrations:
+        - { task: 0, file: good.safetensors }
+        - { task: 1, file: wide.safetensors }
+        - { task: 2, file: kind.safetensors }
+        - { task: 3, file: model.safetensors }
+        - { task: 4, file: mask.safetensors }
+        - { task: 5, file: text.safetensors }
+        - { task: 0, file: good.safetensors }
+";
+    std::fs::write(path("files.yaml"), scenario).unwrap();
+    folder
+}
+
+const FAULTS: [&str; 6] = [
+    "task_of_wrong_shape",
+    "task_of_unknown_kind",
+    "task_of_unknown_model",
+    "task_with_wrong_mask",
+    "task_of_unreadable_file",
+    "task_registered_twice",
+];
+
+/// Each faulty file is refused alone, and all others are served.
+fn assert_refused_alone(run: &Value) {
+    let tasks = &run["tasks"];
+    for fault in FAULTS {
+        assert_eq!(tasks["refused"][fault], 1, "{fault}: {tasks}");
+    }
+    assert_eq!(
+        (&tasks["registrations"], &tasks["loaded"]),
+        (&Value::from(11), &Value::from(5))
+    );
+    // 4 × (128 + 512) numbers of 4 bytes in each of two layers.
+    assert_eq!(tasks["kinds"]["lora"]["bytes"], 2 * 4 * (128 + 512) * 4);
+    let count = |key: &str| run["requests"][key].as_u64().unwrap();
+    assert!(count("finished") > 0 && count("rejected") > 0);
+    assert_eq!(count("finished") + count("rejected"), count("offered"));
+}
+
+#[test]
+fn tasks_are_handed_in_as_files_and_faulty_ones_refused_alone() {
+    let folder = folder_with_tasks();
+    good(folder.path(), &["check", "files.yaml"]);
+    let printed = good(folder.path(), &["simulate", "files.yaml", "--json", "--out", "out"]);
+    assert_refused_alone(&runs(&printed)[0]);
+    let manifest = std::fs::read_to_string(folder.path().join("out/manifest.json")).unwrap();
+    for reason in [
+        "pets: refused: task 1: wide.safetensors: layer.0.intermediate.lora_a: must be of shape [any, 128], got [4, 256]",
+        "pets: refused: task 4: mask.safetensors: layer.0.query_key_value.mask: must be of shape [384, 16], got [384, 15]",
+        "pets: refused: task 5: text.safetensors: header: must be that of a safetensors file",
+    ] {
+        assert!(manifest.contains(reason), "{reason}: {manifest}");
+    }
+
+    // A file that is not there is a mistake in the scenario.
+    let absent = [
+        "check",
+        "files.yaml",
+        "--set",
+        "systems[0].tasks.registrations[0].file=absent.safetensors",
+    ];
+    let output = common::tenantry(folder.path(), &absent);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    let expected = "registrations[0].file: must be a file that can be read, got absent.safetensors";
+    assert!(error.contains(expected), "{error}");
+}
+
+/// The real machine reads the whole of each file: it computes with the good one, and refuses alone what only the content shows.
+#[cfg(feature = "libtorch")]
+#[test]
+fn tasks_in_files_are_executed_and_faulty_ones_refused_alone() {
+    let folder = folder_with_tasks();
+    let run = ["execute", "files.yaml", "--device", "cpu", "--json", "--out", "out"];
+    let output = common::tenantry(folder.path(), &run);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    // libtorch's own words on sparse matrices are for its developers.
+    assert!(!errors.contains("beta"), "{errors}");
+    assert_refused_alone(&runs(&String::from_utf8(output.stdout).unwrap())[0]);
+
+    // A mask that fills the memory is known by its bits alone, and a difference whose rows do not add up by its numbers.
+    let set = ["huge", "rows"].map(|name| format!("file={name}.safetensors"));
+    let set = [
+        format!("systems[0].tasks.registrations[1].{}", set[0]),
+        format!("systems[0].tasks.registrations[2].{}", set[1]),
+    ];
+    let printed = good(
+        folder.path(),
+        &[&run[..], &["--set", &set[0], "--set", &set[1]]].concat(),
+    );
+    let tasks = &runs(&printed)[0]["tasks"];
+    assert_eq!(tasks["refused"]["task_out_of_memory"], 1, "{tasks}");
+    assert_eq!(tasks["refused"]["task_of_wrong_shape"], 1, "{tasks}");
+    assert_eq!(tasks["loaded"], 5);
+}

@@ -1,5 +1,7 @@
 //! Binds a card's tables to surfaces, once per run.
 
+use std::sync::LazyLock;
+
 use crate::card::{Card, DeviceKind};
 use crate::cost::{AdapterSurface, Cost, Curve, HandOver, LookupSurface, Resume, Surface, TaggingSurface};
 use crate::decoder::{Decoder, MixedAttention, WholeSteps};
@@ -7,12 +9,13 @@ use crate::error::MissingTable;
 use crate::grid::Grid;
 use crate::keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
-    LookupOutcome, PetKind, Tier,
+    LookupOutcome, PetKind, PoolBatching, Tier,
 };
 use crate::model::{DType, ModelShape};
 use crate::rows::{Family, HandOverRow, ResumeRow, Row};
 use crate::slice::{Slice, slices};
 use crate::static_model::StaticModel;
+use crate::tables::Tables;
 
 impl Card {
     /// One encoder layer's forward pass by batch and padded tokens.
@@ -272,6 +275,25 @@ impl Card {
         self.grid(&self.tables.solve, "").map(Surface)
     }
 
+    /// A pool's queries split into batches on one thread of the host, by tasks and queries. Whatever the card, this is the host's work:
+    /// one that does not say takes what a host took that did.
+    ///
+    /// # Errors
+    /// A table with holes.
+    pub fn plan(&self, batching: PoolBatching) -> Result<Surface, MissingTable> {
+        let asked = format!("batching={batching}");
+        let rows = match self.has_plan(&asked) {
+            true => &self.tables.plan,
+            false => &some_host().plan,
+        };
+        self.grid(rows, &asked).map(Surface)
+    }
+
+    /// Whether the card itself says what planning takes.
+    pub(crate) fn has_plan(&self, asked: &str) -> bool {
+        slices(&self.tables.plan).iter().any(|slice| slice.label == asked)
+    }
+
     /// Work beside the model's own, for each op or batch.
     ///
     /// # Errors
@@ -312,8 +334,8 @@ impl Card {
     }
 
     /// What compute takes longer after its lane was idle, or after another tenant's model; nothing where that was not measured. Without
-    /// rows of its own, a model on which less than all changes has those of its heads, or of the model that comes first: what idleness
-    /// costs depends on the machine more than on the model.
+    /// rows of its own, a model on which less than all changes has those of its adapters, where tasks do, or of its heads, or of the model
+    /// that comes first: what idleness costs depends on the machine more than on the model.
     ///
     /// # Errors
     /// A table with holes.
@@ -325,7 +347,8 @@ impl Card {
         };
         let nearest = match changing {
             Changing::Model => measured(Changing::Model),
-            Changing::Adapters | Changing::Heads => measured(changing)
+            Changing::Adapters | Changing::Heads | Changing::Tasks => measured(changing)
+                .or_else(|| measured(Changing::Adapters).filter(|_| changing == Changing::Tasks))
                 .or_else(|| measured(Changing::Heads))
                 .or_else(|| all.iter().find(|row| row.changing == Changing::Heads)),
         };
@@ -430,6 +453,20 @@ impl Card {
         }
     }
 }
+
+/// What planning took on the host that it was measured on: see [`SOME_HOST`].
+fn some_host() -> &'static Tables {
+    static TABLES: LazyLock<Tables> = LazyLock::new(|| {
+        let mut tables = Tables::default();
+        let read = tables.read_csv(Family::Plan, "some_host.csv", include_str!("some_host.csv"), &[]);
+        read.expect("a test reads it");
+        tables
+    });
+    &TABLES
+}
+
+/// Where those numbers come from.
+pub(crate) const SOME_HOST: &str = "medians of another host: an Intel Xeon of 2 cores with other programs running, the profiler's own questions (2026-11-22)";
 
 fn found(slices: &[Slice]) -> String {
     match slices {

@@ -102,6 +102,26 @@ named!(PetKind {
     Lora => "lora",
 });
 
+/// How a pool of waiting queries is split into batches (PetS, sections 4.1 and 6.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PoolBatching {
+    /// As they came, so many at a time.
+    Fixed,
+    /// By what the shared model costs.
+    AlphaOnly,
+    /// Each task's by what its operators cost.
+    BetaOnly,
+    /// By both, one after the other (Algorithm 1).
+    Coordinated,
+}
+named!(PoolBatching {
+    Fixed => "fixed",
+    AlphaOnly => "alpha-only",
+    BetaOnly => "beta-only",
+    Coordinated => "coordinated",
+});
+
 /// What several cards do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -121,10 +141,12 @@ pub enum Changing {
     Heads,
     /// Their adapters too.
     Adapters,
+    /// Other parameter-efficient tasks' operators.
+    Tasks,
     /// Another tenant's whole model.
     Model,
 }
-named!(Changing { Heads => "heads", Adapters => "adapters", Model => "model" });
+named!(Changing { Heads => "heads", Adapters => "adapters", Tasks => "tasks", Model => "model" });
 
 /// What a step's tenants add to a decoder's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -59,7 +59,7 @@ pub use error::{Invalid, MissingTable, ProfileError};
 pub use import::{DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource};
 pub use keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
-    LookupOutcome, PetKind, Tier,
+    LookupOutcome, PetKind, PoolBatching, Tier,
 };
 pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use names::near_miss;
@@ -67,7 +67,7 @@ pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
     DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow,
-    EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow,
+    EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow,
     ResumeRow, SolveRow, StaticModelRow, Stats, TaggingHeadRow,
 };
 pub use staircase::{Staircase, staircase};

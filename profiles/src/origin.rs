@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::bind::SOME_HOST;
 use crate::card::{Card, Source};
 use crate::error::Invalid;
 use crate::names::near_miss;
@@ -107,13 +108,20 @@ impl PartialEq for Origins {
 impl Card {
     /// Where a table comes from: what the card lists for it or for its family, else where the card as a whole comes from.
     pub fn origin(&self, family: Family, table: &str) -> Origin {
-        self.origins.find(family, table).cloned().unwrap_or_else(|| Origin {
+        if let Some(listed) = self.origins.find(family, table) {
+            return listed.clone();
+        }
+        let (kind, source) = match family {
+            Family::Plan if !self.has_plan(table) => (Source::Assumed, SOME_HOST.to_owned()),
+            _ => (self.provenance.source, self.provenance.command.clone()),
+        };
+        Origin {
             family,
             table: None,
-            kind: self.provenance.source,
-            source: self.provenance.command.clone(),
+            kind,
+            source,
             error: None,
-        })
+        }
     }
 
     /// The tables bound so far that were not measured, by family and name: what a report must tell its reader.
@@ -173,7 +181,9 @@ impl Card {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::PoolBatching;
     use crate::model::{DType, ModelShape};
+    use crate::rows::{PlanRow, Stats};
     use crate::testing::synthetic_card;
 
     fn origin(table: Option<&str>, kind: Source) -> Origin {
@@ -215,6 +225,34 @@ mod tests {
         assert_eq!(used[0].origin.kind, Source::Fitted);
         assert_eq!(card.clone().used_unmeasured(), [], "a copy has used nothing");
         assert_eq!(card.clone(), card);
+    }
+
+    #[test]
+    fn planning_is_the_hosts_work_and_another_hosts_where_the_card_does_not_say() {
+        let mut card = synthetic_card();
+        card.provenance.source = Source::Measured;
+        for &batching in PoolBatching::ALL {
+            let plan = card.plan(batching).unwrap();
+            assert!(plan.covers(32, 1024), "{batching}");
+            assert!(plan.cost(32, 1024).median_ns > plan.cost(1, 8).median_ns, "{batching}");
+        }
+        let used = card.used_unmeasured();
+        assert_eq!(used.len(), PoolBatching::ALL.len());
+        assert!(
+            used.iter()
+                .all(|used| used.origin.kind == Source::Assumed && used.origin.source == SOME_HOST)
+        );
+
+        let row = |(tasks, queries)| PlanRow {
+            batching: PoolBatching::Fixed,
+            tasks,
+            queries,
+            stats: Stats::exact(f64::from(queries)),
+        };
+        card.tables.plan = [(1, 1), (1, 8), (8, 8)].map(row).to_vec();
+        let card = card.clone();
+        assert_eq!(card.plan(PoolBatching::Fixed).unwrap().cost(4, 8).median_ns, 8_000);
+        assert_eq!(card.used_unmeasured(), [], "the card's own");
     }
 
     #[test]

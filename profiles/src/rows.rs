@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::cells::{Cells, Field, Refused};
 use crate::keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
-    LookupOutcome, PetKind, Tier,
+    LookupOutcome, PetKind, PoolBatching, Tier,
 };
 use crate::model::DType;
 use crate::names::named;
@@ -91,6 +91,8 @@ pub enum Family {
     Collective,
     /// [`SolveRow`].
     Solve,
+    /// [`PlanRow`].
+    Plan,
 }
 named!(Family {
     EncoderLayer => "encoder_layer",
@@ -119,6 +121,7 @@ named!(Family {
     Lora => "lora",
     Collective => "collective",
     Solve => "solve",
+    Plan => "plan",
 });
 
 impl Family {
@@ -137,13 +140,13 @@ impl Family {
         (self, axis) != (Family::StaticModel, 1)
     }
 
-    /// Whether costs rise with a dimension. They do but with the threads that share a look-up's work; with how long a thread has slept,
-    /// since a processor watches for some while whether it is wanted again; and with the work before which a lane was idle, of which large
-    /// products are less sensitive than many small ones.
+    /// Whether costs rise with a dimension. They do but with the threads that share a look-up's work; with the tasks that split a pool before
+    /// its dynamic programs do; with how long a thread has slept, since a processor watches for some while whether it is wanted again; and
+    /// with the work before which a lane was idle, of which large products are less sensitive than many small ones.
     pub(crate) fn rises(self, axis: usize) -> bool {
         !matches!(
             (self, axis),
-            (Family::PlotLookup | Family::HandOver, 0) | (Family::Resume | Family::CopyResume, 1)
+            (Family::PlotLookup | Family::Plan | Family::HandOver, 0) | (Family::Resume | Family::CopyResume, 1)
         )
     }
 
@@ -158,7 +161,10 @@ impl Family {
 
     /// Whether the first two dimensions are tenants and what they share, so that the first cannot exceed the second.
     pub(crate) fn is_triangular(self) -> bool {
-        matches!(self, Family::Adapter | Family::Lora | Family::DecoderPrefill)
+        matches!(
+            self,
+            Family::Adapter | Family::Lora | Family::DecoderPrefill | Family::Plan
+        )
     }
 }
 
@@ -809,5 +815,20 @@ family! {
         gpus: u32,
         /// Runtimes that they are allocated to.
         runtimes: u32,
+    }
+}
+
+family! {
+    /// A pool of waiting queries split into batches on the host (PetS, Algorithm 1), in batches of at most 128.
+    PlanRow: Plan,
+    names {
+        /// By which rule.
+        batching: PoolBatching,
+    },
+    axes {
+        /// Different tasks among the queries, at most `queries`.
+        tasks: u32,
+        /// Queries of the pool.
+        queries: u32,
     }
 }

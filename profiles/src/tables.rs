@@ -11,7 +11,7 @@ use crate::names::near_miss;
 use crate::rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
     DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow,
-    EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow,
+    EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow,
     ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow,
 };
 use crate::slice::{Slice, slices};
@@ -72,6 +72,8 @@ pub struct Tables {
     pub collective: Vec<CollectiveRow>,
     /// Allocation programs.
     pub solve: Vec<SolveRow>,
+    /// Pools split into batches.
+    pub plan: Vec<PlanRow>,
 }
 
 /// Runs an expression for each family's rows, whatever their type.
@@ -80,7 +82,7 @@ macro_rules! for_each_family {
         let tables = $tables;
         for_each_family!(@$how tables, $rows, $body;
             encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
-            static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve);
+            static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve plan);
     }};
     (shared $tables:expr, $rows:ident => $body:expr) => {
         for_each_family!(@all shared $tables, $rows => $body)
@@ -102,7 +104,7 @@ macro_rules! for_each_family_pair {
         let (ours, theirs) = ($ours, $theirs);
         $crate::tables::for_each_family_pair!(@one ours, theirs, $a, $b, $body;
             encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
-            static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve);
+            static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve plan);
     }};
     (@one $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
         $({ let ($a, $b) = (&mut $ours.$family, &$theirs.$family); $body; })+
@@ -200,6 +202,7 @@ impl Tables {
             Family::Lora => self.lora = read_table(file, text, models)?,
             Family::Collective => self.collective = read_table(file, text, models)?,
             Family::Solve => self.solve = read_table(file, text, models)?,
+            Family::Plan => self.plan = read_table(file, text, models)?,
         }
         Ok(())
     }

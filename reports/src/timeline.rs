@@ -157,6 +157,13 @@ pub(crate) fn name(kind: &OpKind) -> (String, &'static str) {
             (format!("load runtime {}, {size}", load.runtime.runtime), "copy")
         }
         OpKind::Solve(solve) => (format!("allocate {} instances", solve.instances), "solve"),
+        OpKind::PlanPool(plan) => (
+            format!(
+                "plan {} queries to {} tasks, {}",
+                plan.queries, plan.tasks, plan.batching
+            ),
+            "solve",
+        ),
     }
 }
 

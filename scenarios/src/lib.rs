@@ -31,6 +31,7 @@ mod scenario;
 mod schema;
 mod shipped;
 mod sweep;
+mod task_files;
 mod tasks;
 mod workload;
 

@@ -117,6 +117,9 @@ pub struct RunSpec {
     pub warm_up: Duration,
     /// The service-level objective.
     pub slo: Option<Slo>,
+    /// What each service class is to be answered within: as the system plans by; where it plans by nothing of the kind, as the scenario's
+    /// first system that does; else by the objective. Empty where tenants are in one class.
+    pub class_targets: Vec<Option<Duration>>,
     /// Whether simulated durations vary.
     pub jitter: Jitter,
     /// What models make of the requests, where that is known.
@@ -303,6 +306,12 @@ impl Point {
             seed,
             ..workload.clone()
         };
+        let of_system = tasks::targets(system).or_else(|| self.resolved.systems.iter().find_map(tasks::targets));
+        let class_target = |class: usize| match of_system {
+            Some(targets) => targets.get(class).or(targets.last()).copied(),
+            None => slo.map(|slo| slo.latency),
+        };
+        let class_targets = (0..tenant_groups.classes.len()).map(class_target).collect();
         let mut system = system.clone();
         tasks::register(&mut system.pool, task_kinds, &workload);
         if let Some(route) = &mut system.route {
@@ -324,6 +333,7 @@ impl Point {
             price_per_hour: *price_per_hour,
             warm_up: *warm_up,
             slo: *slo,
+            class_targets,
             jitter: *jitter,
             answers: answers.clone(),
         }

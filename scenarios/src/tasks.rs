@@ -1,15 +1,20 @@
 //! From the raw `tasks:` of a system to a [`TasksSpec`], and from `tenants.kinds` to its registrations.
 
+use tenantry_core::command::TaskFault;
 use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::PetSizes;
-use tenantry_core::spec::{EngineSpec, PlanningSpec, PoolSpec, Registration, StreamsSpec, TasksSpec};
+use tenantry_core::spec::{
+    EngineSpec, PlanningSpec, PoolSpec, Registration, StreamsSpec, SystemSpec, TaskFile, TasksSpec,
+};
 use tenantry_profiles::{DType, ModelKind, ModelShape, PetKind};
+use tenantry_traces::Duration;
 use tenantry_traces::generate::TenantGroups;
 use tenantry_traces::spec::WorkloadSpec;
 
 use crate::error::Problem;
 use crate::path::Path;
 use crate::raw::*;
+use crate::task_files::{TaskHeader, Unread};
 
 /// A group of `tenants.kinds`.
 #[derive(Clone, Debug, PartialEq)]
@@ -179,6 +184,16 @@ fn registration_of(
         let must = format!("below tenants.count, {}", raw.tenants.count.0);
         return Err(Problem::new(path.key("task"), must, registration.task));
     }
+    if let Some(file) = &registration.file {
+        return registration_from(file, registration, raw, path);
+    }
+    let Some(kind) = &registration.kind else {
+        return Err(Problem::new(
+            path.key("kind"),
+            "given, since there is no file",
+            "nothing",
+        ));
+    };
     let model = match &registration.model {
         None => own.name.clone(),
         // A model's costs are listed under its shape's name.
@@ -188,11 +203,63 @@ fn registration_of(
     Ok(Registration {
         task: registration.task,
         model,
-        kind: registration.kind.clone(),
+        kind: kind.clone(),
+        file: None,
         trained_on: trained_on
             .map(|name| named(raw, name, path.key("trained_on")))
             .transpose()?,
         mask_elements: registration.mask_elements.map(|elements| elements.0),
+    })
+}
+
+/// A task that a file holds. What is wrong with the file's content is refused when it is served.
+fn registration_from(
+    file: &std::path::Path,
+    registration: &RawRegistration,
+    raw: &RawScenario,
+    path: &Path,
+) -> Result<Registration, Problem> {
+    let given = [
+        ("kind", registration.kind.is_some()),
+        ("model", registration.model.is_some()),
+        ("trained_on", registration.trained_on.is_some()),
+        ("mask_elements", registration.mask_elements.is_some()),
+    ];
+    if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
+        return Err(Problem::new(
+            path.key(key),
+            "left out where there is a file, which says it",
+            "something",
+        ));
+    }
+    let mut of_file = TaskFile {
+        path: file.display().to_string(),
+        resident_bytes: None,
+        fault: None,
+    };
+    let (mut model, mut kind) = (String::new(), String::new());
+    match TaskHeader::read(file) {
+        Ok(header) => {
+            // A model's costs are listed under its shape's name.
+            let shape = named(raw, &header.model, path.key("file")).ok();
+            of_file.resident_bytes = header.resident_bytes();
+            of_file.fault = shape.as_ref().and_then(|shape| header.misfit(shape));
+            model = shape.map_or(header.model, |shape| shape.name);
+            kind = header.kind;
+        }
+        Err(Unread::Absent(error)) => {
+            let got = format!("{}: {error}", file.display());
+            return Err(Problem::new(path.key("file"), "a file that can be read", got));
+        }
+        Err(Unread::Foreign(why)) => of_file.fault = Some((TaskFault::Unreadable, why)),
+    }
+    Ok(Registration {
+        task: registration.task,
+        model,
+        kind,
+        trained_on: None,
+        mask_elements: None,
+        file: Some(of_file),
     })
 }
 
@@ -211,6 +278,7 @@ fn engine_of(engine: RawEngine) -> EngineSpec {
             streams: match streams {
                 RawStreams::ByProfile { many } => StreamsSpec::ByProfile { many: many.0 },
                 RawStreams::Fixed { count } => StreamsSpec::Fixed { count: count.0 },
+                RawStreams::InTurn { count } => StreamsSpec::InTurn { count: count.0 },
                 RawStreams::OneEach => StreamsSpec::OneEach,
             },
         },
@@ -222,6 +290,14 @@ fn engine_of(engine: RawEngine) -> EngineSpec {
             own_embeddings,
             streams: streams.0,
         },
+    }
+}
+
+/// The latencies by service class that a system's batches are planned by, if they are.
+pub(crate) fn targets(system: &SystemSpec) -> Option<&[Duration]> {
+    match &system.pool.tasks.as_ref()?.planning {
+        PlanningSpec::Online { targets, .. } => Some(targets),
+        PlanningSpec::Pool { .. } => None,
     }
 }
 
@@ -237,6 +313,7 @@ pub(crate) fn register(pool: &mut PoolSpec, kinds: &[TaskKind], workload: &Workl
             kind: kind.clone(),
             trained_on: None,
             mask_elements: None,
+            file: None,
         }
     };
     let listed = std::mem::take(&mut tasks.registrations);

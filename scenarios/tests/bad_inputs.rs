@@ -450,6 +450,21 @@ fn tasks_that_are_wrong() {
             "systems[0].pipeline: must be left out where a system has tasks, which say it themselves, got something",
         ),
         (
+            "task: 3, kind: dora",
+            "task: 3",
+            "systems[0].tasks.registrations[0].kind: must be given, since there is no file, got nothing",
+        ),
+        (
+            "kind: dora",
+            "kind: dora, file: task.safetensors",
+            "systems[0].tasks.registrations[0].kind: must be left out where there is a file, which says it, got something",
+        ),
+        (
+            "kind: dora",
+            "file: no/such.safetensors",
+            "systems[0].tasks.registrations[0].file: must be a file that can be read, got no/such.safetensors: No such file",
+        ),
+        (
             "fixed: 32",
             "fixed: 129",
             "workload.lengths.input.fixed: must be at most 128, the longest input of system pets, got 129",

@@ -17,6 +17,7 @@ mod pet_prices;
 pub mod plan;
 pub mod prices;
 mod runtime_prices;
+mod side_by_side;
 pub mod simulate;
 mod steps;
 pub mod virtual_machine;

@@ -1,19 +1,21 @@
 //! What a batch of tasks takes: the shared model's tables, and each group's operators on their streams.
 //!
 //! No card says what operators of several tasks take side by side, so that streams are priced from what it does say. On a CPU a
-//! stream is a thread: the busiest decides, slowed down as whole layers side by side were measured to be. On a GPU operators are
-//! launched one after the other, whatever their streams; what they do once launched overlaps as far as they need different things
-//! (PetS, section 4.2): no less than the busiest stream, than all operations at the highest rate that any operator's table reaches, or
-//! than all bytes at the highest bandwidth. Streams meet again after each of a layer's four linear layers, which takes a hand-over each.
+//! stream is a thread: the busiest decides, slowed down as whole layers side by side were measured to be. On a GPU operators share
+//! launching, bandwidth and arithmetic as a roofline has it (`side_by_side.rs`): launching an operator takes what the least of its table
+//! does, its bytes are moved at the highest bandwidth that any operator's table reaches, and the rest of its time it computes. Streams
+//! meet again after each of a layer's four linear layers, which takes a hand-over each.
 
 use tenantry_core::op::{BatchShape, Pet, PetGroup};
-use tenantry_core::policy::pet_work::{PetSizes, PetWork, layer_work};
+use tenantry_core::policy::pet_work::{PetSizes, layer_work};
 use tenantry_core::spec::{EngineSpec, PoolSpec, TasksSpec};
 use tenantry_profiles::{
-    AdapterSurface, Card, Curve, DeviceKind, DispatchOperation, Family, MissingTable, ModelShape, PetKind, Surface,
+    AdapterSurface, Card, Curve, DeviceKind, DispatchOperation, Family, MissingTable, ModelShape, PetKind,
+    PoolBatching, Surface,
 };
 
 use crate::prices::{Extrapolated, OpSpread, Quantile};
+use crate::side_by_side::{Operator, SideBySide};
 
 /// Linear layers of an encoder layer, after each of which streams meet.
 const LINEARS: u64 = 4;
@@ -24,10 +26,15 @@ pub(crate) struct PetPrices {
     models: Vec<OfModel>,
     /// Indexed as `OfModel::pets`.
     kinds: Vec<PetKind>,
+    /// Of splitting pools on the host, in the order of [`PoolBatching::ALL`]; nothing where no pool is split.
+    planning: Vec<Surface>,
     sizes: PetSizes,
     device: DeviceKind,
     hand_over_ns: u64,
-    /// Busy time of streams, used again.
+    /// Used again.
+    operators: Vec<Operator>,
+    side_by_side: SideBySide,
+    /// Busy time of streams, likewise.
     busy_ns: Vec<u64>,
 }
 
@@ -40,8 +47,7 @@ struct OfModel {
     /// Absent where it was not measured, or one model computes at a time.
     concurrent: Option<AdapterSurface>,
     pets: Vec<PetSurface>,
-    /// The highest that an operator's table reaches.
-    flops_per_ns: f64,
+    /// The highest bandwidth that an operator's table reaches.
     bytes_per_ns: f64,
 }
 
@@ -68,9 +74,18 @@ impl PetPrices {
         Ok(PetPrices {
             models: tasks.models(&pool.model).map(model).collect::<Result<_, _>>()?,
             kinds,
+            planning: match tasks.plans() {
+                true => PoolBatching::ALL
+                    .iter()
+                    .map(|batching| card.plan(*batching))
+                    .collect::<Result<_, _>>()?,
+                false => Vec::new(),
+            },
             sizes: tasks.sizes,
             device: card.device.kind,
             hand_over_ns: dispatch(DispatchOperation::Wake)? + dispatch(DispatchOperation::Tell)?,
+            operators: Vec::new(),
+            side_by_side: SideBySide::default(),
             busy_ns: Vec::new(),
         })
     }
@@ -101,32 +116,39 @@ impl PetPrices {
     /// All groups' operators of one layer.
     fn layer_ns(&mut self, pet: &Pet, groups: &[PetGroup], draw: Quantile, extrapolated: &mut Extrapolated) -> u64 {
         let model = &self.models[usize::from(pet.model)];
-        self.busy_ns.clear();
-        self.busy_ns.resize(usize::from(pet.streams), 0);
-        let (mut launches_ns, mut work) = (0, PetWork::default());
+        self.operators.clear();
         for group in groups {
             let kind = self.kinds.iter().position(|kind| *kind == group.kind);
             let of = &model.pets[kind.expect("a loaded task's kind has a table")];
             extrapolated.note(of.surface.beyond(group.count, group.tokens), Family::Pet);
             let ns = draw.of(of.surface.cost(group.count, group.tokens));
-            // On a CPU, each stream's own thread launches.
-            let launch_ns = match self.device {
-                DeviceKind::Cuda => of.launch_ns.min(ns),
-                DeviceKind::Cpu => 0,
-            };
-            launches_ns += launch_ns;
-            self.busy_ns[usize::from(group.stream)] += ns - launch_ns;
             let tokens = u64::from(group.count) * u64::from(group.tokens);
-            let own = layer_work(group.kind, &model.shape, &self.sizes, tokens);
-            (work.flops, work.bytes) = (work.flops + own.flops, work.bytes + own.bytes);
+            let bytes = layer_work(group.kind, &model.shape, &self.sizes, tokens).bytes;
+            let launch_ns = of.launch_ns.min(ns);
+            let move_ns = ((bytes as f64 / model.bytes_per_ns) as u64).min(ns - launch_ns);
+            self.operators.push(Operator {
+                stream: group.stream,
+                launch_ns,
+                move_ns,
+                compute_ns: ns - launch_ns - move_ns,
+            });
+        }
+        let alone_ns = |of: &Operator| of.launch_ns + of.move_ns + of.compute_ns;
+        let all_ns: u64 = self.operators.iter().map(alone_ns).sum();
+        if pet.streams == 1 {
+            return all_ns;
         }
         let streams = u64::from(pet.streams);
-        let busiest_ns = self.busy_ns.iter().copied().max().unwrap_or(0);
         let meeting_ns = LINEARS * (streams - 1) * self.hand_over_ns;
-        let side_by_side_ns = match (streams, self.device) {
-            (1, _) => busiest_ns,
-            (_, DeviceKind::Cpu) => {
-                let all_ns: u64 = self.busy_ns.iter().sum();
+        let side_by_side_ns = match self.device {
+            DeviceKind::Cpu => {
+                // Each stream's own thread launches, moves and computes.
+                self.busy_ns.clear();
+                self.busy_ns.resize(usize::from(pet.streams), 0);
+                for operator in &self.operators {
+                    self.busy_ns[usize::from(operator.stream)] += alone_ns(operator);
+                }
+                let busiest_ns = self.busy_ns.iter().copied().max().unwrap_or(0);
                 let longest = groups.iter().map(|group| group.tokens).max().unwrap_or(1);
                 let count = groups.iter().map(|group| group.count).sum::<u32>() / u32::from(pet.streams);
                 let slower_ppm = model.streams_ppm(streams as u32, count.max(1), longest);
@@ -134,12 +156,14 @@ impl PetPrices {
                     .map_or(all_ns, |ppm| busiest_ns * ppm / 1_000_000)
                     .min(all_ns)
             }
-            (_, DeviceKind::Cuda) => {
-                let at_rates = (work.flops as f64 / model.flops_per_ns).max(work.bytes as f64 / model.bytes_per_ns);
-                busiest_ns.max(at_rates as u64).min(self.busy_ns.iter().sum())
-            }
+            DeviceKind::Cuda => self.side_by_side.ns(&self.operators, pet.streams),
         };
-        launches_ns + side_by_side_ns + meeting_ns
+        side_by_side_ns + meeting_ns
+    }
+
+    /// Splitting a pool on the host, by tasks and queries.
+    pub fn planning(&self, batching: PoolBatching) -> &Surface {
+        &self.planning[batching as usize]
     }
 
     /// How much longer a layer takes while so many models of a card compute, in parts of a million; nothing where that was not
@@ -166,7 +190,6 @@ impl OfModel {
             head: card.head(shape, dtype, pool.classes)?,
             concurrent: several.then(|| card.concurrent_layer(shape, dtype).ok()).flatten(),
             pets: Vec::new(),
-            flops_per_ns: f64::MIN_POSITIVE,
             bytes_per_ns: f64::MIN_POSITIVE,
         };
         for &kind in kinds {
@@ -187,7 +210,6 @@ impl OfModel {
                 .median_ns
                 .saturating_sub(launch_ns)
                 .max(1) as f64;
-            of.flops_per_ns = of.flops_per_ns.max(work.flops as f64 / ns);
             of.bytes_per_ns = of.bytes_per_ns.max(work.bytes as f64 / ns);
             of.pets.push(PetSurface { surface, launch_ns });
         }

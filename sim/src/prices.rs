@@ -375,6 +375,15 @@ impl Prices {
             OpKind::Inspect => self.inspect.as_ref().map_or(0, |inspect| spread.of_drawn(inspect)),
             OpKind::Run(_) => unreachable!("a run is priced step by step"),
             OpKind::Pet(_) => unreachable!("a batch of tasks is priced with its groups"),
+            OpKind::PlanPool(plan) => {
+                let ModelPrices::Tasks(prices) = &self.models[0] else {
+                    unreachable!("only a system of tasks plans pools")
+                };
+                let surface = prices.planning(plan.batching);
+                self.extrapolated
+                    .note(surface.beyond(plan.tasks, plan.queries), Family::Plan);
+                spread.of(surface.cost(plan.tasks, plan.queries))
+            }
             OpKind::Manage(Manage::Store { bytes, .. }) => self.stored_ns(*bytes, spread),
             // Memory is let go of at once, as far as anybody has measured.
             OpKind::Manage(Manage::Discard { .. }) => 0,

@@ -16,6 +16,7 @@ use tenantry_core::event::{BatchTiming, Done, Ended, Event, RunOutcome};
 use tenantry_core::ids::{BatchId, GpuId, InstanceId, LaneId};
 use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
 use tenantry_core::op::{Member, OpKind, PetGroup, Submission};
+use tenantry_core::policy::coordinated::{Planner, PoolPlan};
 use tenantry_core::policy::fleet::Allocated;
 use tenantry_core::spec::{PlotSpec, StopSpec};
 use tenantry_core::topology::LaneKind;
@@ -177,6 +178,10 @@ pub struct VirtualMachine {
     allocations: BTreeMap<BatchId, Allocated>,
     /// The last answer told, which the event borrows.
     allocated: Option<Allocated>,
+    planner: Planner,
+    /// As `allocations` and `allocated`: how pools will have been split.
+    plans: BTreeMap<BatchId, PoolPlan>,
+    pool_plan: Option<PoolPlan>,
     /// Whether every step of a run is visited.
     one_by_one: bool,
     calls: u64,
@@ -246,6 +251,9 @@ impl VirtualMachine {
             answers: None,
             allocations: BTreeMap::new(),
             allocated: None,
+            planner: Planner::default(),
+            plans: BTreeMap::new(),
+            pool_plan: None,
             one_by_one: false,
             calls: 0,
             awake: Time::ZERO,
@@ -657,6 +665,23 @@ impl VirtualMachine {
         Ok(())
     }
 
+    /// Splits the pool that a submission asks about. As with [`solve`](Self::solve), the plan is told when its time has passed.
+    fn split_pool(&mut self, submission: &Submission, commands: &Commands) {
+        if commands.pools.is_empty() {
+            return;
+        }
+        let Some(question) = commands.pool(submission) else {
+            return;
+        };
+        let mut plan = PoolPlan::default();
+        for op in commands.ops(submission) {
+            if let OpKind::PlanPool(of) = op.kind {
+                self.planner.answer(question, of.model, &mut plan);
+            }
+        }
+        self.plans.insert(submission.batch, plan);
+    }
+
     /// Lets a batch's run end at its next step.
     fn interrupt_run(&mut self, now: Time, instance: InstanceId, batch: BatchId) {
         let lane = self.topology.instances[instance.index()].compute;
@@ -684,6 +709,10 @@ impl VirtualMachine {
             true => None,
             false => self.allocations.remove(&op.batch),
         };
+        self.pool_plan = match self.plans.is_empty() {
+            true => None,
+            false => self.plans.remove(&op.batch),
+        };
         Done {
             batch: op.batch,
             op: op.index,
@@ -692,6 +721,7 @@ impl VirtualMachine {
             run: self.told_run(op),
             answers: self.answers.as_ref().map_or(&[], Answers::revealed),
             allocation: self.allocated.as_ref(),
+            plan: self.pool_plan.as_ref(),
         }
     }
 
@@ -775,6 +805,7 @@ impl Machine for VirtualMachine {
                     answers.submitted(submission.batch, commands.members(submission));
                 }
                 self.solve(submission, commands)?;
+                self.split_pool(submission, commands);
                 self.board
                     .submit(now, submission.batch, submission.instance, submission.shape, ops);
                 for op in ops {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{cluster, request, run_checked, run_listed, system};
+use common::{cluster, request, run_checked_on, run_listed, system};
 use proptest::prelude::*;
 use tenantry_core::command::TaskFault;
 use tenantry_core::log::{Log, replay};
@@ -10,9 +10,11 @@ use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::{PetSizes, activation_bytes, resident_bytes};
 use tenantry_core::server::ServerError;
 use tenantry_core::spec::{EngineSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec, TasksSpec};
-use tenantry_core::{Ledger, Server, run};
+use tenantry_core::{Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Card, ConcurrentLayerRow, DType, DeviceKind, ModelShape, PetKind, Stats};
+use tenantry_profiles::{
+    Card, ConcurrentLayerRow, DType, DeviceKind, ModelShape, PetKind, PlanRow, PoolBatching, Stats,
+};
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Duration, Entry, Listed, Time};
 
@@ -29,6 +31,7 @@ fn registration(task: u32, kind: &str) -> Registration {
         kind: kind.into(),
         trained_on: None,
         mask_elements: None,
+        file: None,
     }
 }
 
@@ -102,7 +105,8 @@ fn a_refused_task_keeps_nobody_waiting_for_a_full_pool() {
     let entries = (0..12).map(|i| request(i, 100, (i % 2) as u32, 32)).collect();
     let record = run_listed(&card, cluster(1, MEMORY), &system, 2, Jitter::None, entries).record;
     assert_eq!((record.counts.served, record.counts.unfinished), (6, 0));
-    assert_eq!(record.tasks.expect("it has tasks").plans, 3);
+    // While the first pool is planned the other ten come: the second is planned of the four that wait, and nobody is left for the third.
+    assert_eq!(record.tasks.expect("it has tasks").plans, 2);
 }
 
 #[test]
@@ -332,6 +336,137 @@ fn streams_overlap_what_needs_different_things_and_cost_their_meeting() {
 }
 
 #[test]
+fn operators_of_like_intensity_on_one_stream_take_less_than_tasks_in_turn() {
+    let card = Card::find("paper-gtx1080ti", &[]).unwrap();
+    let computed_ns = |streams| {
+        let mut system = tasks(0);
+        system.pool.model = shape("bert-base");
+        let spec = of(&mut system);
+        // Biases only move bytes, adapters compute. Two tasks of a kind follow each other, so that dealing them to two streams in turn puts a
+        // task of the same kind beside each.
+        let kind = |task: u32| {
+            if (task / 2).is_multiple_of(2) {
+                "bit-fit"
+            } else {
+                "adapters"
+            }
+        };
+        spec.registrations = (0..16)
+            .map(|task| Registration {
+                model: "bert-base".into(),
+                ..registration(task, kind(task))
+            })
+            .collect();
+        spec.engine = EngineSpec::Shared {
+            batching: Batching::Fixed { size: 64 },
+            streams,
+        };
+        (spec.max_batch, spec.max_tokens) = (64, 128);
+        spec.planning = PlanningSpec::Pool {
+            size: 64,
+            max_wait: None,
+        };
+        let entries = (0..64).map(|i| request(i, 100, (i % 16) as u32, 128)).collect();
+        let record = run_listed(&card, cluster(1, 8 * MEMORY), &system, 16, Jitter::None, entries).record;
+        record.compute.mean_ns()
+    };
+    let one = computed_ns(StreamsSpec::Fixed { count: 1 });
+    let by_intensity = computed_ns(StreamsSpec::Fixed { count: 2 });
+    let in_turn = computed_ns(StreamsSpec::InTurn { count: 2 });
+    assert!(
+        by_intensity < in_turn,
+        "{by_intensity} of {in_turn}, {one} on one stream"
+    );
+    assert!(by_intensity < one, "{by_intensity} of {one}");
+}
+
+/// Splitting a pool takes so many milliseconds, whatever is in it.
+fn with_planning(mut card: Card, ms: f64) -> Card {
+    for &batching in PoolBatching::ALL {
+        for (tasks, queries) in [(1, 1), (1, 1024), (1024, 1024)] {
+            card.tables.plan.push(PlanRow {
+                batching,
+                tasks,
+                queries,
+                stats: Stats::exact(1e3 * ms),
+            });
+        }
+    }
+    card
+}
+
+fn lane_busy(record: &RunRecord, name: &str) -> Duration {
+    record
+        .lanes
+        .iter()
+        .find(|lane| lane.name == name)
+        .expect("there is such a lane")
+        .busy
+}
+
+#[test]
+fn planning_takes_its_time_on_the_host() {
+    let card = with_planning(synthetic_card(), 3.0);
+    let mut system = tasks(4);
+    let run = |system: &SystemSpec, requests: u64| {
+        let entries = (0..requests).map(|i| request(i, 100, (i % 4) as u32, 32)).collect();
+        run_listed(&card, cluster(1, MEMORY), system, 4, Jitter::None, entries).record
+    };
+    // A pool of four: planned in 3 ms, once the loop has noticed its arrival, after the planner's wake and before its answer is heard.
+    let pooled = run(&system, 4);
+    assert_eq!(lane_busy(&pooled, "host/planner"), Duration::from_millis(3));
+    assert_eq!(pooled.queue.max_ns(), 8_000 + 5_000 + 3_000_000 + 20_000);
+    // Planned online, every batch after the first waits for its plan; a query that is alone needs none.
+    of(&mut system).planning = PlanningSpec::Online {
+        window: 16,
+        targets: vec![Duration::from_millis(10)],
+    };
+    let online = run(&system, 4);
+    assert_eq!((online.batches, online.counts.served), (2, 4));
+    assert_eq!(lane_busy(&online, "host/planner"), Duration::from_millis(3));
+    assert_eq!(lane_busy(&run(&system, 1), "host/planner"), Duration::ZERO);
+    // The baselines only take what each task has: they have no planner.
+    of(&mut system).engine = EngineSpec::Sequential { own_embeddings: true };
+    assert!(run(&system, 4).lanes.iter().all(|lane| lane.name != "host/planner"));
+}
+
+#[test]
+fn queries_that_come_while_a_pool_is_planned_wait_for_the_next_and_those_that_leave_are_left_out() {
+    let card = with_planning(synthetic_card(), 3.0);
+    let system = tasks(4);
+    let mut entries: Vec<Entry> = (0..4).map(|i| request(i, 100, i as u32, 32)).collect();
+    // While the first pool is planned: one of it leaves, and a whole further pool comes.
+    entries.push(Entry::Cancel {
+        at: Time(1_000_000),
+        ticket: 2,
+    });
+    entries.extend((4..8).map(|i| request(i, 1_500, (i - 4) as u32, 32)));
+    let mut server = Server::on_card(&card, &cluster(1, MEMORY), &system, 4).unwrap();
+    let prices = Prices::new(&card, &system.pool, Jitter::None).unwrap();
+    let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
+    let (mut ledger, mut log) = (Ledger::new(Time::ZERO), Log::default());
+    let end = run(
+        &mut server,
+        &mut Listed::new(entries),
+        &mut machine,
+        &mut ledger,
+        &mut log,
+    )
+    .unwrap();
+    let record = ledger.close(end, &server, &machine).unwrap();
+    assert_eq!((record.counts.served, record.counts.cancelled), (7, 1));
+    let batches: Vec<Vec<u64>> = log
+        .commands
+        .iter()
+        .filter(|command| !command.members.is_empty())
+        .map(|command| command.members.iter().map(|member| member.ticket).collect())
+        .collect();
+    let mut first = batches[0].clone();
+    first.sort_unstable();
+    assert_eq!((first, batches.concat().len()), (vec![0, 1, 3], 7));
+}
+
+#[test]
 fn an_urgent_class_goes_first_where_batches_are_planned_online() {
     let card = synthetic_card();
     let mut system = tasks(40);
@@ -378,6 +513,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
     let streams = prop_oneof![
         Just(StreamsSpec::ByProfile { many: 4 }),
         (1u32..5).prop_map(|count| StreamsSpec::Fixed { count }),
+        (1u32..5).prop_map(|count| StreamsSpec::InTurn { count }),
         Just(StreamsSpec::OneEach),
     ];
     let engine = prop_oneof![
@@ -442,21 +578,24 @@ proptest! {
     /// Nobody is lost between queue, plan and batch, nobody idles while there is a batch, memory suffices.
     #[test]
     fn the_servers_laws_hold_after_every_event(system in systems(), entries in entries(), gpus in 1u32..3) {
-        prop_assert!(run_checked(&cluster(gpus, MEMORY), &system, 12, entries) > 0);
+        // Long enough that queries come and leave meanwhile.
+        let card = with_planning(synthetic_card(), 0.7);
+        prop_assert!(run_checked_on(&card, &cluster(gpus, MEMORY), &system, 12, entries) > 0);
     }
 
     /// All are accounted for, and all that were let in are answered: no pool waits for ever that has a longest wait.
     #[test]
     fn nothing_is_lost(system in systems(), entries in entries()) {
         let offered = entries.iter().filter(|e| matches!(e, Entry::Request(_))).count() as u64;
-        let record = run_listed(&synthetic_card(), cluster(1, MEMORY), &system, 12, Jitter::None, entries).record;
+        let card = with_planning(synthetic_card(), 0.7);
+        let record = run_listed(&card, cluster(1, MEMORY), &system, 12, Jitter::None, entries).record;
         prop_assert_eq!((record.counts.offered, record.counts.unfinished), (offered, 0));
     }
 
     /// A machine that is told the same events gives the same commands, groups included.
     #[test]
     fn runs_repeat_and_replay(system in systems(), entries in entries()) {
-        let card = synthetic_card();
+        let card = with_planning(synthetic_card(), 0.7);
         let server = || Server::on_card(&card, &cluster(1, MEMORY), &system, 12).unwrap();
         let log = |seed| {
             let mut server = server();

@@ -71,6 +71,7 @@ fn kind(lane: &str) -> &'static str {
         name if name.starts_with("copy") => "link",
         name if name.starts_with("lookup") => "host-lookup",
         name if name.starts_with("solver") => "solver",
+        name if name.starts_with("planner") => "planner",
         _ => "other",
     }
 }
@@ -81,6 +82,7 @@ fn in_words(kind: &str) -> &'static str {
         "link" => "the link to the card",
         "host-lookup" => "the host's look-ups",
         "solver" => "the solver of the allocation",
+        "planner" => "the planner of pools",
         _ => "another lane",
     }
 }

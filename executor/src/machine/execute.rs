@@ -18,7 +18,7 @@ use super::RealMachine;
 use super::cascading::CascadeServing;
 use super::generating::{Generated, GenerationServing};
 use super::serving::{Answer, Provision, Serving, Tagged};
-use super::tasks::{TaskProvision, TaskServing};
+use super::tasks::{TaskProvision, TaskServing, with_files_read};
 use super::texts::TextServing;
 use super::threads::Threads;
 use crate::device::prepare_loop_thread;
@@ -104,6 +104,11 @@ pub fn execute(
     interrupt: Arc<AtomicBool>,
     watch: impl Observer,
 ) -> Result<Executed, ExecuteError> {
+    let system = with_files_read(spec.system);
+    let spec = &Run {
+        system: &system,
+        ..spec.clone()
+    };
     let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?;
     let topology = server.topology().clone();
     let mut parameters = Parameters::new(spec, &server)?;

@@ -26,6 +26,7 @@ use tenantry_core::event::{Answer, Done, Ended, Event, Failed, MemberFailure, Ru
 use tenantry_core::ids::{InstanceId, LaneId, RequestId};
 use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
 use tenantry_core::op::{BatchShape, Load, Member, OpKind, PetGroup};
+use tenantry_core::policy::coordinated::{PoolPlan, PoolQuestion};
 use tenantry_core::policy::fleet::{Allocated, Question};
 use tenantry_core::{Command, Commands, Topology};
 use tenantry_traces::{Duration, Time};
@@ -60,6 +61,10 @@ pub struct Batch {
     pub question: Option<Question>,
     /// What that answered.
     pub answer: Mutex<Option<Allocated>>,
+    /// The pool that it splits.
+    pub pool: Option<PoolQuestion>,
+    /// How that was split, as far as it is.
+    pub plan: Mutex<Option<PoolPlan>>,
 }
 
 /// What came of a run of steps.
@@ -175,6 +180,8 @@ pub struct RealMachine<W> {
     revealed: Vec<Answer>,
     /// Likewise: what the solver answered.
     answer: Option<Allocated>,
+    /// Likewise: how a pool was split.
+    plan: Option<PoolPlan>,
 }
 
 impl<W: Workers> RealMachine<W> {
@@ -194,6 +201,7 @@ impl<W: Workers> RealMachine<W> {
             answers: Answering::None,
             revealed: Vec::new(),
             answer: None,
+            plan: None,
         }
     }
 
@@ -265,6 +273,7 @@ impl<W: Workers> RealMachine<W> {
                 }
             }
             self.answer = batch.answer.lock().expect("no worker panics with the answer").take();
+            self.plan = batch.plan.lock().expect("no worker panics with the plan").take();
         }
         if noticed.batch_ended {
             self.batches[slot] = None;
@@ -300,6 +309,7 @@ impl<W: Workers> Machine for RealMachine<W> {
                             Answering::None | Answering::Texts(_) => &self.revealed,
                         },
                         allocation: self.answer.as_ref(),
+                        plan: self.plan.as_ref(),
                     };
                     return Ok(Next::Event(now, Event::Done(done)));
                 }
@@ -342,6 +352,8 @@ impl<W: Workers> Machine for RealMachine<W> {
                     revealed: Mutex::default(),
                     question: commands.question(submission).cloned(),
                     answer: Mutex::default(),
+                    pool: commands.pool(submission).cloned(),
+                    plan: Mutex::default(),
                 }));
                 self.board
                     .submit(now, submission.batch, submission.instance, submission.shape, ops);

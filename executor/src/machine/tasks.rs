@@ -1,16 +1,18 @@
 //! What the lanes of a pool of tasks do: forward passes over many tasks by the registry's operators, or over one task's own model.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tch::{Device, Tensor};
-use tenantry_core::command::FailureReason;
+use tenantry_core::command::{FailureReason, TaskFault};
 use tenantry_core::op::{Member, OpKind, Pet};
+use tenantry_core::policy::coordinated::Planner;
 use tenantry_core::policy::pet_work::linear_weights;
 use tenantry_core::server::tasks::TaskServer;
-use tenantry_core::spec::{EngineSpec, PoolSpec, Registration, TasksSpec};
+use tenantry_core::spec::{EngineSpec, PoolSpec, Registration, SystemSpec, TaskFile, TasksSpec};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
-use tenantry_profiles::PetKind;
+use tenantry_profiles::{ModelShape, PetKind};
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::Batch;
@@ -19,7 +21,7 @@ use super::threads::Perform;
 use crate::device::prepare_lane_thread;
 use crate::error::ExecutorError;
 use crate::model::{Encoder, Heads, Input};
-use crate::pet::{Array, Group, KINDS, Parameters, PetError, Registry, Streams, kind_named};
+use crate::pet::{Array, Group, KINDS, Parameters, PetError, Reader, Registry, Streams, kind_named};
 
 /// The shared models and tasks of a pool: all that must exist before the first request.
 pub struct TaskServing {
@@ -122,21 +124,18 @@ impl TaskServing {
         server: &TaskServer,
     ) -> Result<(), ExecutorError> {
         let task = registration.task;
-        let model = tasks.models(&pool.model).find(|shape| shape.name == registration.model);
-        let shape = registration.trained_on.as_ref().or(model);
-        let mut parameters = match (kind_named(&registration.kind), shape) {
-            (Some(kind), Some(shape)) => kind.random(shape, &tasks.sizes, self.seed, task),
-            _ => Parameters::default(),
+        let parameters = match &registration.file {
+            None => self.made_up(registration, pool, tasks),
+            Some(TaskFile {
+                fault: Some((_, reason)),
+                path,
+                ..
+            }) => {
+                self.refused.push(format!("task {task}: {path}: {reason}"));
+                return Ok(());
+            }
+            Some(file) => Parameters::read(Path::new(&file.path))?.2,
         };
-        if let Some(elements) = registration.mask_elements
-            && registration.kind == PetKind::MaskBert.name()
-            && model.is_some_and(|shape| elements != linear_weights(shape))
-        {
-            // One row of so many bits, which is the size of no mask.
-            let bytes = elements.div_ceil(8).min(1 << 20) as usize;
-            let mask = Array::bytes(&[1, bytes], vec![0; bytes]);
-            parameters.insert("layer.0.query_key_value.mask", mask);
-        }
         let bytes = parameters.bytes();
         match self
             .registry
@@ -156,6 +155,26 @@ impl TaskServing {
         }
     }
 
+    /// Random parameters, with the faults that the registration says they have.
+    fn made_up(&self, registration: &Registration, pool: &PoolSpec, tasks: &TasksSpec) -> Parameters {
+        let model = tasks.models(&pool.model).find(|shape| shape.name == registration.model);
+        let shape = registration.trained_on.as_ref().or(model);
+        let mut parameters = match (kind_named(&registration.kind), shape) {
+            (Some(kind), Some(shape)) => kind.random(shape, &tasks.sizes, self.seed, registration.task),
+            _ => Parameters::default(),
+        };
+        if let Some(elements) = registration.mask_elements
+            && registration.kind == PetKind::MaskBert.name()
+            && model.is_some_and(|shape| elements != linear_weights(shape))
+        {
+            // One row of so many bits, which is the size of no mask.
+            let bytes = elements.div_ceil(8).min(1 << 20) as usize;
+            let mask = Array::bytes(&[1, bytes], vec![0; bytes]);
+            parameters.insert("layer.0.query_key_value.mask", mask);
+        }
+        parameters
+    }
+
     /// Why registrations were refused.
     pub fn refused(&self) -> &[String] {
         &self.refused
@@ -170,7 +189,8 @@ impl TaskServing {
     pub fn lanes(&self, topology: &Topology, answers: &Arc<Mutex<Vec<Answer>>>) -> Vec<(Lane, Box<dyn Perform>)> {
         let lane = |lane: &Lane| {
             let perform: Box<dyn Perform> = match lane.kind {
-                LaneKind::Copy | LaneKind::Lookup | LaneKind::Solve => Box::new(IdleLane),
+                LaneKind::Copy | LaneKind::Lookup => Box::new(IdleLane),
+                LaneKind::Solve => Box::new(PlannerLane(Planner::default())),
                 LaneKind::Compute => Box::new(TaskLane {
                     models: self
                         .models
@@ -192,6 +212,48 @@ impl TaskServing {
     }
 }
 
+/// Reads the files of a system's tasks as a whole and notes what each takes or what is wrong with it, so that the server refuses what the
+/// registry would. What was known before came of their headers.
+pub(super) fn with_files_read(system: &SystemSpec) -> SystemSpec {
+    let mut system = system.clone();
+    let Some(tasks) = &mut system.pool.tasks else {
+        return system;
+    };
+    let models: Vec<ModelShape> = tasks.models(&system.pool.model).cloned().collect();
+    for registration in &mut tasks.registrations {
+        if let Some(file) = &mut registration.file {
+            match read_whole(Path::new(&file.path), &registration.model, &models) {
+                // What the header was refused for, the file is refused for.
+                Ok(resident_bytes) => file.resident_bytes = resident_bytes.or(file.resident_bytes),
+                Err(fault) => file.fault = Some(fault),
+            }
+        }
+    }
+    system
+}
+
+/// What a file's parameters take on the device; nothing where its model or kind is unknown, of which the server says so.
+fn read_whole(path: &Path, model: &str, models: &[ModelShape]) -> Result<Option<u64>, (TaskFault, String)> {
+    let (_, kind, parameters) = Parameters::read(path).map_err(|error| (TaskFault::Unreadable, error.to_string()))?;
+    let shape = models.iter().find(|shape| shape.name == model);
+    let Some((kind, shape)) = kind_named(&kind).zip(shape) else {
+        return Ok(None);
+    };
+    let reader = Reader::new(&parameters);
+    let checked = kind
+        .check(&reader, shape)
+        .and_then(|resident| reader.finish().map(|()| resident));
+    let resident = checked.map_err(|misfit| {
+        let fault = match misfit.tensor.ends_with(".mask") {
+            true => TaskFault::WrongMask,
+            false => TaskFault::WrongShape,
+        };
+        (fault, misfit.to_string())
+    })?;
+    // Systems of tasks are single-precision.
+    Ok(Some(4 * (resident.numbers + resident.indices)))
+}
+
 /// What the registry says of a task that a batch names.
 fn of_task(error: PetError) -> ExecutorError {
     match error {
@@ -206,6 +268,20 @@ struct IdleLane;
 impl Perform for IdleLane {
     fn perform(&mut self, _: &OpKind, _: &Batch) {
         unreachable!("a pool of tasks copies nothing")
+    }
+}
+
+/// Splits pools into batches.
+struct PlannerLane(Planner);
+
+impl Perform for PlannerLane {
+    fn perform(&mut self, kind: &OpKind, batch: &Batch) {
+        let OpKind::PlanPool(plan) = kind else {
+            unreachable!("a planner plans")
+        };
+        let question = batch.pool.as_ref().expect("a planner is asked something");
+        let mut answer = batch.plan.lock().expect("no lane panics with the plan");
+        self.0.answer(question, plan.model, answer.get_or_insert_default());
     }
 }
 

@@ -278,6 +278,8 @@ pub fn hand_overs(rounds: u32) -> Vec<HandOver> {
         revealed: std::sync::Mutex::default(),
         question: None,
         answer: std::sync::Mutex::default(),
+        pool: None,
+        plan: std::sync::Mutex::default(),
     });
     let kind = OpKind::CopyIn(CopyIn {
         layers: Layers::all(0),

@@ -55,11 +55,11 @@ pub(crate) fn measure_encoder(
     let (shape, device) = (encoder.shape(), encoder.device());
     let models = match changing {
         Changing::Model => copies_of(encoder, plan)?,
-        Changing::Heads | Changing::Adapters => vec![encoder.share()],
+        Changing::Heads | Changing::Adapters | Changing::Tasks => vec![encoder.share()],
     };
     let adapters = match changing {
         Changing::Adapters => Some((random_adapters(encoder, plan)?, plan.ops.adapters[0])),
-        Changing::Heads | Changing::Model => None,
+        Changing::Heads | Changing::Tasks | Changing::Model => None,
     };
     let lengths = &subject.axes.tokens;
     let at = Cell::new(0);
@@ -115,7 +115,7 @@ pub(crate) fn measure_decoder(
     let models = match changing {
         Changing::Model => copies_of(decoder, plan)?,
         // What tenants add to steps is measured with them (`steps.rs`).
-        Changing::Heads | Changing::Adapters => vec![decoder.share()],
+        Changing::Heads | Changing::Adapters | Changing::Tasks => vec![decoder.share()],
     };
     let at = Cell::new(0);
     let pass = |&(sequences, calls): &(u32, u32)| -> Pass<'_> {

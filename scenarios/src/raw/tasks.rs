@@ -1,5 +1,7 @@
 //! `systems[].tasks:` — parameter-efficient tasks over shared models. Each tenant is a task, whose kind `tenants.kinds` says.
 
+use std::path::PathBuf;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use tenantry_profiles::PetKind;
@@ -100,6 +102,11 @@ pub enum RawStreams {
         /// How many.
         count: Count,
     },
+    /// So many, tasks in turn, whatever their operators need.
+    InTurn {
+        /// How many.
+        count: Count,
+    },
     /// One for each task.
     OneEach,
 }
@@ -170,9 +177,14 @@ pub struct RawRegistration {
     /// The shared model. Default: the system's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The kind.
+    /// The kind; left out where a file says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "kinds")]
-    pub kind: String,
+    pub kind: Option<String>,
+    /// A safetensors file with its parameters, whose header names the shared model and the kind. The path is relative to the working
+    /// directory. Default: random parameters of `sizes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
     /// The model that its parameters were trained on. Default: the shared model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trained_on: Option<String>,

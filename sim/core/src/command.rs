@@ -5,6 +5,7 @@ use tenantry_traces::{Duration, ManageRequest, Request, Time};
 use crate::event::BatchTiming;
 use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{BatchShape, Load, Member, Op, OpKind, PetGroup, Submission};
+use crate::policy::coordinated::PoolQuestion;
 use crate::policy::fleet::Question;
 
 /// Why a request was turned away.
@@ -35,6 +36,8 @@ pub enum TaskFault {
     WrongShape,
     /// Its mask has not one element for each weight.
     WrongMask,
+    /// Its file is no task's, or cannot be read.
+    Unreadable,
     /// There is a task of this name already, which stays.
     RegisteredTwice,
     /// No memory was left for it.
@@ -49,6 +52,7 @@ impl TaskFault {
             TaskFault::UnknownKind => "task_of_unknown_kind",
             TaskFault::WrongShape => "task_of_wrong_shape",
             TaskFault::WrongMask => "task_with_wrong_mask",
+            TaskFault::Unreadable => "task_of_unreadable_file",
             TaskFault::RegisteredTwice => "task_registered_twice",
             TaskFault::OutOfMemory => "task_out_of_memory",
         }
@@ -339,6 +343,8 @@ pub struct Commands {
     pub groups: Vec<PetGroup>,
     /// Referred to by [`crate::op::Solve::question`].
     pub questions: Vec<Question>,
+    /// Referred to by [`crate::op::PlanPool::pool`].
+    pub pools: Vec<PoolQuestion>,
 }
 
 impl Commands {
@@ -350,6 +356,7 @@ impl Commands {
         self.ops.clear();
         self.groups.clear();
         self.questions.clear();
+        self.pools.clear();
     }
 
     /// Where what is pushed from now on begins: see [`Commands::submit`].
@@ -405,6 +412,14 @@ impl Commands {
     pub fn question(&self, submission: &Submission) -> Option<&Question> {
         self.ops(submission).iter().find_map(|op| match op.kind {
             OpKind::Solve(solve) => Some(&self.questions[solve.question as usize]),
+            _ => None,
+        })
+    }
+
+    /// The pool that a submission splits into batches, where it does.
+    pub fn pool(&self, submission: &Submission) -> Option<&PoolQuestion> {
+        self.ops(submission).iter().find_map(|op| match op.kind {
+            OpKind::PlanPool(plan) => Some(&self.pools[plan.pool as usize]),
             _ => None,
         })
     }

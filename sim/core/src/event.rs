@@ -4,6 +4,7 @@ use tenantry_traces::{Duration, ManageRequest, Request, Ticket, Time};
 
 use crate::command::FailureReason;
 use crate::ids::{BatchId, InstanceId, RequestId};
+use crate::policy::coordinated::PoolPlan;
 use crate::policy::fleet::Allocated;
 
 /// A member of a batch that failed while the others went on.
@@ -43,6 +44,8 @@ pub struct Done<'a> {
     pub run: Option<RunOutcome<'a>>,
     /// What the solver answered; nothing for other ops.
     pub allocation: Option<&'a Allocated>,
+    /// The batches of a pool that was to be split; nothing for other ops.
+    pub plan: Option<&'a PoolPlan>,
     /// What the model makes of each member, where a route asks for it; borrowed from the machine.
     pub answers: &'a [Answer],
 }

@@ -6,6 +6,7 @@ use crate::command::{Command, Commands};
 use crate::event::{Answer, BatchTiming, Done, Ended, Event, Failed, MemberFailure, RunOutcome};
 use crate::ids::{BatchId, InstanceId};
 use crate::op::{Load, Member, Op, PetGroup};
+use crate::policy::coordinated::PoolPlan;
 use crate::policy::fleet::{Allocated, Question};
 use crate::run::Observer;
 use crate::server::Server;
@@ -29,6 +30,8 @@ pub enum LoggedEvent {
         answers: Vec<Answer>,
         /// Of the solver.
         allocation: Option<Allocated>,
+        /// Of the planner.
+        plan: Option<PoolPlan>,
     },
     /// See [`Event::Timer`].
     Timer(InstanceId),
@@ -66,6 +69,7 @@ impl LoggedEvent {
                 run,
                 answers,
                 allocation,
+                plan,
             }) => LoggedEvent::Done {
                 batch,
                 op,
@@ -80,6 +84,7 @@ impl LoggedEvent {
                 }),
                 answers: answers.to_vec(),
                 allocation: allocation.cloned(),
+                plan: plan.cloned(),
             },
             Event::Timer(instance) => LoggedEvent::Timer(instance),
             Event::Arrived(request) => LoggedEvent::Arrived(request),
@@ -98,6 +103,7 @@ impl LoggedEvent {
                 run,
                 answers,
                 allocation,
+                plan,
             } => Event::Done(Done {
                 batch: *batch,
                 op: *op,
@@ -112,6 +118,7 @@ impl LoggedEvent {
                 }),
                 answers,
                 allocation: allocation.as_ref(),
+                plan: plan.as_ref(),
             }),
             LoggedEvent::Timer(instance) => Event::Timer(*instance),
             LoggedEvent::Arrived(request) => Event::Arrived(*request),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tenantry_profiles::PetKind;
+use tenantry_profiles::{PetKind, PoolBatching};
 use tenantry_traces::Subject;
 
 use crate::ids::{BatchId, InstanceId, LaneId, RequestId};
@@ -194,6 +194,21 @@ pub struct Solve {
     pub runtimes: u32,
 }
 
+/// Splits the queries of a pool to one shared model into batches (PetS, Algorithm 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanPool {
+    /// Index among the pools of the [`crate::command::Commands`] that carries it.
+    pub pool: u32,
+    /// Which of its models.
+    pub model: u16,
+    /// How.
+    pub batching: PoolBatching,
+    /// Different tasks among the queries.
+    pub tasks: u32,
+    /// Queries.
+    pub queries: u32,
+}
+
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
@@ -222,6 +237,8 @@ pub enum OpKind {
     LoadRuntime(LoadRuntime),
     /// How many instances of each runtime.
     Solve(Solve),
+    /// Which queries of a pool run together.
+    PlanPool(PlanPool),
 }
 
 impl OpKind {
@@ -309,7 +326,7 @@ pub struct BatchShape {
 }
 
 impl BatchShape {
-    /// Of a batch without requests: a load, or a solver's question.
+    /// Of a batch without requests: a load, a solver's question, or a pool's plan.
     pub const NOTHING: BatchShape = BatchShape {
         requests: 0,
         tokens: 0,

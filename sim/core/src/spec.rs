@@ -222,7 +222,7 @@ impl PoolSpec {
     pub fn changing(&self) -> Changing {
         match (&self.tasks, self.tenant_state) {
             (Some(tasks), _) => match tasks.engine {
-                EngineSpec::Shared { .. } => Changing::Heads,
+                EngineSpec::Shared { .. } => Changing::Tasks,
                 EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => Changing::Model,
             },
             (None, TenantState::Model) => Changing::Model,

@@ -1,7 +1,7 @@
 //! Which lanes there are, and which of them get into each other's way.
 
 use crate::ids::{GpuId, InstanceId, LaneId, PoolId};
-use crate::spec::{ClusterSpec, PoolSpec, StageSpec};
+use crate::spec::{ClusterSpec, PoolSpec, StageSpec, TasksSpec};
 
 /// What a lane is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,14 +12,14 @@ pub enum LaneKind {
     Copy,
     /// Representations looked up for one card's batches.
     Lookup,
-    /// The allocation program, on the host.
+    /// The allocation program, or the plans of pools, on the host.
     Solve,
 }
 
 /// One lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// As reports call it: `gpu0/compute0`, `gpu0/copy`, `gpu0/lookup`, `host/solver`.
+    /// As reports call it: `gpu0/compute0`, `gpu0/copy`, `gpu0/lookup`, `host/solver`, `host/planner`.
     pub name: String,
     /// What it is for.
     pub kind: LaneKind,
@@ -49,13 +49,13 @@ pub struct Topology {
     pub lanes: Vec<Lane>,
     /// By [`InstanceId`].
     pub instances: Vec<Instance>,
-    /// Where the allocation program is solved, in a pool that has one.
+    /// Where the allocation program is solved, or pools are planned, where the system does either.
     pub solver: Option<LaneId>,
 }
 
 impl Topology {
-    /// A copy lane for each card, and a look-up lane where something is looked up, as far as there are such; and a compute lane for
-    /// each instance.
+    /// A copy lane for each card, or one that plans pools in their place, and a look-up lane where something is looked up, as far as there
+    /// are such; and a compute lane for each instance.
     pub fn new(cluster: &ClusterSpec, pool: &PoolSpec) -> Topology {
         let mut topology = Topology {
             lanes: Vec::new(),
@@ -65,8 +65,14 @@ impl Topology {
         let mut copy_lanes: Vec<LaneId> = Vec::new();
         let mut lookup_lanes: Vec<LaneId> = Vec::new();
         let lookups = if pool.plot.is_some() { cluster.lookup_lanes } else { 0 };
+        if pool.tasks.as_ref().is_some_and(TasksSpec::plans) {
+            // Tasks lie on the cards and nothing is copied: the host's lane plans instead, for all cards.
+            let planner = topology.add_lane("host/planner".into(), LaneKind::Solve, GpuId(0));
+            topology.solver = Some(planner);
+            copy_lanes.push(planner);
+        }
         for gpu in (0..cluster.gpus).map(GpuId) {
-            if gpu.0 < cluster.copy_lanes {
+            if topology.solver.is_none() && gpu.0 < cluster.copy_lanes {
                 copy_lanes.push(topology.add_lane(format!("{gpu}/copy"), LaneKind::Copy, gpu));
             }
             let copy = copy_lanes[gpu.index() % copy_lanes.len()];

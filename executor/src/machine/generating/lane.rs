@@ -584,6 +584,8 @@ mod tests {
             revealed: Mutex::default(),
             question: None,
             answer: Mutex::default(),
+            pool: None,
+            plan: Mutex::default(),
         }
     }
 

@@ -28,6 +28,7 @@ fn registration(task: u32, kind: &str) -> Registration {
         kind: kind.into(),
         trained_on: None,
         mask_elements: None,
+        file: None,
     }
 }
 

@@ -60,6 +60,18 @@ impl StreamScheduler {
         &self.stream_of
     }
 
+    /// One stream after the other in the operators' own order, whatever they need: what sorting them is compared with.
+    ///
+    /// # Panics
+    /// If there are no streams.
+    pub fn in_turn(&mut self, operators: usize, streams: u32) -> &[u32] {
+        assert!(streams > 0, "operators run on at least one stream");
+        self.stream_of.clear();
+        self.stream_of
+            .extend((0..operators as u32).map(|operator| operator % streams));
+        &self.stream_of
+    }
+
     /// A stream for each operator: what Algorithm 2 is compared with.
     pub fn one_each(&mut self, operators: usize) -> &[u32] {
         self.stream_of.clear();
@@ -144,6 +156,7 @@ mod tests {
     #[test]
     fn every_operator_gets_a_stream_of_its_own_without_scheduling() {
         assert_eq!(StreamScheduler::default().one_each(3), [0, 1, 2]);
+        assert_eq!(StreamScheduler::default().in_turn(5, 2), [0, 1, 0, 1, 0]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Parameter-efficient tasks over shared models, and the systems that serve them (PetS).
 
-use tenantry_profiles::ModelShape;
+use tenantry_profiles::{ModelShape, PoolBatching};
 use tenantry_traces::Duration;
 
+use crate::command::TaskFault;
 use crate::policy::coordinated::Batching;
 use crate::policy::pet_work::PetSizes;
 
@@ -40,6 +41,19 @@ pub struct Registration {
     pub trained_on: Option<ModelShape>,
     /// Elements of the mask over all weights, for kinds that have one; as many as weights where it is not said.
     pub mask_elements: Option<u64>,
+    /// What holds its parameters; random ones of the pool's sizes where nothing does.
+    pub file: Option<TaskFile>,
+}
+
+/// A file that holds a task's parameters, and what whoever has read it found out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskFile {
+    /// Where it is.
+    pub path: String,
+    /// What the parameters take on the card; as the pool's sizes say where that is not known.
+    pub resident_bytes: Option<u64>,
+    /// What is wrong with it, and why.
+    pub fault: Option<(TaskFault, String)>,
 }
 
 /// What runs a batch.
@@ -79,6 +93,11 @@ pub enum StreamsSpec {
         /// At least 1.
         count: u32,
     },
+    /// So many, one task after the other, whatever its operators need: what sorting them is worth.
+    InTurn {
+        /// At least 1.
+        count: u32,
+    },
     /// One for each task: what Algorithm 2 is compared with.
     OneEach,
 }
@@ -103,6 +122,41 @@ pub enum PlanningSpec {
 }
 
 impl TasksSpec {
+    /// Whether waiting queries are split into batches of many tasks: the baselines only take what each task has.
+    pub fn plans(&self) -> bool {
+        matches!(self.engine, EngineSpec::Shared { .. })
+    }
+
+    /// The most queries that a batch can have, if memory allows: no more than are looked at together.
+    pub fn largest_batch(&self) -> u32 {
+        let pool = match self.planning {
+            PlanningSpec::Pool { size, .. } => size,
+            PlanningSpec::Online { window, .. } => window,
+        };
+        let fixed = match self.engine {
+            EngineSpec::Shared {
+                batching: Batching::Fixed { size },
+                ..
+            } => size,
+            _ => u32::MAX,
+        };
+        self.max_batch.min(pool).min(fixed)
+    }
+
+    /// The rules by which pools may be split.
+    pub fn batchings(&self) -> &'static [PoolBatching] {
+        match self.engine {
+            EngineSpec::Shared { batching, .. } => match batching {
+                Batching::Fixed { .. } => &[PoolBatching::Fixed],
+                Batching::AlphaOnly => &[PoolBatching::AlphaOnly],
+                Batching::BetaOnly => &[PoolBatching::BetaOnly],
+                Batching::Coordinated => &[PoolBatching::Coordinated],
+                Batching::ByVariance { .. } => &[PoolBatching::AlphaOnly, PoolBatching::Coordinated],
+            },
+            EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => &[],
+        }
+    }
+
     /// All shared models, of a pool whose own is `first`.
     pub fn models<'a>(&'a self, first: &'a ModelShape) -> impl Iterator<Item = &'a ModelShape> {
         std::iter::once(first).chain(&self.more_models)

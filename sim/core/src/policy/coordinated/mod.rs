@@ -13,6 +13,7 @@
 //! order its longest is the last, `L_i`, as in line 23 of Algorithm 1. And batches have a largest size, which activation
 //! memory sets: [`Tables::max_batch`].
 
+mod pool;
 mod split;
 mod tables;
 
@@ -21,6 +22,9 @@ mod tests;
 
 use std::ops::Range;
 
+use tenantry_profiles::PoolBatching;
+
+pub use pool::{PlannedBatch, PoolPlan, PoolQuestion};
 pub use tables::{Tables, TablesError};
 
 /// One waiting request, as batching sees it.
@@ -56,6 +60,20 @@ pub enum Batching {
         /// The largest standard deviation of the pool's lengths, in tokens, at which it is coordinated.
         std_tokens_max: f64,
     },
+}
+
+impl Batching {
+    /// What it comes to for this pool.
+    pub fn chosen(self, pool: &[Query]) -> PoolBatching {
+        match self {
+            Batching::Fixed { .. } => PoolBatching::Fixed,
+            Batching::AlphaOnly => PoolBatching::AlphaOnly,
+            Batching::BetaOnly => PoolBatching::BetaOnly,
+            Batching::Coordinated => PoolBatching::Coordinated,
+            Batching::ByVariance { std_tokens_max } if std_tokens(pool) <= std_tokens_max => PoolBatching::Coordinated,
+            Batching::ByVariance { .. } => PoolBatching::AlphaOnly,
+        }
+    }
 }
 
 /// Queries of one task in one batch, which one PET operator serves.
@@ -150,15 +168,19 @@ impl Planner {
         self.queries.extend_from_slice(pool);
         self.minis.clear();
         self.plan.clear();
-        match strategy {
-            Batching::Fixed { size } => self.fixed(tables, size.min(tables.max_batch()) as usize),
-            Batching::AlphaOnly => self.alpha_only(tables),
-            Batching::BetaOnly => self.beta_only(tables),
-            Batching::Coordinated => self.coordinated(tables),
-            Batching::ByVariance { std_tokens_max } if std_tokens(pool) <= std_tokens_max => self.coordinated(tables),
-            Batching::ByVariance { .. } => self.alpha_only(tables),
+        match (strategy.chosen(pool), strategy) {
+            (_, Batching::Fixed { size }) => self.fixed(tables, size.min(tables.max_batch()) as usize),
+            (PoolBatching::Fixed, _) => unreachable!("only a fixed size is one"),
+            (PoolBatching::AlphaOnly, _) => self.alpha_only(tables),
+            (PoolBatching::BetaOnly, _) => self.beta_only(tables),
+            (PoolBatching::Coordinated, _) => self.coordinated(tables),
         }
         Ok(&self.plan)
+    }
+
+    /// Stretches of queries that were priced so far, in all plans: beside sorting, what planning takes.
+    pub fn priced(&self) -> u64 {
+        self.split.priced
     }
 
     fn fixed(&mut self, tables: &Tables, size: usize) {

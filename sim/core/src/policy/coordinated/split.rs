@@ -13,6 +13,8 @@ pub(super) struct Scratch {
     start: Vec<u32>,
     /// The stretches found, in order.
     pub stretches: Vec<Range<usize>>,
+    /// Stretches that were priced so far, in all runs: what the program's time follows from.
+    pub priced: u64,
 }
 
 /// A table's costs at one length: of batches of 0, 1, … queries.
@@ -58,6 +60,7 @@ impl Scratch {
                 if size > max || least_from_ns[size as usize] >= least {
                     break;
                 }
+                self.priced += 1;
                 let cost = self.cost[j - 1] + ns[size as usize];
                 if cost < least {
                     (least, start) = (cost, j - 1);

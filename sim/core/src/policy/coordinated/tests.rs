@@ -325,3 +325,45 @@ fn the_gap_to_the_best_of_all_partitions() {
         );
     }
 }
+
+/// Stretches that a plan prices.
+fn priced(max_batch: u32, batching: Batching, queries: u32, tasks: u32) -> u64 {
+    let mut stream = Draws::new(11, Purpose::InputLength).about(u64::from(queries));
+    let pool = pool(&mut stream, queries, tasks, 5, 4.0);
+    let mut planner = Planner::default();
+    planner.plan(&tables(max_batch, 5), batching, &pool).unwrap();
+    planner.priced()
+}
+
+/// What bounds the time of 1,024 queries to 128 tasks, without a clock: 5 ms over as many as can be are 9.5 ns each, and a sum and a
+/// comparison take a few. `sim/benches/coordinated.rs` says what they take.
+#[test]
+fn planning_prices_no_more_stretches_than_there_are() {
+    const QUERIES: u64 = 1024;
+    let all = QUERIES * (QUERIES + 1) / 2;
+    for batching in [Batching::AlphaOnly, Batching::BetaOnly, Batching::Coordinated] {
+        let unlimited = priced(1024, batching, QUERIES as u32, 128);
+        assert!(
+            unlimited >= QUERIES && unlimited <= all,
+            "{batching:?}: {unlimited} of {all}"
+        );
+        // No stretch is longer than a batch.
+        let limited = priced(128, batching, QUERIES as u32, 128);
+        assert!(
+            limited <= QUERIES * 128 && limited <= unlimited,
+            "{batching:?}: {limited}"
+        );
+    }
+    // A task's queries are split apart from the others', so that step 1 prices far fewer: 8 queries each, 36 stretches.
+    assert!(priced(1024, Batching::BetaOnly, QUERIES as u32, 128) < all / 50);
+}
+
+/// With a limit on batches, twice the queries are twice the work.
+#[test]
+fn planning_grows_in_step_with_the_pool() {
+    for batching in [Batching::AlphaOnly, Batching::Coordinated] {
+        let each = |queries: u32| priced(64, batching, queries, queries / 8) as f64 / f64::from(queries);
+        let growth = each(4096) / each(512);
+        assert!((0.8..1.25).contains(&growth), "{batching:?}: {growth}");
+    }
+}

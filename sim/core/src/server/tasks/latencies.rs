@@ -1,5 +1,7 @@
 //! What policies know of a card: α and β of each shared model, and what handing an operator to a stream takes.
 
+use std::sync::Arc;
+
 use tenantry_profiles::{Card, DeviceKind, DispatchOperation, MissingTable, ModelShape, PetKind};
 
 use crate::op::PetGroup;
@@ -18,19 +20,15 @@ const OVERLAP: u64 = 4;
 /// A card's tables as dense arrays.
 #[derive(Debug)]
 pub(crate) struct Latencies {
-    models: Vec<OfModel>,
+    shapes: Vec<ModelShape>,
+    /// By shared model, as `shapes`: lent to whoever plans.
+    tables: Arc<[Tables]>,
     /// Of the β tables.
     kinds: Vec<PetKind>,
     sizes: PetSizes,
     hand_over_ns: u64,
     /// Streams that can do anything at once: a CPU's cores.
     streams_max: u32,
-}
-
-#[derive(Debug)]
-struct OfModel {
-    shape: ModelShape,
-    tables: Tables,
 }
 
 impl Latencies {
@@ -45,18 +43,15 @@ impl Latencies {
         max_batch: u32,
         kinds: Vec<PetKind>,
     ) -> Result<Latencies, ServerError> {
-        let models = tasks
-            .models(&pool.model)
-            .map(|shape| {
-                Ok(OfModel {
-                    shape: shape.clone(),
-                    tables: tables(card, pool, shape, [max_batch, tasks.max_tokens], &kinds)?,
-                })
-            })
+        let shapes: Vec<ModelShape> = tasks.models(&pool.model).cloned().collect();
+        let tables = shapes
+            .iter()
+            .map(|shape| tables(card, pool, shape, [max_batch, tasks.max_tokens], &kinds))
             .collect::<Result<_, ServerError>>()?;
         let dispatch = |operation| Ok::<u64, MissingTable>(card.dispatch(operation)?.median_ns);
         Ok(Latencies {
-            models,
+            shapes,
+            tables,
             kinds,
             sizes: tasks.sizes,
             hand_over_ns: dispatch(DispatchOperation::Wake)? + dispatch(DispatchOperation::Tell)?,
@@ -67,9 +62,9 @@ impl Latencies {
         })
     }
 
-    /// α and β of a model.
-    pub fn tables(&self, model: u16) -> &Tables {
-        &self.models[usize::from(model)].tables
+    /// α and β of all shared models.
+    pub fn all_tables(&self) -> Arc<[Tables]> {
+        Arc::clone(&self.tables)
     }
 
     /// Index of a kind in the β tables.
@@ -83,11 +78,11 @@ impl Latencies {
 
     /// A group's operators in one layer, as the scheduler of streams sees them.
     pub fn operator(&self, model: u16, group: &PetGroup) -> StreamOperator {
-        let of = &self.models[usize::from(model)];
+        let (shape, tables) = (&self.shapes[usize::from(model)], &self.tables[usize::from(model)]);
         let tokens = u64::from(group.count) * u64::from(group.tokens);
-        let work = layer_work(group.kind, &of.shape, &self.sizes, tokens);
-        let all_layers_ns = of.tables.task_ns(self.kind(group.kind), group.count, group.tokens);
-        let latency_ns = (all_layers_ns / u64::from(of.shape.layers)).max(1);
+        let work = layer_work(group.kind, shape, &self.sizes, tokens);
+        let all_layers_ns = tables.task_ns(self.kind(group.kind), group.count, group.tokens);
+        let latency_ns = (all_layers_ns / u64::from(shape.layers)).max(1);
         StreamOperator {
             flops: work.flops,
             latency_ns,
@@ -98,12 +93,12 @@ impl Latencies {
     /// When operators are long enough for several streams: from when what overlaps of their work outlasts handing them over at each
     /// linear layer. The least operator of a kind is launching alone, of which nothing overlaps.
     pub fn stream_rule(&self, model: u16, many: u32) -> StreamRule {
-        let of = &self.models[usize::from(model)];
+        let (shape, tables) = (&self.shapes[usize::from(model)], &self.tables[usize::from(model)]);
         let kinds = self.kinds.len().max(1) as u64;
         let least_ns: u64 = (0..self.kinds.len() as u32)
-            .map(|kind| of.tables.task_ns(kind, 1, 1))
+            .map(|kind| tables.task_ns(kind, 1, 1))
             .sum();
-        let launch_ns = least_ns / kinds / u64::from(of.shape.layers);
+        let launch_ns = least_ns / kinds / u64::from(shape.layers);
         StreamRule::from_hand_over(
             launch_ns + OVERLAP * LINEARS * self.hand_over_ns,
             many.min(self.streams_max),

@@ -1,8 +1,8 @@
 //! Parameter-efficient tasks over shared models (PetS): waiting queries are a pool that is split into batches of many tasks.
 //!
 //! A tenant is a task. [`repository`] says which tasks there are, [`planning`] which queries run together, [`latencies`] what
-//! both know of the card; this module keeps the mechanism. The baselines are here too: a full model of each task, one after another
-//! or side by side.
+//! both know of the card; this module keeps the mechanism. Planning is an op on a lane of the host, so that it takes the time that it
+//! takes. The baselines are here too: a full model of each task, one after another or side by side.
 
 mod latencies;
 mod planning;
@@ -14,17 +14,18 @@ use tenantry_profiles::Card;
 use tenantry_traces::{Request, Ticket, Time};
 
 use self::latencies::Latencies;
-use self::planning::{Candidate, Planned, PoolPlanner, deadline};
+use self::planning::{Candidate, Planned, alone, by_task, deadline, planned, question};
 pub use self::repository::TaskCounts;
 use self::repository::{Entry, Repository};
 use super::memory::{MemoryUse, ServerError};
-use super::queue::{InFlight, Queue, QueueView, Requests};
+use super::queue::{InFlight, Queue, QueueView, Requests, Waiting};
 use super::tenancy::refuse;
 use crate::command::{Command, Commands, Finish, RejectReason, Verdict, Waits};
 use crate::event::{Done, Event};
 use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{BatchShape, Member, NO_SLOT, Op, OpKind, Pet, PetGroup, Sequence};
 use crate::policy::admit::{self, Admit};
+use crate::policy::coordinated::PoolPlan;
 use crate::policy::place::{self, Loads, Place};
 use crate::policy::streams::{StreamOperator, StreamScheduler};
 use crate::slab::Slab;
@@ -36,6 +37,8 @@ struct Instance {
     queue: Queue,
     /// Queries that came for the next pool and are not there: turned away, or cancelled.
     gone: u32,
+    /// The pool whose plan is being made. Queries that are planned online wait in the queue meanwhile, those of a pool do not.
+    asked: Option<Vec<Candidate>>,
     /// The rest of a pool's plan.
     planned: VecDeque<Planned>,
     /// Batches submitted and not ended.
@@ -44,10 +47,15 @@ struct Instance {
     timer: Option<Time>,
 }
 
-struct Running {
-    instance: InstanceId,
-    submitted: Time,
-    members: Vec<Member>,
+enum Running {
+    /// A batch.
+    Pass {
+        instance: InstanceId,
+        submitted: Time,
+        members: Vec<Member>,
+    },
+    /// The plan of an instance's pool.
+    Planning(InstanceId),
 }
 
 /// A serving system of tasks.
@@ -59,7 +67,7 @@ pub struct TaskServer {
     max_tokens: Vec<u32>,
     repository: Repository,
     latencies: Latencies,
-    planner: PoolPlanner,
+    max_batch: u32,
     streams: StreamScheduler,
     topology: Topology,
     gpus: u64,
@@ -71,7 +79,6 @@ pub struct TaskServer {
     waiting: u32,
     placed: u64,
     /// Reused for each decision.
-    pool: Vec<Candidate>,
     operators: Vec<StreamOperator>,
     /// Member lists of ended batches, reused.
     spare: Vec<Vec<Member>>,
@@ -106,6 +113,7 @@ impl TaskServer {
         let topology = Topology::new(cluster, &pool);
         let instances = topology.instance_ids().map(|_| Instance {
             queue: Queue::new(0),
+            asked: None,
             planned: VecDeque::new(),
             gone: 0,
             running: 0,
@@ -118,7 +126,7 @@ impl TaskServer {
             engine: tasks.engine,
             planning: tasks.planning.clone(),
             max_tokens: models.map(|model| model.positions.min(tasks.max_tokens)).collect(),
-            planner: PoolPlanner::new(batching, tasks.more_models.len() as u16 + 1, max_batch),
+            max_batch,
             repository,
             latencies,
             streams: StreamScheduler::default(),
@@ -130,7 +138,6 @@ impl TaskServer {
             running: Slab::default(),
             waiting: 0,
             placed: 0,
-            pool: Vec::new(),
             operators: Vec::new(),
             spare: Vec::new(),
         })
@@ -261,8 +268,12 @@ impl TaskServer {
             batch.members.remove(at);
             Some(())
         });
+        let pooled = matches!(self.planning, PlanningSpec::Pool { .. });
+        let asked = state.asked.iter().flatten().any(|query| query.id == id);
         match in_plan {
             Some(()) => state.planned.retain(|batch| !batch.members.is_empty()),
+            // Its plan leaves it out when it comes.
+            None if pooled && asked => {}
             None => {
                 state.queue.remove(&mut self.requests, id);
                 state.gone += 1;
@@ -275,11 +286,17 @@ impl TaskServer {
     }
 
     fn done(&mut self, now: Time, done: &Done<'_>, commands: &mut Commands) {
-        let Running {
-            instance,
-            submitted,
-            mut members,
-        } = self.running.remove(done.batch).expect("a batch ends once");
+        let (instance, submitted, mut members) = match self.running.remove(done.batch).expect("a batch ends once") {
+            Running::Pass {
+                instance,
+                submitted,
+                members,
+            } => (instance, submitted, members),
+            Running::Planning(instance) => {
+                self.planned(instance, done.plan.expect("a planner answers"));
+                return self.advance(now, instance, commands);
+            }
+        };
         self.instances[instance.index()].running -= 1;
         let size = members.len() as u32;
         let mut failures = done.failures.iter().peekable();
@@ -316,10 +333,10 @@ impl TaskServer {
     fn advance(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
         while self.instances[instance.index()].running < self.depth() {
             match self.ready(now, instance) {
-                Ready::Now => {
-                    let batch = self.next_batch(instance);
-                    self.start(now, instance, &batch, commands);
-                }
+                Ready::Now => match self.instances[instance.index()].planned.pop_front() {
+                    Some(batch) => self.start(now, instance, &batch, commands),
+                    None => self.plan(instance, commands),
+                },
                 Ready::At(at) => {
                     let timer = &mut self.instances[instance.index()].timer;
                     if timer.is_none_or(|set| at < set) {
@@ -340,12 +357,11 @@ impl TaskServer {
             requests: &self.requests,
             queue: &state.queue,
         };
-        let Some(oldest) = queue.oldest().filter(|_| state.planned.is_empty()) else {
-            return if state.planned.is_empty() {
-                Ready::Later
-            } else {
-                Ready::Now
-            };
+        if !state.planned.is_empty() {
+            return Ready::Now;
+        }
+        let Some(oldest) = queue.oldest().filter(|_| state.asked.is_none()) else {
+            return Ready::Later;
         };
         match &self.planning {
             PlanningSpec::Online { .. } => Ready::Now,
@@ -358,12 +374,9 @@ impl TaskServer {
         }
     }
 
-    /// The batch to start, taken from those that wait.
-    fn next_batch(&mut self, instance: InstanceId) -> Planned {
+    /// Has those that wait planned: on the host's lane where there is anything to plan, and at once where there is not.
+    fn plan(&mut self, instance: InstanceId, commands: &mut Commands) {
         let state = &mut self.instances[instance.index()];
-        if let Some(batch) = state.planned.pop_front() {
-            return batch;
-        }
         let (window, targets) = match &self.planning {
             PlanningSpec::Pool { size, .. } => (*size, &[][..]),
             PlanningSpec::Online { window, targets } => (*window, &targets[..]),
@@ -372,40 +385,71 @@ impl TaskServer {
             requests: &self.requests,
             queue: &state.queue,
         };
-        self.pool.clear();
-        for waiting in queue.iter().take(window as usize) {
+        let candidate = |waiting: Waiting| {
             let Entry::Loaded(task) = self.repository.entry(waiting.tenant) else {
                 unreachable!("only loaded tasks' queries are let in")
             };
-            self.pool.push(Candidate {
+            Candidate {
                 id: waiting.id,
                 tenant: waiting.tenant,
                 task,
                 tokens: waiting.input_tokens,
                 deadline: deadline(waiting.arrival, self.requests[waiting.id].class, targets),
-            });
-        }
+            }
+        };
+        let pool: Vec<Candidate> = queue.iter().take(window as usize).map(candidate).collect();
         self.repository.counts.plans += 1;
-        let mut batches = self.planner.plan(&self.pool, &self.latencies);
-        match &self.planning {
-            PlanningSpec::Pool { size, .. } => {
-                let missing = size - self.pool.len() as u32;
-                state.gone = state.gone.saturating_sub(missing);
-                for query in &self.pool {
-                    state.queue.remove(&mut self.requests, query.id);
-                }
-                state.planned.extend(batches.drain(1..));
-                batches.pop().expect("a pool has a batch")
-            }
-            PlanningSpec::Online { .. } => {
-                let earliest = (0..batches.len()).min_by_key(|&index| batches[index].deadline);
-                let batch = batches.swap_remove(earliest.expect("a pool has a batch"));
-                for (id, _) in &batch.members {
-                    state.queue.remove(&mut self.requests, *id);
-                }
-                batch
+        if let PlanningSpec::Pool { size, .. } = &self.planning {
+            let missing = size - pool.len() as u32;
+            state.gone = state.gone.saturating_sub(missing);
+            for query in &pool {
+                state.queue.remove(&mut self.requests, query.id);
             }
         }
+        let batching = match self.engine {
+            EngineSpec::Shared { batching, .. } if pool.len() > 1 => batching,
+            EngineSpec::Shared { .. } => {
+                let plan = alone(&pool[0]);
+                state.asked = Some(pool);
+                return self.planned(instance, &plan);
+            }
+            EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => {
+                let plan = by_task(&pool, self.max_batch as usize);
+                state.asked = Some(pool);
+                return self.planned(instance, &plan);
+            }
+        };
+        let mark = commands.mark();
+        let lane = self.topology.solver.expect("a system that plans has a planner");
+        let (question, plans) = question(batching, &pool, &self.latencies, commands.pools.len() as u32);
+        commands.pools.push(question);
+        let last = plans.len() - 1;
+        commands
+            .ops
+            .extend(plans.into_iter().enumerate().map(|(index, plan)| Op {
+                told: index == last,
+                ..Op::alone(OpKind::PlanPool(plan), lane)
+            }));
+        state.asked = Some(pool);
+        let batch = self.running.insert(Running::Planning(instance));
+        commands.submit(batch, instance, BatchShape::NOTHING, mark);
+    }
+
+    /// A pool's plan is there: all of it, or, where the next is made afresh, the batch with the earliest deadline.
+    fn planned(&mut self, instance: InstanceId, plan: &PoolPlan) {
+        let state = &mut self.instances[instance.index()];
+        let pool = state.asked.take().expect("a plan was asked for");
+        let requests = &self.requests;
+        let mut batches = planned(plan, &pool, |id| requests.get(id).is_some());
+        if let PlanningSpec::Online { .. } = self.planning {
+            let earliest = (0..batches.len()).min_by_key(|&index| batches[index].deadline);
+            let Some(earliest) = earliest else { return };
+            batches = vec![batches.swap_remove(earliest)];
+            for (id, _) in &batches[0].members {
+                state.queue.remove(&mut self.requests, *id);
+            }
+        }
+        state.planned.extend(batches);
     }
 
     /// Submits a batch whose members wait no longer.
@@ -470,7 +514,7 @@ impl TaskServer {
         commands.ops.push(Op::alone(pet, lane));
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.extend_from_slice(&commands.members[mark.members..]);
-        let batch = self.running.insert(Running {
+        let batch = self.running.insert(Running::Pass {
             instance,
             submitted: now,
             members: kept,
@@ -490,11 +534,12 @@ impl TaskServer {
             .extend(groups.iter().map(|group| self.latencies.operator(model, group)));
         let count = match streams {
             StreamsSpec::ByProfile { many } => self.latencies.stream_rule(model, many).streams(&self.operators),
-            StreamsSpec::Fixed { count } => count.min(groups.len() as u32).max(1),
+            StreamsSpec::Fixed { count } | StreamsSpec::InTurn { count } => count.min(groups.len() as u32).max(1),
             StreamsSpec::OneEach => groups.len() as u32,
         };
         let stream_of = match streams {
             StreamsSpec::OneEach => self.streams.one_each(groups.len()),
+            StreamsSpec::InTurn { .. } => self.streams.in_turn(groups.len(), count),
             StreamsSpec::ByProfile { .. } | StreamsSpec::Fixed { .. } => {
                 self.streams.by_intensity(&self.operators, count)
             }
@@ -511,7 +556,12 @@ impl TaskServer {
     /// # Errors
     /// The law that is broken.
     pub fn check_laws(&mut self, now: Time) -> Result<(), String> {
-        let running: usize = self.running.iter().map(|(_, r)| r.members.len()).sum();
+        let members = |running: &Running| match running {
+            Running::Pass { members, .. } => members.len(),
+            Running::Planning(_) => 0,
+        };
+        let running: usize = self.running.iter().map(|(_, running)| members(running)).sum();
+        let pooled = matches!(self.planning, PlanningSpec::Pool { .. });
         let mut waiting = 0;
         for instance in self.topology.instance_ids() {
             let state = &self.instances[instance.index()];
@@ -520,7 +570,12 @@ impl TaskServer {
                 queue: &state.queue,
             };
             let planned: usize = state.planned.iter().map(|batch| batch.members.len()).sum();
-            waiting += queue.len() as usize + planned;
+            // Queries that are planned online are in the queue still.
+            let asked = state.asked.iter().flatten();
+            let asked = asked
+                .filter(|query| pooled && self.requests.get(query.id).is_some())
+                .count();
+            waiting += queue.len() as usize + planned + asked;
             // A timer of this very instant is still to come.
             let asked_now = state.timer.is_some_and(|at| at <= now);
             if state.running == 0 && !asked_now && self.ready(now, instance) == Ready::Now {

@@ -1,4 +1,4 @@
-//! Which waiting queries run together, and which batch of a plan is next.
+//! Which waiting queries run together: the question that a pool is, and what its plan comes to when it has been made.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use tenantry_traces::{Duration, Time};
 use super::latencies::Latencies;
 use super::repository::Task;
 use crate::ids::RequestId;
-use crate::policy::coordinated::{Batching, Planner, Query};
+use crate::op::PlanPool;
+use crate::policy::coordinated::{Batching, PlannedBatch, PoolPlan, PoolQuestion, Query};
 
 /// A query of a pool.
 #[derive(Clone, Copy, Debug)]
@@ -29,98 +30,95 @@ pub(crate) struct Planned {
     pub deadline: Time,
 }
 
-/// Splits pools into batches.
-#[derive(Debug)]
-pub(crate) struct PoolPlanner {
-    /// Nothing where each batch is of one task.
-    batching: Option<Batching>,
-    models: u16,
-    max_batch: u32,
-    planner: Planner,
-    queries: Vec<Query>,
-}
-
-impl PoolPlanner {
-    pub fn new(batching: Option<Batching>, models: u16, max_batch: u32) -> PoolPlanner {
-        PoolPlanner {
-            batching,
-            models,
-            max_batch,
-            planner: Planner::default(),
-            queries: Vec::new(),
-        }
-    }
-
-    /// The batches of a pool, in the order in which they run if nothing else speaks: those of one model after the other, each
-    /// model's shortest first; where batches are of one task, in the order of their oldest queries.
-    pub fn plan(&mut self, pool: &[Candidate], latencies: &Latencies) -> Vec<Planned> {
-        match self.batching {
-            Some(batching) => (0..self.models)
-                .flat_map(|model| self.plan_model(model, batching, pool, latencies))
-                .collect(),
-            None => by_task(pool, self.max_batch as usize),
-        }
-    }
-
-    fn plan_model(
-        &mut self,
-        model: u16,
-        batching: Batching,
-        pool: &[Candidate],
-        latencies: &Latencies,
-    ) -> Vec<Planned> {
-        self.queries.clear();
-        let of_model = pool.iter().enumerate().filter(|(_, query)| query.task.model == model);
-        self.queries.extend(of_model.map(|(index, query)| Query {
+/// A pool as a question, and an op for each shared model that has queries in it; `pool` is the question's place among the commands'.
+pub(crate) fn question(
+    batching: Batching,
+    pool: &[Candidate],
+    latencies: &Latencies,
+    place: u32,
+) -> (PoolQuestion, Vec<PlanPool>) {
+    let tables = latencies.all_tables();
+    let mut queries: Vec<Vec<Query>> = vec![Vec::new(); tables.len()];
+    for (index, query) in pool.iter().enumerate() {
+        queries[usize::from(query.task.model)].push(Query {
             id: index as u32,
             task: query.tenant,
             kind: latencies.kind(query.task.kind),
             tokens: query.tokens,
-        }));
-        let plan = self
-            .planner
-            .plan(latencies.tables(model), batching, &self.queries)
-            .expect("queries that are let in have prices");
-        let batch = |batch: &crate::policy::coordinated::MacroBatch| {
-            let minis = &plan.mini_batches[batch.mini_batches.clone()];
-            let members = minis.iter().zip(0..).flat_map(|(mini, number)| {
-                let ids = &plan.order[mini.first as usize..(mini.first + mini.count) as usize];
-                ids.iter().map(move |&index| (pool[index as usize], number))
-            });
-            planned(model, members)
-        };
-        plan.batches.iter().map(batch).collect()
+        });
     }
-}
-
-fn planned(model: u16, members: impl Iterator<Item = (Candidate, u32)>) -> Planned {
-    let mut batch = Planned {
-        model,
-        members: Vec::new(),
-        deadline: Time(u64::MAX),
+    let mut tasks = Vec::new();
+    let of_model = (0..).zip(&queries).filter(|(_, queries)| !queries.is_empty());
+    let ops = of_model.map(|(model, queries)| {
+        tasks.clear();
+        tasks.extend(queries.iter().map(|query| query.task));
+        tasks.sort_unstable();
+        tasks.dedup();
+        PlanPool {
+            pool: place,
+            model,
+            batching: batching.chosen(queries),
+            tasks: tasks.len() as u32,
+            queries: queries.len() as u32,
+        }
+    });
+    let ops = ops.collect();
+    let question = PoolQuestion {
+        tables,
+        batching,
+        queries,
     };
-    for (query, mini) in members {
-        batch.deadline = batch.deadline.min(query.deadline);
-        batch.members.push((query.id, mini));
-    }
-    batch
+    (question, ops)
 }
 
-/// Each task's queries in batches of up to `max` (SeqS and ParS).
-fn by_task(pool: &[Candidate], max: usize) -> Vec<Planned> {
+/// Each task's queries in batches of up to `max`, in the order of their oldest (SeqS and ParS).
+pub(crate) fn by_task(pool: &[Candidate], max: usize) -> PoolPlan {
     let mut place: BTreeMap<u32, usize> = BTreeMap::new();
-    let mut tasks: Vec<Vec<Candidate>> = Vec::new();
-    for query in pool {
-        let index = *place.entry(query.tenant).or_insert_with(|| {
+    let mut tasks: Vec<Vec<u32>> = Vec::new();
+    for (index, query) in (0..).zip(pool) {
+        let of_task = *place.entry(query.tenant).or_insert_with(|| {
             tasks.push(Vec::new());
             tasks.len() - 1
         });
-        tasks[index].push(*query);
+        tasks[of_task].push(index);
     }
-    let batches = tasks.iter().flat_map(|queries| queries.chunks(max));
-    batches
-        .map(|queries| planned(queries[0].task.model, queries.iter().map(|query| (*query, 0))))
-        .collect()
+    let batch = |places: &[u32]| PlannedBatch {
+        model: pool[places[0] as usize].task.model,
+        members: places.iter().map(|&place| (place, 0)).collect(),
+    };
+    PoolPlan {
+        batches: tasks.iter().flat_map(|places| places.chunks(max)).map(batch).collect(),
+    }
+}
+
+/// The only query of a pool: there is nothing to be planned.
+pub(crate) fn alone(query: &Candidate) -> PoolPlan {
+    PoolPlan {
+        batches: vec![PlannedBatch {
+            model: query.task.model,
+            members: vec![(0, 0)],
+        }],
+    }
+}
+
+/// A plan's batches without queries that have left meanwhile; those of which none is left are left out.
+pub(crate) fn planned(plan: &PoolPlan, pool: &[Candidate], is_there: impl Fn(RequestId) -> bool) -> Vec<Planned> {
+    let batch = |batch: &PlannedBatch| {
+        let mut planned = Planned {
+            model: batch.model,
+            members: Vec::new(),
+            deadline: Time(u64::MAX),
+        };
+        for &(place, mini) in &batch.members {
+            let query = &pool[place as usize];
+            if is_there(query.id) {
+                planned.deadline = planned.deadline.min(query.deadline);
+                planned.members.push((query.id, mini));
+            }
+        }
+        (!planned.members.is_empty()).then_some(planned)
+    };
+    plan.batches.iter().filter_map(batch).collect()
 }
 
 /// When a request is to be answered: its class's target after its arrival, the last target's for classes beyond.

@@ -138,6 +138,10 @@ impl Repository {
         pool: &PoolSpec,
         tasks: &TasksSpec,
     ) -> Result<Task, TaskFault> {
+        let file = registration.file.as_ref();
+        if let Some((TaskFault::Unreadable, _)) = file.and_then(|file| file.fault.as_ref()) {
+            return Err(TaskFault::Unreadable);
+        }
         let (index, model) = models
             .iter()
             .enumerate()
@@ -147,6 +151,9 @@ impl Repository {
         let kind = kinds
             .find(|kind| kind.name() == registration.kind)
             .ok_or(TaskFault::UnknownKind)?;
+        if let Some((fault, _)) = file.and_then(|file| file.fault.as_ref()) {
+            return Err(*fault);
+        }
         if let Some(shape) = &registration.trained_on
             && !same_layers(shape, model)
         {
@@ -160,7 +167,9 @@ impl Repository {
         }
         let number = pool.dtype.bytes();
         let own_bytes = match tasks.engine {
-            EngineSpec::Shared { .. } => resident_bytes(kind, model, &tasks.sizes),
+            EngineSpec::Shared { .. } => file
+                .and_then(|file| file.resident_bytes)
+                .unwrap_or_else(|| resident_bytes(kind, model, &tasks.sizes)),
             EngineSpec::Sequential { own_embeddings } | EngineSpec::Parallel { own_embeddings, .. } => {
                 number * merged_parameters(model, own_embeddings)
             }
