@@ -15,6 +15,8 @@ pub struct StreamOperator {
     pub flops: u64,
     /// How long it takes alone, β, in nanoseconds.
     pub latency_ns: u64,
+    /// Of these, until the host has launched it: what the least of its kind takes.
+    pub launch_ns: u64,
     /// The memory bandwidth that it uses while it runs, ω, in bytes a second.
     pub bytes_per_s: u64,
 }
@@ -80,37 +82,40 @@ impl StreamScheduler {
     }
 }
 
-/// How many streams a batch's operators get (PetS, section 6.3.3): few where each operator is over before the next stream has
-/// taken one up, many otherwise.
+/// How many streams a batch's operators get (PetS, section 6.3.3): many where what they hide of each other outlasts that streams meet, few
+/// otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRule {
     /// Streams for short operators.
     pub few: u32,
     /// Streams for long ones.
     pub many: u32,
-    /// Operators are long from this mean latency on, in nanoseconds.
-    pub long_from_ns: u64,
+    /// What each further stream takes until all have met again, in nanoseconds.
+    pub meeting_ns: u64,
 }
 
 impl StreamRule {
-    /// The rule of a profile: an operator is long when it outlasts handing it over, `hand_over_ns` (the profile's `wake` and `tell`).
-    /// Short ones stay on one stream.
-    pub fn from_hand_over(hand_over_ns: u64, many: u32) -> StreamRule {
-        StreamRule {
-            few: 1,
-            many: many.max(1),
-            long_from_ns: hand_over_ns,
+    /// Streams for so many operators, of whose time `hidden_ns` says how much less they take on so many streams: never more than operators,
+    /// and at least 1.
+    pub fn streams(&self, operators: usize, hidden_ns: impl FnOnce(u32) -> u64) -> u32 {
+        let at_most = |streams: u32| (streams as usize).min(operators).max(1) as u32;
+        let (few, many) = (at_most(self.few), at_most(self.many));
+        let met_ns = self.meeting_ns.saturating_mul(u64::from(many - 1));
+        if many > few && hidden_ns(many) > met_ns {
+            many
+        } else {
+            few
         }
     }
+}
 
-    /// Streams for these operators: never more than operators, and at least 1.
-    pub fn streams(&self, operators: &[StreamOperator]) -> u32 {
-        let count = operators.len() as u64;
-        let total_ns: u64 = operators.iter().map(|operator| operator.latency_ns).sum();
-        let long = total_ns >= self.long_from_ns.saturating_mul(count);
-        let streams = if long { self.many } else { self.few };
-        u64::from(streams).min(count).max(1) as u32
-    }
+/// What of operators' time launching hides at best, whatever their number of streams: while one is launched, those before it move bytes and
+/// compute, so that the shorter of the two is hidden. That some move while others compute comes on top, and is left out: how much depends on
+/// their mix.
+pub fn hidden_by_launching_ns(operators: &[StreamOperator]) -> u64 {
+    let launches_ns: u64 = operators.iter().map(|operator| operator.launch_ns).sum();
+    let all_ns: u64 = operators.iter().map(|operator| operator.latency_ns).sum();
+    launches_ns.min(all_ns.saturating_sub(launches_ns))
 }
 
 /// What the busiest stream takes, in nanoseconds, if streams do not slow each other down.
@@ -132,6 +137,7 @@ mod tests {
         StreamOperator {
             flops,
             latency_ns,
+            launch_ns: 0,
             bytes_per_s,
         }
     }
@@ -160,14 +166,32 @@ mod tests {
     }
 
     #[test]
-    fn short_operators_get_few_streams() {
-        let rule = StreamRule::from_hand_over(50, 32);
-        assert_eq!(rule.streams(&[operator(1, 49, 1); 64]), 1);
-        assert_eq!(rule.streams(&[operator(1, 50, 1); 64]), 32);
-        assert_eq!(rule.streams(&[operator(1, 50, 1); 5]), 5);
-        assert_eq!(rule.streams(&[]), 1);
+    fn operators_that_hide_nothing_get_few_streams() {
+        let rule = StreamRule {
+            few: 1,
+            many: 32,
+            meeting_ns: 10,
+        };
+        assert_eq!(rule.streams(64, |_| 310), 1);
+        assert_eq!(rule.streams(64, |_| 311), 32);
+        // As many streams as operators, of which there are fewer to meet.
+        assert_eq!(rule.streams(5, |streams| if streams == 5 { 41 } else { 0 }), 5);
+        assert_eq!((rule.streams(1, |_| 1_000), rule.streams(0, |_| 1_000)), (1, 1));
         let two = StreamRule { few: 2, ..rule };
-        assert_eq!(two.streams(&[operator(1, 1, 1); 64]), 2);
+        assert_eq!(two.streams(64, |_| 0), 2);
+    }
+
+    #[test]
+    fn launching_hides_what_is_shorter() {
+        let of = |launch_ns, latency_ns| StreamOperator {
+            launch_ns,
+            ..operator(1, latency_ns, 1)
+        };
+        // 30 launching and 15 of work, then 30 and 120.
+        assert_eq!(hidden_by_launching_ns(&[of(10, 15), of(10, 15), of(10, 15)]), 15);
+        assert_eq!(hidden_by_launching_ns(&[of(10, 50), of(10, 50), of(10, 50)]), 30);
+        assert_eq!(hidden_by_launching_ns(&[of(10, 10)]), 0);
+        assert_eq!(hidden_by_launching_ns(&[]), 0);
     }
 
     proptest! {

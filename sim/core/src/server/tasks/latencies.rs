@@ -2,20 +2,17 @@
 
 use std::sync::Arc;
 
-use tenantry_profiles::{Card, DeviceKind, DispatchOperation, MissingTable, ModelShape, PetKind};
+use tenantry_profiles::{AdapterSurface, Card, DeviceKind, DispatchOperation, MissingTable, ModelShape, PetKind};
 
 use crate::op::PetGroup;
 use crate::policy::coordinated::{Tables, TablesError};
 use crate::policy::pet_work::{PetSizes, layer_work};
-use crate::policy::streams::{StreamOperator, StreamRule};
+use crate::policy::streams::{StreamOperator, StreamRule, hidden_by_launching_ns};
 use crate::server::ServerError;
 use crate::spec::{PoolSpec, TasksSpec};
 
 /// Linear layers of an encoder layer: a task's operators are handed over at each.
 const LINEARS: u64 = 4;
-
-/// One part in so many of the operators' work overlaps at best: three of the paper's four kinds move bytes, and one computes.
-const OVERLAP: u64 = 4;
 
 /// A card's tables as dense arrays.
 #[derive(Debug)]
@@ -27,6 +24,9 @@ pub(crate) struct Latencies {
     kinds: Vec<PetKind>,
     sizes: PetSizes,
     hand_over_ns: u64,
+    device: DeviceKind,
+    /// Layers side by side, by shared model: on a CPU, where that was measured.
+    concurrent: Vec<Option<AdapterSurface>>,
     /// Streams that can do anything at once: a CPU's cores.
     streams_max: u32,
 }
@@ -55,6 +55,14 @@ impl Latencies {
             kinds,
             sizes: tasks.sizes,
             hand_over_ns: dispatch(DispatchOperation::Wake)? + dispatch(DispatchOperation::Tell)?,
+            device: card.device.kind,
+            concurrent: match card.device.kind {
+                DeviceKind::Cpu => tasks
+                    .models(&pool.model)
+                    .map(|shape| card.concurrent_layer(shape, pool.dtype).ok())
+                    .collect(),
+                DeviceKind::Cuda => Vec::new(),
+            },
             streams_max: match card.device.kind {
                 DeviceKind::Cpu => card.device.host.cores.max(1),
                 DeviceKind::Cuda => u32::MAX,
@@ -83,26 +91,39 @@ impl Latencies {
         let work = layer_work(group.kind, shape, &self.sizes, tokens);
         let all_layers_ns = tables.task_ns(self.kind(group.kind), group.count, group.tokens);
         let latency_ns = (all_layers_ns / u64::from(shape.layers)).max(1);
+        let least_ns = tables.task_ns(self.kind(group.kind), 1, 1) / u64::from(shape.layers);
         StreamOperator {
             flops: work.flops,
             latency_ns,
+            // The least operator of a kind is launching alone.
+            launch_ns: least_ns.min(latency_ns),
             bytes_per_s: (u128::from(work.bytes) * 1_000_000_000 / u128::from(latency_ns)) as u64,
         }
     }
 
-    /// When operators are long enough for several streams: from when what overlaps of their work outlasts handing them over at each
-    /// linear layer. The least operator of a kind is launching alone, of which nothing overlaps.
-    pub fn stream_rule(&self, model: u16, many: u32) -> StreamRule {
-        let (shape, tables) = (&self.shapes[usize::from(model)], &self.tables[usize::from(model)]);
-        let kinds = self.kinds.len().max(1) as u64;
-        let least_ns: u64 = (0..self.kinds.len() as u32)
-            .map(|kind| tables.task_ns(kind, 1, 1))
-            .sum();
-        let launch_ns = least_ns / kinds / u64::from(shape.layers);
-        StreamRule::from_hand_over(
-            launch_ns + OVERLAP * LINEARS * self.hand_over_ns,
-            many.min(self.streams_max),
-        )
+    /// How many streams operators get: as many where, by the card's tables, less time is theirs side by side than meeting takes at each linear
+    /// layer.
+    pub fn streams(&self, model: u16, groups: &[PetGroup], operators: &[StreamOperator], many: u32) -> u32 {
+        let rule = StreamRule {
+            few: 1,
+            many: many.min(self.streams_max),
+            meeting_ns: LINEARS * self.hand_over_ns,
+        };
+        rule.streams(operators.len(), |streams| match self.device {
+            DeviceKind::Cuda => hidden_by_launching_ns(operators),
+            DeviceKind::Cpu => {
+                // Threads share the operators, and slow each other down as whole layers do. What nobody measured hides nothing.
+                let all_ns: u64 = operators.iter().map(|operator| operator.latency_ns).sum();
+                let requests = groups.iter().map(|group| group.count).sum::<u32>() / streams;
+                let tokens = groups.iter().map(|group| group.tokens).max().unwrap_or(1);
+                let concurrent = self.concurrent[usize::from(model)].as_ref();
+                let slower = concurrent.map(|of| {
+                    let ns = |streams| of.cost(streams, requests.max(1), tokens).median_ns;
+                    u128::from(all_ns) * u128::from(ns(streams)) / u128::from(ns(1).max(1)) / u128::from(streams)
+                });
+                slower.map_or(0, |ns| all_ns.saturating_sub(ns as u64))
+            }
+        })
     }
 }
 

@@ -533,7 +533,7 @@ impl TaskServer {
         self.operators
             .extend(groups.iter().map(|group| self.latencies.operator(model, group)));
         let count = match streams {
-            StreamsSpec::ByProfile { many } => self.latencies.stream_rule(model, many).streams(&self.operators),
+            StreamsSpec::ByProfile { many } => self.latencies.streams(model, groups, &self.operators, many),
             StreamsSpec::Fixed { count } | StreamsSpec::InTurn { count } => count.min(groups.len() as u32).max(1),
             StreamsSpec::OneEach => groups.len() as u32,
         };
