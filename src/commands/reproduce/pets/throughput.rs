@@ -7,7 +7,7 @@ use crate::commands::reproduce::lab::{Lab, rate};
 use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
 
-/// Queries of each task and their tokens. Which three shapes the paper has is lost.
+/// Queries of each task and their tokens, as in the authors' public plots: the paper's image is lost.
 const SHAPES: [(u32, u32); 3] = [(1, 128), (2, 64), (4, 32)];
 /// Other three, half as long, to see what that is worth.
 const SHORTER: [(u32, u32); 3] = [(1, 64), (2, 32), (4, 16)];
@@ -62,7 +62,7 @@ pub fn figure_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
         }
         let shorter = mean(&speed_ups(lab, card, "bert-base", &SHORTER, &tasks)?);
         let note = format!(
-            "assumes the shapes 1 × 128, 2 × 64 and 4 × 32 tokens a task; with half as many tokens BERT-base's mean is {shorter:.2}"
+            "1 × 128, 2 × 64 and 4 × 32 tokens a task, as in the authors' public plots; with half as many tokens BERT-base's mean is {shorter:.2}"
         );
         match paper {
             Some((on_average, at_most)) => {
@@ -79,9 +79,8 @@ pub fn figure_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 );
                 let ours = greatest(&all);
                 rows.push(
-                    Row::assumed(FIGURE, format!("{name}, greatest"), "×", Some(at_most), ours).note(
-                        "on the same assumption; the engine's constant is another's (FasterTransformer) on the V100",
-                    ),
+                    Row::assumed(FIGURE, format!("{name}, greatest"), "×", Some(at_most), ours)
+                        .note("in the same shapes; the engine's constant is another's (FasterTransformer) on the V100"),
                 );
                 rows.push(Row::shape(
                     FIGURE,
@@ -132,8 +131,7 @@ pub fn figure_8(lab: &Lab) -> Result<Vec<Row>, Failure> {
         ))
     };
     let (at_16, at_32, at_64, at_256) = (alone(16)?, alone(32)?, alone(64)?, alone(256)?);
-    let crowd = "assumes that models side by side crowd each other as at 16, which is all that the text says; if they crowd less when they \
-                 are fewer, the two meet later";
+    let crowd = "assumes that each model beside it crowds a model alike, so that 16 are as slow as the text says";
     Ok(vec![
         Row::input(
             FIGURE,
