@@ -8,6 +8,7 @@
 mod generating;
 mod host;
 mod laws;
+mod loads;
 mod managing;
 mod memory;
 mod placing;
@@ -16,7 +17,7 @@ mod retrieving;
 mod sequence;
 mod step;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use tenantry_traces::{Duration, ManageRequest, Request, Ticket, Time};
 
@@ -33,6 +34,7 @@ use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSp
 use crate::topology::Topology;
 use generating::{Generating, Progress, Took};
 use host::{HostMemory, InHost, Waiting};
+use loads::ByLoad;
 use memory::{GenerationMemory, Pages, Rooms};
 use prefixes::{Entered, Prefixes};
 use sequence::{Place, Queue, Retrieval, Sequence, Sequences};
@@ -147,7 +149,7 @@ pub struct GenerationServer {
     /// Where it does not hold all tenants' adapters.
     host: Option<HostMemory>,
     /// All instances by load; where there is only one, it stays as it was.
-    by_load: BTreeSet<(u32, InstanceId)>,
+    by_load: ByLoad,
     flights: Slab<BatchId, Flight>,
     tenancy: Tenancy,
     placed: u64,
@@ -211,7 +213,7 @@ impl GenerationServer {
                 .lora
                 .and_then(|lora| lora.host_slots)
                 .map(|slots| HostMemory::new(tenants, slots)),
-            by_load: topology.instance_ids().map(|id| (0, id)).collect(),
+            by_load: ByLoad::new(topology.instance_ids()),
             topology,
             tenancy: Tenancy::new(pool, tenants, memory.tenant_bytes()),
             memory,
@@ -563,8 +565,7 @@ impl GenerationServer {
         }
         // With a single instance nobody asks for the order.
         if self.instances.len() > 1 {
-            self.by_load.remove(&(was, instance));
-            self.by_load.insert((load, instance));
+            self.by_load.change(instance, was, load);
         }
         match (was, load) {
             (0, 1..) => self.occupied_instances += 1,

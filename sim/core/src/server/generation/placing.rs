@@ -43,10 +43,10 @@ impl GenerationServer {
             _ if self.instances.len() == 1 => Some(InstanceId(0)).filter(fits),
             PlaceSpec::LargestWorkingSet => {
                 // Those that are full may be many.
-                let with_room = self.by_load.range(..(self.spec.max_batch, POOL));
+                let with_room = self.by_load.below(self.spec.max_batch).iter();
                 with_room.rev().map(|&(_, id)| id).find(fits)
             }
-            PlaceSpec::LeastLoaded => self.by_load.iter().map(|&(_, id)| id).find(fits),
+            PlaceSpec::LeastLoaded => self.by_load.all().iter().map(|&(_, id)| id).find(fits),
             PlaceSpec::RoundRobin => {
                 let count = self.instances.len() as u64;
                 let in_turn = (0..count).map(|step| InstanceId(((self.placed + step) % count) as u32));
@@ -308,7 +308,7 @@ impl GenerationServer {
         let Some(consolidate) = self.spec.consolidate else {
             return;
         };
-        let least = self.by_load.range((1, POOL)..).next().copied();
+        let least = self.by_load.least_busy();
         let Some((load, instance)) = least.filter(|&(load, _)| load <= consolidate.light) else {
             return;
         };
@@ -333,7 +333,7 @@ impl GenerationServer {
 
     /// Whether instances that run more than this one, which runs `load`, have room for everyone on it.
     fn has_room_elsewhere(&self, load: u32, instance: InstanceId) -> bool {
-        let more_loaded = self.by_load.range((load, InstanceId(instance.0 + 1))..).rev();
+        let more_loaded = self.by_load.after(load, instance).iter().rev();
         let mut others: Vec<(InstanceId, u32, u32)> = more_loaded
             .map(|&(load, other)| {
                 let requests = self.spec.max_batch.saturating_sub(load);
