@@ -70,7 +70,7 @@ impl Durations {
 }
 
 /// Durations while they are recorded, cell by cell of the histogram that they will be in: one place of an array each, where the histogram
-/// also looks at its range, its total and its extremes (22 instructions instead of 65).
+/// also looks at its range, its total and its extremes (some 27 instructions instead of 65).
 #[derive(Debug, Default)]
 pub struct Tally {
     /// By cell, as far as there is one.
