@@ -12,8 +12,8 @@ use tenantry_core::log::{Log, replay};
 use tenantry_core::machine::MachineError;
 use tenantry_core::op::{OpKind, Run, Until};
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, ConsolidateSpec, GenerationSpec, HeadTask, JoinSpec, LoraSpec, Met, Padding, PipelineSpec,
-    PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, SwapSpec, SystemSpec, TenantState,
+    AdmitSpec, BatchSpec, ConsolidateSpec, DisaggregatedSpec, GenerationSpec, HeadTask, JoinSpec, LoraSpec, Met,
+    Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_core::topology::LaneKind;
 use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
@@ -208,6 +208,10 @@ impl Workers for Script {
         Ok(())
     }
 
+    fn park(&mut self, lane: LaneId, request: RequestId) -> Result<(), MachineError> {
+        self.release(lane, request)
+    }
+
     fn wait(&mut self, deadline: Option<Time>) -> Result<Option<Ran>, MachineError> {
         let noticed = deadline.map(|deadline| match deadline <= self.now {
             true => self.now,
@@ -274,59 +278,83 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         Just(PlaceSpec::LeastLoaded),
         Just(PlaceSpec::RoundRobin),
     ];
-    (join, prefill, owned, consolidate, place, 1u32..6).prop_map(
-        |(join, prefill, (own, slots, table), consolidate, place, max_batch)| SystemSpec {
-            name: "same".into(),
-            admit: AdmitSpec::Open,
-            route: None,
-            pool: PoolSpec {
-                name: "pool".into(),
-                model: ModelShape::builtin("tiny-llama").expect("it is built in"),
-                dtype: DType::F32,
-                classes: 2,
-                heads: HeadTask::Classification,
-                plot: (table > 0).then_some(PLOT),
-                tenant_state: match own {
-                    0 => TenantState::Model,
-                    1 => TenantState::Adapters {
-                        bottleneck: 16,
-                        implementation: AdapterImplementation::GatherBmm,
-                    },
-                    _ => TenantState::Head,
-                },
-                padding: Padding::Longest,
-                instances_per_gpu: 1,
-                place,
-                batch: BatchSpec::PerTenant { max_size: 1 },
-                swap: SwapSpec::LeastRecentlyUsed,
-                pipeline: match table {
-                    1 => PipelineSpec::PREFETCH_RETRIEVAL,
-                    _ => PipelineSpec::SYNCHRONOUS,
-                },
-                generation: Some(GenerationSpec {
-                    lora: (own == 2).then_some(LoraSpec {
-                        rank: 8,
-                        implementation: AdapterImplementation::Grouped,
-                        slots,
-                        host_slots: None,
-                    }),
-                    slots,
-                    join: match (own, join) {
-                        // A tenant's model serves nobody else.
-                        (0, JoinSpec::AnyTenant) => JoinSpec::QueuePerTenant,
-                        _ => join,
-                    },
-                    max_batch,
-                    prefill,
-                    page_tokens: PAGE_TOKENS,
-                    consolidate,
-                    ..GenerationSpec::default()
-                }),
-                tasks: None,
-                runtimes: None,
-            },
+    // Whether one of the cards only takes prompts in, where there are two.
+    (join, prefill, owned, consolidate, place, 1u32..6, any::<bool>()).prop_map(
+        |(join, prefill, (own, slots, table), consolidate, place, max_batch, apart)| {
+            // What goes with that.
+            let (own, join, table) = match apart {
+                true => (own.max(1), JoinSpec::AnyTenant, 0),
+                false => (own, join, table),
+            };
+            system(join, prefill, (own, slots, table), consolidate, place, max_batch, apart)
         },
     )
+}
+
+fn system(
+    join: JoinSpec,
+    prefill: PrefillSpec,
+    (own, slots, table): (u8, u32, u8),
+    consolidate: Option<ConsolidateSpec>,
+    place: PlaceSpec,
+    max_batch: u32,
+    apart: bool,
+) -> SystemSpec {
+    SystemSpec {
+        name: "same".into(),
+        admit: AdmitSpec::Open,
+        route: None,
+        pool: PoolSpec {
+            name: "pool".into(),
+            model: ModelShape::builtin("tiny-llama").expect("it is built in"),
+            dtype: DType::F32,
+            classes: 2,
+            heads: HeadTask::Classification,
+            plot: (table > 0).then_some(PLOT),
+            tenant_state: match own {
+                0 => TenantState::Model,
+                1 => TenantState::Adapters {
+                    bottleneck: 16,
+                    implementation: AdapterImplementation::GatherBmm,
+                },
+                _ => TenantState::Head,
+            },
+            padding: Padding::Longest,
+            instances_per_gpu: 1,
+            place,
+            batch: BatchSpec::PerTenant { max_size: 1 },
+            swap: SwapSpec::LeastRecentlyUsed,
+            pipeline: match table {
+                1 => PipelineSpec::PREFETCH_RETRIEVAL,
+                _ => PipelineSpec::SYNCHRONOUS,
+            },
+            generation: Some(GenerationSpec {
+                lora: (own == 2).then_some(LoraSpec {
+                    rank: 8,
+                    implementation: AdapterImplementation::Grouped,
+                    slots,
+                    host_slots: None,
+                }),
+                slots,
+                join: match (own, join) {
+                    // A tenant's model serves nobody else.
+                    (0, JoinSpec::AnyTenant) => JoinSpec::QueuePerTenant,
+                    _ => join,
+                },
+                max_batch,
+                prefill,
+                page_tokens: PAGE_TOKENS,
+                consolidate,
+                disaggregated: apart.then_some(DisaggregatedSpec {
+                    prefill_gpus: 1,
+                    link: None,
+                }),
+                ..GenerationSpec::default()
+            }),
+            tasks: None,
+            runtimes: None,
+        },
+    }
 }
 
 /// Tenants that come, change and go within so many nanoseconds.
@@ -408,6 +436,8 @@ proptest! {
         system in systems(), entries in entries(), gpus in 1u32..3, pages in 9u32..40
     ) {
         let card = card();
+        let generation = system.pool.generation.as_ref().expect("it generates");
+        let gpus = gpus.max(1 + u32::from(generation.disaggregated.is_some()));
         let cluster = cluster(&system, gpus, pages);
         let server = || Server::new(&cluster, &system, TENANTS).expect("it fits");
         let prices = || Prices::new(&card, &system.pool, Jitter::None)

@@ -242,7 +242,7 @@ impl Observer for RequestsPart {
                 }
                 self.batches += 1;
             }
-            Command::Release { request, .. } => self.released(*request),
+            Command::Park { request, .. } | Command::Release { request, .. } => self.released(*request),
             Command::Finish(finish) => {
                 if let Some(inside) = self.inside.remove(&finish.ticket) {
                     self.row(&inside, Some((now, finish)));

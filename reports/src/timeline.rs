@@ -125,6 +125,10 @@ pub(crate) fn name(kind: &OpKind) -> (String, &'static str) {
         OpKind::Lookup(lookup) => (format!("look up {} tokens", lookup.tokens), "lookup"),
         OpKind::Stage(stage) => (format!("copy looked up, {}", bytes(stage.bytes)), "copy"),
         OpKind::Fetch(fetch) => (format!("read {}", bytes(fetch.bytes)), "copy"),
+        OpKind::Transfer(transfer) => {
+            let size = bytes(u64::from(transfer.pages) * transfer.page_bytes);
+            (format!("cached keys and values from {}, {size}", transfer.from), "copy")
+        }
         OpKind::CopyIn(copy) => {
             let size = bytes(u64::from(copy.chunks) * copy.chunk_bytes);
             (format!("copy in {}, {size}", layers(copy.layers)), "copy")

@@ -1,9 +1,9 @@
 //! From raw types to the plain specifications that the other crates take, and what can be wrong between several values.
 
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, ConsolidateSpec, GenerationSpec, HeadTask, JoinSpec, LoraSpec, Met, Padding,
-    ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, QueueSpec, StopSpec, SwapSpec,
-    SystemSpec, TasksSpec, TenantState, Weights,
+    AdmitSpec, BatchSpec, ConsolidateSpec, DisaggregatedSpec, GenerationSpec, HeadTask, JoinSpec, LinkSpec, LoraSpec,
+    Met, Padding, ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, QueueSpec, StopSpec,
+    SwapSpec, SystemSpec, TasksSpec, TenantState, Weights,
 };
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::Duration;
@@ -319,7 +319,7 @@ fn system_of(
         },
         pool: PoolSpec {
             runtimes,
-            ..pool_of(system, model, tasks)
+            ..pool_of(system, model, tasks, raw.cluster.link)
         },
         route: None,
     }
@@ -456,6 +456,7 @@ fn check_generation(
             generation.tensor_parallel.0,
         ));
     }
+    check_prefill_gpus(system, generation, raw.cluster.gpus.0, &in_generation, problems);
     if !model.heads.is_multiple_of(generation.tensor_parallel.0) {
         let must = format!("a divisor of the {} attention heads of {}", model.heads, model.name);
         problems.push(Problem::new(
@@ -463,6 +464,45 @@ fn check_generation(
             must,
             generation.tensor_parallel.0,
         ));
+    }
+}
+
+/// What must hold where some cards only take prompts in.
+fn check_prefill_gpus(
+    system: &RawSystem,
+    generation: &RawGeneration,
+    gpus: u32,
+    path: &Path,
+    problems: &mut Vec<Problem>,
+) {
+    let Some(Count(prefill_gpus)) = generation.prefill_gpus else {
+        return;
+    };
+    let mut must = |must: String| problems.push(Problem::new(path.key("prefill_gpus"), must, prefill_gpus));
+    if prefill_gpus >= gpus {
+        must(format!(
+            "below cluster.gpus ({gpus}), since the others go on from prompts"
+        ));
+    }
+    if !prefill_gpus.is_multiple_of(generation.tensor_parallel.0) {
+        must(format!(
+            "a multiple of tensor_parallel ({})",
+            generation.tensor_parallel.0
+        ));
+    }
+    let unless = [
+        (
+            generation.join != RawJoin::AnyTenant,
+            "join is not any-tenant: one tenant at a time would run on each side",
+        ),
+        (
+            generation.prefix_caching,
+            "prefix_caching is true: who is evicted returns to another card",
+        ),
+        (system.plot.is_some(), "lower layers are looked up"),
+    ];
+    for (_, why) in unless.into_iter().filter(|(is_so, _)| *is_so) {
+        must(format!("left out where {why}"));
     }
 }
 
@@ -529,7 +569,7 @@ fn check_lookups(system: &RawSystem, generation: &RawGeneration, path: &Path, pr
     }
 }
 
-fn generation_of(generation: &RawGeneration) -> GenerationSpec {
+fn generation_of(generation: &RawGeneration, link: Option<RawLink>) -> GenerationSpec {
     GenerationSpec {
         lora: generation.lora.map(|lora| LoraSpec {
             rank: lora.rank.0,
@@ -566,6 +606,13 @@ fn generation_of(generation: &RawGeneration) -> GenerationSpec {
             },
         },
         shared_prefix_tokens: generation.shared_prefix.map_or(0, |prefix| prefix.tokens.0),
+        disaggregated: generation.prefill_gpus.map(|gpus| DisaggregatedSpec {
+            prefill_gpus: gpus.0,
+            link: link.map(|link| LinkSpec {
+                bytes_per_s: link.bandwidth.0,
+                latency: link.latency.0,
+            }),
+        }),
         queue: match generation.queue {
             RawQueue::Arrival => QueueSpec::Arrival,
             RawQueue::VirtualTokenCounter {
@@ -579,7 +626,7 @@ fn generation_of(generation: &RawGeneration) -> GenerationSpec {
     }
 }
 
-fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>) -> PoolSpec {
+fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>, link: Option<RawLink>) -> PoolSpec {
     PoolSpec {
         name: system.model.clone(),
         model: model.clone(),
@@ -634,7 +681,7 @@ fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>) -> 
             RawSwap::Lfu => SwapSpec::LeastFrequentlyUsed,
         },
         pipeline: pipeline_of(system.pipeline.unwrap_or(RawPipeline::Synchronous)),
-        generation: system.generation.as_ref().map(generation_of),
+        generation: { system.generation.as_ref() }.map(|generation| generation_of(generation, link)),
         tasks,
         runtimes: None,
     }

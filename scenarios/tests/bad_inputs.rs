@@ -185,6 +185,14 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:13: systems[0].files.domains: must be left out here: domains' versions come of a model, and `files.model` names none, got files"),
     ("preset: hbert-adapter\n", "{ preset: gpt-shared, model: tiny-opt, heads: tagging }\n",
      "s.yaml:13: systems[0].heads: must be classification here: a decoder has none, got tagging"),
+    // Cards that only take prompts in.
+    ("preset: hbert-adapter\n", "{ preset: punica, model: tiny-llama, generation: { prefill_gpus: 1 } }\n",
+     "s.yaml:13: systems[0].generation.prefill_gpus: must be below cluster.gpus (1), since the others go on from prompts, got 1"),
+    ("cluster: { gpus: 1,", "cluster: { gpus: 4, link: { bandwidth: 25 },",
+     "s.yaml:4: cluster.link.bandwidth: must be a bandwidth above 0 with its unit (B/s, KiB/s, MiB/s, GiB/s, KB/s, MB/s, GB/s), such as 25 GB/s, got 25"),
+    ("cluster: { gpus: 1,", "cluster: { gpus: 4, link: { bandwith: 25 GB/s },",
+     "s.yaml:4: cluster.link.bandwith: must be one of bandwidth, latency, got an unknown key; did you mean bandwidth?\n\
+      s.yaml:4: cluster.link.bandwidth: must be given, got nothing"),
     ("preset: hbert-adapter\n", "{ preset: gpt-dedicated, model: tiny-opt, generation: { join: any-tenant } }\n",
      "s.yaml:13: systems[0].generation.join: must be head-run, head-run-static or queue-per-tenant where tenant_state is model, since a tenant's model serves nobody else, got any-tenant"),
     ("preset: hbert-adapter\n", "{ preset: gpt-shared, model: tiny-opt, generation: { slots: 3 } }\n",
@@ -399,6 +407,42 @@ systems:
   - preset: pets
     tasks: { max_batch: 8, registrations: [{ task: 3, kind: dora }] }
 ";
+
+#[test]
+fn cards_for_prompts_that_cannot_be() {
+    let of = |preset: &str, more: &str| {
+        let system = format!("{{ preset: {preset}, model: tiny-llama, generation: {{ prefill_gpus: 3{more} }} }}\n");
+        errors(
+            &GOOD
+                .replacen("gpus: 1", "gpus: 4", 1)
+                .replacen("preset: hbert-adapter\n", &system, 1),
+            &[],
+        )
+    };
+    assert_eq!(of("punica", ""), "nothing wrong");
+    let key = "s.yaml:13: systems[0].generation.prefill_gpus: must be";
+    for (preset, more, said) in [
+        (
+            "punica",
+            ", tensor_parallel: 2",
+            "a multiple of tensor_parallel (2), got 3",
+        ),
+        (
+            "punica",
+            ", prefix_caching: true",
+            "left out where prefix_caching is true: who is evicted returns to another card, got 3",
+        ),
+        (
+            "queue-per-lora",
+            "",
+            "left out where join is not any-tenant: one tenant at a time would run on each side, got 3",
+        ),
+        ("hgpt", "", "left out where lower layers are looked up, got 3"),
+    ] {
+        let errors = of(preset, more);
+        assert!(errors.contains(&format!("{key} {said}")), "{preset}{more}: {errors}");
+    }
+}
 
 #[test]
 fn tasks_that_are_wrong() {

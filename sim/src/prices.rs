@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use tenantry_core::ids::PoolId;
-use tenantry_core::op::{BatchShape, Encode, GoingOn, Manage, Member, OpKind, Pet, PetGroup};
-use tenantry_core::spec::{HeadTask, PlotSpec, PoolSpec, RouteSpec, StageSpec, SystemSpec, TenantState};
+use tenantry_core::op::{BatchShape, Encode, GoingOn, Manage, Member, OpKind, Pet, PetGroup, Transfer};
+use tenantry_core::spec::{HeadTask, LinkSpec, PlotSpec, PoolSpec, RouteSpec, StageSpec, SystemSpec, TenantState};
 use tenantry_core::topology::LaneKind;
 use tenantry_profiles::{
-    AdapterSurface, Beyond, Card, Changing, Cost, Curve, Direction, DispatchOperation, Drawn, Family, HandOver,
-    LoadSource, MissingTable, Resume, Surface, TaggingSurface,
+    AdapterSurface, Beyond, Card, Changing, CollectiveOperation, Cost, Curve, Direction, DispatchOperation, Drawn,
+    Family, HandOver, LoadSource, MissingTable, Resume, Surface, TaggingSurface,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::{Duration, Time};
@@ -49,6 +49,8 @@ pub struct Prices {
     models: Vec<ModelPrices>,
     lookup: Option<LookupPrices>,
     copy: CopyPrices,
+    /// Between cards; bound where anything is copied there.
+    link: Option<LinkPrices>,
     /// Of what is read from the disk; bound where anything is.
     store: Option<Curve>,
     wake: HandOver,
@@ -86,6 +88,27 @@ enum ModelPrices {
     Decoder(Box<StepPrices>),
     Tasks(Box<PetPrices>),
     Runtimes(Box<RuntimePrices>),
+}
+
+/// What copying pages from card to card costs.
+#[derive(Debug)]
+enum LinkPrices {
+    /// As the scenario says.
+    Given(LinkSpec),
+    /// As measured between two such cards, by bytes of a message.
+    Measured(Surface),
+    /// As copies on the card, page by page.
+    Copies,
+}
+
+impl LinkPrices {
+    fn new(card: &Card, given: Option<LinkSpec>) -> LinkPrices {
+        let measured = || card.collective(CollectiveOperation::SendReceive).ok();
+        match given {
+            Some(link) => LinkPrices::Given(link),
+            None => measured().map_or(LinkPrices::Copies, LinkPrices::Measured),
+        }
+    }
 }
 
 /// Forward passes of an encoder.
@@ -315,6 +338,9 @@ impl Prices {
                 curve: card.copy(Direction::HostToDevice, pinned)?,
                 last: None,
             },
+            link: { pool.generation.as_ref() }
+                .and_then(|generation| generation.disaggregated)
+                .map(|disaggregated| LinkPrices::new(card, disaggregated.link)),
             store: match pool
                 .generation
                 .as_ref()
@@ -366,6 +392,7 @@ impl Prices {
             }
             OpKind::Fetch(fetch) => self.stored_ns(fetch.bytes, spread),
             OpKind::Lookup(lookup) => self.lookup_ns(lookup.tokens, spread),
+            OpKind::Transfer(transfer) => self.transfer_ns(transfer, spread),
             OpKind::Stage(stage) => {
                 self.extrapolated
                     .note(self.copy.curve.beyond(stage.bytes), Family::Copy);
@@ -425,6 +452,31 @@ impl Prices {
             .expect("who reads from the disk has bound its price");
         self.extrapolated.note(store.beyond(bytes), Family::ModelLoad);
         spread.of(store.cost(bytes))
+    }
+
+    /// Pages from card to card.
+    fn transfer_ns(&mut self, transfer: &Transfer, spread: &mut OpSpread) -> u64 {
+        let (pages, page_bytes) = (u64::from(transfer.pages), transfer.page_bytes);
+        let bytes = pages * page_bytes;
+        match self.link.as_ref().expect("a system with cards for prompts has a link") {
+            LinkPrices::Given(link) => {
+                let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(link.bytes_per_s));
+                link.latency.0 + u64::try_from(ns).unwrap_or(u64::MAX / 2)
+            }
+            LinkPrices::Measured(messages) => {
+                // In messages as large as a table's keys can be: mostly one.
+                let (whole, rest) = (bytes / u64::from(u32::MAX), (bytes % u64::from(u32::MAX)) as u32);
+                let largest = if whole > 0 { u32::MAX } else { rest };
+                self.extrapolated.note(messages.beyond(2, largest), Family::Collective);
+                let draw = spread.draw();
+                whole * draw.of(messages.cost(2, u32::MAX)) + draw.of(messages.cost(2, rest))
+            }
+            LinkPrices::Copies => {
+                self.extrapolated
+                    .note(self.copy.curve.beyond(page_bytes), Family::Copy);
+                pages * spread.of(self.copy.curve.cost(page_bytes))
+            }
+        }
     }
 
     fn lookup_ns(&mut self, tokens: u32, spread: &mut OpSpread) -> u64 {
@@ -598,7 +650,7 @@ impl Prices {
             LaneKind::Compute if before.other_model => of_pool.other_model.as_ref(),
             LaneKind::Compute => of_pool.same_model.as_ref(),
             LaneKind::Copy => self.copy_resume.as_ref(),
-            LaneKind::Lookup | LaneKind::Solve => None,
+            LaneKind::Lookup | LaneKind::Solve | LaneKind::Link => None,
         }
     }
 

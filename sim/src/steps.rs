@@ -199,15 +199,21 @@ impl StepPrices {
     ) -> StepCosts {
         let mut chunks = std::mem::take(&mut self.chunks);
         chunks.clear();
-        let decodes = going_on.requests;
-        let attended = going_on.cached_tokens + u64::from(decodes);
+        let mut decodes = going_on.requests;
+        let mut attended = going_on.cached_tokens + u64::from(decodes);
         let mut attended_next = attended + u64::from(decodes);
         for Member { sequence, .. } in members {
             let context = sequence.cached_tokens + sequence.chunk_tokens;
-            chunks.push((sequence.chunk_tokens, context));
             attended_next += u64::from(context) + 1;
+            // Who comes from another card with its prompt, and all but the last token of what it made, begins as the others go on.
+            if sequence.chunk_tokens == 1 && sequence.generated_tokens > 0 && self.retrieval.is_none() {
+                decodes += 1;
+                attended += u64::from(context);
+            } else {
+                chunks.push((sequence.chunk_tokens, context));
+            }
         }
-        let sequences = members.len() as u32 + decodes;
+        let sequences = members.len() as u32 + going_on.requests;
         let mean = |sum: u64, of: u32| (sum / u64::from(of.max(1))) as u32;
         let tokens = chunks.iter().map(|(tokens, _)| tokens).sum::<u32>() + decodes;
         let now = mean(attended, decodes);
@@ -225,7 +231,7 @@ impl StepPrices {
             let of_prompts = members
                 .iter()
                 .map(|member| member.sequence.looked_up(retrieval.lookups));
-            looked_up_first = decodes + of_prompts.sum::<u32>();
+            looked_up_first = going_on.requests + of_prompts.sum::<u32>();
             looked_up_later = sequences;
             for tokens in [looked_up_first, looked_up_later]
                 .into_iter()

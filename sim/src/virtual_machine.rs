@@ -123,7 +123,8 @@ impl Beside {
     fn of(&mut self, kind: LaneKind) -> &mut u32 {
         match kind {
             LaneKind::Compute => &mut self.computing,
-            LaneKind::Copy => &mut self.copying,
+            // To memory that computes beside it, one copy is like another.
+            LaneKind::Copy | LaneKind::Link => &mut self.copying,
             LaneKind::Lookup => &mut self.looking_up,
             LaneKind::Solve => &mut self.solving,
         }
@@ -482,7 +483,7 @@ impl VirtualMachine {
                     }
                 }
             }
-            LaneKind::Copy => factor(computing > 0, of.copy_beside_compute),
+            LaneKind::Copy | LaneKind::Link => factor(computing > 0, of.copy_beside_compute),
             LaneKind::Lookup => factor(computing > 0, of.lookup_beside_compute),
             LaneKind::Solve => UNDISTURBED,
         };
@@ -817,7 +818,7 @@ impl Machine for VirtualMachine {
                 self.timers_set += 1;
             }
             Command::Interrupt { instance, batch } => self.interrupt_run(now, *instance, *batch),
-            Command::Release { instance, request } => {
+            Command::Park { instance, request } | Command::Release { instance, request } => {
                 if let Some(last_tokens) = self.last_tokens.get_mut(instance.index()) {
                     last_tokens.leave(*request);
                 }

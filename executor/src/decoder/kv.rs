@@ -6,7 +6,7 @@ use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{DType, ModelShape};
 
 use super::layout;
-use crate::device::{element_bytes, kind};
+use crate::device::{copy_block, element_bytes, kind};
 use crate::error::ExecutorError;
 
 /// Pages of keys and values, the page outermost, so that sequences join and leave one by one (Punica, section 5.4).
@@ -112,6 +112,35 @@ impl KvCache {
         self.pages.kind()
     }
 
+    /// Copies pages of another cache of the same sizes into pages of this one, one for one.
+    ///
+    /// # Errors
+    /// Caches of different sizes, or a page that one of them does not have.
+    ///
+    /// # Panics
+    /// If there are not as many of the one as of the other.
+    pub fn copy_pages(&self, pages: &[u32], from: &KvCache, from_pages: &[u32]) -> Result<(), ExecutorError> {
+        assert_eq!(pages.len(), from_pages.len(), "each page comes from one");
+        if self.pages.size()[1..] != from.pages.size()[1..] {
+            let must = format!("of {:?} numbers", &self.pages.size()[1..]);
+            let got = format!("of {:?}", &from.pages.size()[1..]);
+            return Err(ExecutorError::input("pages to be copied", must, got));
+        }
+        let mut done = 0;
+        while done < pages.len() {
+            // What follows each other on both sides is one copy.
+            let follows = |ids: &[u32], index: usize| ids[done + index] == ids[done] + index as u32;
+            let left = pages.len() - done;
+            let all = (1..left).find(|&index| !follows(pages, index) || !follows(from_pages, index));
+            let count = all.unwrap_or(left);
+            let of = |tensor: &Tensor, first: u32| tensor.f_narrow(0, first.into(), count as i64);
+            let mut to = of(&self.pages, pages[done])?;
+            copy_block(&mut to, &of(&from.pages, from_pages[done])?)?;
+            done += count;
+        }
+        Ok(())
+    }
+
     /// A layer's pages, `[pages, 2, page_tokens, kv_heads, width]`.
     ///
     /// # Panics
@@ -135,6 +164,26 @@ mod tests {
         assert_eq!([0, 1, 16, 17].map(|tokens| kv.pages_for(tokens)), [0, 1, 1, 2]);
         let upper = KvCache::new(&shape, 1..2, 5, 16, DType::Bf16, Device::Cpu).unwrap();
         assert_eq!(upper.bytes_per_page(), 4_096);
+    }
+
+    #[test]
+    fn pages_are_copied_one_for_one() {
+        let shape = ModelShape::builtin("tiny-llama").unwrap();
+        let cache = |pages| KvCache::new(&shape, 0..2, pages, 4, DType::F32, Device::Cpu).unwrap();
+        let (from, to) = (cache(6), cache(8));
+        for page in 0..6 {
+            let _ = from.pages.get(page).fill_(page as f64 + 1.0);
+        }
+        to.copy_pages(&[7, 1, 2, 3], &from, &[0, 3, 4, 2]).unwrap();
+        let first = |page| to.pages.get(page).flatten(0, -1);
+        let held: Vec<f64> = (0..8).map(|page| first(page).max().double_value(&[])).collect();
+        assert_eq!(held, [0.0, 4.0, 5.0, 3.0, 0.0, 0.0, 0.0, 1.0]);
+        assert!((0..8).all(|page| first(page).max() == first(page).min()));
+
+        assert!(to.copy_pages(&[8], &from, &[0]).is_err());
+        let other = KvCache::new(&shape, 1..2, 3, 4, DType::F32, Device::Cpu).unwrap();
+        let refused = to.copy_pages(&[0], &other, &[0]).unwrap_err().to_string();
+        assert!(refused.starts_with("pages to be copied: must be of"), "{refused}");
     }
 
     #[test]

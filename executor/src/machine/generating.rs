@@ -1,5 +1,5 @@
-//! What the lanes do for decoders: copies of what tenants have of their own on one, runs of steps on the other, and look-ups where a table
-//! stands for the lower layers.
+//! What the lanes do for decoders: copies of what tenants have of their own on one, runs of steps on the other, look-ups where a table
+//! stands for the lower layers, and copies of keys and values where prompts are taken in apart.
 //!
 //! Weights are shared by all instances of the device, unless each tenant has a model of its own; each instance has slots for tenants and a
 //! key-value cache. What a request has generated is kept in host memory, so that it goes on elsewhere after it has left an instance.
@@ -7,6 +7,7 @@
 mod disk;
 mod lane;
 mod pages;
+mod places;
 mod probe;
 mod retrieval;
 mod tenants;
@@ -23,8 +24,9 @@ use tenantry_core::server::generation::GenerationServer;
 use tenantry_core::spec::{GenerationSpec, PoolSpec, StopSpec, TenantState};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
 
-use self::disk::Disk;
+pub(super) use self::disk::Disk;
 use self::lane::RunLane;
+use self::places::{LinkLane, Places};
 pub(crate) use self::probe::{Probed, StepProbe};
 use self::retrieval::Retrieval;
 pub(crate) use self::tenants::Slots;
@@ -66,6 +68,10 @@ pub struct GenerationServing {
     slots: Vec<Slots>,
     /// By instance.
     caches: Vec<KvCache>,
+    /// By instance.
+    places: Vec<Places>,
+    /// Of the instances, the first so many only take prompts in.
+    prefill_instances: u32,
     /// Ends a request that makes it before its last.
     end_of_sequence: Option<i64>,
     shared_prefix_tokens: u32,
@@ -162,6 +168,8 @@ impl GenerationServing {
             retrieval,
             store,
             slots: of_instances,
+            places: instances.iter().map(|_| Places::new(pages)).collect(),
+            prefill_instances: generation.prefill_instances(),
             caches: instances.iter().map(cache).collect::<Result<_, _>>()?,
             end_of_sequence: match generation.stop {
                 StopSpec::Length => None,
@@ -180,11 +188,8 @@ impl GenerationServing {
     /// # Errors
     /// No room for them in the folder for temporary files.
     pub fn with_management(mut self) -> Result<GenerationServing, ExecutorError> {
-        if self.disk.is_some() {
-            let must = "left out to be executed where tenants' adapters are created and updated";
-            return Err(ExecutorError::input("lora.host_slots", must, "given"));
-        }
-        self.manager = self.manager.with_versions(self.seed, self.device)?;
+        let manager = self.manager.with_versions(self.seed, self.device)?;
+        self.manager = manager.on_disk(self.disk.clone());
         Ok(self)
     }
 
@@ -218,6 +223,10 @@ impl GenerationServing {
                     slots: self.slots.iter().map(Slots::share).collect(),
                     retrieval: self.retrieval.clone(),
                     generated: Arc::clone(&self.generated),
+                }),
+                LaneKind::Link => Box::new(LinkLane {
+                    caches: self.caches.iter().map(KvCache::share).collect(),
+                    places: self.places.clone(),
                 }),
                 LaneKind::Compute => {
                     let mut instances = topology.instances.iter();

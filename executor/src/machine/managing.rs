@@ -10,6 +10,7 @@ use tenantry_core::op::Manage;
 use tenantry_traces::Subject;
 
 use super::Batch;
+use super::generating::Disk;
 use super::serving::reason;
 use crate::ParameterSets;
 use crate::error::ExecutorError;
@@ -22,7 +23,7 @@ const VERSIONS: u32 = 8;
 
 /// New versions of tenants' parameters, on the disk.
 #[derive(Debug)]
-struct NewVersions {
+pub(super) struct NewVersions {
     blocks: StoredBlocks,
     handed_out: AtomicU32,
 }
@@ -45,10 +46,14 @@ impl NewVersions {
         })
     }
 
-    /// Reads the next one.
-    fn read(&self) -> Result<Tensor, ExecutorError> {
-        self.blocks
-            .read(self.handed_out.fetch_add(1, Ordering::Relaxed) % VERSIONS)
+    /// Hands out the next one.
+    fn next(&self) -> u32 {
+        self.handed_out.fetch_add(1, Ordering::Relaxed) % VERSIONS
+    }
+
+    /// Reads one.
+    pub fn read(&self, version: u32) -> Result<Tensor, ExecutorError> {
+        self.blocks.read(version)
     }
 }
 
@@ -58,6 +63,8 @@ pub(super) struct Manager {
     tables: Option<Tables>,
     /// Absent where the workload has no management requests, or tenants nothing of their own.
     versions: Option<Arc<NewVersions>>,
+    /// Where host memory does not hold all tenants' parameters.
+    disk: Option<Arc<Disk>>,
 }
 
 impl Manager {
@@ -67,7 +74,13 @@ impl Manager {
             sets: sets.map(ParameterSets::share),
             tables,
             versions: None,
+            disk: None,
         }
+    }
+
+    /// With tenants' parameters on the disk: that is where new versions stay until they are used.
+    pub fn on_disk(self, disk: Option<Arc<Disk>>) -> Manager {
+        Manager { disk, ..self }
     }
 
     /// With new versions to be read.
@@ -86,6 +99,7 @@ impl Manager {
             sets: self.sets.as_ref().map(ParameterSets::share),
             tables: self.tables.clone(),
             versions: self.versions.clone(),
+            disk: self.disk.clone(),
         }
     }
 
@@ -110,7 +124,16 @@ impl Manager {
             ) => {
                 let versions = self.versions.as_ref();
                 let versions = versions.ok_or_else(|| ExecutorError::input("new versions", "there", "none"))?;
-                sets.replace(tenant, versions.read()?)
+                let version = versions.next();
+                // Also what stays on the disk is read once: only what is whole takes the old one's place.
+                let parameters = versions.read(version)?;
+                match &self.disk {
+                    None => sets.replace(tenant, parameters),
+                    Some(disk) => {
+                        disk.renew(tenant, Arc::clone(versions), version);
+                        Ok(())
+                    }
+                }
             }
             (
                 Manage::Discard {

@@ -131,6 +131,15 @@ pub trait Workers {
         Ok(())
     }
 
+    /// A request that computes on this lane is in no more of its runs, and what is cached of it stays: likewise.
+    ///
+    /// # Errors
+    /// When the lane's worker is lost.
+    fn park(&mut self, lane: LaneId, request: RequestId) -> Result<(), MachineError> {
+        let _ = (lane, request);
+        Ok(())
+    }
+
     /// Nobody reads a shared prefix on the instance that computes on this lane any more: likewise.
     ///
     /// # Errors
@@ -374,6 +383,10 @@ impl<W: Workers> Machine for RealMachine<W> {
             Command::Release { instance, request } => {
                 let lane = self.topology.instances[instance.index()].compute;
                 self.workers.release(lane, *request)?;
+            }
+            Command::Park { instance, request } => {
+                let lane = self.topology.instances[instance.index()].compute;
+                self.workers.park(lane, *request)?;
             }
             Command::ReleasePrefix { instance, prefix } => {
                 let lane = self.topology.instances[instance.index()].compute;

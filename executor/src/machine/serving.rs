@@ -295,7 +295,7 @@ impl Serving {
         let lane = |(index, lane): (usize, &Lane)| {
             let perform: Box<dyn Perform> = match lane.kind {
                 LaneKind::Solve => Box::new(SolverLane),
-                LaneKind::Copy | LaneKind::Lookup => Box::new(HostLane {
+                LaneKind::Copy | LaneKind::Lookup | LaneKind::Link => Box::new(HostLane {
                     retrieval: self.retrieval.clone(),
                     kind: kind(self.pool.dtype),
                     device: self.device,

@@ -34,6 +34,11 @@ pub trait Perform: Send {
         let _ = request;
     }
 
+    /// A request is in no more runs of the lane's instance, and what is cached of it stays: likewise.
+    fn park(&mut self, request: RequestId) {
+        let _ = request;
+    }
+
     /// A shared prefix on the lane's instance is of no use any more: likewise.
     fn release_prefix(&mut self, prefix: u32) {
         let _ = prefix;
@@ -43,6 +48,7 @@ pub trait Perform: Send {
 /// What a worker is told, in order.
 enum Message {
     Job(Job),
+    Park(RequestId),
     Release(RequestId),
     ReleasePrefix(u32),
 }
@@ -128,6 +134,10 @@ fn work(lane: LaneId, origin: Instant, messages: &Receiver<Message>, perform: &m
     while let Ok(message) = messages.recv() {
         let job = match message {
             Message::Job(job) => job,
+            Message::Park(request) => {
+                perform.park(request);
+                continue;
+            }
             Message::Release(request) => {
                 perform.release(request);
                 continue;
@@ -169,6 +179,12 @@ impl Workers for Threads {
     fn release(&mut self, lane: LaneId, request: RequestId) -> Result<(), MachineError> {
         self.lanes[lane.index()]
             .send(Message::Release(request))
+            .map_err(|_| MachineError::Device(format!("the worker of {lane} is lost")))
+    }
+
+    fn park(&mut self, lane: LaneId, request: RequestId) -> Result<(), MachineError> {
+        self.lanes[lane.index()]
+            .send(Message::Park(request))
             .map_err(|_| MachineError::Device(format!("the worker of {lane} is lost")))
     }
 

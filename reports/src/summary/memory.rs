@@ -49,6 +49,12 @@ pub struct GenerationSummary {
     /// Adapters that were read from the disk; absent where host memory held all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<u64>,
+    /// Requests whose keys and values were copied from the card that took their prompts in to another; absent where every card does both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<u64>,
+    /// Bytes of such copies, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transferred_bytes: Option<u64>,
 }
 
 /// Fragments looked up, by which table answered.
@@ -84,6 +90,8 @@ impl GenerationSummary {
             recomputed_tokens: counts.recomputed_tokens,
             shared_tokens: (counts.shared_tokens > 0).then_some(counts.shared_tokens),
             reads: (counts.reads > 0).then_some(counts.reads),
+            transfers: (counts.transfers > 0).then_some(counts.transfers),
+            transferred_bytes: (counts.transfers > 0).then_some(counts.transferred_bytes),
         }
     }
 }

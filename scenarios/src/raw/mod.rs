@@ -31,7 +31,7 @@ pub use tasks::*;
 pub use tenants::*;
 pub use workload::*;
 
-use crate::scalar::{AtQuantile, Count, Memory, Name, Percent, Period, Positive};
+use crate::scalar::{AtQuantile, Bandwidth, Count, Memory, Name, Percent, Period, Positive, Span};
 
 /// A question: which systems, under which load, on which hardware.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -105,6 +105,21 @@ pub struct RawCluster {
     /// What the server may fill of each card's memory. Default: all of it, less what the runtime keeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_memory: Option<Memory>,
+    /// What carries cached keys and values from one card to another, for systems with `generation.prefill_gpus`. Default: that costs what the
+    /// card's profile has between two such cards or, where it has none, what the card's copies cost, page by page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<RawLink>,
+}
+
+/// A link between two cards.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawLink {
+    /// In one direction.
+    pub bandwidth: Bandwidth,
+    /// Of a copy, before its first byte.
+    #[serde(default)]
+    pub latency: Span,
 }
 
 impl Default for RawCluster {
@@ -112,6 +127,7 @@ impl Default for RawCluster {
         RawCluster {
             gpus: once(),
             gpu_memory: None,
+            link: None,
         }
     }
 }

@@ -116,6 +116,10 @@ pub struct RawGeneration {
     /// What a tenant's prompts begin with in common, cached once on an instance; not with plot. Default: each is cached alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_prefix: Option<RawSharedPrefix>,
+    /// Of `cluster.gpus`, those that only take prompts in; what they cache is copied to the others, which only make the tokens after the
+    /// first (`cluster.link`). Default: none; every card does both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefill_gpus: Option<Count>,
 }
 
 /// The beginning of all prompts of a tenant. Whole pages of it are shared, and the last token of a prompt never is.

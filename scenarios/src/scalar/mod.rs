@@ -138,6 +138,7 @@ scalars!(
     Rate,
     RateOrZero,
     Memory,
+    Bandwidth,
     Percent,
     Part,
     AtQuantile

@@ -183,6 +183,28 @@ impl Scalar for Memory {
     }
 }
 
+/// Bytes per second, above 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bandwidth(pub u64);
+
+impl Scalar for Bandwidth {
+    const MUST: &'static str =
+        "a bandwidth above 0 with its unit (B/s, KiB/s, MiB/s, GiB/s, KB/s, MB/s, GB/s), such as 25 GB/s";
+
+    fn read(plain: Plain<'_>) -> Option<Bandwidth> {
+        let per_s = plain.text()?.trim().strip_suffix("/s")?;
+        Memory::read(Plain::Text(per_s.into())).map(|Memory(bytes)| Bandwidth(bytes))
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Plain::Text(format!("{}/s", in_largest_unit(self.0, &MEMORY_UNITS)).into())
+    }
+
+    fn schema() -> Schema {
+        json_schema!({"type": "string", "pattern": r"^\s*[0-9.]+([eE][+-]?[0-9]+)?\s*([KMG]i?)?B\s*/s\s*$"})
+    }
+}
+
 /// A hundredth, as if the decimal point were moved: a division would make 0.9990000000000001 of 99.9.
 fn hundredth(number: f64) -> f64 {
     format!("{number}e-2").parse().expect("a number with an exponent")
@@ -361,6 +383,18 @@ mod tests {
         }
         for text in ["256", "256 mib", "0 GiB", "-1 GiB", "1 Gib"] {
             assert_eq!(read::<Memory>(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn bandwidths_are_memory_per_second() {
+        for (text, bytes_per_s) in [("25 GB/s", 25_000_000_000), (" 1.5GiB/s ", 1536 << 20), ("3 B /s", 3)] {
+            let bandwidth = read::<Bandwidth>(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!(bandwidth.0, bytes_per_s, "{text}");
+            assert_eq!(read::<Bandwidth>(&written(&bandwidth)), Some(bandwidth));
+        }
+        for text in ["25 GB", "0 GB/s", "25 Gbit/s", "25/s", "25 GB/min", "-1 GB/s"] {
+            assert_eq!(read::<Bandwidth>(text), None, "{text}");
         }
     }
 

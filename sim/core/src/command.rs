@@ -299,6 +299,13 @@ pub enum Command {
         /// Which.
         batch: BatchId,
     },
+    /// A request is in no run of an instance any more, but what is cached of it stays until it is released.
+    Park {
+        /// Where it ran.
+        instance: InstanceId,
+        /// The server's handle.
+        request: RequestId,
+    },
     /// A request leaves an instance: it is in no run any more, and what is cached of it is of no use.
     Release {
         /// Where it ran.

@@ -391,6 +391,7 @@ impl Ledger {
             Command::Managed(managed) => self.record.management.answer(now, managed),
             Command::SetTimer { .. }
             | Command::Interrupt { .. }
+            | Command::Park { .. }
             | Command::Release { .. }
             | Command::ReleasePrefix { .. } => {}
         }

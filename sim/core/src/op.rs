@@ -89,6 +89,19 @@ pub struct Fetch {
     pub slot: u32,
 }
 
+/// Copies pages of the key-value cache of the submission's member from the instance that took its prompt in to the one that it goes on at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Where they are.
+    pub from: InstanceId,
+    /// Of the sequence's pages, the first that is copied: those before are there, shared with others.
+    pub first_page: u32,
+    /// How many.
+    pub pages: u32,
+    /// What a card holds of each: where several cards share an instance's layers, each copies its own part to its counterpart.
+    pub page_bytes: u64,
+}
+
 /// Copies what was looked up to the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
@@ -148,8 +161,8 @@ pub struct Run {
     pub going_on: GoingOn,
 }
 
-/// Requests whose prompts are complete: they are in every run of their instance until they are released
-/// ([`crate::Command::Release`]).
+/// Requests whose prompts are complete: they are in every run of their instance until they are parked or released
+/// ([`crate::Command::Park`], [`crate::Command::Release`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GoingOn {
     /// How many.
@@ -220,6 +233,8 @@ pub enum OpKind {
     Fetch(Fetch),
     /// Parameters into the card's memory.
     CopyIn(CopyIn),
+    /// Keys and values from card to card.
+    Transfer(Transfer),
     /// Part of a forward pass.
     Encode(Encode),
     /// Steps of a decoder.

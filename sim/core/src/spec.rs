@@ -120,6 +120,8 @@ pub struct GenerationSpec {
     pub queue: QueueSpec,
     /// Tokens that the prompts of a tenant begin with in common, cached once on an instance; 0 where each is cached alone.
     pub shared_prefix_tokens: u32,
+    /// Cards that only take prompts in, apart from those that only make the tokens after the first; nothing where each does both.
+    pub disaggregated: Option<DisaggregatedSpec>,
 }
 
 impl Default for GenerationSpec {
@@ -138,8 +140,39 @@ impl Default for GenerationSpec {
             stop: StopSpec::Length,
             queue: QueueSpec::Arrival,
             shared_prefix_tokens: 0,
+            disaggregated: None,
         }
     }
+}
+
+impl GenerationSpec {
+    /// Of the instances, the first so many only take prompts in.
+    pub fn prefill_instances(&self) -> u32 {
+        self.disaggregated
+            .map_or(0, |disaggregated| disaggregated.prefill_gpus / self.tensor_parallel)
+    }
+}
+
+/// Prompts are taken in on some cards, and what they leave in the key-value cache is copied to others, which go on from there (DistServe,
+/// Zhong et al., OSDI 2024; Splitwise, Patel et al., ISCA 2024).
+///
+/// Only where anyone may run with anyone ([`JoinSpec::AnyTenant`]) and nothing is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DisaggregatedSpec {
+    /// The first so many cards take prompts in; fewer than there are, and a multiple of [`GenerationSpec::tensor_parallel`].
+    pub prefill_gpus: u32,
+    /// What carries pages from card to card; nothing where that costs what was measured between two such cards or, where nothing was, what
+    /// copies on the card cost.
+    pub link: Option<LinkSpec>,
+}
+
+/// A link between two cards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSpec {
+    /// In one direction.
+    pub bytes_per_s: u64,
+    /// Of a transfer, before its first byte.
+    pub latency: Duration,
 }
 
 /// Who is next of those that wait for an instance.

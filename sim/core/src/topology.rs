@@ -1,7 +1,9 @@
 //! Which lanes there are, and which of them get into each other's way.
 
+use std::ops::Range;
+
 use crate::ids::{GpuId, InstanceId, LaneId, PoolId};
-use crate::spec::{ClusterSpec, PoolSpec, StageSpec, TasksSpec};
+use crate::spec::{ClusterSpec, DisaggregatedSpec, PoolSpec, StageSpec, TasksSpec};
 
 /// What a lane is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,12 +16,14 @@ pub enum LaneKind {
     Lookup,
     /// The allocation program, or the plans of pools, on the host.
     Solve,
+    /// Pages of key-value caches, between two cards.
+    Link,
 }
 
 /// One lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// As reports call it: `gpu0/compute0`, `gpu0/copy`, `gpu0/lookup`, `host/solver`, `host/planner`.
+    /// As reports call it: `gpu0/compute0`, `gpu0/copy`, `gpu0/lookup`, `gpu0/link`, `host/solver`, `host/planner`.
     pub name: String,
     /// What it is for.
     pub kind: LaneKind,
@@ -40,6 +44,9 @@ pub struct Instance {
     pub copy: LaneId,
     /// Where representations are looked up; shared likewise, and the copy lane where there is no other.
     pub lookup: LaneId,
+    /// Its own, where pages of its cache come from other cards or go to them one after the other; nothing where they do not, and on the side
+    /// that has more cards.
+    pub link: Option<LaneId>,
 }
 
 /// The lanes of a cluster. Both machines are built from it.
@@ -65,6 +72,7 @@ impl Topology {
         let mut copy_lanes: Vec<LaneId> = Vec::new();
         let mut lookup_lanes: Vec<LaneId> = Vec::new();
         let lookups = if pool.plot.is_some() { cluster.lookup_lanes } else { 0 };
+        let linked = linked_cards(cluster, pool);
         if pool.tasks.as_ref().is_some_and(TasksSpec::plans) {
             // Tasks lie on the cards and nothing is copied: the host's lane plans instead, for all cards.
             let planner = topology.add_lane("host/planner".into(), LaneKind::Solve, GpuId(0));
@@ -93,12 +101,15 @@ impl Topology {
             };
             for k in 0..pool.instances_per_gpu {
                 let compute = topology.add_lane(format!("{gpu}/compute{k}"), LaneKind::Compute, gpu);
+                let is_linked = linked.contains(&gpu.0);
+                let link = is_linked.then(|| topology.add_lane(format!("{gpu}/link"), LaneKind::Link, gpu));
                 topology.instances.push(Instance {
                     pool: PoolId(0),
                     gpu,
                     compute,
                     copy,
                     lookup,
+                    link,
                 });
             }
         }
@@ -148,11 +159,18 @@ impl Topology {
                         compute,
                         copy,
                         lookup: copy,
+                        link: None,
                     });
                 }
             }
         }
         topology
+    }
+
+    /// The lane that carries pages from one instance to another, if any does.
+    pub fn link(&self, from: InstanceId, to: InstanceId) -> Option<LaneId> {
+        let link = |instance: InstanceId| self.instances[instance.index()].link;
+        link(from).or(link(to))
     }
 
     fn add_lane(&mut self, name: String, kind: LaneKind, gpu: GpuId) -> LaneId {
@@ -166,13 +184,26 @@ impl Topology {
     }
 }
 
+/// Cards with a link lane of their own, where some take prompts in and others go on from there: those of the side with fewer cards. A
+/// card sends or receives one transfer at a time, as fast as its link goes, and on that side links are the first to have too much to do.
+fn linked_cards(cluster: &ClusterSpec, pool: &PoolSpec) -> Range<u32> {
+    let disaggregated = pool.generation.as_ref().and_then(|generation| generation.disaggregated);
+    let Some(DisaggregatedSpec { prefill_gpus, .. }) = disaggregated else {
+        return 0..0;
+    };
+    match prefill_gpus * 2 <= cluster.gpus {
+        true => 0..prefill_gpus,
+        false => prefill_gpus..cluster.gpus,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tenantry_profiles::{DType, ModelShape};
     use tenantry_traces::Duration;
 
     use super::*;
-    use crate::spec::{BatchSpec, HeadTask, Padding, PipelineSpec, PlaceSpec, SwapSpec, TenantState};
+    use crate::spec::{BatchSpec, GenerationSpec, HeadTask, Padding, PipelineSpec, PlaceSpec, SwapSpec, TenantState};
 
     fn pool(instances_per_gpu: u32) -> PoolSpec {
         PoolSpec {
@@ -233,5 +264,34 @@ mod tests {
         let copy: Vec<LaneId> = topology.instances.iter().map(|instance| instance.copy).collect();
         assert_eq!((copy[0], copy.len()), (copy[2], 3));
         assert_ne!(copy[0], copy[1]);
+    }
+
+    #[test]
+    fn the_side_with_fewer_cards_has_the_links() {
+        let cluster = ClusterSpec {
+            gpus: 4,
+            gpu_memory_bytes: 1,
+            copy_lanes: 4,
+            lookup_lanes: 1,
+        };
+        let linked = |prefill_gpus| {
+            let mut pool = pool(1);
+            pool.generation = Some(GenerationSpec {
+                disaggregated: Some(DisaggregatedSpec {
+                    prefill_gpus,
+                    link: None,
+                }),
+                ..GenerationSpec::default()
+            });
+            let topology = Topology::new(&cluster, &pool);
+            let (of, to) = (InstanceId(0), InstanceId(3));
+            assert!(topology.link(of, to).is_some(), "any pair has a link between them");
+            { topology.instances.iter() }
+                .map(|instance| instance.link.is_some())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(linked(1), [true, false, false, false]);
+        assert_eq!(linked(2), [true, true, false, false]);
+        assert_eq!(linked(3), [false, false, false, true]);
     }
 }

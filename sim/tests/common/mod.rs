@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod decoders;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 

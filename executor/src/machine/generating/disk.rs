@@ -1,19 +1,23 @@
 //! Tenants' adapters on the disk, where host memory does not hold all of them.
 
-use std::sync::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
-use tch::Device;
+use tch::{Device, Tensor};
 
 use crate::ParameterSets;
 use crate::error::ExecutorError;
+use crate::machine::managing::NewVersions;
 use crate::stored_blocks::StoredBlocks;
 
 /// Every tenant's block, and whose host memory holds: nobody's at first.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(in crate::machine) struct Disk {
     sets: ParameterSets,
     /// By tenant.
     blocks: StoredBlocks,
+    /// By tenant that has changed: where its parameters lie now.
+    renewed: Mutex<HashMap<u32, (Arc<NewVersions>, u32)>>,
     /// By slot of host memory.
     held: Mutex<Vec<Option<u32>>>,
 }
@@ -43,6 +47,7 @@ impl Disk {
         Ok(Disk {
             sets: sets.share(),
             blocks: StoredBlocks::write(sets.tenants(), sets.length(), sets.kind(), device, take)?,
+            renewed: Mutex::default(),
             held: Mutex::new(vec![None; slots as usize]),
         })
     }
@@ -50,6 +55,22 @@ impl Disk {
     /// Slots of host memory.
     pub fn slots(&self) -> u32 {
         self.held.lock().expect("nobody panics with the slots").len() as u32
+    }
+
+    /// A tenant's parameters are others from now on. What host memory and cards hold of them stays as it is.
+    pub fn renew(&self, tenant: u32, versions: Arc<NewVersions>, version: u32) {
+        let mut renewed = self.renewed.lock().expect("nobody panics with the versions");
+        renewed.insert(tenant, (versions, version));
+    }
+
+    fn read(&self, tenant: u32) -> Result<Tensor, ExecutorError> {
+        let renewed = self.renewed.lock().expect("nobody panics with the versions");
+        let at = renewed.get(&tenant).cloned();
+        drop(renewed);
+        match at {
+            None => self.blocks.read(tenant),
+            Some((versions, version)) => versions.read(version),
+        }
     }
 
     /// Reads a tenant's block, not from the operating system's copy of the file, in the place of whatever the slot held.
@@ -63,6 +84,6 @@ impl Disk {
             self.sets.discard(other)?;
         }
         drop(held);
-        self.sets.replace(tenant, self.blocks.read(tenant)?)
+        self.sets.replace(tenant, self.read(tenant)?)
     }
 }

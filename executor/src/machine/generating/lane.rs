@@ -12,7 +12,8 @@ use tenantry_core::ids::{InstanceId, RequestId};
 use tenantry_core::op::{GoingOn, Member, NO_SLOT, OpKind, Run, Until};
 use tenantry_traces::draw::{Draws, Purpose};
 
-use super::pages::{HeldPages, PagePool};
+use super::pages::HeldPages;
+use super::places::{Held, Places};
 use super::retrieval::{Retrieval, Wanted};
 use super::tenants::{Plan, Slots};
 use super::{GeneratedTokens, GenerationServing};
@@ -33,14 +34,16 @@ pub(super) struct RunLane {
     /// Absent where each tenant has a model of its own.
     decoder: Option<Decoder>,
     kv: KvCache,
-    pages: PagePool,
+    places: Places,
     slots: Slots,
     retrieval: Option<Arc<Retrieval>>,
     held: HashMap<RequestId, Held>,
     /// Those whose prompts have begun, in the order in which they did.
     running: Vec<Running>,
-    /// Pages that several requests read.
-    prefixes: HashMap<u32, HeldPages>,
+    /// Whether requests go on elsewhere once their prompts are complete.
+    only_prefills: bool,
+    /// Whether they come from elsewhere then.
+    only_decodes: bool,
     /// Tokens that the prompts of a tenant begin with in common.
     shared_prefix_tokens: u32,
     /// Of token ids.
@@ -52,16 +55,6 @@ pub(super) struct RunLane {
     origin: Instant,
     /// The plan of the last step, which the next one uses again where its tokens fall on the same slots.
     plan: Option<(Vec<Segment>, Option<Plan>)>,
-}
-
-/// What an instance keeps of a request from its first step here until it leaves.
-struct Held {
-    /// Of its prompt and of what it has generated.
-    ids: Vec<i64>,
-    pages: HeldPages,
-    /// Ids of the pages of its prefix, and then of its own.
-    table: Vec<u32>,
-    shared_pages: u32,
 }
 
 /// A request that is in runs here.
@@ -123,6 +116,9 @@ impl RunLane {
             retrieval: serving.retrieval.clone(),
             end_of_sequence: serving.end_of_sequence,
             shared_prefix_tokens: serving.shared_prefix_tokens,
+            places: serving.places[instance].clone(),
+            only_prefills: (instance as u32) < serving.prefill_instances,
+            only_decodes: serving.prefill_instances > 0 && instance as u32 >= serving.prefill_instances,
             ..RunLane::over(
                 serving.decoder.as_ref(),
                 &serving.caches[instance],
@@ -144,13 +140,14 @@ impl RunLane {
         RunLane {
             instance: InstanceId(0),
             decoder: decoder.map(Decoder::share),
-            pages: PagePool::new(kv.pages()),
+            places: Places::new(kv.pages()),
             kv: kv.share(),
             slots,
             retrieval: None,
             held: HashMap::new(),
             running: Vec::new(),
-            prefixes: HashMap::new(),
+            only_prefills: false,
+            only_decodes: false,
             shared_prefix_tokens: 0,
             draws: Draws::new(seed, Purpose::Tokens),
             vocabulary,
@@ -169,7 +166,7 @@ impl RunLane {
     /// Lets a request that is held have so many pages.
     pub fn grow(&mut self, request: RequestId, pages: u32) {
         let held = self.held.get_mut(&request).expect("a member is held");
-        self.pages.grow(&mut held.pages, pages - held.shared_pages);
+        self.places.grow(&mut held.pages, pages - held.shared_pages);
         let known = held.table.len() - held.shared_pages as usize;
         held.table.extend_from_slice(&held.pages.ids()[known..]);
     }
@@ -182,7 +179,11 @@ impl RunLane {
 
     /// Keeps a member that is new here: its prompt, and what it has generated elsewhere.
     pub fn hold(&mut self, member: &Member) {
+        let landed = |request| self.only_decodes.then(|| self.places.take_landed(request)).flatten();
         let held = self.held.entry(member.request).or_insert_with(|| {
+            if let Some(landed) = landed(member.request) {
+                return landed;
+            }
             let mut ids = match &self.retrieval {
                 Some(retrieval) => retrieval.prompt(member),
                 None => prompt(
@@ -194,12 +195,7 @@ impl RunLane {
             };
             let generated = self.generated.lock().expect("no lane panics with the tokens");
             ids.extend(generated.get(&member.ticket).into_iter().flatten());
-            let shared = member.sequence.prefix.map(|prefix| {
-                let pages = self.prefixes.entry(prefix.id).or_default();
-                // Whoever computes it is the first to name it.
-                self.pages.grow(pages, prefix.pages);
-                pages.ids()[..prefix.pages as usize].to_vec()
-            });
+            let shared = member.sequence.prefix.map(|prefix| self.places.prefix(prefix));
             let table = shared.unwrap_or_default();
             Held {
                 ids,
@@ -284,6 +280,11 @@ impl RunLane {
         };
         outcome.ended = members.iter().filter_map(ended).collect();
         self.keep_generated(&members);
+        if self.only_prefills {
+            for member in members.iter().filter(|member| member.completes) {
+                self.places.complete(member.request, &self.held[&member.request]);
+            }
+        }
         for member in &mut members {
             member.tokens += member.made;
             member.left -= member.made;
@@ -406,14 +407,8 @@ impl RunLane {
         }
     }
 
-    /// Pages are held by requests and shared prefixes, and by nobody else.
     fn check_pages(&self) {
-        let all_free = self.pages.free() == self.kv.pages();
-        assert_eq!(
-            self.held.is_empty() && self.prefixes.is_empty(),
-            all_free,
-            "a page is lost"
-        );
+        self.places.check(!self.held.is_empty(), self.kv.pages());
     }
 
     /// Steps over whatever the cache's first pages hold: a prompt of a page each, then a token each.
@@ -480,22 +475,28 @@ impl Perform for RunLane {
             retrieval.drop_staged(self.instance, request);
         }
         self.running.retain(|running| running.request != request);
-        // Who leaves before the first step has at most been looked up.
-        let Some(held) = self.held.remove(&request) else {
+        if self.only_prefills {
+            self.places.forget(request);
+        }
+        // Who leaves before the first step has at most been looked up, or copied.
+        let held = self.held.remove(&request).or_else(|| self.places.take_landed(request));
+        let Some(held) = held else {
             assert!(
-                self.retrieval.is_some(),
+                self.retrieval.is_some() || self.only_decodes,
                 "a request leaves once, and after its first step"
             );
             return;
         };
-        self.pages.give_back(held.pages);
+        self.places.give_back(held.pages);
         self.check_pages();
     }
 
+    fn park(&mut self, request: RequestId) {
+        self.running.retain(|running| running.request != request);
+    }
+
     fn release_prefix(&mut self, prefix: u32) {
-        let pages = self.prefixes.remove(&prefix);
-        // One whose request never ran is not known here.
-        self.pages.give_back(pages.unwrap_or_default());
+        self.places.release_prefix(prefix);
         self.check_pages();
     }
 }
@@ -543,6 +544,8 @@ mod tests {
             generated: GeneratedTokens::default(),
             manager: crate::machine::managing::Manager::new(None, None),
             disk: None,
+            places: vec![Places::new(20)],
+            prefill_instances: 0,
         };
         RunLane::new(&serving, 0)
     }

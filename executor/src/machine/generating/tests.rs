@@ -14,6 +14,7 @@ use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
 use tenantry_traces::draw::{Draws, Purpose};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
+mod apart;
 mod hierarchical;
 
 use super::*;
@@ -503,6 +504,58 @@ fn tokens_are_the_same_where_adapters_come_from_the_disk() {
         assert!(held.count() as u32 <= host_slots);
         served.assert_greedy("adapters from the disk");
     }
+}
+
+/// What is created and updated stays on the disk until somebody needs it.
+#[test]
+fn tenants_change_and_go_where_adapters_come_from_the_disk() {
+    let manage = |ms, tenant, action| {
+        Entry::Manage(ManageRequest {
+            at: Time::ZERO + Duration::from_millis(ms),
+            change: Change::tenant(tenant, action),
+        })
+    };
+    let updated = 4;
+    let of = |ticket| request(ticket).tenant;
+    let mut entries = requests();
+    // Everybody's second request comes later than all changes.
+    let later = |ticket: u64| ticket >= u64::from(TENANTS);
+    for entry in &mut entries {
+        let Entry::Request(request) = entry else { unreachable!() };
+        if later(request.ticket) {
+            request.arrival += Duration::from_millis(400);
+        }
+    }
+    entries.extend([
+        manage(200, updated, Action::Update),
+        manage(201, 2, Action::Delete),
+        manage(300, 2, Action::Create),
+    ]);
+    entries.sort_by_key(Entry::at);
+    let mut from_disk = generation();
+    let lora = from_disk.lora.as_mut().expect("it has some");
+    (lora.slots, lora.host_slots) = (3, Some(3));
+    let mut before = None;
+    let served = serve(from_disk, 1, 100, entries, |serving| {
+        let disk = serving.disk.as_ref().unwrap();
+        disk.fetch(updated, 0).unwrap();
+        before = Some(serving.store.sets().unwrap().of(updated));
+        serving.with_management().unwrap()
+    });
+    let management = &served.record.management;
+    let made = ["update", "delete", "create"].map(|change| management.made[change]);
+    assert_eq!((made, served.record.counts.served), ([1, 1, 1], REQUESTS));
+    for ticket in (0..REQUESTS).filter(|&ticket| later(ticket) || ![updated, 2].contains(&of(ticket))) {
+        let regret = served.regret(ticket, of(ticket));
+        assert!(regret < 1e-3, "ticket {ticket} is off by {regret}");
+    }
+    // The last fetch was the judge's.
+    served.serving.disk.as_ref().unwrap().fetch(updated, 0).unwrap();
+    let after = served.serving.store.sets().unwrap().of(updated);
+    assert!(
+        !before.unwrap().allclose(&after, 1e-5, 1e-8, false),
+        "its adapters are others now"
+    );
 }
 
 #[test]

@@ -124,6 +124,11 @@ impl Slots {
         self.slot_of[tenant as usize] != NO_SLOT
     }
 
+    /// Whether a tenant's parameters are found in this slot.
+    pub fn holds_in(&self, tenant: u32, slot: u32) -> bool {
+        self.slot_of[tenant as usize] == slot
+    }
+
     /// Finds or makes room for a tenant and pins it. Counts it unless the same batch has counted it before.
     pub fn acquire(&mut self, tenant: u32, counted: bool) -> Acquired {
         let slot = self.slot_of[tenant as usize];

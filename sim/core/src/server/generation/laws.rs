@@ -8,7 +8,7 @@ impl GenerationServer {
     /// # Errors
     /// The law that is broken.
     pub fn check_laws(&mut self, now: Time) -> Result<(), String> {
-        let placed: u32 = self.instances.iter().map(Instance::load).sum();
+        let placed: u32 = self.instances.iter().map(Instance::placed).sum();
         if placed + self.queue.len() != self.sequences.len() as u32 {
             return Err(format!(
                 "{placed} are placed and {} wait, but {} are in flight",
@@ -38,6 +38,33 @@ impl GenerationServer {
                 ));
             }
         }
+        self.check_transfers(now)
+    }
+
+    /// Keys and values that are being copied are counted on both sides, and who has room for what waits to be copied has it.
+    fn check_transfers(&self, now: Time) -> Result<(), String> {
+        let parked: usize = self.instances.iter().map(|instance| instance.parked.len()).sum();
+        let sending: Vec<RequestId> = { self.instances.iter() }
+            .flat_map(|instance| instance.sending.iter().map(|sending| sending.id))
+            .collect();
+        let coming = { self.sequences.iter() }.filter(|(_, s)| s.transferred == Transferred::Coming);
+        let is_sent = |id: RequestId| sending.iter().filter(|&&other| other == id).count() == 1;
+        let comes = coming.map(|(id, _)| is_sent(id)).collect::<Vec<bool>>();
+        if parked != self.parked.len() || comes.len() != sending.len() || comes.contains(&false) {
+            return Err(format!(
+                "{parked} wait on instances and {} in all to be copied at {now}; {} are sent and {} come",
+                self.parked.len(),
+                sending.len(),
+                comes.len()
+            ));
+        }
+        if let Some((id, instance)) = self.next_transfer() {
+            let ticket = self.sequences[id].ticket;
+            let waits_for_run = self.instances[instance.index()].run.is_some();
+            if self.fits(id, instance, Pages::free) || !waits_for_run {
+                return Err(format!("ticket {ticket} is not copied at {now} to {instance}"));
+            }
+        }
         Ok(())
     }
 
@@ -65,10 +92,13 @@ impl GenerationServer {
 
     fn check_instance(&self, now: Time, instance: InstanceId) -> Result<(), String> {
         let state = &self.instances[instance.index()];
+        let parked = || state.parked.iter().map(|&id| &self.sequences[id]);
         let here = || state.here().map(|id| &self.sequences[id]);
         let (shared, readers) = state.prefixes.held();
         for (prefix, counted) in readers {
-            let read = here().filter(|s| s.prefix.is_some_and(|of| of.id == prefix)).count() as u32;
+            let of_those_here = here().chain(parked()).map(|sequence| sequence.prefix);
+            let all = of_those_here.chain(state.sending.iter().map(|sending| sending.prefix));
+            let read = all.flatten().filter(|of| of.id == prefix).count() as u32;
             if read != counted {
                 return Err(format!(
                     "{read} read prefix {prefix} on {instance}, and {counted} are counted"
@@ -86,7 +116,12 @@ impl GenerationServer {
         let booked: Vec<Sequence> = booked.collect();
         state.generating.check(&booked)?;
         let others = here().filter(|sequence| !sequence.started || sequence.to_prefill > 0);
-        let held: u32 = shared + booked.iter().chain(others).map(|sequence| sequence.pages).sum::<u32>();
+        let placed = booked.iter().chain(others).chain(parked());
+        let sent = state.sending.iter().map(|sending| sending.pages);
+        let held: u32 = shared + placed.map(|sequence| sequence.pages).chain(sent).sum::<u32>();
+        if self.only_prefills(instance) && !booked.is_empty() {
+            return Err(format!("somebody generates on {instance}, which only takes prompts in"));
+        }
         if held != state.pages.used() || held > state.pages.total() {
             return Err(format!(
                 "requests and prefixes on {instance} hold {held} pages, and {} of {} are used",
@@ -100,7 +135,7 @@ impl GenerationServer {
         if state.load() > self.spec.max_batch {
             return Err(format!("{} requests are on {instance}", state.load()));
         }
-        if let Some(sequence) = here().find(|s| s.place != Place::Instance(instance)) {
+        if let Some(sequence) = here().chain(parked()).find(|s| s.place != Place::Instance(instance)) {
             return Err(format!("ticket {} is on {instance} and elsewhere", sequence.ticket));
         }
         Ok(())

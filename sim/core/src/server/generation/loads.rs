@@ -25,9 +25,9 @@ impl ByLoad {
         &self.0[..self.0.partition_point(|&(of, _)| of < load)]
     }
 
-    /// The one with the fewest, of those that have any.
-    pub fn least_busy(&self) -> Option<(u32, InstanceId)> {
-        self.0.get(self.below(1).len()).copied()
+    /// Those that have any.
+    pub fn busy(&self) -> &[(u32, InstanceId)] {
+        &self.0[self.below(1).len()..]
     }
 
     /// Those after one that has so many.
@@ -77,7 +77,7 @@ mod tests {
             }
             prop_assert!(by_load.all().iter().eq(&set));
             prop_assert!(by_load.below(asked).iter().eq(set.range(..(asked, InstanceId(0)))));
-            prop_assert_eq!(by_load.least_busy(), set.range((1, InstanceId(0))..).next().copied());
+            prop_assert!(by_load.busy().iter().eq(set.range((1, InstanceId(0))..)));
             prop_assert!(by_load.after(asked, InstanceId(of)).iter().eq(set.range((asked, InstanceId(of + 1))..)));
         }
     }

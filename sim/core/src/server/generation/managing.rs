@@ -20,7 +20,7 @@ impl GenerationServer {
     /// Nobody finds the tenant's slots, and who waits in the queue has waited in vain; who is on an instance goes on there. Deletion is
     /// rare, so it searches.
     fn delete(&mut self, now: Time, tenant: u32, commands: &mut Commands) {
-        self.invalidate(tenant, commands);
+        self.invalidate(now, tenant, commands);
         let waits =
             |(_, sequence): &(RequestId, &Sequence)| sequence.tenant == tenant && sequence.place == Place::Queue;
         let waiting: Vec<RequestId> = self.sequences.iter().filter(waits).map(|(id, _)| id).collect();
@@ -35,8 +35,8 @@ impl GenerationServer {
         self.dispatch(now, commands);
     }
 
-    /// Nobody finds what is there of a tenant's former version.
-    fn invalidate(&mut self, tenant: u32, commands: &mut Commands) {
+    /// Nobody finds what is there of a tenant's former version, nor goes on from what it has computed.
+    fn invalidate(&mut self, now: Time, tenant: u32, commands: &mut Commands) {
         if let Some(host) = &mut self.host {
             host.invalidate(tenant);
         }
@@ -47,6 +47,11 @@ impl GenerationServer {
             }
             let unread = state.prefixes.invalidate(tenant);
             self.let_go(instance, unread, commands);
+        }
+        let parked = self.parked.iter().map(|&(_, _, id)| id);
+        let of_tenant: Vec<RequestId> = parked.filter(|&id| self.sequences[id].tenant == tenant).collect();
+        for id in of_tenant {
+            self.unpark(now, id, commands);
         }
     }
 
@@ -59,7 +64,7 @@ impl GenerationServer {
     ) {
         let (renewed, unused) = self.tenancy.ended(request, failed, commands);
         if renewed {
-            self.invalidate(request.change.of(), commands);
+            self.invalidate(now, request.change.of(), commands);
         }
         if let Some(request) = unused {
             self.submit_manage(request, discard(request), commands);

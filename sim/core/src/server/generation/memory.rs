@@ -67,6 +67,11 @@ impl GenerationMemory {
         })
     }
 
+    /// Of a page, on all cards of an instance together.
+    pub fn page_bytes(&self) -> u64 {
+        self.page_bytes
+    }
+
     /// Of one tenant's own parameters.
     pub fn tenant_bytes(&self) -> u64 {
         self.tenant_bytes

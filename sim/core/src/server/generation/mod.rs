@@ -16,6 +16,7 @@ mod prefixes;
 mod retrieving;
 mod sequence;
 mod step;
+mod transfer;
 
 use std::collections::VecDeque;
 
@@ -37,7 +38,8 @@ use host::{HostMemory, InHost, Waiting};
 use loads::ByLoad;
 use memory::{GenerationMemory, Pages, Rooms};
 use prefixes::{Entered, Prefixes};
-use sequence::{Place, Queue, Retrieval, Sequence, Sequences};
+use sequence::{Place, Queue, Retrieval, Sequence, Sequences, Transferred};
+use transfer::Sending;
 
 /// Whose event a pool's own timer is.
 const POOL: InstanceId = InstanceId(0);
@@ -55,6 +57,10 @@ pub struct GenerationCounts {
     pub shared_tokens: u64,
     /// Adapters that were read from the disk, where host memory does not hold all.
     pub reads: u64,
+    /// Requests whose keys and values were copied from the card that took their prompts in to another.
+    pub transfers: u64,
+    /// Bytes that were copied for that.
+    pub transferred_bytes: u64,
     /// Time for which cards had a request on them, summed over cards.
     pub occupied: Duration,
 }
@@ -83,6 +89,10 @@ struct Instance {
     generating: Generating,
     /// Placed here; their prompts have not begun.
     joining: VecDeque<RequestId>,
+    /// Their prompts are complete, and they wait for an instance that goes on from there.
+    parked: Vec<RequestId>,
+    /// What is kept of those that are being copied to such an instance.
+    sending: Vec<Sending>,
     pages: Pages,
     prefixes: Prefixes,
     /// Absent where tenants have nothing of their own.
@@ -98,10 +108,15 @@ struct Instance {
 
 impl Instance {
     fn load(&self) -> u32 {
-        (self.running.len() + self.joining.len()) as u32
+        self.placed() + self.sending.len() as u32
     }
 
-    /// All that are placed here.
+    /// Requests of which it says where they are.
+    fn placed(&self) -> u32 {
+        (self.running.len() + self.joining.len() + self.parked.len()) as u32
+    }
+
+    /// All that are placed here, those aside that only wait to go elsewhere.
     fn here(&self) -> impl Iterator<Item = RequestId> + '_ {
         let running = self.running.iter().map(|running| running.id);
         running.chain(self.joining.iter().copied())
@@ -122,6 +137,12 @@ enum Flight {
     /// The look-up of a prompt.
     Retrieve {
         instance: InstanceId,
+        request: RequestId,
+    },
+    /// Its keys and values, from where its prompt was taken in.
+    Transfer {
+        from: InstanceId,
+        to: InstanceId,
         request: RequestId,
     },
     Manage(ManageRequest),
@@ -145,6 +166,8 @@ pub struct GenerationServer {
 
     sequences: Sequences,
     queue: Queue,
+    /// Those who wait for an instance that goes on after their prompts, in order of arrival.
+    parked: BTreeSet<(Time, Ticket, RequestId)>,
     instances: Vec<Instance>,
     /// Where it does not hold all tenants' adapters.
     host: Option<HostMemory>,
@@ -188,6 +211,8 @@ impl GenerationServer {
             prompts: Vec::new(),
             generating: Generating::new(generation.page_tokens),
             joining: VecDeque::new(),
+            parked: Vec::new(),
+            sending: Vec::new(),
             pages: Pages::new(generation.page_tokens, memory.pages),
             prefixes: Prefixes::new(generation.shared_prefix_tokens, generation.page_tokens),
             slots: slots(),
@@ -219,6 +244,7 @@ impl GenerationServer {
             memory,
             sequences: Sequences::default(),
             queue: Queue::new(generation, tenants),
+            parked: BTreeSet::new(),
             flights: Slab::default(),
             placed: 0,
             counts: GenerationCounts::default(),
@@ -325,7 +351,8 @@ impl GenerationServer {
         }
     }
 
-    /// Cancellation is rare, so it searches. A request that runs leaves at the next step.
+    /// Cancellation is rare, so it searches. A request that runs leaves at the next step, one whose keys and values are being copied when
+    /// they have been.
     fn cancelled(&mut self, now: Time, ticket: Ticket, commands: &mut Commands) {
         let Some((id, sequence)) = self.sequences.iter().find(|(_, s)| s.ticket == ticket) else {
             return;
@@ -336,10 +363,12 @@ impl GenerationServer {
                 self.finish(now, id, Verdict::Cancelled, commands);
                 self.dispatch(now, commands);
             }
-            Place::Instance(instance) if self.runs_now(id, instance) => {
+            Place::Instance(instance) if self.runs_now(id, instance) || sequence.transferred == Transferred::Coming => {
                 let known = std::mem::replace(&mut self.sequences[id].cancelled, true);
                 self.given_up += u32::from(!known);
-                self.interrupt(instance, commands);
+                if self.runs_now(id, instance) {
+                    self.interrupt(instance, commands);
+                }
             }
             Place::Instance(instance) => {
                 self.leave(now, id, instance, commands);
@@ -372,6 +401,7 @@ impl GenerationServer {
                 self.loaded(now, done, instance, tenant, slot, commands);
             }
             Flight::Retrieve { instance, request } => self.retrieved(now, done, instance, request, commands),
+            Flight::Transfer { from, to, request } => self.transferred(now, done, from, to, request, commands),
             Flight::Run { instance } => self.ran(now, done, instance, commands),
             Flight::Manage(request) => {
                 let failed = done.failures.first().map(|failure| failure.reason);
@@ -404,6 +434,10 @@ impl GenerationServer {
                 .filter(|&id| self.sequences[id].slot == slot && self.sequences[id].tenant == tenant)
                 .collect();
             for id in waiting {
+                if self.sequences[id].transferred == Transferred::Coming {
+                    self.sequences[id].failed = Some(failure.reason);
+                    continue;
+                }
                 self.leave(now, id, instance, commands);
                 self.finish(now, id, Verdict::Failed(failure.reason), commands);
             }
@@ -440,6 +474,9 @@ impl GenerationServer {
             self.finish(now, id, verdict, commands);
         }
         self.leaving = leaving;
+        if self.only_prefills(instance) {
+            self.park(now, instance, commands);
+        }
         if self.instances[instance.index()].emptying {
             self.empty(now, instance, commands);
         }
@@ -515,6 +552,16 @@ impl GenerationServer {
         is_complete
     }
 
+    /// Whether an instance only takes prompts in.
+    fn only_prefills(&self, instance: InstanceId) -> bool {
+        instance.0 < self.spec.prefill_instances()
+    }
+
+    /// Whether an instance only goes on from prompts that another has taken in.
+    fn only_decodes(&self, instance: InstanceId) -> bool {
+        self.spec.disaggregated.is_some() && !self.only_prefills(instance)
+    }
+
     /// Takes a request off its instance.
     fn leave(&mut self, now: Time, id: RequestId, instance: InstanceId, commands: &mut Commands) {
         let state = &mut self.instances[instance.index()];
@@ -527,20 +574,28 @@ impl GenerationServer {
                 0 => state.generating.leave(running.since, sequence),
                 _ => state.prompts.retain(|&other| other != id),
             }
+        } else if sequence.transferred == Transferred::Parked {
+            let (arrival, ticket) = sequence.order();
+            self.parked.remove(&(arrival, ticket, id));
+            state.parked.retain(|&other| other != id);
         } else {
             state.joining.retain(|&other| other != id);
         }
         let left = state.pages.leave(&mut sequence.pages);
         let unread = sequence.prefix.take().and_then(|prefix| state.prefixes.leave(prefix));
         sequence.left = Some((instance, left, sequence.cached_tokens));
-        if let Some(slots) = &mut state.slots {
+        if let Some(slots) = &mut state.slots
+            && sequence.slot != NO_SLOT
+        {
             slots.release(sequence.slot);
             sequence.slot = NO_SLOT;
         }
-        if sequence.started || sequence.retrieval == Retrieval::There {
+        let is_known = sequence.started || sequence.retrieval == Retrieval::There;
+        if is_known || sequence.transferred != Transferred::No {
             commands.list.push(Command::Release { instance, request: id });
         }
         sequence.retrieval = Retrieval::None;
+        sequence.transferred = Transferred::No;
         sequence.started = false;
         sequence.chunk_tokens = 0;
         sequence.place = Place::Queue;

@@ -1,5 +1,7 @@
 //! Which request goes to which instance: at arrival, after an eviction, and when cards are to be emptied (Punica, section 5.1).
 
+use std::ops::Range;
+
 use super::*;
 use crate::op::{Fetch, SharedPrefix};
 
@@ -10,6 +12,7 @@ impl GenerationServer {
     /// request waits for its next step to know.
     pub(super) fn dispatch(&mut self, now: Time, commands: &mut Commands) {
         let mut touched = std::mem::take(&mut self.touched);
+        self.dispatch_parked(commands);
         while let Some((id, instance)) = self.next_placement() {
             if !self.has_pages(id, instance, Pages::free) {
                 self.interrupt(instance, commands);
@@ -38,22 +41,35 @@ impl GenerationServer {
                 return Some(placement);
             }
         }
-        let fits = |instance: &InstanceId| self.fits(first, *instance, Pages::perhaps_free);
-        let instance = match self.place {
+        let instance = match self.spec.disaggregated {
+            None => self.choose(first, self.place, 0..self.instances.len() as u32, self.placed),
+            // To have many prompts on one card would only let them wait for each other.
+            Some(_) => self.choose(first, PlaceSpec::LeastLoaded, 0..self.spec.prefill_instances(), 0),
+        };
+        instance.map(|instance| (first, instance))
+    }
+
+    /// Where a request goes of these instances: at once, or when that instance's run is over. `before` it, so many others went there.
+    pub(super) fn choose(&self, id: RequestId, place: PlaceSpec, among: Range<u32>, before: u64) -> Option<InstanceId> {
+        let fits = |instance: &InstanceId| self.fits(id, *instance, Pages::perhaps_free);
+        let is_among = |instance: &InstanceId| among.contains(&instance.0);
+        match place {
             _ if self.instances.len() == 1 => Some(InstanceId(0)).filter(fits),
             PlaceSpec::LargestWorkingSet => {
                 // Those that are full may be many.
                 let with_room = self.by_load.below(self.spec.max_batch).iter();
-                with_room.rev().map(|&(_, id)| id).find(fits)
+                with_room.rev().map(|&(_, id)| id).filter(is_among).find(fits)
             }
-            PlaceSpec::LeastLoaded => self.by_load.all().iter().map(|&(_, id)| id).find(fits),
+            PlaceSpec::LeastLoaded => {
+                let all = self.by_load.all().iter();
+                all.map(|&(_, id)| id).filter(is_among).find(fits)
+            }
             PlaceSpec::RoundRobin => {
-                let count = self.instances.len() as u64;
-                let in_turn = (0..count).map(|step| InstanceId(((self.placed + step) % count) as u32));
+                let count = among.len() as u64;
+                let in_turn = (0..count).map(|step| InstanceId(among.start + ((before + step) % count) as u32));
                 { in_turn }.find(fits)
             }
-        };
-        instance.map(|instance| (first, instance))
+        }
     }
 
     /// The tenant of those on an instance, where all are of one.
@@ -72,7 +88,7 @@ impl GenerationServer {
         let state = &self.instances[instance.index()];
         let sequence = &self.sequences[id];
         let shared = state.prefixes.would_share(sequence.tenant, sequence.prompt_tokens);
-        let pages = state.pages.of(sequence.to_prefill) - shared;
+        let pages = state.pages.of(sequence.tokens()) - shared;
         // With nobody beside it, it has the whole cache: there is no larger one.
         let beside_others = u32::from(state.load() > 0);
         pages + beside_others <= free(&state.pages)
@@ -152,23 +168,7 @@ impl GenerationServer {
         state.pages.resize(&mut 0, begun_tokens);
         state.pages.resize(&mut sequence.pages, tokens);
         state.joining.push_back(id);
-        if let Some(slots) = &mut state.slots {
-            match slots.acquire(sequence.tenant, false) {
-                Acquired::Hit(slot) => sequence.slot = slot,
-                Acquired::Miss(slot) => {
-                    sequence.slot = slot;
-                    state.copies[slot as usize] += 1;
-                    slots.counts.bytes_in += self.memory.tenant_bytes();
-                    let load = Waiting {
-                        instance,
-                        slot,
-                        member: step::member(id, &self.sequences[id]),
-                    };
-                    self.load(load, commands);
-                }
-                Acquired::Full => unreachable!("a request that fits has a slot"),
-            }
-        }
+        self.pin(id, instance, commands);
         if self.lookups == LookupsInSteps::NewTokens {
             self.retrieve(id, instance, commands);
         }
@@ -176,6 +176,28 @@ impl GenerationServer {
         let state = &self.instances[instance.index()];
         if !state.closed && self.sequences[id].is_ready(&state.copies) {
             self.interrupt(instance, commands);
+        }
+    }
+
+    /// Finds or makes room for what a request's tenant has of its own, which begins to come in if it must.
+    pub(super) fn pin(&mut self, id: RequestId, instance: InstanceId, commands: &mut Commands) {
+        let state = &mut self.instances[instance.index()];
+        let Some(slots) = &mut state.slots else { return };
+        let sequence = &mut self.sequences[id];
+        match slots.acquire(sequence.tenant, false) {
+            Acquired::Hit(slot) => sequence.slot = slot,
+            Acquired::Miss(slot) => {
+                sequence.slot = slot;
+                state.copies[slot as usize] += 1;
+                slots.counts.bytes_in += self.memory.tenant_bytes();
+                let load = Waiting {
+                    instance,
+                    slot,
+                    member: step::member(id, sequence),
+                };
+                self.load(load, commands);
+            }
+            Acquired::Full => unreachable!("a request that fits has a slot"),
         }
     }
 
@@ -259,6 +281,8 @@ impl GenerationServer {
     /// Lets the newest request of an instance go, for its pages.
     pub(super) fn evict_newest(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
         let here = self.instances[instance.index()].here();
+        // What is being copied here keeps its pages until it has been.
+        let here = here.filter(|&id| self.sequences[id].transferred != Transferred::Coming);
         let newest = here.max_by_key(|&id| self.sequences[id].order());
         let newest = newest.expect("pages are wanted by somebody");
         self.leave(now, newest, instance, commands);
@@ -267,7 +291,7 @@ impl GenerationServer {
 
     /// Puts a request that has left its instance back into the queue; what it had cached must be computed again. False where no whole
     /// cache holds that, or its tenant's model was deleted meanwhile: then it fails.
-    fn requeue(&mut self, now: Time, id: RequestId, commands: &mut Commands) -> bool {
+    pub(super) fn requeue(&mut self, now: Time, id: RequestId, commands: &mut Commands) -> bool {
         if self.tenancy.is_deleted(self.sequences[id].tenant) {
             self.finish(now, id, Verdict::Failed(FailureReason::Deleted), commands);
             return false;
@@ -308,7 +332,9 @@ impl GenerationServer {
         let Some(consolidate) = self.spec.consolidate else {
             return;
         };
-        let least = self.by_load.least_busy();
+        // A card that only takes prompts in is empty when they are over.
+        let mut busy = self.by_load.busy().iter().copied();
+        let least = busy.find(|&(_, instance)| !self.only_prefills(instance));
         let Some((load, instance)) = least.filter(|&(load, _)| load <= consolidate.light) else {
             return;
         };
@@ -318,11 +344,10 @@ impl GenerationServer {
         self.instances[instance.index()].emptying = true;
         match self.instances[instance.index()].run {
             Some(_) => self.interrupt(instance, commands),
-            None => {
-                self.empty(now, instance, commands);
-                self.dispatch(now, commands);
-            }
+            None => self.empty(now, instance, commands),
         }
+        // Who waited for this instance's run goes elsewhere now, if there is room.
+        self.dispatch(now, commands);
     }
 
     /// Whether all on an instance have made a token since they came to it.
@@ -335,6 +360,7 @@ impl GenerationServer {
     fn has_room_elsewhere(&self, load: u32, instance: InstanceId) -> bool {
         let more_loaded = self.by_load.after(load, instance).iter().rev();
         let mut others: Vec<(InstanceId, u32, u32)> = more_loaded
+            .filter(|&&(_, other)| !self.only_prefills(other))
             .map(|&(load, other)| {
                 let requests = self.spec.max_batch.saturating_sub(load);
                 (other, requests, self.instances[other.index()].pages.free())

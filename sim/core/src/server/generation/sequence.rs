@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use tenantry_traces::{Duration, Request, Ticket, Time};
 
 use super::memory::Left;
+use crate::command::FailureReason;
 use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{NO_SLOT, SharedPrefix};
 use crate::policy::fairness::Counters;
@@ -28,6 +29,19 @@ pub(super) enum Retrieval {
     /// It is under way.
     Coming(BatchId),
     /// What it found lies on the instance.
+    There,
+}
+
+/// Where a prompt's keys and values are on their way from the card that took it in to the one that goes on from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transferred {
+    /// They are where they were made.
+    No,
+    /// They wait there for a card that has room.
+    Parked,
+    /// They are being copied.
+    Coming,
+    /// They have been.
     There,
 }
 
@@ -60,6 +74,9 @@ pub(super) struct Sequence {
     pub slot: u32,
     /// The look-up of its prompt for the instance where it is, where that is not part of its first step.
     pub retrieval: Retrieval,
+    pub transferred: Transferred,
+    /// What went wrong while its keys and values were being copied: it leaves when they are there.
+    pub failed: Option<FailureReason>,
     pub place: Place,
     /// Whether its first step on this instance is over or under way.
     pub started: bool,
@@ -93,6 +110,8 @@ impl Sequence {
             left: None,
             slot: NO_SLOT,
             retrieval: Retrieval::None,
+            transferred: Transferred::No,
+            failed: None,
             place: Place::Queue,
             started: false,
             cancelled: false,
@@ -113,7 +132,13 @@ impl Sequence {
     /// Whether all that its first step needs has come; `copies` are those under way into each slot.
     pub fn is_ready(&self, copies: &[u32]) -> bool {
         let retrieved = !matches!(self.retrieval, Retrieval::Coming(_));
-        retrieved && (self.slot == NO_SLOT || copies[self.slot as usize] == 0)
+        let transferred = self.transferred != Transferred::Coming;
+        retrieved && transferred && (self.slot == NO_SLOT || copies[self.slot as usize] == 0)
+    }
+
+    /// Tokens that it needs room for on an instance that takes it, if it begins with nothing there.
+    pub fn tokens(&self) -> u32 {
+        self.prompt_tokens + self.generated_tokens
     }
 
     /// Whether it is in the next run of its instance, or the one under way: not while others' prompts come first.

@@ -31,9 +31,12 @@ impl GenerationServer {
     /// Decides what of which prompts the next step takes, and lets those whose prompts begin join the others. Whether a prompt that is
     /// ready is left for a later step.
     fn choose_chunks(&mut self, instance: InstanceId) -> bool {
+        let only_decodes = self.only_decodes(instance);
         let state = &mut self.instances[instance.index()];
         let sequences = &mut self.sequences;
         let (mut prompts, mut tokens) = match self.spec.prefill {
+            // What comes here has its prompt in the cache but for the token made last.
+            _ if only_decodes => (u32::MAX, u32::MAX),
             PrefillSpec::OnePerStep => (1, u32::MAX),
             PrefillSpec::Chunked { max_tokens } => {
                 let generating = state.generating.requests();
@@ -117,7 +120,9 @@ impl GenerationServer {
         let is_static = self.spec.join == JoinSpec::HeadRunStatic;
         // The last position is the last that a token can take.
         let positions = (self.positions + 1).saturating_sub(longest).max(1);
-        let max_steps = if prompts_left { 1 } else { positions };
+        // Who has its first token goes on elsewhere, where some instances only take prompts in.
+        let is_one_step = prompts_left || self.only_prefills(instance);
+        let max_steps = if is_one_step { 1 } else { positions };
         // What nobody reads goes for a page's steps, and not for all that a run could make if nobody ended.
         let soon = max_steps.min(self.spec.page_tokens);
         self.reclaim(instance, self.rooms.with_less(soon), commands);

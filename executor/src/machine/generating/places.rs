@@ -1,0 +1,252 @@
+//! Whose the pages of an instance's cache are, and what comes there from other instances' caches or goes from it to them.
+//!
+//! The lane that computes has requests of its own. The lane that copies keys and values from instance to instance finds here what is to be
+//! copied, and takes pages for it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tenantry_core::command::FailureReason;
+use tenantry_core::ids::RequestId;
+use tenantry_core::op::{Member, OpKind, SharedPrefix, Transfer};
+
+use super::UNBROKEN;
+use super::pages::{HeldPages, PagePool};
+use crate::decoder::KvCache;
+use crate::device::{prepare_lane_thread, synchronize};
+use crate::error::ExecutorError;
+use crate::machine::Batch;
+use crate::machine::serving::{fail_all, reason};
+use crate::machine::threads::Perform;
+
+/// The longest that a lane takes to let go of pages that the server counts as free: it does so between two runs.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What an instance keeps of a request from its first step here until it leaves.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// Of its prompt and of what it has generated.
+    pub ids: Vec<i64>,
+    pub pages: HeldPages,
+    /// Ids of the pages of its prefix, and then of its own.
+    pub table: Vec<u32>,
+    pub shared_pages: u32,
+}
+
+#[derive(Debug)]
+struct State {
+    pages: PagePool,
+    /// Pages that several requests read.
+    prefixes: HashMap<u32, HeldPages>,
+    /// From elsewhere, until their first step here.
+    landed: HashMap<RequestId, Held>,
+    /// Requests whose prompts are complete, to go on elsewhere: their ids and pages.
+    complete: HashMap<RequestId, (Vec<i64>, Vec<u32>)>,
+}
+
+/// A handle on one instance's.
+#[derive(Clone, Debug)]
+pub(super) struct Places(Arc<(Mutex<State>, Condvar)>);
+
+impl Places {
+    /// All pages are free.
+    pub fn new(pages: u32) -> Places {
+        let state = State {
+            pages: PagePool::new(pages),
+            prefixes: HashMap::new(),
+            landed: HashMap::new(),
+            complete: HashMap::new(),
+        };
+        Places(Arc::new((Mutex::new(state), Condvar::new())))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.0.lock().expect(UNBROKEN)
+    }
+
+    /// Lets `held` grow to so many pages.
+    pub fn grow(&self, held: &mut HeldPages, pages: u32) {
+        if (held.ids().len() as u32) < pages {
+            self.state().pages.grow(held, pages);
+        }
+    }
+
+    /// Takes all of a request's pages back.
+    pub fn give_back(&self, held: HeldPages) {
+        self.state().pages.give_back(held);
+        self.0.1.notify_all();
+    }
+
+    /// Ids of a prefix's pages, of which the first to name it computes them.
+    pub fn prefix(&self, prefix: SharedPrefix) -> Vec<u32> {
+        self.state().prefix(prefix)
+    }
+
+    /// Nobody reads a prefix any more.
+    pub fn release_prefix(&self, prefix: u32) {
+        let mut state = self.state();
+        // One whose request never ran is not known here.
+        let pages = state.prefixes.remove(&prefix).unwrap_or_default();
+        state.pages.give_back(pages);
+        drop(state);
+        self.0.1.notify_all();
+    }
+
+    /// A request's prompt is complete: what others may copy.
+    pub fn complete(&self, request: RequestId, held: &Held) {
+        let copied = (held.ids.clone(), held.table.clone());
+        self.state().complete.insert(request, copied);
+    }
+
+    /// A request goes on nowhere, or has been copied.
+    pub fn forget(&self, request: RequestId) {
+        self.state().complete.remove(&request);
+    }
+
+    /// What has come of a request from elsewhere.
+    pub fn take_landed(&self, request: RequestId) -> Option<Held> {
+        self.state().landed.remove(&request)
+    }
+
+    /// Whether pages are held by prefixes, by those that come from elsewhere and, as `others` says, by those that run here, and by nobody
+    /// else.
+    pub fn check(&self, others: bool, total: u32) {
+        let state = self.state();
+        let held = others || !state.prefixes.is_empty() || !state.landed.is_empty();
+        assert_eq!(held, state.pages.free() != total, "a page is lost");
+    }
+
+    /// Takes pages for what comes of a request from elsewhere, so many with those of its prefix. Ids of all of them.
+    fn land(&self, member: &Member, ids: Vec<i64>, pages: u32) -> Option<Vec<u32>> {
+        let prefix = member.sequence.prefix;
+        let own = pages - prefix.map_or(0, |prefix| prefix.pages);
+        let wanted = |state: &State| {
+            let known = prefix.and_then(|prefix| state.prefixes.get(&prefix.id));
+            let begun = prefix.map_or(0, |prefix| prefix.pages);
+            own + known.map_or(begun, |_| 0)
+        };
+        // What the server counts as free may be with a lane that has not heard yet.
+        let lacks = |state: &mut State| state.pages.free() < wanted(state);
+        let waited = self.0.1.wait_timeout_while(self.state(), PATIENCE, lacks);
+        let (mut state, timeout) = waited.expect(UNBROKEN);
+        if timeout.timed_out() {
+            return None;
+        }
+        let mut table = prefix.map_or_else(Vec::new, |prefix| state.prefix(prefix));
+        let mut held = HeldPages::default();
+        state.pages.grow(&mut held, own);
+        let shared_pages = table.len() as u32;
+        table.extend_from_slice(held.ids());
+        let landed = Held {
+            ids,
+            pages: held,
+            table: table.clone(),
+            shared_pages,
+        };
+        state.landed.insert(member.request, landed);
+        Some(table)
+    }
+}
+
+impl State {
+    fn prefix(&mut self, prefix: SharedPrefix) -> Vec<u32> {
+        let pages = self.prefixes.entry(prefix.id).or_default();
+        self.pages.grow(pages, prefix.pages);
+        pages.ids()[..prefix.pages as usize].to_vec()
+    }
+}
+
+/// Copies keys and values from instance to instance.
+pub(super) struct LinkLane {
+    /// By instance.
+    pub caches: Vec<KvCache>,
+    /// By instance.
+    pub places: Vec<Places>,
+}
+
+impl LinkLane {
+    fn transfer(&self, transfer: &Transfer, batch: &Batch) -> Result<(), FailureReason> {
+        let (from, to) = (transfer.from.index(), batch.instance.index());
+        let member = &batch.members[0];
+        let complete = self.places[from].state().complete.get(&member.request).cloned();
+        let (ids, table) = complete.expect("what is copied has been completed there");
+        let cache = &self.caches[to];
+        let all_pages = cache.pages_for(member.sequence.cached_tokens);
+        let landed = self.places[to].land(member, ids, all_pages);
+        let landed = landed.ok_or(FailureReason::OutOfMemory)?;
+        let copied = transfer.first_page as usize..all_pages as usize;
+        let done = cache.copy_pages(&landed[copied.clone()], &self.caches[from], &table[copied]);
+        synchronize(cache.device());
+        done.map_err(|error: ExecutorError| {
+            // Its pages are given back when it leaves.
+            reason(&error, FailureReason::LoadFailed)
+        })
+    }
+}
+
+impl Perform for LinkLane {
+    fn prepare(&mut self) {
+        prepare_lane_thread();
+    }
+
+    fn perform(&mut self, kind: &OpKind, batch: &Batch) {
+        let OpKind::Transfer(transfer) = kind else {
+            unreachable!("a link carries keys and values")
+        };
+        if let Err(reason) = self.transfer(transfer, batch) {
+            fail_all(batch, reason);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_core::op::Sequence;
+
+    use super::*;
+
+    fn member(slot: u32, prefix: Option<SharedPrefix>) -> Member {
+        Member {
+            request: RequestId { slot, generation: 0 },
+            ticket: slot.into(),
+            tenant: 0,
+            input_tokens: 8,
+            slot: 0,
+            sequence: Sequence {
+                prefix,
+                ..Sequence::default()
+            },
+        }
+    }
+
+    #[test]
+    fn what_comes_takes_pages_of_its_own_and_shares_its_prefix() {
+        let places = Places::new(8);
+        let prefix = Some(SharedPrefix { id: 3, pages: 2 });
+        let first = places.land(&member(0, prefix), vec![7], 4).unwrap();
+        let second = places.land(&member(1, prefix), vec![8], 5).unwrap();
+        assert_eq!((first.len(), second.len()), (4, 5));
+        assert_eq!(first[..2], second[..2], "the prefix is there once");
+        assert_eq!(places.state().pages.free(), 8 - 2 - 2 - 3);
+        places.check(false, 8);
+        let landed = places.take_landed(member(0, None).request).unwrap();
+        assert_eq!((landed.table, landed.shared_pages, landed.ids), (first, 2, vec![7]));
+    }
+
+    /// The lane that computes gives pages back when it comes to it; until then what the server counts on is waited for.
+    #[test]
+    fn who_lacks_pages_waits_for_them() {
+        let places = Places::new(4);
+        let mut held = HeldPages::default();
+        places.grow(&mut held, 3);
+        std::thread::scope(|scope| {
+            let lands = scope.spawn(|| places.land(&member(0, None), Vec::new(), 3));
+            places.give_back(held);
+            assert_eq!(lands.join().unwrap().map(|table| table.len()), Some(3));
+        });
+        let landed = places.take_landed(member(0, None).request).unwrap();
+        places.give_back(landed.pages);
+        places.check(false, 4);
+    }
+}
