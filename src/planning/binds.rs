@@ -69,6 +69,7 @@ fn kind(lane: &str) -> &'static str {
     match lane.rsplit('/').next().unwrap_or(lane) {
         name if name.starts_with("compute") => "compute",
         name if name.starts_with("copy") => "link",
+        "link" => "card-link",
         name if name.starts_with("lookup") => "host-lookup",
         name if name.starts_with("solver") => "solver",
         name if name.starts_with("planner") => "planner",
@@ -80,6 +81,7 @@ fn in_words(kind: &str) -> &'static str {
     match kind {
         "compute" => "compute",
         "link" => "the link to the card",
+        "card-link" => "a link between cards",
         "host-lookup" => "the host's look-ups",
         "solver" => "the solver of the allocation",
         "planner" => "the planner of pools",

@@ -84,7 +84,7 @@ impl GenerationServer {
     }
 
     /// Likewise, for its prompt and one page more.
-    fn has_pages(&self, id: RequestId, instance: InstanceId, free: fn(&Pages) -> u32) -> bool {
+    pub(super) fn has_pages(&self, id: RequestId, instance: InstanceId, free: fn(&Pages) -> u32) -> bool {
         let state = &self.instances[instance.index()];
         let sequence = &self.sequences[id];
         let shared = state.prefixes.would_share(sequence.tenant, sequence.prompt_tokens);

@@ -66,7 +66,7 @@ impl GenerationServer {
     /// Begins to copy those that are parked, in order of arrival, until no instance has room for the next.
     pub(super) fn dispatch_parked(&mut self, commands: &mut Commands) {
         while let Some((id, to)) = self.next_transfer() {
-            if !self.fits(id, to, Pages::free) {
+            if !self.has_pages(id, to, Pages::free) {
                 self.interrupt(to, commands);
                 break;
             }
