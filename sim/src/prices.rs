@@ -472,8 +472,7 @@ impl Prices {
                 whole * draw.of(messages.cost(2, u32::MAX)) + draw.of(messages.cost(2, rest))
             }
             LinkPrices::Copies => {
-                self.extrapolated
-                    .note(self.copy.curve.beyond(page_bytes), Family::Copy);
+                self.extrapolated.note(self.copy.curve.beyond(page_bytes), Family::Copy);
                 pages * spread.of(self.copy.curve.cost(page_bytes))
             }
         }
