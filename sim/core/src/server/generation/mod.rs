@@ -18,7 +18,7 @@ mod sequence;
 mod step;
 mod transfer;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use tenantry_traces::{Duration, ManageRequest, Request, Ticket, Time};
 
