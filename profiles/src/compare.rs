@@ -24,10 +24,16 @@ pub struct Ratios {
     pub p95: f64,
     /// The median of |ratio − 1|: how far a point lies off, whichever way.
     pub drift: f64,
+    /// What all points take together on the first card, in microseconds: the larger ops are most of it.
+    pub first_us: f64,
+    /// The same on the second.
+    pub second_us: f64,
 }
 
 impl Ratios {
-    fn of(family: Family, table: Option<String>, mut ratios: Vec<f64>) -> Ratios {
+    /// Of the medians on both cards, in microseconds.
+    fn of(family: Family, table: Option<String>, medians_us: &[(f64, f64)]) -> Ratios {
+        let mut ratios: Vec<f64> = medians_us.iter().map(|(first, second)| second / first).collect();
         ratios.sort_by(f64::total_cmp);
         let mut drift: Vec<f64> = ratios.iter().map(|ratio| (ratio - 1.0).abs()).collect();
         drift.sort_by(f64::total_cmp);
@@ -39,6 +45,8 @@ impl Ratios {
             median: nearest_rank(&ratios, 50),
             p95: nearest_rank(&ratios, 95),
             drift: nearest_rank(&drift, 50),
+            first_us: medians_us.iter().map(|(first, _)| first).sum(),
+            second_us: medians_us.iter().map(|(_, second)| second).sum(),
         }
     }
 }
@@ -46,7 +54,7 @@ impl Ratios {
 /// What `second` takes over what `first` does, for each family that has points in both and then for each of its tables.
 pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
     let seconds = second.tables.slices();
-    let mut found: Vec<(Family, String, Vec<f64>)> = Vec::new();
+    let mut found: Vec<(Family, String, Vec<(f64, f64)>)> = Vec::new();
     for slice in first.tables.slices() {
         let same = |other: &&Slice| other.family == slice.family && other.label == slice.label;
         let Some(other) = seconds.iter().find(same) else {
@@ -57,20 +65,20 @@ pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
             .iter()
             .map(|point| (point.at.as_slice(), point.stats.median_us))
             .collect();
-        let ratio = |point: &crate::slice::Point| Some(medians.get(point.at.as_slice())? / point.stats.median_us);
-        let ratios: Vec<f64> = slice.points.iter().filter_map(ratio).collect();
-        if !ratios.is_empty() {
-            found.push((slice.family, slice.label, ratios));
+        let both = |point: &crate::slice::Point| Some((point.stats.median_us, *medians.get(point.at.as_slice())?));
+        let both: Vec<(f64, f64)> = slice.points.iter().filter_map(both).collect();
+        if !both.is_empty() {
+            found.push((slice.family, slice.label, both));
         }
     }
     let mut all = Vec::new();
     for tables in found.chunk_by(|a, b| a.0 == b.0) {
         let family = tables[0].0;
-        let together = tables.iter().flat_map(|(_, _, ratios)| ratios.iter().copied());
-        all.push(Ratios::of(family, None, together.collect()));
+        let together: Vec<(f64, f64)> = tables.iter().flat_map(|(_, _, both)| both.iter().copied()).collect();
+        all.push(Ratios::of(family, None, &together));
         let each = tables
             .iter()
-            .map(|(_, table, ratios)| Ratios::of(family, Some(table.clone()), ratios.clone()));
+            .map(|(_, table, both)| Ratios::of(family, Some(table.clone()), both));
         all.extend(each);
     }
     all
@@ -118,5 +126,14 @@ mod tests {
         assert_eq!(layers[0].points, second.tables.encoder_layer.len());
         assert!((layers[0].drift - 0.1).abs() < 1e-9);
         assert!((layers[0].p05 - 0.9).abs() < 1e-9 && (layers[0].p95 - 1.1).abs() < 1e-9);
+        let sum = |card: &Card| -> f64 {
+            let both = card
+                .tables
+                .encoder_layer
+                .iter()
+                .filter(|row| row.model == "tiny" && row.batch > 1);
+            both.map(|row| row.stats.median_us).sum()
+        };
+        assert!((layers[0].first_us - sum(&first)).abs() < 1e-6 && (layers[0].second_us - sum(&second)).abs() < 1e-6);
     }
 }

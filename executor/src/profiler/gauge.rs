@@ -22,8 +22,8 @@ const MEASURE: Duration = Duration::from_secs(3);
 /// What points of a card take now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// Over what the card says: the median of each family of ops, and the mean of those by their points. Above 1 where the device has
-    /// become slower.
+    /// Over what the card says, all points together: what a machine loses or gains differs by the size of ops, and the large ones are
+    /// what serving waits for. Above 1 where the device has become slower.
     pub ratio: f64,
     /// Points that were measured.
     pub points: usize,
@@ -86,10 +86,10 @@ fn measure(
 
 fn pace(ratios: &[Ratios]) -> Option<Pace> {
     let families = || ratios.iter().filter(|ratios| ratios.table.is_none());
-    let points: usize = families().map(|ratios| ratios.points).sum();
-    let sum: f64 = families().map(|ratios| ratios.points as f64 * ratios.median).sum();
+    let points = families().map(|ratios| ratios.points).sum();
+    let sum = |of: fn(&Ratios) -> f64| families().map(of).sum::<f64>();
     (points > 0).then(|| Pace {
-        ratio: sum / points as f64,
+        ratio: sum(|ratios| ratios.second_us) / sum(|ratios| ratios.first_us),
         points,
     })
 }
