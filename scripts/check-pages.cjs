@@ -9,6 +9,8 @@ const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const MAX_BYTES = 5e6;
 const MAX_OPEN_MS = 2000;
+/// Nothing that a reader does may keep the page busy for longer: a script that never ends.
+const MAX_STEP_MS = 60_000;
 const LOOKS = [
   { name: "light", theme: "light", width: 1280, height: 900 },
   { name: "dark", theme: "dark", width: 1280, height: 900 },
@@ -80,12 +82,18 @@ async function look(browser, page, look, shots) {
   if (wide > 0) faults.push(`is ${wide} px wider than the window`);
   const charts = await tab.evaluate(() => document.querySelectorAll(".chart canvas").length);
   faults.push(...await tab.evaluate(() => window.touching()));
-  await exercise(tab, faults);
+  try {
+    await exercise(tab, faults);
+  } catch (error) {
+    if (!(error instanceof Hangs)) throw error;
+    faults.push(error.message);
+    return { faults: faults.map((fault) => `${name}: ${fault}`), opened, charts, hangs: true };
+  }
   await tab.evaluate(axe);
   const { violations } = await tab.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
   for (const { id, impact, nodes } of violations) {
     const text = `axe ${impact}: ${id}, ${nodes.length} times, such as ${nodes[0].html.slice(0, 120)}`;
-    if (impact === "serious" || impact === "critical") faults.push(text);
+    if (impact !== "minor") faults.push(text);
   }
   await tab.screenshot({ path: path.join(shots, `${label(page)}-${name}.png`), fullPage: true });
   if (name === "light") await tab.pdf({ path: path.join(shots, `${label(page)}.pdf`), format: "A4" });
@@ -93,37 +101,93 @@ async function look(browser, page, look, shots) {
   return { faults: faults.map((fault) => `${name}: ${fault}`), opened, charts };
 }
 
-/// Uses what can be used, and puts it back: whatever breaks tells itself by an error.
-async function exercise(tab, faults) {
-  const broken = await tab.evaluate(() => {
-    const wrong = [];
+/// Uses what can be used, and puts it back: whatever breaks tells itself by an error. Charts are drawn after the script that asks for it, so
+/// that each click is followed by a frame. Each runs in the page and returns what is wrong.
+const STEPS = {
+  "hiding one system": async () => {
     const rows = () => [...document.querySelectorAll("tr[data-system]")].filter((row) => !row.hidden).length;
     const chip = document.querySelector("[data-toggle]");
-    if (chip) {
-      const before = rows();
+    if (!chip) return [];
+    const wrong = [];
+    const before = rows();
+    chip.click();
+    if (chip.getAttribute("aria-pressed") !== "false" || rows() >= before) wrong.push("a system cannot be hidden");
+    await window.painted();
+    chip.click();
+    if (rows() !== before) wrong.push("a system cannot be shown again");
+    return wrong;
+  },
+  "hiding every system": async () => {
+    const chips = [...document.querySelectorAll("[data-toggle]")];
+    for (const chip of [...chips, ...chips]) {
       chip.click();
-      if (chip.getAttribute("aria-pressed") !== "false" || rows() >= before) wrong.push("a system cannot be hidden");
-      chip.click();
-      if (rows() !== before) wrong.push("a system cannot be shown again");
+      await window.painted();
     }
+    const shown = chips.every((chip) => chip.getAttribute("aria-pressed") === "true");
+    return shown ? [] : ["systems that were hidden are not shown again"];
+  },
+  "hiding every line of a legend": async () => {
+    const wrong = [];
+    for (const chart of document.querySelectorAll(".chart")) {
+      const names = [...chart.querySelectorAll(".u-legend th[role=button]")];
+      for (const name of [...names, ...names]) {
+        name.click();
+        await window.painted();
+      }
+      if (names.some((name) => name.getAttribute("aria-pressed") !== "true")) wrong.push(`${chart.id}: a line stays hidden`);
+    }
+    return wrong;
+  },
+  "choosing each option": async () => {
     for (const select of document.querySelectorAll("select")) {
       const before = select.value;
-      for (const option of [...select.options].slice(0, 8)) {
-        select.value = option.value;
+      for (const value of [...[...select.options].map((option) => option.value), before]) {
+        select.value = value;
         select.dispatchEvent(new Event("change"));
+        await window.painted();
       }
-      select.value = before;
-      select.dispatchEvent(new Event("change"));
     }
+    return [];
+  },
+  "zooming by keys": async () => {
     for (const chart of document.querySelectorAll(".u-wrap")) {
-      for (const key of ["+", "ArrowRight", "-", "0"]) chart.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+      const press = (key) => chart.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+      for (const key of ["+", "ArrowRight", "-", "0"]) press(key);
+      // As far as anybody would.
+      for (let i = 0; i < 120; i++) press("+");
+      await window.painted();
+      press("0");
     }
-    const theme = document.getElementById("theme");
-    theme.click();
-    theme.click();
-    return wrong;
-  });
-  faults.push(...broken);
+    await window.painted();
+    return [];
+  },
+  "changing the theme": async () => {
+    for (let i = 0; i < 2; i++) {
+      document.getElementById("theme").click();
+      await window.painted();
+    }
+    return [];
+  },
+};
+
+/// Until a frame is painted, in the page.
+function painted() {
+  window.painted = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+}
+
+/// A page that hangs answers no more: what it hung at is its last fault.
+class Hangs extends Error {}
+
+async function exercise(tab, faults) {
+  await tab.evaluate(painted);
+  for (const [name, step] of Object.entries(STEPS)) {
+    let late;
+    const limit = new Promise((_, fail) => {
+      late = setTimeout(() => fail(new Hangs(`${name}: the page hangs`)), MAX_STEP_MS);
+    });
+    faults.push(...await Promise.race([tab.evaluate(step), limit]));
+    clearTimeout(late);
+  }
 }
 
 /// A page's name in the table: its file, or its folder where that is a report.html.
@@ -137,13 +201,22 @@ async function main() {
   const shots = path.join(folder, "screenshots");
   fs.mkdirSync(shots, { recursive: true });
   // A container's root cannot have a sandbox, and the pages are our own.
-  const browser = await puppeteer.launch({ executablePath, args: ["--no-sandbox"] });
+  const launch = () => puppeteer.launch({ executablePath, args: ["--no-sandbox"], protocolTimeout: 2 * MAX_STEP_MS });
+  let browser = await launch();
   let failed = 0;
   console.log("page          kB  charts  opens ms  faults");
   for (const page of pages) {
     const bytes = fs.statSync(page).size;
     const seen = [];
-    for (const each of LOOKS) seen.push(await look(browser, page, each, shots));
+    for (const each of LOOKS) {
+      const one = await look(browser, page, each, shots);
+      seen.push(one);
+      if (one.hangs) {
+        // Nor does the browser close while a page of its hangs.
+        browser.process().kill("SIGKILL");
+        browser = await launch();
+      }
+    }
     const faults = seen.flatMap((one) => one.faults);
     if (bytes > MAX_BYTES) faults.push(`weighs ${bytes} bytes, more than ${MAX_BYTES}`);
     const slowest = Math.round(Math.max(...seen.map((one) => one.opened)));

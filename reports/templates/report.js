@@ -24,9 +24,11 @@
     return axis.percent ? `${(value * 100).toFixed(1)} %` : number(value);
   };
 
-  // Zero to a little above the most; shares from nothing to all; a logarithmic scale just as wide as its data.
+  // Zero to a little above the most; shares from nothing to all; a logarithmic scale just as wide as its data. Where all lines are
+  // hidden there are no ends, and any scale will do that has a width.
   const range = (axis) => (_, least, most) => {
     if (axis.percent) return [0, 1];
+    if (axis.log && !(least > 0)) return [1, 10];
     if (axis.log) return least === most ? [least / 2, most * 2] : [least / 1.1, most * 1.1];
     return [0, most > 0 ? most * 1.05 : 1];
   };
@@ -35,6 +37,11 @@
     if (least === most) return axis.log ? [least / 2, most * 2] : [least - 1, most + 1];
     if (!marked) return [least, most];
     return axis.log ? [least / 1.1, most * 1.1] : [least - (most - least) * 0.03, most + (most - least) * 0.03];
+  };
+  // However far a reader zooms in, marks stay numbers of their own.
+  const apart = (axis, whole) => (_, least, most) => {
+    const floor = (axis.log ? least : whole[1] - whole[0]) * 1e-6;
+    return [least, Math.max(most, least + floor)];
   };
   const scale = (axis, range) => ({ time: false, distr: axis.log ? 3 : 1, range });
 
@@ -70,6 +77,8 @@
   // coarsely where labels have no room.
   const digits = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5], [1]];
   const marks = (axis, across) => (plot, _, least, most) => {
+    // A logarithmic axis that begins at zero never ends.
+    if (!(least > 0 && most < Infinity)) return [];
     const first = most / least > 1e4 ? 2 : most / least > 12 ? 1 : 0;
     let found = [];
     for (let coarse = first; coarse < digits.length + 3; coarse++) {
@@ -207,7 +216,7 @@
     const room = size(holder).width - 58 - 2 * GAP;
     const options = {
       ...size(holder),
-      scales: { x: scale(view.x, (_, least, most) => [least, most]), y: scale(view.y, range(view.y)) },
+      scales: { x: scale(view.x, apart(view.x, whole)), y: scale(view.y, range(view.y)) },
       axes: [{ ...ruler({ ...view.x, label: fitting(view.x.label, room) }, 42, true), ...(few && { splits: swept(view.xs), filter: (_, splits) => splits }) }, ruler(view.y, 58)],
       series: [{ label: view.x.label, value: (_, value) => shown(view.x)(value) }, ...view.lines.map(line(view))],
       legend: { markers: { width: 3, dash: (_, i) => (view.lines[i - 1]?.stroke ? "dashed" : "solid") } },
@@ -274,7 +283,7 @@
     const axis = { label: "", log: false, percent: false };
     const options = {
       ...size(holder, 70 + lanes * 26),
-      scales: { x: scale(axis, (_, least, most) => [least, most]), y: { time: false, range: [0, lanes] } },
+      scales: { x: scale(axis, apart(axis, whole)), y: { time: false, range: [0, lanes] } },
       axes: [
         ruler({ ...axis, label: "Time since the start in ms" }, 42, true),
         {

@@ -9,6 +9,8 @@ use crate::group::Group;
 pub(crate) const MAX_LINES: usize = 24;
 /// Colours of the page's palette, used again with another stroke where there are more systems; the one after them is grey.
 pub(crate) const COLORS: usize = 8;
+/// Where a run without a sweep point stands beside others that have one.
+const APART: &str = "no sweep point";
 /// For what is no system.
 pub(super) const GREY: usize = COLORS;
 
@@ -201,7 +203,7 @@ pub(super) fn point_choice(points: &[String]) -> Vec<Choice> {
 
 impl View {
     /// Where there is nothing to draw.
-    pub(super) fn empty() -> View {
+    pub(crate) fn empty() -> View {
         View {
             summary: "Nothing to draw at this choice".to_owned(),
             x: Axis::linear(""),
@@ -264,6 +266,13 @@ impl<'g, 'a> Compared<'g, 'a> {
                 points.push(point);
             }
         }
+        // Beside a sweep, a run of another folder needs a name for where it stands.
+        if points.len() > 1 {
+            points
+                .iter_mut()
+                .filter(|point| point.is_empty())
+                .for_each(|point| *point = APART.to_owned());
+        }
         Compared {
             groups,
             systems,
@@ -281,7 +290,8 @@ impl<'g, 'a> Compared<'g, 'a> {
     /// Where a group stands in the sweep: an index of the points.
     pub fn point(&self, group: &Group<'_>) -> usize {
         let point = group.point();
-        let found = self.points.iter().position(|other| *other == point);
+        let is_it = |other: &String| *other == point || point.is_empty() && other == APART;
+        let found = self.points.iter().position(is_it);
         found.expect("the group is one of those compared")
     }
 

@@ -15,7 +15,7 @@ const WIDE: f64 = 20.0;
 pub fn chart(compared: &Compared<'_, '_>) -> Option<Chart> {
     let keys = keys(compared);
     let alongs: Vec<Along<'_>> = keys.iter().flat_map(|key| alongs(compared, key, &keys)).collect();
-    let metrics = metrics(compared);
+    let metrics = metrics(compared, &keys);
     if alongs.is_empty() || metrics.is_empty() {
         return None;
     }
@@ -49,12 +49,16 @@ pub fn chart(compared: &Compared<'_, '_>) -> Option<Chart> {
 }
 
 /// What is chosen first is the latency that the target is about.
-fn metrics(compared: &Compared<'_, '_>) -> Vec<&'static Metric> {
+fn metrics(compared: &Compared<'_, '_>, keys: &[Key<'_>]) -> Vec<&'static Metric> {
     let first = match &compared.groups[0].runs[0].summary.slo {
         Some(slo) => format!("{} ms", slo.at),
         None => "p98 ms".to_owned(),
     };
-    let has = |metric: &&Metric| compared.groups.iter().any(|group| group.mean(metric.read).is_some());
+    let is_swept = |group: &Group<'_>| keys.iter().any(|key| group.parameters().contains_key(key.name));
+    let has = |metric: &&Metric| {
+        let mut groups = compared.groups.iter();
+        groups.any(|group| is_swept(group) && group.mean(metric.read).is_some())
+    };
     let mut metrics: Vec<&Metric> = shown(compared.groups).into_iter().filter(has).collect();
     metrics.sort_by_key(|metric| metric.title != first);
     metrics
@@ -130,7 +134,8 @@ struct Along<'a> {
 fn alongs<'a>(compared: &Compared<'_, 'a>, key: &'a Key<'a>, keys: &[Key<'a>]) -> Vec<Along<'a>> {
     let several = keys.len() > 1;
     let mut fixed: Vec<(Parameters, usize)> = Vec::new();
-    for group in compared.groups {
+    let swept = |group: &&Group<'_>| group.parameters().contains_key(key.name);
+    for group in compared.groups.iter().filter(swept) {
         let others = others(group.parameters(), key);
         match fixed.iter_mut().find(|(known, _)| *known == others) {
             Some((_, groups)) => *groups += 1,
@@ -173,9 +178,11 @@ fn others(parameters: &Parameters, key: &Key<'_>) -> Parameters {
 
 fn view(compared: &Compared<'_, '_>, metric: &Metric, along: &Along<'_>) -> View {
     let key = along.key;
-    let on_the_way = |group: &&Group<'_>| match &along.fixed {
-        Some(fixed) => others(group.parameters(), key) == *fixed,
-        None => group.parameters().contains_key(key.name),
+    // A run of another folder may have no part in the sweep.
+    let on_the_way = |group: &&Group<'_>| {
+        let parameters = group.parameters();
+        let fixed = along.fixed.as_ref();
+        parameters.contains_key(key.name) && fixed.is_none_or(|fixed| others(parameters, key) == *fixed)
     };
     let groups: Vec<&Group<'_>> = compared.groups.iter().filter(on_the_way).collect();
     let place = |group: &Group<'_>| {
@@ -217,7 +224,12 @@ fn view(compared: &Compared<'_, '_>, metric: &Metric, along: &Along<'_>) -> View
             lines[line].ys[column] = Some(coarse(figure / scale.unit));
         }
     }
+    // Systems that do not have the figure are not in the legend.
+    lines.retain(|line| line.ys.iter().any(Option::is_some));
     lines.truncate(MAX_LINES);
+    if lines.is_empty() {
+        return View::empty();
+    }
     let slo = groups.iter().find_map(|group| group.runs[0].summary.slo.as_ref());
     let target = slo.filter(|slo| metric.title == format!("{} ms", slo.at));
     View {
@@ -352,6 +364,42 @@ mod tests {
         assert_eq!(chart.views[2].x.label, "rate, /s");
         assert_eq!(chart.views[2].xs, [100.0, 200.0]);
         assert_eq!(chart.views.len(), chart.choices[0].options.len() * across.len());
+    }
+
+    /// Such a run has figures that no system of the sweep has, and would be a line without a value on an axis without ends.
+    #[test]
+    fn a_run_of_another_folder_has_no_part_in_the_sweep() {
+        let mut runs: Vec<Run> = Vec::new();
+        for tenants in [10, 100] {
+            runs.push(run("hmi", &[("tenants.count", tenants.into())], tenants));
+        }
+        let mut chat = run("punica", &[], 10);
+        chat.summary.ttft_ms = chat.summary.latency_ms;
+        runs.push(chat);
+        let groups = Group::all(&runs);
+        let compared = Compared::new(&groups);
+        assert_eq!(compared.points.last().unwrap(), "no sweep point");
+        assert_eq!(compared.point(groups.last().unwrap()), compared.points.len() - 1);
+        let chart = chart(&compared).unwrap();
+        assert_eq!(chart.choices.len(), 1, "one way through the sweep");
+        assert!(!chart.choices[0].options.iter().any(|title| title.starts_with("TTFT")));
+        assert!(
+            chart
+                .views
+                .iter()
+                .all(|view| view.lines.iter().all(|line| line.name == "hmi"))
+        );
+        // With a figure that one of two systems has, the other is not in the legend.
+        for tenants in [10, 100] {
+            let mut generating = run("punica", &[("tenants.count", tenants.into())], tenants);
+            generating.summary.ttft_ms = generating.summary.latency_ms;
+            runs.push(generating);
+        }
+        let chart = of(&runs).unwrap();
+        let options = &chart.choices[0].options;
+        let ttft = options.iter().position(|title| title.starts_with("TTFT")).unwrap();
+        let names: Vec<&str> = chart.views[ttft].lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["punica"]);
     }
 
     #[test]
