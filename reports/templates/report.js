@@ -124,13 +124,18 @@
     },
   });
 
+  // A value between gaps is on no line: it is drawn as a point.
+  const alone = (ys) => ys.flatMap((y, i) => (y != null && ys[i - 1] == null && ys[i + 1] == null ? [i] : []));
+
   const dashes = { dashed: [8, 4], dotted: [2, 3], mixed: [10, 3, 2, 3] };
   const line = (view) => (line) => ({
     label: line.name,
     stroke: css(`--c${line.color}`),
     width: line.stroke === "none" ? 0 : 2,
     dash: dashes[line.stroke],
-    points: line.points ? { show: true, size: 7, fill: css("--page"), width: 2 } : { show: false },
+    points: line.points
+      ? { show: true, size: 7, fill: css("--page"), width: 2 }
+      : { show: true, size: 4, fill: css(`--c${line.color}`), width: 0, filter: () => alone(line.ys) },
     show: !hidden.has(line.system),
     spanGaps: Boolean(line.points),
     value: (_, value) => shown(view.y)(value),

@@ -83,7 +83,7 @@ pub fn lines<DB: DrawingBackend>(area: &Area<DB>, dots: u32, title: &str, view: 
             .map(|place| place.filter(|(x, y)| x.is_finite() && y.is_finite()))
             .collect();
         let style = style(line, dots);
-        // Where points are marked, the line goes on over a gap; elsewhere a gap is one.
+        // Where points are marked, the line goes on over a gap; elsewhere a gap is one, and a value between two is a point.
         let parts: Vec<Vec<(f64, f64)>> = match line.points {
             true => vec![places.iter().flatten().copied().collect()],
             false => places
@@ -100,13 +100,19 @@ pub fn lines<DB: DrawingBackend>(area: &Area<DB>, dots: u32, title: &str, view: 
                 }
             }
         }
-        if line.points {
-            let marks = places
-                .iter()
-                .flatten()
-                .map(|&place| Circle::new(place, px(3), style.filled()));
-            chart.draw_series(marks)?;
-        }
+        let radius = px(if line.points { 3 } else { 2 });
+        let marks: Vec<(f64, f64)> = match line.points {
+            true => places.iter().flatten().copied().collect(),
+            false => places
+                .split(Option::is_none)
+                .filter_map(|part| if let [Some(alone)] = part { Some(*alone) } else { None })
+                .collect(),
+        };
+        chart.draw_series(
+            marks
+                .into_iter()
+                .map(|place| Circle::new(place, radius, style.filled())),
+        )?;
     }
     if let Some(target) = view.target {
         let ends = match target.up {
