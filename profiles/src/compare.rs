@@ -7,6 +7,9 @@ use crate::card::Card;
 use crate::rows::{Family, nearest_rank};
 use crate::slice::Slice;
 
+/// An op's medians on both cards, in microseconds.
+type Medians = (f64, f64);
+
 /// How one table, or all of a family, differs between two cards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratios {
@@ -31,8 +34,7 @@ pub struct Ratios {
 }
 
 impl Ratios {
-    /// Of the medians on both cards, in microseconds.
-    fn of(family: Family, table: Option<String>, medians_us: &[(f64, f64)]) -> Ratios {
+    fn of(family: Family, table: Option<String>, medians_us: &[Medians]) -> Ratios {
         let mut ratios: Vec<f64> = medians_us.iter().map(|(first, second)| second / first).collect();
         ratios.sort_by(f64::total_cmp);
         let mut drift: Vec<f64> = ratios.iter().map(|ratio| (ratio - 1.0).abs()).collect();
@@ -54,7 +56,7 @@ impl Ratios {
 /// What `second` takes over what `first` does, for each family that has points in both and then for each of its tables.
 pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
     let seconds = second.tables.slices();
-    let mut found: Vec<(Family, String, Vec<(f64, f64)>)> = Vec::new();
+    let mut found: Vec<(Family, String, Vec<Medians>)> = Vec::new();
     for slice in first.tables.slices() {
         let same = |other: &&Slice| other.family == slice.family && other.label == slice.label;
         let Some(other) = seconds.iter().find(same) else {
@@ -66,7 +68,7 @@ pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
             .map(|point| (point.at.as_slice(), point.stats.median_us))
             .collect();
         let both = |point: &crate::slice::Point| Some((point.stats.median_us, *medians.get(point.at.as_slice())?));
-        let both: Vec<(f64, f64)> = slice.points.iter().filter_map(both).collect();
+        let both: Vec<Medians> = slice.points.iter().filter_map(both).collect();
         if !both.is_empty() {
             found.push((slice.family, slice.label, both));
         }
@@ -74,7 +76,7 @@ pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
     let mut all = Vec::new();
     for tables in found.chunk_by(|a, b| a.0 == b.0) {
         let family = tables[0].0;
-        let together: Vec<(f64, f64)> = tables.iter().flat_map(|(_, _, both)| both.iter().copied()).collect();
+        let together: Vec<Medians> = tables.iter().flat_map(|(_, _, both)| both.iter().copied()).collect();
         all.push(Ratios::of(family, None, &together));
         let each = tables
             .iter()
