@@ -516,6 +516,59 @@ fn the_tightest_latency_takes_no_more_cards_than_it_needs() {
     );
 }
 
+/// What misses the target is no answer, however fast.
+#[test]
+fn the_tightest_latency_keeps_the_target_that_there_is() {
+    let place = folder();
+    let at = place.path();
+    let asked = |gpus: &str| {
+        let set = [
+            "slo={latency: 24.1ms, at: p98}",
+            gpus,
+            "plan.cards={l4: 0.8}",
+            "plan.max_cost_per_hour=null",
+            "plan.choices={hbert-adapter: {batch.size-or-timeout.max_wait: [20ms]}}",
+        ];
+        let set = set.iter().flat_map(|set| ["--set", *set]);
+        let arguments: Vec<&str> = ["plan", "plan/tightest-latency", "--out", "p", "--json"]
+            .into_iter()
+            .chain(set)
+            .collect();
+        let output = tenantry(at, &arguments);
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code(), report)
+    };
+    let (code, report) = asked("plan.gpus=[1]");
+    assert_eq!((code, &report["feasible"]), (Some(3), &false.into()), "{report}");
+    let (code, report) = asked("plan.gpus=[1, 2, 4, 8]");
+    assert_eq!(code, Some(0), "{report}");
+    let chosen = &report["options"][0];
+    assert!(
+        chosen["gpus"].as_u64().unwrap() > 1 && chosen["within"].as_f64().unwrap() >= 0.98,
+        "{report}"
+    );
+    let answer = report["answer"].as_str().unwrap();
+    assert!(
+        answer.contains(" and keeps 98 % of the requests within 24.1 ms ("),
+        "{answer}"
+    );
+}
+
+/// The latency in the table is what a simulation of the answer reads off all its requests.
+#[test]
+fn the_latency_is_that_of_all_requests() {
+    let place = folder();
+    let at = place.path();
+    let report = good_json(at, &plan(&["--set", "plan.repeats=1", "--out", "p"]));
+    let options = report["options"].as_array().unwrap();
+    let chosen = options.iter().find(|option| option["chosen"] == true).unwrap();
+    let simulated = good_json(at, &["simulate", "p/answer.yaml"]);
+    assert_eq!(
+        chosen["latency_ms"], simulated["runs"][0]["latency_ms"]["p98"],
+        "{report}"
+    );
+}
+
 /// Each scarcity made by hand is the one that is named; and more of it makes a better answer.
 #[test]
 fn what_is_made_scarce_is_what_binds() {

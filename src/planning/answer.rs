@@ -38,7 +38,7 @@ pub fn answer(
     bar: &ProgressBar,
 ) -> Result<Planned, Failure> {
     let evaluator = Evaluator::new(scenario, plan, 1.0, Arc::clone(interrupt), bar.clone())?;
-    let mut search = Search::new(rules(scenario, &evaluator)?, |cells: &[(Cell, u32)]| {
+    let mut search = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
         evaluator.run(cells)
     });
     let found = find(&mut search, &evaluator, &BTreeMap::new())?;
@@ -183,9 +183,11 @@ where
                 } else {
                     ""
                 };
+                let kept = self.scenario.slo.map(|_| format!(" and keeps {target} ({in_time})"));
                 format!(
-                    "The tightest p{} is {short}{right}{more}{tied}; {sure}.",
-                    quantile.trim_end_matches(".0")
+                    "The tightest p{} is {short}{}{right}{more}{tied}; {sure}.",
+                    quantile.trim_end_matches(".0"),
+                    kept.unwrap_or_default()
                 )
             }
         };
@@ -276,7 +278,7 @@ where
                 (.., Some(_)) if self.found.tied.contains(&cell) => "as good, as far as can be told".to_owned(),
                 (.., Some(_)) if self.costs_the_same(cell) => "keeps the target as well, and is slower".to_owned(),
                 (.., Some(_)) => "keeps the target, and is worse".to_owned(),
-                (_, Some(judged), None) if judged.hopeless => "given up: twice as many late as may be".to_owned(),
+                (_, Some(judged), None) if judged.hopeless => "given up: far too many are late".to_owned(),
                 (_, Some(_), None) => "given up: misses it".to_owned(),
             };
             let note = if standing.not_monotone {
@@ -387,12 +389,17 @@ where
                   how another day would."
                 .to_owned(),
             repeats => format!(
-                "A decision takes up to {repeats} runs with other seeds until it is {} sure.",
+                "A decision takes {} to {repeats} runs with other seeds until it is {} sure.",
+                self.evaluator.seeds(),
                 human::percent(self.evaluator.plan.confidence)
             ),
         };
+        let hopeless = match self.search.rules().repeats {
+            1 => "twice the requests that may be late have been",
+            _ => "so many requests have been late that other seeds cannot make up for it",
+        };
         let mut notes = vec![format!(
-            "All options are asked the same requests. {decided} A run is stopped once twice the requests that may be late have been. Runs of \
+            "All options are asked the same requests. {decided} A run is stopped once {hopeless}. Runs of \
              the scenario's length are judged: what grows more slowly than that is not seen."
         )];
         let prices = self.evaluator.plan.cards.iter();

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 use tenantry_core::RunRecord;
+use tenantry_core::durations::Durations;
 use tenantry_profiles::Card;
 use tenantry_reports::plan::CANNOT_RUN;
 use tenantry_reports::summary::VIRTUAL;
@@ -20,8 +21,12 @@ use tenantry_sim::plan::{Candidate, Cell, Sample};
 use crate::cards::{card_of, on_card, refusal};
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
+use crate::planning::dispersion::dispersion;
 use crate::planning::judge::{Judge, Judged};
 use crate::runs::{simulate_watched, summarized};
+
+/// Seeds that show how much runs differ.
+const SEEDS: u32 = 3;
 
 /// A system with its settings, on a kind of card.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +66,12 @@ pub struct Evaluator<'a> {
     /// Repeats that were made for the sake of `answers` alone.
     extra_runs: Mutex<BTreeMap<Cell, u32>>,
     judged: Mutex<BTreeMap<(u64, u32, u32), Judged>>,
+    /// Of each load's arrivals.
+    dispersions: Mutex<BTreeMap<(u64, u32), f64>>,
+    /// Other seeds bring the same requests.
+    pub one_workload: bool,
+    /// Runs of a cell at most: one where other seeds bring the same requests.
+    pub repeats: u32,
     interrupt: Arc<AtomicBool>,
     bar: ProgressBar,
 }
@@ -92,7 +103,7 @@ impl<'a> Evaluator<'a> {
             return Err(Failure::bad_input(scenario.wrong("plan.max_cost_per_hour", must, got)));
         }
         let levels = offers.iter().map(|offer| levels(scenario, plan, offer)).collect();
-        let evaluator = Evaluator {
+        let mut evaluator = Evaluator {
             scenario,
             plan,
             offers,
@@ -104,6 +115,9 @@ impl<'a> Evaluator<'a> {
             answers: Mutex::default(),
             extra_runs: Mutex::default(),
             judged: Mutex::default(),
+            dispersions: Mutex::default(),
+            one_workload: false,
+            repeats: plan.repeats,
             interrupt,
             bar,
         };
@@ -112,6 +126,10 @@ impl<'a> Evaluator<'a> {
             evaluator
                 .scenario_of(Cell { candidate, level }, 1)
                 .map_err(Failure::BadInput)?;
+        }
+        evaluator.one_workload = evaluator.has_one_workload()?;
+        if evaluator.one_workload {
+            evaluator.repeats = 1;
         }
         Ok(evaluator)
     }
@@ -203,7 +221,7 @@ impl<'a> Evaluator<'a> {
     fn simulated(&self, cell: Cell, repeat: u32, run: &RunSpec, in_full: bool) -> Result<Sample, Failure> {
         let card = &self.cards[run.card.as_str()];
         let judged = self.judged(run, cell, repeat)?;
-        let mut judge = Judge::new(run, judged, self.quantile(), Arc::clone(&self.interrupt));
+        let mut judge = Judge::new(run, judged, self.quantile(), self.repeats, Arc::clone(&self.interrupt));
         if in_full {
             judge.never_stop();
         }
@@ -226,7 +244,7 @@ impl<'a> Evaluator<'a> {
         {
             return Ok(self.refuse(cell, why));
         }
-        Ok(judge.finish(&done.record, busy))
+        Ok(judge.finish(&done.record, busy, self.dispersion(cell)?))
     }
 
     /// Counts how often a cell is right, in its first run and in as many repeats as it takes to be sure whether that is often enough. Says
@@ -296,14 +314,16 @@ impl<'a> Evaluator<'a> {
             within: Vec::new(),
             judged: 0,
             kept: 0,
+            dispersion: 1.0,
             score: Vec::new(),
+            latencies: Durations::default(),
             hopeless: true,
             busy: 1.0,
         }
     }
 
     /// Whether another seed brings the same requests, as where a recording is replayed. Repeats would be the same evidence again.
-    pub fn has_one_workload(&self) -> Result<bool, Failure> {
+    fn has_one_workload(&self) -> Result<bool, Failure> {
         let cell = Cell {
             candidate: 0,
             level: self.levels[0].len() - 1,
@@ -333,6 +353,35 @@ impl<'a> Evaluator<'a> {
     /// Where the latency is read off: at the objective's quantile.
     pub fn quantile(&self) -> f64 {
         self.scenario.slo.map_or(0.98, |slo| slo.quantile)
+    }
+
+    /// Seeds that a decision takes at least.
+    pub fn seeds(&self) -> u32 {
+        SEEDS.min(self.repeats)
+    }
+
+    /// How much more unevenly a cell's requests come than independent ones; 1 where there is but one workload, of which the parts are
+    /// compared.
+    fn dispersion(&self, cell: Cell) -> Result<f64, Failure> {
+        let point = self.point(cell);
+        let key = (point.load.to_bits(), point.tenants);
+        if let Some(known) = self
+            .dispersions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+        {
+            return Ok(*known);
+        }
+        let found = match self.one_workload {
+            true => 1.0,
+            false => dispersion(&self.scenario_of(cell, SEEDS).map_err(Failure::BadInput)?.runs())?,
+        };
+        self.dispersions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, found);
+        Ok(found)
     }
 
     fn judged(&self, run: &RunSpec, cell: Cell, repeat: u32) -> Result<Judged, Failure> {

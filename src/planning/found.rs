@@ -66,17 +66,15 @@ fn wrong_about_answers(evaluator: &Evaluator<'_>, best: Option<Cell>, standings:
 }
 
 /// The rules of a plan's decisions.
-pub fn rules(scenario: &Scenario, evaluator: &Evaluator<'_>) -> Result<Rules, Failure> {
-    Ok(Rules {
+pub fn rules(scenario: &Scenario, evaluator: &Evaluator<'_>) -> Rules {
+    Rules {
         // Without an objective every request keeps it, and none decides.
         share: scenario.slo.map_or(0.0, |slo| slo.quantile),
         confidence: evaluator.plan.confidence,
-        repeats: if evaluator.has_one_workload()? {
-            1
-        } else {
-            evaluator.plan.repeats
-        },
-    })
+        quantile: evaluator.quantile(),
+        seeds: evaluator.seeds(),
+        repeats: evaluator.repeats,
+    }
 }
 
 /// The system of a cell with its settings.

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenantry_core::command::{Command, Verdict};
+use tenantry_core::durations::Durations;
 use tenantry_core::run::Observer;
 use tenantry_core::{Commands, RunRecord};
 use tenantry_scenarios::{RunSpec, Slo};
 use tenantry_sim::plan::Sample;
 use tenantry_traces::spec::ArrivalsSpec;
-use tenantry_traces::{Entry, Time};
+use tenantry_traces::{Duration, Entry, Time};
 
 use crate::failure::Failure;
 
 /// Batches of a run: as many as textbooks advise (Law and Kelton, section 9.5.3: ten to thirty).
 const BATCHES: usize = 20;
 
-/// A run is hopeless when it has missed the target for this many times the requests that may miss it.
+/// Where one run decides, it is hopeless when it has missed the target for this many times the requests that may miss it.
 const HOPELESS: f64 = 2.0;
 
 /// Fewer than this may be a bad moment.
@@ -104,11 +105,12 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Of a run over these requests. `user` is the user's wish to stop; the flag of [`stop`](Self::stop) is the run's own.
-    pub fn new(run: &RunSpec, judged: Judged, quantile: f64, user: Arc<AtomicBool>) -> Judge {
+    /// Of one of up to `repeats` runs over such requests. It is stopped when so many have missed the target that all others would have to keep
+    /// it, and then would not make up for them. `user` is the user's wish to stop; the flag of [`stop`](Self::stop) is the run's own.
+    pub fn new(run: &RunSpec, judged: Judged, quantile: f64, repeats: u32, user: Arc<AtomicBool>) -> Judge {
         let requests = judged.end.saturating_sub(judged.first) as f64;
         let misses_max = run.slo.map_or(u64::MAX, |slo| {
-            let may = (1.0 - slo.quantile) * requests * HOPELESS;
+            let may = (1.0 - slo.quantile) * requests * HOPELESS.max(repeats.into());
             (may.ceil() as u64).max(MISSES_MIN)
         });
         Judge {
@@ -136,14 +138,17 @@ impl Judge {
         Arc::clone(&self.stop)
     }
 
-    /// What was seen.
-    pub fn finish(mut self, record: &RunRecord, busy: f64) -> Sample {
+    /// What was seen, of requests that come with this dispersion.
+    pub fn finish(mut self, record: &RunRecord, busy: f64, dispersion: f64) -> Sample {
         let hopeless = self.misses > self.misses_max;
         debug_assert!(hopeless || !record.interrupted || self.user.load(Ordering::Relaxed));
+        let mut latencies = Durations::default();
+        let all = self.latencies_ns.iter().flatten();
+        all.for_each(|latency| latencies.record(Duration(*latency)));
         let mut score = Vec::new();
-        for latencies in self.latencies_ns.iter_mut().filter(|latencies| !latencies.is_empty()) {
-            let at = ((latencies.len() as f64 * self.quantile).ceil() as usize).clamp(1, latencies.len()) - 1;
-            let (_, latency, _) = latencies.select_nth_unstable(at);
+        for batch in self.latencies_ns.iter_mut().filter(|batch| !batch.is_empty()) {
+            let at = ((batch.len() as f64 * self.quantile).ceil() as usize).clamp(1, batch.len()) - 1;
+            let (_, latency, _) = batch.select_nth_unstable(at);
             score.push(*latency as f64 / 1e6);
         }
         let shares = self
@@ -151,13 +156,23 @@ impl Judge {
             .iter()
             .zip(&self.counted)
             .filter(|(_, counted)| **counted > 0);
+        // A run that was stopped goes on as well as it can.
+        let (judged, kept) = match hopeless {
+            true => {
+                let judged = (self.judged.end - self.judged.first).max(self.misses);
+                (judged, judged - self.misses)
+            }
+            false => (self.counted.iter().sum(), self.within.iter().sum()),
+        };
         Sample {
-            judged: self.counted.iter().sum(),
-            kept: self.within.iter().sum(),
+            judged,
+            kept,
+            dispersion,
             within: shares
                 .map(|(within, counted)| *within as f64 / *counted as f64)
                 .collect(),
             score,
+            latencies,
             hopeless,
             busy,
         }

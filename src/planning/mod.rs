@@ -3,6 +3,7 @@
 mod accuracy;
 mod answer;
 mod binds;
+mod dispersion;
 mod evaluate;
 mod found;
 mod judge;

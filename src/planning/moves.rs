@@ -109,7 +109,7 @@ impl Moving<'_> {
 
     fn again(&mut self, plan: &Plan, load: f64) -> Result<Another, Failure> {
         let evaluator = Evaluator::new(self.scenario, plan, load, Arc::clone(self.interrupt), self.bar.clone())?;
-        let mut search = Search::new(rules(self.scenario, &evaluator)?, |cells: &[(Cell, u32)]| {
+        let mut search = Search::new(rules(self.scenario, &evaluator), |cells: &[(Cell, u32)]| {
             evaluator.run(cells)
         });
         let found = find(&mut search, &evaluator, &BTreeMap::new())?;

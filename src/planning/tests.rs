@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 use tenantry_scenarios::{Objective, Scenario};
-use tenantry_sim::plan::{Cell, Search};
+use tenantry_sim::plan::{Cell, Sample, Search};
 
 use super::answer;
 use super::evaluate::Evaluator;
@@ -127,7 +127,7 @@ fn evaluator(scenario: &Scenario) -> Evaluator<'_> {
 /// The answers must be the same; how many runs each took.
 fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
     let evaluator = evaluator(scenario);
-    let mut search = Search::new(rules(scenario, &evaluator).unwrap(), |cells: &[(Cell, u32)]| {
+    let mut search = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
         evaluator.run(cells)
     });
     let found = find(&mut search, &evaluator, &BTreeMap::new()).unwrap();
@@ -138,10 +138,10 @@ fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
     // Nothing that the search learnt is known here.
     let evaluator = self::evaluator(scenario);
     let candidates = evaluator.candidates(&BTreeMap::new());
-    let mut everything = Search::new(rules(scenario, &evaluator).unwrap(), |cells: &[(Cell, u32)]| {
+    let mut everything = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
         evaluator.run(cells)
     });
-    let mut known: Option<(f64, f64, Cell)> = None;
+    let mut known: Option<(f64, Cell)> = None;
     for (candidate, levels) in candidates.iter().enumerate() {
         for (level, value) in levels.values.iter().enumerate() {
             let cell = Cell { candidate, level };
@@ -151,13 +151,14 @@ fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
             } else {
                 *value
             };
-            let better = known.is_none_or(|(best, score, _)| value < best || value == best && judged.score < score);
+            let better =
+                known.is_none_or(|(best, known)| value < best || value == best && everything.is_faster(cell, known));
             if judged.meets && better {
-                known = Some((value, judged.score, cell));
+                known = Some((value, cell));
             }
         }
     }
-    let (_, score, expected) = known.unwrap_or_else(|| panic!("{name}: nothing to be found"));
+    let (_, expected) = known.unwrap_or_else(|| panic!("{name}: nothing to be found"));
     let runs = (searched + search.runs(), evaluator.extra_runs() + everything.runs());
     println!(
         "{name}: {best:?} in {} runs, brute force {expected:?} in {}",
@@ -165,7 +166,7 @@ fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
     );
     if evaluator.plan.find == Objective::TightestLatency {
         // Far more cards than the load needs differ by less than is of interest.
-        let ours = everything.judged(best).unwrap().score;
+        let [ours, score] = [best, expected].map(|cell| everything.judged(cell).unwrap().score);
         assert_eq!(best.candidate, expected.candidate, "{name}");
         assert!(ours <= score * 1.02, "{name}: {ours} ms against {score} ms");
     } else {
@@ -275,4 +276,56 @@ fn where_nothing_keeps_the_target_the_nearest_is_named() {
         "{}",
         planned.report.answer
     );
+}
+
+/// Bursts that a run sees four of: cards that are too few by little keep the target in some runs and miss it in others.
+#[test]
+fn under_bursts_it_is_right_about_as_often_as_it_says() {
+    let scenario = |seed: u32| {
+        let set = [
+            "workload.arrivals={mmpp: {states: [{rate: 300/s, mean_dwell: 4s}, {rate: 1200/s, mean_dwell: 600ms}]}}",
+            "workload.stop={after: 20s}",
+            "workload.lengths.input.fixed=512",
+            "slo.latency=200ms",
+            "systems=[{preset: hbert-adapter, dtype: f16, batch: {size-or-timeout: {max_size: 16, max_wait: 10ms}}}]",
+            "plan={find: fewest-cards, gpus: {from: 1, to: 8}}",
+            &format!("seed={seed}"),
+        ];
+        Scenario::from_yaml("bursts", BASE, &set.map(str::to_owned)).unwrap()
+    };
+    // What is right, by other seeds than those of the plans.
+    let truth = scenario(1000);
+    let evaluator = self::evaluator(&truth);
+    let share = |level: usize| {
+        let cells: Vec<(Cell, u32)> = (0..60).map(|repeat| (Cell { candidate: 0, level }, repeat)).collect();
+        let samples = evaluator.run(&cells).unwrap();
+        let sum = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>() as f64;
+        sum(|sample| sample.kept) / sum(|sample| sample.judged)
+    };
+    let shares: Vec<f64> = (0..8).map(share).collect();
+    let right = shares.iter().position(|share| *share >= 0.98).unwrap();
+    let plans: Vec<(usize, f64)> = (1..=20)
+        .into_par_iter()
+        .map(|seed| {
+            let scenario = scenario(seed);
+            let evaluator = self::evaluator(&scenario);
+            let mut search = Search::new(rules(&scenario, &evaluator), |cells: &[(Cell, u32)]| {
+                evaluator.run(cells)
+            });
+            let found = find(&mut search, &evaluator, &BTreeMap::new()).unwrap();
+            (found.best.unwrap().level, found.confidence)
+        })
+        .collect();
+    println!("shares {shares:?}; levels and how sure {plans:?}");
+    let share_right = plans.iter().filter(|(level, _)| *level == right).count() as f64 / plans.len() as f64;
+    let sure = plans.iter().map(|(_, sure)| sure).sum::<f64>() / plans.len() as f64;
+    assert!(
+        sure <= share_right + 0.15,
+        "{sure} sure, {share_right} right: {shares:?}, {plans:?}"
+    );
+    let wrong_and_sure = plans
+        .iter()
+        .filter(|(level, sure)| *level != right && *sure > 0.95)
+        .count();
+    assert!(wrong_and_sure <= 2, "{shares:?}, {plans:?}");
 }

@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use tenantry_traces::Duration;
 
 /// A distribution of durations: exact mean and maximum, quantiles within 0.1 %.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Durations {
     histogram: Histogram<u64>,
     sum_ns: u128,
@@ -34,6 +34,15 @@ impl Durations {
         recorded.expect("the histogram resizes itself");
         self.sum_ns += u128::from(duration.0) * u128::from(times);
         self.max_ns = self.max_ns.max(duration.0);
+    }
+
+    /// Adds all of another distribution.
+    pub fn add(&mut self, other: &Durations) {
+        self.histogram
+            .add(&other.histogram)
+            .expect("the histogram resizes itself");
+        self.sum_ns += other.sum_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
     }
 
     /// How many.

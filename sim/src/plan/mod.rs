@@ -8,6 +8,8 @@
 //!
 //! Read `stats.rs` for how sure a figure is, `search.rs` for the search, `race.rs` for the tightest latency.
 
+use tenantry_core::durations::Durations;
+
 mod race;
 mod search;
 mod stats;
@@ -21,13 +23,18 @@ pub use stats::Estimate;
 pub struct Sample {
     /// Of each batch of its requests, the share that kept the target; batches without requests are left out.
     pub within: Vec<f64>,
-    /// Requests that were judged …
+    /// Requests that were to be judged …
     pub judged: u64,
-    /// … and how many of them kept the target.
+    /// … and how many of them kept the target; of a run that was stopped early, as many as could have.
     pub kept: u64,
-    /// Of each batch, the figure that breaks ties: the latency at the target's quantile, say.
+    /// How much more unevenly requests come than independent ones: the index of dispersion of their counts, at least 1. So many of them
+    /// tell as much as one.
+    pub dispersion: f64,
+    /// Of each batch, the latency at the target's quantile, in milliseconds: for tests between candidates.
     pub score: Vec<f64>,
-    /// The run was stopped early: so many requests had missed the target that no others could make up for it.
+    /// Of all requests that were served.
+    pub latencies: Durations,
+    /// The run was stopped early: so many requests had missed the target that other repeats could not make up for it.
     pub hopeless: bool,
     /// The busiest lane's share of time: what tells too much load from too little.
     pub busy: f64,
@@ -38,8 +45,12 @@ pub struct Sample {
 pub struct Rules {
     /// The share of requests that must keep the target.
     pub share: f64,
+    /// At which quantile latency is read off.
+    pub quantile: f64,
     /// How sure a decision must be before repeats end.
     pub confidence: f64,
+    /// Repeats that a decision takes at least: other seeds show what one run cannot, how much runs differ.
+    pub seeds: u32,
     /// Repeats of a cell at most.
     pub repeats: u32,
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tenantry_core::durations::Durations;
+
 use super::stats::{Estimate, sure_by_count};
 use super::{Rules, Sample};
 
@@ -37,7 +39,7 @@ pub struct Judgement {
     pub confidence: f64,
     /// The share of requests that kept the target; of a run that was stopped early an upper bound.
     pub share: Estimate,
-    /// The mean of the figure that breaks ties.
+    /// The latency at the rules' quantile over all requests of all repeats, in milliseconds; infinite where none was served. It breaks ties.
     pub score: f64,
     /// Runs that it took.
     pub runs: u32,
@@ -63,8 +65,8 @@ pub struct Standing {
 pub struct Answer {
     /// What meets the target at the least value; nothing where nothing meets it.
     pub best: Option<Cell>,
-    /// How sure: that the best meets the target, that one level less does not, and that each other candidate was given up rightly,
-    /// all together (Bonferroni).
+    /// How sure: that the best meets the target, that one level less does not, and that each other candidate misses it where it would be
+    /// better than the best, all together (Bonferroni).
     pub confidence: f64,
     /// Of each candidate.
     pub standings: Vec<Standing>,
@@ -141,53 +143,102 @@ where
     }
 
     /// Decides whether a cell meets the target, with as many repeats as that takes.
+    ///
+    /// # Errors
+    /// When a run fails.
     pub fn judge(&mut self, cell: Cell) -> Result<Judgement, E> {
-        self.begin(&[cell])?;
-        loop {
-            let judgement = self.judged(cell).expect("the cell has a run");
-            let repeats = self.samples(cell).len() as u32;
-            if judgement.confidence >= self.rules.confidence || repeats >= self.rules.repeats {
-                return Ok(judgement);
-            }
+        while !self.is_settled(cell) {
             self.repeat(&[cell])?;
         }
+        Ok(self.judged(cell).expect("the cell has a run"))
+    }
+
+    /// What a cell's runs so far say, of which one is made where there is none: what shows a search its way. What it rests on in the end is
+    /// [judged](Self::judge).
+    fn glance(&mut self, cell: Cell) -> Result<Judgement, E> {
+        self.begin(&[cell])?;
+        Ok(self.judged(cell).expect("the cell has a run"))
+    }
+
+    /// Whether a cell has as many runs as its decision takes: a few seeds, and more where they are not sure. What is hopeless is so by what
+    /// other seeds could at most make up for, and needs no others to be sure.
+    pub(super) fn is_settled(&self, cell: Cell) -> bool {
+        let Some(judgement) = self.judged(cell) else {
+            return false;
+        };
+        let enough = judgement.runs >= self.rules.seeds || judgement.hopeless || self.rules.share <= 0.0;
+        judgement.runs >= self.rules.repeats || enough && judgement.confidence >= self.rules.confidence
     }
 
     /// What the runs so far say of a cell; nothing where there is none.
     pub fn judged(&self, cell: Cell) -> Option<Judgement> {
         let samples = self.samples(cell);
         let last = samples.last()?;
+        let hopeless = samples.iter().any(|sample| sample.hopeless);
         let within: Vec<Vec<f64>> = samples.iter().map(|sample| sample.within.clone()).collect();
-        let score: Vec<Vec<f64>> = samples.iter().map(|sample| sample.score.clone()).collect();
+        let counts: Vec<(u64, u64)> = samples.iter().map(|sample| (sample.kept, sample.judged)).collect();
         let nothing = Estimate {
             mean: 0.0,
             error: 0.0,
             freedom: 1.0,
         };
         // Who judges no request keeps no target.
-        let share = Estimate::of(&within).unwrap_or(nothing);
-        let hopeless = samples.iter().any(|sample| sample.hopeless);
-        let meets = !hopeless && share.mean >= self.rules.share - 1e-12;
-        let above = share.above(self.rules.share);
-        let count = |of: fn(&Sample) -> u64| samples.iter().map(of).sum();
-        let by_count = sure_by_count(
-            count(|sample| sample.kept),
-            count(|sample| sample.judged),
-            self.rules.share,
-        );
+        let of_batches = Estimate::of(&within).unwrap_or(nothing);
+        let of_repeats = Estimate::of_repeats(&counts).unwrap_or(nothing);
+        let target = self.rules.share;
+        let meets = !hopeless && of_repeats.mean >= target - 1e-12;
+        let sure = |estimate: Estimate| match (meets, estimate.above(target)) {
+            (true, above) => above,
+            (false, above) => 1.0 - above,
+        };
+        let dispersion = samples.iter().map(|sample| sample.dispersion).sum::<f64>() / samples.len() as f64;
+        let independent = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>() as f64 / dispersion;
+        let (kept, judged) = (independent(|sample| sample.kept), independent(|sample| sample.judged));
+        // Of a run that was stopped, the misses that were seen are evidence, and its batches are not all there.
+        let mut confidence = match hopeless && judged > 0.0 && kept >= target * judged {
+            true => 0.5,
+            false => sure_by_count(kept, judged, target),
+        };
+        if !hopeless {
+            confidence = confidence.min(sure(of_batches));
+        }
+        if samples.len() > 1 && judged > 0.0 {
+            confidence = confidence.min(sure(of_repeats));
+        }
         Some(Judgement {
             meets,
-            confidence: match (hopeless, meets) {
-                (true, _) => 1.0,
-                (false, true) => above.min(by_count),
-                (false, false) => (1.0 - above).min(by_count),
+            confidence: confidence.max(0.5),
+            share: match (hopeless, samples.len()) {
+                (true, _) => of_batches,
+                (false, 1) => Estimate {
+                    mean: of_repeats.mean,
+                    ..of_batches
+                },
+                (false, _) => of_repeats,
             },
-            share,
-            score: Estimate::of(&score).map_or(f64::INFINITY, |score| score.mean),
+            score: self.latency_ms(cell, samples.len()),
             runs: samples.len() as u32,
             busy: last.busy,
             hopeless,
         })
+    }
+
+    /// The latency at the rules' quantile over all requests of a cell's first `repeats` runs.
+    pub(super) fn latency_ms(&self, cell: Cell, repeats: usize) -> f64 {
+        let mut all = Durations::default();
+        for sample in self.samples(cell).iter().take(repeats) {
+            all.add(&sample.latencies);
+        }
+        match all.count() {
+            0 => f64::INFINITY,
+            _ => all.quantile_ns(self.rules.quantile) as f64 / 1e6,
+        }
+    }
+
+    /// Whether a cell's latency is less than another's, over the seeds that both have run.
+    pub fn is_faster(&self, cell: Cell, other: Cell) -> bool {
+        let repeats = self.samples(cell).len().min(self.samples(other).len());
+        self.latency_ms(cell, repeats) < self.latency_ms(other, repeats)
     }
 
     /// The candidate and the level of least value that meet the target; of several with the same value the one with the least score.
@@ -197,9 +248,35 @@ where
     /// there was not for too much load. And whenever a level misses the target and a less generous one meets it, that candidate's levels
     /// are tried one by one.
     ///
+    /// A way through the levels is looked for by one run of each; what the answer rests on is then run with other seeds, and where that
+    /// changes a decision, the way is looked for again.
+    ///
     /// # Errors
     /// When a run fails.
     pub fn best(&mut self, candidates: &[Candidate]) -> Result<Answer, E> {
+        loop {
+            let (best, standings) = self.sketch(candidates)?;
+            let deciding = self.deciding(candidates, best, &standings);
+            let open: Vec<Cell> = deciding
+                .iter()
+                .copied()
+                .filter(|cell| !self.is_settled(*cell))
+                .collect();
+            if open.is_empty() {
+                let sure = |cell: &Cell| self.judged(*cell).map_or(0.5, |judgement| judgement.confidence);
+                let doubts: f64 = deciding.iter().map(|cell| 1.0 - sure(cell)).sum();
+                return Ok(Answer {
+                    best,
+                    confidence: (1.0 - doubts).max(0.0),
+                    standings,
+                });
+            }
+            self.repeat(&open)?;
+        }
+    }
+
+    /// The best by the runs so far and one of each cell on the way.
+    fn sketch(&mut self, candidates: &[Candidate]) -> Result<(Option<Cell>, Vec<Standing>), E> {
         let mut standings: Vec<Standing> = Vec::new();
         let mut best: Option<Cell> = None;
         let value = |cell: Cell| candidates[cell.candidate].values[cell.level];
@@ -233,21 +310,12 @@ where
                 };
                 best = match best {
                     Some(known) if value(known) < value(cell) => Some(known),
-                    Some(known) if value(known) == value(cell) && self.score(known) <= self.score(cell) => Some(known),
+                    Some(known) if value(known) == value(cell) && !self.is_faster(cell, known) => Some(known),
                     _ => Some(cell),
                 };
             }
         }
-        let confidence = self.confidence(best, &standings);
-        Ok(Answer {
-            best,
-            confidence,
-            standings,
-        })
-    }
-
-    fn score(&self, cell: Cell) -> f64 {
-        self.judged(cell).map_or(f64::INFINITY, |judgement| judgement.score)
+        Ok((best, standings))
     }
 
     /// The most generous level that is as good as the best known; nothing where there is none.
@@ -260,7 +328,7 @@ where
     /// The first level of a candidate, up to `bound`, that meets the target. `rival`: at `bound` it is as good as the best known.
     fn first(&mut self, candidate: usize, bound: usize, rival: bool) -> Result<Standing, E> {
         let cell = |level: usize| Cell { candidate, level };
-        let at_bound = self.judge(cell(bound))?;
+        let at_bound = self.glance(cell(bound))?;
         let (mut low, mut high) = (0, bound);
         if !at_bound.meets {
             let found = if at_bound.busy < IDLE {
@@ -280,7 +348,7 @@ where
             // Where a rival is better than the best known, it is mostly by a little: steps double for as long as they succeed.
             let mut step = 1;
             while step <= high {
-                if !self.judge(cell(high - step))?.meets {
+                if !self.glance(cell(high - step))?.meets {
                     low = high - step + 1;
                     break;
                 }
@@ -290,7 +358,7 @@ where
         }
         while low < high {
             let middle = (low + high) / 2;
-            if self.judge(cell(middle))?.meets {
+            if self.glance(cell(middle))?.meets {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -306,7 +374,7 @@ where
         let (mut level, mut share, mut helped) = (bound, at_bound.share.mean, false);
         while level > 0 {
             level /= 2;
-            let judgement = self.judge(cell(level))?;
+            let judgement = self.glance(cell(level))?;
             if judgement.meets {
                 return Ok(Some(level));
             }
@@ -316,7 +384,7 @@ where
             (share, helped) = (judgement.share.mean, true);
         }
         for level in (0..if helped { bound } else { 0 }).rev() {
-            if self.judge(cell(level))?.meets {
+            if self.glance(cell(level))?.meets {
                 return Ok(Some(level));
             }
         }
@@ -333,10 +401,10 @@ where
         // tells whether it goes on.
         let overloaded = found > 0 && self.judged(cell(found - 1)).is_some_and(|judged| judged.busy >= IDLE);
         if found >= 3 && !overloaded && tried(self, 0..found) < 2 {
-            self.judge(cell(found / 2))?;
+            self.glance(cell(found / 2))?;
         }
         if bound > found + 1 && tried(self, found + 1..bound + 1) == 0 {
-            self.judge(cell((found + bound).div_ceil(2)))?;
+            self.glance(cell((found + bound).div_ceil(2)))?;
         }
         let judged: Vec<(usize, bool)> = (0..=bound)
             .filter_map(|level| Some((level, self.judged(cell(level))?.meets)))
@@ -348,7 +416,7 @@ where
         let mut found = found;
         if missed_above {
             for level in 0..found {
-                if self.judge(cell(level))?.meets {
+                if self.glance(cell(level))?.meets {
                     found = level;
                     break;
                 }
@@ -361,22 +429,41 @@ where
         })
     }
 
-    /// See [`Answer::confidence`].
-    fn confidence(&self, best: Option<Cell>, standings: &[Standing]) -> f64 {
-        let sure = |cell: Cell| self.judged(cell).map_or(1.0, |judgement| judgement.confidence);
+    /// What an answer rests on: see [`Answer::confidence`].
+    fn deciding(&self, candidates: &[Candidate], best: Option<Cell>, standings: &[Standing]) -> Vec<Cell> {
         let below = best.and_then(|best| {
             Some(Cell {
                 level: best.level.checked_sub(1)?,
                 ..best
             })
         });
-        let winner = best.into_iter().chain(below);
-        let others = standings.iter().enumerate().filter_map(|(index, standing)| {
-            let other = best.is_none_or(|best| best.candidate != index) && standing.level.is_none();
-            (other && standing.decided_by.candidate == index).then_some(standing.decided_by)
-        });
-        let doubts: f64 = winner.chain(others).map(|cell| 1.0 - sure(cell)).sum();
-        (1.0 - doubts).max(0.0)
+        let mut deciding: Vec<Cell> = best.into_iter().chain(below).collect();
+        for (candidate, standing) in standings.iter().enumerate() {
+            if best.is_some_and(|best| best.candidate == candidate) {
+                continue;
+            }
+            match (standing.level, best) {
+                (None, _) => {
+                    deciding.extend((standing.decided_by.candidate == candidate).then_some(standing.decided_by))
+                }
+                (Some(level), Some(best)) => {
+                    // It meets the target, and would be better than the best at any level before this one. The last of them that may be,
+                    // or a more generous one, misses it.
+                    let values = &candidates[candidate].values;
+                    let value = candidates[best.candidate].values[best.level];
+                    let better = values.partition_point(|of| *of < value).min(level);
+                    let missed = (better.saturating_sub(1)..level).rev().filter_map(|level| {
+                        let cell = Cell { candidate, level };
+                        let judgement = self.judged(cell).filter(|judgement| !judgement.meets)?;
+                        Some((judgement.confidence, cell))
+                    });
+                    let surest = missed.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|_| better > 0);
+                    deciding.extend(surest.map(|(_, cell)| cell));
+                }
+                (Some(_), None) => unreachable!("what meets the target is the best, or another is better"),
+            }
+        }
+        deciding
     }
 }
 
@@ -384,13 +471,16 @@ where
 mod tests {
     use std::convert::Infallible;
 
+    use tenantry_traces::Duration;
     use tenantry_traces::draw::{Draws, Purpose};
 
     use super::*;
 
     const RULES: Rules = Rules {
         share: 0.98,
+        quantile: 0.98,
         confidence: 0.95,
+        seeds: 3,
         repeats: 8,
     };
 
@@ -406,11 +496,18 @@ mod tests {
                 // The same requests in every cell: what is hard for one is hard for all.
                 let mut stream = Draws::new(u64::from(repeat), Purpose::Arrival).about(0);
                 let within: Vec<f64> = (0..20).map(|_| (share + spread * stream.normal()).min(1.0)).collect();
+                let score: Vec<f64> = within
+                    .iter()
+                    .map(|within| 100.0 - within - cell.candidate as f64)
+                    .collect();
+                let mut latencies = Durations::default();
+                score
+                    .iter()
+                    .for_each(|ms| latencies.record(Duration((ms * 1e6) as u64)));
                 Sample {
-                    score: within
-                        .iter()
-                        .map(|within| 100.0 - within - cell.candidate as f64)
-                        .collect(),
+                    score,
+                    latencies,
+                    dispersion: 1.0,
                     judged: 20_000,
                     kept: (1000.0 * within.iter().sum::<f64>()).round() as u64,
                     within,
@@ -482,10 +579,55 @@ mod tests {
         let mut search = Search::new(RULES, made_up(&shares, 0.01));
         let answer = search.best(&[cards(3, 1.0)]).unwrap();
         let close = search.judged(Cell { candidate: 0, level: 1 }).unwrap();
-        assert!(close.runs > 1, "{close:?}");
+        assert!(close.runs > RULES.seeds, "{close:?}");
         assert!(answer.confidence < 0.999, "{answer:?}");
         let clear = search.judged(Cell { candidate: 0, level: 2 }).unwrap();
         assert_eq!(clear.runs, 1, "{clear:?}");
+    }
+
+    /// One run without a burst has batches that are all alike: it is the other seeds that show the misses.
+    #[test]
+    fn one_lucky_run_decides_nothing() {
+        let mut run = made_up(&[vec![0.5, 1.0, 1.0]], 0.0);
+        let bursty = move |cells: &[(Cell, u32)]| {
+            let mut samples = run(cells)?;
+            for (sample, (cell, repeat)) in samples.iter_mut().zip(cells) {
+                sample.dispersion = 500.0;
+                if cell.level == 1 && *repeat > 0 {
+                    sample.kept = sample.judged * 95 / 100;
+                    sample.within = vec![0.95; 20];
+                }
+            }
+            Ok::<_, Infallible>(samples)
+        };
+        let mut search = Search::new(RULES, bursty);
+        let answer = search.best(&[cards(3, 1.0)]).unwrap();
+        assert_eq!(answer.best, Some(Cell { candidate: 0, level: 2 }));
+        // Forty bursts at most in a run, and as many at least that all were in time: 1 - 0.98^40 = 0.55 in one run.
+        assert!(search.samples(Cell { candidate: 0, level: 2 }).len() >= 3);
+        assert!(answer.confidence < 0.99, "{answer:?}");
+    }
+
+    /// A rival that keeps the target with more than the answer takes is worse only if it misses the target with as little.
+    #[test]
+    fn doubts_about_a_worse_level_of_a_rival_count() {
+        let shares = [
+            vec![0.5, 0.5, 0.5, 0.979, 0.999, 0.999],
+            vec![0.5, 0.5, 0.999, 0.999, 0.999, 0.999],
+        ];
+        let twice = Candidate {
+            values: (1..=6).map(|cards| 1.55 * cards as f64).collect(),
+        };
+        let mut search = Search::new(RULES, made_up(&shares, 0.01));
+        let answer = search.best(&[cards(6, 1.0), twice]).unwrap();
+        assert_eq!(answer.best, Some(Cell { candidate: 1, level: 2 }), "{answer:?}");
+        let close = Cell { candidate: 0, level: 3 };
+        let doubt = 1.0 - search.judged(close).unwrap().confidence;
+        assert!(
+            search.samples(close).len() as u32 >= RULES.seeds && doubt > 0.0,
+            "{doubt}"
+        );
+        assert!(answer.confidence <= 1.0 - doubt, "{answer:?}");
     }
 
     /// Batches of a fixed size: with many cards they do not fill.
@@ -518,6 +660,16 @@ mod tests {
         let mut search = Search::new(RULES, made_up(&shares, 0.0));
         let answer = search.best(&[cards(64, 1.0), cards(64, 2.0)]).unwrap();
         assert_eq!((answer.best, search.runs()), (None, 2));
+    }
+
+    #[test]
+    fn the_tightest_keeps_the_target() {
+        // The faster one misses it, though not by far; and so does less of the slower one.
+        let shares = [vec![0.97, 0.97, 0.99, 0.99, 0.99, 0.99], vec![0.965; 6]];
+        let mut search = Search::new(RULES, made_up(&shares, 0.001));
+        let race = search.tightest(&[cards(6, 1.0), cards(6, 1.0)]).unwrap();
+        assert_eq!(race.best, Some(Cell { candidate: 0, level: 2 }), "{race:?}");
+        assert_eq!(race.standings[1].level, None);
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //!
 //! A run's requests, in order of arrival, are cut into equal batches, whose means are nearly independent where a batch is much
 //! longer than a busy period (Law and Kelton, *Simulation Modeling and Analysis*, section 9.5.3). Whether they are is checked: while
-//! neighbours resemble each other more than chance allows, they are joined. Repeats with other seeds add batches.
+//! neighbours resemble each other more than chance allows, they are joined. Repeats with other seeds add batches; and they are
+//! independent whatever a run's batches are, as where bursts are longer than a batch, so that their own spread has the last word.
 
-use statrs::distribution::{Binomial, ContinuousCDF, DiscreteCDF, StudentsT};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::function::beta::beta_reg;
 
 /// Fewer batches than this say too little of their own spread to be joined further.
 const BATCHES_MIN: usize = 5;
@@ -50,6 +52,29 @@ impl Estimate {
         })
     }
 
+    /// The share of requests that kept a target, by the repeats' own (how many did, of how many): a ratio, since bursts bring more requests
+    /// and more misses at once (Law and Kelton, section 9.5.2). Nothing where there are no requests.
+    pub fn of_repeats(repeats: &[(u64, u64)]) -> Option<Estimate> {
+        let count = repeats.len() as f64;
+        let sum = |of: fn(&(u64, u64)) -> u64| repeats.iter().map(of).sum::<u64>() as f64;
+        let (kept, judged) = (sum(|repeat| repeat.0), sum(|repeat| repeat.1));
+        if judged == 0.0 {
+            return None;
+        }
+        let mean = kept / judged;
+        let residual = |(kept, judged): &(u64, u64)| *kept as f64 - mean * *judged as f64;
+        let square: f64 = repeats.iter().map(|repeat| residual(repeat) * residual(repeat)).sum();
+        Some(Estimate {
+            mean,
+            error: if count > 1.0 {
+                (square / (count - 1.0) * count).sqrt() / judged
+            } else {
+                f64::INFINITY
+            },
+            freedom: (count - 1.0).max(1.0),
+        })
+    }
+
     /// How sure it is that the true mean is above `bound`, from 0 to 1: one-sided, by Student's t.
     pub fn above(&self, bound: f64) -> f64 {
         let distance = self.mean - bound;
@@ -71,18 +96,20 @@ impl Estimate {
     }
 }
 
-/// How sure so many requests can be at most that the true share lies on the side of `share` on which `kept` of `judged` do: were they
-/// independent of each other (the exact binomial test). Neighbours are not, and batches say how much less sure that makes; but where all
-/// batches are alike, as where nothing is late, they would say that nothing is in doubt.
-pub fn sure_by_count(kept: u64, judged: u64, share: f64) -> f64 {
-    if judged == 0 || share >= 1.0 {
+/// How sure so many requests can be at most that the true share lies on the side of `share` on which `kept` of `judged` do: the exact
+/// binomial test, of independent requests. Those that come in bursts are late together: give the numbers divided by their index of dispersion,
+/// which is by how much the variance of such a sum exceeds that of independent ones (Cox and Lewis, *The Statistical Analysis of Series of
+/// Events*, section 4.5). Batches and repeats say how much less sure the rest makes it; but where all are alike, as where nothing is late,
+/// they would say that nothing is in doubt.
+pub fn sure_by_count(kept: f64, judged: f64, share: f64) -> f64 {
+    if judged <= 0.0 || share >= 1.0 || share <= 0.0 {
         return 1.0;
     }
-    let at_border = Binomial::new(share, judged).expect("a share between 0 and 1");
-    if kept as f64 >= share * judged as f64 {
-        kept.checked_sub(1).map_or(1.0, |fewer| at_border.cdf(fewer))
+    // The binomial distribution by the beta function, which fractions of requests need.
+    if kept >= share * judged {
+        1.0 - beta_reg(kept, judged - kept + 1.0, share)
     } else {
-        at_border.sf(kept)
+        beta_reg(kept + 1.0, judged - kept, share)
     }
 }
 
@@ -135,12 +162,29 @@ mod tests {
     #[test]
     fn few_requests_say_little_however_alike_they_are() {
         // 0.98^50 = 0.364: so often do 50 of 50 keep it where 98 % do in truth.
-        close(sure_by_count(50, 50, 0.98), 1.0 - 0.364);
-        close(sure_by_count(200, 200, 0.98), 1.0 - 0.0176);
-        assert!(sure_by_count(60_000, 60_000, 0.98) > 1.0 - 1e-9);
+        close(sure_by_count(50.0, 50.0, 0.98), 1.0 - 0.364);
+        close(sure_by_count(200.0, 200.0, 0.98), 1.0 - 0.0176);
+        assert!(sure_by_count(60_000.0, 60_000.0, 0.98) > 1.0 - 1e-9);
         // 95 of 100 where 98 were to be expected: P(X ≤ 95) = 0.0508.
-        close(sure_by_count(95, 100, 0.98), 1.0 - 0.0508);
-        assert_eq!((sure_by_count(0, 0, 0.98), sure_by_count(5, 5, 0.0)), (1.0, 1.0));
+        close(sure_by_count(95.0, 100.0, 0.98), 1.0 - 0.0508);
+        // Where a thousand tell as much as one: 0.98^27.5 = 0.574.
+        close(sure_by_count(27.5, 27.5, 0.98), 1.0 - 0.574);
+        assert_eq!(
+            (sure_by_count(0.0, 0.0, 0.98), sure_by_count(5.0, 5.0, 0.0)),
+            (1.0, 1.0)
+        );
+    }
+
+    #[test]
+    fn repeats_with_more_requests_weigh_more() {
+        // 900 of 1,000, 2,700 of 3,000 and 1,700 of 2,000: 5,300 of 6,000, off by 16.7, 50 and -66.7 requests.
+        let estimate = Estimate::of_repeats(&[(900, 1000), (2700, 3000), (1700, 2000)]).unwrap();
+        close(estimate.mean, 5300.0 / 6000.0);
+        let square: f64 = 16.667_f64.powi(2) + 50.0_f64.powi(2) + 66.667_f64.powi(2);
+        close(estimate.error, (square / 2.0 / 3.0).sqrt() / 2000.0);
+        assert_eq!(estimate.freedom, 2.0);
+        assert_eq!(Estimate::of_repeats(&[(98, 100)]).unwrap().above(0.5), 0.5);
+        assert_eq!(Estimate::of_repeats(&[(0, 0)]), None);
     }
 
     #[test]
