@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
 
 use indicatif::ProgressBar;
@@ -17,7 +16,7 @@ use tenantry_sim::plan::{Cell, Judgement, Sample, Search};
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
 use crate::planning::binds::binds;
-use crate::planning::evaluate::Evaluator;
+use crate::planning::evaluate::{Evaluator, Known};
 use crate::planning::found::{Found, cards, find, rules, short, system, target};
 use crate::planning::moves::Moving;
 
@@ -37,28 +36,34 @@ pub fn answer(
     interrupt: &Arc<AtomicBool>,
     bar: &ProgressBar,
 ) -> Result<Planned, Failure> {
-    let evaluator = Evaluator::new(scenario, plan, 1.0, Arc::clone(interrupt), bar.clone())?;
+    let known = Arc::<Known>::default();
+    let evaluator = Evaluator::new(
+        scenario,
+        plan,
+        1.0,
+        Arc::clone(&known),
+        Arc::clone(interrupt),
+        bar.clone(),
+    )?;
     let mut search = Search::new(rules(scenario, &evaluator), |cells: &[(Cell, u32)]| {
         evaluator.run(cells)
     });
     let found = find(&mut search, &evaluator, &BTreeMap::new())?;
-    let for_answer = search.runs() + evaluator.extra_runs();
+    let for_answer = evaluator.made();
     let mut moves = Vec::new();
-    let mut elsewhere = 0;
     let best = match found.best {
         None => None,
         Some(cell) => {
-            search.begin(&around(&evaluator, cell))?;
-            let mut moving = Moving {
+            search.begin(&around(&evaluator, &found, cell))?;
+            let moving = Moving {
                 scenario,
                 plan,
                 interrupt,
                 bar,
-                runs: 0,
+                known: &known,
             };
             moves = moving.with_prices(&mut search, &evaluator, cell)?;
             moves.extend(moving.with_load()?);
-            elsewhere = moving.runs;
             Some(evaluator.scenario_of(cell, 1).map_err(Failure::Running)?)
         }
     };
@@ -88,7 +93,7 @@ pub fn answer(
         moves,
         runs: PlanRuns {
             answer: for_answer,
-            all: search.runs() + evaluator.extra_runs() + elsewhere,
+            all: evaluator.made(),
             everything: evaluator.levels.iter().map(Vec::len).sum(),
         },
         notes: said.notes(),
@@ -96,14 +101,35 @@ pub fn answer(
     Ok(Planned { report, best })
 }
 
-/// More cards than the answer's, for the front.
-fn around(evaluator: &Evaluator<'_>, best: Cell) -> Vec<Cell> {
-    let of_cards = matches!(evaluator.plan.find, Objective::FewestCards | Objective::LeastCost);
-    let levels = evaluator.levels[best.candidate].len();
-    let mut more: Vec<usize> = [best.level + 1, best.level + best.level / 2 + 1, 2 * best.level + 1].to_vec();
-    more.retain(|level| of_cards && *level < levels);
-    more.dedup();
-    more.into_iter().map(|level| Cell { level, ..best }).collect()
+/// What is compared for the front of cost and latency: every offer where it costs as much as the answer, a level more, twice and four times as
+/// much and the most, whatever the search ran; and less as well, where the answer is not what costs least. Offers that cannot be an answer at
+/// all are left out.
+fn around(evaluator: &Evaluator<'_>, found: &Found, best: Cell) -> Vec<Cell> {
+    let candidates = evaluator.candidates(&BTreeMap::new());
+    let value = candidates[best.candidate].values[best.level];
+    let factors: &[f64] = match evaluator.plan.find {
+        Objective::TightestLatency => &[0.25, 0.5, 1.0, 2.0, 4.0],
+        _ => &[1.0, 2.0, 4.0],
+    };
+    let mut cells = vec![best];
+    for (candidate, standing) in found.standings.iter().enumerate() {
+        if standing.decided_by.candidate == candidate && evaluator.refused(standing.decided_by).is_some() {
+            continue;
+        }
+        let values = &candidates[candidate].values;
+        // Values of loads are negative: half as much costs twice as much a request.
+        let at = |factor: f64| {
+            let least = if value < 0.0 { value / factor } else { value * factor };
+            values.partition_point(|value| *value < least - 1e-9 * least.abs())
+        };
+        let mut levels: Vec<usize> = factors.iter().map(|factor| at(*factor)).collect();
+        levels.extend([at(1.0) + 1, values.len() - 1]);
+        levels.retain(|level| *level < values.len());
+        cells.extend(levels.into_iter().map(|level| Cell { candidate, level }));
+    }
+    cells.sort_unstable();
+    cells.dedup();
+    cells
 }
 
 /// What is said of a search that is over.
@@ -119,12 +145,7 @@ where
     F: FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Failure>,
 {
     fn refused(&self, cell: Cell) -> Option<String> {
-        self.evaluator
-            .refused
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&cell)
-            .cloned()
+        self.evaluator.refused(cell)
     }
 
     fn judged(&self, cell: Cell) -> Option<Judgement> {
@@ -345,40 +366,46 @@ where
             }
         };
         let mut points: Vec<FrontPoint> = Vec::new();
-        for cell in self.search.cells() {
-            let judged = self
-                .judged(cell)
-                .filter(|judged| judged.meets && judged.score.is_finite());
-            let (Some(judged), Some(cost)) = (judged, cost(cell)) else {
+        // All by the first seed, over the same requests.
+        let at = |cell: Cell| {
+            let latency_ms = self.search.latency_ms(cell, 1);
+            let keeps = self.judged(cell).is_some_and(|judged| judged.meets);
+            Some((cost(cell)?, latency_ms)).filter(|_| keeps && latency_ms.is_finite())
+        };
+        let run: Vec<(f64, f64)> = self.search.cells().filter_map(at).collect();
+        let compared = self
+            .found
+            .best
+            .map_or(Vec::new(), |best| around(self.evaluator, self.found, best));
+        for cell in compared {
+            let Some((cost, latency_ms)) = at(cell) else {
                 continue;
             };
+            // The search has run others as well, which are no part of the comparison, but may not be better.
+            let is_worse =
+                |other: &(f64, f64)| other.0 <= cost && other.1 <= latency_ms && *other != (cost, latency_ms);
             points.push(FrontPoint {
                 name: system(self.evaluator, cell),
                 card: self.evaluator.offers[cell.candidate].card.to_owned(),
                 gpus: self.evaluator.point(cell).gpus,
                 cost: rounded(cost),
-                latency_ms: rounded(judged.score),
-                on_front: false,
+                latency_ms: rounded(latency_ms),
+                on_front: !run.iter().any(is_worse),
             });
         }
         points.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.latency_ms.total_cmp(&b.latency_ms)));
-        let mut least = f64::INFINITY;
-        for point in &mut points {
-            point.on_front = point.latency_ms < least;
-            least = least.min(point.latency_ms);
-        }
         (unit, points)
     }
 
     fn binds(&self) -> Option<Binds> {
         let best = self.found.best?;
-        let seen = self.evaluator.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let lesser = best.level.checked_sub(1).map(|level| Cell { level, ..best });
-        match lesser.and_then(|cell| Some((cell, seen.get(&cell)?))) {
-            Some((cell, summary)) if self.search.judged(cell).is_some_and(|judged| !judged.meets) => {
-                Some(binds(summary, "one step beyond the answer, where the target is missed"))
-            }
-            _ => Some(binds(seen.get(&best)?, "at the answer")),
+        match lesser.and_then(|cell| Some((cell, self.evaluator.seen(cell)?))) {
+            Some((cell, summary)) if self.search.judged(cell).is_some_and(|judged| !judged.meets) => Some(binds(
+                &summary,
+                "one step beyond the answer, where the target is missed",
+            )),
+            _ => Some(binds(&self.evaluator.seen(best)?, "at the answer")),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::Not;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indicatif::ProgressBar;
 use rayon::prelude::*;
@@ -32,6 +32,8 @@ const SEEDS: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
     pub way: &'a Way,
+    /// Among the plan's ways.
+    index: usize,
     pub card: &'a str,
     pub price: Option<f64>,
 }
@@ -47,6 +49,28 @@ pub struct Point {
     pub cost: Option<f64>,
 }
 
+/// What is run: an offer by its place among the plan's ways and its card, the cards, the tenants, and how many times the scenario's load. What
+/// a card costs changes nothing of it.
+type Served = (usize, String, u32, u32, u64);
+
+/// What was run of a plan so far, for all searches that are made for it.
+#[derive(Default)]
+pub struct Known {
+    samples: Mutex<BTreeMap<(Served, u32), Sample>>,
+    /// The first run of each.
+    seen: Mutex<BTreeMap<Served, RunSummary>>,
+    /// What came of what cannot be run, or whose answers are wrong too often.
+    refused: Mutex<BTreeMap<Served, String>>,
+    /// How often it was right.
+    answers: Mutex<BTreeMap<Served, Answers>>,
+    /// Repeats that were made for the sake of `answers` alone.
+    extra_runs: Mutex<BTreeMap<Served, u32>>,
+    judged: Mutex<BTreeMap<(u64, u32, u32), Judged>>,
+    /// Of each load's arrivals.
+    dispersions: Mutex<BTreeMap<(u64, u32), f64>>,
+    runs: AtomicUsize,
+}
+
 /// Makes runs of a plan's cells, and remembers what they showed.
 pub struct Evaluator<'a> {
     scenario: &'a Scenario,
@@ -57,19 +81,9 @@ pub struct Evaluator<'a> {
     /// How many times every load, for the question what more or less of it would change.
     shift: f64,
     cards: BTreeMap<&'a str, Card>,
-    /// The first run of each cell.
-    pub seen: Mutex<BTreeMap<Cell, RunSummary>>,
-    /// What came of a cell that cannot be run, or whose answers are wrong too often.
-    pub refused: Mutex<BTreeMap<Cell, String>>,
-    /// How often a cell was right.
-    answers: Mutex<BTreeMap<Cell, Answers>>,
-    /// Repeats that were made for the sake of `answers` alone.
-    extra_runs: Mutex<BTreeMap<Cell, u32>>,
-    judged: Mutex<BTreeMap<(u64, u32, u32), Judged>>,
-    /// Of each load's arrivals.
-    dispersions: Mutex<BTreeMap<(u64, u32), f64>>,
+    known: Arc<Known>,
     /// Other seeds bring the same requests.
-    pub one_workload: bool,
+    one_workload: bool,
     /// Runs of a cell at most: one where other seeds bring the same requests.
     pub repeats: u32,
     interrupt: Arc<AtomicBool>,
@@ -82,6 +96,7 @@ impl<'a> Evaluator<'a> {
         scenario: &'a Scenario,
         plan: &'a Plan,
         shift: f64,
+        known: Arc<Known>,
         interrupt: Arc<AtomicBool>,
         bar: ProgressBar,
     ) -> Result<Evaluator<'a>, Failure> {
@@ -89,8 +104,9 @@ impl<'a> Evaluator<'a> {
         let mut cards = BTreeMap::new();
         for (card, price) in &plan.cards {
             cards.insert(card.as_str(), card_of(scenario, card)?);
-            offers.extend(plan.ways.iter().map(|way| Offer {
+            offers.extend(plan.ways.iter().enumerate().map(|(index, way)| Offer {
                 way,
+                index,
                 card,
                 price: *price,
             }));
@@ -110,12 +126,7 @@ impl<'a> Evaluator<'a> {
             levels,
             shift,
             cards,
-            seen: Mutex::default(),
-            refused: Mutex::default(),
-            answers: Mutex::default(),
-            extra_runs: Mutex::default(),
-            judged: Mutex::default(),
-            dispersions: Mutex::default(),
+            known,
             one_workload: false,
             repeats: plan.repeats,
             interrupt,
@@ -156,6 +167,17 @@ impl<'a> Evaluator<'a> {
         self.levels[cell.candidate][cell.level]
     }
 
+    /// Runs that were made, for this and for what shares what is known.
+    pub fn made(&self) -> usize {
+        self.known.runs.load(Ordering::Relaxed)
+    }
+
+    fn served(&self, cell: Cell) -> Served {
+        let (offer, point) = (&self.offers[cell.candidate], self.point(cell));
+        let load = (point.load * self.shift).to_bits();
+        (offer.index, offer.card.to_owned(), point.gpus, point.tenants, load)
+    }
+
     /// A cell as a scenario of its own; why not, where it is not valid.
     pub fn scenario_of(&self, cell: Cell, repeats: u32) -> Result<Scenario, String> {
         let offer = &self.offers[cell.candidate];
@@ -187,10 +209,18 @@ impl<'a> Evaluator<'a> {
     }
 
     fn one(&self, cell: Cell, repeat: u32, in_full: bool) -> Result<Sample, Failure> {
+        let key = (self.served(cell), repeat);
+        if !in_full && let Some(known) = locked(&self.known.samples).get(&key) {
+            return Ok(known.clone());
+        }
         let sample = match self.run_of(cell, repeat)? {
             Err(why) => self.refuse(cell, format!("{CANNOT_RUN}{why}")),
             Ok(run) => self.simulated(cell, repeat, &run, in_full)?,
         };
+        if !in_full {
+            locked(&self.known.samples).insert(key, sample.clone());
+        }
+        self.known.runs.fetch_add(1, Ordering::Relaxed);
         self.bar.inc(1);
         Ok(sample)
     }
@@ -230,10 +260,7 @@ impl<'a> Evaluator<'a> {
         let busy = summary.lanes.values().map(|lane| lane.busy_share).fold(0.0, f64::max);
         let without_memory = without_memory(&summary);
         if repeat == 0 {
-            self.seen
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(cell, summary);
+            locked(&self.known.seen).insert(self.served(cell), summary);
         }
         if let Some(why) = without_memory {
             return Ok(self.refuse(cell, why));
@@ -261,8 +288,8 @@ impl<'a> Evaluator<'a> {
                 let card = &self.cards[run.card.as_str()];
                 let done = simulate_watched(&run, card, Arc::clone(&self.interrupt), ())?;
                 answers = answers + Answers::of(&done.record);
-                let mut extra = self.extra_runs.lock().unwrap_or_else(PoisonError::into_inner);
-                *extra.entry(cell).or_default() += 1;
+                *locked(&self.known.extra_runs).entry(self.served(cell)).or_default() += 1;
+                self.known.runs.fetch_add(1, Ordering::Relaxed);
                 self.bar.inc(1);
             }
             let (share, must) = (answers.share().unwrap_or(0.0), human::percent(least));
@@ -273,43 +300,37 @@ impl<'a> Evaluator<'a> {
                 )
             });
         }
-        self.answers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(cell, answers);
+        locked(&self.known.answers).insert(self.served(cell), answers);
         Ok(found)
     }
 
     /// A cell's answers that were judged; nothing where it was not run.
     pub fn answers(&self, cell: Cell) -> Option<Answers> {
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.get(&cell).copied()
+        locked(&self.known.answers).get(&self.served(cell)).copied()
     }
 
-    /// Runs beside the search's, which were made to know how often systems are right.
-    pub fn extra_runs(&self) -> usize {
-        let extra = self.extra_runs.lock().unwrap_or_else(PoisonError::into_inner);
-        extra.values().map(|runs| *runs as usize).sum()
+    /// The first run of a cell; nothing where it was not run.
+    pub fn seen(&self, cell: Cell) -> Option<RunSummary> {
+        locked(&self.known.seen).get(&self.served(cell)).cloned()
+    }
+
+    /// Why a cell is no answer whatever its load, where that is so.
+    pub fn refused(&self, cell: Cell) -> Option<String> {
+        locked(&self.known.refused).get(&self.served(cell)).cloned()
     }
 
     /// Runs of a cell for which the search asked `asked` times; none where its card cannot run it.
     pub fn runs(&self, cell: Cell, asked: usize) -> u32 {
-        let was_run = self
-            .seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains_key(&cell);
-        let extra = self.extra_runs.lock().unwrap_or_else(PoisonError::into_inner);
-        u32::from(was_run) * (asked as u32 + extra.get(&cell).copied().unwrap_or(0))
+        let served = self.served(cell);
+        let was_run = locked(&self.known.seen).contains_key(&served);
+        let extra = locked(&self.known.extra_runs).get(&served).copied();
+        u32::from(was_run) * (asked as u32 + extra.unwrap_or(0))
     }
 
     /// A cell that cannot be run, has no memory for some tenants or is wrong too often meets nothing. It counts as busy: what does not fit
     /// on some cards will not fit on fewer, and how often a system is right does not depend on its cards.
     fn refuse(&self, cell: Cell, why: String) -> Sample {
-        self.refused
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(cell, why);
+        locked(&self.known.refused).insert(self.served(cell), why);
         Sample {
             within: Vec::new(),
             judged: 0,
@@ -345,9 +366,8 @@ impl<'a> Evaluator<'a> {
     }
 
     fn first_judged(&self, cell: Cell) -> Option<Judged> {
-        let point = self.point(cell);
-        let judged = self.judged.lock().unwrap_or_else(PoisonError::into_inner);
-        judged.get(&(point.load.to_bits(), point.tenants, 0)).copied()
+        let (.., tenants, load) = self.served(cell);
+        locked(&self.known.judged).get(&(load, tenants, 0)).copied()
     }
 
     /// Where the latency is read off: at the objective's quantile.
@@ -363,40 +383,33 @@ impl<'a> Evaluator<'a> {
     /// How much more unevenly a cell's requests come than independent ones; 1 where there is but one workload, of which the parts are
     /// compared.
     fn dispersion(&self, cell: Cell) -> Result<f64, Failure> {
-        let point = self.point(cell);
-        let key = (point.load.to_bits(), point.tenants);
-        if let Some(known) = self
-            .dispersions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&key)
-        {
+        let (.., tenants, load) = self.served(cell);
+        let key = (load, tenants);
+        if let Some(known) = locked(&self.known.dispersions).get(&key) {
             return Ok(*known);
         }
         let found = match self.one_workload {
             true => 1.0,
             false => dispersion(&self.scenario_of(cell, SEEDS).map_err(Failure::BadInput)?.runs())?,
         };
-        self.dispersions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key, found);
+        locked(&self.known.dispersions).insert(key, found);
         Ok(found)
     }
 
     fn judged(&self, run: &RunSpec, cell: Cell, repeat: u32) -> Result<Judged, Failure> {
-        let point = self.point(cell);
-        let key = (point.load.to_bits(), point.tenants, repeat);
-        if let Some(known) = self.judged.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        let (.., tenants, load) = self.served(cell);
+        let key = (load, tenants, repeat);
+        if let Some(known) = locked(&self.known.judged).get(&key) {
             return Ok(*known);
         }
         let judged = Judged::of(run)?;
-        self.judged
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key, judged);
+        locked(&self.known.judged).insert(key, judged);
         Ok(judged)
     }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Who is refused for want of memory is never served, however few ask for it.

@@ -11,7 +11,7 @@ use tenantry_scenarios::{Objective, Scenario};
 use tenantry_sim::plan::{Cell, Sample, Search};
 
 use crate::failure::Failure;
-use crate::planning::evaluate::{Evaluator, affordable};
+use crate::planning::evaluate::{Evaluator, Known, affordable};
 use crate::planning::found::{find, rules, short, system};
 
 /// A fifth more, and a fifth less.
@@ -23,8 +23,8 @@ pub struct Moving<'a> {
     pub plan: &'a Plan,
     pub interrupt: &'a Arc<AtomicBool>,
     pub bar: &'a ProgressBar,
-    /// Made so far.
-    pub runs: usize,
+    /// What the plan ran, which is not run again.
+    pub known: &'a Arc<Known>,
 }
 
 /// What another search found.
@@ -37,7 +37,7 @@ struct Another {
 
 impl Moving<'_> {
     /// The answer with another load. The highest rate is the load: it does not move with it.
-    pub fn with_load(&mut self) -> Result<Vec<Move>, Failure> {
+    pub fn with_load(&self) -> Result<Vec<Move>, Failure> {
         let mut moves = Vec::new();
         if self.plan.find == Objective::HighestRate {
             return Ok(moves);
@@ -54,7 +54,7 @@ impl Moving<'_> {
     /// The answer with another price for one of the cards, where prices decide: between cards, or how many can be paid. What was run is
     /// not run again where as many can be.
     pub fn with_prices<F>(
-        &mut self,
+        &self,
         search: &mut Search<F>,
         evaluator: &Evaluator<'_>,
         best: Cell,
@@ -94,12 +94,7 @@ impl Moving<'_> {
     }
 
     /// Searches among the cards that `plan`'s prices allow; nothing where that comes to the same.
-    fn with_other_prices(
-        &mut self,
-        plan: &Plan,
-        evaluator: &Evaluator<'_>,
-        best: Cell,
-    ) -> Result<Option<String>, Failure> {
+    fn with_other_prices(&self, plan: &Plan, evaluator: &Evaluator<'_>, best: Cell) -> Result<Option<String>, Failure> {
         if plan.cards.iter().all(|(_, price)| affordable(plan, *price).is_empty()) {
             return Ok(Some("not one of the cards can be paid".to_owned()));
         }
@@ -107,13 +102,20 @@ impl Moving<'_> {
         Ok((another.what != Some(what(evaluator, best))).then_some(another.then))
     }
 
-    fn again(&mut self, plan: &Plan, load: f64) -> Result<Another, Failure> {
-        let evaluator = Evaluator::new(self.scenario, plan, load, Arc::clone(self.interrupt), self.bar.clone())?;
+    fn again(&self, plan: &Plan, load: f64) -> Result<Another, Failure> {
+        let known = Arc::clone(self.known);
+        let evaluator = Evaluator::new(
+            self.scenario,
+            plan,
+            load,
+            known,
+            Arc::clone(self.interrupt),
+            self.bar.clone(),
+        )?;
         let mut search = Search::new(rules(self.scenario, &evaluator), |cells: &[(Cell, u32)]| {
             evaluator.run(cells)
         });
         let found = find(&mut search, &evaluator, &BTreeMap::new())?;
-        self.runs += search.runs() + evaluator.extra_runs();
         let close = (found.confidence < plan.confidence).then(|| format!(" ({} sure)", sure(found.confidence)));
         Ok(Another {
             then: short(&evaluator, &search, found.best) + &close.unwrap_or_default(),

@@ -12,6 +12,7 @@ use tenantry_sim::plan::{Cell, Sample, Search};
 use super::answer;
 use super::evaluate::Evaluator;
 use super::found::{find, rules};
+use super::moves::Moving;
 
 /// A question: what differs from the others, and its plan.
 struct Question {
@@ -117,6 +118,7 @@ fn evaluator(scenario: &Scenario) -> Evaluator<'_> {
         scenario,
         plan,
         1.0,
+        Arc::default(),
         Arc::new(AtomicBool::new(false)),
         ProgressBar::hidden(),
     )
@@ -132,8 +134,7 @@ fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
     });
     let found = find(&mut search, &evaluator, &BTreeMap::new()).unwrap();
     let best = found.best.unwrap_or_else(|| panic!("{name}: nothing found"));
-
-    let searched = evaluator.extra_runs();
+    let searched = evaluator.made();
 
     // Nothing that the search learnt is known here.
     let evaluator = self::evaluator(scenario);
@@ -159,7 +160,7 @@ fn both_ways(name: &str, scenario: &Scenario) -> (usize, usize) {
         }
     }
     let (_, expected) = known.unwrap_or_else(|| panic!("{name}: nothing to be found"));
-    let runs = (searched + search.runs(), evaluator.extra_runs() + everything.runs());
+    let runs = (searched, evaluator.made());
     println!(
         "{name}: {best:?} in {} runs, brute force {expected:?} in {}",
         runs.0, runs.1
@@ -252,6 +253,93 @@ fn an_answer_says_how_sure_it_is_and_can_be_run() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let again = pool.install(|| answer(&scenario, plan, &interrupt, &ProgressBar::hidden()).unwrap());
     assert_eq!(again.report, report);
+}
+
+/// The front is the same whatever comes first, and nothing on it costs more than what is as fast.
+#[test]
+fn the_front_does_not_depend_on_the_order_of_systems() {
+    let systems = [
+        "{preset: hbert-adapter, dtype: f16, batch: {size-or-timeout: {max_size: 16, max_wait: 10ms}}}",
+        "{preset: bert-shared, dtype: f16, batch: {size-or-timeout: {max_size: 16, max_wait: 10ms}}}",
+        "{preset: bert-dedicated, dtype: f16}",
+    ];
+    let front = |order: [usize; 3]| {
+        let systems = order.map(|system| systems[system]).join(", ");
+        let set = [
+            format!("systems=[{systems}]"),
+            "tenants.count=300".to_owned(),
+            "workload.arrivals.poisson.rate=3000/s".to_owned(),
+            "plan={find: fewest-cards, gpus: {from: 1, to: 32}}".to_owned(),
+        ];
+        let scenario = Scenario::from_yaml("front", BASE, &set).unwrap();
+        let interrupt = Arc::new(AtomicBool::new(false));
+        let plan = scenario.plan.as_ref().unwrap();
+        answer(&scenario, plan, &interrupt, &ProgressBar::hidden())
+            .unwrap()
+            .report
+            .front
+    };
+    let of = front([0, 1, 2]);
+    let on_front: Vec<_> = of.iter().filter(|point| point.on_front).collect();
+    assert!(on_front.len() >= 2, "{of:?}");
+    for point in &on_front {
+        let worse_than = |other: &&tenantry_reports::plan::FrontPoint| {
+            other.cost <= point.cost
+                && other.latency_ms <= point.latency_ms
+                && (other.cost, other.latency_ms) != (point.cost, point.latency_ms)
+        };
+        assert_eq!(of.iter().find(worse_than), None, "{point:?}");
+    }
+    for order in [[1, 0, 2], [2, 1, 0], [2, 0, 1]] {
+        let other = front(order);
+        assert_eq!(
+            other.iter().filter(|point| point.on_front).collect::<Vec<_>>(),
+            on_front,
+            "{order:?}"
+        );
+    }
+}
+
+/// What another price buys was run already.
+#[test]
+fn prices_cost_few_runs() {
+    let set = [
+        "workload.arrivals.poisson.rate=4000/s",
+        "plan={find: least-cost, gpus: {from: 1, to: 12}, cards: {l4: 0.8, t4: 0.55}, max_cost_per_hour: 8}",
+    ];
+    let scenario = Scenario::from_yaml("prices", BASE, &set.map(str::to_owned)).unwrap();
+    let interrupt = Arc::new(AtomicBool::new(false));
+    let plan = scenario.plan.as_ref().unwrap();
+    let known = Arc::default();
+    let evaluator = Evaluator::new(
+        &scenario,
+        plan,
+        1.0,
+        Arc::clone(&known),
+        Arc::clone(&interrupt),
+        ProgressBar::hidden(),
+    )
+    .unwrap();
+    let mut search = Search::new(rules(&scenario, &evaluator), |cells: &[(Cell, u32)]| {
+        evaluator.run(cells)
+    });
+    let best = find(&mut search, &evaluator, &BTreeMap::new()).unwrap().best.unwrap();
+    let before = evaluator.made();
+    let moving = Moving {
+        scenario: &scenario,
+        plan,
+        interrupt: &interrupt,
+        bar: &ProgressBar::hidden(),
+        known: &known,
+    };
+    let moves = moving.with_prices(&mut search, &evaluator, best).unwrap();
+    assert_eq!(moves.len(), 4, "{moves:?}");
+    println!("{} runs for prices after {before}", evaluator.made() - before);
+    assert!(
+        evaluator.made() - before <= before,
+        "{} after {before}",
+        evaluator.made() - before
+    );
 }
 
 #[test]
