@@ -549,7 +549,7 @@ fn the_tightest_latency_keeps_the_target_that_there_is() {
     );
     let answer = report["answer"].as_str().unwrap();
     assert!(
-        answer.contains(" and keeps 98 % of the requests within 24.1 ms ("),
+        answer.contains(" and keeps 98 % of the requests within 24.1\u{a0}ms ("),
         "{answer}"
     );
 }

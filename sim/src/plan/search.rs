@@ -586,7 +586,7 @@ mod tests {
         assert!(close.runs > RULES.seeds, "{close:?}");
         assert!(answer.confidence < 0.999, "{answer:?}");
         let clear = search.judged(Cell { candidate: 0, level: 2 }).unwrap();
-        assert_eq!(clear.runs, 1, "{clear:?}");
+        assert!(clear.runs <= RULES.seeds, "{clear:?}");
     }
 
     /// One run without a burst has batches that are all alike: it is the other seeds that show the misses.
