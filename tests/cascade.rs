@@ -44,6 +44,14 @@ fn edited(path: &Path, change: impl FnOnce(String) -> String) {
     fs::write(path, change(text)).expect("it is writable");
 }
 
+/// Lets a pass have taken so many microseconds for every item, and a tenth more with the attention.
+fn take(path: &Path, us: f32) {
+    let mut saved = SavedOutputs::read(path).expect("it was just written");
+    saved.service_us.fill(us);
+    saved.attended_us.fill(1.1 * us);
+    fs::write(path, saved.to_bytes()).expect("it is writable");
+}
+
 #[test]
 fn what_is_profiled_is_chosen_from_and_served() {
     let folder = example();
@@ -52,7 +60,10 @@ fn what_is_profiled_is_chosen_from_and_served() {
         folder,
         &with(&PROFILE, &["--out", "profiled", "--route", "small=0.25,large"]),
     );
-    assert!(folder.join("profiled/large.small-0.25.safetensors").exists());
+    // Models as small as these are too alike for a busy machine to tell which is faster.
+    for (file, us) in [("small", 1e3), ("large", 3e3), ("large.small-0.25", 2e3)] {
+        take(&folder.join(format!("profiled/{file}.safetensors")), us);
+    }
 
     let select = ["cascade", "select", "profiled", "--accuracy"];
     let chosen = good_json(folder, &with(&select, &["1", "--scenario", "serve.yaml"]));
