@@ -12,8 +12,12 @@ impl GenerationServer {
     /// request waits for its next step to know.
     pub(super) fn dispatch(&mut self, now: Time, commands: &mut Commands) {
         let mut touched = std::mem::take(&mut self.touched);
-        self.dispatch_parked(commands);
-        while let Some((id, instance)) = self.next_placement() {
+        loop {
+            // Again after each that is placed: what it brings into host memory may be what the next transfer lacked.
+            self.dispatch_parked(commands);
+            let Some((id, instance)) = self.next_placement() else {
+                break;
+            };
             if !self.has_pages(id, instance, Pages::free) {
                 self.interrupt(instance, commands);
                 break;
@@ -142,21 +146,12 @@ impl GenerationServer {
             sequence.to_prefill -= found;
             was_cached_once = was_cached;
         }
-        let entered = state.prefixes.enter(sequence.tenant, sequence.prompt_tokens);
-        let mut begun = 0;
-        match entered {
-            Entered::Alone => {}
-            Entered::Begun(prefix) => {
-                sequence.prefix = Some(prefix);
-                begun = prefix.pages;
-            }
-            Entered::Found(prefix) => {
-                sequence.prefix = Some(prefix);
-                let found = state.pages.tokens(prefix.pages);
-                sequence.cached_tokens = found;
-                sequence.to_prefill -= found;
-                self.counts.shared_tokens += u64::from(found);
-            }
+        let PrefixPages { found, begun } = state.enter_prefix(sequence);
+        if found > 0 {
+            let found_tokens = state.pages.tokens(found);
+            sequence.cached_tokens = found_tokens;
+            sequence.to_prefill -= found_tokens;
+            self.counts.shared_tokens += u64::from(found_tokens);
         }
         self.counts.recomputed_tokens += u64::from(was_cached_once.saturating_sub(sequence.cached_tokens));
         let tokens = sequence.cached_tokens + sequence.to_prefill - state.pages.tokens(sequence.shared_pages());
@@ -164,8 +159,7 @@ impl GenerationServer {
         self.reclaim(instance, wanted, commands);
         let state = &mut self.instances[instance.index()];
         let sequence = &mut self.sequences[id];
-        let begun_tokens = state.pages.tokens(begun);
-        state.pages.resize(&mut 0, begun_tokens);
+        state.pages.take(begun);
         state.pages.resize(&mut sequence.pages, tokens);
         state.joining.push_back(id);
         self.pin(id, instance, commands);
