@@ -59,6 +59,13 @@ fn finished(log: &Log) -> Vec<(u64, Time, Verdict)> {
     log.commands.iter().filter_map(finish).collect()
 }
 
+/// How long the link lane was busy.
+fn link_busy(record: &RunRecord) -> Duration {
+    let mut lanes = record.lanes.iter();
+    let link = lanes.find(|lane| lane.name == "gpu0/link");
+    link.expect("it has a link").busy
+}
+
 #[test]
 fn a_request_takes_its_prompt_its_transfer_and_its_tokens() {
     let system = apart(1, LINK);
@@ -77,12 +84,7 @@ fn a_request_takes_its_prompt_its_transfer_and_its_tokens() {
     let counts = record.generation.expect("it generates");
     assert_eq!((counts.transfers, counts.transferred_bytes), (1, bytes));
     assert_eq!(transfers(&log).len(), 1);
-    let link = record
-        .lanes
-        .iter()
-        .find(|lane| lane.name == "gpu0/link")
-        .expect("it has a link");
-    assert_eq!(link.busy, Duration(100_000 + bytes));
+    assert_eq!(link_busy(&record), Duration(100_000 + bytes));
 }
 
 #[test]
@@ -96,12 +98,7 @@ fn without_a_link_pages_are_copied_as_the_card_copies_them() {
     let (record, _) = run(&system, 2, 64, vec![request(0, 0, 0, 40, 3)]);
     // The synthetic card copies 20 µs + bytes at 10 GB/s; three pages.
     let page_us = 20.0 + page_bytes(&system) as f64 / 10e3;
-    let link = record
-        .lanes
-        .iter()
-        .find(|lane| lane.name == "gpu0/link")
-        .expect("it has a link");
-    let busy_us = link.busy.0 as f64 / 1e3;
+    let busy_us = link_busy(&record).0 as f64 / 1e3;
     assert!(
         (busy_us - 3.0 * page_us).abs() < 0.01 * busy_us,
         "{busy_us}, not {}",
@@ -131,12 +128,7 @@ fn where_cards_exchange_messages_a_transfer_is_one() {
     let entries = vec![request(0, 0, 0, 40, 3)];
     let (record, _) = simulate_on(&card, &system, 2, 64, Jitter::None, entries, false);
     let message_us = 50.0 + 3.0 * page_bytes(&system) as f64 / 2e3;
-    let link = record
-        .lanes
-        .iter()
-        .find(|lane| lane.name == "gpu0/link")
-        .expect("it has a link");
-    let busy_us = link.busy.0 as f64 / 1e3;
+    let busy_us = link_busy(&record).0 as f64 / 1e3;
     assert!(
         (busy_us - message_us).abs() < 0.01 * busy_us,
         "{busy_us}, not {message_us}"

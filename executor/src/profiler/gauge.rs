@@ -40,48 +40,36 @@ pub fn gauge(
     seed: u64,
     interrupted: &AtomicBool,
 ) -> Result<Option<Pace>, ExecutorError> {
+    let measure = || {
+        prepare_lane_thread();
+        let of_kind = |kind| models.iter().filter(move |model| model.kind == kind);
+        let encoders = of_kind(ModelKind::Encoder)
+            .map(|shape| Subject::new(shape, seed, DType::F32, device, GRID, None))
+            .collect::<Result<Vec<_>, _>>()?;
+        let decoders = of_kind(ModelKind::Decoder)
+            .map(|shape| DecoderSubject::new(shape, seed, DType::F32, device, GRID, None))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut points = Vec::new();
+        for encoder in &encoders {
+            points.extend(encoder.points(&[], false)?);
+        }
+        for decoder in &decoders {
+            points.extend(decoder.points()?);
+        }
+        let mut schedule = Schedule::new(points, seed);
+        schedule.measure(&mut Watch {
+            until: Instant::now() + MEASURE * models.len() as u32,
+            progress: &mut |_| {},
+            keep: &mut |_| Ok(()),
+            interrupted,
+        })?;
+        let mut tables = Tables::default();
+        schedule.record(&mut tables);
+        let now = Card { tables, ..card.clone() };
+        Ok(pace(&compare(card, &now)))
+    };
     // What a lane's thread is made to be would stay with the caller's.
-    std::thread::scope(|scope| {
-        let measured = scope.spawn(|| {
-            prepare_lane_thread();
-            measure(card, models, device, seed, interrupted)
-        });
-        measured.join().expect("measuring does not panic")
-    })
-}
-
-fn measure(
-    card: &Card,
-    models: &[ModelShape],
-    device: tch::Device,
-    seed: u64,
-    interrupted: &AtomicBool,
-) -> Result<Option<Pace>, ExecutorError> {
-    let of_kind = |kind| models.iter().filter(move |model| model.kind == kind);
-    let encoders = of_kind(ModelKind::Encoder)
-        .map(|shape| Subject::new(shape, seed, DType::F32, device, GRID, None))
-        .collect::<Result<Vec<_>, _>>()?;
-    let decoders = of_kind(ModelKind::Decoder)
-        .map(|shape| DecoderSubject::new(shape, seed, DType::F32, device, GRID, None))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut points = Vec::new();
-    for encoder in &encoders {
-        points.extend(encoder.points(&[], false)?);
-    }
-    for decoder in &decoders {
-        points.extend(decoder.points()?);
-    }
-    let mut schedule = Schedule::new(points, seed);
-    schedule.measure(&mut Watch {
-        until: Instant::now() + MEASURE * models.len() as u32,
-        progress: &mut |_| {},
-        keep: &mut |_| Ok(()),
-        interrupted,
-    })?;
-    let mut tables = Tables::default();
-    schedule.record(&mut tables);
-    let now = Card { tables, ..card.clone() };
-    Ok(pace(&compare(card, &now)))
+    std::thread::scope(|scope| scope.spawn(measure).join().expect("measuring does not panic"))
 }
 
 fn pace(ratios: &[Ratios]) -> Option<Pace> {

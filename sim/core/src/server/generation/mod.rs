@@ -106,7 +106,26 @@ struct Instance {
     closed: bool,
 }
 
+/// Pages of what the prompts of a tenant begin with alike.
+struct PrefixPages {
+    /// That are there.
+    found: u32,
+    /// That the one who came begins.
+    begun: u32,
+}
+
 impl Instance {
+    /// A request comes whose prompt may begin as others of its tenant do.
+    fn enter_prefix(&mut self, sequence: &mut Sequence) -> PrefixPages {
+        let (prefix, found, begun) = match self.prefixes.enter(sequence.tenant, sequence.prompt_tokens) {
+            Entered::Alone => return PrefixPages { found: 0, begun: 0 },
+            Entered::Begun(prefix) => (prefix, 0, prefix.pages),
+            Entered::Found(prefix) => (prefix, prefix.pages, 0),
+        };
+        sequence.prefix = Some(prefix);
+        PrefixPages { found, begun }
+    }
+
     fn load(&self) -> u32 {
         self.placed() + self.sending.len() as u32
     }

@@ -93,18 +93,11 @@ impl GenerationServer {
         sequence.to_prefill = 1;
         let state = &mut self.instances[to.index()];
         let load = state.load();
-        let (mut begun, mut first_page) = (0, 0);
-        match state.prefixes.enter(sequence.tenant, sequence.prompt_tokens) {
-            Entered::Alone => {}
-            Entered::Begun(prefix) => {
-                sequence.prefix = Some(prefix);
-                begun = prefix.pages;
-            }
-            Entered::Found(prefix) => {
-                sequence.prefix = Some(prefix);
-                first_page = prefix.pages;
-            }
-        }
+        // What is found there is not copied.
+        let PrefixPages {
+            found: first_page,
+            begun,
+        } = state.enter_prefix(sequence);
         let own = sequence.tokens() - state.pages.tokens(sequence.shared_pages());
         let pages = state.pages.of(sequence.cached_tokens) - first_page;
         let wanted = begun + state.pages.of(own);
