@@ -71,6 +71,11 @@ fn a_plan_has_its_page_again() {
     fs::remove_file(at.join("p/plan.html")).unwrap();
     assert_eq!(good_json(at, &["report", "p"]), report);
     assert_eq!(page(), before);
+    good(at, &["report", "p", "--figures", "f"]);
+    assert_eq!(names(&at.join("f")), ["front.png", "front.svg"]);
+    let front = fs::read_to_string(at.join("f/front.svg")).unwrap();
+    let points = report["front"].as_array().unwrap().len();
+    assert!(points > 0 && front.matches("<circle").count() >= points, "{front}");
     good(at, &["simulate", "s.yaml", "--out", "a"]);
     good(at, &["sweep", "s.yaml", "--shard", "1/2", "--out", "part"]);
     check_bad(
@@ -80,11 +85,6 @@ fn a_plan_has_its_page_again() {
                 &["report", "a", "p"],
                 2,
                 &["p: must be a run's folder with a summary.json, got a plan's: `tenantry report p` alone"],
-            ),
-            (
-                &["report", "p", "--figures", "f"],
-                2,
-                &["--figures: must be left out for a plan's folder, got p"],
             ),
             (
                 &["report", "part"],

@@ -44,12 +44,7 @@ pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let value = json!({ "scenario": compared.scenario, "page": page, "figures": figures, "runs": summaries });
     print(output, &value, || terminal::systems(&compared.runs, style()))?;
     say(output, &format!("report: {}", page.display()));
-    if let (Some(folder), Some(figures)) = (&args.figures, &figures) {
-        say(
-            output,
-            &format!("figures: {} files in {}", figures.len(), folder.display()),
-        );
-    }
+    say_figures(args, output, figures.as_deref());
     Ok(())
 }
 
@@ -78,19 +73,27 @@ fn of_plan(
     plan: &PlanReport,
     manifest: &Manifest,
 ) -> Result<(), Failure> {
-    if args.figures.is_some() {
-        return Err(Failure::BadInput(format!(
-            "--figures: must be left out for a plan's folder, got {}; `tenantry simulate {}/answer.yaml` leaves one with figures",
-            folder.display(),
-            folder.display()
-        )));
-    }
     let page = args.out.clone().unwrap_or_else(|| folder.join("plan.html"));
-    let html = PlanPage { plan, manifest }.render().map_err(Failure::running)?;
-    write(&page, &html)?;
+    let plan_page = PlanPage { plan, manifest };
+    write(&page, &plan_page.render().map_err(Failure::running)?)?;
+    let figures = args.figures.as_deref();
+    let figures = figures.map(|folder| figure::write_plan(folder, &plan_page)).transpose();
+    let figures = figures.map_err(Failure::running)?;
     print(output, plan, || plan.text(style()))?;
     say(output, &format!("report: {}", page.display()));
+    say_figures(args, output, figures.as_deref());
     Ok(())
+}
+
+fn say_figures(args: &ReportArgs, output: &OutputArgs, written: Option<&[PathBuf]>) {
+    if let (Some(folder), Some(written)) = (&args.figures, written) {
+        let folder = folder.display();
+        let text = match written.len() {
+            0 => format!("figures: none in {folder}, since nothing keeps the target"),
+            files => format!("figures: {files} files in {folder}"),
+        };
+        say(output, &text);
+    }
 }
 
 fn write(page: &Path, html: &str) -> Result<(), Failure> {

@@ -14,9 +14,9 @@ use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
 use crate::error::ReportError;
-use crate::page::Page;
 use crate::page::charts::{Chart, Choice, View};
 use crate::page::gantt::{Gantt, GanttView};
+use crate::page::{Page, PlanPage};
 use crate::whole::write_whole;
 
 /// Of an SVG, in its own units.
@@ -36,13 +36,25 @@ enum Figure<'a> {
 /// # Errors
 /// When a file cannot be written; the error names it.
 pub fn write(folder: &Path, page: &Page<'_>) -> Result<Vec<PathBuf>, ReportError> {
-    fs::create_dir_all(folder).map_err(|source| ReportError::io(folder, source))?;
     let (charts, gantt) = page.drawn();
+    write_all(folder, &charts, gantt.as_ref())
+}
+
+/// Likewise of a plan's page: its front, where anything that was run keeps the target.
+///
+/// # Errors
+/// As for [`write`].
+pub fn write_plan(folder: &Path, page: &PlanPage<'_>) -> Result<Vec<PathBuf>, ReportError> {
+    write_all(folder, page.front().as_slice(), None)
+}
+
+fn write_all(folder: &Path, charts: &[Chart], gantt: Option<&Gantt>) -> Result<Vec<PathBuf>, ReportError> {
+    fs::create_dir_all(folder).map_err(|source| ReportError::io(folder, source))?;
     let mut written = Vec::new();
-    for chart in &charts {
+    for chart in charts {
         write_chart(folder, chart, &mut written)?;
     }
-    if let Some(gantt) = &gantt {
+    if let Some(gantt) = gantt {
         write_gantt(folder, gantt, &mut written)?;
     }
     Ok(written)
@@ -96,11 +108,6 @@ fn slug(text: &str) -> String {
 
 /// `stem` without its ending, which may hold dots.
 fn write_both(stem: &Path, figure: Figure<'_>, written: &mut Vec<PathBuf>) -> Result<(), ReportError> {
-    static FONT: Once = Once::new();
-    FONT.call_once(|| {
-        let font = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
-        assert!(font.is_ok(), "an embedded font is one");
-    });
     let with = |ending: &str| PathBuf::from(format!("{}.{ending}", stem.display()));
     let svg = with("svg");
     write_whole(&svg, to_svg(&svg, figure)?.as_bytes())?;
@@ -135,6 +142,11 @@ fn failed(path: &Path, message: String) -> ReportError {
 }
 
 fn draw_on<DB: DrawingBackend>(backend: DB, dots: u32, figure: Figure<'_>) -> Result<(), String> {
+    static FONT: Once = Once::new();
+    FONT.call_once(|| {
+        let font = register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular());
+        assert!(font.is_ok(), "an embedded font is one");
+    });
     let area = backend.into_drawing_area();
     let drawn = match figure {
         Figure::Lines(title, view) => draw::lines(&area, dots, title, view),
@@ -148,6 +160,7 @@ mod tests {
     use super::*;
     use crate::curves::OpDrawn;
     use crate::manifest::Manifest;
+    use crate::page::charts::{Axis, Line, LineStyle};
     use crate::testing;
 
     #[test]
@@ -189,6 +202,32 @@ mod tests {
         }
         let on_disk = fs::read_dir(place.path().join("figures")).unwrap().count();
         assert_eq!(written.len(), on_disk, "and nothing temporary");
+    }
+
+    #[test]
+    fn a_value_between_gaps_is_a_point() {
+        let line = |ys: &[Option<f64>]| Line {
+            name: "hmi".into(),
+            system: None,
+            style: LineStyle::nth(0),
+            points: false,
+            ys: ys.to_vec(),
+        };
+        let circles = |ys: &[Option<f64>]| {
+            let view = View {
+                x: Axis::linear("s"),
+                y: Axis::linear("ms"),
+                xs: (0..ys.len()).map(|x| x as f64).collect(),
+                lines: vec![line(ys)],
+                ..View::empty()
+            };
+            let svg = to_svg(Path::new("f.svg"), Figure::Lines("f", &view)).unwrap();
+            svg.matches("<circle").count()
+        };
+        let (some, none) = (Some(1.0), None);
+        assert_eq!(circles(&[some, none, some, some, none, some]), 2);
+        assert_eq!(circles(&[some, some, some]), 0);
+        assert_eq!(circles(&[none, some, none]), 1);
     }
 
     #[test]
