@@ -222,6 +222,8 @@ fn job_files_run_every_shard() {
     }
     let out = at.join("jobs dir");
     assert_eq!(names(&out), ["sweep-job.yaml", "sweep.sbatch"], "and nothing was run");
+    let text = String::from_utf8(file(&out, "sweep.sbatch")).unwrap();
+    assert!(text.contains("#SBATCH --output='jobs dir/slurm-%A_%a.log'\n"), "{text}");
 
     // As Slurm does: the script as it is, with a task's number in the environment.
     for task in 1..=4 {
@@ -238,6 +240,12 @@ fn job_files_run_every_shard() {
     let job: serde_yaml::Value = serde_yaml::from_slice(&file(&out, "sweep-job.yaml")).unwrap();
     assert_eq!(job["spec"]["completionMode"], "Indexed");
     assert_eq!(job["spec"]["completions"], 4);
+    let rule = &job["spec"]["podFailurePolicy"]["rules"][0];
+    assert_eq!(rule["action"], "FailJob", "a bad scenario is not tried again");
+    assert_eq!(
+        rule["onExitCodes"]["values"],
+        serde_yaml::from_str::<serde_yaml::Value>("[2]").unwrap()
+    );
     let container = &job["spec"]["template"]["spec"]["containers"][0];
     let script = container["args"][0].as_str().unwrap();
     // As a pod does, with this program for the image's.

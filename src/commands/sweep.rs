@@ -22,11 +22,14 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     // A point whose system is not possible on its card is left out, and said.
     let loaded = Loaded::of_what_fits(scenario(&args.scenario)?, args.profile.as_deref())?;
     if let (Some(engine), Some(shards)) = (args.job_file, args.shards) {
+        let runs = loaded.runs.len();
+        if shards.get() > runs {
+            return Err(Failure::BadInput(format!(
+                "--shards: must be at most {runs}, since there are so many runs, got {shards}"
+            )));
+        }
         let file = job_file::write(engine, shards, args)?;
-        say(
-            output,
-            &format!("{} runs in {shards} shards: {file}", loaded.runs.len()),
-        );
+        say(output, &format!("{runs} runs in {shards} shards: {file}"));
         return Ok(());
     }
     let inputs = Inputs::of(loaded.scenario.inputs())?;

@@ -64,7 +64,7 @@ pub fn write(engine: Engine, shards: NonZeroUsize, args: &SweepArgs) -> Result<W
 }
 
 fn slurm(name: &str, shards: NonZeroUsize, folder: &str, program: &str, args: &SweepArgs) -> String {
-    let out = args.out.display();
+    let out = args.out.display().to_string();
     let program = quoted(program);
     let sweep = arguments(args);
     format!(
@@ -80,13 +80,16 @@ fn slurm(name: &str, shards: NonZeroUsize, folder: &str, program: &str, args: &S
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --chdir={folder}
-#SBATCH --output={out}/slurm-%A_%a.log
+#SBATCH --output={log}
 set -euo pipefail
 # Slurm's signals reach the program itself: it saves nothing half done and ends with 130.
 exec {program} {sweep} --shard \"$SLURM_ARRAY_TASK_ID/{shards}\" --jobs \"${{SLURM_CPUS_PER_TASK:-1}}\"
 ",
         file = quoted(&args.out.join("sweep.sbatch").display().to_string()),
-        merged = quoted(&out.to_string()),
+        merged = quoted(&out),
+        // Slurm reads quotes as a shell does, and a percent sign as the start of a number of the job's.
+        folder = quoted(folder),
+        log = quoted(&format!("{}/slurm-%A_%a.log", out.replace('%', "%%"))),
     )
 }
 
@@ -105,6 +108,10 @@ spec:
   completions: {shards}
   parallelism: {shards}      # pods at a time
   backoffLimit: {backoff}
+  podFailurePolicy:          # what is wrong with a scenario is wrong each time (needs Kubernetes 1.26)
+    rules:
+      - action: FailJob
+        onExitCodes: {{ containerName: sweep, operator: In, values: [2] }}
   template:
     spec:
       restartPolicy: Never
