@@ -23,6 +23,13 @@ fn what_new_writes_is_valid_and_commented() {
             "own/systems.yaml",
             "--systems hbert-adapter,bert-shared --model tiny --card cpu".to_owned(),
         ),
+        // What these systems ask of a scenario beside the rest is in it, and the card is one that has them.
+        ("cascade.yaml", "--systems tabi,infaas-best".to_owned()),
+        ("tasks.yaml", "--systems pets,seqs".to_owned()),
+        ("runtimes.yaml", "--systems arlo,arlo-dt".to_owned()),
+        // The usual card has neither model.
+        ("small.yaml", "--model tinybert-4".to_owned()),
+        ("llama.yaml", "--model llama3.1-8b".to_owned()),
     ] {
         let arguments = [
             &["new", file, "--defaults"][..],
@@ -60,11 +67,69 @@ const BAD: &[Case] = &[
     ),
     (&["new", "a.yaml", "--card", "l5"], 2, &["l5"]),
     (
+        &["new", "a.yaml", "--model", "llama-7b", "--card", "l4"],
+        2,
+        &[
+            "--card: must be one that has prices, and memory, for llama-7b with punica",
+            "a100-sxm",
+            "got l4",
+        ],
+    ),
+    (
+        &["new", "a.yaml", "--model", "llama-70b"],
+        2,
+        &[
+            "--model: must be one for which a card has prices, and memory, with punica",
+            "got llama-70b",
+        ],
+    ),
+    (
         &["new", "a.yaml", "--systems", "hmy"],
         2,
         &["systems[0].preset", "did you mean hmi?"],
     ),
 ];
+
+/// What it takes by itself is no scenario that nothing can serve.
+#[test]
+fn the_usual_load_is_one_that_the_usual_card_serves() {
+    let folder = folder();
+    let at = folder.path();
+    for (file, flags) in [
+        ("texts.yaml", &[][..]),
+        ("chat.yaml", &["--model", "llama-7b", "--tenants", "50"]),
+    ] {
+        good(at, &[&["new", file, "--defaults"], flags].concat());
+        let runs = &good_json(
+            at,
+            &[
+                "simulate",
+                file,
+                "--set",
+                "workload.stop={requests: 400}",
+                "--set",
+                "workload.warm_up=0s",
+            ],
+        )["runs"];
+        let within = runs
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|run| run["slo_attainment"].as_f64().unwrap());
+        let best = within.fold(0.0, f64::max);
+        assert!(best > 0.9, "{file}: {runs}");
+    }
+}
+
+#[test]
+fn a_name_with_a_space_is_quoted_in_the_next_command() {
+    let folder = folder();
+    let written = common::tenantry(folder.path(), &["new", "my chat.yaml", "--defaults"]);
+    let said = String::from_utf8(written.stderr).unwrap();
+    assert!(said.contains("next: tenantry simulate 'my chat.yaml'"), "{said}");
+    let text = fs::read_to_string(folder.path().join("my chat.yaml")).unwrap();
+    assert!(text.contains("tenantry check 'my chat.yaml'"), "{text}");
+}
 
 #[test]
 fn bad_answers_are_told_and_nothing_is_written() {
@@ -95,6 +160,10 @@ fn shells_get_their_completions() {
     for shell in ["bash", "zsh", "fish"] {
         let text = good(folder.path(), &["completions", shell]);
         assert!(text.contains("simulate") && text.contains("tenantry"), "{shell}");
+        // Names that commands know.
+        for name in ["hbert-adapter", "quickstart", "llama-7b", "a100-sxm"] {
+            assert!(text.contains(name), "{shell}: {name}");
+        }
     }
 }
 

@@ -1,9 +1,44 @@
 //! `tenantry completions`: what a shell needs to complete commands and flags.
 
-use clap::CommandFactory;
+use clap::builder::PossibleValuesParser;
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use tenantry_profiles::ModelShape;
+use tenantry_scenarios::{presets, shipped_names};
 
+use crate::cards::card_names;
 use crate::cli::{Cli, CompletionsArgs};
 
 pub fn run(args: &CompletionsArgs) {
-    clap_complete::generate(args.shell, &mut Cli::command(), "tenantry", &mut std::io::stdout());
+    let mut command = with_names(Cli::command(), args.shell);
+    clap_complete::generate(args.shell, &mut command, "tenantry", &mut std::io::stdout());
+}
+
+/// The same commands with the names that some arguments are for. They are only offered: commands go on taking what else is right.
+fn with_names(command: Command, shell: Shell) -> Command {
+    let offer = |command: Command, argument: &str, names: &[&str]| {
+        let names = PossibleValuesParser::new(names.iter().map(|name| (*name).to_owned()));
+        command.mut_arg(argument, |argument| argument.value_parser(names))
+    };
+    let shipped = shipped_names();
+    let cards = card_names();
+    let cards: Vec<&str> = cards.iter().map(String::as_str).collect();
+    let command = command
+        .mut_subcommand("presets", |presets| offer(presets, "name", presets::names()))
+        .mut_subcommand("scenarios", |scenarios| offer(scenarios, "name", &shipped))
+        .mut_subcommand("new", |new| {
+            let new = offer(new, "model", ModelShape::builtin_names());
+            let new = offer(new, "systems", presets::names());
+            offer(new, "card", &cards)
+        });
+    // Where a scenario may be a file too, only Bash offers files beside names.
+    if shell != Shell::Bash {
+        return command;
+    }
+    command.mut_subcommands(
+        |sub| match sub.get_arguments().any(|argument| argument.get_id() == "scenario") {
+            true => offer(sub, "scenario", &shipped),
+            false => sub,
+        },
+    )
 }

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use tenantry_profiles::{DType, ModelKind, ModelShape, near_miss};
+use tenantry_profiles::{Card, DType, ModelKind, ModelShape, near_miss};
 use tenantry_scenarios::{Scenario, ScenarioErrors};
 use tenantry_traces::read::Format;
 
 use super::write;
+use crate::cards::{card_names, find_card};
 use crate::cli::{NewArgs, ReadArgs};
-use crate::commands::check;
 use crate::commands::trace::source;
 use crate::failure::Failure;
 use crate::runs::Loaded;
@@ -75,19 +75,52 @@ impl Answers {
         Ok((text, scenario))
     }
 
-    /// The scenario with numbers of a type that its card has prices for: the presets' own where it does.
-    pub fn fitting(&self, file: &str) -> Result<(String, Loaded), Failure> {
+    /// The scenario with numbers of a type that its card has prices for: the presets' own where it does. Where the card cannot run it, the
+    /// inner error says why.
+    ///
+    /// # Errors
+    /// When an answer is wrong whatever the card.
+    pub fn fitting(&self, file: &str) -> Result<Result<(String, Loaded), String>, Failure> {
         let with = |dtype: Option<DType>| {
             let (text, scenario) = self.scenario(file, dtype).map_err(Failure::bad_input)?;
-            let loaded = Loaded::of(scenario, None)?;
-            check::fits(&loaded)?;
-            Ok((text, loaded))
+            let loaded = Loaded::of_what_fits(scenario, None)?;
+            let refused = (0..loaded.runs.len()).find_map(|run| loaded.refusal(run));
+            Ok(refused.map_or(Ok((text, loaded)), Err))
         };
-        with(None).or_else(|failure| {
-            let others = [DType::F16, DType::Bf16, DType::F32];
-            let found = others.into_iter().find_map(|dtype| with(Some(dtype)).ok());
-            found.ok_or(failure)
-        })
+        let why = match with(None)? {
+            Ok(found) => return Ok(Ok(found)),
+            Err(why) => why,
+        };
+        let others = [DType::F16, DType::Bf16, DType::F32];
+        let found = others.into_iter().find_map(|dtype| with(Some(dtype)).ok()?.ok());
+        Ok(found.ok_or(why))
+    }
+
+    /// The cards by name that can run it: measured ones first.
+    pub fn cards(&self, file: &str) -> Result<Vec<(String, Card)>, Failure> {
+        let fits = |card: &String| {
+            let tried = Answers {
+                card: card.clone(),
+                ..self.clone()
+            };
+            tried.fitting(file).is_ok_and(|fit| fit.is_ok())
+        };
+        let found = card_names().into_iter().filter(fits);
+        let mut cards: Vec<(String, Card)> = found
+            .map(|name| find_card(&name).map(|card| (name, card)))
+            .collect::<Result<_, _>>()?;
+        cards.sort_by(|(a, of_a), (b, of_b)| of_a.provenance.source.cmp(&of_b.provenance.source).then(a.cmp(b)));
+        Ok(cards)
+    }
+
+    /// What is said where no card that is known by name can run it.
+    pub fn no_card(&self) -> Failure {
+        let (model, systems) = (&self.model.name, self.systems.join(", "));
+        Failure::BadInput(format!(
+            "--model: must be one for which a card has prices, and memory, with {systems} on {} cards, got {model}: measure one with `tenantry profile \
+             --models {model}` and name its folder as --card, or name other --systems",
+            self.gpus
+        ))
     }
 }
 
@@ -109,7 +142,8 @@ impl Usual {
     pub fn of(generates: bool) -> Usual {
         Usual {
             tenants: "1000",
-            rate: "100/s",
+            // Some half of what the usual card serves of chats with adapters.
+            rate: if generates { "2/s" } else { "100/s" },
             input: "64",
             output: "128",
             latency: if generates { "30s" } else { "100ms" },

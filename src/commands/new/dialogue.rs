@@ -2,11 +2,10 @@
 
 use std::cell::Cell;
 
-use tenantry_profiles::{Card, ModelKind, ModelShape};
+use tenantry_profiles::{ModelKind, ModelShape};
 
 use super::answers::{Answers, Usual, built_in, tenants_of};
 use super::ask::Dialogue;
-use crate::cards::{card_names, find_card};
 use crate::cli::NewArgs;
 use crate::failure::Failure;
 use crate::output::come_by;
@@ -142,25 +141,11 @@ impl Asked {
 
     /// Only cards that have prices for what is asked: measured ones first.
     fn card(&mut self, usual: &str) -> Result<(), Failure> {
-        let fits = |name: &String| {
-            let mut tried = self.args.clone();
-            tried.card = Some(name.clone());
-            Answers::of(&tried, self.of_trace)
-                .and_then(|answers| answers.fitting(&self.file))
-                .is_ok()
-        };
-        let mut cards: Vec<(String, Card)> = card_names()
-            .into_iter()
-            .filter(fits)
-            .map(|name| find_card(&name).map(|card| (name, card)))
-            .collect::<Result<_, _>>()?;
+        let answers = Answers::of(&self.args, self.of_trace)?;
+        let mut cards = answers.cards(&self.file)?;
         if cards.is_empty() {
-            let model = self.args.model.as_deref().unwrap_or_default();
-            return Err(Failure::BadInput(format!(
-                "no card has prices for {model}: measure one with `tenantry profile --models {model}`, or name one as --card"
-            )));
+            return Err(answers.no_card());
         }
-        cards.sort_by(|(a, of_a), (b, of_b)| of_a.provenance.source.cmp(&of_b.provenance.source).then(a.cmp(b)));
         let width = cards.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let items: Vec<String> = cards
             .iter()

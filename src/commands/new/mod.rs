@@ -10,7 +10,8 @@ use tenantry_reports::whole::write_whole;
 
 use crate::cli::{NewArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{next, print};
+use crate::output::{next, print, quoted, say};
+use crate::runs::Loaded;
 
 use answers::{Answers, tenants_of};
 use ask::Dialogue;
@@ -26,7 +27,7 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
     let args = if asks { &dialogue::complete(args)? } else { args };
     let of_trace = args.trace.as_deref().map(tenants_of).transpose()?.flatten();
     let file = args.file.display().to_string();
-    let (text, loaded) = Answers::of(args, of_trace)?.fitting(&file)?;
+    let (text, loaded) = on_a_card(args, Answers::of(args, of_trace)?, &file, output)?;
     if let Some(folder) = args.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))?;
     }
@@ -35,6 +36,38 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
     print(output, &value, || {
         format!("{file} is written, and valid; read and change it as you like.")
     })?;
-    next(output, &format!("tenantry simulate {file}"));
+    next(output, &format!("tenantry simulate {}", quoted(&file)));
     Ok(())
+}
+
+/// The scenario on its card; where no flag names one and the usual one cannot run it, on the first that can.
+fn on_a_card(args: &NewArgs, answers: Answers, file: &str, output: &OutputArgs) -> Result<(String, Loaded), Failure> {
+    if let Ok(found) = answers.fitting(file)? {
+        return Ok(found);
+    }
+    let others = answers.cards(file)?;
+    let names: Vec<&str> = others.iter().map(|(name, _)| name.as_str()).collect();
+    let [first, ..] = names[..] else {
+        return Err(answers.no_card());
+    };
+    let (model, usual) = (&answers.model.name, &answers.card);
+    if args.card.is_some() {
+        return Err(Failure::BadInput(format!(
+            "--card: must be one that has prices, and memory, for {model} with {}, such as {}, got {usual}",
+            answers.systems.join(", "),
+            names.join(", ")
+        )));
+    }
+    say(
+        output,
+        &format!(
+            "note: {usual} has no prices for this: the card is {first}; so could be {}",
+            names.join(", ")
+        ),
+    );
+    let on_first = Answers {
+        card: first.to_owned(),
+        ..answers.clone()
+    };
+    on_first.fitting(file)?.map_err(Failure::BadInput)
 }

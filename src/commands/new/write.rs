@@ -1,8 +1,10 @@
 //! The scenario's text. It is written line by line rather than from a type, for the sake of its comments.
 
 use tenantry_profiles::{DType, ModelKind};
+use tenantry_scenarios::presets;
 
 use super::answers::Answers;
+use crate::output::quoted;
 
 /// The systems that are worth comparing first.
 pub fn usual_systems(generates: bool) -> [&'static str; 3] {
@@ -24,6 +26,8 @@ pub fn scenario(file: &str, answers: &Answers, dtype: Option<DType>) -> String {
         gpus,
         ..
     } = answers;
+    // Comments name the file as a shell reads it.
+    let as_word = &quoted(file);
     let name = std::path::Path::new(file)
         .file_stem()
         .map_or("scenario".into(), |stem| {
@@ -34,9 +38,9 @@ pub fn scenario(file: &str, answers: &Answers, dtype: Option<DType>) -> String {
         "\
 # {tenants} tenants of {model} on {gpus} × {card}: which system answers {at} of the requests within {latency}?
 #
-#   tenantry check {file}       is it valid, and what is every default?
-#   tenantry simulate {file}    who meets the target: a table, and a page to show
-#   tenantry plan {file}        how few cards keep it, with which system, and how sure that is
+#   tenantry check {as_word}       is it valid, and what is every default?
+#   tenantry simulate {as_word}    who meets the target: a table, and a page to show
+#   tenantry plan {as_word}        how few cards keep it, with which system, and how sure that is
 #
 # Every key can be changed on the command line too: --set tenants.count=5000. `tenantry schema` is for editors.
 
@@ -54,22 +58,48 @@ models:
 tenants:
   count: {tenants}
   popularity: {popularity}     # who asks how often; or uniform, distinct, identical, {{skewed: 1.5}}, of-arrivals
-
+{kinds}
 workload:
 {workload}
-systems:                        # each serves the same requests; `tenantry presets NAME` shows what is in one
+{outcomes}systems:                        # each serves the same requests; `tenantry presets NAME` shows what is in one
 {systems}
 slo: {{ latency: {latency}, at: {at} }}
 
 # sweep: {{ tenants.count: [100, 1000, 10000] }}   # a run for each value
 # repeats: 3                                     # with other seeds
 # prices: {{ {card}: 2.5 }}   # a card and hour, in your currency: what a million requests cost is then said
-# plan: {{ find: fewest-cards, gpus: {{ from: 1, to: 32 }} }}   # what `tenantry plan {file}` looks for; this where it is left out
+# plan: {{ find: fewest-cards, gpus: {{ from: 1, to: 32 }} }}   # what `tenantry plan {as_word}` looks for; this where it is left out
 ",
         popularity = if *tenants_of_trace { "of-arrivals" } else { "{ zipf: 0.9 }" },
+        kinds = if some_has(answers, "tasks") { KINDS } else { "" },
         workload = workload(answers),
+        outcomes = if some_has(answers, "cascade") { OUTCOMES } else { "" },
         systems = systems(answers, dtype),
     )
+}
+
+/// What a preset with tasks asks of a scenario.
+const KINDS: &str = "  \
+  # What is a tenant's own, by shares; MODEL/KIND where it is over another of the `models`.
+  kinds: { adapters: 1, lora: 1, bit-fit: 1, mask-bert: 1, diff-pruning: 1 }
+";
+
+/// What a preset with a cascade asks of a scenario.
+const OUTCOMES: &str = "\
+outcomes:                       # how sure and how right the models are: here as the Tabi paper says of SST-2, with
+  # its RoBERTa-large for the large one; docs/tabi.md says how to take it from models of your own
+  from: { generated: { small: distilbert, large: bert-large, task: sst-2 } }
+  pruned: [{ degree: 0.5, words: 3.8% }, { degree: 0.7, words: 14.2% }, { degree: 0.9, words: 62.5% }]
+  pruning_loss: 0.3%
+  average_gain: 0.4%
+
+";
+
+/// Whether a preset among the systems has this part.
+fn some_has(answers: &Answers, part: &str) -> bool {
+    let of_preset = |name: &String| serde_yaml::from_str::<serde_yaml::Value>(presets::yaml(name)?).ok();
+    let mut systems = answers.systems.iter().filter_map(of_preset);
+    systems.any(|system| system.get(part).is_some())
 }
 
 fn workload(answers: &Answers) -> String {
