@@ -148,7 +148,13 @@ impl<'de> Deserializer<'de> for At<'de> {
                 }
             }
             Value::Mapping(entries) if entries.len() > 1 => {
-                return self.must(format!("only {}", one_of(variants.iter().copied())));
+                let must = format!("only {}", one_of(variants.iter().copied()));
+                // One that nobody knows may be a known one mistyped.
+                let mut names = entries.keys().filter_map(Value::as_str);
+                return match names.find(|name| !variants.contains(name)) {
+                    Some(name) => Err(Problem::unknown_name(self.path, name, variants.iter().copied()).must(must)),
+                    None => self.must(must),
+                };
             }
             _ => return self.must(one_of(variants.iter().copied())),
         };

@@ -121,6 +121,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:9: workload.arrivals.poisson.rate: must be given, got nothing"),
     ("{ poisson: { rate: 50/s } }", "{ poisson: { rate: 50/s }, constant: { rate: 50/s } }",
      "s.yaml:9: workload.arrivals: must be only one of poisson, constant, gamma, mmpp, ramp, periodic-per-tenant, burst, closed-loop, counts, trace, activity, shape, twitter, regimes, superpose, scaled, cut, got a mapping with the keys poisson, constant"),
+    ("{ poisson: { rate: 50/s } }", "{ poisson: { rate: 50/s }, poison: { rate: 5/s } }",
+     "s.yaml:9: workload.arrivals: must be only one of poisson, constant, gamma, mmpp, ramp, periodic-per-tenant, burst, closed-loop, counts, trace, activity, shape, twitter, regimes, superpose, scaled, cut, got poison; did you mean poisson?"),
     ("{ poisson: { rate: 50/s } }", "{ poison: { rate: 50/s } }",
      "s.yaml:9: workload.arrivals: must be one of poisson, constant, gamma, mmpp, ramp, periodic-per-tenant, burst, closed-loop, counts, trace, activity, shape, twitter, regimes, superpose, scaled, cut, got poison; did you mean poisson?"),
     ("preset: hbert-adapter", "preset: hbert-adaptor",
