@@ -79,7 +79,19 @@ fn each_question_has_its_page_with_todays_answer() {
         let place = tempfile::tempdir().unwrap();
         let scenario = gallery().join(format!("{name}.yaml"));
         let arguments = ["simulate", scenario.to_str().unwrap(), "--out", "out"];
-        good_json(place.path(), &arguments);
+        let value = good_json(place.path(), &arguments);
+        let index = fs::read_to_string(docs.join("../gallery.md")).unwrap();
+        let p98s: Vec<f64> = value["runs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|run| run["latency_ms"]["p98"].as_f64())
+            .collect();
+        for (said, ms, half_ms) in quoted_p98s(section(&index, &name)) {
+            // A little more than half of the last digit, since what is rounded was rounded before.
+            let is_there = p98s.iter().any(|p98| (p98 - ms).abs() <= half_ms * 1.02);
+            assert!(is_there, "docs/gallery.md, {name}: no run has a {said}: {p98s:?}");
+        }
         let fresh = fs::read_to_string(place.path().join("out/report.html")).unwrap();
         assert_eq!(
             answer(&page),
@@ -98,6 +110,52 @@ fn each_question_has_its_page_with_todays_answer() {
         questions().len(),
         "a page for each question, and no other"
     );
+}
+
+/// What the index says of a question.
+fn section<'a>(index: &'a str, name: &str) -> &'a str {
+    let (_, rest) = index
+        .split_once(&format!("(../scenarios/gallery/{name}.yaml)"))
+        .expect("it is there");
+    rest.split_once("[The whole report]").expect("the page is linked").0
+}
+
+/// Each `p98 … 12.3 ms` of a text as it stands there, in milliseconds, and half of its last digit.
+fn quoted_p98s(text: &str) -> Vec<(String, f64, f64)> {
+    let quoted = |rest: &str| {
+        let start = rest.find(|c: char| c.is_ascii_digit())?;
+        let (between, number) = rest.split_at(start);
+        let end = number.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, unit) = number.split_at(end);
+        let unit_ms = match unit
+            .split(|c: char| !c.is_alphabetic() && c != ' ')
+            .next()?
+            .split_whitespace()
+            .next()?
+        {
+            "ms" => 1.0,
+            "s" => 1e3,
+            _ => return None,
+        };
+        let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        let half = 0.5 * 10f64.powi(-(decimals as i32));
+        (between.len() < 12 && !between.contains('.')).then_some(())?;
+        Some((
+            format!("p98{between}{number}{unit:.3}"),
+            number.parse::<f64>().ok()? * unit_ms,
+            half * unit_ms,
+        ))
+    };
+    text.split("p98").skip(1).filter_map(quoted).collect()
+}
+
+#[test]
+fn quotes_are_found() {
+    let found = quoted_p98s(
+        "a p98 of 27 ms, p98 is 5.7 ms on one; p98 14.6 s rather; p98 rises from 41 to 50 ms; the p98. Of 3 ms",
+    );
+    let figures: Vec<(f64, f64)> = found.into_iter().map(|(_, ms, half_ms)| (ms, half_ms)).collect();
+    assert_eq!(figures, [(27.0, 0.5), (5.7, 0.05), (14_600.0, 50.0)]);
 }
 
 /// The section that a page begins with.
