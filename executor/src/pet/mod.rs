@@ -37,4 +37,4 @@ pub use parameters::{Array, Parameters, Reader};
 pub use registry::{Registry, Triplet};
 pub use streams::Streams;
 
-pub(crate) use batch::operate;
+pub(crate) use batch::Member;

@@ -2,11 +2,20 @@
 
 use std::time::Duration;
 
-/// Sequences in a batch, and tenants in it.
+/// Sequences in a batch, and tenants in it; larger ones in steps of two where larger ones are served.
 const BATCH: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Tokens of a padded sequence: powers of two, at which matrix products are at their best, and odd lengths between them, which most
 /// inputs have.
 const TOKENS: [u32; 8] = [1, 8, 16, 23, 32, 45, 64, 128];
+
+/// The largest shapes that are served, where somebody says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Sequences in a batch; up to 32 are measured whatever it is.
+    pub batch: Option<u32>,
+    /// Tokens of a padded sequence.
+    pub tokens: Option<u32>,
+}
 
 /// The values of a grid's two dimensions, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,17 +25,20 @@ pub(crate) struct Axes {
 }
 
 impl Axes {
-    /// The grid for a model of so many positions. Where measuring every point once would take longer than `pass`, the
+    /// The grid for a model of so many positions, of which these are served. Where measuring every point once would take longer than `pass`, the
     /// largest batches are left out, then the longest inputs; `per_token` is what one token takes in one measurement.
-    pub fn affordable(positions: u32, per_token: Duration, pass: Duration) -> Axes {
-        let mut tokens: Vec<u32> = TOKENS.into_iter().filter(|&tokens| tokens <= positions).collect();
-        if tokens.is_empty() {
-            tokens.push(positions);
+    pub fn affordable(positions: u32, served: Served, per_token: Duration, pass: Duration) -> Axes {
+        let longest = served.tokens.map_or(positions, |tokens| tokens.clamp(1, positions));
+        let mut tokens: Vec<u32> = TOKENS.into_iter().filter(|&tokens| tokens <= longest).collect();
+        if tokens.is_empty() || served.tokens.is_some() && tokens.last() != Some(&longest) {
+            tokens.push(longest);
         }
-        let mut axes = Axes {
-            batch: BATCH.to_vec(),
-            tokens,
-        };
+        let mut batch = BATCH.to_vec();
+        let most = served.batch.unwrap_or(0);
+        while let Some(last) = batch.last().filter(|&&last| last < most) {
+            batch.push((2 * last).min(most));
+        }
+        let mut axes = Axes { batch, tokens };
         while axes.all_tokens() as f64 * per_token.as_secs_f64() > pass.as_secs_f64() {
             if axes.batch.len() > 3 {
                 axes.batch.pop();
@@ -68,23 +80,49 @@ mod tests {
     #[test]
     fn models_and_time_limit_the_grid() {
         let cheap = Duration::from_nanos(1);
-        let axes = Axes::affordable(512, cheap, Duration::from_secs(1));
+        let all = Served::default();
+        let axes = Axes::affordable(512, all, cheap, Duration::from_secs(1));
         assert_eq!(
             (axes.batch.len(), axes.tokens.len(), axes.all_tokens()),
             (6, 8, 63 * 317)
         );
         assert_eq!(axes.few_tokens(), [1, 23, 128]);
         assert_eq!(
-            Axes::affordable(64, cheap, Duration::from_secs(1)).tokens,
+            Axes::affordable(64, all, cheap, Duration::from_secs(1)).tokens,
             [1, 8, 16, 23, 32, 45, 64]
         );
-        let short = Axes::affordable(4, cheap, Duration::from_secs(1));
+        let short = Axes::affordable(4, all, cheap, Duration::from_secs(1));
         assert_eq!((short.tokens.clone(), short.few_tokens()), (vec![1], vec![1]));
 
         // A millisecond a token: 15 batch sizes' worth of 317 tokens are 4.8 s.
         let slow = Duration::from_millis(1);
-        assert_eq!(Axes::affordable(512, slow, Duration::from_secs(5)).batch, [1, 2, 4, 8]);
-        let least = Axes::affordable(512, Duration::from_secs(1), Duration::from_secs(1));
+        assert_eq!(
+            Axes::affordable(512, all, slow, Duration::from_secs(5)).batch,
+            [1, 2, 4, 8]
+        );
+        let least = Axes::affordable(512, all, Duration::from_secs(1), Duration::from_secs(1));
         assert_eq!((least.batch, least.tokens), (vec![1, 2, 4], vec![1, 8]));
+    }
+
+    #[test]
+    fn what_is_served_is_measured() {
+        let grid = |batch, tokens| {
+            let served = Served {
+                batch: Some(batch),
+                tokens: Some(tokens),
+            };
+            let axes = Axes::affordable(512, served, Duration::from_nanos(1), Duration::from_secs(1));
+            (axes.batch, axes.tokens)
+        };
+        let (batch, tokens) = grid(128, 64);
+        assert_eq!(batch, [1, 2, 4, 8, 16, 32, 64, 128]);
+        assert_eq!(tokens, [1, 8, 16, 23, 32, 45, 64]);
+        let (batch, tokens) = grid(100, 100);
+        assert_eq!(
+            (batch[6..].to_vec(), tokens[6..].to_vec()),
+            (vec![64, 100], vec![64, 100])
+        );
+        let (batch, tokens) = grid(4, 4096);
+        assert_eq!((batch.last(), tokens.last()), (Some(&32), Some(&512)));
     }
 }

@@ -9,7 +9,7 @@ use tenantry_profiles::{
 };
 use tenantry_traces::draw::{Draws, Purpose};
 
-use super::axes::Axes;
+use super::axes::{Axes, Served};
 use super::instances::{Instance, LAYERS};
 use super::schedule::{Measure, Point};
 use super::timed;
@@ -34,12 +34,13 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// A random model; its grid is what `time` allows. What a token takes is measured where it is not known.
+    /// A random model; its grid is what is served, as far as `time` allows. What a token takes is measured where it is not known.
     pub fn new(
         shape: &ModelShape,
         seed: u64,
         dtype: DType,
         device: tch::Device,
+        served: Served,
         time: Duration,
         per_token: Option<Duration>,
     ) -> Result<Subject, ExecutorError> {
@@ -63,7 +64,7 @@ impl Subject {
                 forward()? * LAYERS.min(shape.layers) / (batch * tokens)
             }
         };
-        subject.axes = Axes::affordable(shape.positions, subject.per_token, time.div_f64(PASSES));
+        subject.axes = Axes::affordable(shape.positions, served, subject.per_token, time.div_f64(PASSES));
         Ok(subject)
     }
 

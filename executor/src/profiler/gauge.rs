@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tenantry_profiles::{Card, DType, ModelKind, ModelShape, Ratios, Tables, compare};
 
+use super::axes::Served;
 use super::compute::Subject;
 use super::decoder::DecoderSubject;
 use super::schedule::{Schedule, Watch};
@@ -44,7 +45,7 @@ pub fn gauge(
         prepare_lane_thread();
         let of_kind = |kind| models.iter().filter(move |model| model.kind == kind);
         let encoders = of_kind(ModelKind::Encoder)
-            .map(|shape| Subject::new(shape, seed, DType::F32, device, GRID, None))
+            .map(|shape| Subject::new(shape, seed, DType::F32, device, Served::default(), GRID, None))
             .collect::<Result<Vec<_>, _>>()?;
         let decoders = of_kind(ModelKind::Decoder)
             .map(|shape| DecoderSubject::new(shape, seed, DType::F32, device, GRID, None))

@@ -1,7 +1,7 @@
 //! Measures what each op costs on a device, with the functions and thread settings that serve requests later.
 //!
 //! [`profile`] makes a [`Card`]. Each family's points are in a file of their own (`compute.rs`, `instances.rs`, `adapters.rs`,
-//! `lookups.rs`, `decoder.rs`, `steps.rs`, `lora.rs`, `copies.rs`, `solves.rs`); `schedule.rs` decides how often each is measured, and
+//! `lookups.rs`, `decoder.rs`, `steps.rs`, `lora.rs`, `copies.rs`, `solves.rs`, `plans.rs`); `schedule.rs` decides how often each is measured, and
 //! `stats.rs` what came out.
 //! `partial.rs` is what an interrupted run leaves for the next one.
 
@@ -20,6 +20,7 @@ mod ops;
 mod partial;
 mod passes;
 mod pets;
+mod plans;
 mod resume;
 mod schedule;
 mod sizes;
@@ -35,6 +36,7 @@ use std::time::{Duration, Instant};
 use tenantry_profiles::{Card, DType, Device, Lanes, ModelKind, ModelShape, Provenance, Source, Tables};
 
 use self::adapters::AdapterSubject;
+pub use self::axes::Served;
 use self::compute::Subject;
 use self::copies::{Checkpoint, Copies, Stored};
 use self::decoder::DecoderSubject;
@@ -92,6 +94,8 @@ pub struct Plan {
     pub classes: Vec<u32>,
     /// Beside those that every model takes.
     pub ops: Ops,
+    /// By encoders.
+    pub served: Served,
     /// How thorough.
     pub suite: Suite,
     /// Of weights, and of the order of measurement.
@@ -174,6 +178,7 @@ pub fn profile(
             plan.seed,
             plan.dtype,
             plan.device,
+            plan.served,
             time_for_model.mul_f64(FORWARD_SHARE),
             per_token(shape),
         )
@@ -304,6 +309,7 @@ pub fn profile(
     if plan.ops.solves {
         points.extend(solves::points());
     }
+    points.extend(plans::points(&plan.ops.plans, plan.seed));
     points.extend(copies.points(&copy_sizes));
     points.extend(copies.model_points(&model_sizes));
     points.extend(checkpoints.iter().map(|checkpoint| checkpoint.point(plan.dtype)));
@@ -479,6 +485,7 @@ mod tests {
             ranks: vec![16],
             classes: vec![2],
             ops: Ops::all(),
+            served: Served::default(),
             suite: Suite::Quick,
             seed: 1,
             scratch: std::env::temp_dir(),

@@ -1,7 +1,7 @@
 //! Which ops a card must price.
 
 use serde::Serialize;
-use tenantry_profiles::{AdapterImplementation, PetKind};
+use tenantry_profiles::{AdapterImplementation, PetKind, PoolBatching};
 
 /// HMI's default fragments.
 const TRIGRAM: u32 = 3;
@@ -27,6 +27,8 @@ pub struct Ops {
     pub concurrent: bool,
     /// Integer programs that allocate cards to runtimes.
     pub solves: bool,
+    /// Pools of queries split into batches.
+    pub plans: Vec<PoolBatching>,
 }
 
 impl Ops {
@@ -42,6 +44,7 @@ impl Ops {
             static_models: true,
             concurrent: true,
             solves: true,
+            plans: PoolBatching::ALL.to_vec(),
         }
     }
 }

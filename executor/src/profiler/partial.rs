@@ -87,6 +87,7 @@ fn described(plan: &Plan) -> BTreeMap<String, Value> {
         ("ranks", json!(plan.ranks)),
         ("classes", json!(plan.classes)),
         ("ops", json!(plan.ops)),
+        ("served", json!([plan.served.batch, plan.served.tokens])),
         ("suite", json!(format!("{:?}", plan.suite).to_lowercase())),
         ("seed", json!(plan.seed)),
     ]

@@ -2,19 +2,22 @@
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
+use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
 use tenantry_profiles::{Changing, ResumeRow};
 
-use super::Plan;
 use super::compute::{Subject, answers, spread_out};
 use super::decoder::DecoderSubject;
 use super::handing_over::HandedOver;
+use super::pets::Loaded;
 use super::resume::{self, Pass};
-use super::timed;
+use super::{Plan, Suite, timed};
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
 use crate::error::ExecutorError;
 use crate::host::available_host_bytes;
 use crate::model::{Encoder, Heads};
+use crate::pet::{Member, PetBatch, Reader, Streams, kind_named};
 use crate::whole_models::WholeModel;
 
 /// Sequences in a pass, whether they are as short as the table has them or of middle length, and passes in one piece of work: little and much
@@ -32,14 +35,23 @@ const MODELS_BYTES: u64 = 1 << 30;
 const MODELS_MAX: u64 = 512;
 /// and no more than this share of the memory that is free.
 const MEMORY_SHARE: u64 = 4;
+/// Bytes that tasks are spread over where they share models: far more than a core's caches hold,
+const TASKS_BYTES: u64 = 256 << 20;
+/// in at most so many of each kind: the order in which they come jumps over a power of two of them.
+const TASKS_MAX: u32 = 13;
 
 /// What changes from one pass to the next in the systems that are planned for. With several bottlenecks or implementations the first is
-/// measured: what idleness adds depends little on them.
+/// measured: what idleness adds depends little on them. Where time is short, adapters stand for tasks.
 pub(crate) fn changings(plan: &Plan) -> Vec<Changing> {
     let has_adapters = !plan.bottlenecks.is_empty() && !plan.ops.adapters.is_empty();
     let adapters = has_adapters.then_some(Changing::Adapters);
+    let has_tasks = !plan.ops.pets.is_empty() && (plan.suite == Suite::Full || !has_adapters);
+    let tasks = has_tasks.then_some(Changing::Tasks);
     let model = plan.ops.whole_models.then_some(Changing::Model);
-    [Some(Changing::Heads), adapters, model].into_iter().flatten().collect()
+    [Some(Changing::Heads), adapters, tasks, model]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Measures an encoder's passes, from drawing token ids to the answers, after idleness and after another tenant's model.
@@ -61,11 +73,19 @@ pub(crate) fn measure_encoder(
         Changing::Adapters => Some((random_adapters(encoder, plan)?, plan.ops.adapters[0])),
         Changing::Heads | Changing::Tasks | Changing::Model => None,
     };
+    let tasks = match changing {
+        Changing::Tasks => Some((random_tasks(encoder, plan)?, Streams::new(1)?)),
+        Changing::Heads | Changing::Adapters | Changing::Model => None,
+    };
+    // None of them runs here.
+    if tasks.as_ref().is_some_and(|(tasks, _)| tasks.is_empty()) {
+        return Ok(Vec::new());
+    }
     let lengths = &subject.axes.tokens;
     let at = Cell::new(0);
     let pass = |&(batch, is_short, calls): &(u32, bool, u32)| -> Pass<'_> {
         let tokens = lengths[if is_short { 0 } else { lengths.len() / 2 }];
-        let (models, adapters, at, mut first) = (&models, &adapters, &at, 0);
+        let (models, adapters, tasks, at, mut first) = (&models, &adapters, &tasks, &at, 0);
         let measure = move || {
             first += batch;
             let among = |count| (0..batch).map(|row| spread_out(first + row, count)).collect::<Vec<_>>();
@@ -81,7 +101,13 @@ pub(crate) fn measure_encoder(
                 };
                 let adapters = planned.as_ref().map(|(cache, plan)| Adapters::new(cache, plan));
                 let layers = 0..shape.layers as usize;
-                let hidden = encoder.layers(encoder.embed(&input)?, layers, &input, adapters.as_ref())?;
+                let hidden = encoder.embed(&input)?;
+                let hidden = match tasks {
+                    Some((tasks, streams)) => {
+                        of_tasks(tasks, first, batch, tokens).layers(encoder, hidden, layers, &input, streams)?
+                    }
+                    None => encoder.layers(hidden, layers, &input, adapters.as_ref())?,
+                };
                 answers(heads, &hidden, &among(TENANTS))
             })
         };
@@ -155,6 +181,42 @@ fn copies_of<M: WholeModel>(model: &M, plan: &Plan) -> Result<Vec<M>, ExecutorEr
 /// Lets `at` point to the next of `count`.
 fn to_the_next(at: &Cell<usize>, count: usize) -> Box<dyn FnMut() + '_> {
     Box::new(move || at.set((at.get() + 1) % count))
+}
+
+/// As many tasks, of each kind that runs here in turn, as fill the memory that they are spread over.
+fn random_tasks(encoder: &Encoder, plan: &Plan) -> Result<Vec<Loaded>, ExecutorError> {
+    let shape = encoder.shape();
+    let mut tasks = Vec::new();
+    let mut bytes = 0;
+    for number in 0..TASKS_MAX {
+        for &name in &plan.ops.pets {
+            let kind = kind_named(name.name()).expect("every kind of a profile is implemented");
+            let parameters = kind.random(shape, &PetSizes::PAPER, plan.seed, number);
+            // What does not run on this device has a note where its operators are measured.
+            if let Ok(operators) = tch::no_grad(|| kind.load(&Reader::new(&parameters), encoder)) {
+                bytes += resident_bytes(name, shape, &PetSizes::PAPER);
+                tasks.push(Arc::new(Mutex::new(operators)));
+            }
+        }
+        if bytes >= TASKS_BYTES {
+            break;
+        }
+    }
+    // The order in which tasks come jumps over powers of two.
+    tasks.truncate(1 << tasks.len().checked_ilog2().unwrap_or(0));
+    Ok(tasks)
+}
+
+/// A batch of so many tasks, with a query of each.
+fn of_tasks(tasks: &[Loaded], first: u32, batch: u32, tokens: u32) -> PetBatch {
+    let member = |row: u32| Member {
+        operators: Arc::clone(&tasks[spread_out(first + row, tasks.len() as u32) as usize]),
+        first: row.into(),
+        count: 1,
+        tokens: tokens.into(),
+        stream: 0,
+    };
+    PetBatch::new((0..batch).map(member).collect())
 }
 
 fn random_adapters(encoder: &Encoder, plan: &Plan) -> Result<AdapterCache, ExecutorError> {

@@ -1,5 +1,9 @@
 //! Points of PET operators: one layer's, of one task's mini-batch, for every kind (β of PetS, section 4.1).
+//!
+//! They are measured as they are served: several tasks' mini-batches of one batch, taken out of it one after the other at each linear layer,
+//! whose shared product has just been written over the whole batch. What one mini-batch takes is its part of that.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tch::{Kind as Number, Tensor};
@@ -11,10 +15,16 @@ use super::schedule::Point;
 use super::{Suite, timed};
 use crate::error::ExecutorError;
 use crate::model::Encoder;
-use crate::pet::{Linear, Norm, Operators, Reader, kind_named, operate};
+use crate::pet::{Linear, Member, Norm, Operators, PetBatch, Reader, Streams, kind_named};
 
 /// Tasks of a kind that take turns, so that their parameters are not all in the processor's caches.
 const TASKS: u32 = 8;
+/// A batch's results at its widest linear layer are as large as this where as many sequences as are served suffice: more than a core's
+/// own caches hold, so that mini-batches lie where a whole batch's shared product leaves them.
+const BATCH_BYTES: u64 = 8 << 20;
+
+/// A task on the device.
+pub(crate) type Loaded = Arc<Mutex<Box<dyn Operators>>>;
 
 /// Tasks of every kind over one model, in the sizes of PetS, Table 4.
 pub(crate) struct PetSubject<'a> {
@@ -22,7 +32,7 @@ pub(crate) struct PetSubject<'a> {
     dtype: DType,
     /// The model's first two layers: each layer's operators cost the same.
     shape: ModelShape,
-    kinds: Vec<(PetKind, Vec<Box<dyn Operators>>)>,
+    kinds: Vec<(PetKind, Vec<Loaded>)>,
     /// Kinds that do not run here, with the reason.
     fails: Vec<(PetKind, String)>,
 }
@@ -50,7 +60,8 @@ impl<'a> PetSubject<'a> {
             let kind = kind_named(name.name()).expect("every kind of a profile is implemented");
             let task = |task| {
                 let parameters = kind.random(&pets.shape, &PetSizes::PAPER, seed, task);
-                kind.load(&Reader::new(&parameters), &encoder)
+                let operators = kind.load(&Reader::new(&parameters), &encoder)?;
+                Ok::<Loaded, ExecutorError>(Arc::new(Mutex::new(operators)))
             };
             match tch::no_grad(|| (0..TASKS).map(task).collect::<Result<Vec<_>, _>>()) {
                 Ok(tasks) => pets.kinds.push((name, tasks)),
@@ -99,52 +110,62 @@ impl<'a> PetSubject<'a> {
         Ok(points)
     }
 
+    /// Sequences of the batch in which mini-batches of so many lie, and mini-batches that are computed of it.
+    fn batch(&self, sequences: u32, tokens: u32) -> (u32, u32) {
+        let widest = self.shape.intermediate.max(3 * self.shape.hidden);
+        let bytes = 4 * u64::from(widest) * u64::from(tokens + 1);
+        let served = *self.subject.axes.batch.last().expect("a grid has batches");
+        let all = u32::try_from(BATCH_BYTES / bytes).unwrap_or(u32::MAX);
+        let all = all.min(served).max(sequences);
+        (all, (all / sequences).min(TASKS))
+    }
+
     fn measure<'b>(
         &'b self,
-        tasks: &'b [Box<dyn Operators>],
+        tasks: &'b [Loaded],
         batch: u32,
         tokens: u32,
     ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + 'b, ExecutorError> {
         let (device, number) = (self.subject.encoder.device(), self.subject.encoder.kind());
-        // As a mini-batch lies in its batch, most of which are padded to more than its longest: rows then do not follow each other.
-        let part = move |of: &Tensor| of.f_narrow(1, 0, tokens.into());
+        let (sequences, groups) = self.batch(batch, tokens);
+        // Most batches are padded to more than a mini-batch's longest: rows then do not follow each other.
         let ones = |width: usize| {
-            let size = [i64::from(batch), i64::from(tokens) + 1, width as i64];
+            let size = [i64::from(sequences), i64::from(tokens) + 1, width as i64];
             Tensor::f_ones(size, (Number::Float, device))?.f_to_kind(number)
         };
         let mut activations = Vec::new();
         for linear in Linear::ALL {
             let (outputs, inputs) = linear.size(&self.shape);
-            activations.push((linear, part(&ones(inputs)?)?, ones(outputs)?));
+            activations.push((linear, ones(inputs)?, ones(outputs)?));
         }
-        let hidden = ones(self.shape.hidden as usize)?;
+        let mut normalised = ones(self.shape.hidden as usize)?;
         let layers = self.shape.layers as usize;
+        let streams = Streams::new(1)?;
         let mut calls = 0;
         Ok(move || {
-            let operators = &tasks[spread_out(calls, TASKS) as usize];
-            let layer = calls as usize / TASKS as usize % layers;
-            calls += 1;
-            // Operators add to results: without fresh ones they would grow beyond all numbers. The copies also leave the
-            // caches as the shared products before them do.
-            let results: Vec<Tensor> = activations
-                .iter()
-                .map(|(_, _, y)| part(&y.copy()))
-                .collect::<Result<_, _>>()?;
-            let normalised = part(&hidden.copy())?;
-            timed(device, || {
-                tch::no_grad(|| {
-                    for ((linear, x, _), y) in activations.iter().zip(&results) {
-                        operate(&**operators, layer, *linear, x, y)?;
-                    }
-                    for bias in Norm::ALL
-                        .iter()
-                        .filter_map(|norm| operators.norm_bias_delta(layer, *norm))
-                    {
-                        let _ = normalised.shallow_clone().f_add_(bias)?;
-                    }
-                    Ok(())
-                })
-            })
+            let layer = calls as usize % layers;
+            let member = |group: u32| Member {
+                operators: Arc::clone(&tasks[spread_out(calls + group, TASKS) as usize]),
+                first: (group * (sequences / groups)).into(),
+                count: batch.into(),
+                tokens: tokens.into(),
+                stream: 0,
+            };
+            let of_tasks = PetBatch::new((0..groups).map(member).collect());
+            calls += groups;
+            let mut took = Duration::ZERO;
+            for (linear, x, y) in &mut activations {
+                // Operators add to results: without fresh ones they would grow beyond all numbers.
+                let _ = y.f_fill_(1.0)?;
+                took += timed(device, || {
+                    tch::no_grad(|| of_tasks.operate(layer, *linear, x, y, &streams))
+                })?;
+            }
+            for norm in Norm::ALL {
+                let _ = normalised.f_fill_(1.0)?;
+                took += timed(device, || tch::no_grad(|| of_tasks.shift(layer, norm, &normalised)))?;
+            }
+            Ok(took / groups)
         })
     }
 }

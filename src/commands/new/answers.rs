@@ -81,7 +81,7 @@ impl Answers {
     /// # Errors
     /// When an answer is wrong whatever the card.
     pub fn fitting(&self, file: &str) -> Result<Result<(String, Loaded), String>, Failure> {
-        let with = |dtype: Option<DType>| {
+        let with = |dtype: Option<DType>| -> Result<Result<(String, Loaded), String>, Failure> {
             let (text, scenario) = self.scenario(file, dtype).map_err(Failure::bad_input)?;
             let loaded = Loaded::of_what_fits(scenario, None)?;
             let refused = (0..loaded.runs.len()).find_map(|run| loaded.refusal(run));

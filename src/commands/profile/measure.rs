@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, StageSpec, TenantState};
 use tenantry_executor::ExecutorError;
-use tenantry_executor::profiler::{Ops, Plan, Profiled, Progress, Suite as Thoroughness, profile};
+use tenantry_executor::profiler::{Ops, Plan, Profiled, Progress, Served, Suite as Thoroughness, profile};
 use tenantry_profiles::{Changing, DType, ModelShape, PetKind, ProfileError};
 use tenantry_scenarios::RunSpec;
 
@@ -35,6 +35,7 @@ struct Needs {
     ranks: Vec<u32>,
     classes: Vec<u32>,
     ops: Ops,
+    served: Served,
 }
 
 pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -132,6 +133,7 @@ fn plan(needs: Needs, device: &Device, suite: Thoroughness) -> Result<Plan, Fail
         ranks: needs.ranks,
         classes: needs.classes,
         ops: needs.ops,
+        served: needs.served,
         suite,
         seed: SEED,
         scratch: std::env::temp_dir(),
@@ -168,6 +170,7 @@ fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
         },
         classes: vec![DEFAULT_CLASSES],
         ops: Ops::all(),
+        served: Served::default(),
     })
 }
 
@@ -189,6 +192,12 @@ fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
         // Stages have instances of their own.
         needs.ops.concurrent |= route.is_some();
     }
+    // Others than pools of tasks do not say how long their inputs are.
+    let all_say = runs
+        .iter()
+        .flat_map(|run| run.system.pools())
+        .all(|pool| pool.tasks.is_some());
+    needs.served.tokens = needs.served.tokens.filter(|_| all_say);
     for list in [&mut needs.bottlenecks, &mut needs.ranks, &mut needs.classes] {
         list.sort_unstable();
         list.dedup();
@@ -237,6 +246,11 @@ impl Needs {
         };
         for model in tasks.models(&pool.model) {
             add(&mut self.models, model.clone());
+        }
+        self.served.batch = self.served.batch.max(Some(tasks.largest_batch()));
+        self.served.tokens = self.served.tokens.max(Some(tasks.max_tokens));
+        for &batching in tasks.batchings() {
+            add(&mut self.ops.plans, batching);
         }
         let several = match tasks.engine {
             EngineSpec::Shared { .. } => {
@@ -322,10 +336,39 @@ mod tests {
             }
             let has = &card.tables;
             assert_eq!(!has.pet.is_empty(), name.starts_with("pets"), "{name}");
+            assert_eq!(!has.plan.is_empty(), name.starts_with("pets"), "{name}");
             assert_eq!(!has.attended_layer.is_empty(), name.starts_with("tabi"), "{name}");
             assert_eq!(!has.static_model.is_empty(), name.starts_with("arlo"), "{name}");
             assert_eq!(!has.decoder_step.is_empty(), name.starts_with("punica"), "{name}");
             assert!(has.plot_lookup.is_empty(), "{name}");
         }
+    }
+
+    /// A pool of tasks says how large its batches can be and how long its inputs.
+    #[test]
+    fn the_batches_that_a_pool_of_tasks_can_make_are_measured() {
+        let served = |name: &str, set: &[&str]| {
+            let args = ScenarioArgs {
+                scenario: name.into(),
+                set: set.iter().map(|set| (*set).to_string()).collect(),
+                seed: None,
+            };
+            needs_of(&scenario(&args).unwrap().runs()).unwrap().served
+        };
+        let of = |batch, tokens| Served { batch, tokens };
+        assert_eq!(served("pets/mixed-64", &[]), of(Some(64), Some(64)));
+        assert_eq!(served("pets/online", &[]), of(Some(128), Some(128)));
+        // No batch is larger than what is looked at together.
+        assert_eq!(
+            served(
+                "pets/mixed-64",
+                &[
+                    "systems[5].tasks.max_batch=512",
+                    "systems[5].tasks.planning.pool.size=48"
+                ]
+            ),
+            of(Some(64), Some(64))
+        );
+        assert_eq!(served("quickstart", &[]), Served::default());
     }
 }
