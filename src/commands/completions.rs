@@ -35,10 +35,11 @@ fn with_names(command: Command, shell: Shell) -> Command {
     if shell != Shell::Bash {
         return command;
     }
-    command.mut_subcommands(
-        |sub| match sub.get_arguments().any(|argument| argument.get_id() == "scenario") {
+    command.mut_subcommands(|sub| {
+        let takes_scenario = sub.get_arguments().any(|argument| argument.get_id() == "scenario");
+        match takes_scenario {
             true => offer(sub, "scenario", &shipped),
             false => sub,
-        },
-    )
+        }
+    })
 }
