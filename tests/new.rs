@@ -28,7 +28,7 @@ fn what_new_writes_is_valid_and_commented() {
         ("tasks.yaml", "--systems pets,seqs".to_owned()),
         ("runtimes.yaml", "--systems arlo,arlo-dt".to_owned()),
         // The usual card has neither model.
-        ("small.yaml", "--model tinybert-4".to_owned()),
+        ("small.yaml", "--model bert-mini".to_owned()),
         ("llama.yaml", "--model llama3.1-8b".to_owned()),
     ] {
         let arguments = [
@@ -160,9 +160,10 @@ fn shells_get_their_completions() {
     for shell in ["bash", "zsh", "fish"] {
         let text = good(folder.path(), &["completions", shell]);
         assert!(text.contains("simulate") && text.contains("tenantry"), "{shell}");
-        // Names that commands know.
-        for name in ["hbert-adapter", "quickstart", "llama-7b", "a100-sxm"] {
-            assert!(text.contains(name), "{shell}: {name}");
+        // Names that commands know. Fish is told of flags' values only.
+        for name in ["hbert-adapter", "llama-7b", "a100-sxm", "quickstart"] {
+            let is_told = shell != "fish" || name != "quickstart";
+            assert_eq!(text.contains(name), is_told, "{shell}: {name}");
         }
     }
 }

@@ -96,7 +96,10 @@ impl Answers {
         Ok(found.ok_or(why))
     }
 
-    /// The cards by name that can run it: measured ones first.
+    /// The cards by name that can run it, one at least: measured ones first.
+    ///
+    /// # Errors
+    /// When none can.
     pub fn cards(&self, file: &str) -> Result<Vec<(String, Card)>, Failure> {
         let fits = |card: &String| {
             let tried = Answers {
@@ -109,16 +112,18 @@ impl Answers {
         let mut cards: Vec<(String, Card)> = found
             .map(|name| find_card(&name).map(|card| (name, card)))
             .collect::<Result<_, _>>()?;
+        if cards.is_empty() {
+            return Err(self.no_card());
+        }
         cards.sort_by(|(a, of_a), (b, of_b)| of_a.provenance.source.cmp(&of_b.provenance.source).then(a.cmp(b)));
         Ok(cards)
     }
 
-    /// What is said where no card that is known by name can run it.
-    pub fn no_card(&self) -> Failure {
+    fn no_card(&self) -> Failure {
         let (model, systems) = (&self.model.name, self.systems.join(", "));
         Failure::BadInput(format!(
-            "--model: must be one for which a card has prices, and memory, with {systems} on {} cards, got {model}: measure one with `tenantry profile \
-             --models {model}` and name its folder as --card, or name other --systems",
+            "--model: must be one for which a card has prices, and memory, with {systems} on {} cards, got {model}: measure one with `tenantry \
+             profile --device cpu --models {model}` and name its folder as --card, or name other --systems",
             self.gpus
         ))
     }
@@ -142,7 +147,7 @@ impl Usual {
     pub fn of(generates: bool) -> Usual {
         Usual {
             tenants: "1000",
-            // Some half of what the usual card serves of chats with adapters.
+            // Punica serves six times that on the usual card, within the usual latency.
             rate: if generates { "2/s" } else { "100/s" },
             input: "64",
             output: "128",

@@ -143,9 +143,6 @@ impl Asked {
     fn card(&mut self, usual: &str) -> Result<(), Failure> {
         let answers = Answers::of(&self.args, self.of_trace)?;
         let mut cards = answers.cards(&self.file)?;
-        if cards.is_empty() {
-            return Err(answers.no_card());
-        }
         let width = cards.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let items: Vec<String> = cards
             .iter()

@@ -42,18 +42,17 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
 
 /// The scenario on its card; where no flag names one and the usual one cannot run it, on the first that can.
 fn on_a_card(args: &NewArgs, answers: Answers, file: &str, output: &OutputArgs) -> Result<(String, Loaded), Failure> {
-    if let Ok(found) = answers.fitting(file)? {
-        return Ok(found);
-    }
+    let why = match answers.fitting(file)? {
+        Ok(found) => return Ok(found),
+        Err(why) => why,
+    };
     let others = answers.cards(file)?;
     let names: Vec<&str> = others.iter().map(|(name, _)| name.as_str()).collect();
-    let [first, ..] = names[..] else {
-        return Err(answers.no_card());
-    };
+    let first = names[0];
     let (model, usual) = (&answers.model.name, &answers.card);
     if args.card.is_some() {
         return Err(Failure::BadInput(format!(
-            "--card: must be one that has prices, and memory, for {model} with {}, such as {}, got {usual}",
+            "--card: must be one that has prices, and memory, for {model} with {}, such as {}, got {usual} ({why})",
             answers.systems.join(", "),
             names.join(", ")
         )));
