@@ -144,33 +144,54 @@ impl From<Cost> for Drawn {
     }
 }
 
+/// The whole part of nanoseconds, nothing of negative ones. Below 2^63 a signed number is the quicker to convert.
+#[inline]
+pub(crate) fn whole(ns: f64) -> u64 {
+    #[cold]
+    fn beyond(ns: f64) -> u64 {
+        ns as u64
+    }
+    match ns as i64 {
+        i64::MIN..0 | i64::MAX => beyond(ns),
+        whole => whole as u64,
+    }
+}
+
 impl Drawn {
     /// Half of such ops take no longer, in nanoseconds.
+    #[inline]
     pub fn median_ns(&self) -> u64 {
         self.median_ns
     }
 
     /// As [`Cost::at_quantile`].
+    #[inline]
     pub fn at_quantile(&self, u: f64) -> u64 {
-        if !self.varies {
-            return self.median_ns;
+        match self.varies {
+            true => self.varied(u),
+            false => self.median_ns,
         }
+    }
+
+    fn varied(&self, u: f64) -> u64 {
         let Drawn { p05, p95, p99, .. } = *self;
         let value = |ppm: f64| self.median * ppm / 1e6 + 0.5;
-        let ns = |ppm: f64| value(ppm) as u64;
-        let bent =
-            |t: f64, low: f64, high: f64| power::whole(t, self.exponent, |share| value(low + (high - low) * share));
-        if u < 0.05 {
-            ns(p05)
-        } else if u < 0.5 {
-            ns(p05 + (MEDIAN_PPM - p05) * ((u - 0.05) / (0.5 - 0.05)))
-        } else if u < 0.95 {
-            bent((u - 0.5) / (0.95 - 0.5), MEDIAN_PPM, p95)
-        } else if u < 0.99 {
-            bent((u - 0.95) / (0.99 - 0.95), p95, p99)
-        } else {
-            ns(p99)
+        if u < 0.5 {
+            return whole(value(match u < 0.05 {
+                true => p05,
+                false => p05 + (MEDIAN_PPM - p05) * ((u - 0.05) / (0.5 - 0.05)),
+            }));
         }
+        if u >= 0.99 {
+            return whole(value(p99));
+        }
+        let (from, width, low, high) = match u < 0.95 {
+            true => (0.5, 0.95 - 0.5, MEDIAN_PPM, p95),
+            false => (0.95, 0.99 - 0.95, p95, p99),
+        };
+        power::whole((u - from) / width, self.exponent, |share| {
+            value(low + (high - low) * share)
+        })
     }
 }
 
@@ -217,6 +238,7 @@ impl Surface {
     }
 
     /// Whether this lies within what was measured; reports say where it does not.
+    #[inline]
     pub fn covers(&self, batch: u32, tokens: u32) -> bool {
         self.0.covers([batch.into(), tokens.into()])
     }
@@ -244,6 +266,7 @@ impl Curve {
     }
 
     /// Whether this lies within what was measured; reports say where it does not.
+    #[inline]
     pub fn covers(&self, x: u64) -> bool {
         self.0.covers([x])
     }

@@ -153,8 +153,15 @@ impl Decoder {
 
     /// Whether all that such a step costs lies within what was measured; reports say where it does not.
     pub fn covers(&self, chunks: &[(u32, u32)], sequences: u32, context: u32) -> bool {
-        let mut covers = true;
-        self.beyond(chunks, sequences, context, |_, _| covers = false);
+        let (outputs, tokens) = outputs_and_tokens(chunks, sequences);
+        let mut covers = self.dense.covers(tokens.into()) && self.ends.covers(outputs, tokens);
+        self.kernels(chunks, sequences, context, |kernel| {
+            covers &= match kernel {
+                Kernel::Prefill(tokens, context) => self.prefill.covers(tokens, context),
+                Kernel::Decode(sequences, context) => self.decode.covers(sequences, context),
+                Kernel::Mixed(mixed, at) => mixed.0.covers(at),
+            };
+        });
         covers
     }
 

@@ -6,7 +6,7 @@
 //! 2. Each axis gets a knot at zero and one beyond the largest measured value ([`Grid::extend`]). Their values continue
 //!    the nearest segments, so that the outermost cells extrapolate by the same formula that interpolates.
 
-use crate::cost::{Beyond, Cost, Spread};
+use crate::cost::{Beyond, Cost, Spread, whole};
 use crate::slice::Slice;
 
 /// A median in nanoseconds, and mean, p05, p95 and p99 as parts of a million of it.
@@ -23,8 +23,9 @@ fn between(near: f64, far: f64, fraction: f64) -> f64 {
     near + fraction * (far - near)
 }
 
+#[inline]
 fn rounded(ns: f64) -> u64 {
-    (ns + 0.5) as u64
+    whole(ns + 0.5)
 }
 
 fn with_median([_, spread @ ..]: Node, median_ns: f64) -> Node {
@@ -264,6 +265,7 @@ impl<const N: usize> Grid<N> {
         }
     }
 
+    #[cold]
     fn farthest_beyond(&self, at: [u64; N]) -> Option<Beyond> {
         let beyond = self.axes.iter().zip(at).filter_map(|(axis, value)| axis.beyond(value));
         beyond.max_by(|one, other| one.factor().total_cmp(&other.factor()))

@@ -3,13 +3,14 @@
 //! A draw from a spread needs one power, and a power that is the same on every processor takes as long as all the rest of a draw.
 //! [`whole`] is exactly what that power would give; it asks for it only where the quick one leaves a doubt.
 
+use std::f64::consts::{LN_2, LOG2_E};
 use std::sync::LazyLock;
 
 /// Cells into which a binade is cut.
 const CELLS: usize = 128;
 
 /// How far [`approximate`] may be from the power, as a share of it. The series leave some 10⁻¹³ of the logarithm, which exponents of
-/// up to a hundred make 10⁻¹¹.
+/// up to a hundred make 10⁻¹¹, and as little of the power.
 const ERROR: f64 = 1e-9;
 
 struct Cell {
@@ -49,29 +50,33 @@ pub fn whole(t: f64, k: f64, value: impl Fn(f64) -> f64) -> u64 {
 }
 
 /// `t^k`; nothing where that is too near to nothing.
+#[inline]
 fn approximate(t: f64, k: f64) -> Option<f64> {
     const MANTISSA: u64 = (1 << 52) - 1;
+    const ROUND: f64 = 1.5 * (1_u64 << 52) as f64;
     // Zero has no logarithm, and what is near to it none in this form.
     if t < f64::MIN_POSITIVE {
         return None;
     }
+    let table = &*TABLE;
     let bits = t.to_bits();
-    let exponent = (bits >> 52) as i64 - 1023;
+    let exponent = (bits >> 52) as i32 - 1023;
     let mantissa = f64::from_bits(bits & MANTISSA | 1023 << 52);
-    let cell = &TABLE[(bits >> 45) as usize & (CELLS - 1)];
-    // ln(1 + r) by its series, r being at most one in 256.
+    let cell = &table[(bits >> 45) as usize & (CELLS - 1)];
+    // log2(1 + r) by its series, r being at most one in 256.
     let r = mantissa * cell.inverse - 1.0;
-    let ln = r * (1.0 - r * (1.0 / 2.0 - r * (1.0 / 3.0 - r * (1.0 / 4.0))));
-    let power = k * (exponent as f64 + cell.log2 + ln * std::f64::consts::LOG2_E);
+    let log2 = r * (LOG2_E - r * (LOG2_E / 2.0 - r * (LOG2_E / 3.0 - r * (LOG2_E / 4.0))));
+    let power = k * (f64::from(exponent) + cell.log2 + log2);
     if power < -1000.0 {
         return None;
     }
-    // The next whole number below; an exact one too, since the series goes on into the next cell.
-    let cells = (power * CELLS as f64) as i64 - 1;
-    let x = (power - cells as f64 / CELLS as f64) * std::f64::consts::LN_2;
-    let exp = 1.0 + x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0 + x * (1.0 / 24.0))));
-    let two = f64::from_bits(((cells.div_euclid(CELLS as i64) + 1023) as u64) << 52);
-    Some(two * TABLE[cells.rem_euclid(CELLS as i64) as usize].exp2 * exp)
+    // The nearest whole number of cells: beside this constant a number has no fraction, and its last bits are the whole.
+    let rounded = power * CELLS as f64 + ROUND;
+    let cells = rounded.to_bits() as i32;
+    let x = power * LN_2 - (rounded - ROUND) * (LN_2 / CELLS as f64);
+    let exp = 1.0 + x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0)));
+    let two = f64::from_bits((((cells >> CELLS.ilog2()) + 1023) as u64) << 52);
+    Some(two * table[cells as usize & (CELLS - 1)].exp2 * exp)
 }
 
 #[cfg(test)]
