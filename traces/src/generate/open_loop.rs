@@ -51,9 +51,21 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
             self.over = true;
             return Ok(());
         };
-        let request = self.requests.complete(self.ticket, tenant, &arrival).map_err(missing)?;
+        let ticket = self.ticket;
         self.ticket += 1;
-        self.ahead = Some(request);
+        // Put together where it stays: it is large to be moved.
+        let (lengths, class) = self
+            .requests
+            .lengths_and_class(ticket, tenant, &arrival)
+            .map_err(missing)?;
+        self.ahead = Some(Request {
+            ticket,
+            tenant,
+            arrival: arrival.at,
+            input_tokens: lengths.input,
+            output_tokens: lengths.output,
+            class,
+        });
         Ok(())
     }
 

@@ -53,6 +53,13 @@ impl Gaps {
     }
 }
 
+/// The whole part of so many nanoseconds, and the rest.
+#[cold]
+fn beyond(ns: f64) -> (u64, f64) {
+    let whole = ns as u64;
+    (whole, ns - whole as f64)
+}
+
 /// The arrivals of `gaps` under `rates`.
 pub struct Process<R> {
     rates: R,
@@ -106,8 +113,12 @@ impl<R: Rates> Process<R> {
             // False for NaN and for infinity, that is, where the segment does not hold the gap.
             if step_ns < left_ns {
                 let ns = self.fraction + step_ns;
-                let whole = ns as u64;
-                self.fraction = ns - whole as f64;
+                // Below 2^63, which are centuries, a signed number is the quicker to convert.
+                let (whole, fraction) = match ns as i64 {
+                    i64::MIN..0 | i64::MAX => beyond(ns),
+                    whole => (whole as u64, ns - whole as f64),
+                };
+                self.fraction = fraction;
                 self.now = Time(self.now.0 + whole);
                 return Ok(Some(Time(self.now.0 + u64::from(self.fraction >= 0.5))));
             }

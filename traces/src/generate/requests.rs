@@ -4,7 +4,7 @@ use super::arrival::Arrival;
 use super::groups::TenantGroups;
 use super::lengths::LengthsByTicket;
 use super::popularity::TenantsByTicket;
-use crate::request::{Request, Ticket};
+use crate::request::{Lengths, Request, Ticket};
 use crate::time::Time;
 
 /// Gives an arrival its tenant, lengths and class.
@@ -22,10 +22,8 @@ impl Requests {
     }
 
     /// The request of `tenant` that `arrival` is. `Err` as above.
-    #[inline(always)]
     pub fn complete(&self, ticket: Ticket, tenant: u32, arrival: &Arrival) -> Result<Request, &'static str> {
-        let lengths = self.lengths.of(ticket).or(arrival.lengths).ok_or("lengths")?;
-        let class = self.groups.class_of(tenant).or(arrival.class).unwrap_or(0);
+        let (lengths, class) = self.lengths_and_class(ticket, tenant, arrival)?;
         Ok(Request {
             ticket,
             tenant,
@@ -34,6 +32,19 @@ impl Requests {
             output_tokens: lengths.output,
             class,
         })
+    }
+
+    /// What the request of `tenant` that `arrival` is has beside these. `Err` as above.
+    #[inline(always)]
+    pub fn lengths_and_class(
+        &self,
+        ticket: Ticket,
+        tenant: u32,
+        arrival: &Arrival,
+    ) -> Result<(Lengths, u16), &'static str> {
+        let lengths = self.lengths.of(ticket).or(arrival.lengths).ok_or("lengths")?;
+        let class = self.groups.class_of(tenant).or(arrival.class).unwrap_or(0);
+        Ok((lengths, class))
     }
 
     /// The request that arrives at `at`, where `build` has made sure that all of it is drawn.
