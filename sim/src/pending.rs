@@ -15,10 +15,10 @@ use tenantry_traces::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// The lane's running op ends.
-    LaneEnds(LaneId),
+    LaneEnds,
     /// A segment of the lane's run of steps ends. Nobody hears of it: it comes after all else at its instant, arrivals and commands
     /// included, so that it makes no difference how many there are.
-    SegmentEnds(LaneId),
+    SegmentEnds,
     /// The end of an op is heard: [`PendingEvents::hear`] says which.
     Heard,
 }
@@ -39,7 +39,7 @@ const SEGMENT_ENDS: u64 = 2;
 
 impl Pending {
     /// After all that happens.
-    const NEVER: Pending = Pending(u128::MAX);
+    pub const NEVER: Pending = Pending(u128::MAX);
 
     fn new(at: Time, class: u64, made: u64, lane: u32) -> Pending {
         let order = (class << MADE_BITS | made) << LANE_BITS | u64::from(lane);
@@ -50,16 +50,16 @@ impl Pending {
         Time((self.0 >> 64) as u64)
     }
 
-    fn lane(self) -> LaneId {
+    /// Whose it is; nobody's, where something is heard.
+    pub fn lane(self) -> LaneId {
         LaneId(self.0 as u32 & ((1 << LANE_BITS) - 1))
     }
 
     pub fn what(self) -> What {
-        let (order, lane) = (self.0 as u64, self.lane());
-        match order >> (MADE_BITS + LANE_BITS) {
-            LANE_ENDS => What::LaneEnds(lane),
+        match self.0 as u64 >> (MADE_BITS + LANE_BITS) {
+            LANE_ENDS => What::LaneEnds,
             HEARD => What::Heard,
-            _ => What::SegmentEnds(lane),
+            _ => What::SegmentEnds,
         }
     }
 
@@ -164,20 +164,20 @@ impl PendingEvents {
         }
     }
 
-    /// What is pending next.
-    pub fn first(&mut self) -> Option<Pending> {
-        let mut end = Pending::NEVER;
+    /// What is pending next; [`Pending::NEVER`] where nothing is.
+    #[inline]
+    pub fn first(&mut self) -> Pending {
         while let Some(&Reverse(next)) = self.ends.peek() {
             if self.of_lane[next.lane().index()] == next {
-                end = next;
-                break;
+                return next.min(self.next_heard);
             }
             self.ends.pop();
         }
-        Some(end.min(self.next_heard)).filter(|&first| first != Pending::NEVER)
+        self.next_heard
     }
 
     /// Takes what is next: a lane's.
+    #[inline]
     pub fn take_end(&mut self) {
         self.ends.pop();
     }
@@ -189,9 +189,10 @@ impl PendingEvents {
             true => self.late.pop().map(|Reverse(late)| late),
             false => self.heard.pop_front(),
         };
-        let next = self.heard.front().map_or(Pending::NEVER, |heard| heard.pending);
-        let late = self.late.peek().map_or(Pending::NEVER, |Reverse(late)| late.pending);
-        self.next_heard = next.min(late);
+        self.next_heard = self.heard.front().map_or(Pending::NEVER, |heard| heard.pending);
+        if let Some(Reverse(late)) = self.late.peek() {
+            self.next_heard = self.next_heard.min(late.pending);
+        }
         heard.map(|heard| heard.op)
     }
 
@@ -229,21 +230,21 @@ mod tests {
         #[test]
         fn what_is_next_is_what_a_list_says(lanes in 20usize..70, steps in steps()) {
             let mut events = PendingEvents::new(lanes);
-            let mut list: Vec<(u64, u64, u64, What)> = Vec::new();
+            let mut list: Vec<(u64, u64, u64, What, LaneId)> = Vec::new();
             let (mut now, mut made) = (0, 0);
             for step in steps {
                 match step {
                     Step::Ends { lane, after, is_last } => {
                         let (at, lane) = (now + after, LaneId(lane));
-                        list.retain(|&(.., what)| ![What::LaneEnds(lane), What::SegmentEnds(lane)].contains(&what));
+                        list.retain(|&(.., what, of)| what == What::Heard || of != lane);
                         match is_last {
                             true => {
                                 events.lane_ends(Time(at), lane);
-                                list.push((at, 0, made, What::LaneEnds(lane)));
+                                list.push((at, 0, made, What::LaneEnds, lane));
                             }
                             false => {
                                 events.segment_ends(Time(at), lane);
-                                list.push((at, 2, made, What::SegmentEnds(lane)));
+                                list.push((at, 2, made, What::SegmentEnds, lane));
                             }
                         }
                         made += 1;
@@ -251,19 +252,21 @@ mod tests {
                     Step::Heard { after } => {
                         let batch = BatchId { slot: 0, generation: made as u32 };
                         events.will_be_heard(Time(now + after), OpRef { batch, index: 0 });
-                        list.push((now + after, 1, made, What::Heard));
+                        list.push((now + after, 1, made, What::Heard, LaneId(0)));
                         made += 1;
                     }
                     Step::Next => {
-                        let least = list.iter().copied().enumerate().min_by_key(|&(_, (at, class, made, _))| (at, class, made));
+                        let least = list.iter().copied().enumerate().min_by_key(|&(_, (at, class, made, ..))| (at, class, made));
                         let first = events.first();
-                        prop_assert_eq!(first.map(Pending::what), least.map(|(_, (.., what))| what));
-                        let (Some(first), Some((index, (at, class, made, what)))) = (first, least) else { continue };
-                        prop_assert_eq!(first.at(), Time(at));
+                        let Some((index, (at, class, made, what, lane))) = least else {
+                            prop_assert_eq!(first, Pending::NEVER);
+                            continue;
+                        };
+                        prop_assert_eq!((first.what(), first.at(), first.lane()), (what, Time(at), lane));
                         prop_assert!(first.is_before(Time(at + 1)) && (at == 0 || !first.is_before(Time(at - 1))));
                         prop_assert_eq!(first.is_before(Time(at)), class < 2);
                         match what {
-                            What::LaneEnds(_) | What::SegmentEnds(_) => events.take_end(),
+                            What::LaneEnds | What::SegmentEnds => events.take_end(),
                             What::Heard => {
                                 let op = events.hear().expect("one is heard");
                                 prop_assert_eq!(op.batch.generation, made as u32);

@@ -73,8 +73,15 @@ pub(crate) struct Extrapolated(BTreeMap<Family, Beyond>);
 
 impl Extrapolated {
     /// Remembers a cost, if it was beyond.
+    #[inline]
     pub fn note(&mut self, beyond: Option<Beyond>, family: Family) {
-        let Some(beyond) = beyond else { return };
+        if let Some(beyond) = beyond {
+            self.note_beyond(beyond, family);
+        }
+    }
+
+    #[inline(never)]
+    fn note_beyond(&mut self, beyond: Beyond, family: Family) {
         let farthest = self.0.entry(family).or_insert(beyond);
         if beyond.factor() > farthest.factor() {
             *farthest = beyond;

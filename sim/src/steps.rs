@@ -218,9 +218,12 @@ impl StepPrices {
         let tokens = chunks.iter().map(|(tokens, _)| tokens).sum::<u32>() + decodes;
         let now = mean(attended, decodes);
         let context = mean(attended_next, sequences);
-        self.decoder.beyond(&chunks, decodes, now, |family, beyond| {
-            extrapolated.note(Some(beyond), family);
-        });
+        // Mostly all is, and what is not costs more to be told than to be asked for.
+        if !self.decoder.covers(&chunks, decodes, now) {
+            self.decoder.beyond(&chunks, decodes, now, |family, beyond| {
+                extrapolated.note(Some(beyond), family);
+            });
+        }
         let lora = self.lora.as_ref().and_then(|lora| lora.beyond(tenants, tokens));
         extrapolated.note(lora, Family::Lora);
         let adapter = self.adapter.as_ref();
@@ -357,13 +360,24 @@ impl StepPrices {
         let (mut before, mut after) = (0, most);
         if most > 1 {
             let sums = self.sums(costs, from + most);
+            let enough = |steps: u32| first_ns + sums.ns(costs, first..from + steps) >= work_ns;
+            // Steps of a run take nearly as long as each other: where they would be if they did, and then to either side, twice as far each
+            // time.
+            let later_ns = sums.ns(costs, first..from + most).max(1);
+            let share = work_ns.saturating_sub(first_ns) as f64 / later_ns as f64;
+            let mut middle = ((share * f64::from(most)) as u32).clamp(1, most - 1);
+            let mut reach = 1;
             while before + 1 < after {
-                let middle = before + (after - before) / 2;
-                if first_ns + sums.ns(costs, first..from + middle) >= work_ns {
-                    after = middle;
-                } else {
-                    before = middle;
+                match enough(middle) {
+                    true => after = middle,
+                    false => before = middle,
                 }
+                middle = match (before, after) {
+                    (0, _) => after.saturating_sub(reach).max(1),
+                    (_, after) if after == most => (before + reach).min(most - 1),
+                    _ => before + (after - before) / 2,
+                };
+                reach *= 2;
             }
         }
         after

@@ -13,7 +13,7 @@ use tenantry_core::answers::Answers;
 use tenantry_core::board::{Board, OpRef, Started};
 use tenantry_core::command::Finish;
 use tenantry_core::event::{BatchTiming, Done, Ended, Event, RunOutcome};
-use tenantry_core::ids::{BatchId, GpuId, InstanceId, LaneId};
+use tenantry_core::ids::{BatchId, InstanceId, LaneId};
 use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
 use tenantry_core::op::{Member, OpKind, PetGroup, Submission};
 use tenantry_core::policy::coordinated::{Planner, PoolPlan};
@@ -28,7 +28,7 @@ use tenantry_traces::{Duration, Time};
 use crate::ends::Ends;
 use crate::last_tokens::LastTokens;
 use crate::leap::{Leap, RunPlan};
-use crate::pending::{PendingEvents, What};
+use crate::pending::{Pending, PendingEvents, What};
 use crate::prices::{Before, Prices, Warmth};
 
 /// An op that runs, or is about to.
@@ -65,6 +65,9 @@ const UNDISTURBED: u64 = 1_000_000;
 
 #[derive(Debug)]
 struct Lane {
+    kind: LaneKind,
+    /// Where what runs beside it is counted: its card, or the first where all are threads of one processor.
+    card: usize,
     running: Option<Running>,
     ops: u64,
     /// Whose whole model its last op was computed with, where tenants have such.
@@ -101,37 +104,84 @@ fn busy_between(start: Time, end: Time) -> Duration {
     if end > start { end.since(start) } else { Duration::ZERO }
 }
 
-/// Factors of [`Contention`] in parts of a million.
+/// How much slower a lane of each kind is, by [`Beside::what`] else its card does: factors of [`Contention`] in parts of a million.
 #[derive(Clone, Copy, Debug)]
-struct ContentionPpm {
-    compute_beside_copy: u64,
-    copy_beside_compute: u64,
-    compute_beside_lookup: u64,
-    lookup_beside_compute: u64,
+struct ContentionPpm([[u64; Beside::WHATS]; LANE_KINDS.len()]);
+
+/// In their order, so that each is found by its number.
+const LANE_KINDS: [LaneKind; 5] = [
+    LaneKind::Compute,
+    LaneKind::Copy,
+    LaneKind::Lookup,
+    LaneKind::Solve,
+    LaneKind::Link,
+];
+
+impl ContentionPpm {
+    fn new(of: &Contention) -> ContentionPpm {
+        let factor = |disturbed: bool, factor: f64| match disturbed {
+            true => (factor * UNDISTURBED as f64).round() as u64,
+            false => UNDISTURBED,
+        };
+        let beside = |kind: LaneKind, what: usize| {
+            let [computing, copying, looking_up] = [0, 1, 2].map(|bit| what >> bit & 1 == 1);
+            match kind {
+                LaneKind::Compute => {
+                    factor(copying, of.compute_beside_copy).max(factor(looking_up, of.compute_beside_lookup))
+                }
+                LaneKind::Copy | LaneKind::Link => factor(computing, of.copy_beside_compute),
+                LaneKind::Lookup => factor(computing, of.lookup_beside_compute),
+                LaneKind::Solve => UNDISTURBED,
+            }
+        };
+        ContentionPpm(LANE_KINDS.map(|kind| std::array::from_fn(|what| beside(kind, what))))
+    }
 }
 
-/// Lanes of a card on which an op runs, by kind.
+/// Lanes of a card on which an op runs: by kind, and all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Beside {
     computing: u32,
     copying: u32,
     looking_up: u32,
-    solving: u32,
+    busy: u32,
 }
 
 impl Beside {
-    fn of(&mut self, kind: LaneKind) -> &mut u32 {
+    /// As many as [`what`](Self::what) tells apart.
+    const WHATS: usize = 8;
+
+    #[inline]
+    fn of(&mut self, kind: LaneKind) -> Option<&mut u32> {
         match kind {
-            LaneKind::Compute => &mut self.computing,
+            LaneKind::Compute => Some(&mut self.computing),
             // To memory that computes beside it, one copy is like another.
-            LaneKind::Copy | LaneKind::Link => &mut self.copying,
-            LaneKind::Lookup => &mut self.looking_up,
-            LaneKind::Solve => &mut self.solving,
+            LaneKind::Copy | LaneKind::Link => Some(&mut self.copying),
+            LaneKind::Lookup => Some(&mut self.looking_up),
+            LaneKind::Solve => None,
         }
     }
 
-    fn busy(self) -> u64 {
-        u64::from(self.computing + self.copying + self.looking_up + self.solving)
+    #[inline]
+    fn starts(&mut self, kind: LaneKind) {
+        self.busy += 1;
+        if let Some(of_kind) = self.of(kind) {
+            *of_kind += 1;
+        }
+    }
+
+    #[inline]
+    fn ends(&mut self, kind: LaneKind) {
+        self.busy -= 1;
+        if let Some(of_kind) = self.of(kind) {
+            *of_kind -= 1;
+        }
+    }
+
+    /// Whether any compute, copy and look up, a bit each.
+    #[inline]
+    fn what(&self) -> usize {
+        usize::from(self.computing > 0) | usize::from(self.copying > 0) << 1 | usize::from(self.looking_up > 0) << 2
     }
 }
 
@@ -211,22 +261,18 @@ impl VirtualMachine {
         if cores.is_some() {
             lanes_of_gpu.fill((0..topology.lanes.len() as u32).map(LaneId).collect());
         }
-        let ppm = |factor: f64| (factor * UNDISTURBED as f64).round() as u64;
         VirtualMachine {
             lanes_of_gpu,
             cores,
             looked_up: prices.plot().map(|_| LookupCounts::default()),
             plot: prices.plot(),
             prices,
-            contention: ContentionPpm {
-                compute_beside_copy: ppm(contention.compute_beside_copy),
-                copy_beside_compute: ppm(contention.copy_beside_compute),
-                compute_beside_lookup: ppm(contention.compute_beside_lookup),
-                lookup_beside_compute: ppm(contention.lookup_beside_compute),
-            },
+            contention: ContentionPpm::new(contention),
             board: Board::new(topology.lanes.len()),
-            lanes: (0..topology.lanes.len())
-                .map(|_| Lane {
+            lanes: { topology.lanes.iter() }
+                .map(|lane| Lane {
+                    kind: lane.kind,
+                    card: if cores.is_some() { 0 } else { lane.gpu.index() },
                     running: None,
                     ops: 0,
                     model_of: None,
@@ -329,7 +375,7 @@ impl VirtualMachine {
             }
             OpKind::Pet(pet) => Work::Whole {
                 left_ns: self.prices.tasks_ns(
-                    &pet,
+                    pet,
                     self.groups.get(op.batch.slot as usize).map_or(&[], Vec::as_slice),
                     shape,
                     &mut spread,
@@ -337,14 +383,19 @@ impl VirtualMachine {
                 since: started,
             },
             _ => Work::Whole {
-                left_ns: self.prices.work_ns(pool, &kind, shape, &mut spread),
+                left_ns: self.prices.work_ns(pool, kind, shape, &mut spread),
                 since: started,
             },
         };
         if let OpKind::Lookup(lookup) = kind {
-            self.count_lookup(lookup.fragments.into());
+            let fragments = lookup.fragments;
+            self.count_lookup(fragments.into());
         }
-        let kind_of_lane = self.topology.lanes[lane.index()].kind;
+        let Lane {
+            kind: kind_of_lane,
+            card,
+            ..
+        } = self.lanes[lane.index()];
         let other_model = kind_of_lane == LaneKind::Compute && self.takes_up_model(lane, op.batch);
         let before = Before { idle, other_model };
         if self.prices.cools_down(kind_of_lane, pool, before) {
@@ -365,8 +416,7 @@ impl VirtualMachine {
             }
         }
         let tell = Duration(self.prices.tell_ns(idle, &mut spread));
-        let card = self.sharing(self.topology.lanes[lane.index()].gpu);
-        *self.beside[card].of(kind_of_lane) += 1;
+        self.beside[card].starts(kind_of_lane);
         let stretch_ppm = self.stretch(lane, op);
         self.lanes[lane.index()].running = Some(Running {
             op,
@@ -446,98 +496,81 @@ impl VirtualMachine {
         }
     }
 
-    /// Where what runs on a card is counted: with all others, where they share a processor.
-    fn sharing(&self, gpu: GpuId) -> usize {
-        if self.cores.is_some() { 0 } else { gpu.index() }
-    }
-
     /// How much slower the op that the lane runs is for what runs beside it on its card.
     #[inline]
     fn stretch(&self, lane: LaneId, op: OpRef) -> u64 {
-        let on = &self.topology.lanes[lane.index()];
-        let beside = self.beside[self.sharing(on.gpu)];
-        match beside.busy() {
+        let on = &self.lanes[lane.index()];
+        let beside = &self.beside[on.card];
+        match beside.busy {
             1 => UNDISTURBED,
             _ => self.disturbed(on.kind, beside, op),
         }
     }
 
-    fn disturbed(&self, kind: LaneKind, beside: Beside, op: OpRef) -> u64 {
-        let (computing, copying, looking_up) = (beside.computing, beside.copying > 0, beside.looking_up > 0);
-        let factor = |disturbed: bool, ppm: u64| if disturbed { ppm } else { UNDISTURBED };
-        let of = &self.contention;
-        let disturbed = match kind {
-            LaneKind::Compute => {
-                let beside_host =
-                    factor(copying, of.compute_beside_copy).max(factor(looking_up, of.compute_beside_lookup));
-                match computing {
-                    1 => beside_host,
-                    streams => {
-                        let pool = self.topology.instances[self.board.instance(op.batch).index()].pool;
-                        let (kind, shape) = (&self.board.op(op).kind, self.board.shape(op.batch));
-                        let beside_compute = self
-                            .prices
-                            .streams_ppm(pool, kind, streams, shape)
-                            .unwrap_or(UNDISTURBED);
-                        beside_host * beside_compute / UNDISTURBED
-                    }
-                }
-            }
-            LaneKind::Copy | LaneKind::Link => factor(computing > 0, of.copy_beside_compute),
-            LaneKind::Lookup => factor(computing > 0, of.lookup_beside_compute),
-            LaneKind::Solve => UNDISTURBED,
-        };
+    #[inline]
+    fn disturbed(&self, kind: LaneKind, beside: &Beside, op: OpRef) -> u64 {
+        let mut disturbed = self.contention.0[kind as usize][beside.what()];
+        if kind == LaneKind::Compute && beside.computing > 1 {
+            disturbed = disturbed * self.among_streams(beside.computing, op) / UNDISTURBED;
+        }
         match self.cores {
             // Threads take turns on the cores.
-            Some(cores) if beside.busy() > cores => disturbed * beside.busy() / cores,
+            Some(cores) if u64::from(beside.busy) > cores => disturbed * u64::from(beside.busy) / cores,
             _ => disturbed,
         }
+    }
+
+    fn among_streams(&self, streams: u32, op: OpRef) -> u64 {
+        let pool = self.topology.instances[self.board.instance(op.batch).index()].pool;
+        let (kind, shape) = (&self.board.op(op).kind, self.board.shape(op.batch));
+        self.prices
+            .streams_ppm(pool, kind, streams, shape)
+            .unwrap_or(UNDISTURBED)
     }
 
     /// A lane has started or ended: the others of its card go at another pace from now on.
     #[inline]
     fn restretch_neighbours(&mut self, lane: LaneId) {
-        let gpu = self.topology.lanes[lane.index()].gpu;
-        let itself = u64::from(self.lanes[lane.index()].running.is_some());
+        let Lane { card, running, .. } = &self.lanes[lane.index()];
         // Mostly it is alone.
-        if self.beside[self.sharing(gpu)].busy() != itself {
-            self.restretch_others(lane, gpu.index());
+        if self.beside[*card].busy != u32::from(running.is_some()) {
+            self.restretch_others(lane, *card);
         }
     }
 
-    fn restretch_others(&mut self, lane: LaneId, gpu: usize) {
-        for i in 0..self.lanes_of_gpu[gpu].len() {
-            let other = self.lanes_of_gpu[gpu][i];
-            if other == lane {
-                continue;
-            }
-            let Some(Running { op, .. }) = self.lanes[other.index()].running else {
+    fn restretch_others(&mut self, lane: LaneId, card: usize) {
+        for i in 0..self.lanes_of_gpu[card].len() {
+            let other = self.lanes_of_gpu[card][i];
+            let on = &self.lanes[other.index()];
+            let Some(running) = on.running.as_ref().filter(|_| other != lane) else {
                 continue;
             };
-            let stretch_ppm = self.stretch(other, op);
-            let now = self.now;
-            if let Some(running) = &mut self.lanes[other.index()].running
-                && running.stretch_ppm != stretch_ppm
-            {
-                // It goes at another pace from now on.
-                match &mut running.work {
-                    Work::Whole { left_ns, since } => {
-                        if now > *since {
-                            *left_ns = left_ns.saturating_sub(worked(now.since(*since).0, running.stretch_ppm));
-                            *since = now;
-                        }
-                        running.stretch_ppm = stretch_ppm;
-                    }
-                    Work::Steps => {
-                        let leap = &mut self.leaps[running.op.batch.slot as usize];
-                        let jitter_ppm = self.prices.block_ppm(other.0, leap.block(), leap.plan.costs.typical);
-                        leap.change_pace(self.prices.steps(), now, stretch_ppm, jitter_ppm);
-                        running.stretch_ppm = stretch_ppm;
-                    }
-                }
-                self.schedule_end(other);
+            let stretch_ppm = self.disturbed(on.kind, &self.beside[card], running.op);
+            if running.stretch_ppm != stretch_ppm {
+                self.change_pace(other, stretch_ppm);
             }
         }
+    }
+
+    /// What a lane runs goes at another pace from now on.
+    fn change_pace(&mut self, lane: LaneId, stretch_ppm: u64) {
+        let now = self.now;
+        let running = self.lanes[lane.index()].running.as_mut().expect("an op runs");
+        match &mut running.work {
+            Work::Whole { left_ns, since } => {
+                if now > *since {
+                    *left_ns = left_ns.saturating_sub(worked(now.since(*since).0, running.stretch_ppm));
+                    *since = now;
+                }
+            }
+            Work::Steps => {
+                let leap = &mut self.leaps[running.op.batch.slot as usize];
+                let jitter_ppm = self.prices.block_ppm(lane.0, leap.block(), leap.plan.costs.typical);
+                leap.change_pace(self.prices.steps(), now, stretch_ppm, jitter_ppm);
+            }
+        }
+        running.stretch_ppm = stretch_ppm;
+        self.schedule_end(lane);
     }
 
     fn lane_ends(&mut self, lane: LaneId) {
@@ -566,9 +599,7 @@ impl VirtualMachine {
             looked_up = leap.plan.costs.looked_up(leap.steps());
         }
         state.busy += busy_between(started.max(self.count_from), self.now);
-        let on = &self.topology.lanes[lane.index()];
-        let card = self.sharing(on.gpu);
-        *self.beside[card].of(on.kind) -= 1;
+        self.beside[state.card].ends(state.kind);
         if looked_up > 0 {
             self.count_lookup(looked_up);
         }
@@ -700,20 +731,35 @@ impl VirtualMachine {
         }
     }
 
+    fn submit(&mut self, now: Time, submission: &Submission, commands: &Commands) -> Result<(), MachineError> {
+        let ops = commands.ops(submission);
+        self.plan(submission, commands);
+        if let Some(answers) = &mut self.answers {
+            answers.submitted(submission.batch, commands.members(submission));
+        }
+        self.solve(submission, commands)?;
+        self.split_pool(submission, commands);
+        self.board
+            .submit(now, submission.batch, submission.instance, submission.shape, ops);
+        for op in ops {
+            self.try_start(op.lane);
+        }
+        Ok(())
+    }
+
     /// What the server is told of an op's end.
     fn done(&mut self, op: OpRef, timing: BatchTiming) -> Done<'_> {
         if let Some(answers) = &mut self.answers {
             let stage = self.topology.instances[self.board.instance(op.batch).index()].pool;
             answers.reveal(op.batch, stage.index());
         }
-        self.allocated = match self.allocations.is_empty() {
-            true => None,
-            false => self.allocations.remove(&op.batch),
-        };
-        self.pool_plan = match self.plans.is_empty() {
-            true => None,
-            false => self.plans.remove(&op.batch),
-        };
+        // Few servers ask the machine anything.
+        if !self.allocations.is_empty() || self.allocated.is_some() {
+            self.allocated = self.allocations.remove(&op.batch);
+        }
+        if !self.plans.is_empty() || self.pool_plan.is_some() {
+            self.pool_plan = self.plans.remove(&op.batch);
+        }
         Done {
             batch: op.batch,
             op: op.index,
@@ -728,12 +774,12 @@ impl VirtualMachine {
 
     /// The end of an op has become known. The batch's timing, where the server asked to be told.
     fn heard(&mut self, op: OpRef) -> Option<BatchTiming> {
-        let mut woken = std::mem::take(&mut self.woken);
+        let woken = &mut self.woken;
         let noticed = self.board.notice(op, |lane| woken.push(lane));
-        for lane in woken.drain(..) {
-            self.try_start(lane);
+        for i in 0..self.woken.len() {
+            self.try_start(self.woken[i]);
         }
-        self.woken = woken;
+        self.woken.clear();
         noticed.told
     }
 }
@@ -750,40 +796,37 @@ impl Machine for VirtualMachine {
             (due, timer) => due.or(timer.map(|(at, _)| at)),
         };
         loop {
-            let pending = match (self.pending.first(), until) {
-                (Some(first), None) => first,
+            let first = self.pending.first();
+            match until {
+                None if first == Pending::NEVER => return Ok(Next::Idle),
                 // What happens before needs no alarm to be drawn.
-                (Some(first), Some(until)) if first.is_before(until) => first,
-                (None, None) => return Ok(Next::Idle),
-                (first, Some(until)) => {
+                Some(until) if !first.is_before(until) => {
                     // A loop that is awake anyway sees at once that the time has come; a sleeping one is woken for it.
                     let noticed = match until <= self.awake {
                         true => self.awake,
                         false => until + Duration(self.prices.alarm_ns(until, until.since(self.awake))),
                     };
-                    match first {
-                        Some(first) if first.is_before(noticed) => first,
-                        _ => {
-                            self.now = noticed;
-                            self.awake = noticed;
-                            if let Some((_, instance)) = timer.filter(|(at, _)| *at <= noticed) {
-                                self.timers.pop();
-                                return Ok(Next::Event(noticed, Event::Timer(instance)));
-                            }
-                            return Ok(Next::Due(noticed));
+                    if !first.is_before(noticed) {
+                        self.now = noticed;
+                        self.awake = noticed;
+                        if let Some((_, instance)) = timer.filter(|(at, _)| *at <= noticed) {
+                            self.timers.pop();
+                            return Ok(Next::Event(noticed, Event::Timer(instance)));
                         }
+                        return Ok(Next::Due(noticed));
                     }
                 }
-            };
-            self.now = pending.at();
-            match pending.what() {
-                What::LaneEnds(lane) => {
+                _ => {}
+            }
+            self.now = first.at();
+            match first.what() {
+                What::LaneEnds => {
                     self.pending.take_end();
-                    self.lane_ends(lane);
+                    self.lane_ends(first.lane());
                 }
-                What::SegmentEnds(lane) => {
+                What::SegmentEnds => {
                     self.pending.take_end();
-                    self.segment_ends(lane);
+                    self.segment_ends(first.lane());
                 }
                 What::Heard => {
                     let op = self.pending.hear().expect("the end of an op is next");
@@ -796,23 +839,12 @@ impl Machine for VirtualMachine {
         }
     }
 
+    /// Inlined, since most commands are that somebody leaves, of which a machine that computes nothing has nothing to do.
+    #[inline]
     fn perform(&mut self, now: Time, command: &Command, commands: &Commands) -> Result<(), MachineError> {
         self.now = now;
         match command {
-            Command::Submit(submission) => {
-                let ops = commands.ops(submission);
-                self.plan(submission, commands);
-                if let Some(answers) = &mut self.answers {
-                    answers.submitted(submission.batch, commands.members(submission));
-                }
-                self.solve(submission, commands)?;
-                self.split_pool(submission, commands);
-                self.board
-                    .submit(now, submission.batch, submission.instance, submission.shape, ops);
-                for op in ops {
-                    self.try_start(op.lane);
-                }
-            }
+            Command::Submit(submission) => self.submit(now, submission, commands)?,
             Command::SetTimer { instance, at } => {
                 self.timers.push(Reverse((*at, self.timers_set, *instance)));
                 self.timers_set += 1;

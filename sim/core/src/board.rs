@@ -43,11 +43,11 @@ pub struct OpRan {
 
 /// An op that starts.
 #[derive(Clone, Copy, Debug)]
-pub struct Started {
+pub struct Started<'a> {
     /// Which it is.
     pub op: OpRef,
     /// What is done.
-    pub kind: OpKind,
+    pub kind: &'a OpKind,
     /// The sizes of its batch.
     pub shape: BatchShape,
     /// Who runs it.
@@ -223,7 +223,7 @@ impl Board {
     /// Takes the next op of a lane on which none runs, if it is ready: with its kind, its batch's sizes and who runs it, and when the lane
     /// was last busy.
     #[inline]
-    pub fn start(&mut self, lane: LaneId) -> Option<Started> {
+    pub fn start(&mut self, lane: LaneId) -> Option<Started<'_>> {
         let lane = &mut self.lanes[lane.index()];
         if lane.issued > 0 {
             return None;
@@ -237,7 +237,7 @@ impl Board {
         lane.issued = 1;
         Some(Started {
             op,
-            kind: of.kind,
+            kind: &of.kind,
             shape: batch.shape.expect("submitted"),
             instance: batch.instance.expect("submitted"),
             free_since: lane.free_since,

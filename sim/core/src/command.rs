@@ -356,14 +356,20 @@ pub struct Commands {
 
 impl Commands {
     /// Forgets all and keeps the memory.
+    #[inline]
     pub fn clear(&mut self) {
         self.list.clear();
         self.members.clear();
         self.loads.clear();
         self.ops.clear();
         self.groups.clear();
-        self.questions.clear();
-        self.pools.clear();
+        // What has memory of its own is dropped one by one, and mostly there is none.
+        if !self.questions.is_empty() {
+            self.questions.clear();
+        }
+        if !self.pools.is_empty() {
+            self.pools.clear();
+        }
     }
 
     /// Where what is pushed from now on begins: see [`Commands::submit`].

@@ -142,34 +142,47 @@ impl Tally {
     }
 }
 
-/// Durations that come several times in a row, as the requests of a batch share theirs: each run of equals is recorded at once.
-#[derive(Debug, Default)]
-pub(crate) struct InRuns {
-    tally: Tally,
-    last: Duration,
+/// Several durations of each request that come many times in a row, as the requests of a batch share theirs: each run of equals is
+/// recorded at once.
+#[derive(Debug)]
+pub(crate) struct InRuns<const N: usize> {
+    tallies: [Tally; N],
+    last: [Duration; N],
     times: u64,
 }
 
-impl InRuns {
+impl<const N: usize> Default for InRuns<N> {
+    fn default() -> Self {
+        InRuns {
+            tallies: std::array::from_fn(|_| Tally::default()),
+            last: [Duration::ZERO; N],
+            times: 0,
+        }
+    }
+}
+
+impl<const N: usize> InRuns<N> {
     #[inline]
-    pub fn record(&mut self, duration: Duration) {
-        if duration == self.last {
+    pub fn record(&mut self, durations: [Duration; N]) {
+        if durations == self.last {
             self.times += 1;
         } else {
             self.settle();
-            (self.last, self.times) = (duration, 1);
+            (self.last, self.times) = (durations, 1);
         }
     }
 
     fn settle(&mut self) {
         if self.times > 0 {
-            self.tally.record_times(self.last, self.times);
+            for (tally, last) in self.tallies.iter_mut().zip(self.last) {
+                tally.record_times(last, self.times);
+            }
         }
     }
 
-    pub fn into_durations(mut self) -> Durations {
+    pub fn into_durations(mut self) -> [Durations; N] {
         self.settle();
-        self.tally.into_durations()
+        self.tallies.map(Tally::into_durations)
     }
 }
 

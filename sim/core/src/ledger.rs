@@ -141,15 +141,21 @@ struct Windows {
 }
 
 impl Windows {
+    #[inline]
     fn at(&mut self, now: Time) -> &mut Window {
         if now < self.from || now >= self.until {
-            self.series.at(now);
-            let width = self.series.width.0;
-            self.index = (now.0 / width) as usize;
-            self.from = Time(self.index as u64 * width);
-            self.until = Time(self.from.0 + width);
+            self.enter(now);
         }
         &mut self.series.windows[self.index]
+    }
+
+    #[cold]
+    fn enter(&mut self, now: Time) {
+        self.series.at(now);
+        let width = self.series.width.0;
+        self.index = (now.0 / width) as usize;
+        self.from = Time(self.index as u64 * width);
+        self.until = Time(self.from.0 + width);
     }
 }
 
@@ -266,6 +272,16 @@ struct Before {
     stages: Vec<StageCounts>,
 }
 
+#[cold]
+fn runs_back(before: Time, now: Time, event: &Event<'_>) -> BrokenLaw {
+    BrokenLaw(format!("time runs forward, but {event:?} at {now} follows {before}"))
+}
+
+#[cold]
+fn too_soon(ticket: u64) -> BrokenLaw {
+    BrokenLaw(format!("ticket {ticket} is handled before it arrives"))
+}
+
 /// Observes a run and makes its record.
 #[derive(Debug)]
 pub struct Ledger {
@@ -278,10 +294,8 @@ pub struct Ledger {
     queue: Tally,
     first_token: Tally,
     per_token: Tally,
-    lane: InRuns,
-    stall: InRuns,
-    compute: InRuns,
-    tell: InRuns,
+    /// On the lane, stalled, computing, and until it was told.
+    of_batch: InRuns<4>,
     in_flight: u64,
     in_flight_area: u128,
     latest: Time,
@@ -302,10 +316,7 @@ impl Ledger {
             queue: Tally::default(),
             first_token: Tally::default(),
             per_token: Tally::default(),
-            lane: InRuns::default(),
-            stall: InRuns::default(),
-            compute: InRuns::default(),
-            tell: InRuns::default(),
+            of_batch: InRuns::default(),
         }
     }
 
@@ -315,6 +326,7 @@ impl Ledger {
     }
 
     /// Whether the warm-up is over.
+    #[inline]
     pub fn is_warm(&self) -> bool {
         self.at_warm_up.is_some()
     }
@@ -330,20 +342,16 @@ impl Ledger {
 
     /// # Errors
     /// When time runs back.
+    #[inline]
     pub(crate) fn event(&mut self, before: Time, now: Time, event: &Event<'_>) -> Result<(), BrokenLaw> {
         if now < before {
-            return Err(BrokenLaw(format!(
-                "time runs forward, but {event:?} at {now} follows {before}"
-            )));
+            return Err(runs_back(before, now, event));
         }
         self.in_flight_area += u128::from(self.in_flight) * u128::from(now.since(self.latest).0);
         self.latest = now;
         if let Event::Arrived(request) = event {
             if now < request.arrival {
-                return Err(BrokenLaw(format!(
-                    "ticket {} is handled before it arrives",
-                    request.ticket
-                )));
+                return Err(too_soon(request.ticket));
             }
             self.record.counts.offered += 1;
             self.in_flight += 1;
@@ -463,10 +471,8 @@ impl Ledger {
         if finish.arrival >= self.warm_up {
             self.latency.record(latency);
             self.queue.record(waits.queue);
-            self.lane.record(waits.lane);
-            self.stall.record(waits.stall);
-            self.compute.record(waits.compute);
-            self.tell.record(waits.tell);
+            self.of_batch
+                .record([waits.lane, waits.stall, waits.compute, waits.tell]);
             if let Some(first_token) = finish.first_token {
                 self.first_token.record(first_token.since(finish.arrival));
                 if let Some(later_tokens) = u64::from(finish.output_tokens).checked_sub(1).filter(|&n| n > 0) {
@@ -507,10 +513,7 @@ impl Ledger {
         record.queue = self.queue.into_durations();
         record.first_token = self.first_token.into_durations();
         record.per_token = self.per_token.into_durations();
-        record.lane = self.lane.into_durations();
-        record.stall = self.stall.into_durations();
-        record.compute = self.compute.into_durations();
-        record.tell = self.tell.into_durations();
+        [record.lane, record.stall, record.compute, record.tell] = self.of_batch.into_durations();
         record.interrupted = end.interrupted;
         record.end = end.at;
         record.duration = end.at.since(self.warm_up.min(end.at));

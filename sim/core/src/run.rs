@@ -113,19 +113,24 @@ pub fn run(
     let mut last = Time::ZERO;
     machine.count_busy_from(ledger.warm_up());
     let mut watches_ops = false;
+    // A closure would be called, and this loop is as hot as what it calls.
+    macro_rules! hear {
+        ($now:expr, $event:expr) => {
+            hear(server, ledger, &mut watch, &mut commands, at, $now, $event)
+        };
+    }
     loop {
         if !ledger.is_warm() && at >= ledger.warm_up() {
             ledger.warmed_up(server, machine);
         }
         let due = workload.peek()?;
-        let mut hear = |now, event| hear(server, ledger, &mut watch, &mut commands, at, now, event);
         let (now, counts) = match machine.next(due) {
-            Ok(Next::Event(now, event)) => (now, hear(now, event)?),
+            Ok(Next::Event(now, ref event)) => (now, hear!(now, event)?),
             Ok(Next::Due(now)) => {
                 let counts = match workload.next()? {
-                    Some(Entry::Request(request)) => hear(now, Event::Arrived(request))?,
-                    Some(Entry::Cancel { ticket, .. }) => hear(now, Event::Cancelled(ticket))?,
-                    Some(Entry::Manage(request)) => hear(now, Event::Manage(request))?,
+                    Some(Entry::Request(request)) => hear!(now, &Event::Arrived(request))?,
+                    Some(Entry::Cancel { ticket, .. }) => hear!(now, &Event::Cancelled(ticket))?,
+                    Some(Entry::Manage(request)) => hear!(now, &Event::Manage(request))?,
                     None => return Err(BrokenLaw("a workload that announced an entry has one".into()).into()),
                 };
                 (now, counts)
@@ -170,6 +175,7 @@ pub fn run(
 }
 
 /// The server hears of an event, right where the machine says it, since it is large to be moved; the one before was at `at`. Whether the run goes on at least until then: not for policies' timers alone.
+#[inline(always)]
 fn hear(
     server: &mut Server,
     ledger: &mut Ledger,
@@ -177,11 +183,11 @@ fn hear(
     commands: &mut Commands,
     at: Time,
     now: Time,
-    event: Event<'_>,
+    event: &Event<'_>,
 ) -> Result<bool, BrokenLaw> {
-    ledger.event(at, now, &event)?;
+    ledger.event(at, now, event)?;
     let counts = !matches!(event, Event::Timer(_)) || server.in_flight() > 0;
-    watch.event(now, &event);
-    server.handle(now, &event, commands);
+    watch.event(now, event);
+    server.handle(now, event, commands);
     Ok(counts)
 }

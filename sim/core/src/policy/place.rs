@@ -31,11 +31,16 @@ impl Loads {
         self.ordered.first().expect("a pool has an instance").1
     }
 
+    #[inline]
     pub(crate) fn change(&mut self, instance: InstanceId, by: i32) {
         // With a single instance nobody asks for the order.
-        if self.load.len() == 1 {
-            return;
+        if self.load.len() > 1 {
+            self.reorder(instance, by);
         }
+    }
+
+    #[inline(never)]
+    fn reorder(&mut self, instance: InstanceId, by: i32) {
         let load = &mut self.load[instance.index()];
         self.ordered.remove(&(*load, instance));
         *load = load.checked_add_signed(by).expect("loads are not negative");

@@ -56,6 +56,8 @@ pub struct EncoderServer {
     place: Box<dyn Place>,
     batch: Box<dyn Batch>,
     pipeline: Box<dyn Pipeline>,
+    /// The pipeline's: batches that an instance may have at once.
+    depth: u32,
     padding: Padding,
     max_tokens: u32,
     tenants: u32,
@@ -119,6 +121,7 @@ impl EncoderServer {
             admit: admit::build(&system.admit),
             place: place::build(&pool.place),
             batch,
+            depth: pool.pipeline.depth(),
             pipeline: Box::new(pool.pipeline),
             padding: pool.padding,
             max_tokens: match pool.padding {
@@ -326,6 +329,7 @@ impl EncoderServer {
         self.advance(now, instance, commands);
     }
 
+    #[inline(always)]
     fn finish(&mut self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32, commands: &mut Commands) {
         let request = &self.requests[id];
         self.loads.change(request.instance, -1);
@@ -336,8 +340,17 @@ impl EncoderServer {
     }
 
     /// Starts batches on an instance for as long as it has room and its policy has work.
+    #[inline]
     fn advance(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
-        while self.instances[instance.index()].running < self.pipeline.depth() {
+        // Mostly it is at work.
+        if self.instances[instance.index()].running < self.depth {
+            self.start_batches(now, instance, commands);
+        }
+    }
+
+    #[inline(never)]
+    fn start_batches(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
+        while self.instances[instance.index()].running < self.depth {
             match self.decide(now, instance) {
                 Decision::Start => {
                     if !self.start(now, instance, commands) {
@@ -484,7 +497,7 @@ impl EncoderServer {
         }
         for instance in self.topology.instance_ids() {
             let state = &self.instances[instance.index()];
-            let has_room = state.running < self.pipeline.depth();
+            let has_room = state.running < self.depth;
             let nothing_pinned = state.running == 0;
             // A timer of this very instant is still to come.
             let asked_now = state.timer.is_some_and(|at| at <= now);

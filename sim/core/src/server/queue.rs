@@ -138,6 +138,7 @@ impl Queue {
         }
     }
 
+    #[inline(always)]
     pub fn push(&mut self, requests: &mut Requests, id: RequestId) {
         let tenant = requests[id].tenant as usize;
         self.all.push(requests, |r| &mut r.in_queue, id.slot);
@@ -147,6 +148,7 @@ impl Queue {
         self.len += 1;
     }
 
+    #[inline(always)]
     pub fn remove(&mut self, requests: &mut Requests, id: RequestId) {
         let tenant = requests[id].tenant as usize;
         self.all.unlink(requests, |r| &mut r.in_queue, id.slot);

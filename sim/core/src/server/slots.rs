@@ -130,6 +130,7 @@ impl Slots {
     }
 
     /// Finds or makes room for a tenant and pins it. Counts it unless the same batch has counted it before.
+    #[inline(always)]
     pub fn acquire(&mut self, tenant: u32, counted: bool) -> Acquired {
         let slot = self.slot_of[tenant as usize];
         if slot != NO_SLOT {
@@ -171,6 +172,7 @@ impl Slots {
     }
 
     /// A batch that used the slot has ended.
+    #[inline(always)]
     pub fn release(&mut self, slot: u32) {
         let state = &mut self.slots[slot as usize];
         state.pins -= 1;
@@ -211,6 +213,7 @@ impl Slots {
     }
 
     /// A slot has become evictable.
+    #[inline(always)]
     fn put_in(&mut self, slot: u32) {
         match &mut self.order {
             Order::Recency(recency) => {
@@ -234,6 +237,7 @@ impl Slots {
     }
 
     /// An evictable slot is so no longer.
+    #[inline(always)]
     fn take_out(&mut self, slot: u32) {
         let state = self.slots[slot as usize];
         match &mut self.order {

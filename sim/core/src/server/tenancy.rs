@@ -75,6 +75,7 @@ impl Tenancy {
     }
 
     /// Whether a tenant's requests are let in.
+    #[inline]
     pub fn check(&self, tenant: u32) -> Result<(), RejectReason> {
         match self.tenants.get(tenant as usize).map(|entry| entry.state) {
             None => Err(RejectReason::UnknownTenant),
@@ -95,23 +96,34 @@ impl Tenancy {
     }
 
     /// A request of the tenant begins to run.
+    #[inline]
     pub fn enter(&mut self, tenant: u32) {
         self.tenants[tenant as usize].users += 1;
     }
 
     /// A request of the tenant has run. What is to be discarded, if it was the last to use what was deleted.
+    #[inline]
     pub fn leave(&mut self, tenant: u32) -> Option<ManageRequest> {
         self.tenants[tenant as usize].users -= 1;
         self.unused(tenant)
     }
 
     /// The request that deletes the tenant, if nobody uses its model any more: [`Tenancy::submit`] its discarding.
+    #[inline]
     pub fn unused(&mut self, tenant: u32) -> Option<ManageRequest> {
         // Nearly always nobody is being deleted.
-        if self.leaving.is_empty() || self.tenants[tenant as usize].users > 0 {
-            return None;
+        match self.leaving.is_empty() {
+            true => None,
+            false => self.left(tenant),
         }
-        self.leaving.remove(&tenant)
+    }
+
+    #[cold]
+    fn left(&mut self, tenant: u32) -> Option<ManageRequest> {
+        match self.tenants[tenant as usize].users {
+            0 => self.leaving.remove(&tenant),
+            _ => None,
+        }
     }
 
     fn entry(&mut self, subject: Subject) -> Option<&mut Entry> {

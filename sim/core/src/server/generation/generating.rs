@@ -7,7 +7,7 @@
 
 use tenantry_traces::Duration;
 
-use super::memory::Rooms;
+use super::memory::{Rooms, total};
 use super::sequence::Sequence;
 use crate::event::RunOutcome;
 
@@ -38,7 +38,7 @@ pub(super) struct Generating {
     requests: u32,
     /// Of all.
     cached_tokens: u64,
-    /// Requests by their tokens in the cache less the steps done, modulo a page's.
+    /// Requests by their tokens in the cache less the steps done, modulo a page's: those with most first, so that rooms are in order.
     by_phase: Vec<u32>,
     /// Whose they are, each as often as it has one, in order; and how many differ.
     tenants: Vec<u32>,
@@ -112,11 +112,11 @@ impl Generating {
         self.different_tenants -= u32::from(self.tenants.get(at) != Some(&sequence.tenant));
     }
 
-    /// What stays the same of a request while it makes a token a step: its tokens in the cache less the steps done, modulo a page's.
+    /// What stays the same of a request while it makes a token a step: its place among all by their tokens in the cache less the steps done.
     fn phase(&self, cached_tokens: u32, then: Progress) -> usize {
         let page = self.page_tokens;
         let ahead = cached_tokens % page + page - then.over;
-        (if ahead < page { ahead } else { ahead - page }) as usize
+        (page - 1 - if ahead < page { ahead } else { ahead - page }) as usize
     }
 
     /// Steps made since then.
@@ -154,7 +154,7 @@ impl Generating {
         let (whole, last) = ((steps - 1) / self.page_tokens, (steps - 1) % self.page_tokens + 1);
         let pages = match self.requests {
             0 => 0,
-            requests => whole * requests + self.by_room().take(last as usize).sum::<u32>(),
+            requests => whole * requests + self.with_less_room(last as usize),
         };
         self.done.steps += u64::from(steps);
         self.done.over = (self.done.over + last) % self.page_tokens;
@@ -165,21 +165,29 @@ impl Generating {
     /// Requests by the tokens for which there is room on their last page, from none up to all of a page but one.
     fn by_room(&self) -> impl Iterator<Item = u32> + '_ {
         let (first, others) = self.rooms_first();
-        first.iter().rev().chain(others.iter().rev()).copied()
+        first.iter().chain(others).copied()
     }
 
-    /// The same as two lists, each from its end on.
+    /// The same as two lists.
     fn rooms_first(&self) -> (&[u32], &[u32]) {
         let without = match self.done.over {
-            0 => 0,
-            over => self.page_tokens - over,
+            0 => self.page_tokens,
+            over => over,
         };
-        self.by_phase.split_at(without as usize + 1)
+        let (others, first) = self.by_phase.split_at(without as usize - 1);
+        (first, others)
+    }
+
+    /// Requests with room for fewer tokens than these, at most a page's, on their last page.
+    fn with_less_room(&self, tokens: usize) -> u32 {
+        let (first, others) = self.rooms_first();
+        let of_first = tokens.min(first.len());
+        total(&first[..of_first]) + total(&others[..tokens - of_first])
     }
 
     /// Requests that have no room for another token on their pages.
     pub fn without_room(&self) -> u32 {
-        self.by_room().next().expect("a page holds a token")
+        self.rooms_first().0[0]
     }
 
     /// Whether what is kept of all together is what it is of each: for tests. `all` are they, booked.

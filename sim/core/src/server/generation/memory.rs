@@ -111,6 +111,11 @@ pub(super) struct Pages {
     next_place: u64,
 }
 
+/// Of requests, each counted once: no more than there are, so that it need not be looked for an overflow, and several are added at once.
+pub(super) fn total(counts: &[u32]) -> u32 {
+    counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+}
+
 /// Requests by the tokens for which each has room on its pages before the first step of a run, which has its pages.
 #[derive(Debug, Default)]
 pub(super) struct Rooms {
@@ -121,12 +126,12 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    /// Those of so many requests, with room for no token, one, and so on, up to all of a page but one: `first` from its end on, and then `others`.
+    /// Those of so many requests, with room for no token, one, and so on, up to all of a page but one: `first` and then `others`.
     pub fn begin(&mut self, requests: u32, first: &[u32], others: &[u32]) {
         (self.requests, self.below) = (requests, requests);
         self.by_tokens.clear();
-        self.by_tokens.extend(first.iter().rev());
-        self.by_tokens.extend(others.iter().rev());
+        self.by_tokens.extend_from_slice(first);
+        self.by_tokens.extend_from_slice(others);
     }
 
     /// And of another, which has room for a page's at most.
@@ -142,7 +147,7 @@ impl Rooms {
     pub fn with_less(&self, tokens: u32) -> u32 {
         match tokens as usize {
             page if page == self.by_tokens.len() => self.below,
-            tokens => self.by_tokens[..tokens].iter().sum(),
+            tokens => total(&self.by_tokens[..tokens]),
         }
     }
 

@@ -84,7 +84,7 @@ impl GenerationServer {
 
     /// Whether an instance has room for a request: among those that run, for its prompt and one page more, and for its adapters.
     pub(super) fn fits(&self, id: RequestId, instance: InstanceId, free: fn(&Pages) -> u32) -> bool {
-        self.has_pages(id, instance, free) && self.takes(instance, id)
+        self.takes(instance, id) && self.has_pages(id, instance, free)
     }
 
     /// Likewise, for its prompt and one page more.
@@ -102,15 +102,16 @@ impl GenerationServer {
     fn takes(&self, instance: InstanceId, id: RequestId) -> bool {
         let state = &self.instances[instance.index()];
         let sequence = &self.sequences[id];
-        let tenant = self.tenant_on(state);
+        if state.load() >= self.spec.max_batch || state.emptying {
+            return false;
+        }
+        let same_tenant = || self.tenant_on(state).is_none_or(|tenant| tenant == sequence.tenant);
         let among_those = match self.spec.join {
             JoinSpec::AnyTenant => true,
-            JoinSpec::HeadRun | JoinSpec::QueuePerTenant => tenant.is_none_or(|tenant| tenant == sequence.tenant),
-            JoinSpec::HeadRunStatic => !state.closed && tenant.is_none_or(|tenant| tenant == sequence.tenant),
+            JoinSpec::HeadRun | JoinSpec::QueuePerTenant => same_tenant(),
+            JoinSpec::HeadRunStatic => !state.closed && same_tenant(),
         };
         among_those
-            && !state.emptying
-            && state.load() < self.spec.max_batch
             && state
                 .slots
                 .as_ref()
