@@ -518,18 +518,18 @@ fn tenants_change_and_go_where_adapters_come_from_the_disk() {
     let updated = 4;
     let of = |ticket| request(ticket).tenant;
     let mut entries = requests();
-    // Everybody's second request comes later than all changes.
+    // Everybody's first request is over before all changes and the second comes after them, on a busy machine too.
     let later = |ticket: u64| ticket >= u64::from(TENANTS);
     for entry in &mut entries {
         let Entry::Request(request) = entry else { unreachable!() };
         if later(request.ticket) {
-            request.arrival += Duration::from_millis(400);
+            request.arrival += Duration::from_millis(3_000);
         }
     }
     entries.extend([
-        manage(200, updated, Action::Update),
-        manage(201, 2, Action::Delete),
-        manage(300, 2, Action::Create),
+        manage(1_500, updated, Action::Update),
+        manage(1_501, 2, Action::Delete),
+        manage(1_600, 2, Action::Create),
     ]);
     entries.sort_by_key(Entry::at);
     let mut from_disk = generation();
