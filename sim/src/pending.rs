@@ -135,12 +135,14 @@ impl PendingEvents {
     }
 
     /// The lane's running op ends, and nothing else happens on the lane before.
+    #[inline]
     pub fn lane_ends(&mut self, at: Time, lane: LaneId) {
         let pending = self.make(at, LANE_ENDS, lane.0);
         self.set(lane, pending);
     }
 
     /// A segment of its steps does, likewise.
+    #[inline]
     pub fn segment_ends(&mut self, at: Time, lane: LaneId) {
         let pending = self.make(at, SEGMENT_ENDS, lane.0);
         self.set(lane, pending);

@@ -342,6 +342,7 @@ impl StepPrices {
     }
 
     /// The steps of a run from `from` up to `to`, counted from 0, in nanoseconds.
+    #[inline]
     pub fn between(&mut self, costs: &StepCosts, from: u32, to: u32) -> u64 {
         let (first, later) = (u64::from(from == 0 && to > 0), from.max(1)..to.max(1));
         let first_ns = first * costs.first_ns;
@@ -384,6 +385,7 @@ impl StepPrices {
     }
 
     /// Sums that reach to a step of a run.
+    #[inline(always)]
     fn sums(&mut self, costs: &StepCosts, step: u32) -> &Sums {
         let (sequences, context) = (costs.sequences as usize, costs.context_at(step));
         let known = self.sums.get(sequences).map_or(0, |sums| sums.attention_ns.len());
@@ -393,6 +395,7 @@ impl StepPrices {
         &self.sums[sequences]
     }
 
+    #[cold]
     fn extend_sums(&mut self, sequences: u32, context: usize) {
         let mut sums = std::mem::take(entry(&mut self.sums, sequences));
         if sums.attention_ns.is_empty() {

@@ -479,6 +479,7 @@ impl VirtualMachine {
         counts.root_hits = counts.tokens - counts.domain_hits - counts.fallbacks;
     }
 
+    #[inline(always)]
     fn schedule_end(&mut self, lane: LaneId) {
         let running = self.lanes[lane.index()].running.as_ref().expect("an op runs");
         match running.work {
@@ -529,7 +530,7 @@ impl VirtualMachine {
     }
 
     /// A lane has started or ended: the others of its card go at another pace from now on.
-    #[inline]
+    #[inline(always)]
     fn restretch_neighbours(&mut self, lane: LaneId) {
         let Lane { card, running, .. } = &self.lanes[lane.index()];
         // Mostly it is alone.
@@ -538,6 +539,7 @@ impl VirtualMachine {
         }
     }
 
+    #[inline(never)]
     fn restretch_others(&mut self, lane: LaneId, card: usize) {
         for i in 0..self.lanes_of_gpu[card].len() {
             let other = self.lanes_of_gpu[card][i];

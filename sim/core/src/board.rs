@@ -133,6 +133,7 @@ impl Board {
     }
 
     /// Queues a batch's ops on their lanes.
+    #[inline]
     pub fn submit(&mut self, now: Time, batch: BatchId, instance: InstanceId, shape: BatchShape, ops: &[Op]) {
         let slot = batch.slot as usize;
         if slot >= self.batches.len() {
@@ -265,6 +266,7 @@ impl Board {
     }
 
     /// The first issued op of the lane ran from `started` to `ended`. Frees the lane for the next.
+    #[inline]
     pub fn ran(&mut self, lane: LaneId, started: Time, ended: Time) -> OpRef {
         let state = &mut self.lanes[lane.index()];
         assert!(state.issued > 0, "an op that ends has been issued");

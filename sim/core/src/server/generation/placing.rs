@@ -32,6 +32,7 @@ impl GenerationServer {
     }
 
     /// The request that is next, and where it goes: at once, or when that instance's run is over.
+    #[inline]
     pub(super) fn next_placement(&self) -> Option<(RequestId, InstanceId)> {
         let first = self.queue.first()?;
         if self.spec.join == JoinSpec::QueuePerTenant {
@@ -197,9 +198,17 @@ impl GenerationServer {
     }
 
     /// Lets go of prefixes that nobody reads until so many pages are unused, or there are none.
+    #[inline]
     pub(super) fn reclaim(&mut self, instance: InstanceId, pages: u32, commands: &mut Commands) {
         let state = &mut self.instances[instance.index()];
         state.pages.set_idle(state.prefixes.idle_pages());
+        if state.pages.unused() < pages {
+            self.reclaim_prefixes(instance, pages, commands);
+        }
+    }
+
+    #[inline(never)]
+    fn reclaim_prefixes(&mut self, instance: InstanceId, pages: u32, commands: &mut Commands) {
         while self.instances[instance.index()].pages.unused() < pages {
             let Some(unread) = self.instances[instance.index()].prefixes.reclaim() else {
                 break;
