@@ -76,6 +76,19 @@ fn a_plan_has_its_page_again() {
     let front = fs::read_to_string(at.join("f/front.svg")).unwrap();
     let points = report["front"].as_array().unwrap().len();
     assert!(points > 0 && front.matches("<circle").count() >= points, "{front}");
+    // Whatever the page's script draws has its place, though nothing dearer be faster.
+    let mut alone = report.clone();
+    for (index, point) in alone["front"].as_array_mut().unwrap().iter_mut().enumerate() {
+        point["on_front"] = (index == 0).into();
+    }
+    fs::write(at.join("p/plan.json"), alone.to_string()).unwrap();
+    good(at, &["report", "p"]);
+    for page in [before, page()] {
+        assert!(
+            page.contains("\"id\":\"front\"") && page.contains("id=\"chart-front\""),
+            "{page}"
+        );
+    }
     good(at, &["simulate", "s.yaml", "--out", "a"]);
     good(at, &["sweep", "s.yaml", "--shard", "1/2", "--out", "part"]);
     check_bad(
