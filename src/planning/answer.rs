@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 use tenantry_reports::human;
-use tenantry_reports::plan::{Binds, CANNOT_RUN, CostUnit, FrontPoint, PlanOption, PlanReport, PlanRuns, sure};
+use tenantry_reports::plan::{Binds, CANNOT_RUN, PlanOption, PlanReport, PlanRuns, sure};
 use tenantry_reports::summary::rounded;
 use tenantry_scenarios::plan::Plan;
 use tenantry_scenarios::{Objective, Scenario};
@@ -18,6 +18,7 @@ use crate::planning::accuracy::Answers;
 use crate::planning::binds::binds;
 use crate::planning::evaluate::{Evaluator, Known};
 use crate::planning::found::{Found, cards, find, rules, short, system, target};
+use crate::planning::front::{around, front};
 use crate::planning::moves::Moving;
 
 /// Fewer times the target's latency are too little for a queue to show that it grows.
@@ -73,7 +74,7 @@ pub fn answer(
         search: &search,
         found: &found,
     };
-    let (cost_unit, front) = said.front();
+    let (cost_unit, front) = front(&evaluator, &search, &found);
     let report = PlanReport {
         schema: 1,
         scenario: scenario.name.clone(),
@@ -99,37 +100,6 @@ pub fn answer(
         notes: said.notes(),
     };
     Ok(Planned { report, best })
-}
-
-/// What is compared for the front of cost and latency: every offer where it costs as much as the answer, a level more, twice and four times as
-/// much and the most, whatever the search ran; and less as well, where the answer is not what costs least. Offers that cannot be an answer at
-/// all are left out.
-fn around(evaluator: &Evaluator<'_>, found: &Found, best: Cell) -> Vec<Cell> {
-    let candidates = evaluator.candidates(&BTreeMap::new());
-    let value = candidates[best.candidate].values[best.level];
-    let factors: &[f64] = match evaluator.plan.find {
-        Objective::TightestLatency => &[0.25, 0.5, 1.0, 2.0, 4.0],
-        _ => &[1.0, 2.0, 4.0],
-    };
-    let mut cells = vec![best];
-    for (candidate, standing) in found.standings.iter().enumerate() {
-        if standing.decided_by.candidate == candidate && evaluator.refused(standing.decided_by).is_some() {
-            continue;
-        }
-        let values = &candidates[candidate].values;
-        // Values of loads are negative: half as much costs twice as much a request.
-        let at = |factor: f64| {
-            let least = if value < 0.0 { value / factor } else { value * factor };
-            values.partition_point(|value| *value < least - 1e-9 * least.abs())
-        };
-        let mut levels: Vec<usize> = factors.iter().map(|factor| at(*factor)).collect();
-        levels.extend([at(1.0) + 1, values.len() - 1]);
-        levels.retain(|level| *level < values.len());
-        cells.extend(levels.into_iter().map(|level| Cell { candidate, level }));
-    }
-    cells.sort_unstable();
-    cells.dedup();
-    cells
 }
 
 /// What is said of a search that is over.
@@ -213,12 +183,27 @@ where
             }
         };
         let close = self.found.confidence < self.evaluator.plan.confidence;
-        let close = if close {
-            " The decision is close: longer runs or more repeats would tell."
-        } else {
-            ""
+        let close = match (close, self.few_bursts(best)?) {
+            (false, _) => String::new(),
+            (true, None) => " The decision is close: longer runs or more repeats would tell.".to_owned(),
+            (true, Some(few)) => few,
         };
         Ok(format!("{answer}{close}{}", self.too_short(best).unwrap_or_default()))
+    }
+
+    /// A sentence where bursts are what leaves a doubt, and how long a run would see enough of them.
+    fn few_bursts(&self, best: Cell) -> Result<Option<String>, Failure> {
+        let evenness = self.evaluator.evenness(best)?;
+        let (Some(span_s), Some(times)) = (self.evaluator.span_s(best), evenness.longer()) else {
+            return Ok(None);
+        };
+        Ok(Some(format!(
+            " The decision is close: requests come in bursts, {} of them tell as much as one that comes by itself, and a run of {} sees few. A longer \
+             one (workload.stop) would tell more; one of {} would do without what other seeds' arrivals let expect.",
+            human::number(evenness.dispersion),
+            human::milliseconds(span_s * 1e3),
+            human::milliseconds(span_s * times * 1e3),
+        )))
     }
 
     /// A sentence where the requests come within so short a time that an overload hardly shows.
@@ -238,7 +223,7 @@ where
         let cells = self.found.standings.iter().map(|standing| standing.decided_by);
         let cells: Vec<Cell> = cells.filter(|cell| self.judged(*cell).is_some()).collect();
         let share = |cell: &Cell| -> Result<(f64, Cell), Failure> {
-            let within = self.evaluator.in_full(*cell)?.within;
+            let within = self.evaluator.in_full(*cell, 0)?.within;
             Ok((within.iter().sum::<f64>() / within.len().max(1) as f64, *cell))
         };
         let shares = cells.par_iter().map(share).collect::<Result<Vec<_>, _>>()?;
@@ -345,58 +330,6 @@ where
         ranked && self.found.best.is_some_and(|best| value(best) == value(cell))
     }
 
-    fn front(&self) -> (CostUnit, Vec<FrontPoint>) {
-        let priced = self.evaluator.offers.iter().all(|offer| offer.price.is_some());
-        let by_load = matches!(
-            self.evaluator.plan.find,
-            Objective::MostTenants | Objective::HighestRate
-        );
-        let unit = match (priced, by_load) {
-            (false, false) => CostUnit::Cards,
-            (true, false) => CostUnit::CostPerHour,
-            (false, true) => CostUnit::CardHoursPerMillion,
-            (true, true) => CostUnit::CostPerMillion,
-        };
-        let cost = |cell: Cell| {
-            let point = self.evaluator.point(cell);
-            let an_hour = point.cost.filter(|_| priced).unwrap_or(point.gpus.into());
-            match by_load {
-                true => Some(an_hour / 3600.0 / self.evaluator.rate_per_s(cell)? * 1e6),
-                false => Some(an_hour),
-            }
-        };
-        let mut points: Vec<FrontPoint> = Vec::new();
-        // All by the first seed, over the same requests.
-        let at = |cell: Cell| {
-            let latency_ms = self.search.latency_ms(cell, 1);
-            let keeps = self.judged(cell).is_some_and(|judged| judged.meets);
-            Some((cost(cell)?, latency_ms)).filter(|_| keeps && latency_ms.is_finite())
-        };
-        let run: Vec<(f64, f64)> = self.search.cells().filter_map(at).collect();
-        let compared = self
-            .found
-            .best
-            .map_or(Vec::new(), |best| around(self.evaluator, self.found, best));
-        for cell in compared {
-            let Some((cost, latency_ms)) = at(cell) else {
-                continue;
-            };
-            // The search has run others as well, which are no part of the comparison, but may not be better.
-            let is_worse =
-                |other: &(f64, f64)| other.0 <= cost && other.1 <= latency_ms && *other != (cost, latency_ms);
-            points.push(FrontPoint {
-                name: system(self.evaluator, cell),
-                card: self.evaluator.offers[cell.candidate].card.to_owned(),
-                gpus: self.evaluator.point(cell).gpus,
-                cost: rounded(cost),
-                latency_ms: rounded(latency_ms),
-                on_front: !run.iter().any(is_worse),
-            });
-        }
-        points.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.latency_ms.total_cmp(&b.latency_ms)));
-        (unit, points)
-    }
-
     fn binds(&self) -> Option<Binds> {
         let best = self.found.best?;
         let lesser = best.level.checked_sub(1).map(|level| Cell { level, ..best });
@@ -429,6 +362,17 @@ where
             "All options are asked the same requests. {decided} A run is stopped once {hopeless}. Runs of \
              the scenario's length are judged: what grows more slowly than that is not seen."
         )];
+        let best = self.found.best.map(|best| self.evaluator.evenness(best));
+        if let Some(Ok(evenness)) = best
+            && let Some(bursts) = evenness.bursts
+        {
+            notes.push(format!(
+                "Requests come in bursts (index of dispersion {}), of which one run sees few: what the runs show is carried over to the arrivals of {} seeds \
+                 by a queue that makes as many late as the runs did, and shares in time are of those.",
+                human::number(evenness.dispersion),
+                bursts.seeds.len()
+            ));
+        }
         let prices = self.evaluator.plan.cards.iter();
         let prices: Vec<String> = prices
             .filter_map(|(card, price)| Some(format!("{card} {}", (*price)?)))

@@ -1,27 +1,140 @@
 //! How much more unevenly requests come than independent ones.
 
+use std::sync::Arc;
+
+use rayon::prelude::*;
 use tenantry_scenarios::RunSpec;
+use tenantry_sim::plan::Bursts;
 use tenantry_traces::Entry;
-use tenantry_traces::spec::ArrivalsSpec;
+use tenantry_traces::spec::{ArrivalsSpec, PresenceSpec, WorkloadSpec};
 
 use crate::failure::Failure;
 
-/// Windows that a run is cut into: bursts are seen in those that are about as long as they are.
-const WINDOWS: [usize; 3] = [20, 10, 5];
+/// Seeds whose arrivals are counted: so many tell a variance within a third or so.
+pub const SEEDS: u32 = 16;
 
-/// The index of dispersion of the counts of some runs' requests, at least 1: the variance of how many come in a window over their mean (Cox and
-/// Lewis, *The Statistical Analysis of Series of Events*, section 4.5). It is taken between seeds, window by window, so that a load which
-/// climbs by plan is no burst; and 1 where it is not more than chance allows, or nothing is known before the run (a closed loop).
-pub fn dispersion(seeds: &[RunSpec]) -> Result<f64, Failure> {
-    let arrivals = seeds.iter().map(arrivals_ns).collect::<Result<Vec<_>, _>>()?;
-    Ok(of_arrivals(&arrivals))
+/// Windows that a run is cut into: bursts are seen in those that are about as long as they are, or longer.
+const WINDOWS: [usize; 5] = [20, 10, 5, 2, 1];
+
+/// A run with fewer requests that may be late, of those that tell as much as one independent request, says too little of bursts.
+const FEW: f64 = 20.0;
+
+/// So many of them are drawn in all, as far as the seeds and the requests below allow: enough to tell the share that is late within a fifth or so.
+const ENOUGH: f64 = 100.0;
+
+/// Seeds at most, …
+const SEEDS_MAX: f64 = 128.0;
+
+/// … and requests at most of more seeds than [`SEEDS`]: a second or two of drawing.
+const REQUESTS_MAX: f64 = 8e6;
+
+/// Slots of the target's latency, as fine as waits are to be told.
+const SLOTS_IN_TARGET: f64 = 8.0;
+
+/// Slots of a run at most.
+const SLOTS_MAX: f64 = 20_000.0;
+
+/// How the requests of a load come.
+#[derive(Clone, Debug)]
+pub struct Evenness {
+    /// The index of dispersion of their counts, at least 1.
+    pub dispersion: f64,
+    /// Of a run's requests, how many may be late, in such as come by themselves; as many as one likes where nothing is known.
+    may_be_late: f64,
+    /// When they come by many seeds, where a few runs say too little.
+    pub bursts: Option<Arc<Bursts>>,
+}
+
+impl Evenness {
+    /// Requests that are independent of each other, or of which nothing is known.
+    pub const EVEN: Evenness = Evenness {
+        dispersion: 1.0,
+        may_be_late: f64::INFINITY,
+        bursts: None,
+    };
+
+    /// Of the load of some runs, by its arrivals with other seeds. `seeds` makes the first so many repeats.
+    pub fn of(seeds: impl Fn(u32) -> Result<Vec<RunSpec>, Failure>) -> Result<Evenness, Failure> {
+        let runs = seeds(SEEDS)?;
+        let run = &runs[0];
+        if is_even(&run.workload) {
+            return Ok(Evenness::EVEN);
+        }
+        let arrivals = arrivals_of(&runs, &[])?;
+        let dispersion = of_arrivals(&arrivals);
+        let requests = arrivals.iter().map(Vec::len).sum::<usize>() as f64 / f64::from(SEEDS);
+        let Some(slo) = run.slo else {
+            return Ok(Evenness {
+                dispersion,
+                ..Evenness::EVEN
+            });
+        };
+        let may_be_late = requests * (1.0 - slo.quantile) / dispersion;
+        if dispersion == 1.0 || may_be_late >= FEW {
+            return Ok(Evenness {
+                dispersion,
+                may_be_late,
+                bursts: None,
+            });
+        }
+        let least = f64::from(SEEDS);
+        let wanted = (ENOUGH / may_be_late)
+            .min(SEEDS_MAX)
+            .min(REQUESTS_MAX / requests)
+            .max(least);
+        let arrivals = arrivals_of(&seeds(wanted as u32)?, &arrivals)?;
+        let last_s = arrivals
+            .iter()
+            .flat_map(|seed| seed.last())
+            .max()
+            .map_or(0.0, |last| *last as f64 / 1e9);
+        let target_s = slo.latency.as_secs_f64();
+        let slot_s = (target_s / SLOTS_IN_TARGET).max(last_s / SLOTS_MAX);
+        let counts = |seed: &Vec<u64>| {
+            let mut counts = vec![0_u32; (last_s / slot_s) as usize + 1];
+            seed.iter()
+                .for_each(|arrival| counts[(*arrival as f64 / 1e9 / slot_s) as usize] += 1);
+            counts
+        };
+        Ok(Evenness {
+            dispersion,
+            may_be_late,
+            bursts: Some(Arc::new(Bursts {
+                slot_s,
+                first: (run.warm_up.as_secs_f64() / slot_s).round() as usize,
+                seeds: arrivals.iter().map(counts).collect(),
+                target_s,
+            })),
+        })
+    }
+
+    /// How many times as long a run must be to say enough of the bursts by itself; nothing where it does.
+    pub fn longer(&self) -> Option<f64> {
+        (self.bursts.is_some() && self.may_be_late > 0.0).then(|| FEW / self.may_be_late)
+    }
+}
+
+/// Whether requests are independent by how they are drawn, or, in a closed loop, not known before the run.
+fn is_even(workload: &WorkloadSpec) -> bool {
+    fn even(arrivals: &ArrivalsSpec) -> bool {
+        match arrivals {
+            ArrivalsSpec::Poisson { .. } | ArrivalsSpec::Constant { .. } | ArrivalsSpec::ClosedLoop { .. } => true,
+            ArrivalsSpec::Scaled { arrivals, .. } => even(arrivals),
+            _ => false,
+        }
+    }
+    even(&workload.arrivals) && workload.presence == PresenceSpec::default()
+}
+
+/// When the requests of each run come, in nanoseconds, in order; of the first runs as known.
+fn arrivals_of(runs: &[RunSpec], known: &[Vec<u64>]) -> Result<Vec<Vec<u64>>, Failure> {
+    let others = runs[known.len().min(runs.len())..].par_iter().map(arrivals_ns);
+    let others = others.collect::<Result<Vec<_>, Failure>>()?;
+    Ok(known.iter().cloned().chain(others).collect())
 }
 
 fn arrivals_ns(run: &RunSpec) -> Result<Vec<u64>, Failure> {
     let mut arrivals = Vec::new();
-    if matches!(run.workload.arrivals, ArrivalsSpec::ClosedLoop { .. }) {
-        return Ok(arrivals);
-    }
     let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
     while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
         if let Entry::Request(request) = entry {
@@ -31,6 +144,9 @@ fn arrivals_ns(run: &RunSpec) -> Result<Vec<u64>, Failure> {
     Ok(arrivals)
 }
 
+/// The index of dispersion of the counts of some runs' requests: the variance of how many come in a window over their mean (Cox and
+/// Lewis, *The Statistical Analysis of Series of Events*, section 4.5), by the windows of which it is most. It is taken between seeds, window by window, so that
+/// a load which climbs by plan is no burst; and 1 where it is not more than chance allows.
 fn of_arrivals(seeds: &[Vec<u64>]) -> f64 {
     let last = |seed: &Vec<u64>| seed.iter().copied().max().unwrap_or(0);
     let span = seeds.iter().map(last).min().unwrap_or(0);

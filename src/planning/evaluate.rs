@@ -21,7 +21,7 @@ use tenantry_sim::plan::{Candidate, Cell, Sample};
 use crate::cards::{card_of, on_card, refusal};
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
-use crate::planning::dispersion::dispersion;
+use crate::planning::dispersion::Evenness;
 use crate::planning::judge::{Judge, Judged};
 use crate::runs::{simulate_watched, summarized};
 
@@ -66,8 +66,8 @@ pub struct Known {
     /// Repeats that were made for the sake of `answers` alone.
     extra_runs: Mutex<BTreeMap<Served, u32>>,
     judged: Mutex<BTreeMap<(u64, u32, u32), Judged>>,
-    /// Of each load's arrivals.
-    dispersions: Mutex<BTreeMap<(u64, u32), f64>>,
+    /// Of each load, with so many tenants.
+    evenness: Mutex<BTreeMap<(u64, u32), Evenness>>,
     runs: AtomicUsize,
 }
 
@@ -196,6 +196,10 @@ impl<'a> Evaluator<'a> {
 
     /// Runs cells side by side. Each repeat has its seed, whatever the cell.
     pub fn run(&self, cells: &[(Cell, u32)]) -> Result<Vec<Sample>, Failure> {
+        // Each load once, and not once for each of the runs that are to be made side by side.
+        for (cell, _) in cells {
+            self.evenness(*cell)?;
+        }
         let samples = cells
             .par_iter()
             .map(|&(cell, repeat)| self.one(cell, repeat, false))
@@ -225,9 +229,9 @@ impl<'a> Evaluator<'a> {
         Ok(sample)
     }
 
-    /// The first run of a cell to its end, even if it is hopeless: for a figure of it.
-    pub fn in_full(&self, cell: Cell) -> Result<Sample, Failure> {
-        self.one(cell, 0, true)
+    /// A run of a cell to its end, even if it is hopeless: for a figure of it.
+    pub fn in_full(&self, cell: Cell, repeat: u32) -> Result<Sample, Failure> {
+        self.one(cell, repeat, true)
     }
 
     /// A repeat of a cell; why not, where its card cannot run it.
@@ -251,7 +255,9 @@ impl<'a> Evaluator<'a> {
     fn simulated(&self, cell: Cell, repeat: u32, run: &RunSpec, in_full: bool) -> Result<Sample, Failure> {
         let card = &self.cards[run.card.as_str()];
         let judged = self.judged(run, cell, repeat)?;
-        let mut judge = Judge::new(run, judged, self.quantile(), self.repeats, Arc::clone(&self.interrupt));
+        let user = Arc::clone(&self.interrupt);
+        let evenness = self.evenness(cell)?;
+        let mut judge = Judge::new(run, judged, evenness, self.quantile(), self.repeats, user);
         if in_full {
             judge.never_stop();
         }
@@ -271,7 +277,7 @@ impl<'a> Evaluator<'a> {
         {
             return Ok(self.refuse(cell, why));
         }
-        Ok(judge.finish(&done.record, busy, self.dispersion(cell)?))
+        Ok(judge.finish(&done.record, busy))
     }
 
     /// Counts how often a cell is right, in its first run and in as many repeats as it takes to be sure whether that is often enough. Says
@@ -336,6 +342,7 @@ impl<'a> Evaluator<'a> {
             judged: 0,
             kept: 0,
             dispersion: 1.0,
+            bursts: None,
             score: Vec::new(),
             latencies: Durations::default(),
             hopeless: true,
@@ -380,19 +387,18 @@ impl<'a> Evaluator<'a> {
         SEEDS.min(self.repeats)
     }
 
-    /// How much more unevenly a cell's requests come than independent ones; 1 where there is but one workload, of which the parts are
-    /// compared.
-    fn dispersion(&self, cell: Cell) -> Result<f64, Failure> {
+    /// How evenly a cell's requests come; as if evenly where there is but one workload, of which the parts are compared.
+    pub fn evenness(&self, cell: Cell) -> Result<Evenness, Failure> {
         let (.., tenants, load) = self.served(cell);
         let key = (load, tenants);
-        if let Some(known) = locked(&self.known.dispersions).get(&key) {
-            return Ok(*known);
+        if let Some(known) = locked(&self.known.evenness).get(&key) {
+            return Ok(known.clone());
         }
-        let found = match self.one_workload {
-            true => 1.0,
-            false => dispersion(&self.scenario_of(cell, SEEDS).map_err(Failure::BadInput)?.runs())?,
-        };
-        locked(&self.known.dispersions).insert(key, found);
+        let seeds = |repeats: u32| Ok(self.scenario_of(cell, repeats).map_err(Failure::BadInput)?.runs());
+        // What is not valid is refused when it is to be run.
+        let is_known = !self.one_workload && self.scenario_of(cell, 1).is_ok();
+        let found = if is_known { Evenness::of(seeds)? } else { Evenness::EVEN };
+        locked(&self.known.evenness).insert(key, found.clone());
         Ok(found)
     }
 

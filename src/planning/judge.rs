@@ -14,6 +14,7 @@ use tenantry_traces::spec::ArrivalsSpec;
 use tenantry_traces::{Duration, Entry, Time};
 
 use crate::failure::Failure;
+use crate::planning::dispersion::Evenness;
 
 /// Batches of a run: as many as textbooks advise (Law and Kelton, section 9.5.3: ten to thirty).
 const BATCHES: usize = 20;
@@ -23,6 +24,10 @@ const HOPELESS: f64 = 2.0;
 
 /// Fewer than this may be a bad moment.
 const MISSES_MIN: u64 = 30;
+
+/// Where requests come in bursts, a run is not hopeless before it has missed the target for this share of its requests: one in a hundred may see a
+/// burst that makes very many late.
+const HOPELESS_IN_BURSTS: f64 = 0.5;
 
 /// The requests that are judged: those after the warm-up, by ticket.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,6 +102,7 @@ pub struct Judge {
     quantile: f64,
     misses: u64,
     misses_max: u64,
+    evenness: Evenness,
     latencies_ns: Vec<Vec<u64>>,
     within: Vec<u64>,
     counted: Vec<u64>,
@@ -105,13 +111,24 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Of one of up to `repeats` runs over such requests. It is stopped when so many have missed the target that all others would have to keep
+    /// Of one of up to `repeats` runs over such requests, which come so evenly. It is stopped when so many have missed the target that all others would have to keep
     /// it, and then would not make up for them. `user` is the user's wish to stop; the flag of [`stop`](Self::stop) is the run's own.
-    pub fn new(run: &RunSpec, judged: Judged, quantile: f64, repeats: u32, user: Arc<AtomicBool>) -> Judge {
+    pub fn new(
+        run: &RunSpec,
+        judged: Judged,
+        evenness: Evenness,
+        quantile: f64,
+        repeats: u32,
+        user: Arc<AtomicBool>,
+    ) -> Judge {
         let requests = judged.end.saturating_sub(judged.first) as f64;
         let misses_max = run.slo.map_or(u64::MAX, |slo| {
-            let may = (1.0 - slo.quantile) * requests * HOPELESS.max(repeats.into());
-            (may.ceil() as u64).max(MISSES_MIN)
+            let may = (1.0 - slo.quantile) * HOPELESS.max(repeats.into());
+            let may = match evenness.bursts {
+                Some(_) => may.max(HOPELESS_IN_BURSTS),
+                None => may,
+            };
+            ((may * requests).ceil() as u64).max(MISSES_MIN)
         });
         Judge {
             judged,
@@ -120,6 +137,7 @@ impl Judge {
             quantile,
             misses: 0,
             misses_max,
+            evenness,
             latencies_ns: vec![Vec::new(); BATCHES],
             within: vec![0; BATCHES],
             counted: vec![0; BATCHES],
@@ -138,8 +156,8 @@ impl Judge {
         Arc::clone(&self.stop)
     }
 
-    /// What was seen, of requests that come with this dispersion.
-    pub fn finish(mut self, record: &RunRecord, busy: f64, dispersion: f64) -> Sample {
+    /// What was seen.
+    pub fn finish(mut self, record: &RunRecord, busy: f64) -> Sample {
         let hopeless = self.misses > self.misses_max;
         debug_assert!(hopeless || !record.interrupted || self.user.load(Ordering::Relaxed));
         let mut latencies = Durations::default();
@@ -167,7 +185,8 @@ impl Judge {
         Sample {
             judged,
             kept,
-            dispersion,
+            dispersion: self.evenness.dispersion,
+            bursts: self.evenness.bursts,
             within: shares
                 .map(|(within, counted)| *within as f64 / *counted as f64)
                 .collect(),

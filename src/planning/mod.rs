@@ -6,6 +6,7 @@ mod binds;
 mod dispersion;
 mod evaluate;
 mod found;
+mod front;
 mod judge;
 mod moves;
 

@@ -6,16 +6,23 @@
 //! at more generous levels. So the first that meets it is found by bisection, and a candidate that misses it where it would
 //! merely be as good as the best known is given up after one cell. Both are checked: see [`Search::best`].
 //!
-//! Read `stats.rs` for how sure a figure is, `search.rs` for the search, `race.rs` for the tightest latency.
+//! Read `stats.rs` for how sure a figure is, `bursts.rs` for what few runs say where requests come in bursts, `judgement.rs` for what that makes of a cell,
+//! `search.rs` for the search, `race.rs` for the tightest latency.
+
+use std::sync::Arc;
 
 use tenantry_core::durations::Durations;
 
+mod bursts;
+mod judgement;
 mod race;
 mod search;
 mod stats;
 
+pub use bursts::Bursts;
+pub use judgement::Judgement;
 pub use race::Race;
-pub use search::{Answer, Candidate, Cell, Judgement, Search, Standing};
+pub use search::{Answer, Candidate, Cell, Search, Standing};
 pub use stats::Estimate;
 
 /// What is said of one run.
@@ -30,6 +37,8 @@ pub struct Sample {
     /// How much more unevenly requests come than independent ones: the index of dispersion of their counts, at least 1. So many of them
     /// tell as much as one.
     pub dispersion: f64,
+    /// When they come by many seeds, where few runs tell too little of that.
+    pub bursts: Option<Arc<Bursts>>,
     /// Of each batch, the latency at the target's quantile, in milliseconds: for tests between candidates.
     pub score: Vec<f64>,
     /// Of all requests that were served.

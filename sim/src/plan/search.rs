@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tenantry_core::durations::Durations;
-
-use super::stats::{Estimate, sure_by_count};
+use super::judgement::{Judgement, all, judgement, quantile_ms};
 use super::{Rules, Sample};
 
 /// Below this share of busy time, what misses the target does so for another reason than too much load: a batch that does not
@@ -28,25 +26,6 @@ pub struct Cell {
     pub candidate: usize,
     /// Which of its levels.
     pub level: usize,
-}
-
-/// What was decided of a cell.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Judgement {
-    /// Whether it meets the target.
-    pub meets: bool,
-    /// How sure that is, from one half to 1.
-    pub confidence: f64,
-    /// The share of requests that kept the target; of a run that was stopped early an upper bound.
-    pub share: Estimate,
-    /// The latency at the rules' quantile over all requests of all repeats, in milliseconds; infinite where none was served. It breaks ties.
-    pub score: f64,
-    /// Runs that it took.
-    pub runs: u32,
-    /// The busiest lane's share of time.
-    pub busy: f64,
-    /// Stopped early.
-    pub hopeless: bool,
 }
 
 /// What came of a candidate.
@@ -77,6 +56,8 @@ pub struct Search<F> {
     rules: Rules,
     run: F,
     samples: BTreeMap<Cell, Vec<Sample>>,
+    /// What the samples say.
+    judged: BTreeMap<Cell, Judgement>,
     runs: usize,
 }
 
@@ -91,6 +72,7 @@ where
             rules,
             run,
             samples: BTreeMap::new(),
+            judged: BTreeMap::new(),
             runs: 0,
         }
     }
@@ -127,7 +109,10 @@ where
         let samples = (self.run)(&wanted)?;
         self.runs += wanted.len();
         for ((cell, _), sample) in wanted.into_iter().zip(samples) {
-            self.samples.entry(cell).or_default().push(sample);
+            let samples = self.samples.entry(cell).or_default();
+            samples.push(sample);
+            self.judged
+                .extend(judgement(samples, &self.rules).map(|judged| (cell, judged)));
         }
         Ok(())
     }
@@ -172,66 +157,15 @@ where
 
     /// What the runs so far say of a cell; nothing where there is none.
     pub fn judged(&self, cell: Cell) -> Option<Judgement> {
-        let samples = self.samples(cell);
-        let last = samples.last()?;
-        let hopeless = samples.iter().any(|sample| sample.hopeless);
-        let within: Vec<Vec<f64>> = samples.iter().map(|sample| sample.within.clone()).collect();
-        let counts: Vec<(u64, u64)> = samples.iter().map(|sample| (sample.kept, sample.judged)).collect();
-        let nothing = Estimate {
-            mean: 0.0,
-            error: 0.0,
-            freedom: 1.0,
-        };
-        // Who judges no request keeps no target.
-        let of_batches = Estimate::of(&within).unwrap_or(nothing);
-        let of_repeats = Estimate::of_repeats(&counts).unwrap_or(nothing);
-        let target = self.rules.share;
-        let meets = !hopeless && of_repeats.mean >= target - 1e-12;
-        let sure = |estimate: Estimate| match (meets, estimate.above(target)) {
-            (true, above) => above,
-            (false, above) => 1.0 - above,
-        };
-        let dispersion = samples.iter().map(|sample| sample.dispersion).sum::<f64>() / samples.len() as f64;
-        let independent = |of: fn(&Sample) -> u64| samples.iter().map(of).sum::<u64>() as f64 / dispersion;
-        let (kept, judged) = (independent(|sample| sample.kept), independent(|sample| sample.judged));
-        // Of a run that was stopped, the misses that were seen are evidence, and its batches are not all there.
-        let mut confidence = match hopeless && judged > 0.0 && kept >= target * judged {
-            true => 0.5,
-            false => sure_by_count(kept, judged, target),
-        };
-        if !hopeless {
-            confidence = confidence.min(sure(of_batches));
-        }
-        if samples.len() > 1 && judged > 0.0 {
-            confidence = confidence.min(sure(of_repeats));
-        }
-        Some(Judgement {
-            meets,
-            confidence: confidence.max(0.5),
-            share: match (hopeless, samples.len()) {
-                (true, _) => of_batches,
-                (false, 1) => Estimate {
-                    mean: of_repeats.mean,
-                    ..of_batches
-                },
-                (false, _) => of_repeats,
-            },
-            score: self.latency_ms(cell, samples.len()),
-            runs: samples.len() as u32,
-            busy: last.busy,
-            hopeless,
-        })
+        self.judged.get(&cell).copied()
     }
 
     /// The latency at the rules' quantile over all requests of a cell's first `repeats` runs.
     pub fn latency_ms(&self, cell: Cell, repeats: usize) -> f64 {
-        let mut all = Durations::default();
-        for sample in self.samples(cell).iter().take(repeats) {
-            all.add(&sample.latencies);
-        }
-        match all.count() {
-            0 => f64::INFINITY,
-            _ => all.quantile_ns(self.rules.quantile) as f64 / 1e6,
+        let samples = self.samples(cell);
+        match self.judged(cell) {
+            Some(judged) if repeats >= samples.len() => judged.score,
+            _ => quantile_ms(&all(&samples[..repeats.min(samples.len())]), &self.rules),
         }
     }
 
@@ -471,6 +405,7 @@ where
 mod tests {
     use std::convert::Infallible;
 
+    use tenantry_core::durations::Durations;
     use tenantry_traces::Duration;
     use tenantry_traces::draw::{Draws, Purpose};
 
@@ -508,6 +443,7 @@ mod tests {
                     score,
                     latencies,
                     dispersion: 1.0,
+                    bursts: None,
                     judged: 20_000,
                     kept: (1000.0 * within.iter().sum::<f64>()).round() as u64,
                     within,

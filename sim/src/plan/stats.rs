@@ -87,6 +87,14 @@ impl Estimate {
         student(self.freedom).cdf(distance / self.error)
     }
 
+    /// How sure it is that the true mean is not below `bound`, or that it is.
+    pub fn on_the_side(&self, not_below: bool, bound: f64) -> f64 {
+        match not_below {
+            true => self.above(bound),
+            false => 1.0 - self.above(bound),
+        }
+    }
+
     /// Half the width of the two-sided interval that holds the true mean with this confidence.
     pub fn half_width(&self, confidence: f64) -> f64 {
         if self.error == 0.0 || self.error.is_infinite() {
