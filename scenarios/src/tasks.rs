@@ -4,7 +4,7 @@ use tenantry_core::command::TaskFault;
 use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_core::spec::{
-    EngineSpec, PlanningSpec, PoolSpec, Registration, StreamsSpec, SystemSpec, TaskFile, TasksSpec,
+    EngineSpec, PlanningSpec, PoolSpec, Registration, SharedModel, StreamsSpec, SystemSpec, TaskFile, TasksSpec,
 };
 use tenantry_profiles::{DType, ModelKind, ModelShape, PetKind};
 use tenantry_traces::Duration;
@@ -19,8 +19,8 @@ use crate::task_files::{TaskHeader, Unread};
 /// A group of `tenants.kinds`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TaskKind {
-    /// The shared model's shape, where it is not the system's own.
-    model: Option<ModelShape>,
+    /// The shared model, where it is not the system's own.
+    model: Option<SharedModel>,
     kind: String,
 }
 
@@ -50,9 +50,9 @@ pub(crate) fn kinds(raw: &RawScenario, problems: &mut Vec<Problem>) -> Vec<TaskK
             ));
             return None;
         }
-        let model = match model.map(|model| named(raw, model, path.key(name))) {
+        let model = match model.map(|model| shared(raw, model, path.key(name))) {
             None => None,
-            Some(Ok(shape)) => Some(shape),
+            Some(Ok(model)) => Some(model),
             Some(Err(problem)) => {
                 problems.push(problem);
                 return None;
@@ -76,6 +76,34 @@ fn named(raw: &RawScenario, name: &str, path: Path) -> Result<ModelShape, Proble
     }
 }
 
+/// A shared model, known by its key of `models`. A built-in model's own name means the one key that stands for it, or where none does a model
+/// of that name: keys of one shape are models with weights of their own.
+fn shared(raw: &RawScenario, name: &str, path: Path) -> Result<SharedModel, Problem> {
+    let shape = named(raw, name, path.clone())?;
+    let stands_for_it = |model: &RawModel| matches!(model, RawModel::Builtin(builtin) if builtin == name);
+    let keys: Vec<&str> = match raw.models.contains_key(name) {
+        true => vec![name],
+        false => raw
+            .models
+            .iter()
+            .filter(|(_, model)| stands_for_it(model))
+            .map(|(key, _)| key.as_str())
+            .collect(),
+    };
+    let name = match keys.as_slice() {
+        [] => name,
+        [key] => key,
+        several => {
+            let must = format!("one of {}, which are all of this shape", several.join(", "));
+            return Err(Problem::new(path, must, name));
+        }
+    };
+    Ok(SharedModel {
+        name: name.to_owned(),
+        shape,
+    })
+}
+
 /// What `tasks` means on a pool. Registrations of `tenants.kinds` come with each run, since they depend on its seed.
 pub(crate) fn resolve(
     tasks: &RawTasks,
@@ -87,14 +115,21 @@ pub(crate) fn resolve(
     problems: &mut Vec<Problem>,
 ) -> TasksSpec {
     check_system(system, path, problems);
+    let own = match shared(raw, &system.model, path.key("model")) {
+        Ok(own) => own.name,
+        Err(problem) => {
+            problems.push(problem);
+            system.model.clone()
+        }
+    };
     let path = path.key("tasks");
-    let mut more_models: Vec<ModelShape> = Vec::new();
-    for shape in kinds.iter().filter_map(|kind| kind.model.as_ref()) {
-        if shape.name != model.name && !more_models.contains(shape) {
-            more_models.push(shape.clone());
+    let mut more_models: Vec<SharedModel> = Vec::new();
+    for model in kinds.iter().filter_map(|kind| kind.model.as_ref()) {
+        if model.name != own && !more_models.contains(model) {
+            more_models.push(model.clone());
         }
     }
-    for shape in std::iter::once(model).chain(&more_models) {
+    for shape in std::iter::once(model).chain(more_models.iter().map(|more| &more.shape)) {
         if shape.kind == ModelKind::Decoder {
             problems.push(Problem::new(
                 path.clone(),
@@ -116,7 +151,7 @@ pub(crate) fn resolve(
     let registrations = tasks.registrations.iter().enumerate();
     let registrations = registrations.filter_map(|(index, registration)| {
         let path = path.key("registrations").index(index);
-        match registration_of(registration, model, raw, &path) {
+        match registration_of(registration, &own, raw, &path) {
             Ok(registration) => Some(registration),
             Err(problem) => {
                 problems.push(problem);
@@ -126,6 +161,7 @@ pub(crate) fn resolve(
     });
     TasksSpec {
         registrations: registrations.collect(),
+        model: own,
         more_models,
         sizes: PetSizes {
             bottleneck: tasks.sizes.bottleneck.0,
@@ -176,7 +212,7 @@ fn check_system(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
 /// A registration as it is handed in: its kind and model may be wrong, and are then refused when it is served.
 fn registration_of(
     registration: &RawRegistration,
-    own: &ModelShape,
+    own: &str,
     raw: &RawScenario,
     path: &Path,
 ) -> Result<Registration, Problem> {
@@ -195,9 +231,8 @@ fn registration_of(
         ));
     };
     let model = match &registration.model {
-        None => own.name.clone(),
-        // A model's costs are listed under its shape's name.
-        Some(name) => named(raw, name, path.key("model")).map_or(name.clone(), |shape| shape.name),
+        None => own.to_owned(),
+        Some(name) => shared(raw, name, path.key("model")).map_or(name.clone(), |model| model.name),
     };
     let trained_on = registration.trained_on.as_ref();
     Ok(Registration {
@@ -240,11 +275,10 @@ fn registration_from(
     let (mut model, mut kind) = (String::new(), String::new());
     match TaskHeader::read(file) {
         Ok(header) => {
-            // A model's costs are listed under its shape's name.
-            let shape = named(raw, &header.model, path.key("file")).ok();
+            let known = shared(raw, &header.model, path.key("file")).ok();
             of_file.resident_bytes = header.resident_bytes();
-            of_file.fault = shape.as_ref().and_then(|shape| header.misfit(shape));
-            model = shape.map_or(header.model, |shape| shape.name);
+            of_file.fault = known.as_ref().and_then(|model| header.misfit(&model.shape));
+            model = known.map_or(header.model, |model| model.name);
             kind = header.kind;
         }
         Err(Unread::Absent(error)) => {
@@ -305,11 +339,12 @@ pub(crate) fn targets(system: &SystemSpec) -> Option<&[Duration]> {
 pub(crate) fn register(pool: &mut PoolSpec, kinds: &[TaskKind], workload: &WorkloadSpec) {
     let Some(tasks) = &mut pool.tasks else { return };
     let groups = TenantGroups::new(workload).expect("the workload was checked when the scenario was read");
+    let own = tasks.model.clone();
     let of_tenant = |task: u32| {
         let TaskKind { model, kind } = &kinds[groups.kind_of(task) as usize];
         Registration {
             task,
-            model: model.as_ref().unwrap_or(&pool.model).name.clone(),
+            model: model.as_ref().map_or(&own, |model| &model.name).clone(),
             kind: kind.clone(),
             trained_on: None,
             mask_elements: None,

@@ -465,3 +465,40 @@ proptest! {
         }
     }
 }
+
+/// Shared models are known by their keys, whatever their shapes: two of one shape are two models.
+#[test]
+fn tasks_name_shared_models_by_their_keys() {
+    let text = |models: &str, kinds: &str| {
+        format!(
+            "name: test\nmodels: {models}\ntenants: {{ count: 8, kinds: {kinds} }}\n\
+             workload:\n  arrivals: {{ poisson: {{ rate: 30/s }} }}\n  lengths: {{ input: {{ fixed: 32 }} }}\n  \
+             stop: {{ requests: 100 }}\nsystems: [{{ preset: pets }}]\n"
+        )
+    };
+    let scenario = |models: &str, kinds: &str| Scenario::from_yaml("test.yaml", &text(models, kinds), &[]);
+    let names = |models: &str, kinds: &str| -> (String, Vec<(String, String)>, Vec<String>) {
+        let scenario = scenario(models, kinds).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_round_trip(&scenario);
+        let tasks = scenario.runs()[0].system.pool.tasks.clone().unwrap();
+        let more = tasks
+            .more_models
+            .iter()
+            .map(|more| (more.name.clone(), more.shape.name.clone()));
+        let mut asked: Vec<String> = tasks.registrations.iter().map(|of| of.model.clone()).collect();
+        asked.sort();
+        asked.dedup();
+        (tasks.model.clone(), more.collect(), asked)
+    };
+    let of = |name: &str, shape: &str| (name.to_string(), shape.to_string());
+    let (own, more, asked) = names("{ backbone: tiny, cased: tiny }", "{ bit-fit: 1, cased/bit-fit: 1 }");
+    assert_eq!((own.as_str(), more), ("backbone", vec![of("cased", "tiny")]));
+    assert_eq!(asked, ["backbone", "cased"]);
+    // A built-in model's name is the key's that stands for it.
+    let (_, more, asked) = names("{ backbone: tiny }", "{ bit-fit: 1, tiny/lora: 1, bert-small/lora: 1 }");
+    assert_eq!(more, [of("bert-small", "bert-small")]);
+    assert_eq!(asked, ["backbone", "bert-small"]);
+    let error = scenario("{ backbone: tiny, cased: tiny }", "{ tiny/bit-fit: 1 }").unwrap_err();
+    let expected = "tenants.kinds.tiny/bit-fit: must be one of backbone, cased, which are all of this shape, got tiny";
+    assert!(error.to_string().contains(expected), "{error}");
+}

@@ -9,7 +9,7 @@ use tenantry_core::log::{Log, replay};
 use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::{PetSizes, activation_bytes, resident_bytes};
 use tenantry_core::server::ServerError;
-use tenantry_core::spec::{EngineSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec, TasksSpec};
+use tenantry_core::spec::{EngineSpec, PlanningSpec, Registration, SharedModel, StreamsSpec, SystemSpec, TasksSpec};
 use tenantry_core::{Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
@@ -41,6 +41,13 @@ fn registrations(tasks: u32) -> Vec<Registration> {
     (0..tasks).map(|task| registration(task, kind(task))).collect()
 }
 
+fn another(name: &str, shape: ModelShape) -> SharedModel {
+    SharedModel {
+        name: name.into(),
+        shape,
+    }
+}
+
 const SHARED: EngineSpec = EngineSpec::Shared {
     batching: Batching::Coordinated,
     streams: StreamsSpec::Fixed { count: 1 },
@@ -49,6 +56,7 @@ const SHARED: EngineSpec = EngineSpec::Shared {
 fn tasks(tasks: u32) -> SystemSpec {
     let mut system = system();
     system.pool.tasks = Some(TasksSpec {
+        model: "tiny".into(),
         more_models: Vec::new(),
         registrations: registrations(tasks),
         sizes: PetSizes::PAPER,
@@ -282,7 +290,7 @@ fn tasks_of_several_models_are_served_by_one_card() {
     let card = synthetic_card();
     let mut system = tasks(0);
     let spec = of(&mut system);
-    spec.more_models = vec![shape("bert-base")];
+    spec.more_models = vec![another("bert-base", shape("bert-base"))];
     for (task, model) in [(0, "tiny"), (1, "bert-base"), (2, "tiny")] {
         spec.registrations.push(Registration {
             model: model.into(),
@@ -300,6 +308,33 @@ fn tasks_of_several_models_are_served_by_one_card() {
         (6, 2),
         "a batch is of one model"
     );
+}
+
+#[test]
+fn two_models_of_one_shape_are_two_models() {
+    let card = synthetic_card();
+    let serve = |more: &[&str]| {
+        let mut system = tasks(6);
+        let spec = of(&mut system);
+        spec.more_models = more.iter().map(|name| another(name, shape("tiny"))).collect();
+        for registration in &mut spec.registrations {
+            let models = [&["tiny"], more].concat();
+            registration.model = models[registration.task as usize % models.len()].into();
+        }
+        spec.planning = PlanningSpec::Pool {
+            size: 6,
+            max_wait: None,
+        };
+        let entries = (0..6).map(|i| request(i, 100, i as u32, 32)).collect();
+        run_listed(&card, cluster(1, MEMORY), &system, 6, Jitter::None, entries).record
+    };
+    let (one, two) = (serve(&[]), serve(&["cased"]));
+    assert_eq!(
+        two.memory.shared_bytes - one.memory.shared_bytes,
+        4 * shape("tiny").parameters()
+    );
+    assert_eq!((one.counts.served, one.batches), (6, 1));
+    assert_eq!((two.counts.served, two.batches), (6, 2), "a batch is of one model");
 }
 
 #[test]
@@ -342,6 +377,7 @@ fn operators_of_like_intensity_on_one_stream_take_less_than_tasks_in_turn() {
         let mut system = tasks(0);
         system.pool.model = shape("bert-base");
         let spec = of(&mut system);
+        spec.model = "bert-base".into();
         // Biases only move bytes, adapters compute. Two tasks of a kind follow each other, so that dealing them to two streams in turn puts a
         // task of the same kind beside each.
         let kind = |task: u32| {
@@ -534,10 +570,12 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
     (engine, planning, 1u32..9).prop_map(|(engine, planning, max_batch)| {
         let mut system = tasks(12);
         let spec = of(&mut system);
-        spec.more_models = vec![ModelShape {
+        let shallow = ModelShape {
             layers: 1,
             ..shape("tiny")
-        }];
+        };
+        spec.more_models = vec![another("shallow", shallow)];
+        spec.registrations[5].model = "shallow".into();
         // One is unknown, one refused.
         spec.registrations[3].kind = "dora".into();
         spec.registrations.remove(7);

@@ -80,12 +80,12 @@ impl TaskServing {
             device,
         };
         let shared = matches!(tasks.engine, EngineSpec::Shared { .. });
-        for shape in tasks.models(&pool.model) {
+        for (index, (name, shape)) in tasks.named_models(&pool.model).enumerate() {
             let heads = Heads::random(shape, tenants, pool.classes, seed, pool.dtype, device)?;
-            serving.models.push((shape.name.clone(), heads));
+            serving.models.push((name.to_string(), heads));
             if shared {
-                let encoder = Encoder::random(shape, seed, pool.dtype, device)?;
-                serving.registry.add_model(encoder).map_err(of_task)?;
+                let encoder = Encoder::random(shape, seed_of(seed, index as u64), pool.dtype, device)?;
+                serving.registry.add_model(name, encoder).map_err(of_task)?;
             }
         }
         if shared {
@@ -100,8 +100,7 @@ impl TaskServing {
                     .models(&pool.model)
                     .nth(model.into())
                     .expect("a loaded task has a model");
-                // Neighbouring tasks' weights have nothing in common.
-                let encoder = Encoder::random(shape, seed.wrapping_add(u64::from(task) << 32), pool.dtype, device)?;
+                let encoder = Encoder::random(shape, seed_of(seed, task.into()), pool.dtype, device)?;
                 serving.own.insert(task, encoder);
             } else if serving.registry.triplet(task).is_none() {
                 let refused = serving.refused.join("; ");
@@ -157,7 +156,10 @@ impl TaskServing {
 
     /// Random parameters, with the faults that the registration says they have.
     fn made_up(&self, registration: &Registration, pool: &PoolSpec, tasks: &TasksSpec) -> Parameters {
-        let model = tasks.models(&pool.model).find(|shape| shape.name == registration.model);
+        let mut models = tasks.named_models(&pool.model);
+        let model = models
+            .find(|(name, _)| *name == registration.model)
+            .map(|(_, shape)| shape);
         let shape = registration.trained_on.as_ref().or(model);
         let mut parameters = match (kind_named(&registration.kind), shape) {
             (Some(kind), Some(shape)) => kind.random(shape, &tasks.sizes, self.seed, registration.task),
@@ -212,6 +214,12 @@ impl TaskServing {
     }
 }
 
+/// Of the weights of one among several models, the first of them by the run's own seed: neighbours' have nothing in common, whether or not
+/// they are of one shape.
+fn seed_of(seed: u64, index: u64) -> u64 {
+    seed.wrapping_add(index << 32)
+}
+
 /// Reads the files of a system's tasks as a whole and notes what each takes or what is wrong with it, so that the server refuses what the
 /// registry would. What was known before came of their headers.
 pub(super) fn with_files_read(system: &SystemSpec) -> SystemSpec {
@@ -219,7 +227,8 @@ pub(super) fn with_files_read(system: &SystemSpec) -> SystemSpec {
     let Some(tasks) = &mut system.pool.tasks else {
         return system;
     };
-    let models: Vec<ModelShape> = tasks.models(&system.pool.model).cloned().collect();
+    let models = tasks.named_models(&system.pool.model);
+    let models: Vec<(String, ModelShape)> = models.map(|(name, shape)| (name.to_owned(), shape.clone())).collect();
     for registration in &mut tasks.registrations {
         if let Some(file) = &mut registration.file {
             match read_whole(Path::new(&file.path), &registration.model, &models) {
@@ -233,9 +242,9 @@ pub(super) fn with_files_read(system: &SystemSpec) -> SystemSpec {
 }
 
 /// What a file's parameters take on the device; nothing where its model or kind is unknown, of which the server says so.
-fn read_whole(path: &Path, model: &str, models: &[ModelShape]) -> Result<Option<u64>, (TaskFault, String)> {
+fn read_whole(path: &Path, model: &str, models: &[(String, ModelShape)]) -> Result<Option<u64>, (TaskFault, String)> {
     let (_, kind, parameters) = Parameters::read(path).map_err(|error| (TaskFault::Unreadable, error.to_string()))?;
-    let shape = models.iter().find(|shape| shape.name == model);
+    let shape = models.iter().find(|(name, _)| name == model).map(|(_, shape)| shape);
     let Some((kind, shape)) = kind_named(&kind).zip(shape) else {
         return Ok(None);
     };

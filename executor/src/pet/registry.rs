@@ -66,12 +66,12 @@ impl Registry {
         }
     }
 
-    /// Adds a shared model under its shape's name.
+    /// Adds a shared model under a name that tasks call it by: two of one shape are two models.
     ///
     /// # Errors
     /// A name that is taken, or no memory left.
-    pub fn add_model(&mut self, encoder: Encoder) -> Result<(), PetError> {
-        let model = encoder.shape().name.clone();
+    pub fn add_model(&mut self, name: &str, encoder: Encoder) -> Result<(), PetError> {
+        let model = name.to_string();
         if self.models.contains_key(&model) {
             return Err(PetError::ModelAdded { model });
         }

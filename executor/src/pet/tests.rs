@@ -44,7 +44,7 @@ fn random(kind: &str, task: u32) -> Parameters {
 /// Task `t` is of kind `t % 5`; all are loaded.
 fn registry(tasks: u32) -> Registry {
     let mut registry = Registry::new(&KINDS, u64::MAX);
-    registry.add_model(encoder("small")).unwrap();
+    registry.add_model("small", encoder("small")).unwrap();
     for task in 0..tasks {
         let kind = KINDS[task as usize % 5].name();
         registry.register(task, "small", kind, random(kind, task)).unwrap();
@@ -281,7 +281,10 @@ fn the_core_counts_the_bytes_that_are_resident() {
     let shape = ModelShape::builtin("tiny").unwrap();
     let mut registry = Registry::new(&KINDS, u64::MAX);
     registry
-        .add_model(Encoder::random(&shape, 7, DType::F32, Device::Cpu).unwrap())
+        .add_model(
+            &shape.name,
+            Encoder::random(&shape, 7, DType::F32, Device::Cpu).unwrap(),
+        )
         .unwrap();
     for (task, kind) in PetKind::ALL.iter().enumerate() {
         let parameters = kind_named(kind.name()).unwrap().random(&shape, &PetSizes::PAPER, 1, 0);
@@ -465,7 +468,7 @@ fn memory_that_is_exhausted_is_told_and_freed_again() {
     };
     // Room for the model, one task of adapters, and a byte less than one of LoRA.
     let mut registry = Registry::new(&KINDS, small + bytes("adapters") + bytes("lora") - 1);
-    registry.add_model(encoder).unwrap();
+    registry.add_model("small", encoder).unwrap();
     for (task, kind) in [(0, "adapters"), (1, "lora"), (2, "bit-fit")] {
         registry.register(task, "small", kind, random(kind, task)).unwrap();
     }
@@ -509,7 +512,10 @@ fn memory_that_is_exhausted_is_told_and_freed_again() {
     registry.remove(0).unwrap();
     registry.load(1).unwrap();
     assert!(registry.batch("small", &[group(1), group(2), group(1)]).is_ok());
-    let refused = registry.add_model(self::encoder("second")).unwrap_err().to_string();
+    let refused = registry
+        .add_model("second", self::encoder("second"))
+        .unwrap_err()
+        .to_string();
     assert!(refused.starts_with("shared model second: must fit the "), "{refused}");
 }
 
@@ -544,9 +550,9 @@ fn several_shared_models_serve_side_by_side() {
         ..shape("deep")
     };
     registry
-        .add_model(Encoder::random(&deep, 9, DType::F32, Device::Cpu).unwrap())
+        .add_model(&deep.name, Encoder::random(&deep, 9, DType::F32, Device::Cpu).unwrap())
         .unwrap();
-    let refused = registry.add_model(encoder("small")).unwrap_err().to_string();
+    let refused = registry.add_model("small", encoder("small")).unwrap_err().to_string();
     assert_eq!(
         refused,
         "shared model small: must be added once, got a second of this name"
@@ -629,7 +635,7 @@ impl Operators for ScaleBy {
 fn a_new_kind_is_one_implementation() {
     static WITH_SCALE: [&dyn Kind; 1] = [&Scale];
     let mut registry = Registry::new(&WITH_SCALE, u64::MAX);
-    registry.add_model(encoder("small")).unwrap();
+    registry.add_model("small", encoder("small")).unwrap();
     registry
         .register(0, "small", "scale", Scale.random(&shape("small"), &SIZES, 0, 0))
         .unwrap();

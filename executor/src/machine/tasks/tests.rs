@@ -6,8 +6,8 @@ use tenantry_core::log::{Log, replay};
 use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, HeadTask, Padding, PipelineSpec, PlaceSpec, PlanningSpec, StreamsSpec, SwapSpec, SystemSpec,
-    TenantState,
+    AdmitSpec, BatchSpec, HeadTask, Padding, PipelineSpec, PlaceSpec, PlanningSpec, SharedModel, StreamsSpec, SwapSpec,
+    SystemSpec, TenantState,
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
@@ -55,6 +55,7 @@ fn system(engine: EngineSpec) -> SystemSpec {
             pipeline: PipelineSpec::SYNCHRONOUS,
             generation: None,
             tasks: Some(TasksSpec {
+                model: "tiny".into(),
                 more_models: Vec::new(),
                 registrations: (0..TASKS).map(|task| registration(task, kind(task))).collect(),
                 sizes: PetSizes::PAPER,
@@ -148,6 +149,53 @@ fn batching_and_streams_do_not_change_the_answers_of_64_tasks_of_five_kinds() {
         );
         assert!(record.batches < QUERIES);
         assert_eq!(answers, expected, "{batching:?}");
+    }
+}
+
+/// Three models, two of them of one shape: what a task computes depends on its own model alone, and models of one shape have different
+/// weights.
+#[test]
+fn tasks_of_several_shared_models_are_each_answered_by_their_own() {
+    let tiny = ModelShape::builtin("tiny").unwrap();
+    let named = |name: &str, shape: &ModelShape| SharedModel {
+        name: name.into(),
+        shape: shape.clone(),
+    };
+    // `model_of` says of which model a task is.
+    let served = |batching, model_of: fn(u32) -> &'static str| {
+        let mut system = system(shared(batching, 1));
+        let tasks = system.pool.tasks.as_mut().unwrap();
+        let shallow = ModelShape {
+            layers: 1,
+            ..tiny.clone()
+        };
+        tasks.more_models = vec![named("second", &tiny), named("shallow", &shallow)];
+        for registration in &mut tasks.registrations {
+            registration.model = model_of(registration.task).into();
+        }
+        let (record, answers, refused) = serve(&system, 1 << 30);
+        assert_eq!((record.counts.served, refused), (QUERIES, Vec::<String>::new()));
+        answers
+    };
+    let mixed = |task: u32| ["tiny", "second", "shallow"][task as usize % 3];
+    let found = served(Batching::Coordinated, mixed);
+    assert_eq!(served(Batching::Fixed { size: 1 }, mixed), found);
+    for (model, others) in [
+        (0, served(Batching::AlphaOnly, |_| "tiny")),
+        (1, served(Batching::AlphaOnly, |_| "second")),
+    ] {
+        let (mut own, mut different) = (0, 0);
+        for (found, other) in found.iter().zip(&others) {
+            let task = found.ticket * 7 % u64::from(TASKS);
+            match task % 3 == model {
+                true => {
+                    assert_eq!(found, other, "task {task} is answered by its own model");
+                    own += 1;
+                }
+                false => different += u32::from(found != other),
+            }
+        }
+        assert!(own > 80 && different > 20, "{own} {different}");
     }
 }
 

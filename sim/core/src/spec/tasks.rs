@@ -11,8 +11,10 @@ use crate::policy::pet_work::PetSizes;
 /// model; what it says of batches, padding, pipeline, swapping and tenants' state is not used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TasksSpec {
-    /// Shared models beside the pool's own.
-    pub more_models: Vec<ModelShape>,
+    /// What registrations call the pool's own model.
+    pub model: String,
+    /// Shared models beside it, each with weights of its own.
+    pub more_models: Vec<SharedModel>,
     /// In the order in which they come. Tenants without one are unknown to the system.
     pub registrations: Vec<Registration>,
     /// Of the tasks' parameters.
@@ -26,6 +28,15 @@ pub struct TasksSpec {
     pub max_tokens: u32,
     /// When the waiting queries are split into batches.
     pub planning: PlanningSpec,
+}
+
+/// A shared model. Two of them may have one shape, whose costs are then the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedModel {
+    /// What registrations call it.
+    pub name: String,
+    /// Its shape, under whose name profiles list its costs.
+    pub shape: ModelShape,
 }
 
 /// A developer hands a task in (PetS, section 3.3).
@@ -68,7 +79,7 @@ pub enum EngineSpec {
     },
     /// A full model of each task, one after another (PetS, section 6.2, SeqS).
     Sequential {
-        /// Whether each model has an embedding of its own, or all of one shape use one.
+        /// Whether each task's model has an embedding of its own, or all of one shared model use its.
         own_embeddings: bool,
     },
     /// A full model of each task, side by side (ParS).
@@ -157,8 +168,14 @@ impl TasksSpec {
         }
     }
 
-    /// All shared models, of a pool whose own is `first`.
+    /// The shapes of all shared models, of a pool whose own is `first`.
     pub fn models<'a>(&'a self, first: &'a ModelShape) -> impl Iterator<Item = &'a ModelShape> {
-        std::iter::once(first).chain(&self.more_models)
+        self.named_models(first).map(|(_, shape)| shape)
+    }
+
+    /// The same with their names.
+    pub fn named_models<'a>(&'a self, first: &'a ModelShape) -> impl Iterator<Item = (&'a str, &'a ModelShape)> {
+        let more = self.more_models.iter().map(|model| (model.name.as_str(), &model.shape));
+        std::iter::once((self.model.as_str(), first)).chain(more)
     }
 }

@@ -72,25 +72,21 @@ impl Repository {
         tasks: &TasksSpec,
         tenants: u32,
     ) -> Result<Repository, ServerError> {
-        let models: Vec<&ModelShape> = tasks.models(&pool.model).collect();
+        let models: Vec<(&str, &ModelShape)> = tasks.named_models(&pool.model).collect();
         let number = pool.dtype.bytes();
         let common_bytes: u64 = models
             .iter()
-            .map(|model| number * common_parameters(model, &tasks.engine))
+            .map(|(_, shape)| number * common_parameters(shape, &tasks.engine))
             .sum();
         let of_query = models
             .iter()
-            .map(|model| activation_bytes(model, tasks.max_tokens) * concurrent_batches(&tasks.engine))
+            .map(|(_, shape)| activation_bytes(shape, tasks.max_tokens) * concurrent_batches(&tasks.engine))
             .max()
             .expect("a pool has a model");
         let available = cluster.gpu_memory_bytes;
         let room = available.checked_sub(common_bytes).filter(|&room| room >= of_query);
         let room = room.ok_or_else(|| ServerError::BackboneDoesNotFit {
-            model: models
-                .iter()
-                .map(|model| model.name.as_str())
-                .collect::<Vec<_>>()
-                .join(", "),
+            model: models.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
             needed_bytes: common_bytes + of_query,
             available_bytes: available,
         })?;
@@ -115,7 +111,13 @@ impl Repository {
     }
 
     /// One registration, and the loading of its task.
-    fn take(&mut self, registration: &Registration, models: &[&ModelShape], pool: &PoolSpec, tasks: &TasksSpec) {
+    fn take(
+        &mut self,
+        registration: &Registration,
+        models: &[(&str, &ModelShape)],
+        pool: &PoolSpec,
+        tasks: &TasksSpec,
+    ) {
         let task = registration.task as usize;
         assert!(task < self.entries.len(), "tasks are tenants");
         if matches!(self.entries[task], Entry::Loaded(_)) {
@@ -134,7 +136,7 @@ impl Repository {
     fn checked(
         &mut self,
         registration: &Registration,
-        models: &[&ModelShape],
+        models: &[(&str, &ModelShape)],
         pool: &PoolSpec,
         tasks: &TasksSpec,
     ) -> Result<Task, TaskFault> {
@@ -142,11 +144,9 @@ impl Repository {
         if let Some((TaskFault::Unreadable, _)) = file.and_then(|file| file.fault.as_ref()) {
             return Err(TaskFault::Unreadable);
         }
-        let (index, model) = models
-            .iter()
-            .enumerate()
-            .find(|(_, model)| model.name == registration.model)
-            .ok_or(TaskFault::UnknownModel)?;
+        let index = models.iter().position(|(name, _)| *name == registration.model);
+        let index = index.ok_or(TaskFault::UnknownModel)?;
+        let model = models[index].1;
         let mut kinds = PetKind::ALL.iter().copied();
         let kind = kinds
             .find(|kind| kind.name() == registration.kind)
