@@ -335,27 +335,25 @@ fn priced(max_batch: u32, batching: Batching, queries: u32, tasks: u32) -> u64 {
     planner.priced()
 }
 
-/// What bounds the time of 1,024 queries to 128 tasks, without a clock: 5 ms over as many as can be are 9.5 ns each, and a sum and a
-/// comparison take a few. `sim/benches/coordinated.rs` says what they take.
+/// What planning 1,024 queries to 128 tasks takes, without a clock: each stretch priced is a look-up, a sum and a comparison. There are 524,800
+/// stretches of one sequence of 1,024, 122,944 of up to 128 queries; pruning (a stretch is not grown once no larger one can be cheaper) leaves
+/// those that are stated, which a run of these pools and tables counted. `sim/benches/coordinated.rs` says what they take.
 #[test]
-fn planning_prices_no_more_stretches_than_there_are() {
-    const QUERIES: u64 = 1024;
-    let all = QUERIES * (QUERIES + 1) / 2;
-    for batching in [Batching::AlphaOnly, Batching::BetaOnly, Batching::Coordinated] {
-        let unlimited = priced(1024, batching, QUERIES as u32, 128);
+fn pruning_leaves_no_more_stretches_to_price_than_it_did() {
+    let counted = [
+        (Batching::AlphaOnly, 128, 122_743),
+        (Batching::AlphaOnly, 1024, 466_634),
+        (Batching::BetaOnly, 128, 5_098),
+        (Batching::Coordinated, 128, 8_070),
+        (Batching::Coordinated, 1024, 17_203),
+    ];
+    let found = counted.map(|(batching, max_batch, _)| priced(max_batch, batching, 1024, 128));
+    for ((batching, max_batch, most), found_one) in counted.into_iter().zip(found) {
         assert!(
-            unlimited >= QUERIES && unlimited <= all,
-            "{batching:?}: {unlimited} of {all}"
-        );
-        // No stretch is longer than a batch.
-        let limited = priced(128, batching, QUERIES as u32, 128);
-        assert!(
-            limited <= QUERIES * 128 && limited <= unlimited,
-            "{batching:?}: {limited}"
+            found_one <= most,
+            "{batching:?}, batches of {max_batch}: {found_one} of {found:?}"
         );
     }
-    // A task's queries are split apart from the others', so that step 1 prices far fewer: 8 queries each, 36 stretches.
-    assert!(priced(1024, Batching::BetaOnly, QUERIES as u32, 128) < all / 50);
 }
 
 /// With a limit on batches, twice the queries are twice the work.
