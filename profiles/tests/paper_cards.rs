@@ -28,6 +28,7 @@ fn section(paper: &Paper) -> String {
         let role = match outcome.role {
             Role::Input => "input",
             Role::Predicted => "predicted",
+            Role::Assumed => "assumed",
         };
         let off = 100.0 * (outcome.ours / outcome.paper - 1.0);
         let (theirs, ours) = (figure(outcome.paper), figure(outcome.ours));

@@ -74,6 +74,8 @@ pub enum Role {
     Input,
     /// The card says it without having been fitted to it.
     Predicted,
+    /// The card says it of a setting that the paper does not name.
+    Assumed,
 }
 
 /// A result of the paper, and what first-order arithmetic over the card's tables says of it.
@@ -293,6 +295,17 @@ fn input(what: &'static str, paper: f64, ours: f64) -> Outcome {
 /// A result that it was not.
 fn predicted(what: &'static str, paper: f64, ours: f64) -> Outcome {
     let role = Role::Predicted;
+    Outcome {
+        what,
+        paper,
+        ours,
+        role,
+    }
+}
+
+/// A result whose setting was chosen here.
+fn assumed(what: &'static str, paper: f64, ours: f64) -> Outcome {
+    let role = Role::Assumed;
     Outcome {
         what,
         paper,

@@ -110,6 +110,7 @@ fn text(paper: &Paper, outcomes: &[Outcome], sensitivities: &[Sensitivity]) -> S
     let role = |role: Role| match role {
         Role::Input => "input",
         Role::Predicted => "predicted",
+        Role::Assumed => "assumed",
     };
     let outcomes = outcomes.iter().map(|outcome| {
         let off = 100.0 * (outcome.ours / outcome.paper - 1.0);
