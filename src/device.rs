@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tenantry_core::Topology;
+use tenantry_core::spec::{EngineSpec, StreamsSpec};
+use tenantry_core::{SystemSpec, Topology};
 use tenantry_executor::machine::execute::{self, ExecuteError};
 use tenantry_executor::{Building, ExecutorError, Files, Progress};
 use tenantry_profiles::Card;
@@ -111,6 +112,9 @@ impl Device {
         }
         let refused = done.refused.iter();
         caveats.extend(refused.map(|reason| format!("{}: refused: {reason}", run.system.name)));
+        if self.torch != tenantry_executor::Device::Cpu {
+            caveats.extend(one_stream(&run.system, &self.name));
+        }
         let lanes = Topology::new(&spec.cluster, &run.system.pool).lanes.len();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if lanes > cores {
@@ -127,6 +131,23 @@ impl Device {
     }
 }
 
+/// A sentence on tasks' operators that are to run on several streams of a GPU, which executions do not.
+fn one_stream(system: &SystemSpec, device: &str) -> Option<String> {
+    let EngineSpec::Shared { streams, .. } = system.pool.tasks.as_ref()?.engine else {
+        return None;
+    };
+    let most = match streams {
+        StreamsSpec::ByProfile { many: count } | StreamsSpec::Fixed { count } | StreamsSpec::InTurn { count } => count,
+        StreamsSpec::OneEach => u32::MAX,
+    };
+    (most > 1).then(|| {
+        format!(
+            "{}: tasks' operators all issue to the one stream of {device}; several streams on a GPU are simulated only.",
+            system.name
+        )
+    })
+}
+
 /// Now and then a line, since tables of a large model take minutes.
 fn say_building(building: Building<'_>) {
     const FRAGMENTS_BETWEEN: u64 = 1 << 15;
@@ -137,5 +158,23 @@ fn say_building(building: Building<'_>) {
             "table of {}, fragments of {} tokens: {done} of {total}",
             building.node, building.fragment_tokens
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_scenarios::Scenario;
+
+    use super::*;
+
+    #[test]
+    fn several_streams_of_a_gpu_are_told_to_be_simulated_only() {
+        let runs = Scenario::load("pets/mixed-64", &[]).unwrap().runs();
+        let said: Vec<String> = runs
+            .iter()
+            .filter_map(|run| one_stream(&run.system, "cuda:0"))
+            .collect();
+        let expected = "two-streams: tasks' operators all issue to the one stream of cuda:0; several streams on a GPU are simulated only.";
+        assert_eq!(said, [expected]);
     }
 }

@@ -66,7 +66,12 @@ fn write_task(path: &std::path::Path, model: &str, kind: &str, tensors: &[(Strin
     let mut end = 0;
     for (name, dtype, shape) in tensors {
         let begin = end;
-        end += shape.iter().product::<usize>() * if *dtype == "U8" { 1 } else { 4 };
+        let bytes = match *dtype {
+            "U8" => 1,
+            "BF16" => 2,
+            _ => 4,
+        };
+        end += shape.iter().product::<usize>() * bytes;
         let tensor = serde_json::json!({ "dtype": dtype, "shape": shape, "data_offsets": [begin, end] });
         header.insert(name.clone(), tensor);
     }
@@ -197,8 +202,8 @@ fn tasks_are_handed_in_as_files_and_faulty_ones_refused_alone() {
     assert_refused_alone(&runs(&printed)[0]);
     let manifest = std::fs::read_to_string(folder.path().join("out/manifest.json")).unwrap();
     for reason in [
-        "pets: refused: task 1: wide.safetensors: layer.0.intermediate.lora_a: must be of shape [any, 128], got [4, 256]",
-        "pets: refused: task 4: mask.safetensors: layer.0.query_key_value.mask: must be of shape [384, 16], got [384, 15]",
+        "pets: refused: task 1: wide.safetensors: layer.0.intermediate.lora_a: must be F32 of shape [1 or more, 128], got F32 of shape [4, 256]",
+        "pets: refused: task 4: mask.safetensors: layer.0.query_key_value.mask: must be U8 of shape [384, 16], got U8 of shape [384, 15]",
         "pets: refused: task 5: text.safetensors: header: must be that of a safetensors file",
     ] {
         assert!(manifest.contains(reason), "{reason}: {manifest}");
@@ -245,4 +250,118 @@ fn tasks_in_files_are_executed_and_faulty_ones_refused_alone() {
     assert_eq!(tasks["refused"]["task_out_of_memory"], 1, "{tasks}");
     assert_eq!(tasks["refused"]["task_of_wrong_shape"], 1, "{tasks}");
     assert_eq!(tasks["loaded"], 5);
+}
+
+/// Whatever a file's header shows, both machines refuse for the same reason in the same words.
+#[cfg(feature = "libtorch")]
+#[test]
+fn both_machines_refuse_the_same_headers() {
+    let folder = folder_with_tasks();
+    type Tensors = Vec<(String, &'static str, Vec<usize>)>;
+    let change = |mut tensors: Tensors, index: usize, change: fn(&mut (String, &'static str, Vec<usize>))| {
+        change(&mut tensors[index]);
+        tensors
+    };
+    let without = |mut tensors: Tensors, index: usize| {
+        tensors.remove(index);
+        tensors
+    };
+    let biases: Tensors = (0..2)
+        .map(|layer| (format!("layer.{layer}.output.bias"), "F32", vec![128]))
+        .collect();
+    let (shape, mask) = ("task_of_wrong_shape", "task_with_wrong_mask");
+    let cases: [(&str, Tensors, &str, &str); 10] = [
+        (
+            "lora",
+            change(lora(128), 0, |tensor| tensor.1 = "BF16"),
+            shape,
+            "layer.0.intermediate.lora_a: must be F32 of shape [1 or more, 128], got BF16 of shape [4, 128]",
+        ),
+        (
+            "lora",
+            change(lora(128), 0, |tensor| tensor.2[0] = 0),
+            shape,
+            "layer.0.intermediate.lora_a: must be F32 of shape [1 or more, 128], got F32 of shape [0, 128]",
+        ),
+        (
+            "lora",
+            change(lora(128), 3, |tensor| tensor.2[1] = 5),
+            shape,
+            "layer.1.intermediate.lora_b: must be F32 of shape [512, 4], got F32 of shape [512, 5]",
+        ),
+        (
+            "lora",
+            without(lora(128), 1),
+            shape,
+            "layer.0.intermediate.lora_b: must be F32 of shape [512, 4], got no such tensor",
+        ),
+        (
+            "lora",
+            Vec::new(),
+            shape,
+            "layer.0.query_key_value.lora_a: must be there, or another linear layer's, got no such tensor",
+        ),
+        (
+            "adapters",
+            lora(128),
+            shape,
+            "layer.0.attention_output.adapter.down: must be F32 of shape [128, 1 or more], got no such tensor",
+        ),
+        (
+            "bit-fit",
+            biases,
+            shape,
+            "layer.0.query_key_value.bias: must be F32 of shape [384], got no such tensor",
+        ),
+        (
+            "mask-bert",
+            change(masks(16), 0, |tensor| tensor.1 = "F32"),
+            mask,
+            "layer.0.query_key_value.mask: must be U8 of shape [384, 16], got F32 of shape [384, 16]",
+        ),
+        (
+            "mask-bert",
+            without(masks(16), 7),
+            mask,
+            "layer.1.output.mask: must be U8 of shape [128, 64], got no such tensor",
+        ),
+        (
+            "lora",
+            change(lora(128), 2, |tensor| tensor.0 = "layer.2.output.bias".into()),
+            shape,
+            "layer.1.intermediate.lora_a: must be F32 of shape [1 or more, 128], got no such tensor",
+        ),
+    ];
+    let mut listed = String::new();
+    for (task, (kind, tensors, ..)) in cases.iter().enumerate() {
+        let name = format!("case{task}.safetensors");
+        write_task(&folder.path().join(&name), "backbone", kind, tensors);
+        listed += &format!("        - {{ task: {task}, file: {name} }}\n");
+    }
+    // A file that ends before its header says it does.
+    let whole = std::fs::read(folder.path().join("good.safetensors")).unwrap();
+    std::fs::write(folder.path().join("cut.safetensors"), &whole[..whole.len() - 1]).unwrap();
+    listed += "        - { task: 10, file: cut.safetensors }\n";
+    let yaml = std::fs::read_to_string(folder.path().join("files.yaml")).unwrap();
+    let first = yaml.find("        - {").unwrap();
+    let yaml = yaml[..first].replace("count: 10", "count: 12") + &listed;
+    std::fs::write(folder.path().join("cases.yaml"), yaml).unwrap();
+    for (out, args) in [
+        ("simulated", &["simulate"][..]),
+        ("executed", &["execute", "--device", "cpu"]),
+    ] {
+        let printed = good(folder.path(), &[args, &["cases.yaml", "--json", "--out", out]].concat());
+        let refused = &runs(&printed)[0]["tasks"]["refused"];
+        for (fault, count) in [(shape, 8), (mask, 2), ("task_of_unreadable_file", 1)] {
+            assert_eq!(refused[fault], count, "{out}: {refused}");
+        }
+        assert_eq!(runs(&printed)[0]["tasks"]["loaded"], 1, "{out}");
+        let manifest = std::fs::read_to_string(folder.path().join(out).join("manifest.json")).unwrap();
+        for (task, (.., reason)) in cases.iter().enumerate() {
+            let reason = format!("task {task}: case{task}.safetensors: {reason}");
+            assert!(manifest.contains(&reason), "{out}: {reason}: {manifest}");
+        }
+        let cut = "task 10: cut.safetensors: header: must be that of a safetensors file";
+        assert!(manifest.contains(cut), "{out}: {manifest}");
+    }
 }

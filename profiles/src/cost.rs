@@ -237,6 +237,11 @@ impl Surface {
         self.0.median_ns([batch.into(), tokens.into()])
     }
 
+    /// What the smallest measured batch of the shortest measured sequences costs: of an operator, launching alone.
+    pub fn least(&self) -> Cost {
+        self.0.cost(self.0.nearest([0, 0]))
+    }
+
     /// Whether this lies within what was measured; reports say where it does not.
     #[inline]
     pub fn covers(&self, batch: u32, tokens: u32) -> bool {

@@ -276,8 +276,11 @@ fn registration_from(
     match TaskHeader::read(file) {
         Ok(header) => {
             let known = shared(raw, &header.model, path.key("file")).ok();
-            of_file.resident_bytes = header.resident_bytes();
-            of_file.fault = known.as_ref().and_then(|model| header.misfit(&model.shape));
+            match known.as_ref().map(|model| header.resident_bytes(&model.shape)) {
+                Some(Ok(bytes)) => of_file.resident_bytes = bytes,
+                Some(Err(fault)) => of_file.fault = Some(fault),
+                None => {}
+            }
             model = known.map_or(header.model, |model| model.name);
             kind = header.kind;
         }

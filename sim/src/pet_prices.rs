@@ -55,7 +55,7 @@ struct OfModel {
 #[derive(Debug)]
 struct PetSurface {
     surface: Surface,
-    /// Of the smallest that was measured: launching alone.
+    /// Launching alone: [`Surface::least`].
     launch_ns: u64,
 }
 
@@ -194,16 +194,11 @@ impl OfModel {
         };
         for &kind in kinds {
             let surface = card.pet(shape, dtype, kind)?;
-            let rows = || {
-                card.tables
-                    .pet
-                    .iter()
-                    .filter(|row| row.model == shape.name && row.kind == kind)
-            };
-            let least = rows().min_by_key(|row| (row.batch, row.tokens));
-            let most = rows().max_by_key(|row| (row.batch, row.tokens));
-            let (least, most) = least.zip(most).expect("a bound table has rows");
-            let launch_ns = surface.cost(least.batch, least.tokens).median_ns;
+            let rows = card.tables.pet.iter();
+            let rows = rows.filter(|row| row.model == shape.name && row.kind == kind);
+            let most = rows.max_by_key(|row| (row.batch, row.tokens));
+            let most = most.expect("a bound table has rows");
+            let launch_ns = surface.least().median_ns;
             let work = layer_work(kind, shape, sizes, u64::from(most.batch) * u64::from(most.tokens));
             let ns = surface
                 .cost(most.batch, most.tokens)

@@ -243,7 +243,15 @@ pub(super) fn with_files_read(system: &SystemSpec) -> SystemSpec {
 
 /// What a file's parameters take on the device; nothing where its model or kind is unknown, of which the server says so.
 fn read_whole(path: &Path, model: &str, models: &[(String, ModelShape)]) -> Result<Option<u64>, (TaskFault, String)> {
-    let (_, kind, parameters) = Parameters::read(path).map_err(|error| (TaskFault::Unreadable, error.to_string()))?;
+    let (_, kind, parameters) = Parameters::read(path).map_err(|error| {
+        // Whoever prints the reason names the file.
+        let reason = match error {
+            ExecutorError::Checkpoint { tensor, must, got, .. } => format!("{tensor}: must be {must}, got {got}"),
+            ExecutorError::File { source, .. } => source.to_string(),
+            other => other.to_string(),
+        };
+        (TaskFault::Unreadable, reason)
+    })?;
     let shape = models.iter().find(|(name, _)| name == model).map(|(_, shape)| shape);
     let Some((kind, shape)) = kind_named(&kind).zip(shape) else {
         return Ok(None);
@@ -252,13 +260,7 @@ fn read_whole(path: &Path, model: &str, models: &[(String, ModelShape)]) -> Resu
     let checked = kind
         .check(&reader, shape)
         .and_then(|resident| reader.finish().map(|()| resident));
-    let resident = checked.map_err(|misfit| {
-        let fault = match misfit.tensor.ends_with(".mask") {
-            true => TaskFault::WrongMask,
-            false => TaskFault::WrongShape,
-        };
-        (fault, misfit.to_string())
-    })?;
+    let resident = checked.map_err(|misfit| (misfit.fault(), misfit.to_string()))?;
     // Systems of tasks are single-precision.
     Ok(Some(4 * (resident.numbers + resident.indices)))
 }

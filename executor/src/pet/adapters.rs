@@ -5,13 +5,12 @@
 //! Stored, for attention output and output: `layer.<i>.<linear>.adapter.down`, `[hidden, bottleneck]`, `.down_bias`, `.up`,
 //! `[bottleneck, hidden]`, and `.up_bias`, floats.
 
-use safetensors::Dtype;
 use tch::Tensor;
+use tenantry_core::policy::pet_tensors::{Misfit, Resident};
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
-use super::error::Misfit;
-use super::kind::{Kind, Linear, Operators, Resident, parameter, rows};
+use super::kind::{Kind, Linear, Operators, parameter, rows};
 use super::parameters::{Array, Parameters, Reader};
 use crate::error::ExecutorError;
 use crate::model::Encoder;
@@ -46,23 +45,7 @@ impl Kind for Adapters {
     }
 
     fn check(&self, parameters: &Reader<'_>, shape: &ModelShape) -> Result<Resident, Misfit> {
-        let hidden = shape.hidden as usize;
-        let mut numbers = 0;
-        for layer in 0..shape.layers {
-            for linear in ADAPTED {
-                let array =
-                    |part, shape: &[Option<usize>]| parameters.array(&name(layer, linear, part), Dtype::F32, shape);
-                let bottleneck = array("down", &[Some(hidden), None])?.shape[1];
-                array("down_bias", &[Some(bottleneck)])?;
-                array("up", &[Some(bottleneck), Some(hidden)])?;
-                array("up_bias", &[Some(hidden)])?;
-                numbers += 2 * hidden * bottleneck + bottleneck + hidden;
-            }
-        }
-        Ok(Resident {
-            numbers: numbers as u64,
-            indices: 0,
-        })
+        parameters.check(PetKind::Adapters, shape)
     }
 
     fn load(&self, parameters: &Reader<'_>, model: &Encoder) -> Result<Box<dyn Operators>, ExecutorError> {

@@ -3,13 +3,12 @@
 //! Stored: `layer.<i>.<linear>.bias` and `layer.<i>.<norm>.bias`, floats. The biases of the embedding's norm are the shared
 //! model's.
 
-use safetensors::Dtype;
 use tch::Tensor;
+use tenantry_core::policy::pet_tensors::{Misfit, Resident};
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
-use super::error::Misfit;
-use super::kind::{Kind, Linear, Norm, Operators, Resident, parameter};
+use super::kind::{Kind, Linear, Norm, Operators, parameter};
 use super::parameters::{Array, Parameters, Reader};
 use crate::error::ExecutorError;
 use crate::model::Encoder;
@@ -44,12 +43,7 @@ impl Kind for BitFit {
     }
 
     fn check(&self, parameters: &Reader<'_>, shape: &ModelShape) -> Result<Resident, Misfit> {
-        let mut numbers = 0;
-        for (name, length) in (0..shape.layers).flat_map(|layer| biases(layer, shape)) {
-            parameters.array(&name, Dtype::F32, &[Some(length)])?;
-            numbers += length as u64;
-        }
-        Ok(Resident { numbers, indices: 0 })
+        parameters.check(PetKind::BitFit, shape)
     }
 
     fn load(&self, parameters: &Reader<'_>, model: &Encoder) -> Result<Box<dyn Operators>, ExecutorError> {

@@ -4,15 +4,14 @@
 //! Stored, for each linear layer: δ in CSR as `layer.<i>.<linear>.delta.starts`, `[out + 1]`, `.delta.columns` and
 //! `.delta.values`, and `.bias_delta`, `[out]`. Resident: δ in CSR, and the sum of both biases.
 
-use safetensors::Dtype;
 use tch::Tensor;
+use tenantry_core::policy::pet_tensors::{Misfit, Resident};
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
-use super::error::Misfit;
-use super::kind::{Kind, Linear, Operators, Resident, parameter, rows};
+use super::kind::{Kind, Linear, Operators, parameter, rows};
 use super::parameters::{Array, Parameters, Reader};
-use super::sparse::{Sparse, check_csr, csr_indices, csr_names, scattered};
+use super::sparse::{Sparse, check_csr, csr_names, scattered};
 use crate::error::ExecutorError;
 use crate::model::Encoder;
 use crate::random::{INITIAL_STD, Part, fill, weights};
@@ -37,15 +36,14 @@ impl Kind for DiffPruning {
     }
 
     fn check(&self, parameters: &Reader<'_>, shape: &ModelShape) -> Result<Resident, Misfit> {
-        let mut resident = Resident::default();
+        let resident = parameters.check(PetKind::DiffPruning, shape)?;
         for layer in 0..shape.layers {
             for linear in Linear::ALL {
-                let size = linear.size(shape);
-                let elements = check_csr(parameters, &parameter(layer, linear.name(), "delta"), size)?;
-                let bias = parameter(layer, linear.name(), "bias_delta");
-                parameters.array(&bias, Dtype::F32, &[Some(size.0)])?;
-                resident.numbers += (elements + size.0) as u64;
-                resident.indices += csr_indices(size.0, elements);
+                check_csr(
+                    parameters,
+                    &parameter(layer, linear.name(), "delta"),
+                    linear.size(shape),
+                )?;
             }
         }
         Ok(resident)

@@ -1,18 +1,8 @@
 //! What can be wrong with a task: each is refused alone.
 
-use crate::error::ExecutorError;
+use tenantry_core::policy::pet_tensors::Misfit;
 
-/// Parameters that do not fit what they are used with.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{tensor}: must be {must}, got {got}")]
-pub struct Misfit {
-    /// The tensor's name.
-    pub tensor: String,
-    /// What it must be.
-    pub must: String,
-    /// What it is.
-    pub got: String,
-}
+use crate::error::ExecutorError;
 
 /// Why a task or a shared model was not taken.
 #[derive(Debug, thiserror::Error)]

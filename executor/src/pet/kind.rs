@@ -3,13 +3,13 @@
 use std::fmt::Debug;
 
 use tch::Tensor;
+use tenantry_core::policy::pet_tensors::{Misfit, Resident};
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::ModelShape;
 
 use super::adapters::Adapters;
 use super::bit_fit::BitFit;
 use super::diff_pruning::DiffPruning;
-use super::error::Misfit;
 use super::lora::Lora;
 use super::mask_bert::MaskBert;
 use super::parameters::{Parameters, Reader};
@@ -98,21 +98,14 @@ impl Norm {
     }
 }
 
-/// What a task's parameters will take on the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resident {
-    /// Numbers, in the shared model's number format.
-    pub numbers: u64,
-    /// Indices of sparse matrices, 4 bytes each.
-    pub indices: u64,
-}
-
 /// A kind of parameter-efficient task.
 pub trait Kind: Debug + Sync {
     /// As registrations, files and profiles call it.
     fn name(&self) -> &'static str;
 
-    /// Looks at every tensor that the kind has for a model of this shape. The registry refuses tensors that were not looked at.
+    /// Looks at every tensor that the kind has for a model of this shape: by [`Reader::check`] where the core lists them, by
+    /// [`Reader::array`] otherwise, and at their content where more than names and shapes can be wrong. The registry refuses tensors that were
+    /// not looked at.
     ///
     /// # Errors
     /// The first tensor that does not fit.

@@ -3,13 +3,12 @@
 //! Stored, for each linear layer that has one: `layer.<i>.<linear>.lora_a`, `[rank, in]`, and `.lora_b`, `[out, rank]`, floats,
 //! with the scale (α by rank) multiplied into `B`.
 
-use safetensors::Dtype;
 use tch::Tensor;
+use tenantry_core::policy::pet_tensors::{Misfit, Resident};
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
-use super::error::Misfit;
-use super::kind::{Kind, Linear, Operators, Resident, parameter, rows};
+use super::kind::{Kind, Linear, Operators, parameter, rows};
 use super::parameters::{Array, Parameters, Reader};
 use crate::error::ExecutorError;
 use crate::model::Encoder;
@@ -40,31 +39,7 @@ impl Kind for Lora {
     }
 
     fn check(&self, parameters: &Reader<'_>, shape: &ModelShape) -> Result<Resident, Misfit> {
-        let mut numbers = 0;
-        for layer in 0..shape.layers {
-            for linear in Linear::ALL {
-                let [a, b] = names(layer, linear);
-                if !parameters.has(&a) && !parameters.has(&b) {
-                    continue;
-                }
-                let (outputs, inputs) = linear.size(shape);
-                let rank = parameters.array(&a, Dtype::F32, &[None, Some(inputs)])?.shape[0];
-                parameters.array(&b, Dtype::F32, &[Some(outputs), Some(rank)])?;
-                numbers += rank * (outputs + inputs);
-            }
-        }
-        if numbers == 0 {
-            let tensor = names(0, Linear::QueryKeyValue)[0].clone();
-            return Err(Misfit {
-                tensor,
-                must: "there, or another linear layer's".into(),
-                got: "no such tensor".into(),
-            });
-        }
-        Ok(Resident {
-            numbers: numbers as u64,
-            indices: 0,
-        })
+        parameters.check(PetKind::Lora, shape)
     }
 
     fn load(&self, parameters: &Reader<'_>, model: &Encoder) -> Result<Box<dyn Operators>, ExecutorError> {

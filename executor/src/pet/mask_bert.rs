@@ -5,13 +5,12 @@
 //! byte's lowest bit, and 1 keeps the weight. Resident: `−W ⊙ ¬M_t` in CSR, made from the shared weights when the task is
 //! loaded; a shared model that is overwritten afterwards must load its tasks again.
 
-use safetensors::Dtype;
 use tch::{Device, Kind as Number, Tensor};
+use tenantry_core::policy::pet_tensors::{Misfit, Resident};
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ModelShape, PetKind};
 
-use super::error::Misfit;
-use super::kind::{Kind, Linear, Operators, Resident, parameter, rows};
+use super::kind::{Kind, Linear, Operators, parameter, rows};
 use super::parameters::{Array, Parameters, Reader};
 use super::sparse::{Sparse, csr_indices, row_bytes, scattered, zeros};
 use crate::error::ExecutorError;
@@ -27,10 +26,8 @@ pub(crate) struct MaskBert;
 struct Loaded(Vec<[Sparse; 4]>);
 
 /// A linear layer's mask, checked.
-fn mask<'a>(parameters: &Reader<'a>, layer: u32, linear: Linear, shape: &ModelShape) -> Result<&'a Array, Misfit> {
-    let (outputs, inputs) = linear.size(shape);
-    let size = [Some(outputs), Some(row_bytes(inputs))];
-    parameters.array(&parameter(layer, linear.name(), "mask"), Dtype::U8, &size)
+fn mask<'a>(parameters: &Reader<'a>, layer: u32, linear: Linear) -> &'a Array {
+    parameters.checked(&parameter(layer, linear.name(), "mask"))
 }
 
 impl Kind for MaskBert {
@@ -39,12 +36,11 @@ impl Kind for MaskBert {
     }
 
     fn check(&self, parameters: &Reader<'_>, shape: &ModelShape) -> Result<Resident, Misfit> {
-        let mut resident = Resident::default();
+        let mut resident = parameters.check(PetKind::MaskBert, shape)?;
         for layer in 0..shape.layers {
             for linear in Linear::ALL {
                 let (outputs, inputs) = linear.size(shape);
-                let mask = mask(parameters, layer, linear, shape)?;
-                let rows = mask.data.chunks_exact(row_bytes(inputs));
+                let rows = mask(parameters, layer, linear).data.chunks_exact(row_bytes(inputs));
                 let elements = rows.map(|row| zeros(row, inputs).count()).sum();
                 resident.numbers += elements as u64;
                 resident.indices += csr_indices(outputs, elements);
@@ -56,7 +52,7 @@ impl Kind for MaskBert {
     fn load(&self, parameters: &Reader<'_>, model: &Encoder) -> Result<Box<dyn Operators>, ExecutorError> {
         let taken_away = |layer: u32, linear: Linear| -> Result<Sparse, ExecutorError> {
             let (outputs, inputs) = linear.size(model.shape());
-            let mask = mask(parameters, layer, linear, model.shape()).expect("the parameters were checked");
+            let mask = mask(parameters, layer, linear);
             let weight = &linear.of(model.layer_parts(layer as usize)).weight;
             let weight = weight.f_to_kind(Number::Float)?.f_to(Device::Cpu)?.f_view([-1])?;
             let weight = Vec::<f32>::try_from(&weight)?;

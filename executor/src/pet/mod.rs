@@ -11,7 +11,8 @@
 //! that its operators run on.
 //!
 //! A new kind is one file that implements [`Kind`], and a line in [`KINDS`]. To be planned and simulated too it needs a name in the profiles'
-//! [`PetKind`](tenantry_profiles::PetKind), and what it takes of memory and work in the core's `policy/pet_work.rs`. Read `bit_fit.rs` for the shortest, then `batch.rs`
+//! [`PetKind`](tenantry_profiles::PetKind), without whose arms nothing compiles: its tensors in the core's `policy/pet_tensors.rs`, what it takes of
+//! memory and work in `policy/pet_work.rs`, and its roofline in the profiles' `roofline/ops.rs`. Read `bit_fit.rs` for the shortest, then `batch.rs`
 //! for the forward pass.
 
 mod adapters;
@@ -31,10 +32,11 @@ mod streams;
 mod tests;
 
 pub use batch::{Group, PetBatch};
-pub use error::{Misfit, PetError};
-pub use kind::{KINDS, Kind, Linear, Norm, Operators, Resident, kind_named};
+pub use error::PetError;
+pub use kind::{KINDS, Kind, Linear, Norm, Operators, kind_named};
 pub use parameters::{Array, Parameters, Reader};
 pub use registry::{Registry, Triplet};
 pub use streams::Streams;
+pub use tenantry_core::policy::pet_tensors::{Misfit, Resident};
 
 pub(crate) use batch::Member;

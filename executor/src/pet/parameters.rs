@@ -7,15 +7,16 @@ use std::path::Path;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use tch::{Kind as Number, Tensor};
+use tenantry_core::policy::pet_tensors::{self, Misfit, Resident, Stored};
+use tenantry_profiles::{ModelShape, PetKind};
 
-use super::error::Misfit;
 use crate::error::ExecutorError;
 use crate::model::Encoder;
 
 /// A stored array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Array {
-    /// Of its elements: 32-bit floats, 32-bit integers, or bytes.
+    /// Of its elements. Kinds compute with 32-bit floats, 32-bit integers and bytes, and refuse others.
     pub dtype: Dtype,
     /// Its dimensions.
     pub shape: Vec<usize>,
@@ -141,11 +142,7 @@ impl Parameters {
         let (model, kind) = (entry(MODEL)?, entry(KIND)?);
         let mut parameters = Parameters::default();
         for (name, view) in tensors.iter() {
-            let dtype = view.dtype();
-            if ![Dtype::F32, Dtype::I32, Dtype::U8].contains(&dtype) {
-                return Err(wrong(name, "of F32, I32 or U8", format!("{dtype:?}")));
-            }
-            parameters.insert(name, Array::new(dtype, view.shape(), view.data().to_vec()));
+            parameters.insert(name, Array::new(view.dtype(), view.shape(), view.data().to_vec()));
         }
         Ok((model, kind, parameters))
     }
@@ -170,6 +167,31 @@ impl<'a> Reader<'a> {
     /// Whether there is an array of this name.
     pub fn has(&self, name: &str) -> bool {
         self.parameters.arrays.contains_key(name)
+    }
+
+    /// Holds all arrays against the core's list of what the kind has for a model of this shape. Returns what of them is resident as it is
+    /// stored.
+    ///
+    /// # Errors
+    /// The first that does not fit.
+    pub fn check(&self, kind: PetKind, shape: &ModelShape) -> Result<Resident, Misfit> {
+        let arrays = self.parameters.arrays.iter();
+        let stored: Stored<'_> = arrays
+            .map(|(name, array)| (name.as_str(), (format!("{:?}", array.dtype), array.shape.as_slice())))
+            .collect();
+        let resident = pet_tensors::check(kind, shape, &stored)?;
+        self.read
+            .borrow_mut()
+            .extend(self.parameters.arrays.keys().map(String::as_str));
+        Ok(resident)
+    }
+
+    /// A checked array.
+    ///
+    /// # Panics
+    /// If there is none of this name.
+    pub(crate) fn checked(&self, name: &str) -> &'a Array {
+        self.parameters.get(name).expect("the parameters were checked")
     }
 
     /// The array of this name, of `dtype` and with as many dimensions as `shape` has; `None` in `shape` stands for any size.
@@ -211,7 +233,7 @@ impl<'a> Reader<'a> {
 
     /// A checked array as a tensor in host memory.
     pub(crate) fn host_tensor(&self, name: &str) -> Result<Tensor, ExecutorError> {
-        let array = self.parameters.get(name).expect("the parameters were checked");
+        let array = self.checked(name);
         let kind = match array.dtype {
             Dtype::F32 => Number::Float,
             Dtype::I32 => Number::Int,

@@ -1,10 +1,9 @@
 //! Sparse matrices, stored as bits or as CSR, and the product with them.
 
-use safetensors::Dtype;
 use tch::Tensor;
+use tenantry_core::policy::pet_tensors::Misfit;
 use tenantry_traces::draw::Stream;
 
-use super::error::Misfit;
 use super::parameters::{Array, Reader};
 use crate::error::{ExecutorError, first_line};
 use crate::model::Encoder;
@@ -81,14 +80,11 @@ pub(crate) fn csr_names(prefix: &str) -> [String; 3] {
     ["starts", "columns", "values"].map(|part| format!("{prefix}.{part}"))
 }
 
-/// Checks a stored CSR matrix of the given size; returns its number of elements.
-pub(crate) fn check_csr(reader: &Reader<'_>, prefix: &str, (rows, columns): (usize, usize)) -> Result<usize, Misfit> {
+/// Checks the content of a stored CSR matrix of the given size, whose arrays are of the right shapes.
+pub(crate) fn check_csr(reader: &Reader<'_>, prefix: &str, (rows, columns): (usize, usize)) -> Result<(), Misfit> {
     let [starts_name, columns_name, values_name] = csr_names(prefix);
-    let starts = reader.array(&starts_name, Dtype::I32, &[Some(rows + 1)])?;
-    let values = reader.array(&values_name, Dtype::F32, &[None])?;
-    let elements = values.shape[0];
-    let column_of = reader.array(&columns_name, Dtype::I32, &[Some(elements)])?;
-    let starts: Vec<i32> = integers(starts).collect();
+    let elements = reader.checked(&values_name).shape[0];
+    let starts: Vec<i32> = integers(reader.checked(&starts_name)).collect();
     let whole = starts.first() == Some(&0) && starts.last().copied() == i32::try_from(elements).ok();
     if !whole || !starts.is_sorted() {
         return Err(Misfit {
@@ -97,7 +93,7 @@ pub(crate) fn check_csr(reader: &Reader<'_>, prefix: &str, (rows, columns): (usi
             got: format!("from {} to {}", starts[0], starts[rows]),
         });
     }
-    let column_of: Vec<i32> = integers(column_of).collect();
+    let column_of: Vec<i32> = integers(reader.checked(&columns_name)).collect();
     for row in starts.windows(2) {
         let row = &column_of[row[0] as usize..row[1] as usize];
         let outside = row.iter().find(|&&column| column < 0 || column as usize >= columns);
@@ -110,7 +106,7 @@ pub(crate) fn check_csr(reader: &Reader<'_>, prefix: &str, (rows, columns): (usi
             });
         }
     }
-    Ok(elements)
+    Ok(())
 }
 
 fn integers(array: &Array) -> impl Iterator<Item = i32> + '_ {

@@ -563,7 +563,7 @@ fn several_shared_models_serve_side_by_side() {
         .to_string();
     assert_eq!(
         wrong,
-        "task 50: layer.0.query_key_value.lora_a: must be F32 of shape [any, 12], got F32 of shape [3, 20]"
+        "task 50: layer.0.query_key_value.lora_a: must be F32 of shape [1 or more, 12], got F32 of shape [3, 20]"
     );
     for (index, kind) in KINDS.iter().enumerate() {
         let task = 50 + index as u32;

@@ -48,7 +48,7 @@ const INDEX: u64 = 4;
 
 /// The linear layers of an encoder layer, as (outputs, inputs): query, key and value in one, attention output, and the
 /// feed-forward's two.
-fn linears(shape: &ModelShape) -> [(u64, u64); 4] {
+pub(super) fn linears(shape: &ModelShape) -> [(u64, u64); 4] {
     let (hidden, intermediate) = (u64::from(shape.hidden), u64::from(shape.intermediate));
     [
         (3 * hidden, hidden),

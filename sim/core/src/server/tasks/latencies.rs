@@ -22,6 +22,8 @@ pub(crate) struct Latencies {
     tables: Arc<[Tables]>,
     /// Of the β tables.
     kinds: Vec<PetKind>,
+    /// What launching a layer's operators takes, by shared model and kind: the least of their tables.
+    launch_ns: Vec<Vec<u64>>,
     sizes: PetSizes,
     hand_over_ns: u64,
     device: DeviceKind,
@@ -48,10 +50,16 @@ impl Latencies {
             .iter()
             .map(|shape| tables(card, pool, shape, [max_batch, tasks.max_tokens], &kinds))
             .collect::<Result<_, ServerError>>()?;
+        let launch_ns = |shape: &ModelShape| -> Result<Vec<u64>, MissingTable> {
+            let least = |kind: &PetKind| Ok(card.pet(shape, pool.dtype, *kind)?.least().median_ns);
+            kinds.iter().map(least).collect()
+        };
+        let launch_ns = shapes.iter().map(launch_ns).collect::<Result<_, _>>()?;
         let dispatch = |operation| Ok::<u64, MissingTable>(card.dispatch(operation)?.median_ns);
         Ok(Latencies {
             shapes,
             tables,
+            launch_ns,
             kinds,
             sizes: tasks.sizes,
             hand_over_ns: dispatch(DispatchOperation::Wake)? + dispatch(DispatchOperation::Tell)?,
@@ -89,14 +97,13 @@ impl Latencies {
         let (shape, tables) = (&self.shapes[usize::from(model)], &self.tables[usize::from(model)]);
         let tokens = u64::from(group.count) * u64::from(group.tokens);
         let work = layer_work(group.kind, shape, &self.sizes, tokens);
-        let all_layers_ns = tables.task_ns(self.kind(group.kind), group.count, group.tokens);
+        let kind = self.kind(group.kind);
+        let all_layers_ns = tables.task_ns(kind, group.count, group.tokens);
         let latency_ns = (all_layers_ns / u64::from(shape.layers)).max(1);
-        let least_ns = tables.task_ns(self.kind(group.kind), 1, 1) / u64::from(shape.layers);
         StreamOperator {
             flops: work.flops,
             latency_ns,
-            // The least operator of a kind is launching alone.
-            launch_ns: least_ns.min(latency_ns),
+            launch_ns: self.launch_ns[usize::from(model)][kind as usize].min(latency_ns),
             bytes_per_s: (u128::from(work.bytes) * 1_000_000_000 / u128::from(latency_ns)) as u64,
         }
     }
