@@ -16,14 +16,14 @@ finished() {
 
 "$tenantry" "${sweep[@]}" --out "$out/whole"
 mkdir "$out/seen"
-over=0
 for ((kill = 1; kill <= kills; kill++)); do
     "$tenantry" "${sweep[@]}" --out "$out/killed" &
-    # After up to three halves of a kill's share of the runs, so that few kills come when all is over; and at a random moment then.
-    target=$(($(finished) + RANDOM % (1500 / kills + 1)))
+    # After up to three halves of a kill's share of the runs that are left, and at a random moment then.
+    share=$(((1000 - $(finished)) / (kills - kill + 2)))
+    target=$(($(finished) + RANDOM % (3 * share / 2 + 1)))
     while (($(finished) < target)) && kill -0 $! 2>/dev/null; do sleep 0.01; done
     sleep "0.0$((RANDOM % 100 + 100))"
-    if kill -KILL $! 2>/dev/null; then :; else over=$((over + 1)); fi
+    kill -KILL $! || { echo "kill $kill came when all was over" >&2; exit 1; }
     wait $! 2>/dev/null || true
     # What an earlier kill had left is there as it was.
     for seen in "$out"/seen/*.json; do
@@ -33,7 +33,7 @@ for ((kill = 1; kill <= kills; kill++)); do
     printf '%d ' "$(finished)"
 done
 echo
-echo "$kills kills, $over of them too late; $(finished) of 1000 runs saved by then"
+echo "$kills kills; $(finished) of 1000 runs saved by then"
 "$tenantry" "${sweep[@]}" --out "$out/killed"
 for file in summary.json summary.csv curves.json; do
     cmp "$out/whole/$file" "$out/killed/$file"

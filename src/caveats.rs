@@ -143,7 +143,8 @@ pub fn extrapolation_caveat<'a>(extrapolated: impl IntoIterator<Item = &'a Extra
     let mut farthest: BTreeMap<Family, &Extrapolated> = BTreeMap::new();
     for one in extrapolated {
         let known = farthest.entry(one.family).or_insert(one);
-        if one.factor > known.factor {
+        // Runs side by side are in no order.
+        if (one.factor, &one.beyond) > (known.factor, &known.beyond) {
             *known = one;
         }
     }

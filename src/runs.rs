@@ -145,6 +145,16 @@ impl Loaded {
             ),
         };
         let mut caveats: Vec<String> = derived.iter().map(unmeasured).collect();
+        caveats.extend(self.run_caveats());
+        caveats.extend(self.price_caveat());
+        caveats.sort();
+        caveats.dedup();
+        caveats
+    }
+
+    /// What a reader must know of how the runs' systems are priced.
+    pub fn run_caveats(&self) -> Vec<String> {
+        let mut caveats = Vec::new();
         for run in &self.runs {
             let (card, name) = (self.card(run), &run.system.name);
             let instances = run.system.pool.instances_per_gpu;
@@ -168,9 +178,6 @@ impl Loaded {
                 ));
             }
         }
-        caveats.extend(self.price_caveat());
-        caveats.sort();
-        caveats.dedup();
         caveats
     }
 

@@ -48,6 +48,44 @@ fn a_plan_leaves_an_answer_that_can_be_simulated() {
     assert!(text.starts_with(report["answer"].as_str().unwrap()), "{text}");
 }
 
+/// A plan says of its card's tables at least what a simulation of its answer says.
+#[test]
+fn what_prices_rest_on_is_said_beside_the_answer() {
+    let place = folder();
+    let at = place.path();
+    good(at, &["plan", "plan/fewest-cards", "--out", "p"]);
+    good(at, &["simulate", "p/answer.yaml", "--out", "a"]);
+    let caveats = |run: &str| -> Vec<String> {
+        let manifest = fs::read(at.join(run).join("manifest.json")).unwrap();
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+        serde_json::from_value(manifest["caveats"].clone()).unwrap()
+    };
+    let (planned, simulated) = (caveats("p"), caveats("a"));
+    let mut tables = 0;
+    for caveat in &simulated {
+        let Some((origin, list)) = caveat.rsplit_once("): ").filter(|_| caveat.starts_with("Card ")) else {
+            continue;
+        };
+        for table in list.trim_end_matches('.').split("; ") {
+            let is_said = |caveat: &String| caveat.starts_with(origin) && caveat.contains(table);
+            assert!(planned.iter().any(is_said), "{origin}: {table} is not in {planned:#?}");
+            tables += 1;
+        }
+    }
+    let is_beyond = |caveats: &[String]| caveats.iter().any(|caveat| caveat.starts_with("Costs beyond"));
+    assert!(
+        tables > 0 && is_beyond(&planned) >= is_beyond(&simulated),
+        "{simulated:#?}"
+    );
+    assert!(
+        planned
+            .iter()
+            .any(|caveat| caveat.starts_with("How sure an answer is takes"))
+    );
+    let page = fs::read_to_string(at.join("p/plan.html")).unwrap();
+    assert!(page.contains("How sure an answer is takes"));
+}
+
 /// Whoever runs the answer may be in another folder than who planned: its recording and its card are found all the same.
 #[test]
 fn an_answer_is_run_from_any_folder() {
@@ -393,6 +431,18 @@ fn without_a_section_plan_the_fewest_cards_are_found() {
         "{message}"
     );
     assert!(message.contains("next: tenantry simulate p/answer.yaml"), "{message}");
+    // What is tried is the plan's to say.
+    let swept = [
+        &["plan", "s.yaml", "--set", "sweep={tenants.count: [10, 20]}"],
+        &load[..],
+    ]
+    .concat();
+    let output = tenantry(at, &swept);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && message.contains("and without its sweep, as --set 'plan="),
+        "{message}"
+    );
     let simulated = tenantry(at, &[&["simulate", "s.yaml"], &LOAD[..4]].concat());
     let message = String::from_utf8_lossy(&simulated.stderr);
     assert!(

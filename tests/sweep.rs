@@ -196,6 +196,30 @@ fn kills_lose_no_finished_run() {
     assert!(left.iter().all(|name| name.ends_with(".json")), "{left:?}");
 }
 
+/// Two builds of one version need not simulate alike.
+#[test]
+fn another_build_is_another_sweep() {
+    let place = folder();
+    let at = place.path();
+    const HALF: [&str; 10] = [
+        "sweep", "s.yaml", SWEEP[0], SWEEP[1], SWEEP[2], SWEEP[3], "--shard", "1/2", "--out", "part",
+    ];
+    good(at, &HALF);
+    let path = at.join("part/sweep.json");
+    let mut saved: serde_json::Value = serde_json::from_slice(&file(at, "part/sweep.json")).unwrap();
+    saved["program"] = "0".repeat(64).into();
+    saved["digest"] = "0".repeat(64).into();
+    fs::write(path, saved.to_string()).unwrap();
+    check_bad(
+        at,
+        &[(
+            &HALF,
+            2,
+            &["with another build of version", "which need not simulate alike"],
+        )],
+    );
+}
+
 #[test]
 fn what_cannot_run_is_left_out_and_said() {
     let place = folder();

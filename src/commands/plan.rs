@@ -17,6 +17,8 @@ use crate::{interrupt, progress};
 
 /// The plan of a scenario that has none.
 const FEWEST_CARDS: &str = "plan={find: fewest-cards, gpus: {from: 1, to: 32}}";
+/// What a plan tries it says itself.
+const NO_SWEEP: &str = "sweep={}";
 
 pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
@@ -30,6 +32,10 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let report = &planned.report;
     let cards = Loaded::of_cards(scenario.clone(), plan.cards.iter().map(|(card, _)| card.as_str()))?;
     let mut caveats = cards.card_caveats();
+    if let Some(best) = &planned.best {
+        caveats.extend(Loaded::of_what_fits(best.clone(), None)?.run_caveats());
+    }
+    caveats.extend(planned.caveats);
     caveats.extend(report.notes.iter().cloned());
     let manifest = started.manifest(cards.first_card(), None, 0, caveats);
     let write = || -> Result<(), Failure> {
@@ -86,12 +92,25 @@ fn planned(args: &ScenarioArgs, output: &OutputArgs) -> Result<(Scenario, Plan),
             args.scenario
         )));
     }
+    let mut set = vec![FEWEST_CARDS];
+    if given.has_sweep() {
+        set.push(NO_SWEEP);
+    }
+    let flags: Vec<String> = set.iter().map(|set| format!("--set '{set}'")).collect();
+    let without = if given.has_sweep() {
+        " and without its sweep"
+    } else {
+        ""
+    };
     say(
         output,
-        &format!("no section plan: looking for the fewest cards that keep the slo, as --set '{FEWEST_CARDS}' would"),
+        &format!(
+            "no section plan: looking for the fewest cards that keep the slo{without}, as {} would",
+            flags.join(" ")
+        ),
     );
     let mut args = args.clone();
-    args.set.push(FEWEST_CARDS.to_owned());
+    args.set.extend(set.into_iter().map(str::to_owned));
     let scenario = scenario(&args)?;
     let plan = scenario.plan.clone().expect("it was set");
     Ok((scenario, plan))

@@ -33,7 +33,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let inputs = Inputs::of(loaded.scenario.inputs())?;
-    let sweep = Sweep::of(&loaded, &inputs, &started);
+    let sweep = Sweep::of(&loaded, &inputs, &started)?;
     let saved = Saved::begin(&args.out, sweep, &loaded.scenario.resolved_yaml())?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let mine: Vec<usize> = (0..loaded.runs.len()).filter(|&run| shard.has(run)).collect();

@@ -28,6 +28,8 @@ const SHORT: f64 = 10.0;
 pub struct Planned {
     pub report: PlanReport,
     pub best: Option<Scenario>,
+    /// What a reader must know of the tables that priced its runs.
+    pub caveats: Vec<String>,
 }
 
 /// Plans.
@@ -99,7 +101,8 @@ pub fn answer(
         },
         notes: said.notes(),
     };
-    Ok(Planned { report, best })
+    let caveats = evaluator.caveats();
+    Ok(Planned { report, best, caveats })
 }
 
 /// What is said of a search that is over.
@@ -282,7 +285,14 @@ where
                 (_, None, _) => "not tried: worse at its best".to_owned(),
                 _ if chosen => "the answer".to_owned(),
                 (.., Some(_)) if self.found.tied.contains(&cell) => "as good, as far as can be told".to_owned(),
-                (.., Some(_)) if self.costs_the_same(cell) => "keeps the target as well, and is slower".to_owned(),
+                (.., Some(_)) if self.costs_the_same(cell) && self.is_slower(cell) => {
+                    "keeps the target as well, and is slower".to_owned()
+                }
+                (.., Some(_)) if self.costs_the_same(cell) => "keeps the target as well, and is as fast".to_owned(),
+                (.., Some(_)) if self.evaluator.plan.find == Objective::TightestLatency => match self.scenario.slo {
+                    Some(_) => "keeps the target, and is slower".to_owned(),
+                    None => "slower".to_owned(),
+                },
                 (.., Some(_)) => "keeps the target, and is worse".to_owned(),
                 (_, Some(judged), None) if judged.hopeless => "given up: far too many are late".to_owned(),
                 (_, Some(_), None) => "given up: misses it".to_owned(),
@@ -330,6 +340,11 @@ where
         ranked && self.found.best.is_some_and(|best| value(best) == value(cell))
     }
 
+    /// Whether a cell is slower than the best, by the seeds that both were run with.
+    fn is_slower(&self, cell: Cell) -> bool {
+        self.found.best.is_some_and(|best| self.search.is_faster(best, cell))
+    }
+
     fn binds(&self) -> Option<Binds> {
         let best = self.found.best?;
         let lesser = best.level.checked_sub(1).map(|level| Cell { level, ..best });
@@ -362,6 +377,11 @@ where
             "All options are asked the same requests. {decided} A run is stopped once {hopeless}. Runs of \
              the scenario's length are judged: what grows more slowly than that is not seen."
         )];
+        notes.push(
+            "How sure an answer is takes the prices of the card's profile as they are: what they are off by, and what is derived or extrapolated, is not \
+             in it."
+                .to_owned(),
+        );
         let best = self.found.best.map(|best| self.evaluator.evenness(best));
         if let Some(Ok(evenness)) = best
             && let Some(bursts) = evenness.bursts

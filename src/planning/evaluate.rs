@@ -19,6 +19,7 @@ use tenantry_scenarios::{Objective, RunSpec, Scenario};
 use tenantry_sim::plan::{Candidate, Cell, Sample};
 
 use crate::cards::{card_of, on_card, refusal};
+use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, table_caveats};
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
 use crate::planning::dispersion::Evenness;
@@ -66,6 +67,8 @@ pub struct Known {
     /// Repeats that were made for the sake of `answers` alone.
     extra_runs: Mutex<BTreeMap<Served, u32>>,
     judged: Mutex<BTreeMap<(u64, u32, u32), Judged>>,
+    /// Ops that were priced beyond what was measured.
+    extrapolated: Mutex<Vec<Extrapolated>>,
     /// Of each load, with so many tenants.
     evenness: Mutex<BTreeMap<(u64, u32), Evenness>>,
     runs: AtomicUsize,
@@ -160,6 +163,14 @@ impl<'a> Evaluator<'a> {
             values: levels.iter().map(|point| value(offer, point)).collect(),
         };
         self.offers.iter().zip(&self.levels).map(candidate).collect()
+    }
+
+    /// What a reader must know of the tables that priced the runs so far.
+    pub fn caveats(&self) -> Vec<String> {
+        let used = self.cards.values().flat_map(TableUsed::of_card).collect();
+        let mut caveats = table_caveats(&used);
+        caveats.extend(extrapolation_caveat(&*locked(&self.known.extrapolated)));
+        caveats
     }
 
     /// What a cell is.
@@ -263,6 +274,8 @@ impl<'a> Evaluator<'a> {
         }
         let done = simulate_watched(run, card, judge.stop(), &mut judge)?;
         let summary = summarized(run, VIRTUAL, repeat, &done.record).summary;
+        let extrapolated = done.extrapolated.into_iter().map(Extrapolated::from);
+        locked(&self.known.extrapolated).extend(extrapolated);
         let busy = summary.lanes.values().map(|lane| lane.busy_share).fold(0.0, f64::max);
         let without_memory = without_memory(&summary);
         if repeat == 0 {

@@ -28,6 +28,9 @@ pub struct Sweep {
     pub digest: String,
     /// Of Tenantry.
     version: String,
+    /// BLAKE3 of the program: two builds of one version need not simulate alike.
+    #[serde(default)]
+    program: String,
     /// Of the resolved scenario.
     scenario_digest: String,
     cards: Vec<Content>,
@@ -50,8 +53,12 @@ struct Content {
 
 impl Sweep {
     /// The sweep of a scenario whose files are `inputs`.
-    pub fn of(loaded: &Loaded, inputs: &Inputs, started: &Started) -> Sweep {
+    ///
+    /// # Errors
+    /// When the program's own file cannot be read.
+    pub fn of(loaded: &Loaded, inputs: &Inputs, started: &Started) -> Result<Sweep, Failure> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
+        let program = this_program().map_err(|error| Failure::Running(format!("the program's own file: {error}")))?;
         let scenario_digest = hex(blake3::hash(loaded.scenario.resolved_yaml().as_bytes()));
         let card = |card: &tenantry_profiles::Card| Content {
             name: card.name.clone(),
@@ -67,22 +74,26 @@ impl Sweep {
         let files: Vec<Content> = files.collect();
         let mut hasher = blake3::Hasher::new();
         let of_contents = cards.iter().chain(&files).map(|content| content.digest.as_str());
-        for part in [version.as_str(), &scenario_digest].into_iter().chain(of_contents) {
+        for part in [version.as_str(), &program, &scenario_digest]
+            .into_iter()
+            .chain(of_contents)
+        {
             hasher.update(part.as_bytes()).update(&[0]);
         }
-        Sweep {
+        Ok(Sweep {
             schema: 2,
             scenario: loaded.scenario.name.clone(),
             seed: loaded.scenario.seed,
             runs: loaded.runs.len(),
             digest: hex(hasher.finalize()),
             version,
+            program,
             scenario_digest,
             cards,
             files,
             profile: started.manifest(loaded.first_card(), None, 0, Vec::new()).profile,
             caveats: loaded.card_caveats(),
-        }
+        })
     }
 
     /// In what `other` is another sweep; nothing where it is the same.
@@ -92,6 +103,14 @@ impl Sweep {
         }
         if self.version != other.version {
             return Some(format!("version {} and not {}", other.version, self.version));
+        }
+        if self.program != other.program {
+            let short = |program: &str| program.chars().take(12).collect::<String>();
+            let (mine, others) = (short(&self.program), short(&other.program));
+            return Some(format!(
+                "another build of version {} (BLAKE3 of the program {others}… and not {mine}…), which need not simulate alike",
+                self.version
+            ));
         }
         if self.scenario_digest != other.scenario_digest {
             return Some("another scenario (its scenario.resolved.yaml says which)".to_owned());
@@ -111,6 +130,12 @@ impl Sweep {
             |(name, mine, other)| format!("other contents of {name} (BLAKE3 {other}… and not {mine}…)"),
         ))
     }
+}
+
+fn this_program() -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(std::env::current_exe()?)?)?;
+    Ok(hex(hasher.finalize()))
 }
 
 fn hex(hash: blake3::Hash) -> String {
