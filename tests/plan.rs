@@ -48,6 +48,29 @@ fn a_plan_leaves_an_answer_that_can_be_simulated() {
     assert!(text.starts_with(report["answer"].as_str().unwrap()), "{text}");
 }
 
+/// The scenario that a plan writes is what the real machine runs.
+#[cfg(feature = "libtorch")]
+#[test]
+fn an_answer_is_executed() {
+    let place = folder();
+    let at = place.path();
+    let load = "workload={arrivals: {poisson: {rate: 100/s}}, lengths: {input: {fixed: 30}}, stop: {requests: 60}}";
+    good(
+        at,
+        &[
+            "plan", "s.yaml", "--set", load, "--set", LOAD[3], "--set", LOAD[5], "--out", "p",
+        ],
+    );
+    let executed = good_json(at, &["execute", "p/answer.yaml", "--device", "cpu"]);
+    let runs = executed["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 1);
+    assert_eq!(
+        (&runs[0]["requests"]["finished"], &runs[0]["machine"]),
+        (&60.into(), &"cpu".into())
+    );
+    assert_eq!(runs[0]["slo"]["latency_ms"], 50.0);
+}
+
 /// A plan says of its card's tables at least what a simulation of its answer says.
 #[test]
 fn what_prices_rest_on_is_said_beside_the_answer() {
