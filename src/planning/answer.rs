@@ -363,6 +363,11 @@ where
             1 => "A decision takes one run, since other seeds bring the same requests: how sure it is says how much parts of them differ, not \
                   how another day would."
                 .to_owned(),
+            repeats if self.evaluator.plan.find == Objective::TightestLatency => format!(
+                "They race: each is run once, and those that are not surely slower than the fastest run on with other seeds, {repeats} runs at most. That the \
+                 fastest keeps a target is judged by {} at least.",
+                self.evaluator.seeds()
+            ),
             repeats => format!(
                 "A decision takes {} to {repeats} runs with other seeds until it is {} sure.",
                 self.evaluator.seeds(),
