@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tenantry_core::Observer;
+use tenantry_core::durations::Durations;
+use tenantry_core::{Observer, RunRecord};
 use tenantry_profiles::paper::Paper;
 use tenantry_profiles::{Card, DType};
 use tenantry_reports::RunSummary;
@@ -88,6 +89,18 @@ impl Lab {
 
     /// One run, for whoever watches.
     pub fn run(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<RunSummary, Failure> {
+        let record = self.recorded(run, card, watch)?;
+        Ok(summarized(run, VIRTUAL, run.repeat, &record).summary)
+    }
+
+    /// The latencies of a system of a shipped scenario, for quantiles that summaries leave out.
+    pub fn latencies(&self, loaded: &Loaded, system: &str) -> Result<Durations, Failure> {
+        let found = loaded.runs.iter().find(|run| run.system.name == system);
+        let run = found.unwrap_or_else(|| panic!("the scenario has a run of {system}"));
+        Ok(self.recorded(run, loaded.card(run), ())?.latency)
+    }
+
+    fn recorded(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<RunRecord, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::Running(format!("system {}: {error}", run.system.name));
         let system = on_card(run, card)?.map_err(Failure::BadInput)?;
         let spec = tenantry_sim::Run {
@@ -106,7 +119,7 @@ impl Lab {
         if done.record.interrupted {
             return Err(Failure::Interrupted("nothing was written".into()));
         }
-        Ok(summarized(run, VIRTUAL, run.repeat, &done.record).summary)
+        Ok(done.record)
     }
 }
 

@@ -52,9 +52,12 @@ pub struct Row {
     /// Ours, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<f64>,
-    /// Ours relative to the paper's, less 1.
+    /// Ours relative to the paper's, less 1; in points ours less the paper's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<f64>,
+    /// Whether the difference and the tolerance are percentage points.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub in_points: bool,
     /// How large the difference may be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<f64>,
@@ -76,6 +79,7 @@ impl Row {
             paper: None,
             ours: None,
             difference: None,
+            in_points: false,
             tolerance: None,
             within: None,
             note: String::new(),
@@ -104,6 +108,15 @@ impl Row {
         Row::new(Kind::Input, figure, what, unit)
             .compared(paper, ours)
             .judged(INPUT_TOLERANCE)
+    }
+
+    /// A share in percent that `draws` outcomes were made to have: it must come out within three standard errors.
+    pub fn drawn(figure: &'static str, what: impl Into<String>, paper: f64, ours: f64, draws: f64) -> Row {
+        let row = Row::new(Kind::Input, figure, what, "%")
+            .compared(paper, ours)
+            .in_points();
+        let share = paper / 100.0;
+        row.judged(300.0 * (share * (1.0 - share) / draws).sqrt())
     }
 
     /// What must come out within `tolerance` of the paper's.
@@ -151,6 +164,16 @@ impl Row {
         Row::new(Kind::NotCheckable, figure, what, "").note(reason)
     }
 
+    /// An unjudged share in percent, set against the paper's in points: of shares near 100 % a relative difference says little.
+    pub fn in_points(self) -> Row {
+        let difference = self.ours.zip(self.paper).map(|(ours, paper)| rounded(ours - paper));
+        Row {
+            difference,
+            in_points: true,
+            ..self
+        }
+    }
+
     /// The same with a note.
     pub fn note(self, note: impl Into<String>) -> Row {
         Row {
@@ -195,6 +218,13 @@ mod tests {
         assert!(!input.missed() && input.within == Some(false));
         assert!(!Row::assumed("Fig. 1", "x", "/s", Some(100.0), 1.0).missed());
         assert!(!Row::not_checkable("Fig. 1", "x", "lost").missed());
+        let drawn = |ours| Row::drawn("Fig. 1", "x", 90.0, ours, 10_000.0);
+        assert_eq!(
+            (drawn(90.8).within, drawn(91.0).within),
+            (Some(true), Some(false)),
+            "0.9 points are three standard errors"
+        );
+        assert_eq!(drawn(90.8).difference, Some(0.8));
         let elsewhere = predicted(111.0).elsewhere();
         assert!(!elsewhere.missed());
         assert_eq!((elsewhere.kind, elsewhere.difference), (Kind::Assumed, Some(0.11)));

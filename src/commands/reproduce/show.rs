@@ -36,11 +36,18 @@ fn cells(row: &Row) -> [String; HEADER.len()] {
         };
         value.map_or(human::ABSENT.to_owned(), with_unit)
     };
-    let off = |difference: f64| minus(&format!("{:+.1} %", 100.0 * difference));
+    let off = |difference: f64| match row.in_points {
+        true => minus(&format!("{difference:+.1} points")),
+        false => minus(&format!("{:+.1} %", 100.0 * difference)),
+    };
+    let band = |tolerance: f64| match row.in_points {
+        true => format!("(± {tolerance:.1} points)"),
+        false => format!("(± {:.0} %)", 100.0 * tolerance),
+    };
     let within = match (row.within, row.tolerance) {
         (None, _) => human::ABSENT.to_owned(),
-        (Some(true), Some(tolerance)) => format!("yes (± {:.0} %)", 100.0 * tolerance),
-        (Some(false), Some(tolerance)) => format!("NO (± {:.0} %)", 100.0 * tolerance),
+        (Some(true), Some(tolerance)) => format!("yes {}", band(tolerance)),
+        (Some(false), Some(tolerance)) => format!("NO {}", band(tolerance)),
         (Some(true), None) => "holds".to_owned(),
         (Some(false), None) => "DOES NOT HOLD".to_owned(),
     };
