@@ -6,7 +6,9 @@ use tenantry_core::spec::{AnswerJoin, DispatchSpec, OrderSpec, PoolSpec, RouteSp
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::fit::cascade::{MNLI, SST_2};
 use tenantry_traces::fit::quantiles::Knot;
-use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, OtherModel, OutcomesSpec, TableSpec};
+use tenantry_traces::outcome::{
+    AnswersSpec, DifficultySpec, DrawnSpec, GeneratedSpec, OtherModel, OutcomesSpec, TableSpec,
+};
 
 use crate::error::Problem;
 use crate::path::Path;
@@ -207,6 +209,7 @@ impl RawOutcomeSource {
                     .map(String::as_str)
                     .collect(),
             ),
+            RawOutcomeSource::Difficulty { models, .. } => Some(models.iter().map(String::as_str).collect()),
             RawOutcomeSource::Profiled { .. } => None,
         }
     }
@@ -246,6 +249,19 @@ pub(crate) fn answers(raw: &RawOutcomes, problems: &mut Vec<Problem>) -> Answers
             models: models.clone().into_iter().collect(),
             reference: reference.clone(),
         }),
+        RawOutcomeSource::Difficulty { file, models } => {
+            let mut different = models.clone();
+            different.sort_unstable();
+            different.dedup();
+            if models.is_empty() || different.len() != models.len() {
+                let path = path.key("from").key("difficulty").key("models");
+                problems.push(Problem::new(path, "different names, at least one", models.join(", ")));
+            }
+            OutcomesSpec::Difficulty(DifficultySpec {
+                path: file.clone(),
+                models: models.clone(),
+            })
+        }
         RawOutcomeSource::Generated {
             small,
             large,

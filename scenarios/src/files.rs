@@ -27,7 +27,7 @@ pub(crate) fn files(raw: &mut RawScenario) -> Vec<&mut PathBuf> {
         Some(RawManagement::Rates(_) | RawManagement::List(_)) | None => {}
     }
     match raw.outcomes.as_mut().map(|outcomes| &mut outcomes.from) {
-        Some(RawOutcomeSource::Table { file, .. }) => files.push(file),
+        Some(RawOutcomeSource::Table { file, .. } | RawOutcomeSource::Difficulty { file, .. }) => files.push(file),
         Some(RawOutcomeSource::Profiled { folder }) => files.push(folder),
         Some(RawOutcomeSource::Generated { .. }) | None => {}
     }

@@ -197,6 +197,15 @@ impl Origin {
                 let must = format!("{must}, as {model} has");
                 Problem::new(root.key("systems").index(system).key("classes"), must, got)
             }
+            AnswersError::Unsure {
+                model, classes, least, ..
+            } => {
+                let must = format!(
+                    "more, since {model} is sure of an answer by {least} only and the likeliest of {classes} classes has more than that, or \
+                     `cascade.join` last or a vote"
+                );
+                Problem::new(root.key("systems").index(system).key("classes"), must, classes)
+            }
             AnswersError::Vote => Problem::new(
                 cascade.key("join"),
                 "last or average, since these models answer numbers",

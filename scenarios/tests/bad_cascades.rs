@@ -94,11 +94,58 @@ fn tables_of_outcomes_are_read_when_a_scenario_is() {
         errors(&text),
         format!("{path}:3: a_conf: must be a number from 0 to 1, got `1.5`")
     );
+    // No answer is the likeliest of two classes at 0.4; averaged, a wrong one would count as the other, right one.
+    let unsure = tempfile::NamedTempFile::new().expect("a temporary file");
+    writeln!(
+        &unsure,
+        "id,a_conf,a_correct,b_conf,b_correct\n0,0.9,1,0.8,1\n1,0.7,0,0.4,0"
+    )
+    .expect("it is writable");
+    let of_unsure = text.replace(&path.to_string(), &unsure.path().display().to_string());
+    assert_eq!(
+        errors(&of_unsure),
+        "s.yaml:14: systems[0].classes: must be more, since large is sure of an answer by 0.4 only and the likeliest of 2 classes has more than \
+         that, or `cascade.join` last or a vote, got 2"
+    );
+    let three = |text: &str| text.replace("preset: tabi\n", "preset: tabi\n    classes: 3\n");
+    assert_eq!(errors(&three(&of_unsure)), "nothing wrong");
+    let voted = of_unsure.replace("average: [0.4, 0.6]", "vote: [0.4, 0.6]");
+    assert_eq!(errors(&voted), "nothing wrong");
     let missing = text.replace("large: b }", "large: c }");
     assert!(
         errors(&missing).contains("must have the column `c_conf`"),
         "{}",
         errors(&missing)
+    );
+}
+
+/// As tables are, with the models that a difficulty is said to be of.
+#[test]
+fn difficulties_are_read_when_a_scenario_is() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    writeln!(&file, "index,n_correct_of_100\n0,100\n1,7").expect("it is writable");
+    let path = file.path().display();
+    let with = |models: &str| {
+        let from = format!("from: {{ difficulty: {{ file: {path}, models: {models} }} }}");
+        let text = GOOD.replace(
+            "from: { generated: { small: small, large: large, task: sst-2 } }",
+            &from,
+        );
+        errors(&text.replace("average: [0.4, 0.6]", "vote: [0.4, 0.6]"))
+    };
+    assert_eq!(with("[small, large]"), "nothing wrong");
+    assert_eq!(
+        with("[small, large, small]"),
+        "s.yaml:11: outcomes.from.difficulty.models: must be different names, at least one, got small, large, small"
+    );
+    assert_eq!(
+        with("[small, lagre]"),
+        "s.yaml:18: systems[0].cascade.stages[1].model: must be one of small, lagre, got large; did you mean lagre?"
+    );
+    writeln!(&file, "2,101").expect("it is writable");
+    assert_eq!(
+        with("[small, large]"),
+        format!("{path}:4: n_correct_of_100: must be 0 to 100, got `101`")
     );
 }
 

@@ -9,7 +9,8 @@ use tenantry_traces::describe::Histogram;
 use tenantry_traces::draw::{Draws, Purpose};
 use tenantry_traces::fit::cascade::{self, TwoLevels};
 use tenantry_traces::outcome::{
-    Difficulties, DifficultyDraws, DispatchCoins, GeneratedOutcomes, Outcome, OutcomeTable,
+    Difficulties, DifficultyDraws, DifficultySpec, DispatchCoins, GeneratedOutcomes, Outcome, OutcomeSource,
+    OutcomeTable, OutcomesSpec,
 };
 
 const TICKETS: u64 = 400_000;
@@ -207,13 +208,32 @@ fn mnli_is_as_hard_as_a_hundred_berts_say() {
         0.001,
     );
     let draws = DifficultyDraws::new(7, difficulties);
-    let right = |model| (0..TICKETS).filter(|&ticket| draws.is_right(ticket, model)).count() as f64 / TICKETS as f64;
+    let right = |model| (0..TICKETS).filter(|&ticket| draws.of(ticket, model).correct).count() as f64 / TICKETS as f64;
     close("a model", 0.8434, right(0), 0.003);
     // Two models agree far more often than two coins of that bias, which would in 73.6 % of cases.
     let agree = (0..TICKETS)
-        .filter(|&ticket| draws.is_right(ticket, 0) == draws.is_right(ticket, 1))
+        .filter(|&ticket| draws.of(ticket, 0).correct == draws.of(ticket, 1).correct)
         .count();
     assert!(agree as f64 / TICKETS as f64 > 0.9);
+    // Who is sure is right: of answers of a confidence, that share is.
+    for (low, high) in [(0.0, 0.2), (0.2, 0.8), (0.8, 1.01)] {
+        let some: Vec<Outcome> = (0..TICKETS)
+            .map(|ticket| draws.of(ticket, 2))
+            .filter(|outcome| (low..high).contains(&outcome.confidence))
+            .collect();
+        let mean = |of: fn(&Outcome) -> f64| some.iter().map(of).sum::<f64>() / some.len() as f64;
+        let sure = mean(|outcome| outcome.confidence.into());
+        let right = mean(|outcome| f64::from(u8::from(outcome.correct)));
+        close(&format!("right, confidence from {low}"), sure, right, 0.01);
+    }
+    // As a scenario asks for it: two models by name.
+    let spec = OutcomesSpec::Difficulty(DifficultySpec {
+        path,
+        models: vec!["one".into(), "other".into()],
+    });
+    let source = OutcomeSource::new(&spec, 7).unwrap();
+    assert_eq!(source.names(), ["one", "other"]);
+    assert!((0..1000).all(|ticket| source.of(ticket, 1) == draws.of(ticket, 1)));
 }
 
 #[test]

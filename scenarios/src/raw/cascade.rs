@@ -142,6 +142,14 @@ pub enum RawOutcomeSource {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reference: Option<String>,
     },
+    /// How hard real items are: a CSV with the column n_correct_of_100, of how many of 100 models of one kind get each of them right. Models here are
+    /// more of that kind, right about an item by that chance, each on its own, and as sure as it is great.
+    Difficulty {
+        /// The file; it may be compressed by gzip.
+        file: PathBuf,
+        /// The models.
+        models: Vec<String>,
+    },
     /// Trained models that answer labelled texts: simulated by what `tenantry cascade profile` saved of them, executed by themselves.
     Profiled {
         /// The folder that it wrote. Relative to the working directory, as the models and items that it names are.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::Outcome;
 use crate::draw::{Draws, Purpose};
 use crate::error::TraceError;
 use crate::read::field::{fields, shown, whole};
@@ -50,6 +51,12 @@ impl Difficulties {
         f64::from(self.right_of_100[item]) / 100.0
     }
 
+    /// That of the hardest item.
+    pub fn least_share_right(&self) -> f64 {
+        let least = self.right_of_100.iter().min();
+        f64::from(least.copied().unwrap_or_default()) / 100.0
+    }
+
     /// How many items there are.
     pub fn items(&self) -> usize {
         self.right_of_100.len()
@@ -73,11 +80,21 @@ impl DifficultyDraws {
         }
     }
 
-    /// Whether the `model`th model is right about `ticket`.
-    pub fn is_right(&self, ticket: Ticket, model: u32) -> bool {
+    /// How hard the items are.
+    pub fn difficulties(&self) -> &Difficulties {
+        &self.difficulties
+    }
+
+    /// What the `model`th model makes of `ticket`. Nothing is known of its own confidence: it is the chance that a model of the kind is right about
+    /// the item, and so as well calibrated as one can be that knows how hard items are and not what it will answer.
+    pub fn of(&self, ticket: Ticket, model: u32) -> Outcome {
         let items = self.difficulties.items() as u64;
         let item = self.draws.about(ticket).below(items) as usize;
+        let chance = self.difficulties.share_right(item);
         let mut stream = self.draws.part(u64::from(model)).about(ticket);
-        stream.unit() < self.difficulties.share_right(item)
+        Outcome {
+            confidence: chance as f32,
+            correct: stream.unit() < chance,
+        }
     }
 }

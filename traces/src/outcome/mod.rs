@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 pub use difficulty::{Difficulties, DifficultyDraws};
 pub use generated::{DispatchCoins, GeneratedOutcomes};
 pub use saved::{ProfiledModel, ProfiledModels, PruneStep, SavedCalibration, SavedOutputs, SavedPruning};
-pub use source::{AnswersSpec, DrawnSpec, GeneratedSpec, OtherModel, OutcomeSource, OutcomesSpec, TableSpec};
+pub use source::{
+    AnswersSpec, DifficultySpec, DrawnSpec, GeneratedSpec, OtherModel, OutcomeSource, OutcomesSpec, TableSpec,
+};
 
 use crate::draw::{Draws, Purpose};
 use crate::error::TraceError;
@@ -97,6 +99,12 @@ impl OutcomeTable {
     /// How many items there are.
     pub fn items(&self) -> usize {
         self.outcomes.len() / self.models
+    }
+
+    /// How sure a model is where it is least so.
+    pub fn least_confidence(&self, model: usize) -> f32 {
+        let of_model = self.outcomes.iter().skip(model).step_by(self.models);
+        of_model.map(|outcome| outcome.confidence).fold(1.0, f32::min)
     }
 
     /// The outcomes of an item, in the order of the models.
@@ -215,6 +223,11 @@ impl Outcomes {
             draws: ItemDraws::new(seed, table.items()),
             table,
         }
+    }
+
+    /// The items.
+    pub fn table(&self) -> &OutcomeTable {
+        &self.table
     }
 
     /// What the models make of `ticket`, in their order.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{GeneratedOutcomes, Outcome, OutcomeTable, Outcomes};
+use super::{Difficulties, DifficultyDraws, GeneratedOutcomes, Outcome, OutcomeTable, Outcomes};
 use crate::draw::{Draws, Purpose};
 use crate::error::TraceError;
 use crate::fit::cascade::TwoLevels;
@@ -37,6 +37,8 @@ pub struct DrawnSpec {
 pub enum OutcomesSpec {
     /// Real items.
     Table(TableSpec),
+    /// Real items' difficulties.
+    Difficulty(DifficultySpec),
     /// A generator.
     Generated(GeneratedSpec),
 }
@@ -50,6 +52,15 @@ pub struct TableSpec {
     pub models: Vec<(String, String)>,
     /// The column's name of the model whose answers count as right, where the table has no gold labels.
     pub reference: Option<String>,
+}
+
+/// A CSV of real items' difficulties, as [`Difficulties::read`] has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DifficultySpec {
+    /// The file.
+    pub path: PathBuf,
+    /// Models of that kind, by name.
+    pub models: Vec<String>,
 }
 
 /// Two fitted levels and what else is known of other models.
@@ -88,6 +99,7 @@ pub struct OutcomeSource {
 #[derive(Clone, Debug)]
 enum Kind {
     Table(Outcomes),
+    Difficulty(DifficultyDraws),
     Generated {
         two: GeneratedOutcomes,
         others: Vec<OtherModel>,
@@ -102,7 +114,7 @@ impl OutcomeSource {
     /// The outcomes under `seed`.
     ///
     /// # Errors
-    /// As [`OutcomeTable::read`].
+    /// As [`OutcomeTable::read`] and [`Difficulties::read`].
     pub fn new(spec: &OutcomesSpec, seed: u64) -> Result<OutcomeSource, TraceError> {
         match spec {
             OutcomesSpec::Table(TableSpec {
@@ -117,6 +129,10 @@ impl OutcomeSource {
                     kind: Kind::Table(Outcomes::new(seed, table)),
                 })
             }
+            OutcomesSpec::Difficulty(DifficultySpec { path, models }) => Ok(OutcomeSource {
+                names: models.clone(),
+                kind: Kind::Difficulty(DifficultyDraws::new(seed, Difficulties::read(path)?)),
+            }),
             OutcomesSpec::Generated(GeneratedSpec {
                 small,
                 large,
@@ -146,6 +162,15 @@ impl OutcomeSource {
         matches!(self.kind, Kind::Generated { .. })
     }
 
+    /// How sure the model with this index among the names is where it is least so; nothing where probabilities are not averaged, as in a generator.
+    pub fn least_confidence(&self, model: usize) -> Option<f32> {
+        match &self.kind {
+            Kind::Table(outcomes) => Some(outcomes.table().least_confidence(model)),
+            Kind::Difficulty(draws) => Some(draws.difficulties().least_share_right() as f32),
+            Kind::Generated { .. } => None,
+        }
+    }
+
     /// What the model with this index among the names makes of `ticket`.
     pub fn of(&self, ticket: Ticket, model: usize) -> Outcome {
         self.shifted(ticket, model, 0.0)
@@ -157,6 +182,7 @@ impl OutcomeSource {
     pub fn shifted(&self, ticket: Ticket, model: usize, shift: f64) -> Outcome {
         match &self.kind {
             Kind::Table(outcomes) => outcomes.of(ticket)[model],
+            Kind::Difficulty(draws) => draws.of(ticket, model as u32),
             Kind::Generated { two, others, draws } => match model {
                 0 => two.of(ticket)[0],
                 1 => two.shifted(ticket, shift)[1],

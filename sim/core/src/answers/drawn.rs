@@ -13,6 +13,9 @@ use crate::command::Returned;
 use crate::event::Answer;
 use crate::spec::{AnswerJoin, RouteSpec, StageSpec};
 
+/// By which part a confidence may be below that of classes which are all alike.
+const ROUNDING: f32 = 0.01;
+
 /// What is drawn for a route's models.
 #[derive(Debug)]
 pub(super) struct Drawn {
@@ -58,7 +61,21 @@ impl Drawn {
             .iter()
             .enumerate()
             .map(stage)
-            .collect::<Result<_, AnswersError>>()?;
+            .collect::<Result<Vec<Stage>, AnswersError>>()?;
+        if let (AnswerJoin::Average(_), true) = (&route.join, stages.len() > 1) {
+            for (index, (stage, of)) in stages.iter().zip(&route.stages).enumerate() {
+                let least = source.least_confidence(stage.model);
+                // Confidences are rounded.
+                if let Some(least) = least.filter(|least| least * stage.classes as f32 <= 1.0 - ROUNDING) {
+                    return Err(AnswersError::Unsure {
+                        index,
+                        model: of.pool.name.clone(),
+                        classes: stage.classes,
+                        least,
+                    });
+                }
+            }
+        }
         Ok(Drawn {
             source,
             stages,

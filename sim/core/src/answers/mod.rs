@@ -75,6 +75,18 @@ pub enum AnswersError {
         /// What the stage says.
         got: u32,
     },
+    /// Probabilities are averaged, and a model is less sure of its answer than the likeliest of so many classes can be.
+    #[error("stage {model}: must be sure by 1 / {classes} classes at least, got {least}")]
+    Unsure {
+        /// The stage.
+        index: usize,
+        /// Its model.
+        model: String,
+        /// What its head puts out.
+        classes: u32,
+        /// Its least confidence.
+        least: f32,
+    },
     /// Numbers have no majority.
     #[error("join: must be last or average, since these models answer numbers, got vote")]
     Vote,
