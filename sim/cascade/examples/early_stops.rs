@@ -182,8 +182,8 @@ fn noise(draws: &mut Stream) -> f64 {
 /// Attention costs nothing to read here: the control time stands for it.
 fn pass(latency_ms: f64, outputs: Vec<Vec<f64>>) -> PassProfile {
     PassProfile {
-        latency_ms,
-        attended_ms: latency_ms,
+        latency_ms: vec![latency_ms; outputs.len()],
+        attended_ms: vec![latency_ms; outputs.len()],
         outputs,
     }
 }
@@ -290,11 +290,12 @@ fn table(file: &str) -> Option<Repository> {
 /// Models of a folder, as `tenantry cascade select` takes them.
 fn saved(folder: &Path) -> Repository {
     let profiled = ProfiledModels::read(folder).unwrap_or_else(|error| panic!("{error}"));
+    let ms = |us: &[f32]| -> Vec<f64> { us.iter().map(|&us| f64::from(us) / 1e3).collect() };
     let pass = |saved: &SavedOutputs| {
         let wide = |row: &Vec<f32>| row.iter().map(|&share| f64::from(share).clamp(0.0, 1.0)).collect();
         PassProfile {
-            latency_ms: saved.mean_service_us() / 1e3,
-            attended_ms: saved.mean_attended_us().expect("`cascade profile` measures it") / 1e3,
+            latency_ms: ms(&saved.service_us),
+            attended_ms: ms(&saved.attended_us),
             outputs: saved.softmax.iter().map(wide).collect(),
         }
     };
@@ -333,7 +334,8 @@ fn main() {
             let mut latency_ms = between(&mut draws, 1.0, 8.0);
             for model in &mut repository.models {
                 latency_ms *= between(&mut draws, 1.1, 3.0);
-                (model.whole.latency_ms, model.whole.attended_ms) = (latency_ms, latency_ms);
+                model.whole.latency_ms.fill(latency_ms);
+                model.whole.attended_ms.fill(latency_ms);
             }
             of_table.ask(&repository, &parts(&mut draws));
         }

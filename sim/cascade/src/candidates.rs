@@ -2,11 +2,16 @@
 //! another pass of a model.
 //!
 //! Trying another cut-off costs no model's time: it rearranges what the models have answered. Dispatchers' coins are not drawn; each way that an
-//! item can take counts by its chance. [`search`](crate::search) chooses among candidates.
+//! item can take counts by its chance. An item's latency is the sum of what the models that it comes to took for that very item, and quantiles are
+//! over items by those chances; the mean, by which candidates are ordered, is of the models' means by the shares that come to them.
+//! [`search`](crate::search) chooses among candidates.
 
 use crate::ensemble;
 use crate::error::CascadeError;
 use crate::reroute::Reroute;
+
+/// By how many items a sum of chances may be off.
+const ROUNDING: f64 = 1e-6;
 
 /// What was saved of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,10 +36,10 @@ pub struct PrunedProfile {
 /// What was saved of a model on queries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassProfile {
-    /// Of a query, in milliseconds.
-    pub latency_ms: f64,
+    /// Of each query, in milliseconds, item by item.
+    pub latency_ms: Vec<f64>,
     /// The same where the model's attention is summed up, for others' words to be pruned by it.
-    pub attended_ms: f64,
+    pub attended_ms: Vec<f64>,
     /// Calibrated probabilities of the classes, item by item.
     pub outputs: Vec<Vec<f64>>,
 }
@@ -102,9 +107,9 @@ pub struct Candidate {
     pub accuracy: f64,
     /// Mean latency in milliseconds.
     pub mean_ms: f64,
-    /// Latency that three quarters keep.
+    /// Latency that three quarters of the items keep.
     pub p75_ms: f64,
-    /// Latency that 99 % keep.
+    /// Latency that 99 % of the items keep.
     pub p99_ms: f64,
 }
 
@@ -115,6 +120,15 @@ pub(crate) struct Way<'a> {
     pub prune: Vec<Option<f64>>,
     /// What each model comes to read.
     pub passes: Vec<&'a PassProfile>,
+}
+
+/// What items have taken when a level of a way answers them, whatever the dispatcher.
+#[derive(Clone, Debug)]
+pub(crate) struct Elapsed {
+    /// By level, in the mean, in milliseconds.
+    mean_ms: Vec<f64>,
+    /// Milliseconds, level and item, ascending.
+    ascending: Vec<(f64, usize, usize)>,
 }
 
 /// Where the items go under a dispatcher, and when they are answered.
@@ -131,19 +145,36 @@ pub(crate) struct Flow {
 
 impl Repository {
     /// # Errors
-    /// Where a model has not an output for each item, a label is beyond the classes, or there are no items or models.
+    /// Where a model has not an output and a latency for each item, a label is beyond the classes, or there are no items or models.
     pub fn check(&self) -> Result<(), CascadeError> {
         if self.labels.is_empty() || self.models.is_empty() {
             return Err(CascadeError::Nothing { what: "repository" });
         }
         for model in &self.models {
             let pruned = model.pruned.iter().map(|pruned| &pruned.pass);
-            for PassProfile { outputs, .. } in std::iter::once(&model.whole).chain(pruned) {
-                if outputs.len() != self.labels.len() {
-                    return Err(CascadeError::Lengths {
-                        what: "outputs",
-                        must: self.labels.len(),
-                        got: outputs.len(),
+            for pass in std::iter::once(&model.whole).chain(pruned) {
+                let PassProfile {
+                    latency_ms,
+                    attended_ms,
+                    outputs,
+                } = pass;
+                let lengths = [
+                    ("outputs", outputs.len()),
+                    ("latencies", latency_ms.len()),
+                    ("latencies with attention", attended_ms.len()),
+                ];
+                for (what, got) in lengths {
+                    if got != self.labels.len() {
+                        let must = self.labels.len();
+                        return Err(CascadeError::Lengths { what, must, got });
+                    }
+                }
+                let mut times = latency_ms.iter().chain(attended_ms);
+                if let Some(&got) = times.find(|ms| !(**ms >= 0.0 && ms.is_finite())) {
+                    return Err(CascadeError::Range {
+                        what: "latency",
+                        must: "at least 0",
+                        got,
                     });
                 }
                 for (item, (output, &label)) in outputs.iter().zip(&self.labels).enumerate() {
@@ -164,12 +195,18 @@ impl Repository {
         Ok(())
     }
 
-    pub(crate) fn accuracy_of(&self, outputs: &[Vec<f64>]) -> f64 {
-        let right = outputs
-            .iter()
+    /// Whether each item is answered rightly.
+    fn right(&self, outputs: &[Vec<f64>]) -> Vec<bool> {
+        let answers = outputs.iter().map(|output| ensemble::likeliest(output));
+        answers
             .zip(&self.labels)
-            .filter(|(output, label)| ensemble::likeliest(output) == **label);
-        right.count() as f64 / self.labels.len() as f64
+            .map(|(answer, label)| answer == *label)
+            .collect()
+    }
+
+    pub(crate) fn accuracy_of(&self, outputs: &[Vec<f64>]) -> f64 {
+        let right = self.right(outputs);
+        right.iter().filter(|right| **right).count() as f64 / right.len() as f64
     }
 
     /// The models by ascending accuracy.
@@ -220,12 +257,10 @@ impl Repository {
         }
     }
 
-    /// Where the items go; `reroute` is there where there are several models.
-    pub(crate) fn flow(&self, way: &Way<'_>, reroute: Option<Reroute>) -> Flow {
-        let items = self.labels.len();
-        let (levels, last) = (way.passes.len(), way.passes.len() - 1);
-        let mut comes = vec![vec![1.0; items]];
-        for pass in &way.passes[..last] {
+    /// By level and item, the chance that the item comes there; `reroute` is there where there are several models.
+    fn comes(&self, way: &Way<'_>, reroute: Option<Reroute>) -> Vec<Vec<f64>> {
+        let mut comes = vec![vec![1.0; self.labels.len()]];
+        for pass in &way.passes[..way.passes.len() - 1] {
             let reroute = reroute.expect("several levels have a dispatcher");
             let goes_on = |(output, came): (&Vec<f64>, &f64)| {
                 came * reroute.probability(output.iter().copied().fold(0.0, f64::max))
@@ -233,32 +268,71 @@ impl Repository {
             let came = comes.last().expect("there is a first level");
             comes.push(pass.outputs.iter().zip(came).map(goes_on).collect());
         }
-        let returned: Vec<f64> = (0..levels)
-            .map(|level| (0..items).map(|item| stays(&comes, level, item)).sum::<f64>() / items as f64)
-            .collect();
-        let mut elapsed_ms = Vec::with_capacity(levels);
-        let mut sum_ms = 0.0;
-        for (level, pass) in way.passes.iter().enumerate() {
-            sum_ms += match way.prune.get(level) {
-                Some(Some(_)) => pass.attended_ms + self.control_ms,
-                Some(None) => pass.latency_ms + self.control_ms,
-                None => pass.latency_ms,
-            };
-            elapsed_ms.push(sum_ms);
+        comes
+    }
+
+    /// The share of the items that each level returns.
+    fn returned(&self, comes: &[Vec<f64>]) -> Vec<f64> {
+        let items = self.labels.len();
+        (0..comes.len())
+            .map(|level| (0..items).map(|item| stays(comes, level, item)).sum::<f64>() / items as f64)
+            .collect()
+    }
+
+    /// What a level takes of each item, and what it takes to look at its answer.
+    fn taken<'a>(&self, way: &Way<'a>, level: usize) -> (&'a [f64], f64) {
+        let pass = way.passes[level];
+        match way.prune.get(level) {
+            Some(Some(_)) => (&pass.attended_ms, self.control_ms),
+            Some(None) => (&pass.latency_ms, self.control_ms),
+            None => (&pass.latency_ms, 0.0),
         }
-        let quantile = |share: f64| {
-            let mut until = 0.0;
-            let reached = returned.iter().position(|&part| {
-                until += part;
-                until >= share - 1e-12
-            });
-            elapsed_ms[reached.unwrap_or(last)]
-        };
+    }
+
+    /// By level, what has been taken in the mean when it answers.
+    fn mean_elapsed_ms(&self, way: &Way<'_>) -> Vec<f64> {
+        let mut sum_ms = 0.0;
+        (0..way.passes.len())
+            .map(|level| {
+                let (taken_ms, control_ms) = self.taken(way, level);
+                sum_ms += mean(taken_ms) + control_ms;
+                sum_ms
+            })
+            .collect()
+    }
+
+    pub(crate) fn elapsed(&self, way: &Way<'_>) -> Elapsed {
+        let mut sum_ms = vec![0.0; self.labels.len()];
+        let mut ascending = Vec::with_capacity(way.passes.len() * sum_ms.len());
+        for level in 0..way.passes.len() {
+            let (taken_ms, control_ms) = self.taken(way, level);
+            for (item, (sum_ms, taken_ms)) in sum_ms.iter_mut().zip(taken_ms).enumerate() {
+                *sum_ms += taken_ms + control_ms;
+                ascending.push((*sum_ms, level, item));
+            }
+        }
+        ascending.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+        Elapsed {
+            mean_ms: self.mean_elapsed_ms(way),
+            ascending,
+        }
+    }
+
+    /// The mean latency under a dispatcher.
+    pub(crate) fn mean_ms(&self, way: &Way<'_>, reroute: Option<Reroute>) -> f64 {
+        let returned = self.returned(&self.comes(way, reroute));
+        sum_of_shares(&returned, &self.mean_elapsed_ms(way))
+    }
+
+    /// Where the items go; `reroute` is there where there are several models.
+    pub(crate) fn flow(&self, way: &Way<'_>, elapsed: &Elapsed, reroute: Option<Reroute>) -> Flow {
+        let comes = self.comes(way, reroute);
+        let returned = self.returned(&comes);
         Flow {
             cut_off: reroute.map(|reroute| reroute.cut_off()),
-            mean_ms: returned.iter().zip(&elapsed_ms).map(|(share, ms)| share * ms).sum(),
-            p75_ms: quantile(0.75),
-            p99_ms: quantile(0.99),
+            mean_ms: sum_of_shares(&returned, &elapsed.mean_ms),
+            p75_ms: elapsed.quantile_ms(&comes, 0.75),
+            p99_ms: elapsed.quantile_ms(&comes, 0.99),
             comes,
             returned,
         }
@@ -267,7 +341,10 @@ impl Repository {
     /// What comes of a way, its answers joined.
     pub(crate) fn measured(&self, way: &Way<'_>, flow: &Flow, average: bool) -> Result<Candidate, CascadeError> {
         let weights = match average && way.passes.len() > 1 {
-            true => Some(self.weights(way, &flow.comes)?),
+            true => {
+                let right: Vec<Vec<bool>> = way.passes.iter().map(|pass| self.right(&pass.outputs)).collect();
+                Some(ensemble::weights_of_route(&flow.comes[1], &right)?)
+            }
             false => None,
         };
         let mut right = 0.0;
@@ -304,25 +381,6 @@ impl Repository {
         })
     }
 
-    /// Proportional to the models' accuracies on what is re-routed at all; on everything where nothing is.
-    fn weights(&self, way: &Way<'_>, comes: &[Vec<f64>]) -> Result<Vec<f64>, CascadeError> {
-        let re_routed = match comes[1].iter().sum::<f64>() > 0.0 {
-            true => &comes[1],
-            false => &comes[0],
-        };
-        let sum: f64 = re_routed.iter().sum();
-        let accuracy = |pass: &&PassProfile| {
-            let items = pass.outputs.iter().zip(&self.labels).zip(re_routed);
-            let right = items.filter(|((output, label), _)| ensemble::likeliest(output) == **label);
-            (right.map(|(_, chance)| chance).sum::<f64>() / sum).min(1.0)
-        };
-        let accuracies: Vec<f64> = way.passes.iter().map(accuracy).collect();
-        match accuracies.iter().all(|&accuracy| accuracy <= 0.0) {
-            true => Ok(vec![1.0 / way.passes.len() as f64; way.passes.len()]),
-            false => ensemble::weights(&accuracies),
-        }
-    }
-
     /// The share of right answers that no cut-off, weights or join of a way can exceed: of items that some level may answer rightly. An
     /// average is right only if no other class is likelier to every model that was asked.
     pub(crate) fn accuracy_max(&self, way: &Way<'_>) -> f64 {
@@ -340,6 +398,30 @@ impl Repository {
     }
 }
 
+impl PassProfile {
+    /// Latency that this share of the items keeps.
+    pub(crate) fn quantile_ms(&self, share: f64) -> f64 {
+        let mut ascending = self.latency_ms.clone();
+        ascending.sort_unstable_by(f64::total_cmp);
+        let rank = (share * ascending.len() as f64 - ROUNDING).ceil() as usize;
+        ascending[rank.clamp(1, ascending.len()) - 1]
+    }
+}
+
+impl Elapsed {
+    /// Latency that this share of the items keeps, each way that an item can take by its chance.
+    fn quantile_ms(&self, comes: &[Vec<f64>], share: f64) -> f64 {
+        let enough = share * comes[0].len() as f64 - ROUNDING;
+        let mut until = 0.0;
+        let reached = self.ascending.iter().find(|(_, level, item)| {
+            until += stays(comes, *level, *item);
+            until >= enough
+        });
+        let (last, ..) = self.ascending.last().expect("there are items");
+        reached.map_or(*last, |(ms, ..)| *ms)
+    }
+}
+
 impl<'a> Way<'a> {
     /// A level more, on what the last one leaves at a degree.
     fn with(&self, alpha: Option<f64>, pass: &'a PassProfile) -> Way<'a> {
@@ -348,6 +430,14 @@ impl<'a> Way<'a> {
         way.passes.push(pass);
         way
     }
+}
+
+fn mean(numbers: &[f64]) -> f64 {
+    numbers.iter().sum::<f64>() / numbers.len() as f64
+}
+
+fn sum_of_shares(shares: &[f64], of: &[f64]) -> f64 {
+    shares.iter().zip(of).map(|(share, of)| share * of).sum()
 }
 
 /// The chance that an item is returned at a level.

@@ -24,7 +24,36 @@ pub fn weights(accuracies: &[f64]) -> Result<Vec<f64>, CascadeError> {
     Ok(accuracies.iter().map(|accuracy| accuracy / sum).collect())
 }
 
-/// The weighted average of probabilities (Eq. 6): a weight for each model, and as many classes in each.
+/// The weights of a cascade's models, one for each: proportional to their accuracies on what the first model re-routes at all, or on
+/// everything where nothing is re-routed; alike where nobody is right about any of it. Where not all models were asked, the weights of those
+/// that were count, by their sum ([`average`]). `re_routed` is the chance of each item to be re-routed, `right` has for each model whether it is
+/// right about each item as that comes to it.
+///
+/// # Errors
+/// [`CascadeError::Lengths`] where a model was not asked about as many items.
+pub fn weights_of_route(re_routed: &[f64], right: &[Vec<bool>]) -> Result<Vec<f64>, CascadeError> {
+    let (must, what) = (re_routed.len(), "answers");
+    if let Some(got) = right.iter().map(Vec::len).find(|&got| got != must) {
+        return Err(CascadeError::Lengths { what, must, got });
+    }
+    let sum: f64 = re_routed.iter().sum();
+    let accuracy = |right: &Vec<bool>| {
+        let chances = right.iter().zip(re_routed).filter(|(right, _)| **right);
+        match sum > 0.0 {
+            // Sums round.
+            true => (chances.map(|(_, chance)| chance).sum::<f64>() / sum).min(1.0),
+            false => chances.count() as f64 / must.max(1) as f64,
+        }
+    };
+    let accuracies: Vec<f64> = right.iter().map(accuracy).collect();
+    match accuracies.iter().all(|&accuracy| accuracy <= 0.0) {
+        true => Ok(vec![1.0 / right.len() as f64; right.len()]),
+        false => weights(&accuracies),
+    }
+}
+
+/// The weighted average of probabilities (Eq. 6): a weight for each model, of which the sum counts, and as many classes in each. All alike
+/// where no weight is above 0.
 ///
 /// # Errors
 /// [`CascadeError::Lengths`] where weights and models, or the models' classes, do not go together.
@@ -35,11 +64,16 @@ pub fn average(weights: &[f64], probabilities: &[&[f64]]) -> Result<Vec<f64>, Ca
     };
     fits("weights", probabilities.len(), weights.len())?;
     let classes = probabilities.first().map_or(0, |first| first.len());
+    let all: f64 = weights.iter().sum();
     let mut sums = vec![0.0; classes];
     for (weight, model) in weights.iter().zip(probabilities) {
         fits("classes", classes, model.len())?;
+        let share = match all > 0.0 {
+            true => weight / all,
+            false => 1.0 / weights.len() as f64,
+        };
         for (sum, probability) in sums.iter_mut().zip(*model) {
-            *sum += weight * probability;
+            *sum += share * probability;
         }
     }
     Ok(sums)
@@ -85,10 +119,39 @@ mod tests {
     }
 
     #[test]
+    fn a_route_s_weights_are_of_what_its_first_model_re_routes() {
+        // The last two items go on, the second of them half of the time.
+        let re_routed = [0.0, 0.0, 1.0, 0.5];
+        let right = [
+            vec![true, true, false, true],
+            vec![true, true, true, false],
+            vec![false, false, true, true],
+        ];
+        let weights = weights_of_route(&re_routed, &right).unwrap();
+        let [first, second, third] = [0.5, 1.0, 1.5].map(|right| right / 3.0);
+        assert!((weights[0] - first).abs() < 1e-12 && (weights[1] - second).abs() < 1e-12);
+        assert!((weights[2] - third).abs() < 1e-12);
+        // Nothing is re-routed: three, three and two of four. Nobody is right: all alike.
+        let weights = weights_of_route(&[0.0; 4], &right).unwrap();
+        assert!((weights[0] - 0.375).abs() < 1e-12 && (weights[2] - 0.25).abs() < 1e-12);
+        assert_eq!(
+            weights_of_route(&[1.0], &[vec![false], vec![false]]),
+            Ok(vec![0.5, 0.5])
+        );
+        let error = weights_of_route(&[1.0, 1.0], &[vec![true]]).unwrap_err().to_string();
+        assert_eq!(error, "answers: must be 2, got 1");
+    }
+
+    #[test]
     fn the_average_is_equation_6() {
         let average = average(&[0.4, 0.6], &[&[0.9, 0.1], &[0.2, 0.8]]).unwrap();
         assert!((average[0] - 0.48).abs() < 1e-12);
         assert_eq!(likeliest(&average), 1);
+        // Where the third was not asked, the weights of those that were are 1 in all; weights of 0 are alike.
+        let asked = super::average(&[0.2, 0.3], &[&[0.9, 0.1], &[0.2, 0.8]]).unwrap();
+        assert!((asked[0] - 0.48).abs() < 1e-12);
+        let alike = super::average(&[0.0, 0.0], &[&[0.9, 0.1], &[0.2, 0.8]]).unwrap();
+        assert!((alike[0] - 0.55).abs() < 1e-12);
         let error = super::average(&[1.0, 0.0], &[&[0.5, 0.5], &[1.0]])
             .unwrap_err()
             .to_string();

@@ -1,9 +1,9 @@
 //! The fastest candidate that meets a task's targets (Tabi, section 5).
 //!
 //! [`Repository::best`] misses nothing: it leaves out only what provably cannot be chosen. A lower cut-off sends no item further, so that a
-//! way's mean latency is least at the lowest one; and no way is more accurate than its models' answers allow
-//! (`accuracy_max`). The paper's own search gives up early; [`EarlyStops`] are its rules, and what they miss
-//! is measured in `examples/early_stops.rs`.
+//! way's mean latency is least at the lowest one; and no way is more accurate than its models' answers allow (`accuracy_max`). Tails bound
+//! nothing: whether a candidate keeps its p99 is looked at for each that is fast enough. The paper's own search gives up early;
+//! [`EarlyStops`] are its rules, and what they miss is measured in `examples/early_stops.rs`.
 
 use crate::candidates::{Candidate, Flow, Joins, Repository, Rules, Way};
 use crate::error::CascadeError;
@@ -16,7 +16,7 @@ pub struct Targets {
     pub accuracy: f64,
     /// Mean latency, at most.
     pub mean_ms: Option<f64>,
-    /// Latency at p99, at most.
+    /// Latency that 99 % of the items keep, at most.
     pub p99_ms: Option<f64>,
 }
 
@@ -25,7 +25,7 @@ pub struct Targets {
 pub struct EarlyStops {
     /// No lower cut-off is tried from the first at which a candidate is less accurate than its models in the mean.
     pub below_models_mean: bool,
-    /// A candidate's latency at p75, by that of its slowest model, at most.
+    /// A candidate's latency at p75, by the greatest of its models alone, at most.
     pub p75_factor_max: f64,
     /// No higher degree of pruning is tried from the first that costs a model more of its accuracy, as a share of the items.
     pub pruning_loss_max: f64,
@@ -66,7 +66,7 @@ impl Repository {
         for (place, way) in ways.iter().enumerate() {
             let lowest = dispatchers.last().copied().filter(|_| way.passes.len() > 1);
             // Sums round.
-            by_least.push((self.flow(way, lowest).mean_ms * (1.0 - 1e-9), place));
+            by_least.push((self.mean_ms(way, lowest) * (1.0 - 1e-9), place));
         }
         by_least.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut best: Option<Chosen> = None;
@@ -79,12 +79,13 @@ impl Repository {
             if self.accuracy_max(way) + 1e-9 < targets.accuracy {
                 continue;
             }
+            let elapsed = self.elapsed(way);
             let mut flow: Option<Flow> = None;
             // From the lowest cut-off up, so that the first to meet the targets is the fastest.
             for (choice, (reroute, average)) in rules.choices(way, &dispatchers).into_iter().enumerate().rev() {
                 let cut_off = reroute.map(|reroute| reroute.cut_off());
                 if flow.as_ref().is_none_or(|flow| flow.cut_off != cut_off) {
-                    flow = Some(self.flow(way, reroute));
+                    flow = Some(self.flow(way, &elapsed, reroute));
                 }
                 let flow = flow.as_ref().expect("it was just made");
                 let slower = best.as_ref().is_some_and(|best| flow.mean_ms > best.candidate.mean_ms);
@@ -135,9 +136,10 @@ impl Repository {
             let alone = |&model: &usize| &self.models[model].whole;
             let models = || way.models.iter().map(alone);
             let mean = models().map(|pass| self.accuracy_of(&pass.outputs)).sum::<f64>() / way.models.len() as f64;
-            let slowest_ms = models().map(|pass| pass.latency_ms).fold(0.0, f64::max);
+            let slowest_ms = models().map(|pass| pass.quantile_ms(0.75)).fold(0.0, f64::max);
+            let elapsed = self.elapsed(way);
             for choices in rules.choices(way, &dispatchers).chunk_by(|a, b| a.0 == b.0) {
-                let flow = self.flow(way, choices[0].0);
+                let flow = self.flow(way, &elapsed, choices[0].0);
                 let candidates = choices
                     .iter()
                     .map(|&(_, average)| self.measured(way, &flow, average))

@@ -1,13 +1,15 @@
 //! Candidates: known answers; the search against every candidate tried; what the paper's early stops miss.
 
 use proptest::prelude::*;
+use tenantry_cascade::Reroute;
 use tenantry_cascade::candidates::{Candidate, Joins, ModelProfile, PassProfile, PrunedProfile, Repository, Rules};
 use tenantry_cascade::search::{EarlyStops, Targets, select};
 
+/// Every item takes as long.
 fn pass(latency_ms: f64, outputs: Vec<Vec<f64>>) -> PassProfile {
     PassProfile {
-        latency_ms,
-        attended_ms: 1.25 * latency_ms,
+        latency_ms: vec![latency_ms; outputs.len()],
+        attended_ms: vec![1.25 * latency_ms; outputs.len()],
         outputs,
     }
 }
@@ -88,6 +90,56 @@ fn the_fastest_that_meets_the_targets_is_chosen() {
     let nearest = pair().best(&averaged(), &targets(0.95)).unwrap().chosen.unwrap_err();
     assert!(nearest.len() == 3 && nearest[0].accuracy >= nearest[1].accuracy);
     assert!((nearest[0].accuracy - 0.9).abs() < 1e-12);
+}
+
+/// Quantiles are over items, each of which takes its own time: a model whose mean keeps a target does not keep it at p99.
+#[test]
+fn tails_are_of_items_and_not_of_means() {
+    let mut repository = pair();
+    // The third item takes the small model long, the last takes the large one long.
+    repository.models[1].whole.latency_ms[2] = 55.0;
+    repository.models[0].whole.latency_ms[9] = 110.0;
+    let candidates = repository.candidates(&averaged(), None).unwrap();
+    let alone = |name: &str| candidates.iter().find(|found| found.models == [name]).unwrap();
+    let [small, large] = ["small", "large"].map(alone);
+    assert_eq!((small.mean_ms, small.p75_ms, small.p99_ms), (10.0, 5.0, 55.0));
+    assert!((large.mean_ms - 29.0).abs() < 1e-12);
+    assert_eq!((large.p75_ms, large.p99_ms), (20.0, 110.0));
+    // The small model looks at each for 1 ms: five items in 6 ms, three in 26, one in 56, one in 116.
+    let cascade = candidates.iter().find(|found| found.cut_off == Some(0.95)).unwrap();
+    assert_eq!((cascade.p75_ms, cascade.p99_ms), (26.0, 116.0));
+    assert!((cascade.mean_ms - (11.0 + 0.4 * 29.0)).abs() < 1e-9, "means as ever");
+    let found = |p99_ms| {
+        let targets = Targets {
+            p99_ms: Some(p99_ms),
+            ..targets(0.6)
+        };
+        let chosen = repository.best(&averaged(), &targets).unwrap().chosen;
+        chosen.map(|chosen| chosen.models.len()).ok()
+    };
+    assert_eq!(
+        (found(50.0), found(60.0)),
+        (None, Some(1)),
+        "the mean of 10 ms is no tail"
+    );
+}
+
+/// What is left out of a tail is left out by its chance: one item in fifty is slow, and goes on half of the time.
+#[test]
+fn quantiles_count_items_by_their_chances() {
+    let small = model("small", 1.0, &[0.99; 50]);
+    let mut large = model("large", 10.0, &[1.0; 50]);
+    large.whole.latency_ms[0] = 100.0;
+    let rules = Rules {
+        slope: 0.0,
+        ..averaged()
+    };
+    // Above the cut-off every second item goes on: half of the chances are at 2 ms, half at 12, and one in a hundred at 102.
+    let at = |candidate: &&Candidate| candidate.cut_off == Some(0.95);
+    let candidates = repository(vec![small, large]).candidates(&rules, None).unwrap();
+    let cascade = candidates.iter().find(at).unwrap();
+    assert_eq!((cascade.p75_ms, cascade.p99_ms), (12.0, 12.0));
+    assert!((cascade.returned[0] - 0.5).abs() < 1e-12);
 }
 
 /// The last answer counts where the average would be worse: the small model is sure of nothing and wrong about much.
@@ -219,6 +271,14 @@ fn outputs_that_do_not_fit_are_refused() {
         refused(&|broken| drop(broken.models[1].whole.outputs.pop())),
         "outputs: must be 10, got 9"
     );
+    assert_eq!(
+        refused(&|broken| broken.models[1].whole.attended_ms.truncate(9)),
+        "latencies with attention: must be 10, got 9"
+    );
+    assert_eq!(
+        refused(&|broken| broken.models[1].whole.latency_ms[4] = -4.0),
+        "latency: must be at least 0, got -4"
+    );
     let outputs = vec![vec![0.5, 1.5]; 10];
     assert_eq!(
         refused(&|broken| broken.models[0].pruned = vec![pruned(&[("small", 0.5)], 9.0, &outputs, 0)]),
@@ -272,12 +332,13 @@ fn anything() -> impl Strategy<Value = Repository> {
                 .map(|share| if sum > 0.0 { share / sum } else { even })
                 .collect::<Vec<f64>>()
         });
-        let pass =
-            (1..6_u32, 0..3_u32, prop::collection::vec(output, items)).prop_map(|(ms, more, outputs)| PassProfile {
-                latency_ms: ms.into(),
-                attended_ms: (ms + more).into(),
-                outputs,
-            });
+        // Now and then an item takes much longer than the others do.
+        let takes = (prop_oneof![4 => 1..6_u32, 1 => 1..40_u32], 0..3_u32, output);
+        let pass = prop::collection::vec(takes, items).prop_map(|items| PassProfile {
+            latency_ms: items.iter().map(|item| item.0.into()).collect(),
+            attended_ms: items.iter().map(|item| (item.0 + item.1).into()).collect(),
+            outputs: items.into_iter().map(|item| item.2).collect(),
+        });
         // Pruned by the first model alone, by the second alone, and by both.
         let of_model = (pass.clone(), prop::collection::vec(prop::option::of(pass), 3));
         let labels = prop::collection::vec(0..classes, items);
@@ -314,7 +375,7 @@ proptest! {
     #[test]
     fn the_search_finds_what_brute_force_finds(
         repository in anything(), accuracy in 0.05..1.0_f64, mean_ms in prop::option::of(1.0..12.0_f64),
-        p99_ms in prop::option::of(1.0..16.0_f64), slope in prop::sample::select(vec![0.0, 10.0, 1e6]),
+        p99_ms in prop::option::of(1.0..50.0_f64), slope in prop::sample::select(vec![0.0, 10.0, 1e6]),
         join in prop::sample::select(vec![Joins::Average, Joins::Last, Joins::Both]), levels_max in 1..5_usize,
     ) {
         let rules = Rules { slope, join, levels_max, ..Rules::default() };
@@ -325,6 +386,40 @@ proptest! {
         prop_assert_eq!(search.candidates, all.len());
         prop_assert!(search.measured <= all.len());
         prop_assert_eq!(search.chosen, brute);
+    }
+
+    /// Quantiles are those of what can become of every item, gone through one by one.
+    #[test]
+    fn quantiles_are_those_of_every_way_of_every_item(repository in anything(), slope in prop::sample::select(vec![0.0, 10.0, 1e6])) {
+        let rules = Rules { slope, join: Joins::Last, ..Rules::default() };
+        let unpruned = |candidate: &Candidate| candidate.prune.iter().all(Option::is_none);
+        for candidate in repository.candidates(&rules, None).unwrap().into_iter().filter(unpruned) {
+            let find = |name: &String| &repository.models.iter().find(|model| model.name == *name).unwrap().whole;
+            let passes: Vec<&PassProfile> = candidate.models.iter().map(find).collect();
+            let items = repository.labels.len();
+            let mut ends: Vec<(f64, f64)> = Vec::new();
+            for item in 0..items {
+                let (mut chance, mut ms) = (1.0 / items as f64, 0.0);
+                for (level, pass) in passes.iter().enumerate() {
+                    ms += pass.latency_ms[item];
+                    let sure = pass.outputs[item].iter().copied().fold(0.0, f64::max);
+                    let goes_on = match candidate.cut_off {
+                        Some(cut_off) if level + 1 < passes.len() => {
+                            ms += repository.control_ms;
+                            Reroute::new(cut_off, slope).unwrap().probability(sure)
+                        }
+                        _ => 0.0,
+                    };
+                    ends.push((ms, chance * (1.0 - goes_on)));
+                    chance *= goes_on;
+                }
+            }
+            for (share, got) in [(0.75, candidate.p75_ms), (0.99, candidate.p99_ms)] {
+                let kept = |limit: f64| ends.iter().filter(|end| end.0 <= limit).map(|end| end.1).sum::<f64>();
+                prop_assert!(kept(got) >= share - 1e-5, "{} of {candidate:?}", kept(got));
+                prop_assert!(kept(got - 1e-9) < share + 1e-5, "{} of {candidate:?}", kept(got - 1e-9));
+            }
+        }
     }
 
     /// The same of models that know when they know, at targets between the least and the most accurate.

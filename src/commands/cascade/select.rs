@@ -105,10 +105,11 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
         .iter()
         .map(|row| {
             format!(
-                "{} ({:.1} %, {:.2} ms)",
+                "{} ({:.1} %, {:.2} ms in the mean, {:.2} ms at p99)",
                 row.models.join(" + "),
                 100.0 * row.accuracy,
-                row.mean_ms
+                row.mean_ms,
+                row.p99_ms
             )
         })
         .collect();
@@ -200,15 +201,16 @@ fn repository(profiled: &ProfiledModels, folder: &Path) -> Result<Repository, Fa
 }
 
 fn pass(saved: &SavedOutputs) -> Result<PassProfile, Failure> {
-    let Some(attended_us) = saved.mean_attended_us() else {
+    if saved.attended_us.is_empty() {
         return Err(Failure::BadInput(format!(
             "{}: attended_us: must be measured, got none; `tenantry cascade profile` measures it",
             saved.file_name()
         )));
-    };
+    }
+    let ms = |us: &[f32]| -> Vec<f64> { us.iter().map(|&us| f64::from(us) / 1e3).collect() };
     Ok(PassProfile {
-        latency_ms: saved.mean_service_us() / 1e3,
-        attended_ms: attended_us / 1e3,
+        latency_ms: ms(&saved.service_us),
+        attended_ms: ms(&saved.attended_us),
         outputs: probabilities(saved),
     })
 }
