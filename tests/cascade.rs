@@ -88,6 +88,19 @@ fn what_is_profiled_is_chosen_from_and_served() {
     let accuracy = |index: usize| nearest[index]["accuracy"].as_f64().expect("a share");
     assert!(accuracy(0) >= accuracy(1) && accuracy(1) >= accuracy(2));
 
+    // A tail is of items: one in thirty takes the small model 50 ms, of which its mean of 2.6 ms says nothing.
+    let small = folder.join("profiled/small.safetensors");
+    let mut saved = SavedOutputs::read(&small).expect("it was just written");
+    saved.service_us[..2].fill(5e4);
+    saved.attended_us[..2].fill(5e4);
+    fs::write(&small, saved.to_bytes()).expect("it is writable");
+    let mean = good_json(folder, &with(&select, &["1", "--mean-ms", "2.7"]));
+    assert_eq!(mean["selected"]["models"], serde_json::json!(["small"]));
+    assert_eq!(mean["selected"]["latency_ms"]["p99"], 50.0);
+    let tail = good_json(folder, &with(&select, &["1", "--p99-ms", "10"]));
+    assert_eq!(tail["selected"]["models"], serde_json::json!(["large"]));
+    assert_eq!(tail["selected"]["latency_ms"]["p99"], 3.0);
+
     // The scenario is sound; what is missing is a card with these models.
     let said = |output: std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let measure = "measure it with `tenantry profile --device cpu --for serve.yaml`";
@@ -121,6 +134,83 @@ fn what_is_profiled_is_chosen_from_and_served() {
 }
 
 #[test]
+fn a_profile_is_of_the_very_files_that_it_names() {
+    let folder = example();
+    let folder = folder.path();
+    good(folder, &with(&PROFILE, &["--out", "profiled"]));
+    let judge = |items: &'static str| {
+        [
+            "cascade",
+            "judge",
+            "small",
+            "large",
+            "--items",
+            items,
+            "--profiled",
+            "profiled",
+        ]
+    };
+    // Whoever judges on the items that calibrated is told so.
+    let note = "calibrations and weights were fitted to profile.csv, the very items that are judged";
+    let told = tenantry(folder, &judge("profile.csv"));
+    let said = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success() && said.contains(note), "{said}");
+    let judged = good_json(folder, &judge("test.csv"));
+    assert_eq!(judged["fitted_to_these_items"], serde_json::Value::Null);
+    let weights = judged["ensemble"][0]["weights"].as_array().expect("a list");
+    let sum: f64 = weights.iter().filter_map(serde_json::Value::as_f64).sum();
+    assert!(weights.len() == 2 && (sum - 1.0).abs() < 1e-9, "{weights:?}");
+    // Calibrated there, on other items: only the weights are of these.
+    let calibrated = ["--calibrated-by", "profiled", "--out", "tested"];
+    let profile_test = ["cascade", "profile", "small", "large", "--items", "test.csv"];
+    good(folder, &with(&profile_test, &calibrated));
+    let mut of_tested = judge("test.csv");
+    of_tested[7] = "tested";
+    let judged = good_json(folder, &of_tested);
+    assert_eq!(judged["fitted_to_these_items"], "weights");
+
+    // Elsewhere the files are not where they were.
+    let elsewhere = tempfile::tempdir().expect("a temporary folder");
+    let profiled = folder.join("profiled").display().to_string();
+    let moved = tenantry(
+        elsewhere.path(),
+        &[
+            "cascade",
+            "select",
+            &profiled,
+            "--accuracy",
+            "1",
+            "--scenario",
+            "serve.yaml",
+        ],
+    );
+    let said = String::from_utf8_lossy(&moved.stderr);
+    let profile = [
+        "small.safetensors: folder: must be that of",
+        "large.safetensors: folder: must be that of",
+    ];
+    assert_eq!(moved.status.code(), Some(2), "{said}");
+    assert!(profile.iter().any(|profile| said.contains(profile)), "{said}");
+    assert!(said.contains("from the working directory, got "), "{said}");
+
+    // The same name, shape and classes, and other weights.
+    let weights = folder.join("large/model.safetensors");
+    let mut bytes = fs::read(&weights).expect("it is there");
+    *bytes.last_mut().expect("it is not empty") ^= 1;
+    fs::write(&weights, bytes).expect("it is writable");
+    let other = "tokenizer.json: must be those that profiled/large.safetensors is of (BLAKE3 ";
+    for arguments in [
+        judge("test.csv").to_vec(),
+        with(&profile_test, &["--calibrated-by", "profiled", "--out", "o"]),
+    ] {
+        let refused = tenantry(folder, &arguments);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && said.contains(other), "{said}");
+    }
+    assert!(!folder.join("o").exists());
+}
+
+#[test]
 fn what_does_not_go_together_is_refused() {
     let folder = example();
     let folder = folder.path();
@@ -129,6 +219,7 @@ fn what_does_not_go_together_is_refused() {
         fs::write(folder.join(name), format!("{text}{line}\n")).expect("it is writable");
     };
     items("label.csv", "the soup was bad,neutral");
+    items("ragged.csv", "the soup was bad,negative,1");
     items("lost.csv", "the \u{200d} soup was bad,negative");
     check_bad(
         folder,
@@ -191,6 +282,36 @@ fn what_does_not_go_together_is_refused() {
                 2,
                 &["must be MODEL=DEGREE or MODEL, a degree at least 0, got small=much"],
             ),
+            (
+                &["cascade", "profile", "small", "--items", "ragged.csv", "--out", "o"],
+                2,
+                &["ragged.csv: line 62: must be 2 columns, as the first line has, got 3"],
+            ),
+            (
+                &["cascade", "select", "profiled", "--accuracy", "50", "--slope", "-3"],
+                2,
+                &["--slope: must be at least 0, got -3"],
+            ),
+            (
+                &["cascade", "select", "profiled", "--accuracy", "-5"],
+                2,
+                &["--accuracy: must be above 0 and at most 100 percent, got -5"],
+            ),
+            (
+                &[
+                    "cascade",
+                    "judge",
+                    "small",
+                    "--items",
+                    "test.csv",
+                    "--profiled",
+                    "profiled",
+                    "--cut-off",
+                    "1.2",
+                ],
+                2,
+                &["--cut-off: must be from 0 to 1, got 1.2"],
+            ),
             (&["cascade", "select", "nowhere", "--accuracy", "90"], 2, &["nowhere"]),
             (
                 &["cascade", "select", "profiled", "--accuracy", "101"],
@@ -236,7 +357,7 @@ fn what_does_not_go_together_is_refused() {
         &[(
             &["cascade", "select", "profiled", "--accuracy", "50"],
             2,
-            &["small.safetensors: confidence: must be from 0 to 1, got 1.5"],
+            &["small.safetensors: confidence[3]: must be from 0 to 1, got 1.5"],
         )],
     );
 }

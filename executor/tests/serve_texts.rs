@@ -398,4 +398,23 @@ fn what_does_not_go_together_is_refused() {
             || error.ends_with("test.csv: items: must be those that large was profiled on, got others"),
         "{error}"
     );
+
+    // So are weights that changed since, though name, shape and classes are the same; and what is not there any more is told by who was there.
+    let weights = trained.files.models[1].join("model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&weights, bytes).unwrap();
+    let error = executed(&both(), answers).unwrap_err().to_string();
+    assert!(
+        error.contains("large: config.json, model.safetensors, tokenizer.json: must be those that ")
+            && error.contains("profiled/large.safetensors is of (BLAKE3 "),
+        "{error}"
+    );
+    let system = both();
+    std::fs::remove_dir_all(&trained.files.models[1]).unwrap();
+    let error = executed(&system, answers).unwrap_err().to_string();
+    assert!(
+        error.contains("profiled/large.safetensors: folder: must be where it was when it was profiled"),
+        "{error}"
+    );
 }

@@ -114,7 +114,7 @@ fn a_trained_cascade_serves_real_texts() {
         ]
     };
     let coins = DispatchCoins::new(7);
-    let run = |cut_off, slope, alpha, weights: Option<Vec<Vec<f64>>>| {
+    let run = |cut_off, slope, alpha, weights: Option<Vec<f64>>| {
         let reroute = Reroute::new(cut_off, slope).unwrap();
         let cascade = Cascade::new(levels(), reroute, alpha, weights).unwrap();
         cascade
@@ -135,7 +135,7 @@ fn a_trained_cascade_serves_real_texts() {
         .filter(|&&confidence| confidence > 0.9)
         .count();
     assert_eq!(returned, sure, "a step returns what is above (1 + c) / 2");
-    let pruned = run(0.8, 1e6, 0.7, Some(vec![vec![0.4, 0.6]]));
+    let pruned = run(0.8, 1e6, 0.7, Some(vec![0.4, 0.6]));
     for ((plain, _), (pruned, _)) in some.iter().zip(&pruned) {
         assert_eq!(plain.level, pruned.level, "pruning does not move the dispatcher");
         assert!(pruned.words.last() <= plain.words.last());
@@ -173,6 +173,22 @@ fn levels_must_answer_the_same() {
     let error = Cascade::new(levels, Reroute::new(0.9, 10.0).unwrap(), 0.0, None).unwrap_err();
     assert!(
         error.to_string().starts_with("answers of large: must be Class"),
+        "{error}"
+    );
+
+    // Profiles are of one model's files: weights that were trained on are others.
+    let place = std::path::Path::new("profiled/large.safetensors");
+    let before = models[1].hash().to_owned();
+    models[1].check_profiled(&before, place).unwrap();
+    let weights = files.models[1].join("model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&weights, bytes).unwrap();
+    let error = read(&files.models[1]).check_profiled(&before, place).unwrap_err();
+    assert!(
+        error.to_string().contains(
+            "model.safetensors, tokenizer.json: must be those that profiled/large.safetensors is of (BLAKE3 "
+        ),
         "{error}"
     );
 

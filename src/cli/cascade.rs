@@ -35,16 +35,16 @@ pub struct CascadeSelectArgs {
     #[arg(value_name = "FOLDER")]
     pub profiled: PathBuf,
     /// Right answers, at least, in percent.
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
     pub accuracy: f64,
     /// Mean latency, at most, in milliseconds.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub mean_ms: Option<f64>,
-    /// Latency at p99, at most, in milliseconds.
-    #[arg(long)]
+    /// Latency that 99 % of the items keep, by what each of them took, at most, in milliseconds.
+    #[arg(long, allow_negative_numbers = true)]
     pub p99_ms: Option<f64>,
     /// How steeply the chance of asking falls above the cut-off: the paper's k, which it never gives.
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, allow_negative_numbers = true)]
     pub slope: f64,
     /// Models of a candidate, at most.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=8))]
@@ -102,7 +102,7 @@ pub struct CascadeProfileArgs {
     #[command(flatten)]
     pub models: CascadeModelsArgs,
     /// How far off the right answer of a regression may be.
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, default_value_t = 0.5, allow_negative_numbers = true)]
     pub tolerance: f64,
     /// What an earlier `cascade profile` wrote of these models: calibrated as there, rather than on these items.
     #[arg(long, value_name = "FOLDER")]
@@ -124,13 +124,13 @@ pub struct CascadeJudgeArgs {
     #[arg(long, value_name = "FOLDER")]
     pub profiled: PathBuf,
     /// Confidence up to which the next model is always asked: the paper's c.
-    #[arg(long, default_value_t = 0.9)]
+    #[arg(long, default_value_t = 0.9, allow_negative_numbers = true)]
     pub cut_off: f64,
     /// How steeply the chance of asking falls above it: the paper's k, which it never gives.
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, allow_negative_numbers = true)]
     pub slope: f64,
     /// How much is pruned: words go whose attention is below this share of the mean.
-    #[arg(long, default_value_t = 0.7)]
+    #[arg(long, default_value_t = 0.7, allow_negative_numbers = true)]
     pub alpha: f64,
     /// Of the dispatcher's coins.
     #[arg(long, default_value_t = 7)]

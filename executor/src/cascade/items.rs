@@ -38,12 +38,21 @@ pub fn read_items(path: &Path, answer: &Answer) -> Result<Vec<Item>, ExecutorErr
         must,
         got,
     };
-    let broken = |error: csv::Error| match error.into_kind() {
-        csv::ErrorKind::Io(source) => ExecutorError::File {
-            path: path.to_path_buf(),
-            source,
-        },
-        other => wrong("table".into(), "a CSV".into(), format!("{other:?}")),
+    let broken = |error: csv::Error| {
+        let said = error.to_string();
+        let at = |pos: Option<csv::Position>| pos.map_or("table".into(), |pos| format!("line {}", pos.line()));
+        match error.into_kind() {
+            csv::ErrorKind::Io(source) => ExecutorError::File {
+                path: path.to_path_buf(),
+                source,
+            },
+            csv::ErrorKind::UnequalLengths { pos, expected_len, len } => {
+                let must = format!("{expected_len} columns, as the first line has");
+                wrong(at(pos), must, len.to_string())
+            }
+            csv::ErrorKind::Utf8 { pos, .. } => wrong(at(pos), "UTF-8".into(), "other bytes".into()),
+            _ => wrong("table".into(), "a CSV".into(), said),
+        }
     };
     let mut reader = csv::Reader::from_path(path).map_err(broken)?;
     let header = reader.headers().map_err(broken)?.clone();
@@ -233,6 +242,10 @@ mod tests {
             (
                 "sentence,label\na,1\n",
                 "columns: must be text, label and perhaps text_pair; `text` is missing, got sentence,label",
+            ),
+            (
+                "text,label\na,1\nb,1,more\n",
+                "line 3: must be 2 columns, as the first line has, got 3",
             ),
             ("text,label\n", "table: must be items, got only a first line"),
         ] {

@@ -1,6 +1,6 @@
 //! A cascade beside its own models: accuracy against latency, level by level and device by device.
 
-use tenantry_cascade::ensemble::weights;
+use tenantry_cascade::ensemble::weights_of_route;
 use tenantry_cascade::{Reroute, Temperature, expected_calibration_error};
 
 use super::items::Item;
@@ -33,6 +33,8 @@ pub struct Judged {
 pub struct EnsembleEffect {
     /// Whether words were pruned.
     pub pruned: bool,
+    /// Of the models' answers, one for each: what a scenario's `join: { average: … }` takes.
+    pub weights: Vec<f64>,
     /// Items that are re-routed.
     pub items: usize,
     /// Of these: the last model asked is wrong.
@@ -164,13 +166,14 @@ pub fn judge(
         .collect();
     let mut ensemble = Vec::new();
     for (name, alpha, profiled) in [("cascade", 0.0, profiled), ("cascade, pruned", settings.alpha, pruned)] {
-        let weights = weights_of_levels(&profiled.iter().collect::<Vec<_>>(), settings.reroute)?;
+        let weights = weights(profiled, settings.reroute)?;
         let last = match alpha > 0.0 {
             true => run(levels.clone(), alpha, None)?,
             false => cascade.clone(),
         };
-        let averaged = run(levels.clone(), alpha, Some(weights))?;
-        ensemble.push(EnsembleEffect::new(alpha > 0.0, &re_routed, &alone, &last, &averaged));
+        let averaged = run(levels.clone(), alpha, Some(weights.clone()))?;
+        let effect = EnsembleEffect::new(alpha > 0.0, weights, &re_routed, &alone, &last, &averaged);
+        ensemble.push(effect);
         for (name, answers) in [(name.to_owned(), &last), (format!("{name}, ensemble"), &averaged)] {
             judged.push(Judged::new(&name, levels.len(), items, answers, &re_routed));
         }
@@ -189,6 +192,7 @@ impl EnsembleEffect {
     /// `last` are the answers of the last model asked, `averaged` those of all that were, `alone` each model's.
     fn new(
         pruned: bool,
+        weights: Vec<f64>,
         re_routed: &[usize],
         alone: &[Vec<(Answered, bool)>],
         last: &[(Answered, bool)],
@@ -203,6 +207,7 @@ impl EnsembleEffect {
         };
         EnsembleEffect {
             pruned,
+            weights,
             items: re_routed.len(),
             wrong: wrong.len(),
             earlier_right: wrong.iter().filter(earlier_right).count(),
@@ -212,35 +217,15 @@ impl EnsembleEffect {
     }
 }
 
-/// For each level but the first, the weights of the levels up to it: their accuracies on the items that reach it (Tabi, section 4.3).
-///
-/// # Errors
-/// Levels that are never right on those items.
-pub fn weights_of_levels(profiled: &[&Outputs], reroute: Reroute) -> Result<Vec<Vec<f64>>, ExecutorError> {
-    let items = profiled.first().map_or(0, |outputs| outputs.labels.len());
-    let right: Vec<Vec<bool>> = profiled.iter().map(|outputs| outputs.right()).collect();
-    // The chance of each item to reach a level.
-    let mut reach = vec![1.0; items];
-    let mut all = Vec::new();
-    for last in 1..profiled.len() {
-        for (chance, confidence) in reach.iter_mut().zip(&profiled[last - 1].confidences) {
-            *chance *= reroute.probability((*confidence).into());
-        }
-        let sum: f64 = reach.iter().sum();
-        let accuracy = |right: &Vec<bool>| {
-            let hits = reach.iter().zip(right).filter(|(_, right)| **right);
-            (hits.map(|(chance, _)| chance).sum::<f64>() / sum.max(f64::MIN_POSITIVE)).min(1.0)
-        };
-        let accuracies: Vec<f64> = right[..=last].iter().map(accuracy).collect();
-        // Where nothing reaches a level, its weights do not matter.
-        let fallback = vec![1.0; last + 1];
-        let of = if sum > 0.0 { &accuracies } else { &fallback };
-        all.push(weights(of).map_err(|error| ExecutorError::Cascade {
-            what: format!("ensemble of {} levels", last + 1),
-            error,
-        })?);
-    }
-    Ok(all)
+/// The models' weights: by their accuracies on what the first re-routes (Tabi, section 4.3), as `cascade select` has them too.
+fn weights(profiled: &[Outputs], reroute: Reroute) -> Result<Vec<f64>, ExecutorError> {
+    let chance = |confidence: &f32| reroute.probability((*confidence).into());
+    let re_routed: Vec<f64> = profiled[0].confidences.iter().map(chance).collect();
+    let right: Vec<Vec<bool>> = profiled.iter().map(Outputs::right).collect();
+    weights_of_route(&re_routed, &right).map_err(|error| ExecutorError::Cascade {
+        what: format!("ensemble of {} levels", profiled.len()),
+        error,
+    })
 }
 
 /// Nothing for a regression, whose confidence is the same for all items.
@@ -266,4 +251,79 @@ fn calibration_error(level: &Level<'_>, items: &[Item]) -> Result<Option<Calibra
         before: error(Temperature::ONE)?,
         after: error(temperature)?,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_cascade::candidates::{Joins, ModelProfile, PassProfile, Repository, Rules};
+
+    use super::super::config::Answer;
+    use super::super::items::Label;
+    use super::super::outputs::{Observed, Source};
+    use super::*;
+
+    /// A model of two classes that is right by `margins` above 0; every label is the first class.
+    fn outputs(name: &str, margins: &[f32]) -> Outputs {
+        let observed = Observed {
+            logits: margins.iter().map(|&margin| vec![margin, 0.0]).collect(),
+            ..Observed::default()
+        };
+        let labels = vec![Label::Class(0); margins.len()];
+        let answer = Answer::Class(vec!["a".into(), "b".into()]);
+        let calibration = Calibration::Classes(Temperature::ONE);
+        Outputs::new(name, &answer, Source::default(), &labels, observed, calibration).unwrap()
+    }
+
+    /// What is judged can be served: a cascade of three has the weights, one for each model, that a candidate of the same models has.
+    #[test]
+    fn weights_are_those_of_candidates() {
+        let profiled = [
+            outputs("small", &[4.0, 4.0, 0.5, -0.5, -0.2, -1.0]),
+            outputs("middle", &[4.0, 4.0, 3.0, 0.6, -0.4, -1.0]),
+            outputs("large", &[4.0, 4.0, 4.0, 1.0, 1.0, -0.3]),
+        ];
+        let model = |outputs: &Outputs| ModelProfile {
+            name: outputs.model.clone(),
+            whole: PassProfile {
+                latency_ms: vec![1.0; outputs.labels.len()],
+                attended_ms: vec![1.0; outputs.labels.len()],
+                outputs: outputs
+                    .softmax
+                    .iter()
+                    .map(|shares| shares.iter().map(|&share| share.into()).collect())
+                    .collect(),
+            },
+            pruned: Vec::new(),
+        };
+        let repository = Repository {
+            labels: vec![0; 6],
+            models: profiled.iter().map(model).collect(),
+            control_ms: 0.0,
+        };
+        let rules = Rules {
+            slope: 10.0,
+            join: Joins::Average,
+            ..Rules::default()
+        };
+        let candidates = repository.candidates(&rules, None).unwrap();
+        let mut compared = 0;
+        for candidate in candidates.iter().filter(|candidate| candidate.models.len() == 3) {
+            let reroute = Reroute::new(candidate.cut_off.unwrap(), 10.0).unwrap();
+            let ours = weights(&profiled, reroute).unwrap();
+            let theirs = candidate.weights.as_ref().unwrap();
+            assert_eq!(ours.len(), 3);
+            assert!(
+                ours.iter().zip(theirs).all(|(a, b)| (a - b).abs() < 1e-6),
+                "{ours:?} and {theirs:?}"
+            );
+            compared += 1;
+        }
+        assert_eq!(compared, 20);
+        // Of four that are surely re-routed one, two and three are right; the two others hardly ever go on.
+        let [small, middle, large] = weights(&profiled, Reroute::new(0.9, 1e6).unwrap()).unwrap()[..] else {
+            unreachable!("there are three models");
+        };
+        assert!((small - 1.0 / 6.0).abs() < 1e-9 && (middle - 2.0 / 6.0).abs() < 1e-9);
+        assert!((large - 3.0 / 6.0).abs() < 1e-9);
+    }
 }

@@ -17,6 +17,8 @@ use super::text::{TextTokenizer, Texts, Tokens};
 use crate::device::synchronize;
 use crate::error::ExecutorError;
 
+/// What a model's folder holds.
+const FILES: [&str; 3] = ["config.json", "model.safetensors", "tokenizer.json"];
 /// Passes before latencies count.
 const WARM_UP: usize = 10;
 
@@ -24,6 +26,7 @@ const WARM_UP: usize = 10;
 #[derive(Debug)]
 pub struct TextModel {
     folder: PathBuf,
+    hash: Arc<str>,
     classifier: Classifier,
     tokenizer: Arc<TextTokenizer>,
 }
@@ -39,6 +42,7 @@ impl TextModel {
         let tokenizer = TextTokenizer::read(&folder.join("tokenizer.json"), shape.positions, shape.vocabulary)?;
         Ok(TextModel {
             folder: folder.to_path_buf(),
+            hash: hash_files(folder)?.into(),
             classifier,
             tokenizer: Arc::new(tokenizer),
         })
@@ -48,6 +52,7 @@ impl TextModel {
     pub(crate) fn share(&self) -> TextModel {
         TextModel {
             folder: self.folder.clone(),
+            hash: Arc::clone(&self.hash),
             classifier: self.classifier.share(),
             tokenizer: Arc::clone(&self.tokenizer),
         }
@@ -56,6 +61,28 @@ impl TextModel {
     /// Where it was read from.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// BLAKE3 of its files, by which its profiles are known: those of a model that was trained on are others'.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// That a profile is of this very model; `profiled` is the hash that `profile` has.
+    ///
+    /// # Errors
+    /// Another hash than [`TextModel::hash`].
+    pub fn check_profiled(&self, profiled: &str, profile: &Path) -> Result<(), ExecutorError> {
+        if *self.hash == *profiled {
+            return Ok(());
+        }
+        let short = |hash: &str| hash.chars().take(12).collect::<String>();
+        Err(ExecutorError::Checkpoint {
+            path: self.folder.clone(),
+            tensor: FILES.join(", "),
+            must: format!("those that {} is of (BLAKE3 {})", profile.display(), short(profiled)),
+            got: format!("others ({})", short(&self.hash)),
+        })
     }
 
     /// What computes.
@@ -148,8 +175,8 @@ pub struct Cascade<'a> {
     levels: Vec<Level<'a>>,
     reroute: Reroute,
     alpha: f64,
-    /// For each level but the first, how much it and those before it count once it has been asked; empty lists without an ensemble.
-    weights: Vec<Vec<f64>>,
+    /// How much each level counts among those that were asked; nothing without an ensemble.
+    weights: Option<Vec<f64>>,
 }
 
 /// What a cascade made of one text.
@@ -167,7 +194,7 @@ pub struct Answered {
 
 impl<'a> Cascade<'a> {
     /// A cascade that goes on as `reroute` says, prunes words to the degree `alpha` (0 for none), and, where there are weights, averages.
-    /// `weights` has for each level but the first those of the levels up to it.
+    /// Weights are one for each level, as a scenario's `join: { average: … }` has them.
     ///
     /// # Errors
     /// No levels, levels that answer different questions, an `alpha` that is negative, or weights that do not fit.
@@ -175,7 +202,7 @@ impl<'a> Cascade<'a> {
         levels: Vec<Level<'a>>,
         reroute: Reroute,
         alpha: f64,
-        weights: Option<Vec<Vec<f64>>>,
+        weights: Option<Vec<f64>>,
     ) -> Result<Cascade<'a>, ExecutorError> {
         let Some(first) = levels.first() else {
             return Err(ExecutorError::input("levels", "at least 1", 0));
@@ -188,14 +215,9 @@ impl<'a> Cascade<'a> {
         if !(alpha >= 0.0 && alpha.is_finite()) {
             return Err(ExecutorError::input("alpha", "at least 0", alpha));
         }
-        let weights = weights.unwrap_or_else(|| vec![Vec::new(); levels.len() - 1]);
-        let fits = |(level, weights): (usize, &Vec<f64>)| weights.is_empty() || weights.len() == level + 2;
-        if weights.len() + 1 != levels.len() || !weights.iter().enumerate().all(fits) {
-            return Err(ExecutorError::input(
-                "weights",
-                "those of the levels so far, for each but the first",
-                format!("{weights:?}"),
-            ));
+        if let Some(weights) = weights.as_ref().filter(|weights| weights.len() != levels.len()) {
+            let must = format!("one for each of {} levels", levels.len());
+            return Err(ExecutorError::input("weights", must, weights.len()));
         }
         Ok(Cascade {
             levels,
@@ -248,14 +270,11 @@ impl<'a> Cascade<'a> {
 
     /// One answer out of those of the levels that were asked.
     fn joined(&self, asked: &[Vec<f64>]) -> Result<Vec<f64>, ExecutorError> {
-        let last = asked.len() - 1;
-        match last.checked_sub(1).map(|index| &self.weights[index]) {
-            Some(weights) if !weights.is_empty() => {
-                let levels: Vec<&[f64]> = asked.iter().map(Vec::as_slice).collect();
-                average(weights, &levels).map_err(unexpected)
-            }
-            _ => Ok(asked[last].clone()),
-        }
+        let Some(weights) = &self.weights else {
+            return Ok(asked.last().cloned().unwrap_or_default());
+        };
+        let levels: Vec<&[f64]> = asked.iter().map(Vec::as_slice).collect();
+        average(&weights[..levels.len()], &levels).map_err(unexpected)
     }
 
     /// Answers labelled items one after the other, warmed up, and says of each whether it was right.
@@ -280,6 +299,20 @@ impl<'a> Cascade<'a> {
         }
         items.iter().enumerate().map(of).collect()
     }
+}
+
+/// A hash over a model's files.
+fn hash_files(folder: &Path) -> Result<String, ExecutorError> {
+    let mut all = blake3::Hasher::new();
+    for name in FILES {
+        let path = folder.join(name);
+        let mut file = blake3::Hasher::new();
+        std::fs::File::open(&path)
+            .and_then(|opened| file.update_reader(opened).map(|_| ()))
+            .map_err(|source| ExecutorError::File { path, source })?;
+        all.update(file.finalize().as_bytes());
+    }
+    Ok(all.finalize().to_hex().to_string())
 }
 
 fn unexpected(error: CascadeError) -> ExecutorError {

@@ -47,10 +47,14 @@ pub enum Calibration {
 pub struct Source {
     /// The model's folder.
     pub model: PathBuf,
+    /// [`TextModel::hash`](super::TextModel::hash): outputs of other weights say nothing about these.
+    pub model_hash: String,
     /// The items' file.
     pub items: PathBuf,
     /// A hash of it: outputs on other items do not go together with these.
     pub items_hash: String,
+    /// A hash of the items that the calibration was fitted to: these, or others.
+    pub calibrated_on: String,
 }
 
 /// What a model makes of items, calibrated.
@@ -224,8 +228,10 @@ impl Outputs {
         SavedOutputs {
             model: self.model.clone(),
             folder: source.model.clone(),
+            model_hash: source.model_hash.clone(),
             items: source.items.clone(),
             items_hash: source.items_hash.clone(),
+            calibrated_on: source.calibrated_on.clone(),
             classes: match &self.answer {
                 Answer::Class(names) => Some(names.clone()),
                 Answer::Number => None,
@@ -264,8 +270,10 @@ impl Outputs {
             model: saved.model,
             source: Source {
                 model: saved.folder,
+                model_hash: saved.model_hash,
                 items: saved.items,
                 items_hash: saved.items_hash,
+                calibrated_on: saved.calibrated_on,
             },
             pruning: saved.pruning,
             calibration: Calibration::of_saved(saved.calibration)?,
@@ -310,8 +318,10 @@ mod tests {
         let calibration = Calibration::fit(&observed.logits, labels, 0.5).unwrap();
         let source = Source {
             model: "out/small".into(),
+            model_hash: "def".into(),
             items: "out/items.csv".into(),
             items_hash: "abc".into(),
+            calibrated_on: "abc".into(),
         };
         Outputs::new("small", &answer, source, labels, observed, calibration).unwrap()
     }

@@ -33,6 +33,15 @@ pub struct ProfileRoute {
     pub levels: Vec<(String, f64)>,
 }
 
+/// A calibration, and what it was fitted to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fitted {
+    /// How confidence is read.
+    pub calibration: Calibration,
+    /// A hash of the items.
+    pub items_hash: String,
+}
+
 /// What models are profiled on, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileItems<'a> {
@@ -45,7 +54,7 @@ pub struct ProfileItems<'a> {
     /// How far off the right answer of a regression may be.
     pub tolerance: f64,
     /// Each model's calibration, by name, where it was fitted to other items; else it is fitted to these.
-    pub calibrations: Option<&'a BTreeMap<String, Calibration>>,
+    pub calibrations: Option<&'a BTreeMap<String, Fitted>>,
     /// Routes whose models are profiled on what each of them comes to read, beside the degrees of the search.
     pub routes: &'a [ProfileRoute],
 }
@@ -180,15 +189,21 @@ impl OfflinePass<'_> {
         let of = &self.models[model];
         (self.watch)(of.name(), steps);
         let observed = of.observe(&self.texts[at].1, true)?;
-        let calibration = match self.done.get(model) {
-            Some(profiled) => profiled.whole.calibration,
-            None => self.calibration(of, &observed.logits)?,
+        let fitted = match self.done.get(model) {
+            Some(Profiled { whole, .. }) => Fitted {
+                calibration: whole.calibration,
+                items_hash: whole.source.calibrated_on.clone(),
+            },
+            None => self.fitted(of, &observed.logits)?,
         };
         let source = Source {
             model: of.folder().to_path_buf(),
+            model_hash: of.hash().into(),
             items: self.asked.path.to_path_buf(),
             items_hash: self.asked.hash.into(),
+            calibrated_on: fitted.items_hash,
         };
+        let calibration = fitted.calibration;
         let mut outputs = Outputs::new(of.name(), of.answer(), source, &self.labels, observed, calibration)?;
         if steps.is_empty() {
             let pruned = Vec::new();
@@ -205,15 +220,19 @@ impl OfflinePass<'_> {
     }
 
     /// Fitted to these items, unless another is to be kept.
-    fn calibration(&self, model: &TextModel, logits: &[Vec<f32>]) -> Result<Calibration, ExecutorError> {
+    fn fitted(&self, model: &TextModel, logits: &[Vec<f32>]) -> Result<Fitted, ExecutorError> {
         let Some(fitted) = self.asked.calibrations else {
-            let fitted = Calibration::fit(logits, &self.labels, self.asked.tolerance);
-            return fitted.map_err(|error| ExecutorError::Cascade {
+            let calibration = Calibration::fit(logits, &self.labels, self.asked.tolerance);
+            let calibration = calibration.map_err(|error| ExecutorError::Cascade {
                 what: model.name().into(),
                 error,
+            })?;
+            return Ok(Fitted {
+                calibration,
+                items_hash: self.asked.hash.into(),
             });
         };
-        let found = fitted.get(model.name()).copied();
+        let found = fitted.get(model.name()).cloned();
         let known = || fitted.keys().cloned().collect::<Vec<_>>().join(", ");
         found.ok_or_else(|| ExecutorError::input("calibrations", format!("one of {}", model.name()), known()))
     }

@@ -130,7 +130,8 @@ impl TextServing {
             models.push(read(stage, &profiled, folder, device)?);
         }
         let first = &profiled.models[0].whole;
-        if hash_items(&first.items)? != first.items_hash {
+        let of_first = |error| named(error, &folder.join(first.file_name()), "items_file");
+        if hash_items(&first.items).map_err(of_first)? != first.items_hash {
             return Err(ExecutorError::Checkpoint {
                 path: first.items.clone(),
                 tensor: "items".into(),
@@ -231,7 +232,10 @@ fn read(
             profiled.names().join(", ")
         ),
     })?;
-    let model = TextModel::read(&whole.folder, stage.pool.dtype, device)?;
+    let profile = folder.join(whole.file_name());
+    let model = TextModel::read(&whole.folder, stage.pool.dtype, device);
+    let model = model.map_err(|error| named(error, &profile, "folder"))?;
+    model.check_profiled(&whole.model_hash, &profile)?;
     let shape = &model.classifier().config().shape;
     let wanted = ModelShape {
         name: shape.name.clone(),
@@ -253,6 +257,19 @@ fn read(
         error,
     })?;
     Ok((model, calibration))
+}
+
+/// A file that is not there any more is told with the profile that says where it was, and by which key.
+fn named(error: ExecutorError, profile: &Path, key: &str) -> ExecutorError {
+    match error {
+        ExecutorError::File { .. } => ExecutorError::Checkpoint {
+            path: profile.to_path_buf(),
+            tensor: key.into(),
+            must: "where it was when it was profiled, from the working directory".into(),
+            got: error.to_string(),
+        },
+        other => other,
+    }
 }
 
 /// What a pass came to, until it has been looked at.

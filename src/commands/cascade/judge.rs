@@ -1,7 +1,6 @@
 //! `tenantry cascade judge`: a cascade beside its own models.
 
 use serde_json::json;
-use tenantry_cascade::Reroute;
 use tenantry_executor::cascade::{EnsembleEffect, Judged, Outputs, Settings, TextModel, Verdict, judge};
 use tenantry_reports::terminal;
 use tenantry_traces::outcome::{DispatchCoins, ProfiledModels, PruneStep};
@@ -9,10 +8,14 @@ use tenantry_traces::outcome::{DispatchCoins, ProfiledModels, PruneStep};
 use super::{Asked, failure};
 use crate::cli::{CascadeJudgeArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{print, style};
+use crate::output::{print, say, style};
 
 pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> {
-    let reroute = Reroute::new(args.cut_off, args.slope).map_err(Failure::bad_input)?;
+    let reroute = super::reroute(args.cut_off, args.slope)?;
+    if !(args.alpha >= 0.0 && args.alpha.is_finite()) {
+        let message = format!("--alpha: must be at least 0, got {}", args.alpha);
+        return Err(Failure::BadInput(message));
+    }
     let asked = Asked::read(&args.models)?;
     let profiled = profiles(&asked, args, |_| Vec::new())?;
     // Each model's attention prunes to the same degree what those after it read.
@@ -24,6 +27,16 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
         };
         before.map(step).filter(|step| step.alpha > 0.0).collect()
     })?;
+    let fitted_here = fitted_to(&asked.items_hash, profiled.iter().chain(&pruned));
+    if let Some(what) = fitted_here {
+        let items = args.models.items.display();
+        say(
+            output,
+            &format!(
+                "note: {what} were fitted to {items}, the very items that are judged: others tell what models are worth"
+            ),
+        );
+    }
     let settings = Settings {
         reroute,
         alpha: args.alpha,
@@ -63,6 +76,7 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
         .map(|effect| {
             json!({
                 "pruned": effect.pruned,
+                "weights": effect.weights,
                 "re_routed": effect.items,
                 "last_wrong": effect.wrong,
                 "earlier_right": effect.earlier_right,
@@ -71,7 +85,13 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
             })
         })
         .collect();
-    let value = json!({ "items": asked.items.len(), "runs": rows, "ensemble": effects, "calibration": errors });
+    let value = json!({
+        "items": asked.items.len(),
+        "fitted_to_these_items": fitted_here,
+        "runs": rows,
+        "ensemble": effects,
+        "calibration": errors,
+    });
     print(output, &value, || {
         let header = [
             "answered by",
@@ -88,6 +108,7 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
         table.extend(judged.iter().map(row));
         let header = [
             "ensemble, of re-routed",
+            "weights",
             "items",
             "last wrong",
             "an earlier right",
@@ -144,7 +165,9 @@ fn effect(effect: &EnsembleEffect) -> Vec<String> {
         effect.broken,
     ];
     let name = if effect.pruned { "pruned" } else { "whole" };
-    std::iter::once(name.into())
+    let weights: Vec<String> = effect.weights.iter().map(|weight| format!("{weight:.4}")).collect();
+    [name.into(), weights.join(", ")]
+        .into_iter()
         .chain(counts.map(|count| count.to_string()))
         .collect()
 }
@@ -163,9 +186,27 @@ fn profiles(
             return Err(Failure::BadInput(message));
         };
         let saved = profiled.after(&pruned(level)).unwrap_or(&profiled.whole);
+        let place = args.profiled.join(saved.file_name());
+        model
+            .check_profiled(&saved.model_hash, &place)
+            .map_err(Failure::bad_input)?;
         Outputs::of_saved(saved.clone()).map_err(Failure::bad_input)
     };
     asked.models.iter().enumerate().map(outputs).collect()
+}
+
+/// What was fitted to these very items: calibrations, or weights.
+fn fitted_to<'a>(items_hash: &str, profiled: impl Iterator<Item = &'a Outputs> + Clone) -> Option<&'static str> {
+    let any = |hash: fn(&Outputs) -> &str| profiled.clone().any(|outputs| hash(outputs) == items_hash);
+    match (
+        any(|outputs| outputs.source.calibrated_on.as_str()),
+        any(|outputs| outputs.source.items_hash.as_str()),
+    ) {
+        (true, true) => Some("calibrations and weights"),
+        (true, false) => Some("calibrations"),
+        (false, true) => Some("weights"),
+        (false, false) => None,
+    }
 }
 
 fn percent(share: f64) -> String {

@@ -8,6 +8,7 @@ mod select;
 
 use std::path::{Path, PathBuf};
 
+use tenantry_cascade::Reroute;
 use tenantry_executor::cascade::{Item, TextModel, read_items};
 use tenantry_executor::{ExecutorError, find_device, prepare_lane_thread};
 use tenantry_profiles::DType;
@@ -24,6 +25,11 @@ pub fn run(command: &CascadeCommand, output: &OutputArgs) -> Result<(), Failure>
         CascadeCommand::Judge(args) => judge::run(args, output),
         CascadeCommand::Select(args) => select::run(args, output),
     }
+}
+
+/// The dispatcher that `--cut-off` and `--slope` say.
+fn reroute(cut_off: f64, slope: f64) -> Result<Reroute, Failure> {
+    Reroute::new(cut_off, slope).map_err(|error| Failure::BadInput(format!("--{error}")))
 }
 
 /// Models and labelled items, which are the user's input.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 use tenantry_core::answers::described;
-use tenantry_executor::cascade::{Calibration, Outputs, ProfileItems, ProfileRoute, profile};
+use tenantry_executor::cascade::{Calibration, Fitted, Outputs, ProfileItems, ProfileRoute, TextModel, profile};
 use tenantry_reports::terminal;
 use tenantry_traces::outcome::{ProfiledModels, PruneStep};
 
@@ -38,7 +38,8 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
             levels: route.0.clone(),
         })
         .collect();
-    let calibrations = args.calibrated_by.as_deref().map(calibrations).transpose()?;
+    let fitted = |folder| calibrations(folder, &models);
+    let calibrations = args.calibrated_by.as_deref().map(fitted).transpose()?;
     let asked = ProfileItems {
         items: &items,
         path: &args.models.items,
@@ -116,12 +117,22 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
     print(output, &json!({ "folder": args.out, "outputs": rows }), table)
 }
 
-/// How the models were calibrated that an earlier profile has.
-fn calibrations(folder: &Path) -> Result<BTreeMap<String, Calibration>, Failure> {
+/// How the models were calibrated that an earlier profile has; those of them that are `asked` about must be the same to the bit.
+fn calibrations(folder: &Path, asked: &[TextModel]) -> Result<BTreeMap<String, Fitted>, Failure> {
     let models = ProfiledModels::read(folder).map_err(Failure::bad_input)?.models;
     let calibrated = models.into_iter().map(|model| {
-        let calibration = Calibration::of_saved(model.whole.calibration).map_err(Failure::bad_input)?;
-        Ok((model.whole.model, calibration))
+        let whole = model.whole;
+        if let Some(asked) = asked.iter().find(|asked| asked.name() == whole.model) {
+            let place = folder.join(whole.file_name());
+            asked
+                .check_profiled(&whole.model_hash, &place)
+                .map_err(Failure::bad_input)?;
+        }
+        let fitted = Fitted {
+            calibration: Calibration::of_saved(whole.calibration).map_err(Failure::bad_input)?,
+            items_hash: whole.calibrated_on,
+        };
+        Ok((whole.model, fitted))
     });
     calibrated.collect()
 }

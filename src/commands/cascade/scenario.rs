@@ -26,12 +26,12 @@ pub fn text(candidate: &Candidate, slope: f64, profiled: &ProfiledModels, folder
     let mut slowest_us = 0.0_f64;
     for model in &models {
         let whole = &model.whole;
-        let config = ClassifierConfig::read(&whole.folder.join("config.json"), &whole.model);
-        line(&format!(
-            "  {}: {}",
-            quoted(&whole.model),
-            described(&config.map_err(Failure::bad_input)?.shape)
-        ));
+        let config = ClassifierConfig::read(&whole.folder.join("config.json"), &whole.model).map_err(|error| {
+            let profile = folder.join(whole.file_name());
+            let must = "that of the model, where it was when it was profiled, from the working directory";
+            Failure::BadInput(format!("{}: folder: must be {must}, got {error}", profile.display()))
+        });
+        line(&format!("  {}: {}", quoted(&whole.model), described(&config?.shape)));
         slowest_us = slowest_us.max(whole.mean_service_us());
     }
     line("tenants: { count: 1, popularity: identical }\nworkload:");

@@ -28,6 +28,8 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
             return Err(Failure::BadInput(format!("{name}: must be above 0, got {got}")));
         }
     }
+    // Whatever the cut-offs that are tried.
+    super::reroute(0.0, args.slope)?;
     let profiled = ProfiledModels::read(&args.profiled).map_err(Failure::bad_input)?;
     let repository = repository(&profiled, &args.profiled)?;
     let rules = Rules {

@@ -15,9 +15,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::TraceError;
 
 /// Which version of the format is written and read.
-const FORMAT: &str = "tenantry-outputs-3";
+const FORMAT: &str = "tenantry-outputs-4";
 /// What a folder's files end in.
 const ENDING: &str = "safetensors";
+/// How far probabilities that were rounded to 32 bits may be from what they must be.
+const ROUNDING: f32 = 1e-3;
 
 /// One pass of a model over items.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,10 +28,14 @@ pub struct SavedOutputs {
     pub model: String,
     /// Where its weights and its tokenizer were.
     pub folder: PathBuf,
+    /// A hash of the model's files: what other weights make of the items is not here.
+    pub model_hash: String,
     /// Where the labelled items were.
     pub items: PathBuf,
     /// A hash of that file: passes over other items do not go together with this one.
     pub items_hash: String,
+    /// Such a hash of the items that the calibration was fitted to: these, or others.
+    pub calibrated_on: String,
     /// The classes that it answers; nothing for a regression.
     pub classes: Option<Vec<String>>,
     /// How its confidence is to be read.
@@ -173,17 +179,14 @@ impl SavedOutputs {
         mean(&self.service_us)
     }
 
-    /// The same with the attention summed up, where that was measured.
-    pub fn mean_attended_us(&self) -> Option<f64> {
-        (!self.attended_us.is_empty()).then(|| mean(&self.attended_us))
-    }
-
     fn metadata(&self) -> HashMap<String, String> {
         let mut metadata = vec![
             ("format", FORMAT.to_owned()),
             ("model", self.model.clone()),
             ("folder", self.folder.display().to_string()),
+            ("model_files", self.model_hash.clone()),
             ("items", self.items_hash.clone()),
+            ("calibrated_on", self.calibrated_on.clone()),
             ("items_file", self.items.display().to_string()),
         ];
         if let Some(names) = &self.classes {
@@ -211,7 +214,8 @@ impl SavedOutputs {
     ///
     /// # Errors
     /// [`TraceError::Io`] where it cannot be read; [`TraceError::File`] where it is of another format, its tensors do not go together, a
-    /// label is none of the classes, a confidence is outside [0, 1], or probabilities are not 1 in all.
+    /// label is none of the classes, a confidence is outside [0, 1] or not the greatest probability, probabilities are not 1 in all, a time is
+    /// not above 0, or a number is none.
     pub fn read(path: &Path) -> Result<SavedOutputs, TraceError> {
         let bytes = std::fs::read(path).map_err(|source| TraceError::io(path, source))?;
         let file = File::parse(path, &bytes)?;
@@ -233,47 +237,71 @@ impl SavedOutputs {
         if items == 0 {
             return Err(file.wrong("label", "those of items", &"none"));
         }
-        let is_no_class = |label: &&f32| label.fract() != 0.0 || !(0.0..outputs as f32).contains(*label);
-        if let (Some(_), Some(got)) = (&classes, labels.iter().find(is_no_class)) {
-            return Err(file.wrong("label", &format!("a class below {outputs}"), got));
+        match classes {
+            Some(_) => file.all("label", &labels, &format!("a class below {outputs}"), |label| {
+                label.fract() == 0.0 && (0.0..outputs as f32).contains(&label)
+            })?,
+            None => file.all("label", &labels, "a number", f32::is_finite)?,
         }
         let rows = |name| -> Result<Vec<Vec<f32>>, TraceError> {
             let flat = file.floats(name, Some(items * outputs))?;
             Ok(flat.chunks(outputs).map(<[f32]>::to_vec).collect())
         };
-        let softmax = rows("softmax")?;
+        let [logits, softmax] = ["logits", "softmax"].map(rows);
+        let (logits, softmax) = (logits?, softmax?);
         let confidences = file.floats("confidence", Some(items))?;
-        if let Some(got) = confidences.iter().find(|confidence| !(0.0..=1.0).contains(*confidence)) {
-            return Err(file.wrong("confidence", "from 0 to 1", got));
+        file.all("confidence", &confidences, "from 0 to 1", |share| {
+            (0.0..=1.0).contains(&share)
+        })?;
+        for (item, logits) in logits.iter().enumerate() {
+            file.all(&format!("logits[{item}]"), logits, "a number", f32::is_finite)?;
         }
-        if classes.is_some() {
-            let shares = softmax.iter().flatten();
-            if let Some(got) = shares.clone().find(|share| !(0.0..=1.0 + 1e-3).contains(*share)) {
-                return Err(file.wrong("softmax", "from 0 to 1", got));
+        for (item, (shares, confidence)) in softmax.iter().zip(&confidences).enumerate() {
+            let place = format!("softmax[{item}]");
+            if classes.is_none() {
+                file.all(&place, shares, "a number", f32::is_finite)?;
+                continue;
             }
-            let apart = |shares: &&Vec<f32>| (shares.iter().sum::<f32>() - 1.0).abs() > 1e-3;
-            if let Some(shares) = softmax.iter().find(apart) {
-                return Err(file.wrong("softmax", "1 in all", &shares.iter().sum::<f32>()));
+            file.all(&place, shares, "from 0 to 1", |share| {
+                (0.0..=1.0 + ROUNDING).contains(&share)
+            })?;
+            let sum: f32 = shares.iter().sum();
+            if (sum - 1.0).abs() > ROUNDING {
+                return Err(file.wrong(&place, "1 in all", &sum));
+            }
+            let greatest = shares.iter().copied().fold(0.0, f32::max);
+            if (greatest - confidence).abs() > ROUNDING {
+                let must = format!("the greatest of its softmax, {greatest}");
+                return Err(file.wrong(&format!("confidence[{item}]"), &must, confidence));
             }
         }
+        let times = |name, numbers: Option<usize>| -> Result<Vec<f32>, TraceError> {
+            let times = file.floats(name, numbers)?;
+            let is_time = |us: f32| us > 0.0 && us.is_finite();
+            file.all(name, &times, "above 0", is_time)?;
+            Ok(times)
+        };
         Ok(SavedOutputs {
             model: file.text("model")?.into(),
             folder: file.text("folder")?.into(),
+            model_hash: file.text("model_files")?.into(),
             items: file.text("items_file")?.into(),
             items_hash: file.text("items")?.into(),
+            calibrated_on: file.text("calibrated_on")?.into(),
             pruning: file.pruning()?,
-            logits: rows("logits")?,
-            service_us: file.floats("service_us", Some(items))?,
-            attended_us: match file.floats("attended_us", None)? {
+            logits,
+            service_us: times("service_us", Some(items))?,
+            attended_us: match times("attended_us", None)? {
                 attended_us if attended_us.is_empty() || attended_us.len() == items => attended_us,
                 other => return Err(file.wrong("attended_us", &format!("none or {items} numbers"), &other.len())),
             },
             input_tokens: file
                 .integers("input_tokens", items)?
                 .into_iter()
-                .map(|tokens| {
+                .enumerate()
+                .map(|(item, tokens)| {
                     let fits = u32::try_from(tokens).ok().filter(|&tokens| tokens > 0);
-                    fits.ok_or_else(|| file.wrong("input_tokens", "at least 1", &tokens))
+                    fits.ok_or_else(|| file.wrong(&format!("input_tokens[{item}]"), "at least 1", &tokens))
                 })
                 .collect::<Result<_, _>>()?,
             importance: file.importance(items)?,
@@ -320,6 +348,14 @@ impl<'a> File<'a> {
 
     fn wrong(&self, what: &str, must: &str, got: &dyn Display) -> TraceError {
         TraceError::file(self.path, format!("{what}: must be {must}, got {got}"))
+    }
+
+    /// The first of these numbers that is not as all must be is named with its place.
+    fn all(&self, name: &str, numbers: &[f32], must: &str, is_sound: impl Fn(f32) -> bool) -> Result<(), TraceError> {
+        match numbers.iter().position(|&number| !is_sound(number)) {
+            Some(place) => Err(self.wrong(&format!("{name}[{place}]"), must, &numbers[place])),
+            None => Ok(()),
+        }
     }
 
     fn text(&self, name: &str) -> Result<&str, TraceError> {
@@ -383,16 +419,25 @@ impl<'a> File<'a> {
     }
 
     fn importance(&self, items: usize) -> Result<Vec<Vec<f32>>, TraceError> {
-        let tokens = self.integers("tokens", items)?;
-        let tokens = tokens.into_iter().map(|tokens| tokens.max(0) as usize);
-        let flat = self.floats("importance", Some(tokens.clone().sum()))?;
+        let flat = self.floats("importance", None)?;
         let mut rest = flat.as_slice();
-        let cut = |tokens: usize| {
-            let (list, after) = rest.split_at(tokens);
+        let mut lists = Vec::with_capacity(items);
+        for (item, tokens) in self.integers("tokens", items)?.into_iter().enumerate() {
+            let count = usize::try_from(tokens).ok().filter(|&count| count <= rest.len());
+            let Some(count) = count else {
+                let must = format!("from 0 to the {} numbers of `importance` that are left", rest.len());
+                return Err(self.wrong(&format!("tokens[{item}]"), &must, &tokens));
+            };
+            let (list, after) = rest.split_at(count);
+            let is_sum = |attention: f32| attention >= 0.0 && attention.is_finite();
+            self.all(&format!("importance[{item}]"), list, "at least 0", is_sum)?;
+            lists.push(list.to_vec());
             rest = after;
-            list.to_vec()
-        };
-        Ok(tokens.map(cut).collect())
+        }
+        match rest.len() {
+            0 => Ok(lists),
+            more => Err(self.wrong("importance", "of the items' `tokens`", &format!("{more} numbers more"))),
+        }
     }
 }
 
@@ -416,8 +461,8 @@ impl ProfiledModels {
     /// Reads all files of a folder.
     ///
     /// # Errors
-    /// As [`SavedOutputs::read`]; a folder without such files, or whose files are not of the same items and classes, have a model twice,
-    /// or lack its whole items.
+    /// As [`SavedOutputs::read`]; a folder without such files, or whose files are not of the same items and classes, have a model twice or
+    /// with several weights, or lack its whole items.
     pub fn read(folder: &Path) -> Result<ProfiledModels, TraceError> {
         let io = |source| TraceError::io(folder, source);
         let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
@@ -449,6 +494,10 @@ impl ProfiledModels {
                 return Err(wrong(must, format!("{} twice", whole.model)));
             }
             let mut of_model: Vec<SavedOutputs> = pruned.extract_if(.., |pass| pass.model == whole.model).collect();
+            if let Some(other) = of_model.iter().find(|pass| pass.model_hash != whole.model_hash) {
+                let must = format!("be of the same files of {} throughout", whole.model);
+                return Err(wrong(&must, format!("others in {}", other.file_name())));
+            }
             of_model.sort_by(|a, b| in_order(a.steps(), b.steps()));
             models.push(ProfiledModel {
                 whole,
@@ -512,8 +561,10 @@ mod tests {
         SavedOutputs {
             model: "small".into(),
             folder: "out/small".into(),
+            model_hash: "def".into(),
             items: "out/items.csv".into(),
             items_hash: "abc".into(),
+            calibrated_on: "abc".into(),
             calibration: match classes {
                 Some(_) => SavedCalibration::Temperature(1.25),
                 None => SavedCalibration::Spread {
@@ -530,7 +581,7 @@ mod tests {
                     .map_or(vec![0.5], |names| vec![1.0 / names.len() as f32; names.len()]);
                 items
             ],
-            confidences: vec![0.75; items],
+            confidences: vec![classes.as_ref().map_or(0.75, |names| 1.0 / names.len() as f32); items],
             service_us: vec![12.5; items],
             attended_us: vec![14.5; items],
             input_tokens: (0..items as u32).map(|item| 3 + item).collect(),
@@ -593,20 +644,43 @@ mod tests {
         };
         assert_eq!(
             read(&|outputs| outputs.confidences[1] = 1.5),
-            "confidence: must be from 0 to 1, got 1.5"
+            "confidence[1]: must be from 0 to 1, got 1.5"
         );
         assert_eq!(
             read(&|outputs| outputs.confidences[1] = f32::NAN),
-            "confidence: must be from 0 to 1, got NaN"
+            "confidence[1]: must be from 0 to 1, got NaN"
         );
-        assert!(read(&|outputs| outputs.softmax[0][0] += 0.5).starts_with("softmax: must be 1 in all, got 1.5"));
+        assert_eq!(
+            read(&|outputs| {
+                outputs.softmax[1] = vec![0.25, 0.5, 0.25];
+                outputs.confidences[1] = 0.75;
+            }),
+            "confidence[1]: must be the greatest of its softmax, 0.5, got 0.75"
+        );
+        assert!(read(&|outputs| outputs.softmax[0][0] += 0.5).starts_with("softmax[0]: must be 1 in all, got 1.5"));
         assert_eq!(
             read(&|outputs| outputs.softmax[0] = vec![-0.5, 1.0, 0.5]),
-            "softmax: must be from 0 to 1, got -0.5"
+            "softmax[0][0]: must be from 0 to 1, got -0.5"
         );
         assert_eq!(
             read(&|outputs| outputs.labels[2] = 3.0),
-            "label: must be a class below 3, got 3"
+            "label[2]: must be a class below 3, got 3"
+        );
+        assert_eq!(
+            read(&|outputs| outputs.logits[2][1] = f32::NAN),
+            "logits[2][1]: must be a number, got NaN"
+        );
+        assert_eq!(
+            read(&|outputs| outputs.service_us[1] = -4.0),
+            "service_us[1]: must be above 0, got -4"
+        );
+        assert_eq!(
+            read(&|outputs| outputs.attended_us[2] = f32::INFINITY),
+            "attended_us[2]: must be above 0, got inf"
+        );
+        assert_eq!(
+            read(&|outputs| outputs.importance[2][1] = f32::NAN),
+            "importance[2][1]: must be at least 0, got NaN"
         );
         assert_eq!(
             read(&|outputs| outputs.calibration = SavedCalibration::Temperature(0.0)),
@@ -618,7 +692,7 @@ mod tests {
         );
         assert_eq!(
             read(&|outputs| outputs.input_tokens[0] = 0),
-            "input_tokens: must be at least 1, got 0"
+            "input_tokens[0]: must be at least 1, got 0"
         );
         let mut short = three_classes();
         short.service_us.pop();
@@ -639,7 +713,7 @@ mod tests {
         std::fs::write(&path, older).unwrap();
         assert_eq!(
             message(SavedOutputs::read(&path).unwrap_err()),
-            "format: must be tenantry-outputs-3, got tenantry-outputs-1; `tenantry cascade profile` writes it anew"
+            "format: must be tenantry-outputs-4, got tenantry-outputs-1; `tenantry cascade profile` writes it anew"
         );
     }
 
@@ -670,6 +744,20 @@ mod tests {
         assert_eq!(small.after(&[]), Some(&small.whole));
         assert_eq!(small.after(&[step("smaller", 0.6)]), None);
         assert_eq!(small.after(&[step("other", 0.5)]), None);
+
+        let trained_on = SavedOutputs {
+            model_hash: "other".into(),
+            ..pruned(low)
+        };
+        let path = write(folder.path(), &trained_on);
+        let error = read().unwrap_err().to_string();
+        assert!(
+            error.ends_with(
+                "must be of the same files of small throughout, got others in small.smaller-0.5.safetensors"
+            ),
+            "{error}"
+        );
+        std::fs::remove_file(path).unwrap();
 
         let other = SavedOutputs {
             model: "large".into(),
