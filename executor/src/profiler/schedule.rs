@@ -201,17 +201,26 @@ impl<'a> Schedule<'a> {
                 break;
             }
             let dipped = self.dipped();
-            let mut points = 0;
-            for point in self.points.iter_mut().filter(|point| dipped.contains(&point.table)) {
-                (point.samples, point.visits, point.finished) = (Samples::default(), 0, false);
-                points += 1;
+            let mut before = Vec::new();
+            for (index, point) in self.points.iter_mut().enumerate() {
+                if dipped.contains(&point.table) {
+                    before.push((index, std::mem::take(&mut point.samples), point.visits));
+                    (point.visits, point.finished) = (0, false);
+                }
             }
-            if points == 0 {
+            if before.is_empty() {
                 break;
             }
             self.rest.clear();
-            watch.until = Instant::now() + SETTLE * points;
+            watch.until = Instant::now() + SETTLE * before.len() as u32;
             self.measure(watch)?;
+            // Where that was interrupted, what was there is better than nothing.
+            for (index, samples, visits) in before {
+                let point = &mut self.points[index];
+                if !point.is_usable() {
+                    (point.samples, point.visits) = (samples, visits);
+                }
+            }
             settled.extend(dipped);
         }
         settled.sort();
@@ -490,6 +499,13 @@ mod tests {
         };
         assert_eq!(schedule.settle(&mut watch).unwrap(), Vec::<String>::new());
         assert_eq!(schedule.state(), before);
+
+        // In the middle of it, too.
+        stopped.store(false, Ordering::Relaxed);
+        let mut stop = |_| stopped.store(true, Ordering::Relaxed);
+        watch.progress = &mut stop;
+        assert_eq!(schedule.settle(&mut watch).unwrap(), ["copy"]);
+        assert_eq!(schedule.record(&mut Tables::default()).left_out, Vec::<String>::new());
     }
 
     #[test]
