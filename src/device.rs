@@ -47,6 +47,11 @@ impl Device {
         &self.name
     }
 
+    /// Whether it is the host's processor.
+    pub fn is_cpu(&self) -> bool {
+        self.torch == tenantry_executor::Device::Cpu
+    }
+
     /// libtorch's handle.
     pub fn torch(&self) -> tenantry_executor::Device {
         self.torch

@@ -60,7 +60,7 @@ fn main() -> std::process::ExitCode {
             commands::completions::run(&args);
             Ok(())
         }
-        Command::Doctor => commands::doctor::run(&output),
+        Command::Doctor(args) => commands::doctor::run(&args, &output),
         #[cfg(not(feature = "libtorch"))]
         Command::Execute(_) | Command::Validate(_) | Command::Cascade { .. } => {
             Err(failure::Failure::without_libtorch())

@@ -82,6 +82,11 @@ impl ExecutorError {
         }
     }
 
+    /// Whether there was too little memory, on a GPU or in page-locked host memory: nothing is wrong otherwise, and what needs less may go on.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, ExecutorError::Torch(error) if error.to_string().contains("out of memory"))
+    }
+
     /// The same of one of several texts, told by its number from 0.
     pub(crate) fn of_item(self, item: usize) -> ExecutorError {
         match self {

@@ -2,6 +2,7 @@
 
 use tch::{Cuda, Device};
 
+use crate::device::load_cuda;
 use crate::error::ExecutorError;
 
 /// The device that a user names: `cpu`, or `cuda:N` for the N-th GPU.
@@ -9,14 +10,18 @@ use crate::error::ExecutorError;
 /// # Errors
 /// Another name, or a GPU that libtorch does not see.
 pub fn find_device(name: &str) -> Result<Device, ExecutorError> {
-    let must = || match Cuda::device_count() {
-        0 => "cpu, since libtorch sees no GPU here".to_owned(),
-        count => format!("cpu, or cuda:0 to cuda:{}", count - 1),
-    };
-    let refused = || ExecutorError::input("device", must(), name);
     if name == "cpu" {
         return Ok(Device::Cpu);
     }
+    let loaded = load_cuda();
+    let must = || {
+        match (loaded, Cuda::device_count()) {
+        (Err(_), 0) => "cpu, since this libtorch has no part for GPUs (that of a CUDA PyTorch 2.11 is used where LD_LIBRARY_PATH has its `torch/lib`)".to_owned(),
+        (Ok(()), 0) => "cpu, since libtorch sees no GPU here".to_owned(),
+        (_, count) => format!("cpu, or cuda:0 to cuda:{}", count - 1),
+    }
+    };
+    let refused = || ExecutorError::input("device", must(), name);
     let index = name
         .strip_prefix("cuda:")
         .and_then(|index| index.parse::<usize>().ok())

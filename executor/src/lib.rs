@@ -85,6 +85,7 @@ mod device;
 mod error;
 mod files;
 mod find;
+mod gpu;
 mod host;
 mod lora;
 pub mod machine;
@@ -92,6 +93,7 @@ mod model;
 mod parameter_sets;
 pub mod pet;
 mod plot;
+pub mod precision;
 pub mod profiler;
 mod random;
 mod stored_blocks;
@@ -101,10 +103,14 @@ pub use adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapte
 pub use decoder::{
     Chunk, Decoder, DecoderConfig, KvCache, Sampling, Step, TenantParameters, read_decoder, sample, write_decoder,
 };
-pub use device::{kind, prepare_lane_thread, synchronize};
+pub use device::{
+    DeviceMemory, Entered, Event, Stream, copy_without_waiting, device_memory, kind, prepare_lane_thread, synchronize,
+    synchronize_all,
+};
 pub use error::ExecutorError;
 pub use files::Files;
 pub use find::find_device;
+pub use gpu::describe;
 pub use host::{LIBTORCH_VERSION, available_host_bytes, cores, describe_cpu};
 pub use lora::{LoraCache, LoraPlan, LoraShape, LoraStore, Loras, Segment, read_lora};
 pub use model::{Encoder, Heads, Input, read_checkpoint, write_checkpoint};

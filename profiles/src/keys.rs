@@ -50,8 +50,10 @@ pub enum DispatchOperation {
     Alarm,
     /// A look at what an encoder's pass came to: confidence, and the attention that words were paid (Tabi, section 7.5).
     Inspect,
+    /// What it takes the host to issue a layer to a device that works by itself. A layer that takes the device less lasts as long as this.
+    Issue,
 }
-named!(DispatchOperation { Wake => "wake", Tell => "tell", Alarm => "alarm", Inspect => "inspect" });
+named!(DispatchOperation { Wake => "wake", Tell => "tell", Alarm => "alarm", Inspect => "inspect", Issue => "issue" });
 
 /// Where a PLOT table's rows lie when they are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

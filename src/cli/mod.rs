@@ -122,8 +122,16 @@ pub enum Command {
     )]
     Completions(CompletionsArgs),
     /// Say what this machine has, and what to do about what is missing.
-    #[command(after_help = "Example: tenantry doctor")]
-    Doctor,
+    #[command(after_help = "Examples:\n  tenantry doctor\n  tenantry doctor --device cuda:0")]
+    Doctor(DoctorArgs),
+}
+
+/// Of `tenantry doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Also compute each kind of operation on this device and compare it with the CPU's in double precision.
+    #[arg(long)]
+    pub device: Option<String>,
 }
 
 /// A number of things, as options take it.

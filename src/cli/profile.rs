@@ -7,9 +7,9 @@ use clap::{Args, Subcommand, ValueEnum};
 /// How thorough a profile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Suite {
-    /// At most 60 s for the first model and 80 s for each further one: the shapes that small scenarios need.
+    /// At most 60 s for the first model and 80 s for each further one, on a GPU 3 minutes: the shapes that small scenarios need.
     Quick,
-    /// At most 10 minutes a model: more shapes, and time for every median to settle.
+    /// At most 10 minutes a model, on a GPU 9 for all: more shapes, and time for every median to settle.
     Full,
 }
 
@@ -26,6 +26,9 @@ pub struct ProfileArgs {
     /// Measure only these built-in models.
     #[arg(long, value_delimiter = ',', conflicts_with = "scenario")]
     pub models: Vec<String>,
+    /// The number format of weights and activations: f32, bf16 or f16; a CPU is measured in f32 alone.
+    #[arg(long, default_value = "f32", conflicts_with = "scenario")]
+    pub dtype: String,
     /// Measure what this scenario needs, and no more.
     #[arg(long = "for", value_name = "SCENARIO")]
     pub scenario: Option<String>,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tenantry_profiles::Card;
 
 use crate::cards::card_folders;
-use crate::cli::OutputArgs;
+use crate::cli::{DoctorArgs, OutputArgs};
 use crate::failure::Failure;
 use crate::output::{free_bytes, print, processor, provenance};
 
@@ -40,7 +40,10 @@ impl Finding {
     }
 }
 
-pub fn run(output: &OutputArgs) -> Result<(), Failure> {
+pub fn run(args: &DoctorArgs, output: &OutputArgs) -> Result<(), Failure> {
+    if let Some(device) = &args.device {
+        return check(device, output);
+    }
     let findings = [host(), libtorch(), gpu(), cpu_profile(), disk()];
     print(output, &findings, || {
         let lines = findings.iter().map(|finding| {
@@ -53,6 +56,63 @@ pub fn run(output: &OutputArgs) -> Result<(), Failure> {
         });
         lines.collect::<Vec<_>>().join("\n")
     })
+}
+
+/// Whether what a device computes is right.
+#[cfg(feature = "libtorch")]
+fn check(device: &str, output: &OutputArgs) -> Result<(), Failure> {
+    use tenantry_executor::precision::{self, Check};
+    use tenantry_profiles::DType;
+
+    let torch = tenantry_executor::find_device(device).map_err(Failure::bad_input)?;
+    let described = tenantry_executor::describe(torch).map_err(Failure::running)?;
+    let checks = precision::check(torch, DType::ALL).map_err(Failure::running)?;
+    let broken = checks.broken().count();
+    let row = |check: &Check| {
+        let mark = if check.holds() { "ok   " } else { "WRONG" };
+        let Check {
+            what,
+            dtype,
+            error,
+            tolerance,
+            effect,
+        } = check;
+        format!("{mark} {dtype:4}  {what:38}  off by {error:.1e} of at most {tolerance:.0e}; without it {effect:.1e}")
+    };
+    let json = serde_json::json!({
+        "device": described.name,
+        "driver": described.driver,
+        "libtorch": described.libtorch,
+        "checks": checks.checks.iter().map(|check| serde_json::json!({
+            "what": check.what,
+            "dtype": check.dtype,
+            "holds": check.holds(),
+            "error": check.error,
+            "tolerance": check.tolerance,
+            "effect": check.effect,
+        })).collect::<Vec<_>>(),
+        "unavailable": checks.unavailable,
+    });
+    print(output, &json, || {
+        let driver = described.driver.as_ref();
+        let driver = driver.map_or_else(String::new, |driver| format!(", driver {driver}"));
+        let head = format!("{}{driver}, against double precision on the CPU:", described.name);
+        let rows = checks.checks.iter().map(row);
+        let all = [head].into_iter().chain(rows).chain(checks.unavailable.iter().cloned());
+        all.collect::<Vec<_>>().join("\n")
+    })?;
+    match broken {
+        0 => Ok(()),
+        _ => Err(Failure::Running(format!(
+            "{broken} of {} results of {device} are not what the CPU's are in double precision",
+            checks.checks.len()
+        ))),
+    }
+}
+
+#[cfg(not(feature = "libtorch"))]
+fn check(_: &str, _: &OutputArgs) -> Result<(), Failure> {
+    Err(Failure::without_libtorch())
 }
 
 fn host() -> Finding {

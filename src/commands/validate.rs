@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tenantry_executor::profiler::{Pace, gauge};
-use tenantry_profiles::ModelShape;
+use tenantry_profiles::{DType, ModelShape};
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Validation, Verdict, terminal};
 
@@ -147,14 +147,17 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
 /// How fast the machine is, measured again and again while requests are executed.
 struct Gauging {
     models: Vec<ModelShape>,
+    dtype: DType,
     /// By card, as the runs call it.
     paces: BTreeMap<String, Vec<Pace>>,
 }
 
 impl Gauging {
     fn of(loaded: &Loaded) -> Result<Gauging, Failure> {
+        let (models, dtype) = models_of(&loaded.runs)?;
         Ok(Gauging {
-            models: models_of(&loaded.runs)?,
+            models,
+            dtype,
             paces: BTreeMap::new(),
         })
     }
@@ -162,7 +165,8 @@ impl Gauging {
     fn measure(&mut self, loaded: &Loaded, device: &Device, interrupt: &Arc<AtomicBool>) -> Result<(), Failure> {
         for (name, card) in loaded.cards_by_name() {
             let seed = loaded.scenario.seed;
-            let pace = gauge(card, &self.models, device.torch(), seed, interrupt).map_err(Failure::running)?;
+            let pace =
+                gauge(card, &self.models, self.dtype, device.torch(), seed, interrupt).map_err(Failure::running)?;
             self.paces.entry(name.clone()).or_default().extend(pace);
         }
         Ok(())

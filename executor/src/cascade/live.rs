@@ -112,7 +112,7 @@ impl TextModel {
     fn timed(&self, tokens: &Tokens, importance: bool) -> Result<(Classified, f64), ExecutorError> {
         let begin = Instant::now();
         let classified = self.classifier.classify(&[tokens], importance)?;
-        synchronize(self.classifier.device());
+        synchronize(self.classifier.device())?;
         Ok((classified, begin.elapsed().as_secs_f64() * 1e6))
     }
 

@@ -18,6 +18,6 @@ pub use checkpoint::{read_decoder, write_decoder};
 pub use config::DecoderConfig;
 pub use forward::{Decoder, TenantParameters};
 pub use kv::KvCache;
-pub(crate) use layout::{check, lower_matrices};
+pub(crate) use layout::{check, lower_matrices, places};
 pub use sample::{Sampling, sample};
 pub use step::{Chunk, Step};

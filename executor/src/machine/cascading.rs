@@ -195,7 +195,8 @@ impl Perform for StageLane {
                 return;
             }
         }
-        synchronize(model.encoder.device());
+        // A device that is lost will say so when a request asks for it.
+        let _ = synchronize(model.encoder.device());
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {

@@ -110,7 +110,7 @@ impl Retrieval {
             .f_view(size)?
             .f_to_kind(kind)?
             .f_to(device)?;
-        synchronize(device);
+        synchronize(device)?;
         self.spare.lock().expect(UNBROKEN).push(found);
         *batch.retrieved.lock().expect(UNBROKEN) = Retrieved::Staged(input, hidden);
         Ok(())

@@ -670,7 +670,8 @@ impl Perform for ComputeLane {
                 return;
             }
         }
-        crate::device::synchronize(self.device);
+        // A device that is lost will say so when a request asks for it.
+        let _ = crate::device::synchronize(self.device);
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
@@ -707,9 +708,9 @@ pub(super) fn fail_all(batch: &Batch, reason: FailureReason) {
 }
 
 pub(super) fn reason(error: &ExecutorError, otherwise: FailureReason) -> FailureReason {
-    match error {
-        ExecutorError::Torch(error) if error.to_string().contains("out of memory") => FailureReason::OutOfMemory,
-        _ => otherwise,
+    match error.is_out_of_memory() {
+        true => FailureReason::OutOfMemory,
+        false => otherwise,
     }
 }
 

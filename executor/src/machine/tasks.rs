@@ -395,7 +395,8 @@ impl Perform for TaskLane {
                 }
             }
         }
-        crate::device::synchronize(self.device);
+        // A device that is lost will say so when a request asks for it.
+        let _ = crate::device::synchronize(self.device);
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {

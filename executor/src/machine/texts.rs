@@ -384,7 +384,8 @@ impl Perform for TextLane {
                 return;
             }
         }
-        synchronize(stage.model.classifier().device());
+        // A device that is lost will say so when a request asks for it.
+        let _ = synchronize(stage.model.classifier().device());
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {

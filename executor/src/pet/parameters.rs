@@ -86,6 +86,16 @@ impl Parameters {
         self.arrays.get(name)
     }
 
+    /// The same with all floats larger by a factor.
+    pub(crate) fn scaled(mut self, factor: f32) -> Parameters {
+        let floats = self.arrays.values_mut().filter(|array| array.dtype == Dtype::F32);
+        for number in floats.flat_map(|array| array.data.chunks_exact_mut(4)) {
+            let scaled = f32::from_le_bytes(number.try_into().expect("four bytes")) * factor;
+            number.copy_from_slice(&scaled.to_le_bytes());
+        }
+        self
+    }
+
     /// Bytes that all arrays take in the repository.
     pub fn bytes(&self) -> u64 {
         self.arrays.values().map(|array| array.data.len() as u64).sum()

@@ -7,6 +7,7 @@ mod tables;
 
 #[cfg(test)]
 pub(crate) use lower::LowerLayers;
+pub(crate) use lower::encoder_layers;
 pub use tenantry_plot::Progress;
 
 pub use building::{Building, WatchBuilding};

@@ -294,7 +294,6 @@ impl Tables {
     }
 
     /// The tree as it was opened.
-    #[cfg(test)]
     pub(crate) fn snapshot(&self) -> Arc<tenantry_plot::Snapshot> {
         self.tree.snapshot()
     }

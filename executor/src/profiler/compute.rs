@@ -12,7 +12,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 use super::axes::{Axes, Served};
 use super::instances::{Instance, LAYERS};
 use super::schedule::{Measure, Point};
-use super::timed;
+use super::{issued, timed};
 use crate::cascade::layers_with_importance;
 use crate::error::ExecutorError;
 use crate::machine::cascading::read_out;
@@ -95,6 +95,20 @@ impl Subject {
     ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + use<>, ExecutorError> {
         let mut instance = Instance::new(&self.encoder, self.input(batch, tokens)?)?;
         Ok(move || instance.layer())
+    }
+
+    /// Measures how long the host is busy with issuing a layer to a GPU.
+    pub fn issuing(&self) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
+        let input = self.input(self.axes.batch[0], self.axes.tokens[0])?;
+        let hidden = self.encoder.embed(&input)?;
+        let layers = LAYERS.min(self.encoder.shape().layers);
+        Ok(move || {
+            let pass = || {
+                self.encoder
+                    .layers(hidden.shallow_clone(), 0..layers as usize, &input, None)
+            };
+            Ok(issued(self.encoder.device(), pass)? / layers)
+        })
     }
 
     /// Measures a whole pass that sums up the attention which tokens receive, and says what one layer took.

@@ -9,7 +9,7 @@ use super::copies::Copies;
 use super::lookups::LookupSubject;
 use super::schedule::Measure;
 use super::stats::Samples;
-use crate::device::prepare_lane_thread;
+use crate::device::{Stream, prepare_lane_thread};
 use crate::error::ExecutorError;
 
 /// Size of the copies: large enough to keep the memory busy, small enough to be many.
@@ -26,9 +26,13 @@ pub(crate) fn measure(
     lookups: Option<&LookupSubject>,
     interrupted: &AtomicBool,
 ) -> Result<Contention, ExecutorError> {
-    let beside_copy = side_by_side(compute, || copies.share(), copying, interrupted)?;
+    let beside_copy = side_by_side(compute, || copies.share(), copying, copies.stream()?, interrupted)?;
     let beside_lookup = match lookups {
-        Some(lookups) => side_by_side(compute, || lookups, |lookups| lookups.beside(), interrupted)?,
+        Some(lookups) => {
+            // The host looks up, and issues nothing to any stream.
+            let none = Stream::current(tch::Device::Cpu)?;
+            side_by_side(compute, || lookups, |lookups| lookups.beside(), none, interrupted)?
+        }
         None => Slowdowns {
             compute: 1.0,
             other: 1.0,
@@ -52,11 +56,13 @@ struct Slowdowns {
     other: f64,
 }
 
-/// Measures `compute` and what `other` measures, alone and beside each other. `share` gives a handle that may go to another thread.
+/// Measures `compute` and what `other` measures on a `stream` of its own, alone and beside each other. `share` gives a handle that may go to
+/// another thread.
 fn side_by_side<S: Send>(
     compute: &mut Measure<'_>,
     share: impl Fn() -> S,
     other: for<'a> fn(&'a S) -> Measure<'a>,
+    stream: Stream,
     interrupted: &AtomicBool,
 ) -> Result<Slowdowns, ExecutorError> {
     let [mut compute_alone, mut compute_beside, mut other_alone, mut other_beside] =
@@ -73,6 +79,7 @@ fn side_by_side<S: Send>(
                 // Moved in: tensors may go to another thread, but not be shared with it.
                 let handle = handle;
                 prepare_lane_thread();
+                stream.make_current()?;
                 let mut samples = Samples::default();
                 repeat(&mut other(&handle), &mut samples).map(|()| samples)
             });

@@ -11,7 +11,7 @@ use tenantry_profiles::{CopyRow, Direction, LoadSource, ModelLoadRow, Tables};
 use super::compute::spread_out;
 use super::schedule::Point;
 use super::timed;
-use crate::device::{copy_block, host_memory_for};
+use crate::device::{Stream, copy_block, host_memory_for};
 use crate::error::ExecutorError;
 use crate::host::forget_cached;
 use crate::model::{Encoder, read_checkpoint, write_checkpoint};
@@ -30,7 +30,10 @@ const FROM_DISK: &str = "model_load from disk";
 
 /// Host memory to copy from, and device memory to copy to.
 pub(crate) struct Copies {
+    /// Page-locked where the device is a GPU.
     pool: Tensor,
+    /// Likewise and not page-locked; nothing where the device is the host's own processor, to which that makes no difference.
+    pageable: Option<Tensor>,
     slots: Tensor,
     device: Device,
 }
@@ -39,18 +42,25 @@ impl Copies {
     /// Memory for copies of up to `bytes_max`.
     pub fn new(device: Device, bytes_max: u64) -> Result<Copies, ExecutorError> {
         let block = |bytes: u64, device| Tensor::f_ones([bytes.max(2 * bytes_max) as i64], (Kind::Uint8, device));
-        let pool = host_memory_for(device, block(POOL_BYTES, Device::Cpu)?)?;
+        let pool = || block(POOL_BYTES, Device::Cpu);
         Ok(Copies {
-            pool,
+            pool: host_memory_for(device, pool()?)?,
+            pageable: device.is_cuda().then(pool).transpose()?,
             slots: block(SLOTS_BYTES, device)?,
             device,
         })
+    }
+
+    /// One of the device's streams for copies beside what else runs there.
+    pub fn stream(&self) -> Result<Stream, ExecutorError> {
+        Stream::new(self.device)
     }
 
     /// Another handle on the same memory, for another thread.
     pub fn share(&self) -> Copies {
         Copies {
             pool: self.pool.shallow_clone(),
+            pageable: self.pageable.as_ref().map(Tensor::shallow_clone),
             slots: self.slots.shallow_clone(),
             device: self.device,
         }
@@ -59,15 +69,23 @@ impl Copies {
     /// Measures a copy of `bytes`, at each call from another place in the pool to another slot: as tenants' parameters come
     /// in, which nobody has touched for a while.
     pub fn measure(&self, bytes: u64) -> impl FnMut() -> Result<Duration, ExecutorError> + '_ {
+        self.measure_from(&self.pool, bytes)
+    }
+
+    fn measure_from<'a>(
+        &'a self,
+        pool: &'a Tensor,
+        bytes: u64,
+    ) -> impl FnMut() -> Result<Duration, ExecutorError> + 'a {
         let places = |tensor: &Tensor| 1 << (tensor.size()[0] as u64 / bytes).ilog2();
-        let (sources, targets) = (places(&self.pool), places(&self.slots));
+        let (sources, targets) = (places(pool), places(&self.slots));
         let mut calls = 0;
         move || {
             let at = |count| i64::from(spread_out(calls, count)) * bytes as i64;
             let (from, to) = (at(sources), at(targets));
             calls = calls.wrapping_add(1);
             timed(self.device, || {
-                let source = self.pool.f_narrow(0, from, bytes as i64)?;
+                let source = pool.f_narrow(0, from, bytes as i64)?;
                 copy_block(&mut self.slots.f_narrow(0, to, bytes as i64)?, &source)
             })
         }
@@ -76,7 +94,7 @@ impl Copies {
     /// Points of copies of these sizes.
     pub fn points(&self, sizes: &[u64]) -> Vec<Point<'_>> {
         let pinned = self.device.is_cuda();
-        let point = |&bytes: &u64| {
+        let point = |pool, pinned, table: &str, bytes: u64| {
             let row = move |stats| CopyRow {
                 direction: Direction::HostToDevice,
                 pinned,
@@ -84,9 +102,13 @@ impl Copies {
                 stats,
             };
             let record = move |tables: &mut Tables, stats| tables.copy.push(row(stats));
-            Point::new("copy".to_string(), self.measure(bytes), record)
+            Point::new(table.to_string(), self.measure_from(pool, bytes), record)
         };
-        sizes.iter().map(point).collect()
+        let of_pool = sizes.iter().map(|&bytes| point(&self.pool, pinned, "copy", bytes));
+        let pageable = self.pageable.iter();
+        let of_pageable = pageable.flat_map(|pool| sizes.iter().map(move |&bytes| (pool, bytes)));
+        let of_pageable = of_pageable.map(|(pool, bytes)| point(pool, false, "copy, not page-locked", bytes));
+        of_pool.chain(of_pageable).collect()
     }
 
     /// Points of whole models of these sizes brought in from host memory: one copy each.

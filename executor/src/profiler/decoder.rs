@@ -8,7 +8,7 @@ use tenantry_profiles::{
 };
 
 use super::schedule::{Measure, Point};
-use super::timed;
+use super::{issued, timed};
 use crate::decoder::{Chunk, Decoder, KvCache, Sampling, Step, sample};
 use crate::error::ExecutorError;
 
@@ -203,6 +203,17 @@ impl DecoderSubject {
                     .decoder
                     .after_attention(layer, hidden.shallow_clone(), &attended, None)?;
                 Ok((projected, after))
+            })
+        })
+    }
+
+    /// Measures how long the host is busy with issuing a layer of a step with one sequence to a GPU.
+    pub fn issuing(&self) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
+        let step = self.step(0, 1, self.axes.context[0], 0)?;
+        let hidden = self.hidden(1)?;
+        Ok(move || {
+            issued(self.decoder.device(), || {
+                self.decoder.layers(hidden.shallow_clone(), 0..1, &step, &self.kv, None)
             })
         })
     }

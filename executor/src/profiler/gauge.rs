@@ -30,13 +30,14 @@ pub struct Pace {
     pub points: usize,
 }
 
-/// Measures points of these models' layers that the card has too. Nothing where it has none of them, or the user has asked to stop.
+/// Measures points of these models' layers, in this number format, that the card has too. Nothing where it has none of them, or the user has asked to stop.
 ///
 /// # Errors
 /// A model that this executor does not run, or no memory.
 pub fn gauge(
     card: &Card,
     models: &[ModelShape],
+    dtype: DType,
     device: tch::Device,
     seed: u64,
     interrupted: &AtomicBool,
@@ -45,10 +46,10 @@ pub fn gauge(
         prepare_lane_thread();
         let of_kind = |kind| models.iter().filter(move |model| model.kind == kind);
         let encoders = of_kind(ModelKind::Encoder)
-            .map(|shape| Subject::new(shape, seed, DType::F32, device, Served::default(), GRID, None))
+            .map(|shape| Subject::new(shape, seed, dtype, device, Served::default(), GRID, None))
             .collect::<Result<Vec<_>, _>>()?;
         let decoders = of_kind(ModelKind::Decoder)
-            .map(|shape| DecoderSubject::new(shape, seed, DType::F32, device, GRID, None))
+            .map(|shape| DecoderSubject::new(shape, seed, dtype, device, GRID, None))
             .collect::<Result<Vec<_>, _>>()?;
         let mut points = Vec::new();
         for encoder in &encoders {
@@ -96,16 +97,24 @@ mod tests {
         let card = synthetic_card();
         let never = AtomicBool::new(false);
         let tiny = [ModelShape::builtin("tiny").unwrap()];
-        let paced = gauge(&card, &tiny, tch::Device::Cpu, 7, &never).unwrap().unwrap();
+        let paced = gauge(&card, &tiny, DType::F32, tch::Device::Cpu, 7, &never)
+            .unwrap()
+            .unwrap();
         assert!(paced.points > 4 && paced.ratio > 0.0, "{paced:?}");
 
         let others = [ModelShape {
             name: "nobody's".into(),
             ..tiny[0].clone()
         }];
-        assert_eq!(gauge(&card, &others, tch::Device::Cpu, 7, &never).unwrap(), None);
+        assert_eq!(
+            gauge(&card, &others, DType::F32, tch::Device::Cpu, 7, &never).unwrap(),
+            None
+        );
         never.store(true, Ordering::Relaxed);
-        assert_eq!(gauge(&card, &tiny, tch::Device::Cpu, 7, &never).unwrap(), None);
+        assert_eq!(
+            gauge(&card, &tiny, DType::F32, tch::Device::Cpu, 7, &never).unwrap(),
+            None
+        );
     }
 
     #[test]

@@ -4,14 +4,14 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tch::Tensor;
+use tch::{Device, Tensor};
 use tenantry_profiles::{ConcurrentLayerRow, StaticModelRow, Tables};
 
 use super::compute::{Subject, answers};
 use super::ops::Ops;
 use super::schedule::Point;
 use super::{Suite, timed};
-use crate::device::prepare_lane_thread;
+use crate::device::{Stream, prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
 use crate::model::{Encoder, Heads, Input};
 
@@ -53,9 +53,11 @@ impl Instance {
     }
 }
 
-/// What `once` takes on the first of these instances while the others do it too, on a thread each as lanes have.
+/// What `once` takes on the first of these instances while the others do it too, on a thread and a stream each as lanes have. There are as
+/// many streams: kept from one call to the next, since libtorch keeps memory for each that it has computed on.
 pub(crate) fn in_company<T: Send>(
     instances: &mut [T],
+    streams: &[Stream],
     once: impl Fn(&mut T) -> Result<Duration, ExecutorError> + Sync,
 ) -> Result<Duration, ExecutorError> {
     let (first, others) = instances.split_first_mut().expect("there is one at least");
@@ -63,10 +65,11 @@ pub(crate) fn in_company<T: Send>(
     std::thread::scope(|scope| {
         let company: Vec<_> = others
             .iter_mut()
-            .map(|other| {
+            .zip(&streams[1..])
+            .map(|(other, stream)| {
                 scope.spawn(|| {
                     prepare_lane_thread();
-                    let warm = once(other);
+                    let warm = stream.make_current().and_then(|()| once(other));
                     start.wait();
                     warm?;
                     while !end.load(Ordering::Relaxed) {
@@ -78,13 +81,27 @@ pub(crate) fn in_company<T: Send>(
             .collect();
         start.wait();
         // The others' beginnings are over when this one's first is.
-        let took = once(first).and_then(|_| once(first));
+        let took = streams[0].enter().and_then(|_entered| {
+            once(first)?;
+            once(first)
+        });
         end.store(true, Ordering::Relaxed);
         for other in company {
             other.join().expect("an instance reports its errors")?;
         }
         took
     })
+}
+
+/// Streams for as many instances as compute at once: on a CPU no more than it has cores.
+pub(crate) fn company(device: Device) -> Result<Vec<Stream>, ExecutorError> {
+    let most = STREAMS[STREAMS.len() - 1];
+    let most = if device.is_cuda() {
+        most
+    } else {
+        most.min(crate::host::cores())
+    };
+    (0..most).map(|_| Stream::new(device)).collect()
 }
 
 /// All points of a model.
@@ -98,7 +115,8 @@ pub(crate) fn points<'a>(
     if ops.concurrent {
         points.extend(concurrent(subject, suite)?);
     }
-    if let Some((_, heads)) = heads.first().filter(|_| ops.static_models) {
+    let whole_passes = ops.static_models && !subject.encoder.device().is_cuda();
+    if let Some((_, heads)) = heads.first().filter(|_| whole_passes) {
         points.extend(whole(subject, heads, suite)?);
     }
     Ok(points)
@@ -110,13 +128,17 @@ fn concurrent(subject: &Subject, suite: Suite) -> Result<Vec<Point<'_>>, Executo
         Suite::Quick => (first_and_middle(&subject.axes.batch), subject.axes.few_tokens()),
         Suite::Full => (subject.axes.batch.clone(), subject.axes.few_tokens()),
     };
-    let cores = crate::host::cores();
+    let device = subject.encoder.device();
+    let all_streams = company(device)?;
     let mut points = Vec::new();
-    for streams in STREAMS.into_iter().filter(|&streams| streams == 1 || streams <= cores) {
+    for own in (0..STREAMS.len()).map_while(|index| all_streams.get(..STREAMS[index] as usize)) {
+        let streams = own.len() as u32;
         for &batch in &batches {
             for &tokens in &lengths {
+                let own = own.to_vec();
                 let instance = || Instance::new(&subject.encoder, subject.input(batch, tokens)?);
                 let mut instances = (0..streams).map(|_| instance()).collect::<Result<Vec<_>, _>>()?;
+                synchronize(device)?;
                 let model = model.clone();
                 let row = move |tables: &mut Tables, stats| {
                     tables.concurrent_layer.push(ConcurrentLayerRow {
@@ -131,7 +153,7 @@ fn concurrent(subject: &Subject, suite: Suite) -> Result<Vec<Point<'_>>, Executo
                 let table = format!("concurrent_layer of {}", subject.encoder.shape().name);
                 points.push(Point::new(
                     table,
-                    move || in_company(&mut instances, Instance::layer),
+                    move || in_company(&mut instances, &own, Instance::layer),
                     row,
                 ));
             }

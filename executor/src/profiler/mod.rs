@@ -33,7 +33,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tenantry_profiles::{Card, DType, Device, Lanes, ModelKind, ModelShape, Provenance, Source, Tables};
+use tenantry_profiles::{
+    Card, DType, Device, DispatchOperation, DispatchRow, Lanes, ModelKind, ModelShape, Provenance, Source, Tables,
+};
 
 use self::adapters::AdapterSubject;
 pub use self::axes::Served;
@@ -46,30 +48,40 @@ use self::lora::LoraSubject;
 pub use self::ops::Ops;
 use self::partial::Partial;
 use self::pets::PetSubject;
-use self::schedule::{Outcome, Schedule, Watch};
+use self::schedule::{Outcome, Point, Schedule, Watch};
 use self::sizes::Sizes;
 use self::steps::StepTenants;
-use crate::device::{prepare_lane_thread, synchronize};
+use crate::device::{Event, prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
+use crate::gpu::clocks;
 use crate::machine::threads::hand_overs;
 
 /// How thorough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suite {
-    /// Up to a minute for the first model and 80 seconds for each further one.
+    /// Up to a minute for the first model and 80 seconds for each further one; on a GPU 3 minutes at most.
     Quick,
-    /// Up to 10 minutes a model: adapters at every length, larger copies, and time for every point to settle.
+    /// Up to 10 minutes a model, on a GPU 9 minutes for all: adapters at every length, larger copies, and time for every point to settle.
     Full,
 }
 
+/// What a suite takes at most on a GPU, which may be lent for minutes: most ops take so little there that each is measured often enough.
+const GPU_QUICK: Duration = Duration::from_secs(170);
+const GPU_FULL: Duration = Duration::from_secs(520);
+
 impl Suite {
     /// How long it takes at most; it ends earlier when every point's median is known to 2 %.
-    pub fn duration(self, models: usize) -> Duration {
+    pub fn duration(self, models: usize, device: tch::Device) -> Duration {
         let seconds = match self {
             Suite::Quick => 60 + 80 * (models as u64).saturating_sub(1),
             Suite::Full => 600 * models as u64,
         };
-        Duration::from_secs(seconds)
+        let all = Duration::from_secs(seconds);
+        match (self, device.is_cuda()) {
+            (_, false) => all,
+            (Suite::Quick, true) => all.min(GPU_QUICK),
+            (Suite::Full, true) => all.min(GPU_FULL),
+        }
     }
 }
 
@@ -80,7 +92,7 @@ pub struct Plan {
     pub name: String,
     /// Where.
     pub device: tch::Device,
-    /// What that is: [`describe_cpu`](crate::describe_cpu).
+    /// What that is: [`describe`](crate::describe).
     pub description: Device,
     /// The models; the first is the one whose ops are set beside copies to find how they disturb each other.
     pub models: Vec<ModelShape>,
@@ -159,7 +171,8 @@ pub fn profile(
     let start = Instant::now();
     let changings = passes::changings(plan);
     let after = AFTER_POINTS + RESUME * (plan.models.len() * changings.len()) as u32;
-    let time = plan.suite.duration(plan.models.len()).saturating_sub(after);
+    let suite_time = plan.suite.duration(plan.models.len(), plan.device);
+    let time = suite_time.saturating_sub(after);
     let earlier = match &plan.partial {
         Some(path) => Partial::read(path, plan)?,
         None => None,
@@ -170,8 +183,9 @@ pub fn profile(
     };
     let mut dispatches = hand_overs(DISPATCH_ROUNDS);
 
-    let mut notes = Vec::new();
-    let time_for_model = plan.suite.duration(plan.models.len()) / plan.models.len() as u32;
+    let mut notes = unmeasured(plan);
+    let clocks_before = clocks(plan.device);
+    let time_for_model = suite_time / plan.models.len() as u32;
     let subject = |shape| {
         Subject::new(
             shape,
@@ -201,14 +215,17 @@ pub fn profile(
     let mut adapters = Vec::new();
     for subject in &subjects {
         for &bottleneck in &plan.bottlenecks {
-            adapters.push(AdapterSubject::of_encoder(subject, bottleneck, plan.dtype, plan.seed)?);
+            let what = || format!("adapters of {}, bottleneck {bottleneck}", subject.encoder.shape().name);
+            let made = AdapterSubject::of_encoder(subject, bottleneck, plan.dtype, plan.seed);
+            adapters.extend(if_it_fits(made, what, &mut notes)?);
         }
     }
     let mut step_adapters = Vec::new();
     for subject in &decoders {
         for &bottleneck in &plan.bottlenecks {
-            let adapters = AdapterSubject::of_decoder(subject, bottleneck, plan.dtype, plan.seed)?;
-            step_adapters.push((subject, adapters));
+            let what = || format!("adapters of {}, bottleneck {bottleneck}", subject.decoder.shape().name);
+            let made = AdapterSubject::of_decoder(subject, bottleneck, plan.dtype, plan.seed);
+            step_adapters.extend(if_it_fits(made, what, &mut notes)?.map(|adapters| (subject, adapters)));
         }
     }
     for adapter in adapters
@@ -231,7 +248,11 @@ pub fn profile(
     let mut loras = Vec::new();
     for subject in &decoders {
         for &rank in &plan.ranks {
-            let lora = LoraSubject::new(subject, rank, plan.dtype, plan.seed)?;
+            let what = || format!("LoRA of {}, rank {rank}", subject.decoder.shape().name);
+            let made = LoraSubject::new(subject, rank, plan.dtype, plan.seed);
+            let Some(lora) = if_it_fits(made, what, &mut notes)? else {
+                continue;
+            };
             if let Some(reason) = lora.grouped_fails() {
                 let name = &subject.decoder.shape().name;
                 notes.push(format!(
@@ -305,6 +326,13 @@ pub fn profile(
     }
     if let Some(subject) = subjects.first().filter(|_| plan.ops.attended) {
         points.push(subject.inspect()?);
+    }
+    if plan.device.is_cuda() {
+        points.push(match (subjects.first(), decoders.first()) {
+            (Some(subject), _) => issue(subject.issuing()?),
+            (None, Some(subject)) => issue(subject.issuing()?),
+            (None, None) => unreachable!("there is a model, and it is one or the other"),
+        });
     }
     if plan.ops.solves {
         points.extend(solves::points());
@@ -399,6 +427,8 @@ pub fn profile(
     tables.dispatch.extend(handing_over::dispatch_rows(&dispatches));
     tables.hand_over.extend(handing_over::rows_by_idle(&handed));
 
+    notes.extend(clocks_before.map(|clocks| format!("before: {clocks}")));
+    notes.extend(clocks(plan.device).map(|clocks| format!("after: {clocks}")));
     let interrupted = interrupted.load(Ordering::Relaxed);
     if interrupted {
         notes.push("interrupted before all was measured".to_string());
@@ -426,6 +456,62 @@ pub fn profile(
     Ok(Profiled { card, interrupted })
 }
 
+/// What of a plan is not measured on its device, and why.
+fn unmeasured(plan: &Plan) -> Vec<String> {
+    if !plan.device.is_cuda() {
+        return Vec::new();
+    }
+    let whole = plan.ops.static_models.then_some(
+        "static_model is not measured: on a GPU it stands for models captured as graphs, which are not made yet",
+    );
+    let steps = (plan.ops.concurrent && plan.models.iter().any(|model| model.kind == ModelKind::Decoder))
+        .then_some("concurrent_step is not measured: instances on GPUs do not share the host's cores");
+    let resume = "resume is measured of passes in which only the heads change: that other parameters are new is a matter of a CPU's caches";
+    [whole, steps, Some(resume)]
+        .into_iter()
+        .flatten()
+        .map(str::to_string)
+        .collect()
+}
+
+/// What was made, or a note that there was no memory for it.
+fn if_it_fits<T>(
+    made: Result<T, ExecutorError>,
+    what: impl Fn() -> String,
+    notes: &mut Vec<String>,
+) -> Result<Option<T>, ExecutorError> {
+    match made {
+        Err(error) if error.is_out_of_memory() => {
+            notes.push(format!("{} are not measured: {error}", what()));
+            Ok(None)
+        }
+        made => made.map(Some),
+    }
+}
+
+/// The point of issuing a layer to a GPU: `measure` says how long the host was busy.
+fn issue<'a>(measure: impl FnMut() -> Result<Duration, ExecutorError> + 'a) -> Point<'a> {
+    let row = |tables: &mut Tables, stats| {
+        tables.dispatch.push(DispatchRow {
+            operation: DispatchOperation::Issue,
+            stats,
+        });
+    };
+    Point::new("dispatch: issue".into(), measure, row)
+}
+
+/// Issues something to a device and says how long the host was busy with that, by its own clock. What comes of it is waited for, so that no
+/// queue is ever full.
+fn issued<T>(device: tch::Device, work: impl FnOnce() -> Result<T, ExecutorError>) -> Result<Duration, ExecutorError> {
+    synchronize(device)?;
+    let start = Instant::now();
+    let result = work()?;
+    let took = start.elapsed();
+    synchronize(device)?;
+    drop(result);
+    Ok(took)
+}
+
 impl Outcome {
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
@@ -447,21 +533,21 @@ impl Outcome {
     }
 }
 
-/// Does something on a device and says how long it took until the device was done.
+/// Does something on a device and says how long it took until the device was done, by the device's clock: a GPU's begins when it has
+/// nothing else to do on this thread's stream, so that an op that its kernels' issuing takes longer than their running lasts as long as that.
 fn timed<T>(device: tch::Device, work: impl FnOnce() -> Result<T, ExecutorError>) -> Result<Duration, ExecutorError> {
-    synchronize(device);
-    let start = Instant::now();
+    synchronize(device)?;
+    let start = Event::now(device)?;
     let result = work()?;
-    synchronize(device);
-    let took = start.elapsed();
+    let end = Event::now(device)?;
+    end.synchronize()?;
+    let took = end.since(&start)?;
     drop(result);
     Ok(took)
 }
 
 #[cfg(test)]
 mod tests {
-    use tenantry_profiles::DispatchOperation;
-
     use super::*;
 
     fn plan() -> Plan {
@@ -628,8 +714,82 @@ mod tests {
     }
 
     #[test]
+    fn what_makes_no_sense_on_a_gpu_is_left_out_and_said() {
+        let large = ModelShape::builtin("llama-7b").unwrap();
+        let gpu = Plan {
+            device: tch::Device::Cuda(0),
+            models: vec![large],
+            dtype: DType::F16,
+            ..plan()
+        };
+        let cpu = Plan {
+            device: tch::Device::Cpu,
+            ..gpu.clone()
+        };
+        assert_eq!(passes::changings(&gpu), [tenantry_profiles::Changing::Heads]);
+        assert_eq!(passes::changings(&cpu).len(), 3);
+        let notes = unmeasured(&gpu).join("\n");
+        for left_out in ["static_model", "concurrent_step", "resume"] {
+            assert!(notes.contains(left_out), "{notes}");
+        }
+        assert_eq!(unmeasured(&cpu), Vec::<String>::new());
+        let largest = |plan| {
+            let sizes = Sizes::new(plan).unwrap();
+            [sizes.copies, sizes.models].map(|all| *all.last().unwrap())
+        };
+        assert_eq!(largest(&gpu), [1 << 30; 2]);
+        assert!(largest(&cpu).into_iter().all(|bytes| bytes > 13_000_000_000));
+    }
+
+    #[test]
+    fn issuing_is_timed_by_the_hosts_clock_until_the_call_returns() {
+        let slow = |device| {
+            std::thread::sleep(Duration::from_millis(2));
+            synchronize(device)
+        };
+        let took = issued(tch::Device::Cpu, || slow(tch::Device::Cpu)).unwrap();
+        assert!(took >= Duration::from_millis(2));
+        let subject = Subject::new(
+            &plan().models[0],
+            7,
+            DType::F32,
+            tch::Device::Cpu,
+            Served::default(),
+            Duration::from_secs(1),
+            None,
+        );
+        let subject = subject.unwrap();
+        assert!(subject.issuing().unwrap()().unwrap() > Duration::ZERO);
+    }
+
+    #[test]
+    fn what_does_not_fit_the_memory_is_left_out_and_said() {
+        let torch = |text: &str| ExecutorError::from(tch::TchError::Torch(text.to_string()));
+        let mut notes = Vec::new();
+        let no_room = "CUDA out of memory. Tried to allocate 20.00 GiB.\nstack";
+        let left_out = if_it_fits(Err::<(), _>(torch(no_room)), || "these".into(), &mut notes);
+        assert_eq!(left_out.unwrap(), None);
+        assert_eq!(
+            notes,
+            ["these are not measured: libtorch: CUDA out of memory. Tried to allocate 20.00 GiB."]
+        );
+        assert!(
+            if_it_fits(
+                Err::<(), _>(torch("CUDA error: misaligned address")),
+                || "these".into(),
+                &mut notes
+            )
+            .is_err()
+        );
+        assert_eq!(if_it_fits(Ok(3), || "these".into(), &mut notes).unwrap(), Some(3));
+    }
+
+    #[test]
     fn the_quick_suite_keeps_its_promise_of_time() {
-        assert!(Suite::Quick.duration(1) <= Duration::from_secs(60));
-        assert!(Suite::Quick.duration(2) < Duration::from_secs(180));
+        let on = |suite: Suite, models, device| suite.duration(models, device).as_secs();
+        let (cpu, gpu) = (tch::Device::Cpu, tch::Device::Cuda(0));
+        assert!(on(Suite::Quick, 1, cpu) <= 60 && on(Suite::Quick, 2, cpu) < 180);
+        assert!(on(Suite::Quick, 9, cpu) > 180 && on(Suite::Quick, 9, gpu) < 180);
+        assert!(on(Suite::Full, 2, gpu) < 540 && on(Suite::Full, 2, cpu) == 1200);
     }
 }

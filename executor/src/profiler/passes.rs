@@ -40,9 +40,14 @@ const TASKS_BYTES: u64 = 256 << 20;
 /// in at most so many of each kind: the order in which they come jumps over a power of two of them.
 const TASKS_MAX: u32 = 13;
 
-/// What changes from one pass to the next in the systems that are planned for. With several bottlenecks or implementations the first is
+/// What changes from one pass to the next in the systems that are planned for. On a GPU the heads alone: what else is new does not lie in
+/// caches that a lane's idleness empties.
+/// With several bottlenecks or implementations the first is
 /// measured: what idleness adds depends little on them. Where time is short, adapters stand for tasks.
 pub(crate) fn changings(plan: &Plan) -> Vec<Changing> {
+    if plan.device.is_cuda() {
+        return vec![Changing::Heads];
+    }
     let has_adapters = !plan.bottlenecks.is_empty() && !plan.ops.adapters.is_empty();
     let adapters = has_adapters.then_some(Changing::Adapters);
     let has_tasks = !plan.ops.pets.is_empty() && (plan.suite == Suite::Full || !has_adapters);

@@ -11,6 +11,10 @@ use crate::lora::LoraShape;
 /// Sizes of what is read from the disk, whatever tenants have.
 const STORED_BYTES: [u64; 2] = [64 << 10, 1 << 20];
 
+/// Largest copies to a GPU that are measured: they take as long a byte as still larger ones, for which page-locked memory would have to be
+/// found that takes many seconds to get.
+const GPU_COPY_BYTES_MAX: u64 = 1 << 30;
+
 /// Sizes in bytes, ascending.
 pub(crate) struct Sizes {
     /// Copies to the device: round ones, and those that serving the plan's models takes.
@@ -46,6 +50,13 @@ impl Sizes {
                     sizes.copies.push(bytes);
                     sizes.stored.push(bytes);
                 }
+            }
+        }
+        if plan.device.is_cuda() {
+            for sizes in [&mut sizes.models, &mut sizes.copies] {
+                // What larger ones take follows from the last doubling.
+                sizes.extend([GPU_COPY_BYTES_MAX / 2, GPU_COPY_BYTES_MAX]);
+                sizes.retain(|bytes| *bytes <= GPU_COPY_BYTES_MAX);
             }
         }
         for sizes in [&mut sizes.models, &mut sizes.copies, &mut sizes.stored] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenantry_profiles::{AdapterImplementation, Added, ConcurrentStepRow, DecoderStepRow, Tables};
 
 use super::decoder::{DecoderSubject, PAGE_TOKENS};
-use super::instances::{STREAMS, in_company};
+use super::instances::{STREAMS, company, in_company};
 use super::ops::Ops;
 use super::schedule::Point;
 use crate::adapters::AdapterCache;
@@ -190,16 +190,19 @@ pub(crate) fn points<'a>(
                 }
             }
         }
-        let (context, cores) = (axes.context[0], crate::host::cores());
+        let (context, all_streams) = (axes.context[0], company(subject.decoder.device())?);
         // Instances on other devices than the host's processor do not share its cores.
-        let streams = STREAMS.into_iter().filter(|&streams| streams == 1 || streams <= cores);
-        for streams in streams.filter(|_| ops.concurrent && !subject.decoder.device().is_cuda()) {
+        let concurrent = ops.concurrent && !subject.decoder.device().is_cuda();
+        let companies = (0..STREAMS.len()).map_while(|index| all_streams.get(..STREAMS[index] as usize));
+        for own in companies.filter(|_| concurrent) {
+            let streams = own.len() as u32;
             for count in SEQUENCES_BESIDE {
                 let instance = |instance: u32| -> Result<StepProbe, ExecutorError> {
                     let sequences = sequences(count, 1, context, tenants.count(), instance * count);
                     Ok(probe(&subject.cache_of(pages(&sequences))?, &sequences))
                 };
                 let mut instances = (0..streams).map(instance).collect::<Result<Vec<_>, _>>()?;
+                let own = own.to_vec();
                 let (model, dtype) = (subject.decoder.shape().name.clone(), subject.dtype);
                 let row = move |tables: &mut Tables, stats| {
                     tables.concurrent_step.push(ConcurrentStepRow {
@@ -214,7 +217,7 @@ pub(crate) fn points<'a>(
                 let table = format!("concurrent_step of {}, added {added}", subject.decoder.shape().name);
                 points.push(Point::new(
                     table,
-                    move || in_company(&mut instances, StepProbe::step),
+                    move || in_company(&mut instances, &own, StepProbe::step),
                     row,
                 ));
             }

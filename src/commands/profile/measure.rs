@@ -34,6 +34,8 @@ struct Needs {
     bottlenecks: Vec<u32>,
     ranks: Vec<u32>,
     classes: Vec<u32>,
+    /// Absent where nothing needs any.
+    dtype: Option<DType>,
     ops: Ops,
     served: Served,
 }
@@ -41,10 +43,6 @@ struct Needs {
 pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     let device_name = args.device.as_deref().expect("clap asks for it");
     let device = Device::find(device_name)?;
-    if device_name != "cpu" {
-        let message = format!("--device: must be cpu, since GPUs are not profiled yet, got {device_name}");
-        return Err(Failure::BadInput(message));
-    }
     let needs = needs(args)?;
     let default_out = || PathBuf::from("profiles/cards").join(device_name.replace(':', ""));
     let out = args.out.clone().unwrap_or_else(default_out);
@@ -70,7 +68,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         .map(|model| model.name.as_str())
         .collect::<Vec<_>>()
         .join(", ");
-    let seconds = plan.suite.duration(plan.models.len()).as_secs();
+    let seconds = plan.suite.duration(plan.models.len(), plan.device).as_secs();
     say(
         output,
         &format!("measuring {models} on {device_name}, at most {seconds} s"),
@@ -123,12 +121,17 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
 
 /// Of what is needed, on a device.
 fn plan(needs: Needs, device: &Device, suite: Thoroughness) -> Result<Plan, Failure> {
+    let dtype = needs.dtype.unwrap_or(DType::F32);
+    if device.is_cpu() && dtype != DType::F32 {
+        let message = format!("dtype: must be f32 to be measured on this device, got {dtype}");
+        return Err(Failure::BadInput(message));
+    }
     Ok(Plan {
         name: "card".into(),
         device: device.torch(),
-        description: tenantry_executor::describe_cpu().map_err(Failure::running)?,
+        description: tenantry_executor::describe(device.torch()).map_err(Failure::running)?,
         models: needs.models,
-        dtype: DType::F32,
+        dtype,
         bottlenecks: needs.bottlenecks,
         ranks: needs.ranks,
         classes: needs.classes,
@@ -169,14 +172,24 @@ fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
             Suite::Full => DEFAULT_RANKS.to_vec(),
         },
         classes: vec![DEFAULT_CLASSES],
+        dtype: Some(named(&args.dtype)?),
         ops: Ops::all(),
         served: Served::default(),
     })
 }
 
-/// The models that these runs compute with.
-pub fn models_of(runs: &[RunSpec]) -> Result<Vec<ModelShape>, Failure> {
-    Ok(needs_of(runs)?.models)
+fn named(dtype: &str) -> Result<DType, Failure> {
+    let known = DType::ALL.iter().find(|known| known.name() == dtype);
+    known.copied().ok_or_else(|| {
+        let must = DType::NAMES.join(", ");
+        Failure::BadInput(format!("--dtype: must be among {must}, got {dtype}"))
+    })
+}
+
+/// The models that these runs compute with, and in which number format.
+pub fn models_of(runs: &[RunSpec]) -> Result<(Vec<ModelShape>, DType), Failure> {
+    let needs = needs_of(runs)?;
+    Ok((needs.models, needs.dtype.unwrap_or(DType::F32)))
 }
 
 /// What the ops of these runs are priced by, and no more.
@@ -207,8 +220,12 @@ fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
 
 impl Needs {
     fn add_pool(&mut self, pool: &PoolSpec, gpus: u32) -> Result<(), Failure> {
-        if pool.dtype != DType::F32 {
-            let message = format!("dtype: must be f32 to be measured on this device, got {}", pool.dtype);
+        let dtype = *self.dtype.get_or_insert(pool.dtype);
+        if pool.dtype != dtype {
+            let message = format!(
+                "dtype: must be {dtype} in all pools, as in the first, to be measured together, got {}",
+                pool.dtype
+            );
             return Err(Failure::BadInput(message));
         }
         // The processor is all cards that a scenario has.
@@ -283,8 +300,13 @@ fn command(args: &ProfileArgs, device: &str) -> String {
     let mut command = format!("tenantry profile --device {device} --suite {suite}");
     if let Some(scenario) = &args.scenario {
         command += &format!(" --for {scenario}");
-    } else if !args.models.is_empty() {
+        return command;
+    }
+    if !args.models.is_empty() {
         command += &format!(" --models {}", args.models.join(","));
+    }
+    if args.dtype != DType::F32.name() {
+        command += &format!(" --dtype {}", args.dtype);
     }
     command
 }
@@ -342,6 +364,29 @@ mod tests {
             assert_eq!(!has.decoder_step.is_empty(), name.starts_with("punica"), "{name}");
             assert!(has.plot_lookup.is_empty(), "{name}");
         }
+    }
+
+    #[test]
+    fn number_formats_that_a_device_does_not_measure_are_refused() {
+        let refused = |dtype| {
+            let needs = Needs {
+                dtype: Some(dtype),
+                ..Needs::default()
+            };
+            plan(needs, &Device::find("cpu").unwrap(), Thoroughness::Quick).err()
+        };
+        assert!(refused(DType::F32).is_none());
+        let message = refused(DType::Bf16).unwrap().to_string();
+        assert!(
+            message.contains("must be f32 to be measured on this device, got bf16"),
+            "{message}"
+        );
+        let mut runs = runs("quickstart");
+        let mut other = runs[0].clone();
+        other.system.pool.dtype = DType::F16;
+        runs.push(other);
+        let message = needs_of(&runs).err().unwrap().to_string();
+        assert!(message.contains("must be f32 in all pools"), "{message}");
     }
 
     /// A pool of tasks says how large its batches can be and how long its inputs.

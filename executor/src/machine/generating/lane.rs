@@ -320,7 +320,7 @@ impl RunLane {
         let logits = self.forward(self.decoder_of(&chunks)?, &step, members, plan)?;
         let tokens = match step.wanted() {
             0 => {
-                synchronize(self.device);
+                synchronize(self.device)?;
                 Vec::new()
             }
             // Reading the tokens waits for the device.
@@ -455,7 +455,8 @@ impl Perform for RunLane {
                 }
             }
         }
-        synchronize(self.device);
+        // A device that is lost will say so when a request asks for it.
+        let _ = synchronize(self.device);
     }
 
     fn start_clock(&mut self, origin: Instant) {

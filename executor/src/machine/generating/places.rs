@@ -177,7 +177,7 @@ impl LinkLane {
         let landed = landed.ok_or(FailureReason::OutOfMemory)?;
         let copied = transfer.first_page as usize..all_pages as usize;
         let done = cache.copy_pages(&landed[copied.clone()], &self.caches[from], &table[copied]);
-        synchronize(cache.device());
+        let done = done.and_then(|()| synchronize(cache.device()));
         done.map_err(|error: ExecutorError| {
             // Its pages are given back when it leaves.
             reason(&error, FailureReason::LoadFailed)

@@ -76,7 +76,7 @@ impl StepProbe {
     pub fn step(&mut self) -> Result<Duration, ExecutorError> {
         let mut running: Vec<Running> = self.members.iter().map(Running::new).collect();
         let device = self.lane.device();
-        synchronize(device);
+        synchronize(device)?;
         let start = Instant::now();
         self.lane.step(&mut running)?;
         let took = start.elapsed();

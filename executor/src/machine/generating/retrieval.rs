@@ -125,7 +125,7 @@ impl Retrieval {
             first: member.sequence.cached_tokens,
             states: self.on_device(&found)?,
         };
-        synchronize(self.device);
+        synchronize(self.device)?;
         let mut all = self.staged[batch.instance.index()].lock().expect(UNBROKEN);
         all.insert(member.request, staged);
         Ok(())

@@ -1,13 +1,32 @@
-//! What differs between devices: number formats, waiting for work to end, page-locked memory; and the thread settings under
-//! which everything is measured and served.
+//! What differs between devices: number formats, waiting for work to end, page-locked memory, streams and events; and the thread settings
+//! under which everything is measured and served.
+
+mod shim;
+mod stream;
 
 use std::num::NonZeroU64;
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 
-use tch::{Cuda, Device, Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 use tenantry_profiles::DType;
 
+pub use self::stream::{DeviceMemory, Entered, Event, Stream, copy_without_waiting, device_memory, synchronize_all};
 use crate::error::ExecutorError;
+
+/// Loads libtorch's part for CUDA, once: from `LD_LIBRARY_PATH`, or from where the linked libtorch lies. To be called before anything asks
+/// libtorch for GPUs, since it remembers that there were none.
+///
+/// # Errors
+/// Why it could not be loaded: mostly that this libtorch is one for CPUs alone.
+pub(crate) fn load_cuda() -> Result<(), &'static str> {
+    static LOADED: OnceLock<Result<(), String>> = OnceLock::new();
+    let load = || {
+        let name = c"libtorch_cuda.so";
+        // SAFETY: the name ends with a zero. What the library does when it is loaded is to register its kernels.
+        shim::checked(unsafe { shim::tenantry_load_library(name.as_ptr()) }).map_err(|error| error.to_string())
+    };
+    LOADED.get_or_init(load).as_ref().map(|&()| ()).map_err(String::as_str)
+}
 
 /// libtorch's name for a number format.
 pub fn kind(dtype: DType) -> Kind {
@@ -44,16 +63,20 @@ pub fn prepare_loop_thread() {
     let _ = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
 }
 
-/// Waits until all work issued to the device has ended. A CPU's has when the call that issued it returns.
-pub fn synchronize(device: Device) {
-    if let Device::Cuda(index) = device {
-        Cuda::synchronize(index as i64);
-    }
+/// Waits until all work that this thread issued to the device has ended, as far as it went to the stream that is current. A CPU's has when
+/// the call that issued it returns.
+///
+/// # Errors
+/// That something of it failed.
+pub fn synchronize(device: Device) -> Result<(), ExecutorError> {
+    Stream::current(device)?.synchronize()
 }
 
 /// Copies one contiguous block of parameters, from host memory or from the same device. Returns when it is done.
 pub(crate) fn copy_block(to: &mut Tensor, from: &Tensor) -> Result<(), ExecutorError> {
-    Ok(tch::no_grad(|| to.f_copy_(from))?)
+    copy_without_waiting(to, from)?;
+    synchronize(from.device())?;
+    synchronize(to.device())
 }
 
 /// Host memory from which the device copies fastest: page-locked where it is a GPU.

@@ -1,0 +1,187 @@
+//! Decoders that go on from a paged cache, alone, with LoRA and with adapters, against the same tokens all at once.
+
+use std::ops::Range;
+
+use tch::Tensor;
+use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
+
+use super::encoders::adapt;
+use super::reference::{DecoderReference, Tenant, double};
+use super::{Place, SEED};
+use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
+use crate::decoder::{self, Chunk, Decoder, DecoderConfig, KvCache, Step, TenantParameters};
+use crate::error::ExecutorError;
+use crate::lora::{self, LoraCache, LoraShape, LoraStore, Loras};
+
+/// By how much weights are larger than a decoder's first ones.
+const WEIGHTS: f64 = 3.0;
+/// By how much tenants' are.
+const TENANTS: f64 = 6.0;
+const PAGE_TOKENS: u32 = 16;
+/// Tokens of each sequence in the end, and its pages, which lie apart.
+const SEQUENCES: [(usize, &[u32]); 3] = [(35, &[6, 1, 4]), (8, &[3]), (20, &[0, 5])];
+/// Whose each is.
+const SLOTS: [u32; 3] = [1, 0, 1];
+
+/// What each step takes of which sequence: prompts in pieces, beside others' new tokens, and then new tokens alone.
+const STEPS: [&[(usize, Range<usize>)]; 4] = [
+    &[(0, 0..20), (1, 0..5)],
+    &[(0, 20..33), (1, 5..6), (2, 0..18)],
+    &[(0, 33..34), (1, 6..7), (2, 18..19)],
+    &[(0, 34..35), (1, 7..8), (2, 19..20)],
+];
+/// The step whose logits are compared.
+const LAST: usize = STEPS.len() - 1;
+
+fn shape() -> ModelShape {
+    ModelShape {
+        name: "checked decoder".into(),
+        layers: 2,
+        hidden: 128,
+        heads: 4,
+        kv_heads: 2,
+        intermediate: 256,
+        vocabulary: 512,
+        positions: 64,
+        ..ModelShape::builtin("tiny-llama").expect("it is built in")
+    }
+}
+
+fn decoder(place: &Place<'_>) -> Result<Decoder, ExecutorError> {
+    let shape = shape();
+    let first = Decoder::random(&shape, SEED, DType::F32, tch::Device::Cpu)?;
+    for of in decoder::places(&shape).into_iter().filter(|of| of.shape.len() == 2) {
+        let mut matrix = first.parameters().f_narrow(0, of.offset as i64, of.length() as i64)?;
+        let _ = matrix.f_mul_scalar_(WEIGHTS)?;
+    }
+    Decoder::from_parameters(&DecoderConfig::new(&shape)?, place.there(first.parameters())?)
+}
+
+fn sequences() -> Vec<Vec<i64>> {
+    let sequence = |(row, (length, _)): (i64, (usize, &[u32]))| {
+        (0..length as i64).map(|at| (row * 211 + at * 53 + 3) % 512).collect()
+    };
+    (0..).zip(SEQUENCES).map(sequence).collect()
+}
+
+/// Makes all steps, each by `forward`; the logits of the last, one sequence below the other.
+fn serve(
+    place: &Place<'_>,
+    decoder: &Decoder,
+    forward: impl Fn(&Step, &KvCache) -> Result<Tensor, ExecutorError>,
+) -> Result<Tensor, ExecutorError> {
+    let sequences = sequences();
+    let kv = KvCache::new(&shape(), 0..2, 7, PAGE_TOKENS, place.dtype, place.device)?;
+    let mut logits = None;
+    for step in STEPS {
+        let chunk = |(sequence, range): &(usize, Range<usize>)| Chunk {
+            ids: &sequences[*sequence][range.clone()],
+            cached: range.start as u32,
+            pages: SEQUENCES[*sequence].1,
+            slot: Some(SLOTS[*sequence]),
+            wants_token: true,
+        };
+        let step = decoder.step(&step.iter().map(chunk).collect::<Vec<_>>(), &kv)?;
+        logits = Some(forward(&step, &kv)?);
+    }
+    Ok(logits.expect("there are steps"))
+}
+
+/// What the reference says after all tokens of each sequence.
+fn expected(forward: impl Fn(usize, &[i64]) -> Tensor) -> Tensor {
+    let sequences = sequences();
+    let rows = STEPS[LAST]
+        .iter()
+        .map(|(sequence, _)| forward(*sequence, &sequences[*sequence]));
+    Tensor::stack(&rows.collect::<Vec<_>>(), 0)
+}
+
+/// Compares all of them.
+pub(super) fn check(place: &mut Place<'_>) -> Result<(), ExecutorError> {
+    let decoder = decoder(place)?;
+    let reference = DecoderReference::of(&decoder)?;
+    let alone = expected(|_, ids| reference.logits(ids, &Tenant::NOBODY));
+    // Had the cache nothing of what came before, the last token would stand alone.
+    let forgetful = expected(|_, ids| reference.logits(&ids[ids.len() - 1..], &Tenant::NOBODY));
+    let found = serve(place, &decoder, |step, kv| decoder.forward(step, kv, None))?;
+    place.compare("decoding from the cache", &found, &alone, &forgetful)?;
+
+    let shape = LoraShape::new(&shape(), 8)?;
+    let store = LoraStore::random(shape, 2, SEED, place.dtype, place.device, u64::MAX)?;
+    let cache = LoraCache::new(shape, 2, place.dtype, place.device)?;
+    for slot in 0..2 {
+        let _ = store.sets.of(slot).f_mul_scalar_(TENANTS)?;
+        cache.load(&store, slot, slot, 0..2)?;
+    }
+    let blocks = SLOTS.map(|slot| double(&store.sets.of(slot)));
+    let blocks = blocks.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let with_lora = expected(|sequence, ids| {
+        let adds = |layer, input, x: &Tensor| Some(low_rank(&blocks[sequence], &shape, layer, input, x));
+        let tenant = Tenant {
+            adds: &adds,
+            ..Tenant::NOBODY
+        };
+        reference.logits(ids, &tenant)
+    });
+    for &implementation in AdapterImplementation::ALL {
+        let what = format!("lora, {implementation}");
+        if let Some(reason) = cache
+            .grouped_fails()
+            .filter(|_| implementation == AdapterImplementation::Grouped)
+        {
+            place.does_not_run(&what, reason);
+            continue;
+        }
+        let found = serve(place, &decoder, |step, kv| {
+            let plan = cache.plan(step.segments(), implementation)?;
+            decoder.forward(step, kv, Some(TenantParameters::Lora(Loras::new(&cache, &plan))))
+        })?;
+        place.compare(what, &found, &with_lora, &alone)?;
+    }
+
+    let shape = AdapterShape::new(&self::shape(), 16)?;
+    let store = AdapterStore::random(shape, 2, SEED, place.dtype, place.device, u64::MAX)?;
+    let cache = AdapterCache::new(shape, 2, place.dtype, place.device)?;
+    for slot in 0..2 {
+        let _ = store.sets.of(slot).f_mul_scalar_(TENANTS)?;
+        cache.load(&store, slot, slot, 0..2)?;
+    }
+    let blocks = SLOTS.map(|slot| double(&store.sets.of(slot)));
+    let blocks = blocks.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let adapted = expected(|sequence, ids| {
+        let adapts = |layer, attention: Tensor| adapt(&blocks[sequence], &shape, layer, &attention);
+        let tenant = Tenant {
+            adapts: &adapts,
+            ..Tenant::NOBODY
+        };
+        reference.logits(ids, &tenant)
+    });
+    for &implementation in AdapterImplementation::ALL {
+        let what = format!("adapters of a decoder, {implementation}");
+        if let Some(reason) = cache
+            .grouped_fails()
+            .filter(|_| implementation == AdapterImplementation::Grouped)
+        {
+            place.does_not_run(&what, reason);
+            continue;
+        }
+        let found = serve(place, &decoder, |step, kv| {
+            let plan = step.plan_adapters(&cache, implementation)?;
+            decoder.forward(step, kv, Some(TenantParameters::Adapters(Adapters::new(&cache, &plan))))
+        })?;
+        place.compare(what, &found, &adapted, &alone)?;
+    }
+    Ok(())
+}
+
+/// What a tenant's pairs of an input make of it: `x · A · B` of each projection, side by side.
+fn low_rank(block: &Tensor, shape: &LoraShape, layer: usize, input: lora::Input, x: &Tensor) -> Tensor {
+    let own = block.view([i64::from(shape.layers), -1]).narrow(0, layer as i64, 1);
+    let pairs = shape.views(&own, input).expect("a block is as long as its shape says");
+    let downs = pairs.down.get(0).chunk(pairs.ups.len() as i64, -1);
+    let products = downs
+        .iter()
+        .zip(&pairs.ups)
+        .map(|(down, up)| x.matmul(down).matmul(&up.get(0)));
+    Tensor::cat(&products.collect::<Vec<_>>(), -1)
+}

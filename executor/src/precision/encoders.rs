@@ -1,0 +1,247 @@
+//! Encoder layers, alone, with adapters, and with tasks of every kind.
+
+use std::sync::{Arc, Mutex};
+
+use tch::{Kind, Tensor};
+use tenantry_core::policy::pet_work::PetSizes;
+use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
+
+use super::reference::{EncoderReference, as_it_is, double};
+use super::{Place, SEED};
+use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
+use crate::error::ExecutorError;
+use crate::model::{self, Encoder};
+use crate::pet::{KINDS, Linear, Member, Norm, Parameters, PetBatch, Reader, Streams};
+
+/// By how much weights are larger than BERT's first ones, which leave what layers are given nearly as it is.
+const WEIGHTS: f64 = 4.0;
+/// By how much tenants' parameters are, likewise.
+const TENANTS: f64 = 8.0;
+/// Lengths of the batch's sequences, which is padded to the first.
+const LENGTHS: [usize; 4] = [24, 7, 16, 1];
+/// Whose each is.
+const SLOTS: [u32; 4] = [1, 1, 3, 0];
+/// Shares of a model that tasks change: larger than the paper's, so that each matters in a small one.
+const SIZES: PetSizes = PetSizes {
+    bottleneck: 16,
+    rank: 8,
+    masked_share: 0.2,
+    difference_share: 0.1,
+};
+
+/// Small, with heads as wide as BERT's.
+pub(super) fn shape() -> ModelShape {
+    ModelShape {
+        name: "checked encoder".into(),
+        layers: 2,
+        hidden: 128,
+        heads: 2,
+        kv_heads: 2,
+        intermediate: 512,
+        vocabulary: 512,
+        positions: 64,
+        ..ModelShape::builtin("tiny").expect("it is built in")
+    }
+}
+
+/// Such an encoder with weights that matter.
+pub(super) fn encoder(place: &Place<'_>) -> Result<Encoder, ExecutorError> {
+    let shape = shape();
+    let first = Encoder::random(&shape, SEED, DType::F32, tch::Device::Cpu)?;
+    for of in model::places(&shape).into_iter().filter(|of| of.shape.len() == 2) {
+        let mut matrix = first.parameters().f_narrow(0, of.offset as i64, of.length() as i64)?;
+        let _ = matrix.f_mul_scalar_(WEIGHTS)?;
+    }
+    Encoder::from_parameters(&shape, place.there(first.parameters())?)
+}
+
+fn texts() -> Vec<Vec<i64>> {
+    let text = |(row, length): (i64, usize)| (0..length as i64).map(|at| (row * 101 + at * 37 + 5) % 512).collect();
+    (0..).zip(LENGTHS).map(text).collect()
+}
+
+/// The tokens of a padded batch's `hidden`, `[n, l, hidden]`, that are no padding: one below the other.
+fn tokens(hidden: &Tensor) -> Result<Tensor, ExecutorError> {
+    let row = |(row, length): (i64, usize)| hidden.f_get(row)?.f_narrow(0, 0, length as i64);
+    let rows = (0..).zip(LENGTHS).map(row).collect::<Result<Vec<_>, _>>()?;
+    Ok(Tensor::f_cat(&rows, 0)?)
+}
+
+/// What the reference makes of each text, one below the other.
+fn expected(texts: &[Vec<i64>], forward: impl Fn(usize, &[i64]) -> Tensor) -> Tensor {
+    let rows = texts.iter().enumerate().map(|(row, ids)| forward(row, ids));
+    Tensor::cat(&rows.collect::<Vec<_>>(), 0)
+}
+
+/// Compares all of them.
+pub(super) fn check(place: &mut Place<'_>) -> Result<(), ExecutorError> {
+    let (encoder, texts) = (encoder(place)?, texts());
+    let reference = EncoderReference::of(&encoder)?;
+    let input = encoder.input(&texts, LENGTHS[0])?;
+    let embedded = encoder.embed(&input)?;
+    let layers = 0..shape().layers as usize;
+
+    let alone = expected(&texts, |_, ids| reference.forward(ids, &as_it_is));
+    let found = encoder.layers(embedded.shallow_clone(), layers.clone(), &input, None)?;
+    let without = expected(&texts, |_, ids| reference.embed(ids));
+    place.compare("encoder layers", &tokens(&found)?, &alone, &without)?;
+
+    let shape = AdapterShape::new(&shape(), 16)?;
+    let store = AdapterStore::random(shape, 4, SEED, place.dtype, place.device, u64::MAX)?;
+    let cache = AdapterCache::new(shape, 4, place.dtype, place.device)?;
+    for slot in 0..4 {
+        let _ = store.sets.of(slot).f_mul_scalar_(TENANTS)?;
+        cache.load(&store, slot, slot, layers.clone())?;
+    }
+    let blocks = SLOTS.map(|slot| double(&store.sets.of(slot)));
+    let blocks = blocks.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let adapted = expected(&texts, |row, ids| {
+        reference.forward(ids, &|layer, linear, y| match linear {
+            Linear::AttentionOutput => adapt(&blocks[row], &shape, layer, &y),
+            _ => y,
+        })
+    });
+    for &implementation in AdapterImplementation::ALL {
+        let what = format!("adapters, {implementation}");
+        match cache.plan(&SLOTS, LENGTHS[0], implementation) {
+            Err(ExecutorError::Unavailable { reason, .. }) => place.does_not_run(&what, &reason),
+            plan => {
+                let plan = plan?;
+                let adapters = Adapters::new(&cache, &plan);
+                let found = encoder.layers(embedded.shallow_clone(), layers.clone(), &input, Some(&adapters))?;
+                place.compare(what, &tokens(&found)?, &adapted, &alone)?;
+            }
+        }
+    }
+
+    let streams = Streams::new(1)?;
+    for kind in KINDS {
+        // The first task has two sequences, the others one each.
+        let of_row = [0, 0, 1, 2];
+        let parameters = [0, 1, 2].map(|task| kind.random(&self::shape(), &SIZES, SEED, task).scaled(TENANTS as f32));
+        let load = |parameters| kind.load(&Reader::new(parameters), &encoder);
+        let loaded = match parameters.iter().map(load).collect::<Result<Vec<_>, _>>() {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                place.does_not_run(kind.name(), &error.to_string());
+                continue;
+            }
+        };
+        let member = |(task, operators)| {
+            let rows = (0..of_row.len()).filter(|&row| of_row[row] == task);
+            Member {
+                operators: Arc::new(Mutex::new(operators)),
+                first: rows.clone().next().expect("each task has a sequence") as i64,
+                count: rows.clone().count() as i64,
+                tokens: rows
+                    .map(|row| LENGTHS[row] as i64)
+                    .max()
+                    .expect("each task has a sequence"),
+                stream: 0,
+            }
+        };
+        let batch = PetBatch::new(loaded.into_iter().enumerate().map(member).collect());
+        let found = match batch.layers(&encoder, embedded.shallow_clone(), layers.clone(), &input, &streams) {
+            Ok(found) => found,
+            Err(error) => {
+                place.does_not_run(kind.name(), &error.to_string());
+                continue;
+            }
+        };
+        let merged = parameters
+            .iter()
+            .map(|parameters| merged(&encoder, kind.name(), parameters))
+            .collect::<Result<Vec<_>, _>>()?;
+        let with_tasks = expected(&texts, |row, ids| {
+            let task = of_row[row];
+            merged[task].forward(ids, &|layer, linear, y| {
+                with_adapter(&parameters[task], layer, linear, y)
+            })
+        });
+        place.compare(format!("task, {}", kind.name()), &tokens(&found)?, &with_tasks, &alone)?;
+    }
+    Ok(())
+}
+
+/// HMI's Eq. 1 for the attention of one sequence, `[l, hidden]`, with a tenant's block of all layers.
+pub(super) fn adapt(block: &Tensor, shape: &AdapterShape, layer: usize, attention: &Tensor) -> Tensor {
+    let (hidden, bottleneck) = (i64::from(shape.hidden), i64::from(shape.bottleneck));
+    let own = block.view([i64::from(shape.layers), -1]).get(layer as i64);
+    let parts = own.split_with_sizes([hidden * bottleneck, bottleneck, hidden * bottleneck, hidden], 0);
+    let (down, up) = (parts[0].view([hidden, bottleneck]), parts[2].view([bottleneck, hidden]));
+    let inner = (attention.matmul(&down) + &parts[1]).clamp_min(0.0);
+    inner.matmul(&up) + &parts[3] + attention
+}
+
+/// A task's stored array in double precision; nothing where it has none of this name.
+fn stored(parameters: &Parameters, name: &str) -> Option<Tensor> {
+    parameters.get(name)?;
+    let tensor = Reader::new(parameters).host_tensor(name).expect("host memory suffices");
+    Some(tensor.to_kind(Kind::Double))
+}
+
+/// A task that adds adapters, at one linear layer's result `y`; others have nothing to add there.
+fn with_adapter(parameters: &Parameters, layer: usize, linear: Linear, y: Tensor) -> Tensor {
+    let own = |part: &str| stored(parameters, &format!("layer.{layer}.{}.adapter.{part}", linear.name()));
+    let all = ["down", "down_bias", "up", "up_bias"].map(own);
+    let [Some(down), Some(down_bias), Some(up), Some(up_bias)] = all else {
+        return y;
+    };
+    let inner = (y.matmul(&down) + down_bias).clamp_min(0.0);
+    inner.matmul(&up) + up_bias + y
+}
+
+/// The shared model with a task's parameters merged into its weights, as far as its kind merges.
+fn merged(encoder: &Encoder, kind: &str, parameters: &Parameters) -> Result<EncoderReference, ExecutorError> {
+    let mut merged = EncoderReference::of(encoder)?;
+    for (index, layer) in merged.layers.iter_mut().enumerate() {
+        let own = |of: &str, part: &str| stored(parameters, &format!("layer.{index}.{of}.{part}"));
+        for (at, linear) in Linear::ALL.into_iter().enumerate() {
+            let own = |part: &str| own(linear.name(), part);
+            let weight = &mut layer.weights[at];
+            if let Some(bytes) = own("mask") {
+                *weight = &*weight * bits(&bytes, weight.size()[1]);
+            }
+            if let Some(values) = own("delta.values") {
+                let whole = |part: &str| own(part).map(|of| of.to_kind(Kind::Int64));
+                let (starts, columns) = (whole("delta.starts"), whole("delta.columns"));
+                let (starts, columns) = (
+                    starts.expect("rows begin somewhere"),
+                    columns.expect("values lie somewhere"),
+                );
+                let dense = Tensor::sparse_csr_tensor_crow_col_value_size(
+                    &starts,
+                    &columns,
+                    &values,
+                    weight.size(),
+                    (Kind::Double, tch::Device::Cpu),
+                );
+                *weight = &*weight + dense.to_dense(None, false);
+            }
+            if let (Some(b), Some(a)) = (own("lora_b"), own("lora_a")) {
+                *weight = &*weight + b.matmul(&a);
+            }
+            if let Some(delta) = own("bias_delta") {
+                layer.biases[at] = &layer.biases[at] + delta;
+            }
+            if let Some(bias) = own("bias").filter(|_| kind == "bit-fit") {
+                layer.biases[at] = bias;
+            }
+        }
+        for (norm, of_layer) in Norm::ALL.into_iter().zip(layer.norm_biases()) {
+            if let Some(bias) = own(norm.name(), "bias") {
+                *of_layer = bias;
+            }
+        }
+    }
+    Ok(merged)
+}
+
+/// Rows of bits, eight to a byte and the lowest first, as ones and zeros: `[rows, columns]`.
+fn bits(bytes: &Tensor, columns: i64) -> Tensor {
+    let bytes = bytes.to_kind(Kind::Int64);
+    let bit = |bit: i64| bytes.bitwise_right_shift_tensor_scalar(bit).bitwise_and(1);
+    let all = Tensor::stack(&(0..8).map(bit).collect::<Vec<_>>(), 2);
+    let rows = bytes.size()[0];
+    all.view([rows, -1]).narrow(1, 0, columns).to_kind(Kind::Double)
+}
