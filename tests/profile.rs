@@ -139,3 +139,25 @@ fn a_profile_is_shown_as_a_page_and_its_form_as_a_schema() {
     let text = good(at, &["profile", "compare", "card", "cpu"]);
     assert!(text.contains("encoder_layer") && text.contains("Drift"), "{text}");
 }
+
+/// Every kind of operation that this processor computes is what double precision makes of it, and a GPU that is not there is said not to be.
+#[cfg(feature = "libtorch")]
+#[test]
+fn a_device_is_checked_against_double_precision() {
+    let folder = folder();
+    let checked = good_json(folder.path(), &["doctor", "--device", "cpu"]);
+    let checks = checked["checks"].as_array().unwrap();
+    assert!(checks.len() > 40, "{checked}");
+    assert!(checks.iter().all(|check| check["holds"] == true), "{checked}");
+    for device in ["gpu", "cuda:77"] {
+        for command in ["doctor", "profile"] {
+            let message = refused(folder.path(), &[command, "--device", device]);
+            assert!(message.contains("device: must be cpu"), "{message}");
+        }
+    }
+    let message = refused(folder.path(), &["profile", "--device", "cpu", "--dtype", "f64"]);
+    assert!(
+        message.contains("--dtype: must be among f32, bf16, f16, got f64"),
+        "{message}"
+    );
+}
