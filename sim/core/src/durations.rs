@@ -82,11 +82,17 @@ impl Durations {
 /// also looks at its range, its total and its extremes (some 27 instructions instead of 65).
 #[derive(Debug, Default)]
 pub struct Tally {
+    /// Not counted yet: fewer than [`AT_ONCE`].
+    recent: Vec<Duration>,
     /// By cell, as far as there is one.
     counts: Vec<u64>,
     sum_ns: u128,
     max_ns: u64,
 }
+
+/// So many are counted at once. Their cells lie anywhere in what is more than a processor's first cache holds, and places that are asked for
+/// together are waited for together.
+const AT_ONCE: usize = 32;
 
 /// Durations are told apart to so many binary digits: three decimal ones.
 const DIGITS: u32 = 11;
@@ -108,11 +114,22 @@ impl Tally {
     /// Adds one.
     #[inline]
     pub fn record(&mut self, duration: Duration) {
-        self.record_times(duration, 1);
+        self.recent.push(duration);
+        if self.recent.len() == AT_ONCE {
+            self.count_recent();
+        }
+    }
+
+    #[inline(never)]
+    fn count_recent(&mut self) {
+        for i in 0..self.recent.len() {
+            self.count(self.recent[i], 1);
+        }
+        self.recent.clear();
     }
 
     #[inline]
-    fn record_times(&mut self, duration: Duration, times: u64) {
+    fn count(&mut self, duration: Duration, times: u64) {
         let cell = cell(duration.0);
         match self.counts.get_mut(cell) {
             Some(count) => *count += times,
@@ -129,7 +146,8 @@ impl Tally {
     }
 
     /// The distribution of all.
-    pub fn into_durations(self) -> Durations {
+    pub fn into_durations(mut self) -> Durations {
+        self.count_recent();
         let mut durations = Durations::default();
         for (cell, count) in self.counts.into_iter().enumerate().filter(|&(_, count)| count > 0) {
             durations.record_times(Duration(shortest(cell)), count);
@@ -143,20 +161,19 @@ impl Tally {
 }
 
 /// Several durations of each request that come many times in a row, as the requests of a batch share theirs: each run of equals is
-/// recorded at once.
+/// counted at once, and so are several runs.
 #[derive(Debug)]
 pub(crate) struct InRuns<const N: usize> {
     tallies: [Tally; N],
-    last: [Duration; N],
-    times: u64,
+    /// Not counted yet, and how often each came in a row: at most [`AT_ONCE`].
+    recent: Vec<([Duration; N], u64)>,
 }
 
 impl<const N: usize> Default for InRuns<N> {
     fn default() -> Self {
         InRuns {
             tallies: std::array::from_fn(|_| Tally::default()),
-            last: [Duration::ZERO; N],
-            times: 0,
+            recent: Vec::new(),
         }
     }
 }
@@ -164,20 +181,26 @@ impl<const N: usize> Default for InRuns<N> {
 impl<const N: usize> InRuns<N> {
     #[inline]
     pub fn record(&mut self, durations: [Duration; N]) {
-        if durations == self.last {
-            self.times += 1;
-        } else {
-            self.settle();
-            (self.last, self.times) = (durations, 1);
+        if let Some((last, times)) = self.recent.last_mut()
+            && *last == durations
+        {
+            *times += 1;
+            return;
         }
+        if self.recent.len() == AT_ONCE {
+            self.settle();
+        }
+        self.recent.push((durations, 1));
     }
 
+    #[inline(never)]
     fn settle(&mut self) {
-        if self.times > 0 {
-            for (tally, last) in self.tallies.iter_mut().zip(self.last) {
-                tally.record_times(last, self.times);
+        for (part, tally) in self.tallies.iter_mut().enumerate() {
+            for (durations, times) in &self.recent {
+                tally.count(durations[part], *times);
             }
         }
+        self.recent.clear();
     }
 
     pub fn into_durations(mut self) -> [Durations; N] {

@@ -118,7 +118,12 @@ impl LengthsByTicket {
 /// A distribution over whole tokens. Every kind but the fixed one becomes a table, so that a draw costs no logarithm.
 pub enum Length {
     Fixed(u32),
-    /// `values[i]` in proportion to the table's weight i.
+    /// `first + i` in proportion to the table's weight i.
+    Range {
+        first: u32,
+        alias: Alias,
+    },
+    /// `values[i]` likewise.
     Table {
         values: Vec<u32>,
         alias: Alias,
@@ -240,18 +245,16 @@ impl Length {
                 max,
             ));
         }
-        let values: Vec<u32> = (min..=max).collect();
         let edge = |tokens: u32| cdf(f64::from(tokens) - 0.5);
-        let weights: Vec<f64> = values
-            .iter()
-            .map(|&tokens| (edge(tokens + 1) - edge(tokens)).max(0.0))
+        let weights: Vec<f64> = (min..=max)
+            .map(|tokens| (edge(tokens + 1) - edge(tokens)).max(0.0))
             .collect();
         if weights.iter().sum::<f64>() <= 0.0 {
             let must_be = "bounds between which the distribution has any weight";
             return Err(TraceError::spec(field, must_be, format!("{min} to {max}")));
         }
-        Ok(Length::Table {
-            values,
+        Ok(Length::Range {
+            first: min,
             alias: Alias::new(&weights),
         })
     }
@@ -261,7 +264,6 @@ impl Length {
         let (first, last) = (points[0].tokens, points[points.len() - 1].tokens);
         let min = libm::round(first).max(1.0) as u32;
         let max = libm::round(last).max(f64::from(min)) as u32;
-        let values: Vec<u32> = (min..=max).collect();
         let edges: Vec<f64> = (min..=max + 1)
             .map(|tokens| probability(points, f64::from(tokens) - 0.5))
             .collect();
@@ -269,8 +271,8 @@ impl Length {
         // The ends stand for all beyond them.
         weights[0] += edges[0];
         *weights.last_mut().expect("min is at most max") += 1.0 - edges[edges.len() - 1];
-        Length::Table {
-            values,
+        Length::Range {
+            first: min,
             alias: Alias::new(&weights),
         }
     }
@@ -282,17 +284,16 @@ impl Length {
             .filter_map(|(_, knots)| knots.last())
             .map(|knot| knot.1)
             .max();
-        let values: Vec<u32> = (1..=longest.expect("a mixture has parts")).collect();
-        let mut weights = vec![0.0; values.len()];
+        let mut weights = vec![0.0; longest.expect("a mixture has parts") as usize];
         for (share, knots) in parts {
             let points = points(knots);
-            for (&tokens, weight) in values.iter().zip(&mut weights) {
+            for (tokens, weight) in (1..).zip(&mut weights) {
                 let edge = |tokens: f64| probability(&points, tokens);
                 *weight += share * (edge(f64::from(tokens) + 0.5) - edge(f64::from(tokens) - 0.5));
             }
         }
-        Length::Table {
-            values,
+        Length::Range {
+            first: 1,
             alias: Alias::new(&weights),
         }
     }
@@ -313,6 +314,7 @@ impl Length {
     fn min(&self) -> u32 {
         match self {
             Length::Fixed(tokens) => *tokens,
+            Length::Range { first, .. } => *first,
             Length::Table { values, .. } => values[0],
             Length::Drifting { from, to, .. } => from.min().min(to.min()),
         }
@@ -322,6 +324,7 @@ impl Length {
     fn of(&self, draws: Draws, ticket: Ticket) -> u32 {
         match self {
             Length::Fixed(tokens) => *tokens,
+            Length::Range { first, alias } => first + alias.pick(draws.about(ticket).bits()),
             Length::Table { values, alias } => values[alias.pick(draws.about(ticket).bits()) as usize],
             Length::Drifting { from, to, requests } => drifting(from, to, *requests, draws, ticket),
         }

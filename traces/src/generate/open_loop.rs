@@ -4,7 +4,7 @@ use super::arrival::Arrival;
 use super::presence::Presence;
 use super::requests::Requests;
 use crate::error::TraceError;
-use crate::request::{Entry, Request};
+use crate::request::{Entry, Lengths, Request, Ticket};
 use crate::spec::{Stop, WorkloadSpec};
 use crate::time::Time;
 use crate::workload::Workload;
@@ -18,12 +18,18 @@ pub struct OpenLoop<A> {
     /// How many arrivals there were so far, those that were left out among them. It is the key of the tenant's draw.
     candidate: u64,
     ticket: u64,
+    /// Drawn for this ticket and its neighbours.
+    lengths: [Option<Lengths>; LENGTHS_AT_ONCE],
     stop: Stop,
     /// Nobody comes any more.
     over: bool,
     /// The next request, as it will be taken: whoever asks when it is due asks at each event.
     ahead: Option<Request>,
 }
+
+/// Lengths of so many tickets are drawn at once: they lie anywhere in tables that are more than a processor's first cache holds, and places
+/// that are asked for together are waited for together.
+const LENGTHS_AT_ONCE: usize = 16;
 
 impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
     pub fn new(spec: &WorkloadSpec, arrivals: A, requests: Requests, presence: Option<Presence>) -> OpenLoop<A> {
@@ -34,6 +40,7 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
             tenants: spec.tenants,
             candidate: 0,
             ticket: 0,
+            lengths: [None; LENGTHS_AT_ONCE],
             stop: spec.stop,
             over: false,
             ahead: None,
@@ -53,20 +60,29 @@ impl<A: Iterator<Item = Result<Arrival, TraceError>>> OpenLoop<A> {
         };
         let ticket = self.ticket;
         self.ticket += 1;
+        let place = ticket as usize % LENGTHS_AT_ONCE;
+        if place == 0 {
+            self.draw_lengths(ticket);
+        }
         // Put together where it stays: it is large to be moved.
-        let (lengths, class) = self
-            .requests
-            .lengths_and_class(ticket, tenant, &arrival)
-            .map_err(missing)?;
+        let lengths = self.lengths[place].or(arrival.lengths);
+        let lengths = lengths.ok_or_else(|| missing("lengths"))?;
         self.ahead = Some(Request {
             ticket,
             tenant,
             arrival: arrival.at,
             input_tokens: lengths.input,
             output_tokens: lengths.output,
-            class,
+            class: self.requests.class(tenant, &arrival),
         });
         Ok(())
+    }
+
+    #[inline(never)]
+    fn draw_lengths(&mut self, from: Ticket) {
+        for (ticket, lengths) in (from..).zip(&mut self.lengths) {
+            *lengths = self.requests.lengths.of(ticket);
+        }
     }
 
     #[inline]

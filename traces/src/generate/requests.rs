@@ -4,7 +4,7 @@ use super::arrival::Arrival;
 use super::groups::TenantGroups;
 use super::lengths::LengthsByTicket;
 use super::popularity::TenantsByTicket;
-use crate::request::{Lengths, Request, Ticket};
+use crate::request::{Request, Ticket};
 use crate::time::Time;
 
 /// Gives an arrival its tenant, lengths and class.
@@ -23,28 +23,21 @@ impl Requests {
 
     /// The request of `tenant` that `arrival` is. `Err` as above.
     pub fn complete(&self, ticket: Ticket, tenant: u32, arrival: &Arrival) -> Result<Request, &'static str> {
-        let (lengths, class) = self.lengths_and_class(ticket, tenant, arrival)?;
+        let lengths = self.lengths.of(ticket).or(arrival.lengths).ok_or("lengths")?;
         Ok(Request {
             ticket,
             tenant,
             arrival: arrival.at,
             input_tokens: lengths.input,
             output_tokens: lengths.output,
-            class,
+            class: self.class(tenant, arrival),
         })
     }
 
-    /// What the request of `tenant` that `arrival` is has beside these. `Err` as above.
+    /// The service class of the request of `tenant` that `arrival` is.
     #[inline(always)]
-    pub fn lengths_and_class(
-        &self,
-        ticket: Ticket,
-        tenant: u32,
-        arrival: &Arrival,
-    ) -> Result<(Lengths, u16), &'static str> {
-        let lengths = self.lengths.of(ticket).or(arrival.lengths).ok_or("lengths")?;
-        let class = self.groups.class_of(tenant).or(arrival.class).unwrap_or(0);
-        Ok((lengths, class))
+    pub fn class(&self, tenant: u32, arrival: &Arrival) -> u16 {
+        self.groups.class_of(tenant).or(arrival.class).unwrap_or(0)
     }
 
     /// The request that arrives at `at`, where `build` has made sure that all of it is drawn.
