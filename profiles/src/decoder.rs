@@ -152,6 +152,7 @@ impl Decoder {
     }
 
     /// Whether all that such a step costs lies within what was measured; reports say where it does not.
+    #[inline]
     pub fn covers(&self, chunks: &[(u32, u32)], sequences: u32, context: u32) -> bool {
         let (outputs, tokens) = outputs_and_tokens(chunks, sequences);
         let mut covers = self.dense.covers(tokens.into()) && self.ends.covers(outputs, tokens);

@@ -18,7 +18,16 @@ const UNIT: u64 = MILLION * MILLION;
 const MILLION: u64 = 1_000_000;
 
 /// `(work_ns × factor + carry) / UNIT` and what that leaves, for a `carry` below `UNIT`.
+#[inline]
 fn scaled(work_ns: u64, factor: u64, carry: u64) -> (u64, u64) {
+    match factor {
+        // Nothing slows it, and its blocks do not vary.
+        UNIT => (work_ns, carry),
+        _ => divided(work_ns, factor, carry),
+    }
+}
+
+fn divided(work_ns: u64, factor: u64, carry: u64) -> (u64, u64) {
     // Two divisions by a million in 64 bits, which compilers turn into multiplications, rather than one by their product in 128.
     let (high, low) = (factor / MILLION, factor % MILLION);
     match work_ns.checked_mul(high) {
@@ -133,10 +142,7 @@ impl Leap {
         };
         self.segment.end = self.boundary(prices, steps);
         if first == 0 {
-            self.first_step_ended = match steps {
-                1 => self.segment.end.at,
-                _ => self.boundary(prices, 1).at,
-            };
+            self.first_step_ended = self.after(self.plan.costs.first_ns).at;
         }
     }
 
@@ -194,15 +200,16 @@ impl Leap {
 
     /// The end of so many steps of the segment.
     fn boundary(&self, prices: &mut StepPrices, steps: u32) -> Boundary {
+        let first = self.segment.first;
+        self.after(prices.between(&self.plan.costs, first, first + steps))
+    }
+
+    /// The end of steps of the segment that take so much work, what is done of it included.
+    fn after(&self, work_ns: u64) -> Boundary {
         let Segment {
-            from,
-            first,
-            done_ns,
-            factor,
-            ..
+            from, done_ns, factor, ..
         } = self.segment;
-        let work_ns = prices.between(&self.plan.costs, first, first + steps) - done_ns;
-        let (ns, carry) = scaled(work_ns, factor, from.carry);
+        let (ns, carry) = scaled(work_ns - done_ns, factor, from.carry);
         Boundary {
             at: from.at + Duration(ns),
             carry,
@@ -235,11 +242,19 @@ impl Leap {
             ..
         } = self.segment;
         // Work after which a boundary is not before `now`: at this factor, with what was left before.
-        let until = u128::from(now.0.saturating_sub(from.at.0)) * u128::from(UNIT);
-        let work_ns = until
-            .saturating_sub(u128::from(from.carry))
-            .div_ceil(u128::from(factor.max(1)));
-        let work_ns = u64::try_from(work_ns).unwrap_or(u64::MAX).saturating_add(done_ns);
+        let until_ns = now.0.saturating_sub(from.at.0);
+        let work_ns = match factor {
+            // What was left is less than a nanosecond.
+            UNIT => until_ns,
+            _ => {
+                let until = u128::from(until_ns) * u128::from(UNIT);
+                let work_ns = until
+                    .saturating_sub(u128::from(from.carry))
+                    .div_ceil(u128::from(factor.max(1)));
+                u64::try_from(work_ns).unwrap_or(u64::MAX)
+            }
+        };
+        let work_ns = work_ns.saturating_add(done_ns);
         self.segment.steps = prices.steps_of(&self.plan.costs, first, steps, work_ns);
         self.segment.end = self.boundary(prices, self.segment.steps);
     }

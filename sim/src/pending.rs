@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use tenantry_core::board::OpRef;
-use tenantry_core::ids::LaneId;
+use tenantry_core::ids::{BatchId, LaneId};
 use tenantry_traces::Time;
 
 /// What happens.
@@ -76,6 +76,19 @@ struct Heard {
     op: OpRef,
 }
 
+impl Heard {
+    const NEVER: Heard = Heard {
+        pending: Pending::NEVER,
+        op: OpRef {
+            batch: BatchId {
+                slot: u32::MAX,
+                generation: 0,
+            },
+            index: 0,
+        },
+    };
+}
+
 impl Ord for Heard {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.pending.cmp(&other.pending)
@@ -103,12 +116,12 @@ pub(crate) struct PendingEvents {
     ends: BinaryHeap<Reverse<Pending>>,
     /// By lane: the one that counts.
     of_lane: Vec<Pending>,
-    /// Ends that are to be heard, in order: those that are made in that order, which nearly all are.
+    /// The end that is heard next: mostly the only one. [`Pending::NEVER`] where there is none.
+    next_heard: Heard,
+    /// Others that are to be heard, in order: those that are made in that order, which nearly all are.
     heard: VecDeque<Heard>,
-    /// The others.
+    /// The rest.
     late: BinaryHeap<Reverse<Heard>>,
-    /// The next of both.
-    next_heard: Pending,
     /// Events that were made so far.
     made: u64,
 }
@@ -120,9 +133,9 @@ impl PendingEvents {
         PendingEvents {
             ends: BinaryHeap::new(),
             of_lane: vec![Pending::NEVER; lanes],
+            next_heard: Heard::NEVER,
             heard: VecDeque::new(),
             late: BinaryHeap::new(),
-            next_heard: Pending::NEVER,
             made: 0,
         }
     }
@@ -159,10 +172,15 @@ impl PendingEvents {
             pending: self.make(at, HEARD, 0),
             op,
         };
-        self.next_heard = self.next_heard.min(heard.pending);
-        match self.heard.back().is_none_or(|last| last.pending < heard.pending) {
-            true => self.heard.push_back(heard),
-            false => self.late.push(Reverse(heard)),
+        if self.next_heard.pending == Pending::NEVER {
+            self.next_heard = heard;
+            return;
+        }
+        let later = heard.max(self.next_heard);
+        self.next_heard = heard.min(self.next_heard);
+        match self.heard.back().is_none_or(|last| *last < later) {
+            true => self.heard.push_back(later),
+            false => self.late.push(Reverse(later)),
         }
     }
 
@@ -171,11 +189,11 @@ impl PendingEvents {
     pub fn first(&mut self) -> Pending {
         while let Some(&Reverse(next)) = self.ends.peek() {
             if self.of_lane[next.lane().index()] == next {
-                return next.min(self.next_heard);
+                return next.min(self.next_heard.pending);
             }
             self.ends.pop();
         }
-        self.next_heard
+        self.next_heard.pending
     }
 
     /// Takes what is next: a lane's.
@@ -186,16 +204,19 @@ impl PendingEvents {
 
     /// Takes what is next: the end of an op that is heard.
     pub fn hear(&mut self) -> Option<OpRef> {
-        let is_late = { self.late.peek() }.is_some_and(|Reverse(late)| late.pending == self.next_heard);
-        let heard = match is_late {
-            true => self.late.pop().map(|Reverse(late)| late),
-            false => self.heard.pop_front(),
-        };
-        self.next_heard = self.heard.front().map_or(Pending::NEVER, |heard| heard.pending);
-        if let Some(Reverse(late)) = self.late.peek() {
-            self.next_heard = self.next_heard.min(late.pending);
+        let heard = std::mem::replace(&mut self.next_heard, Heard::NEVER);
+        if !self.heard.is_empty() || !self.late.is_empty() {
+            self.next_heard = self.hear_after();
         }
-        heard.map(|heard| heard.op)
+        (heard.pending != Pending::NEVER).then_some(heard.op)
+    }
+
+    fn hear_after(&mut self) -> Heard {
+        let in_order = self.heard.front().copied().unwrap_or(Heard::NEVER);
+        match self.late.peek() {
+            Some(Reverse(late)) if *late < in_order => self.late.pop().map_or(Heard::NEVER, |Reverse(late)| late),
+            _ => self.heard.pop_front().unwrap_or(Heard::NEVER),
+        }
     }
 
     /// Events that were made so far.
@@ -206,10 +227,8 @@ impl PendingEvents {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-    use tenantry_core::ids::BatchId;
-
     use super::*;
+    use proptest::prelude::*;
 
     #[derive(Clone, Copy, Debug)]
     enum Step {

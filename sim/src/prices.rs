@@ -83,7 +83,11 @@ impl Extrapolated {
     #[inline(never)]
     fn note_beyond(&mut self, beyond: Beyond, family: Family) {
         let farthest = self.0.entry(family).or_insert(beyond);
-        if beyond.factor() > farthest.factor() {
+        // Mostly it lies on the way to the farthest, which is seen without a division.
+        let is_on_the_way = beyond.measured == farthest.measured
+            && beyond.asked.abs_diff(beyond.measured) <= farthest.asked.abs_diff(farthest.measured)
+            && (beyond.asked > beyond.measured) == (farthest.asked > farthest.measured);
+        if !is_on_the_way && beyond.factor() > farthest.factor() {
             *farthest = beyond;
         }
     }

@@ -7,6 +7,7 @@
 //! A step is priced by its parts: layers, attention, LoRA, ends. Where the card has whole steps too, as a lane makes them, its parts are
 //! scaled by what they come to there: a measured step costs what was measured, and others in proportion.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 
 use tenantry_core::op::{GoingOn, Member};
@@ -35,9 +36,11 @@ pub(crate) struct StepPrices {
     concurrent: Option<Surface>,
     /// By sequences.
     sums: Vec<Sums>,
-    /// By sequences and tenants: what a step in which each makes a token costs without attention, and its dense part; where it was asked
-    /// for.
-    decode_steps: Vec<Vec<Option<(u64, Cost)>>>,
+    /// By sequences and tenants: what a step in which each makes a token costs without attention, where it was asked for. The nanoseconds
+    /// alone, so that all of a batch's sizes lie in a processor's first cache.
+    decode_steps: Vec<Vec<Option<NonZeroU64>>>,
+    /// Its dense part, likewise by sequences.
+    dense: Vec<Option<Cost>>,
     /// Reused: tokens and context of a step's chunks.
     chunks: Vec<(u32, u32)>,
 }
@@ -185,6 +188,7 @@ impl StepPrices {
             concurrent: card.concurrent_step(model, dtype, added)?,
             sums: Vec::new(),
             decode_steps: Vec::new(),
+            dense: Vec::new(),
             chunks: Vec::new(),
         })
     }
@@ -248,10 +252,10 @@ impl StepPrices {
             let bytes = all_reduce.bytes_per_token.saturating_mul(tokens);
             extrapolated.note(all_reduce.surface.beyond(all_reduce.cards, bytes), Family::Collective);
         }
-        let first = self.decoder.attention_ns(&chunks, decodes, now) * u64::from(self.layers);
+        let first = self.attention_ns(&chunks, decodes, now);
         let attention = self.decoder.decode.beyond(sequences, context);
         extrapolated.note(attention, Family::DecoderDecode);
-        let (base_ns, dense) = self.decode_step(sequences, tenants, extrapolated);
+        let base_ns = self.decode_step_ns(sequences, tenants, extrapolated);
         let first_base_ns = match chunks.is_empty() {
             true => base_ns,
             false => self.base_ns(self.layers, sequences, tokens, tenants, looked_up_first),
@@ -266,30 +270,60 @@ impl StepPrices {
             context,
             typical: match &self.whole {
                 Some(whole) => whole.cost(whole.nearest(1, sequences, context)),
-                None => dense,
+                None => self.dense(sequences),
             },
             looked_up_first,
             looked_up_later,
         }
     }
 
-    /// A step in which each sequence makes a token: what its parts cost without attention, and its dense part.
-    fn decode_step(&mut self, sequences: u32, tenants: u32, extrapolated: &mut Extrapolated) -> (u64, Cost) {
-        let known = self.decode_steps.get(sequences as usize);
-        if let Some(&Some(known)) = known.and_then(|by_tenants| by_tenants.get(tenants as usize)) {
-            return known;
+    /// The attention of all layers in a step with these chunks of prompts, and new tokens that attend to `context` each.
+    fn attention_ns(&mut self, chunks: &[(u32, u32)], decodes: u32, context: u32) -> u64 {
+        let layers = u64::from(self.layers);
+        let is_one_kernel = self.decoder.mixed.is_some() && !chunks.is_empty();
+        if decodes == 0 || is_one_kernel || self.whole.is_some() {
+            return self.decoder.attention_ns(chunks, decodes, context) * layers;
         }
+        // That of new tokens lies between two sums, which the run before has mostly asked for.
+        let at = context as usize;
+        let sums = &self.sums_beyond(decodes, at + 1).attention_ns;
+        let of_decodes = sums[at + 1] - sums[at];
+        match chunks {
+            [] => of_decodes,
+            _ => of_decodes + self.decoder.attention_ns(chunks, 0, context) * layers,
+        }
+    }
+
+    /// The dense part of a step in which each sequence makes a token.
+    #[inline]
+    fn dense(&mut self, sequences: u32) -> Cost {
+        match self.dense.get(sequences as usize) {
+            Some(&Some(known)) => known,
+            _ => *entry(&mut self.dense, sequences).insert(self.decoder.dense.cost(sequences.into())),
+        }
+    }
+
+    /// A step in which each sequence makes a token: what its parts cost without attention.
+    #[inline]
+    fn decode_step_ns(&mut self, sequences: u32, tenants: u32, extrapolated: &mut Extrapolated) -> u64 {
+        let known = self.decode_steps.get(sequences as usize);
+        match known.and_then(|by_tenants| by_tenants.get(tenants as usize)) {
+            Some(&Some(known_ns)) => known_ns.get(),
+            _ => self.ask_decode_step_ns(sequences, tenants, extrapolated),
+        }
+    }
+
+    #[inline(never)]
+    fn ask_decode_step_ns(&mut self, sequences: u32, tenants: u32, extrapolated: &mut Extrapolated) -> u64 {
         let dense = self.decoder.dense.beyond(sequences.into());
         extrapolated.note(dense, Family::DecoderDense);
         let ends = self.decoder.ends.beyond(sequences, sequences);
         extrapolated.note(ends, Family::DecoderEnds);
         let looked_up = if self.retrieval.is_some() { sequences } else { 0 };
-        let step = (
-            self.base_ns(self.layers, sequences, sequences, tenants, looked_up),
-            self.decoder.dense.cost(sequences.into()),
-        );
-        *entry(entry(&mut self.decode_steps, sequences), tenants) = Some(step);
-        step
+        let ns = self.base_ns(self.layers, sequences, sequences, tenants, looked_up);
+        // One that costs nothing is asked for each time.
+        *entry(entry(&mut self.decode_steps, sequences), tenants) = NonZeroU64::new(ns);
+        ns
     }
 
     /// What a step as a lane makes it comes to, beside its parts: in parts of a million. `chunk_tokens` are those of prompts, 1 where
@@ -387,12 +421,17 @@ impl StepPrices {
     /// Sums that reach to a step of a run.
     #[inline(always)]
     fn sums(&mut self, costs: &StepCosts, step: u32) -> &Sums {
-        let (sequences, context) = (costs.sequences as usize, costs.context_at(step));
-        let known = self.sums.get(sequences).map_or(0, |sums| sums.attention_ns.len());
-        if known <= context {
-            self.extend_sums(costs.sequences, context);
+        self.sums_beyond(costs.sequences, costs.context_at(step))
+    }
+
+    /// Sums over contexts below this one and beyond.
+    #[inline(always)]
+    fn sums_beyond(&mut self, sequences: u32, context: usize) -> &Sums {
+        let known = self.sums.get(sequences as usize);
+        if known.is_none_or(|sums| sums.attention_ns.len() <= context) {
+            self.extend_sums(sequences, context);
         }
-        &self.sums[sequences]
+        &self.sums[sequences as usize]
     }
 
     #[cold]
@@ -402,8 +441,8 @@ impl StepPrices {
             sums.attention_ns.push(0);
             sums.scale_ppm.extend(self.whole.is_some().then_some(0));
         }
-        // By half as much again, so that a growing context does not extend it at each step.
-        for at in sums.attention_ns.len()..=context + context / 2 {
+        // By an eighth as much again, so that a growing context does not extend it at each step.
+        for at in sums.attention_ns.len()..=context + context / 8 {
             let attended = at as u32 - 1;
             let ns = self.decoder.decode.median_ns(sequences, attended) * u64::from(self.layers);
             let ppm = self.scale_ppm(1, sequences, attended);
@@ -418,7 +457,7 @@ impl StepPrices {
 
 impl Sums {
     /// Steps of a run, all after its first, in nanoseconds.
-    #[inline]
+    #[inline(always)]
     fn ns(&self, costs: &StepCosts, steps: Range<u32>) -> u64 {
         let (from, to) = (costs.context_at(steps.start), costs.context_at(steps.end));
         let attention_ns = self.attention_ns[to] - self.attention_ns[from];

@@ -607,7 +607,9 @@ impl VirtualMachine {
         }
         let op = self.board.ran(lane, started, self.now);
         // Whoever waits on this lane needs no telling; other lanes and the server do.
-        self.try_start(lane);
+        if self.board.is_waited_for(lane) {
+            self.try_start(lane);
+        }
         // Where the next has started, that has been done.
         if !self.board.is_running(lane) {
             self.restretch_neighbours(lane);

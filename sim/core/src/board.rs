@@ -11,7 +11,7 @@ use tenantry_traces::Time;
 
 use crate::event::BatchTiming;
 use crate::ids::{BatchId, InstanceId, LaneId};
-use crate::op::{BatchShape, Op, OpKind};
+use crate::op::{After, BatchShape, Op, OpKind};
 
 /// An op on the board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,13 +154,15 @@ impl Board {
         state.ops.clear();
         for (index, op) in ops.iter().enumerate() {
             let mut blockers = u8::from(op.behind && before);
-            for waited_for in op.after.iter().filter(|&i| ops[i].lane != op.lane) {
-                let waited_for = &mut state.ops[waited_for];
-                if waited_for.waiters == 0 {
-                    waited_for.first_waiter = index as u16;
+            if op.after != After::NONE {
+                for waited_for in op.after.iter().filter(|&i| ops[i].lane != op.lane) {
+                    let waited_for = &mut state.ops[waited_for];
+                    if waited_for.waiters == 0 {
+                        waited_for.first_waiter = index as u16;
+                    }
+                    waited_for.waiters += 1;
+                    blockers += 1;
                 }
-                waited_for.waiters += 1;
-                blockers += 1;
             }
             state.ops.push(OpState {
                 op: *op,
@@ -176,6 +178,7 @@ impl Board {
     }
 
     /// Notes that `batch` is the instance's latest; whether the one before has not ended and `batch` waits for it.
+    #[inline]
     fn follow(&mut self, instance: InstanceId, batch: BatchId, ops: &[Op]) -> bool {
         // What only brings something in stands between no two batches.
         if !ops.iter().any(|op| op.kind.computes()) {
@@ -257,6 +260,13 @@ impl Board {
     #[inline]
     pub fn is_running(&self, lane: LaneId) -> bool {
         self.lanes[lane.index()].issued > 0
+    }
+
+    /// Whether an op of this lane has not been issued.
+    #[inline]
+    pub fn is_waited_for(&self, lane: LaneId) -> bool {
+        let lane = &self.lanes[lane.index()];
+        lane.queue.len() > lane.issued
     }
 
     /// Takes the op that `ready` returned.

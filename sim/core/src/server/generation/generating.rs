@@ -8,6 +8,7 @@
 use tenantry_traces::Duration;
 
 use super::memory::{Rooms, total};
+use super::page::PageSize;
 use super::sequence::Sequence;
 use crate::event::RunOutcome;
 
@@ -33,15 +34,16 @@ pub(super) struct Took {
 /// One instance's.
 #[derive(Debug)]
 pub(super) struct Generating {
-    page_tokens: u32,
+    page: PageSize,
     done: Progress,
     requests: u32,
     /// Of all.
     cached_tokens: u64,
-    /// Requests by their tokens in the cache less the steps done, modulo a page's: those with most first, so that rooms are in order.
+    /// Requests by their tokens in the cache less the steps done, modulo a page's: those with most first, so that rooms are in order. Twice,
+    /// one after the other, so that those of a page lie side by side wherever they begin.
     by_phase: Vec<u32>,
-    /// Whose they are, each as often as it has one, in order; and how many differ.
-    tenants: Vec<u32>,
+    /// By tenant: requests. And how many tenants have any.
+    of_tenant: Vec<u32>,
     different_tenants: u32,
     /// The most tokens that one has in the cache, less the steps done. When that one leaves, it must be looked for.
     longest: Option<i64>,
@@ -50,14 +52,14 @@ pub(super) struct Generating {
 }
 
 impl Generating {
-    pub fn new(page_tokens: u32) -> Generating {
+    pub fn new(page: PageSize, tenants: u32) -> Generating {
         Generating {
-            page_tokens,
+            page,
             done: Progress::default(),
             requests: 0,
             cached_tokens: 0,
-            by_phase: vec![0; page_tokens as usize],
-            tenants: Vec::new(),
+            by_phase: vec![0; 2 * page.tokens() as usize],
+            of_tenant: vec![0; tenants as usize],
             different_tenants: 0,
             longest: None,
             largest: Vec::new(),
@@ -77,18 +79,19 @@ impl Generating {
     }
 
     pub fn has_tenant(&self, tenant: u32) -> bool {
-        self.tenants.binary_search(&tenant).is_ok()
+        self.of_tenant[tenant as usize] > 0
     }
 
     /// A request's prompt is complete.
     pub fn join(&mut self, sequence: &Sequence) -> Progress {
         self.requests += 1;
         self.cached_tokens += u64::from(sequence.cached_tokens);
-        let phase = self.phase(sequence.cached_tokens, self.done);
-        self.by_phase[phase] += 1;
-        let at = self.tenants.partition_point(|&tenant| tenant < sequence.tenant);
-        self.different_tenants += u32::from(self.tenants.get(at) != Some(&sequence.tenant));
-        self.tenants.insert(at, sequence.tenant);
+        for phase in self.phases(sequence.cached_tokens, self.done) {
+            self.by_phase[phase] += 1;
+        }
+        let of_tenant = &mut self.of_tenant[sequence.tenant as usize];
+        *of_tenant += 1;
+        self.different_tenants += u32::from(*of_tenant == 1);
         let ahead = ahead(sequence.cached_tokens, self.done);
         self.longest = match self.requests {
             1 => Some(ahead),
@@ -97,26 +100,31 @@ impl Generating {
         self.done
     }
 
-    /// A request that has joined at `since` leaves: all that became of it is booked.
-    pub fn leave(&mut self, since: Progress, sequence: &mut Sequence) {
-        let phase = self.phase(sequence.cached_tokens, since);
+    /// A request leaves: all that became of it is booked.
+    pub fn leave(&mut self, sequence: &mut Sequence) {
+        let since = sequence.since;
+        let phases = self.phases(sequence.cached_tokens, since);
         if self.longest == Some(ahead(sequence.cached_tokens, since)) {
             self.longest = None;
         }
-        self.book(since, sequence);
+        self.book(sequence);
         self.requests -= 1;
         self.cached_tokens -= u64::from(sequence.cached_tokens);
-        self.by_phase[phase] -= 1;
-        let at = self.tenants.partition_point(|&tenant| tenant < sequence.tenant);
-        self.tenants.remove(at);
-        self.different_tenants -= u32::from(self.tenants.get(at) != Some(&sequence.tenant));
+        for phase in phases {
+            self.by_phase[phase] -= 1;
+        }
+        let of_tenant = &mut self.of_tenant[sequence.tenant as usize];
+        *of_tenant -= 1;
+        self.different_tenants -= u32::from(*of_tenant == 0);
     }
 
-    /// What stays the same of a request while it makes a token a step: its place among all by their tokens in the cache less the steps done.
-    fn phase(&self, cached_tokens: u32, then: Progress) -> usize {
-        let page = self.page_tokens;
-        let ahead = cached_tokens % page + page - then.over;
-        (page - 1 - if ahead < page { ahead } else { ahead - page }) as usize
+    /// What stays the same of a request while it makes a token a step: its two places among all by their tokens in the cache less the steps
+    /// done.
+    fn phases(&self, cached_tokens: u32, then: Progress) -> [usize; 2] {
+        let page = self.page.tokens();
+        let ahead = self.page.over(cached_tokens) + page - then.over;
+        let phase = page - 1 - if ahead < page { ahead } else { ahead - page };
+        [phase as usize, (phase + page) as usize]
     }
 
     /// Steps made since then.
@@ -125,14 +133,15 @@ impl Generating {
     }
 
     /// Books what has become of a request since it joined.
-    pub fn book(&self, since: Progress, sequence: &mut Sequence) {
+    pub fn book(&self, sequence: &mut Sequence) {
+        let since = sequence.since;
         let steps = self.steps_since(since);
         sequence.cached_tokens += steps;
         sequence.generated_tokens += steps;
         sequence.computed += Duration(self.done.computed.0 - since.computed.0);
         sequence.told += Duration(self.done.told.0 - since.told.0);
-        let own = sequence.cached_tokens - sequence.shared_pages() * self.page_tokens;
-        sequence.pages = own.div_ceil(self.page_tokens);
+        let own = sequence.cached_tokens - sequence.shared_pages() * self.page.tokens();
+        sequence.pages = self.page.taken_by(own);
         let later = self.largest.partition_point(|&(run, _)| run <= since.runs);
         let largest = self.largest.get(later).map_or(0, |&(_, requests)| requests);
         sequence.batch_requests = sequence.batch_requests.max(largest);
@@ -151,65 +160,55 @@ impl Generating {
         if steps == 0 {
             return 0;
         }
-        let (whole, last) = ((steps - 1) / self.page_tokens, (steps - 1) % self.page_tokens + 1);
+        let page = self.page.tokens();
+        let whole = self.page.filled_by(steps - 1);
+        // At least one, and at most a page's.
+        let last = steps - whole * page;
         let pages = match self.requests {
             0 => 0,
-            requests => whole * requests + self.with_less_room(last as usize),
+            requests => whole * requests + total(&self.by_room()[..last as usize]),
         };
         self.done.steps += u64::from(steps);
-        self.done.over = (self.done.over + last) % self.page_tokens;
+        let over = self.done.over + last;
+        self.done.over = if over < page { over } else { over - page };
         self.cached_tokens += u64::from(self.requests) * u64::from(steps);
         pages
     }
 
     /// Requests by the tokens for which there is room on their last page, from none up to all of a page but one.
-    fn by_room(&self) -> impl Iterator<Item = u32> + '_ {
-        let (first, others) = self.rooms_first();
-        first.iter().chain(others).copied()
-    }
-
-    /// The same as two lists.
-    fn rooms_first(&self) -> (&[u32], &[u32]) {
+    fn by_room(&self) -> &[u32] {
+        let page = self.page.tokens() as usize;
         let without = match self.done.over {
-            0 => self.page_tokens,
-            over => over,
+            0 => page,
+            over => over as usize,
         };
-        let (others, first) = self.by_phase.split_at(without as usize - 1);
-        (first, others)
-    }
-
-    /// Requests with room for fewer tokens than these, at most a page's, on their last page.
-    fn with_less_room(&self, tokens: usize) -> u32 {
-        let (first, others) = self.rooms_first();
-        let of_first = tokens.min(first.len());
-        total(&first[..of_first]) + total(&others[..tokens - of_first])
+        &self.by_phase[without - 1..][..page]
     }
 
     /// Requests that have no room for another token on their pages.
     pub fn without_room(&self) -> u32 {
-        self.rooms_first().0[0]
+        self.by_room()[0]
     }
 
     /// Whether what is kept of all together is what it is of each: for tests. `all` are they, booked.
     pub fn check(&self, all: &[Sequence]) -> Result<(), String> {
-        let mut tenants: Vec<u32> = all.iter().map(|sequence| sequence.tenant).collect();
-        tenants.sort_unstable();
+        let mut of_tenant = vec![0; self.of_tenant.len()];
+        all.iter().for_each(|sequence| of_tenant[sequence.tenant as usize] += 1);
+        let page = self.page.tokens();
         let cached = all.iter().map(|sequence| sequence.cached_tokens);
-        let mut by_room = vec![0; self.page_tokens as usize];
+        let mut by_room = vec![0; page as usize];
         cached.clone().for_each(|tokens| {
-            let over = tokens % self.page_tokens;
-            by_room[((self.page_tokens - over) % self.page_tokens) as usize] += 1;
+            by_room[((page - tokens % page) % page) as usize] += 1;
         });
         let longest = self.longest.map(|longest| longest + self.done.steps as i64);
-        let kept = (self.requests, self.cached_tokens, &self.tenants);
-        let found = (all.len() as u32, cached.clone().map(u64::from).sum(), &tenants);
-        if kept != found || !self.by_room().eq(by_room) {
+        let kept = (self.requests, self.cached_tokens, &self.of_tenant);
+        let found = (all.len() as u32, cached.clone().map(u64::from).sum(), &of_tenant);
+        if kept != found || self.by_room() != by_room {
             return Err(format!(
                 "{kept:?} are kept of those who generate, and there are {found:?}"
             ));
         }
-        tenants.dedup();
-        if self.different_tenants != tenants.len() as u32
+        if self.different_tenants as usize != of_tenant.iter().filter(|&&requests| requests > 0).count()
             || longest.is_some_and(|longest| cached.max() != Some(longest as u32))
         {
             return Err(format!("{self:?} is kept of those who generate, and {all:?} do"));
@@ -219,15 +218,13 @@ impl Generating {
 
     /// The room of all, before a run's first step.
     pub fn rooms(&self, rooms: &mut Rooms) {
-        let (first, others) = self.rooms_first();
-        rooms.begin(self.requests, first, others);
+        rooms.begin(self.requests, self.by_room());
     }
 
-    /// The most tokens that a request has in the cache. Since when each has been here and what it had in the cache then is asked for where
-    /// that is not known.
-    pub fn longest(&mut self, here: impl Iterator<Item = (Progress, u32)>) -> u32 {
+    /// The most tokens that a request has in the cache. All who are here are asked for where that is not known.
+    pub fn longest<'a>(&mut self, here: impl Iterator<Item = &'a Sequence>) -> u32 {
         if self.longest.is_none() {
-            self.longest = here.map(|(since, cached_tokens)| ahead(cached_tokens, since)).max();
+            self.longest = here.map(|joined| ahead(joined.cached_tokens, joined.since)).max();
         }
         self.longest
             .map_or(0, |longest| (longest + self.done.steps as i64) as u32)
@@ -301,14 +298,15 @@ mod tests {
         /// Beside an account that books every run on everybody.
         #[test]
         fn the_difference_is_what_became_of_each(moves in moves()) {
-            let mut generating = Generating::new(PAGE_TOKENS);
+            let mut generating = Generating::new(PageSize::new(PAGE_TOKENS), 5);
             // As they joined, and as they are.
-            let mut here: Vec<(Progress, Sequence, Sequence)> = Vec::new();
+            let mut here: Vec<(Sequence, Sequence)> = Vec::new();
             for step in moves {
                 match step {
                     Move::Join { tenant, tokens } => {
-                        let sequence = sequence(tenant, tokens);
-                        here.push((generating.join(&sequence), sequence.clone(), sequence));
+                        let now = sequence(tenant, tokens);
+                        let since = generating.join(&now);
+                        here.push((Sequence { since, ..now.clone() }, now));
                     }
                     Move::Ran { steps, beside, computed, told } => {
                         let took = Took { computed: Duration(computed), told: Duration(told) };
@@ -320,7 +318,7 @@ mod tests {
                             failed: &[],
                         };
                         let mut pages = 0;
-                        for (_, _, now) in &mut here {
+                        for (_, now) in &mut here {
                             now.cached_tokens += steps;
                             now.generated_tokens += steps;
                             now.computed += took.computed;
@@ -332,15 +330,15 @@ mod tests {
                         prop_assert_eq!(generating.ran(&outcome, took), pages);
                     }
                     Move::Leave { who } if who < here.len() => {
-                        let (since, mut joined, now) = here.remove(who);
-                        generating.leave(since, &mut joined);
+                        let (mut joined, now) = here.remove(who);
+                        generating.leave(&mut joined);
                         prop_assert_eq!(account(&joined), account(&now));
                     }
                     Move::Leave { .. } => {}
                 }
-                let all: Vec<Sequence> = here.iter().map(|(_, _, now)| now.clone()).collect();
+                let all: Vec<Sequence> = here.iter().map(|(_, now)| now.clone()).collect();
                 prop_assert_eq!(generating.check(&all), Ok(()));
-                let longest = generating.longest(here.iter().map(|(since, joined, _)| (*since, joined.cached_tokens)));
+                let longest = generating.longest(here.iter().map(|(joined, _)| joined));
                 prop_assert_eq!(longest, all.iter().map(|sequence| sequence.cached_tokens).max().unwrap_or(0));
             }
         }

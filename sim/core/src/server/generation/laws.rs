@@ -106,10 +106,10 @@ impl GenerationServer {
             }
         }
         // Those who generate, with what has not been booked on them.
-        let booked = state.running.iter().filter_map(|&Running { id, since }| {
+        let booked = state.running.iter().filter_map(|&id| {
             let mut sequence = self.sequences[id].clone();
             (sequence.to_prefill == 0).then(|| {
-                state.generating.book(since, &mut sequence);
+                state.generating.book(&mut sequence);
                 sequence
             })
         });

@@ -1,5 +1,6 @@
 //! What lies where on an instance's cards: weights, room for tenants' adapters, and pages of the key-value cache in all the rest.
 
+use super::page::PageSize;
 use crate::server::memory::{MemoryUse, ServerError};
 use crate::spec::{ClusterSpec, GenerationSpec, PoolSpec, TenantState};
 
@@ -97,7 +98,7 @@ impl GenerationMemory {
 /// Pages of one instance's cache. Only their number matters to policies; a machine that computes gives them places.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pages {
-    page_tokens: u32,
+    page: PageSize,
     total: u32,
     used: u32,
     /// Promised to the run under way, which takes of them what it needs: how much, is known when it has ended.
@@ -126,12 +127,11 @@ pub(super) struct Rooms {
 }
 
 impl Rooms {
-    /// Those of so many requests, with room for no token, one, and so on, up to all of a page but one: `first` and then `others`.
-    pub fn begin(&mut self, requests: u32, first: &[u32], others: &[u32]) {
+    /// Those of so many requests, with room for no token, one, and so on, up to all of a page but one.
+    pub fn begin(&mut self, requests: u32, by_tokens: &[u32]) {
         (self.requests, self.below) = (requests, requests);
         self.by_tokens.clear();
-        self.by_tokens.extend_from_slice(first);
-        self.by_tokens.extend_from_slice(others);
+        self.by_tokens.extend_from_slice(by_tokens);
     }
 
     /// And of another, which has room for a page's at most.
@@ -171,9 +171,9 @@ pub(super) struct Left {
 }
 
 impl Pages {
-    pub fn new(page_tokens: u32, total: u32) -> Pages {
+    pub fn new(page: PageSize, total: u32) -> Pages {
         Pages {
-            page_tokens,
+            page,
             total,
             used: 0,
             promised: 0,
@@ -186,7 +186,7 @@ impl Pages {
 
     /// Pages that so many cached tokens take.
     pub fn of(&self, tokens: u32) -> u32 {
-        tokens.div_ceil(self.page_tokens)
+        self.page.taken_by(tokens)
     }
 
     pub fn total(&self) -> u32 {
@@ -215,7 +215,7 @@ impl Pages {
 
     /// What so many pages hold.
     pub fn tokens(&self, pages: u32) -> u32 {
-        pages * self.page_tokens
+        pages * self.page.tokens()
     }
 
     /// A run begins that may take so many, or ends and has taken of them what it needed.
@@ -237,7 +237,7 @@ impl Pages {
 
     /// How many steps of requests have pages, at most `most`, and how many pages these take.
     pub fn steps(&self, rooms: &Rooms, most: u32) -> (u32, u32) {
-        let (requests, page) = (rooms.requests, self.page_tokens);
+        let (requests, page) = (rooms.requests, self.page.tokens());
         let mut steps = most;
         if most > 1 {
             // After as many whole pages' steps as all can make, everyone has as much room as now, and the pages left are for those with the
@@ -248,8 +248,8 @@ impl Pages {
                 steps = most.min(whole.saturating_add(rooms.that_leave_out(left))).max(1);
             }
         }
-        let (whole, last) = ((steps - 1) / page, (steps - 1) % page + 1);
-        (steps, whole * requests + rooms.with_less(last))
+        let whole = self.page.filled_by(steps - 1);
+        (steps, whole * requests + rooms.with_less(steps - whole * page))
     }
 
     /// Hands out so many pages more.
@@ -261,8 +261,8 @@ impl Pages {
     #[inline]
     pub fn resize(&mut self, held: &mut u32, tokens: u32) {
         // Mostly the last page has room for some tokens more.
-        let on_held = *held * self.page_tokens;
-        if tokens <= on_held && on_held < tokens + self.page_tokens {
+        let on_held = self.tokens(*held);
+        if tokens <= on_held && on_held < tokens + self.page.tokens() {
             return;
         }
         self.resize_to(held, self.of(tokens));
@@ -293,6 +293,6 @@ impl Pages {
     /// Tokens at the beginning of a request that left whose pages nobody has been given since.
     pub fn intact_tokens(&self, left: Left) -> u32 {
         let intact = left.end.saturating_sub(self.handed_out).min(u64::from(left.pages));
-        intact as u32 * self.page_tokens
+        self.tokens(intact as u32)
     }
 }

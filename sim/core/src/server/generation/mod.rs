@@ -11,6 +11,7 @@ mod laws;
 mod loads;
 mod managing;
 mod memory;
+mod page;
 mod placing;
 mod prefixes;
 mod retrieving;
@@ -33,10 +34,11 @@ use crate::policy::admit::{self, Admit};
 use crate::slab::Slab;
 use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, SystemSpec, TenantState};
 use crate::topology::Topology;
-use generating::{Generating, Progress, Took};
+use generating::{Generating, Took};
 use host::{HostMemory, InHost, Waiting};
 use loads::ByLoad;
 use memory::{GenerationMemory, Pages, Rooms};
+use page::PageSize;
 use prefixes::{Entered, Prefixes};
 use sequence::{Place, Queue, Retrieval, Sequence, Sequences, Transferred};
 use transfer::Sending;
@@ -73,16 +75,9 @@ struct InFlight {
     interruptible: bool,
 }
 
-/// A request that runs on an instance.
-struct Running {
-    id: RequestId,
-    /// How far the instance was when its prompt was complete; until then, of no meaning.
-    since: Progress,
-}
-
 struct Instance {
     /// In the order in which they joined.
-    running: Vec<Running>,
+    running: Vec<RequestId>,
     /// Of these, whose prompts are not complete.
     prompts: Vec<RequestId>,
     /// The others.
@@ -137,8 +132,7 @@ impl Instance {
 
     /// All that are placed here, those aside that only wait to go elsewhere.
     fn here(&self) -> impl Iterator<Item = RequestId> + '_ {
-        let running = self.running.iter().map(|running| running.id);
-        running.chain(self.joining.iter().copied())
+        self.running.iter().chain(&self.joining).copied()
     }
 }
 
@@ -224,15 +218,16 @@ impl GenerationServer {
         let pool = &system.pool;
         let topology = Topology::new(cluster, pool);
         let memory = GenerationMemory::plan(cluster, pool, generation, topology.instances.len())?;
+        let page = PageSize::new(generation.page_tokens);
         let slots = || memory.slots().map(|slots| Slots::new(tenants, slots, pool.swap));
         let instance = |_| Instance {
             running: Vec::new(),
             prompts: Vec::new(),
-            generating: Generating::new(generation.page_tokens),
+            generating: Generating::new(page, tenants),
             joining: VecDeque::new(),
             parked: Vec::new(),
             sending: Vec::new(),
-            pages: Pages::new(generation.page_tokens, memory.pages),
+            pages: Pages::new(page, memory.pages),
             prefixes: Prefixes::new(generation.shared_prefix_tokens, generation.page_tokens),
             slots: slots(),
             copies: vec![0; memory.slots().unwrap_or(0).min(tenants) as usize],
@@ -477,7 +472,12 @@ impl GenerationServer {
             computed: done.timing.lane + done.timing.busy,
             told: now.since(done.timing.ended),
         };
-        let mut leaving = self.leaving(instance, &outcome);
+        // Mostly somebody has only come to join.
+        let nobody_leaves = outcome.ended.is_empty() && outcome.failed.is_empty() && self.given_up == 0;
+        let leaving = match nobody_leaves {
+            true => Vec::new(),
+            false => self.leaving(instance, &outcome),
+        };
         self.count_served(instance, &outcome);
         let state = &mut self.instances[instance.index()];
         state.run = None;
@@ -487,12 +487,9 @@ impl GenerationServer {
         let mut prompts = std::mem::take(&mut state.prompts);
         prompts.retain(|&id| !self.took_in(id, instance, &outcome, took));
         self.instances[instance.index()].prompts = prompts;
-        for (id, verdict) in leaving.drain(..) {
-            self.leave(now, id, instance, commands);
-            self.sequences[id].generated_tokens -= surplus(id, &outcome);
-            self.finish(now, id, verdict, commands);
+        if !nobody_leaves {
+            self.let_leave(now, leaving, instance, &outcome, commands);
         }
-        self.leaving = leaving;
         if self.only_prefills(instance) {
             self.park(now, instance, commands);
         }
@@ -503,19 +500,35 @@ impl GenerationServer {
         self.advance(now, instance, commands);
     }
 
+    fn let_leave(
+        &mut self,
+        now: Time,
+        mut leaving: Vec<(RequestId, Verdict)>,
+        instance: InstanceId,
+        outcome: &RunOutcome<'_>,
+        commands: &mut Commands,
+    ) {
+        for (id, verdict) in leaving.drain(..) {
+            self.leave(now, id, instance, commands);
+            self.sequences[id].generated_tokens -= surplus(id, outcome);
+            self.finish(now, id, verdict, commands);
+        }
+        self.leaving = leaving;
+    }
+
     /// Who leaves at the end of a run, in the order in which they joined. A client that has given up hears of nothing else.
     fn leaving(&mut self, instance: InstanceId, outcome: &RunOutcome<'_>) -> Vec<(RequestId, Verdict)> {
         let running = &self.instances[instance.index()].running;
         let mut leaving = std::mem::take(&mut self.leaving);
         if self.given_up > 0 {
             let took_part = |id: &RequestId| self.sequences[*id].cancelled && self.sequences[*id].takes_part();
-            let given_up = running.iter().map(|running| running.id).filter(took_part);
-            leaving.extend(given_up.map(|id| (id, Verdict::Cancelled)));
+            let given_up = running.iter().filter(|&id| took_part(id));
+            leaving.extend(given_up.map(|&id| (id, Verdict::Cancelled)));
         }
         leaving.extend({ outcome.failed.iter() }.map(|failed| (failed.request, Verdict::Failed(failed.reason))));
         leaving.extend(outcome.ended.iter().map(|ended| (ended.request, Verdict::Served)));
         if leaving.len() > 1 {
-            leaving.sort_by_key(|&(id, _)| running.iter().position(|running| running.id == id));
+            leaving.sort_by_key(|&(id, _)| running.iter().position(|&other| other == id));
             leaving.dedup_by_key(|&mut (id, _)| id);
         }
         leaving
@@ -526,10 +539,10 @@ impl GenerationServer {
         let Some(counters) = &mut self.queue.counters else {
             return;
         };
-        for Running { id, .. } in &self.instances[instance.index()].running {
-            let sequence = &self.sequences[*id];
+        for &id in &self.instances[instance.index()].running {
+            let sequence = &self.sequences[id];
             if sequence.to_prefill == sequence.chunk_tokens {
-                counters.serve(sequence.tenant, 0, outcome.steps - surplus(*id, outcome));
+                counters.serve(sequence.tenant, 0, outcome.steps - surplus(id, outcome));
             }
         }
     }
@@ -564,9 +577,7 @@ impl GenerationServer {
         let own = held - state.pages.tokens(sequence.shared_pages());
         state.pages.resize(&mut sequence.pages, own);
         if is_complete {
-            let mut newest_first = state.running.iter_mut().rev();
-            let running = newest_first.find(|running| running.id == id);
-            running.expect("who took part runs").since = state.generating.join(sequence);
+            sequence.since = state.generating.join(sequence);
         }
         is_complete
     }
@@ -587,10 +598,10 @@ impl GenerationServer {
         let load = state.load();
         let sequence = &mut self.sequences[id];
         if sequence.started {
-            let at = state.running.iter().position(|running| running.id == id);
-            let running = state.running.remove(at.expect("who has started runs"));
+            let at = state.running.iter().position(|&other| other == id);
+            state.running.remove(at.expect("who has started runs"));
             match sequence.to_prefill {
-                0 => state.generating.leave(running.since, sequence),
+                0 => state.generating.leave(sequence),
                 _ => state.prompts.retain(|&other| other != id),
             }
         } else if sequence.transferred == Transferred::Parked {

@@ -11,7 +11,6 @@ impl GenerationServer {
     /// An instance may have room if the run under way has not used what it was promised. Then that run is interrupted, and the
     /// request waits for its next step to know.
     pub(super) fn dispatch(&mut self, now: Time, commands: &mut Commands) {
-        let mut touched = std::mem::take(&mut self.touched);
         loop {
             // Again after each that is placed: what it brings into host memory may be what the next transfer lacked.
             self.dispatch_parked(commands);
@@ -23,8 +22,15 @@ impl GenerationServer {
                 break;
             }
             self.put(now, id, instance, commands);
-            touched.push(instance);
+            self.touched.push(instance);
         }
+        if !self.touched.is_empty() {
+            self.advance_touched(now, commands);
+        }
+    }
+
+    fn advance_touched(&mut self, now: Time, commands: &mut Commands) {
+        let mut touched = std::mem::take(&mut self.touched);
         for instance in touched.drain(..) {
             self.advance(now, instance, commands);
         }
@@ -371,9 +377,9 @@ impl GenerationServer {
             })
             .collect();
         let state = &self.instances[instance.index()];
-        state.running.iter().all(|&Running { id, since }| {
+        state.running.iter().all(|&id| {
             let sequence = &self.sequences[id];
-            let generated_tokens = sequence.generated_tokens + state.generating.steps_since(since);
+            let generated_tokens = sequence.generated_tokens + state.generating.steps_since(sequence.since);
             // With what it generated, and a page more, as for any that comes.
             let pages = state.pages.of(sequence.prompt_tokens + generated_tokens) + 1;
             let place = others

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use tenantry_traces::{Duration, Request, Ticket, Time};
 
+use super::generating::Progress;
 use super::memory::Left;
 use crate::command::FailureReason;
 use crate::ids::{BatchId, InstanceId, RequestId};
@@ -80,6 +81,8 @@ pub(super) struct Sequence {
     pub place: Place,
     /// Whether its first step on this instance is over or under way.
     pub started: bool,
+    /// How far its instance was when its prompt was complete; until then, of no meaning.
+    pub since: Progress,
     pub cancelled: bool,
     pub first_token: Option<Time>,
     /// Since when it is in the queue.
@@ -114,6 +117,7 @@ impl Sequence {
             failed: None,
             place: Place::Queue,
             started: false,
+            since: Progress::default(),
             cancelled: false,
             first_token: None,
             queued_since: now,

@@ -6,10 +6,15 @@ use crate::spec::PrefillSpec;
 
 impl GenerationServer {
     /// Submits the instance's next run, unless one is under way or nobody is ready.
+    #[inline]
     pub(super) fn advance(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
-        if self.instances[instance.index()].run.is_some() {
-            return;
+        if self.instances[instance.index()].run.is_none() {
+            self.begin(now, instance, commands);
         }
+    }
+
+    #[inline(never)]
+    fn begin(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
         let mut evicted = false;
         while !self.next_tokens_have_pages(instance) {
             self.evict_newest(now, instance, commands);
@@ -59,20 +64,18 @@ impl GenerationServer {
         for &id in &state.prompts {
             chunk(&mut sequences[id]);
         }
-        let (running, prompts, copies) = (&mut state.running, &mut state.prompts, &state.copies);
-        state.joining.retain(|&id| {
+        let mut next = 0;
+        while let Some(&id) = state.joining.get(next) {
             let sequence = &mut sequences[id];
-            let begins = sequence.is_ready(copies) && chunk(sequence);
-            if begins {
+            if sequence.is_ready(&state.copies) && chunk(sequence) {
                 sequence.started = true;
-                prompts.push(id);
-                running.push(Running {
-                    id,
-                    since: Progress::default(),
-                });
+                state.joining.remove(next);
+                state.prompts.push(id);
+                state.running.push(id);
+            } else {
+                next += 1;
             }
-            !begins
-        });
+        }
         left
     }
 
@@ -90,10 +93,8 @@ impl GenerationServer {
         };
         let (mut tenants, mut tokens) = (generating.different_tenants(), going_on.requests);
         let sequences = &self.sequences;
-        let joined = running.iter().filter_map(|&Running { id, since }| {
-            let sequence = &sequences[id];
-            (sequence.to_prefill == 0).then_some((since, sequence.cached_tokens))
-        });
+        let all = running.iter().map(|&id| &sequences[id]);
+        let joined = all.filter(|sequence| sequence.to_prefill == 0);
         // After the first step.
         let mut longest = generating.longest(joined) + 1;
         generating.rooms(&mut self.rooms);

@@ -22,12 +22,12 @@ impl GenerationServer {
         loop {
             let state = &mut self.instances[instance.index()];
             let mut running = state.running.iter();
-            let Some(at) = running.position(|running| self.sequences[running.id].to_prefill == 0) else {
+            let Some(at) = running.position(|&id| self.sequences[id].to_prefill == 0) else {
                 return;
             };
-            let Running { id, since } = state.running.remove(at);
+            let id = state.running.remove(at);
             let sequence = &mut self.sequences[id];
-            state.generating.leave(since, sequence);
+            state.generating.leave(sequence);
             let mut is_current = true;
             if let Some(slots) = &mut state.slots {
                 is_current = slots.holds_in(sequence.tenant, sequence.slot);
