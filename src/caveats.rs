@@ -56,8 +56,10 @@ pub fn unpriced_looks<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterat
         (card.provenance.source == Source::Measured).then_some((&stage.pool, dispatch))
     });
     dispatches.flat_map(move |(pool, dispatch)| {
-        let looks = matches!(card.inspect(), Ok(Some(_)));
-        let attends = matches!(card.attended_layer(&pool.model, pool.dtype), Ok(Some(_)));
+        // A card of trained models has the passes and looks of their own lanes.
+        let looks = matches!(card.inspect(), Ok(Some(_))) || matches!(card.text_look(&pool.model, false), Ok(Some(_)));
+        let attends = matches!(card.attended_layer(&pool.model, pool.dtype), Ok(Some(_)))
+            || matches!(card.text_pass(&pool.model, pool.dtype, true), Ok(Some(_)));
         let unpriced = |what: &str| {
             format!(
                 "{}: {what} of {} on card {} was not measured, so that it is simulated as if it took no time.",

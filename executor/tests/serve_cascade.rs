@@ -77,6 +77,7 @@ fn answers() -> AnswersSpec {
             small: "small".into(),
             large: "large".into(),
             levels: SST_2,
+            correlation: 0.0,
             others: Vec::new(),
         }),
         pruned: vec![(0.5, 0.038), (0.7, 0.142), (0.9, 0.625)],

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::Device;
 use tenantry_cascade::Reroute;
@@ -19,9 +19,10 @@ use tenantry_executor::cascade::{
     make_example, profile, read_items,
 };
 use tenantry_executor::machine::execute::{self, ExecuteError, execute};
-use tenantry_executor::prepare_lane_thread;
+use tenantry_executor::profiler::{Ops, Plan, Progress, Served, ServedRoute, Suite};
+use tenantry_executor::{describe_cpu, prepare_lane_thread};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Card, DType, ModelShape};
+use tenantry_profiles::{Card, DType, ModelShape, Stats, TextPassRow};
 use tenantry_sim::{Jitter, simulate};
 use tenantry_traces::outcome::{AnswersSpec, ProfiledModels};
 use tenantry_traces::{Entry, Listed, Request, Time};
@@ -204,8 +205,12 @@ fn card() -> Card {
 }
 
 fn simulated(system: &SystemSpec, answers: &AnswersSpec) -> RunRecord {
+    simulated_on(&card(), system, answers)
+}
+
+fn simulated_on(card: &Card, system: &SystemSpec, answers: &AnswersSpec) -> RunRecord {
     let spec = tenantry_sim::Run {
-        card: &card(),
+        card,
         cluster: cluster(),
         system,
         tenants: 1,
@@ -304,6 +309,88 @@ fn served_alike(system: &SystemSpec, answers: &AnswersSpec, what: &str) -> (u64,
     let asked: u64 = real.stages.iter().map(|stage| stage.answered).sum();
     assert_eq!(executed.answers.len() as u64, asked, "{what}");
     (executed.record.input_tokens, real.returned)
+}
+
+/// What a route's lanes do is measured by those lanes, and prices what is simulated of it.
+#[test]
+fn a_profile_for_a_route_has_its_lanes_passes_and_looks() {
+    let trained = trained(2, &[]);
+    let reroute = Reroute::new(0.6, 10.0).unwrap();
+    let system = system(&trained, &["small", "large"], reroute, Some(0.5), AnswerJoin::Last);
+    let route = system.route.clone().unwrap();
+    let AnswersSpec::Profiled(folder) = &trained.answers else {
+        unreachable!("they were profiled");
+    };
+    let models: Vec<ModelShape> = route.stages.iter().map(|stage| stage.pool.model.clone()).collect();
+    let plan = Plan {
+        name: "here".into(),
+        device: Device::Cpu,
+        description: describe_cpu().unwrap(),
+        models: models.clone(),
+        dtype: DType::F32,
+        bottlenecks: Vec::new(),
+        ranks: Vec::new(),
+        classes: vec![2],
+        ops: Ops::default(),
+        served: Served::default(),
+        texts: vec![ServedRoute {
+            folder: folder.clone(),
+            route,
+        }],
+        suite: Suite::Quick,
+        seed: 1,
+        scratch: std::env::temp_dir(),
+        partial: None,
+        command: "tenantry profile --device cpu".into(),
+        date: "2025-01-31".into(),
+    };
+    let (interrupted, mut visits) = (AtomicBool::new(false), 0);
+    let mut count = |at: Progress| {
+        visits += 1;
+        interrupted.store(visits >= 3 * at.points, Ordering::Relaxed);
+    };
+    let measured = tenantry_executor::profiler::profile(&plan, &mut count, &interrupted).unwrap();
+    let tables = &measured.card.tables;
+    let passes = |model: &str, attended| {
+        let of = tables
+            .text_pass
+            .iter()
+            .filter(|row| row.model == model && row.attended == attended);
+        of.map(|row| row.batch).max()
+    };
+    // Batches of up to 4; the first model's attention is read, the last one's is not.
+    assert_eq!((passes("small", true), passes("small", false)), (Some(4), None));
+    assert_eq!((passes("large", false), passes("large", true)), (Some(4), None));
+    let looks = |model: &str, pruned| {
+        tables
+            .text_look
+            .iter()
+            .any(|row| row.model == model && row.pruned == pruned)
+    };
+    assert!(looks("small", true) && looks("small", false) && looks("large", false) && !looks("large", true));
+
+    let mut priced = card();
+    priced
+        .tables
+        .text_pass
+        .extend(tables.text_pass.iter().cloned().map(|row| TextPassRow {
+            stats: Stats::exact(1e6),
+            ..row
+        }));
+    priced.tables.text_look.extend(tables.text_look.iter().cloned());
+    priced.models.extend(models);
+    let spent = |card: &Card| {
+        let record = simulated_on(card, &system, &trained.answers);
+        record
+            .cascade
+            .unwrap()
+            .stages
+            .iter()
+            .map(|stage| stage.computed.0 / stage.answered)
+            .min()
+    };
+    assert!(spent(&priced).unwrap() >= 250_000_000, "a batch takes a second");
+    assert!(spent(&card()).unwrap() < 250_000_000);
 }
 
 /// Three levels, of which the second prunes what the first has left: both machines read the same, and what was not profiled is told.

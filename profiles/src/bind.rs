@@ -44,6 +44,34 @@ impl Card {
         self.grid(&self.tables.attended_layer, &asked).map(Surface).map(Some)
     }
 
+    /// A trained classifier's whole pass over texts, by batch and padded tokens; `attended` where it also sums up the attention that tokens
+    /// receive. Nothing where that was not measured.
+    ///
+    /// # Errors
+    /// A table with holes, or one of another model of that name.
+    pub fn text_pass(&self, model: &ModelShape, dtype: DType, attended: bool) -> Result<Option<Surface>, MissingTable> {
+        let asked = format!("model={} dtype={dtype} attended={attended}", model.name);
+        if slices(&self.tables.text_pass).iter().all(|slice| slice.label != asked) {
+            return Ok(None);
+        }
+        self.check_shape(Family::TextPass, model, &asked)?;
+        self.grid(&self.tables.text_pass, &asked).map(Surface).map(Some)
+    }
+
+    /// What a lane makes of such a pass, by batch; `pruned` where each of the texts goes on without some of its words. Nothing where that was
+    /// not measured.
+    ///
+    /// # Errors
+    /// A table with holes, or one of another model of that name.
+    pub fn text_look(&self, model: &ModelShape, pruned: bool) -> Result<Option<Curve>, MissingTable> {
+        let asked = format!("model={} pruned={pruned}", model.name);
+        if slices(&self.tables.text_look).iter().all(|slice| slice.label != asked) {
+            return Ok(None);
+        }
+        self.check_shape(Family::TextLook, model, &asked)?;
+        self.grid(&self.tables.text_look, &asked).map(Curve).map(Some)
+    }
+
     /// From token ids to the first hidden state, by batch and padded tokens.
     ///
     /// # Errors

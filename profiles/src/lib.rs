@@ -68,7 +68,7 @@ pub use rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
     DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow,
     EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow,
-    ResumeRow, SolveRow, StaticModelRow, Stats, TaggingHeadRow,
+    ResumeRow, SolveRow, StaticModelRow, Stats, TaggingHeadRow, TextLookRow, TextPassRow,
 };
 pub use staircase::{Staircase, staircase};
 pub use static_model::StaticModel;

@@ -67,6 +67,10 @@ pub enum Family {
     ConcurrentLayer,
     /// [`AttendedLayerRow`].
     AttendedLayer,
+    /// [`TextPassRow`].
+    TextPass,
+    /// [`TextLookRow`].
+    TextLook,
     /// [`PlotLookupRow`].
     PlotLookup,
     /// [`PetRow`].
@@ -109,6 +113,8 @@ named!(Family {
     StaticModel => "static_model",
     ConcurrentLayer => "concurrent_layer",
     AttendedLayer => "attended_layer",
+    TextPass => "text_pass",
+    TextLook => "text_look",
     PlotLookup => "plot_lookup",
     Pet => "pet",
     DecoderDense => "decoder_dense",
@@ -587,6 +593,42 @@ family! {
         batch: u32,
         /// Tokens of each, padding included.
         tokens: u32,
+    }
+}
+
+family! {
+    /// A whole pass of a trained classifier over texts, as a lane makes it: from token ids to what its head puts out, in host memory. It is not
+    /// the sum of its parts: it has a head of its own, its lengths are those of texts, and each part finds the caches as the one before left them.
+    TextPassRow: TextPass,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+        /// Whether it also sums up the attention that each token receives (Tabi, section 4.2).
+        attended: bool,
+    },
+    axes {
+        /// Texts in the batch.
+        batch: u32,
+        /// Tokens of the longest: the others are padded to it.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// What a lane makes of a pass over texts: calibrated confidences and probabilities (Tabi, Eq. 3), kept and revealed to the dispatcher.
+    TextLookRow: TextLook,
+    names {
+        /// The model's name.
+        model: String,
+        /// Whether each of these texts goes on without the words that received little attention (Eq. 5): they are taken out, and what is
+        /// left is read by the next model's tokenizer.
+        pruned: bool,
+    },
+    axes {
+        /// Texts in the batch.
+        batch: u32,
     }
 }
 

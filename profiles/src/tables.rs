@@ -12,7 +12,7 @@ use crate::rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
     DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow,
     EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow,
-    ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow,
+    ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
 };
 use crate::slice::{Slice, slices};
 
@@ -48,6 +48,10 @@ pub struct Tables {
     pub concurrent_layer: Vec<ConcurrentLayerRow>,
     /// Encoder layers that also say which tokens were attended to.
     pub attended_layer: Vec<AttendedLayerRow>,
+    /// Whole passes over texts.
+    pub text_pass: Vec<TextPassRow>,
+    /// Looks at what they came to.
+    pub text_look: Vec<TextLookRow>,
     /// PLOT look-ups.
     pub plot_lookup: Vec<PlotLookupRow>,
     /// Tasks' own operators.
@@ -82,7 +86,7 @@ macro_rules! for_each_family {
         let tables = $tables;
         for_each_family!(@$how tables, $rows, $body;
             encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
-            static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve plan);
+            static_model concurrent_layer attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve plan);
     }};
     (shared $tables:expr, $rows:ident => $body:expr) => {
         for_each_family!(@all shared $tables, $rows => $body)
@@ -104,7 +108,7 @@ macro_rules! for_each_family_pair {
         let (ours, theirs) = ($ours, $theirs);
         $crate::tables::for_each_family_pair!(@one ours, theirs, $a, $b, $body;
             encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
-            static_model concurrent_layer attended_layer plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve plan);
+            static_model concurrent_layer attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve plan);
     }};
     (@one $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
         $({ let ($a, $b) = (&mut $ours.$family, &$theirs.$family); $body; })+
@@ -190,6 +194,8 @@ impl Tables {
             Family::StaticModel => self.static_model = read_table(file, text, models)?,
             Family::ConcurrentLayer => self.concurrent_layer = read_table(file, text, models)?,
             Family::AttendedLayer => self.attended_layer = read_table(file, text, models)?,
+            Family::TextPass => self.text_pass = read_table(file, text, models)?,
+            Family::TextLook => self.text_look = read_table(file, text, models)?,
             Family::PlotLookup => self.plot_lookup = read_table(file, text, models)?,
             Family::Pet => self.pet = read_table(file, text, models)?,
             Family::DecoderDense => self.decoder_dense = read_table(file, text, models)?,

@@ -131,6 +131,8 @@ struct EncoderPrices {
     adapter: Option<AdapterSurface>,
     /// One layer on several instances of a card at once; absent where that was not measured.
     concurrent: Option<AdapterSurface>,
+    /// Of trained classifiers over texts, whole; absent where that was not measured, and a pass costs what its parts do.
+    texts: Option<TextPrices>,
     /// Instances on a card.
     streams: u32,
     /// By requests: tokens and tenants of the last such batch, and what a layer of it and its adapters cost. The ops of a batch ask for
@@ -138,6 +140,65 @@ struct EncoderPrices {
     layers: Vec<Option<LayerCosts>>,
     embeddings: LastOfSize,
     heads: LastOfSize,
+}
+
+/// What a trained classifier's stage takes on a card that measured it with the very lane that serves.
+#[derive(Debug)]
+struct TextPrices {
+    pass: Surface,
+    /// What the lane makes of a pass; where nobody dispatches, at its end.
+    look: Curve,
+    /// The same where each of the texts goes on pruned; absent where that was not measured.
+    pruned_look: Option<Curve>,
+    dispatches: bool,
+    passes: LastOfSize,
+}
+
+impl TextPrices {
+    fn new(card: &Card, stage: &StageSpec, attended: bool) -> Result<Option<TextPrices>, MissingTable> {
+        let PoolSpec { model, dtype, .. } = &stage.pool;
+        let (Some(pass), Some(look)) = (card.text_pass(model, *dtype, attended)?, card.text_look(model, false)?) else {
+            return Ok(None);
+        };
+        Ok(Some(TextPrices {
+            pass,
+            look,
+            pruned_look: card.text_look(model, true)?,
+            dispatches: stage.dispatch.is_some(),
+            passes: LastOfSize::default(),
+        }))
+    }
+
+    /// A pass, and what is made of it where no look follows.
+    fn pass_ns(&mut self, shape: BatchShape, draw: Quantile, extrapolated: &mut Extrapolated) -> u64 {
+        let BatchShape { requests, tokens, .. } = shape;
+        let pass = &self.pass;
+        let cost = self.passes.cost(requests, tokens, || {
+            extrapolated.note(pass.beyond(requests, tokens), Family::TextPass);
+            pass.cost(requests, tokens)
+        });
+        let ns = draw.of_drawn(cost);
+        match self.dispatches {
+            true => ns,
+            false => ns + draw.of(self.looked(requests, extrapolated)),
+        }
+    }
+
+    fn looked(&self, requests: u32, extrapolated: &mut Extrapolated) -> Cost {
+        extrapolated.note(self.look.beyond(requests.into()), Family::TextLook);
+        self.look.cost(requests.into())
+    }
+
+    /// A look at so many answers, after which so many texts go on pruned.
+    fn look_ns(&self, requests: u32, pruned: u32, draw: Quantile, extrapolated: &mut Extrapolated) -> u64 {
+        let all = draw.of(self.looked(requests, extrapolated));
+        let Some(pruned_look) = self.pruned_look.as_ref().filter(|_| pruned > 0) else {
+            return all;
+        };
+        extrapolated.note(pruned_look.beyond(pruned.into()), Family::TextLook);
+        let more = draw.of(pruned_look.cost(pruned.into()));
+        all + more.saturating_sub(draw.of(self.look.cost(pruned.into())))
+    }
 }
 
 /// What a part of a pass costs, by requests: tokens of the last such batch, and its cost.
@@ -244,6 +305,7 @@ impl EncoderPrices {
                 1 => None,
                 _ => card.concurrent_layer(model, *dtype).ok(),
             },
+            texts: None,
             streams,
             layers: Vec::new(),
             embeddings: LastOfSize::default(),
@@ -319,9 +381,16 @@ impl Prices {
         let streams = most_on_a_card(route);
         let model = |stage: &StageSpec| {
             let prunes = stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some());
-            EncoderPrices::new(card, &stage.pool, streams, prunes).map(|prices| ModelPrices::Encoder(Box::new(prices)))
+            let parts = EncoderPrices::new(card, &stage.pool, streams, prunes)?;
+            let attended = stage
+                .dispatch
+                .and_then(|dispatch| dispatch.prune_alpha)
+                .is_some_and(|alpha| alpha > 0.0);
+            let texts = TextPrices::new(card, stage, attended)?;
+            let prices = EncoderPrices { texts, ..parts };
+            Ok::<_, MissingTable>(ModelPrices::Encoder(Box::new(prices)))
         };
-        let models = route.stages.iter().map(model).collect::<Result<_, _>>()?;
+        let models = route.stages.iter().map(model).collect::<Result<_, MissingTable>>()?;
         Prices::of_models(card, &system.pools().collect::<Vec<_>>(), models, jitter)
     }
 
@@ -410,7 +479,7 @@ impl Prices {
                 spread.of(self.copy.curve.cost(stage.bytes))
             }
             OpKind::Encode(encode) => self.encode_ns(pool, encode, shape, spread),
-            OpKind::Inspect => self.inspect.as_ref().map_or(0, |inspect| spread.of_drawn(inspect)),
+            OpKind::Inspect => self.look_ns(pool, shape, 0, spread),
             OpKind::Run(_) => unreachable!("a run is priced step by step"),
             OpKind::Pet(_) => unreachable!("a batch of tasks is priced with its groups"),
             OpKind::PlanPool(plan) => {
@@ -518,6 +587,16 @@ impl Prices {
         self.cores.filter(|_| measured).map(u64::from)
     }
 
+    /// A dispatcher's look at what a pass came to, after which so many of its texts go on pruned.
+    pub fn look_ns(&mut self, pool: PoolId, shape: BatchShape, pruned: u32, spread: &mut OpSpread) -> u64 {
+        if let ModelPrices::Encoder(prices) = &self.models[pool.index()]
+            && let Some(texts) = &prices.texts
+        {
+            return texts.look_ns(shape.requests, pruned, spread.draw(), &mut self.extrapolated);
+        }
+        self.inspect.as_ref().map_or(0, |inspect| spread.of_drawn(inspect))
+    }
+
     fn encode_ns(&mut self, pool: PoolId, encode: &Encode, shape: BatchShape, spread: &mut OpSpread) -> u64 {
         let BatchShape { requests, tokens, .. } = shape;
         let ModelPrices::Encoder(prices) = &mut self.models[pool.index()] else {
@@ -526,6 +605,9 @@ impl Prices {
         let layers = u64::from(encode.layers.count);
         // The parts of one op run within milliseconds of each other: what slows one slows all.
         let draw = spread.draw();
+        if let Some(texts) = &mut prices.texts {
+            return texts.pass_ns(shape, draw, &mut self.extrapolated);
+        }
         let costs = prices.layer(shape, &mut self.extrapolated);
         let adapter_ns = costs.adapter.map_or(0, |adapter| draw.of_drawn(&adapter));
         let mut ns = layers * (draw.of_drawn(&costs.layer) + adapter_ns);

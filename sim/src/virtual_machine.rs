@@ -382,6 +382,13 @@ impl VirtualMachine {
                 ),
                 since: started,
             },
+            OpKind::Inspect => {
+                let pruned = { self.answers.as_ref() }.map_or(0, |answers| answers.pruned(op.batch, pool.index()));
+                Work::Whole {
+                    left_ns: self.prices.look_ns(pool, shape, pruned, &mut spread),
+                    since: started,
+                }
+            }
             _ => Work::Whole {
                 left_ns: self.prices.work_ns(pool, kind, shape, &mut spread),
                 since: started,

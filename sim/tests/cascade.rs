@@ -14,7 +14,7 @@ use tenantry_core::spec::{
 };
 use tenantry_core::{RunRecord, Server};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{AttendedLayerRow, Card, DType, ModelShape, Stats};
+use tenantry_profiles::{AttendedLayerRow, Card, DType, ModelShape, Stats, TextLookRow, TextPassRow};
 use tenantry_sim::{Jitter, Run, simulate};
 use tenantry_traces::{Duration, Entry, Listed, Time};
 
@@ -147,6 +147,55 @@ fn a_pass_that_words_are_pruned_by_costs_what_such_a_pass_does() {
     let added = compute_ns(&card, Some(0.5)) - compute_ns(&plain, Some(0.5));
     let expected = u64::from(tiny.layers) * (SLOWER - 1) * layer_ns;
     assert!(added.abs_diff(expected) < 10, "{added} {expected}");
+}
+
+/// A card that has the lanes' own passes over texts prices these, and of a look what is made of each text that goes on pruned.
+#[test]
+fn texts_cost_what_their_lanes_took() {
+    const PASS_US: [f64; 2] = [500.0, 900.0];
+    const LOOK_US: f64 = 3.0;
+    const PRUNED_US: f64 = 70.0;
+    let mut card = synthetic_card();
+    for (model, pass_us) in ["tiny", "bert-base"].into_iter().zip(PASS_US) {
+        for (batch, tokens) in [(1, 8), (1, 64), (2, 8), (2, 64)] {
+            for attended in [false, true] {
+                card.tables.text_pass.push(TextPassRow {
+                    model: model.into(),
+                    dtype: DType::F32,
+                    attended,
+                    batch,
+                    tokens,
+                    stats: Stats::exact(pass_us * if attended { 2.0 } else { 1.0 }),
+                });
+            }
+        }
+        for (batch, pruned) in [(1, false), (2, false), (1, true), (2, true)] {
+            let each = if pruned { PRUNED_US } else { LOOK_US };
+            card.tables.text_look.push(TextLookRow {
+                model: model.into(),
+                pruned,
+                batch,
+                stats: Stats::exact(each * f64::from(batch)),
+            });
+        }
+    }
+    let compute_us = |dispatch| {
+        let stages = vec![stage("tiny", &[0], dispatch), stage("bert-base", &[0], None)];
+        let system = routed(OrderSpec::OneByOne, stages);
+        let (record, _) = logged_on(&card, &system, 1, vec![request(0, 0, 0, 40)]);
+        record.compute.max_ns() as f64 / 1e3
+    };
+    let [small, large] = PASS_US;
+    let all = |prune| Some((1.0, 1.0, prune));
+    assert_eq!(compute_us(NONE), small + LOOK_US, "it is returned, and looked at");
+    assert_eq!(compute_us(all(None)), small + LOOK_US + large + LOOK_US);
+    assert_eq!(compute_us(all(Some(0.5))), 2.0 * small + PRUNED_US + large + LOOK_US);
+    let returned = Some((0.0, 1e9, Some(0.5)));
+    assert_eq!(
+        compute_us(returned),
+        2.0 * small + LOOK_US,
+        "what is returned is not pruned"
+    );
 }
 
 #[test]

@@ -33,6 +33,7 @@ use tenantry_traces::{Duration, Time};
 
 use self::retrieval::Retrieved;
 use self::texts::ServedTexts;
+pub(crate) use self::texts::{TextProbe, TextServing};
 
 /// A batch as the ops on it see it.
 #[derive(Debug)]

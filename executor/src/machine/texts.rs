@@ -4,6 +4,8 @@
 //! Tokenizers count whole texts before the run begins, as the paper leaves them out; what is pruned is read by the next model's tokenizer
 //! where it was pruned, on the lane that looked at the answer.
 
+mod probe;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,12 +15,14 @@ use tenantry_core::answers::{Judge, TextLengths};
 use tenantry_core::command::{FailureReason, Finish};
 use tenantry_core::event::Answer as Revealed;
 use tenantry_core::op::{Member, OpKind};
+use tenantry_core::policy::route::{self, Answered, NextStage, Route};
 use tenantry_core::spec::{DispatchSpec, OrderSpec, RouteSpec, StageSpec};
 use tenantry_core::topology::{Instance, Lane, Topology};
 use tenantry_profiles::ModelShape;
 use tenantry_traces::TraceError;
 use tenantry_traces::outcome::{ItemDraws, ProfiledModel, ProfiledModels};
 
+pub(crate) use self::probe::TextProbe;
 use super::Batch;
 use super::serving::{Answer, fail_all, reason};
 use super::threads::Perform;
@@ -27,10 +31,12 @@ use crate::device::{prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
 
 /// The trained models of a route, and the texts that they are asked about.
-pub(super) struct TextServing {
+pub(crate) struct TextServing {
     /// By pool.
     stages: Vec<TextStage>,
     texts: Arc<ServedTexts>,
+    /// Who goes on, by the policy that the server decides by.
+    route: Arc<dyn Route>,
 }
 
 /// One stage's model.
@@ -68,7 +74,7 @@ struct Reading {
 
 /// The items of a run, what became of them on their way, and what was answered.
 #[derive(Debug)]
-pub(super) struct ServedTexts {
+pub(crate) struct ServedTexts {
     draws: ItemDraws,
     items: Vec<Item>,
     /// By stage and item, whole.
@@ -140,19 +146,17 @@ impl TextServing {
             });
         }
         let items = read_items(&first.items, models[0].0.answer())?;
+        let shared: Vec<Arc<Texts>> = items.iter().map(|item| Arc::new(item.texts.clone())).collect();
         let whole = |(model, _): &(TextModel, Calibration)| {
-            let reading = |(number, item): (usize, &Item)| {
-                let tokens = model.encode(&item.texts).map_err(|error| error.of_item(number))?;
+            let reading = |(number, texts): (usize, &Arc<Texts>)| {
+                let tokens = model.encode(texts).map_err(|error| error.of_item(number))?;
                 Ok(Reading {
                     tokens: Arc::new(tokens),
-                    texts: Arc::new(item.texts.clone()),
+                    texts: Arc::clone(texts),
                 })
             };
-            items
-                .iter()
-                .enumerate()
-                .map(reading)
-                .collect::<Result<Vec<_>, ExecutorError>>()
+            let read = shared.iter().enumerate().map(reading);
+            read.collect::<Result<Vec<_>, ExecutorError>>()
         };
         let texts = ServedTexts {
             draws: ItemDraws::new(seed, items.len()),
@@ -178,6 +182,7 @@ impl TextServing {
                 })
                 .collect(),
             texts: Arc::new(texts),
+            route: Arc::from(route::build(route)),
         })
     }
 
@@ -201,15 +206,21 @@ impl TextServing {
             // Copy lanes have nothing to copy and no model.
             let of_lane = |instance: &&Instance| instance.compute.index() == index;
             let instance = topology.instances.iter().find(of_lane);
-            let perform: Box<dyn Perform> = Box::new(TextLane {
-                stage: instance.map(|instance| self.stages[instance.pool.index()].share()),
-                texts: Arc::clone(&self.texts),
-                answers: Arc::clone(answers),
-                pass: None,
-            });
+            let stage = instance.map(|instance| instance.pool.index());
+            let perform: Box<dyn Perform> = Box::new(self.lane(stage, answers));
             (lane.clone(), perform)
         };
         topology.lanes.iter().enumerate().map(lane).collect()
+    }
+
+    fn lane(&self, stage: Option<usize>, answers: &Arc<Mutex<Vec<Answer>>>) -> TextLane {
+        TextLane {
+            stage: stage.map(|stage| self.stages[stage].share()),
+            texts: Arc::clone(&self.texts),
+            route: Arc::clone(&self.route),
+            answers: Arc::clone(answers),
+            pass: None,
+        }
     }
 }
 
@@ -283,6 +294,7 @@ struct TextLane {
     /// None on a lane that computes nothing.
     stage: Option<TextStage>,
     texts: Arc<ServedTexts>,
+    route: Arc<dyn Route>,
     answers: Arc<Mutex<Vec<Answer>>>,
     pass: Option<Pass>,
 }
@@ -299,66 +311,90 @@ impl TextLane {
         let tokens: Vec<&Tokens> = readings.iter().map(|reading| &*reading.tokens).collect();
         let classified = stage.model.classifier().classify(&tokens, stage.alpha().is_some())?;
         if stage.dispatch.is_none() {
-            self.conclude(batch, &Pass { readings, classified })?;
+            self.conclude(batch, &Pass { readings, classified }, Self::goes_on)?;
         } else {
             self.pass = Some(Pass { readings, classified });
         }
         Ok(())
     }
 
-    /// Keeps what came of a pass, and reveals what a dispatcher decides by.
-    fn conclude(&self, batch: &Batch, pass: &Pass) -> Result<(), ExecutorError> {
+    /// Whether the dispatcher will send a request on.
+    fn goes_on(&self, member: &Member, confidence_ppm: u32) -> bool {
+        let answered = Answered {
+            ticket: member.ticket,
+            stage: self.stage().index,
+            confidence_ppm,
+            outstanding: 0,
+        };
+        matches!(self.route.next(answered), NextStage::Ask(_))
+    }
+
+    /// Keeps what came of a pass, and reveals what a dispatcher decides by. Of those that go on, what the next model reads is prepared.
+    fn conclude(
+        &self,
+        batch: &Batch,
+        pass: &Pass,
+        goes_on: impl Fn(&Self, &Member, u32) -> bool,
+    ) -> Result<(), ExecutorError> {
         let stage = self.stage();
-        let mut revealed = Vec::with_capacity(batch.members.len());
+        let members = batch.members.len();
+        let (mut revealed, mut answers) = (Vec::with_capacity(members), Vec::with_capacity(members));
+        let (mut outputs, mut readings) = (Vec::with_capacity(members), Vec::new());
         for (index, member) in batch.members.iter().enumerate() {
             let (output, confidence) = stage.calibration.apply(&pass.classified.logits[index]);
-            let next_tokens = self.pass_on(pass, index, member, confidence)?;
-            let class = tenantry_cascade::ensemble::likeliest(&output);
-            self.answers.lock().expect("no lane panics with the list").push(Answer {
+            let confidence_ppm = (confidence * 1e6).round() as u32;
+            let mut next_tokens = member.input_tokens;
+            if stage.next.is_some() && goes_on(self, member, confidence_ppm) {
+                let (tokens, left) = self.pass_on(pass, index, member)?;
+                next_tokens = tokens;
+                readings.extend(left.map(|left| ((member.ticket, stage.index + 1), left)));
+            }
+            answers.push(Answer {
                 ticket: member.ticket,
-                class: class as u32,
+                class: tenantry_cascade::ensemble::likeliest(&output) as u32,
             });
-            self.texts.on_way().outputs.insert((member.ticket, stage.index), output);
+            outputs.push(((member.ticket, stage.index), output));
             revealed.push(Revealed {
-                confidence_ppm: (confidence * 1e6).round() as u32,
+                confidence_ppm,
                 next_tokens,
             });
         }
+        self.answers
+            .lock()
+            .expect("no lane panics with the list")
+            .extend(answers);
+        let mut on_way = self.texts.on_way();
+        on_way.outputs.extend(outputs);
+        on_way.pruned.extend(readings);
+        drop(on_way);
         *batch.revealed.lock().expect("no worker panics with the answers") = revealed;
         Ok(())
     }
 
-    /// Prepares what the next model reads of a request if it is asked, and says how long that is.
-    fn pass_on(&self, pass: &Pass, index: usize, member: &Member, confidence: f64) -> Result<u32, ExecutorError> {
+    /// What the next model reads of a request, as long as that is; the reading itself unless it is the whole text.
+    fn pass_on(&self, pass: &Pass, index: usize, member: &Member) -> Result<(u32, Option<Reading>), ExecutorError> {
         let stage = self.stage();
-        let (Some(next), Some(dispatch)) = (&stage.next, &stage.dispatch) else {
-            return Ok(member.input_tokens);
-        };
+        let next = stage.next.as_ref().expect("who goes on has a next model");
         let Reading { texts, tokens } = &pass.readings[index];
         let whole = &self.texts.whole[stage.index + 1][self.texts.draws.of(member.ticket)];
-        // Who will not be asked has nothing to read.
-        let may_go_on = dispatch.reroute.probability(confidence) > 0.0;
         let left = match (stage.alpha(), &pass.classified.importance) {
-            (Some(alpha), Some(importance)) if may_go_on => {
+            (Some(alpha), Some(importance)) => {
                 let left = texts.pruned(tokens, &importance[index], alpha);
-                left.map_err(|error| ExecutorError::Cascade {
+                Arc::new(left.map_err(|error| ExecutorError::Cascade {
                     what: stage.model.name().into(),
                     error,
-                })?
+                })?)
             }
-            _ => (**texts).clone(),
+            _ => Arc::clone(texts),
         };
-        if left == *whole.texts {
-            return Ok(whole.tokens.ids.len() as u32);
+        if Arc::ptr_eq(&left, &whole.texts) || left == whole.texts {
+            return Ok((whole.tokens.ids.len() as u32, None));
         }
         let reading = Reading {
             tokens: Arc::new(next.encode(&left)?),
-            texts: Arc::new(left),
+            texts: left,
         };
-        let tokens = reading.tokens.ids.len() as u32;
-        let place = (member.ticket, stage.index + 1);
-        self.texts.on_way().pruned.insert(place, reading);
-        Ok(tokens)
+        Ok((reading.tokens.ids.len() as u32, Some(reading)))
     }
 
     /// A pass over some of the texts.
@@ -391,7 +427,7 @@ impl Perform for TextLane {
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
         let done = match (kind, self.pass.take()) {
             (OpKind::Encode(_), _) => self.encode(batch),
-            (OpKind::Inspect, Some(pass)) => self.conclude(batch, &pass),
+            (OpKind::Inspect, Some(pass)) => self.conclude(batch, &pass, Self::goes_on),
             // The pass failed, and its members have been told.
             (OpKind::Inspect, None) => Ok(()),
             _ => unreachable!("a cascade's lanes compute"),

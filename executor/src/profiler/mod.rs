@@ -27,6 +27,7 @@ mod sizes;
 mod solves;
 mod stats;
 mod steps;
+mod texts;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -51,6 +52,8 @@ use self::pets::PetSubject;
 use self::schedule::{Outcome, Point, Schedule, Watch};
 use self::sizes::Sizes;
 use self::steps::StepTenants;
+pub use self::texts::ServedRoute;
+use self::texts::TextSubject;
 use crate::device::{Event, prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
 use crate::gpu::clocks;
@@ -108,6 +111,8 @@ pub struct Plan {
     pub ops: Ops,
     /// By encoders.
     pub served: Served,
+    /// Routes whose trained models answer texts.
+    pub texts: Vec<ServedRoute>,
     /// How thorough.
     pub suite: Suite,
     /// Of weights, and of the order of measurement.
@@ -240,6 +245,7 @@ pub fn profile(
             ));
         }
     }
+    let texts = TextSubject::all(&plan.texts, plan.seed, plan.device)?;
     let pets = subjects
         .iter()
         .map(|subject| PetSubject::new(subject, &plan.ops.pets, plan.dtype, plan.seed))
@@ -326,6 +332,11 @@ pub fn profile(
     }
     if let Some(subject) = subjects.first().filter(|_| plan.ops.attended) {
         points.push(subject.inspect()?);
+    }
+    for (index, text) in texts.iter().enumerate() {
+        let name = &text.probe.shape().name;
+        let first = texts.iter().position(|other| other.probe.shape().name == *name);
+        points.extend(text.points(first == Some(index))?);
     }
     if plan.device.is_cuda() {
         points.push(match (subjects.first(), decoders.first()) {
@@ -414,7 +425,12 @@ pub fn profile(
     for &changing in &changings {
         for (subject, heads) in subjects.iter().zip(&heads) {
             let Some((_, heads)) = heads.first() else { continue };
-            let rows = passes::measure_encoder(subject, heads, changing, plan, &mut handed, interrupted)?;
+            let name = &subject.encoder.shape().name;
+            let of_texts = texts.iter().find(|text| text.probe.shape().name == *name);
+            let rows = match of_texts {
+                Some(text) => passes::measure_texts(text, &mut handed, interrupted)?,
+                None => passes::measure_encoder(subject, heads, changing, plan, &mut handed, interrupted)?,
+            };
             tables.resume.extend(rows);
         }
         for subject in &decoders {
@@ -572,6 +588,7 @@ mod tests {
             classes: vec![2],
             ops: Ops::all(),
             served: Served::default(),
+            texts: Vec::new(),
             suite: Suite::Quick,
             seed: 1,
             scratch: std::env::temp_dir(),

@@ -88,6 +88,10 @@ fn described(plan: &Plan) -> BTreeMap<String, Value> {
         ("classes", json!(plan.classes)),
         ("ops", json!(plan.ops)),
         ("served", json!([plan.served.batch, plan.served.tokens])),
+        (
+            "texts",
+            json!(plan.texts.iter().map(|texts| format!("{texts:?}")).collect::<Vec<_>>()),
+        ),
         ("suite", json!(format!("{:?}", plan.suite).to_lowercase())),
         ("seed", json!(plan.seed)),
     ]

@@ -12,6 +12,7 @@ use super::decoder::DecoderSubject;
 use super::handing_over::HandedOver;
 use super::pets::Loaded;
 use super::resume::{self, Pass};
+use super::texts::TextSubject;
 use super::{Plan, Suite, timed};
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
 use crate::error::ExecutorError;
@@ -57,6 +58,33 @@ pub(crate) fn changings(plan: &Plan) -> Vec<Changing> {
         .into_iter()
         .flatten()
         .collect()
+}
+
+/// Measures a trained classifier's passes over texts after idleness, as its lane makes them.
+pub(crate) fn measure_texts(
+    text: &TextSubject,
+    hand_overs: &mut Vec<HandedOver>,
+    interrupted: &AtomicBool,
+) -> Result<Vec<ResumeRow>, ExecutorError> {
+    let lengths = text.tokens();
+    let pass = |&(batch, is_short, calls): &(u32, bool, u32)| -> Pass<'_> {
+        let tokens = lengths[if is_short { 0 } else { lengths.len() / 2 }];
+        let mut probe = text.probe.share();
+        Pass {
+            requests: batch,
+            calls,
+            measure: Box::new(move || probe.pass(batch, tokens)),
+            change_model: None,
+        }
+    };
+    let passes = ENCODED.iter().map(pass).collect();
+    resume::measure(
+        &text.probe.shape().name,
+        Changing::Heads,
+        passes,
+        hand_overs,
+        interrupted,
+    )
 }
 
 /// Measures an encoder's passes, from drawing token ids to the answers, after idleness and after another tenant's model.

@@ -104,6 +104,7 @@ pub fn answers() -> AnswersSpec {
             small: "tiny".into(),
             large: "bert-base".into(),
             levels: SST_2,
+            correlation: 0.0,
             others: Vec::new(),
         }),
         pruned: vec![(0.5, 0.038), (0.7, 0.142), (0.9, 0.625)],

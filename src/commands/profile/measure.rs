@@ -1,13 +1,14 @@
 //! `tenantry profile --device …`: measures a card.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, StageSpec, TenantState};
+use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, RouteSpec, StageSpec, TenantState};
 use tenantry_executor::ExecutorError;
-use tenantry_executor::profiler::{Ops, Plan, Profiled, Progress, Served, Suite as Thoroughness, profile};
+use tenantry_executor::profiler::{Ops, Plan, Profiled, Progress, Served, ServedRoute, Suite as Thoroughness, profile};
 use tenantry_profiles::{Changing, DType, ModelShape, PetKind, ProfileError};
 use tenantry_scenarios::RunSpec;
+use tenantry_traces::outcome::AnswersSpec;
 
 use super::show;
 use crate::cli::{OutputArgs, ProfileArgs, ScenarioArgs, Suite};
@@ -38,6 +39,7 @@ struct Needs {
     dtype: Option<DType>,
     ops: Ops,
     served: Served,
+    texts: Vec<ServedRoute>,
 }
 
 pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -137,6 +139,7 @@ fn plan(needs: Needs, device: &Device, suite: Thoroughness) -> Result<Plan, Fail
         classes: needs.classes,
         ops: needs.ops,
         served: needs.served,
+        texts: needs.texts,
         suite,
         seed: SEED,
         scratch: std::env::temp_dir(),
@@ -175,6 +178,7 @@ fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
         dtype: Some(named(&args.dtype)?),
         ops: Ops::all(),
         served: Served::default(),
+        texts: Vec::new(),
     })
 }
 
@@ -202,6 +206,9 @@ fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
         let prunes = |stage: &StageSpec| stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some());
         let route = run.system.route.as_ref();
         needs.ops.attended |= route.is_some_and(|route| route.stages.iter().any(prunes));
+        if let (Some(AnswersSpec::Profiled(folder)), Some(route)) = (&run.answers, route) {
+            needs.add_texts(folder, route);
+        }
         // Stages have instances of their own.
         needs.ops.concurrent |= route.is_some();
     }
@@ -219,6 +226,15 @@ fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
 }
 
 impl Needs {
+    fn add_texts(&mut self, folder: &Path, route: &RouteSpec) {
+        let folder = folder.to_path_buf();
+        let known = |texts: &ServedRoute| texts.folder == folder && texts.route.stages == route.stages;
+        if !self.texts.iter().any(known) {
+            let route = route.clone();
+            self.texts.push(ServedRoute { folder, route });
+        }
+    }
+
     fn add_pool(&mut self, pool: &PoolSpec, gpus: u32) -> Result<(), Failure> {
         let dtype = *self.dtype.get_or_insert(pool.dtype);
         if pool.dtype != dtype {

@@ -17,7 +17,8 @@ use crate::command::Finish;
 use crate::event::Answer;
 use crate::ids::BatchId;
 use crate::op::Member;
-use crate::spec::{RouteSpec, SystemSpec};
+use crate::policy::route::{self, Answered, NextStage, Route};
+use crate::spec::{RouteSpec, StageSpec, SystemSpec};
 
 pub use self::judge::Judge;
 
@@ -117,6 +118,10 @@ pub fn described_all(ways: &[Vec<PruneStep>]) -> String {
 #[derive(Debug)]
 pub struct Answers {
     known: Known,
+    /// Who goes on, as the dispatcher decides.
+    route: Box<dyn Route>,
+    /// By stage: whether words are pruned of what goes on.
+    prunes: Vec<bool>,
     /// By batch slot: ticket and tokens of its members.
     batches: Vec<Vec<(u64, u32)>>,
     /// Reused.
@@ -129,6 +134,15 @@ enum Known {
     Profiled(Profiled),
 }
 
+impl Known {
+    fn answer(&self, ticket: u64, stage: usize, tokens: u32) -> Answer {
+        match self {
+            Known::Drawn(drawn) => drawn.answer(ticket, stage, tokens),
+            Known::Profiled(profiled) => profiled.answer(ticket, stage, tokens),
+        }
+    }
+}
+
 impl Answers {
     /// Those of a route's models, under a seed.
     ///
@@ -139,8 +153,14 @@ impl Answers {
             AnswersSpec::Drawn(spec) => Known::Drawn(Drawn::new(spec, route, seed)?),
             AnswersSpec::Profiled(folder) => Known::Profiled(Profiled::new(folder, route, seed)?),
         };
+        let prunes = |stage: &StageSpec| {
+            let alpha = stage.dispatch.and_then(|dispatch| dispatch.prune_alpha);
+            alpha.is_some_and(|alpha| alpha > 0.0)
+        };
         Ok(Answers {
             known,
+            route: route::build(route),
+            prunes: route.stages.iter().map(prunes).collect(),
             batches: Vec::new(),
             revealed: Vec::new(),
         })
@@ -192,11 +212,25 @@ impl Answers {
     pub fn reveal(&mut self, batch: BatchId, stage: usize) {
         self.revealed.clear();
         for &(ticket, tokens) in &self.batches[batch.slot as usize] {
-            self.revealed.push(match &self.known {
-                Known::Drawn(drawn) => drawn.answer(ticket, stage, tokens),
-                Known::Profiled(profiled) => profiled.answer(ticket, stage, tokens),
-            });
+            self.revealed.push(self.known.answer(ticket, stage, tokens));
         }
+    }
+
+    /// Of how many requests of a batch words are pruned after a stage: those that go on from one that prunes.
+    pub fn pruned(&self, batch: BatchId, stage: usize) -> u32 {
+        if !self.prunes[stage] {
+            return 0;
+        }
+        let goes_on = |&&(ticket, tokens): &&(u64, u32)| {
+            let answered = Answered {
+                ticket,
+                stage,
+                confidence_ppm: self.known.answer(ticket, stage, tokens).confidence_ppm,
+                outstanding: 0,
+            };
+            matches!(self.route.next(answered), NextStage::Ask(_))
+        };
+        self.batches[batch.slot as usize].iter().filter(goes_on).count() as u32
     }
 
     /// Whether the joined answer to a request is right, where it was answered.

@@ -30,7 +30,7 @@ pub enum NextStage {
 }
 
 /// Chooses models.
-pub trait Route: Send {
+pub trait Route: Send + Sync + std::fmt::Debug {
     /// How many stages, from the first, a new request is sent to.
     fn asked_first(&self) -> usize;
 
@@ -39,6 +39,7 @@ pub trait Route: Send {
 }
 
 /// From a small model to larger ones, by chance and confidence (Tabi, Eq. 4). With one stage, a single model.
+#[derive(Debug)]
 struct OneByOne {
     /// Of each stage but the last.
     dispatchers: Vec<Reroute>,
@@ -64,6 +65,7 @@ impl Route for OneByOne {
 }
 
 /// All models at once (Cocktail).
+#[derive(Debug)]
 struct AtOnce {
     stages: usize,
 }
