@@ -267,7 +267,15 @@ pub(crate) fn answers(raw: &RawOutcomes, problems: &mut Vec<Problem>) -> Answers
             large,
             task,
             others,
+            correlation,
         } => OutcomesSpec::Generated(GeneratedSpec {
+            correlation: {
+                if !(0.0..=1.0).contains(correlation) {
+                    let path = path.key("from").key("generated").key("correlation");
+                    problems.push(Problem::new(path, "from 0 to 1", correlation));
+                }
+                *correlation
+            },
             small: small.clone(),
             large: large.clone(),
             levels: match task {

@@ -166,7 +166,15 @@ pub enum RawOutcomeSource {
         /// Others, by name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         others: BTreeMap<String, RawOther>,
+        /// How much the others err on the same items, given what the large model does, from 0 (each by a draw of its own) to 1.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        correlation: f64,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives references")]
+fn is_zero(number: &f64) -> bool {
+    *number == 0.0
 }
 
 /// A task that Tabi's text says enough about.

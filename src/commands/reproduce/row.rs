@@ -15,6 +15,8 @@ pub enum Kind {
     Assumed,
     /// An order or a direction is compared, not a size.
     ShapeOnly,
+    /// The paper's own figures exclude each other, whatever is simulated: the note shows it.
+    Contradicted,
     /// The text cannot support a comparison: the note says why.
     NotCheckable,
 }
@@ -27,6 +29,7 @@ impl Kind {
             Kind::Predicted => "predicted",
             Kind::Assumed => "assumed",
             Kind::ShapeOnly => "shape only",
+            Kind::Contradicted => "contradicted",
             Kind::NotCheckable => "not checkable",
         }
     }
@@ -150,6 +153,19 @@ impl Row {
         }
     }
 
+    /// What other figures of the paper exclude, as `why` shows.
+    pub fn contradicted(
+        figure: &'static str,
+        what: impl Into<String>,
+        unit: &'static str,
+        [paper, ours]: [f64; 2],
+        why: impl Into<String>,
+    ) -> Row {
+        Row::new(Kind::Contradicted, figure, what, unit)
+            .compared(paper, ours)
+            .note(why)
+    }
+
     /// An order or a direction, and a figure of ours that shows it.
     pub fn shape(figure: &'static str, what: impl Into<String>, unit: &'static str, ours: f64, holds: bool) -> Row {
         Row {
@@ -195,7 +211,7 @@ impl Row {
                 },
                 ..self
             },
-            Kind::Assumed | Kind::ShapeOnly | Kind::NotCheckable => self,
+            Kind::Assumed | Kind::ShapeOnly | Kind::Contradicted | Kind::NotCheckable => self,
         }
     }
 
@@ -218,6 +234,8 @@ mod tests {
         assert!(!input.missed() && input.within == Some(false));
         assert!(!Row::assumed("Fig. 1", "x", "/s", Some(100.0), 1.0).missed());
         assert!(!Row::not_checkable("Fig. 1", "x", "lost").missed());
+        let contradicted = Row::contradicted("Fig. 1", "x", "/s", [100.0, 50.0], "why");
+        assert!(!contradicted.missed() && contradicted.difference == Some(-0.5) && contradicted.within.is_none());
         let drawn = |ours| Row::drawn("Fig. 1", "x", 90.0, ours, 10_000.0);
         assert_eq!(
             (drawn(90.8).within, drawn(91.0).within),

@@ -114,7 +114,7 @@ pub fn verdict(rows: &[Row]) -> String {
     let met = |kind: Kind| of(kind).filter(|row| row.within == Some(true)).count();
     let mut text = format!(
         "{} of {} predictions within their tolerance, {} of {} shapes hold, {} of {} inputs met; {} rows rest on assumptions, {} \
-         cannot be checked.",
+         cannot be checked{}.",
         met(Kind::Predicted),
         of(Kind::Predicted).count(),
         met(Kind::ShapeOnly),
@@ -123,6 +123,10 @@ pub fn verdict(rows: &[Row]) -> String {
         of(Kind::Input).count(),
         of(Kind::Assumed).count(),
         of(Kind::NotCheckable).count(),
+        match of(Kind::Contradicted).count() {
+            0 => String::new(),
+            count => format!(", of {count} the paper contradicts itself"),
+        },
     );
     for row in rows.iter().filter(|row| row.within == Some(false)) {
         write!(text, "\nNot met: {}, {} ({}).", row.figure, row.what, row.kind.name()).expect("strings are writable");

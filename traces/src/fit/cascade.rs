@@ -86,6 +86,58 @@ impl TwoLevels {
     }
 }
 
+/// The correlation of two normal numbers, from 0 to 1, of which both lie below their shares' quantiles in a share `both` of the cases: how far two
+/// models, right in shares `one` and `other` of some items, are right about the same ones. 0 where they are so less often than by chance.
+///
+/// Shares of 0 and 1 say nothing of it, and give 0.
+pub fn correlation(both: f64, one: f64, other: f64) -> f64 {
+    if [one, other].iter().any(|share| *share <= 0.0 || *share >= 1.0) || both <= one * other {
+        return 0.0;
+    }
+    let (one, other) = (normal_quantile(one), normal_quantile(other));
+    rising(|correlation| below_both(one, other, correlation), both, [0.0, 1.0])
+}
+
+/// Where `of`, which rises, reaches `value` between two ends.
+fn rising(of: impl Fn(f64) -> f64, value: f64, [mut low, mut high]: [f64; 2]) -> f64 {
+    for _ in 0..BISECTIONS {
+        let middle = f64::midpoint(low, high);
+        if of(middle) < value {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    f64::midpoint(low, high)
+}
+
+/// Enough for a dozen digits.
+const BISECTIONS: u32 = 45;
+/// Steps of the integral over what two normal numbers have in common, from −6 to 6.
+const STEPS: u32 = 600;
+
+/// The share of a normal distribution below `x`.
+pub(crate) fn normal_below(x: f64) -> f64 {
+    0.5 * libm::erfc(-x / std::f64::consts::SQRT_2)
+}
+
+fn normal_quantile(share: f64) -> f64 {
+    rising(normal_below, share, [-9.0, 9.0])
+}
+
+/// The chance that two normal numbers with this correlation lie below `one` and `other`: given what they have in common, each is on its own.
+fn below_both(one: f64, other: f64, correlation: f64) -> f64 {
+    let (common, own) = (correlation.sqrt(), (1.0 - correlation).sqrt().max(1e-9));
+    let width = 12.0 / f64::from(STEPS);
+    let at = |step: u32| {
+        let z = -6.0 + width * (f64::from(step) + 0.5);
+        let density = libm::exp(-0.5 * z * z) / (2.0 * std::f64::consts::PI).sqrt();
+        let given = |x: f64| normal_below((x - common * z) / own);
+        density * given(one) * given(other) * width
+    };
+    (0..STEPS).map(at).sum()
+}
+
 /// Bins of equally many items for the small model's accuracy, and half as many for the large one's, which has fewer items each.
 const BINS: usize = 20;
 
@@ -132,4 +184,22 @@ fn chances(sorted: &[&[Outcome; 2]], model: usize, bins: usize) -> Vec<Knot> {
         }
     }
     points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of two normal numbers with a correlation of ρ, both are below their median in 1/4 + asin(ρ) / 2π of the cases.
+    #[test]
+    fn a_correlation_is_found_again() {
+        for expected in [0.0_f64, 0.2, 0.5, 0.9] {
+            let both = 0.25 + expected.asin() / (2.0 * std::f64::consts::PI);
+            let found = correlation(both, 0.5, 0.5);
+            assert!((found - expected).abs() < 1e-3, "{found} instead of {expected}");
+        }
+        assert_eq!(correlation(0.1, 0.5, 0.5), 0.0, "less than by chance");
+        assert_eq!(correlation(0.5, 0.5, 1.0), 0.0);
+        assert!(correlation(0.3, 0.3, 0.3) > 0.99);
+    }
 }

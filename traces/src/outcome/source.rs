@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{Difficulties, DifficultyDraws, GeneratedOutcomes, Outcome, OutcomeTable, Outcomes};
 use crate::draw::{Draws, Purpose};
 use crate::error::TraceError;
-use crate::fit::cascade::TwoLevels;
+use crate::fit::cascade::{TwoLevels, normal_below};
 use crate::fit::quantiles::{self, Knot};
 use crate::request::Ticket;
 
@@ -26,7 +26,7 @@ pub struct DrawnSpec {
     pub outcomes: OutcomesSpec,
     /// The degree of pruning (Eq. 5) and the share of words that goes, rising in the first number. Empty where nothing is known.
     pub pruned: Vec<Knot>,
-    /// By what pruning lowers the accuracy of a generator's large model on what was re-routed (Table 3).
+    /// By what each pruning before it lowers the accuracy of a generator's large model on what was re-routed (Table 3).
     pub pruning_loss: f64,
     /// By what a weighted average raises it (section 7.3.4).
     pub average_gain: f64,
@@ -74,6 +74,9 @@ pub struct GeneratedSpec {
     pub levels: TwoLevels,
     /// Other models.
     pub others: Vec<OtherModel>,
+    /// How much the others err on the same items, given what the large model does: the correlation, from 0 to 1, of the normal numbers by which
+    /// they are drawn (a Gaussian copula of one factor). At 0 each is right by a draw of its own.
+    pub correlation: f64,
 }
 
 /// A model of which is known how sure it is, and how often it is right where the large one is and where it is not.
@@ -103,12 +106,15 @@ enum Kind {
     Generated {
         two: GeneratedOutcomes,
         others: Vec<OtherModel>,
+        correlation: f64,
         draws: Draws,
     },
 }
 
 /// Keeps the draws of other models apart from those of the two levels.
 const OTHERS: u64 = 1 << 32;
+/// Among those, keeps what the others share apart from each one's own.
+const SHARED: u64 = 1 << 31;
 
 impl OutcomeSource {
     /// The outcomes under `seed`.
@@ -138,6 +144,7 @@ impl OutcomeSource {
                 large,
                 levels,
                 others,
+                correlation,
             }) => {
                 let two = [small, large].into_iter().cloned();
                 Ok(OutcomeSource {
@@ -145,6 +152,7 @@ impl OutcomeSource {
                     kind: Kind::Generated {
                         two: GeneratedOutcomes::new(seed, levels.clone()),
                         others: others.clone(),
+                        correlation: *correlation,
                         draws: Draws::new(seed, Purpose::Outcome).part(OTHERS),
                     },
                 })
@@ -183,7 +191,12 @@ impl OutcomeSource {
         match &self.kind {
             Kind::Table(outcomes) => outcomes.of(ticket)[model],
             Kind::Difficulty(draws) => draws.of(ticket, model as u32),
-            Kind::Generated { two, others, draws } => match model {
+            Kind::Generated {
+                two,
+                others,
+                correlation,
+                draws,
+            } => match model {
                 0 => two.of(ticket)[0],
                 1 => two.shifted(ticket, shift)[1],
                 other => {
@@ -195,9 +208,18 @@ impl OutcomeSource {
                         true => &model.right_if_large_is,
                         false => &model.right_if_large_is_not,
                     };
+                    let own = match *correlation {
+                        0.0 => stream.unit(),
+                        shared => {
+                            // What all of the others find hard in this item; of no model's index.
+                            let common = draws.part(SHARED).about(ticket).normal();
+                            let normal = shared.sqrt() * common + (1.0 - shared).sqrt() * stream.normal();
+                            normal_below(normal)
+                        }
+                    };
                     Outcome {
                         confidence: confidence as f32,
-                        correct: stream.unit() < quantiles::value_at(chances, confidence),
+                        correct: own < quantiles::value_at(chances, confidence),
                     }
                 }
             },
@@ -211,23 +233,47 @@ mod tests {
     use crate::fit::cascade::MNLI;
 
     fn source() -> OutcomeSource {
+        source_with(0.0)
+    }
+
+    fn source_with(correlation: f64) -> OutcomeSource {
+        let other = |name: &str| OtherModel {
+            name: name.into(),
+            confidence: vec![(0.0, 0.5), (1.0, 1.0)],
+            right_if_large_is: vec![(1.0, 0.9)],
+            right_if_large_is_not: vec![(1.0, 0.5)],
+        };
         let spec = GeneratedSpec {
             small: "small".into(),
             large: "large".into(),
             levels: MNLI,
-            others: vec![OtherModel {
-                name: "middle".into(),
-                confidence: vec![(0.0, 0.5), (1.0, 1.0)],
-                right_if_large_is: vec![(1.0, 0.9)],
-                right_if_large_is_not: vec![(1.0, 0.5)],
-            }],
+            others: vec![other("middle"), other("like it")],
+            correlation,
         };
         OutcomeSource::new(&OutcomesSpec::Generated(spec), 7).unwrap()
     }
 
+    /// Where the large model is wrong, both others are right by chances of a half: they are right together in 1/4 + asin(ρ) / 2π of the items.
+    #[test]
+    fn others_err_on_the_same_items_as_far_as_they_are_correlated() {
+        for (correlation, expected) in [(0.0, 0.25), (0.5, 1.0 / 3.0), (1.0, 0.5)] {
+            let source = source_with(correlation);
+            let wrong: Vec<u64> = (0..60_000).filter(|&ticket| !source.of(ticket, 1).correct).collect();
+            let both = |ticket: &&u64| source.of(**ticket, 2).correct && source.of(**ticket, 3).correct;
+            let share = wrong.iter().filter(both).count() as f64 / wrong.len() as f64;
+            assert!(
+                (share - expected).abs() < 0.02,
+                "{correlation}: {share} instead of {expected}"
+            );
+        }
+    }
+
     #[test]
     fn other_models_are_right_as_often_as_they_are_said_to_be() {
-        let source = source();
+        [0.0, 0.5, 1.0].map(source_with).iter().for_each(right_as_often_as_said);
+    }
+
+    fn right_as_often_as_said(source: &OutcomeSource) {
         let (mut of, mut right) = ([0_u32; 2], [0_u32; 2]);
         for ticket in 0..40_000 {
             let large = usize::from(source.of(ticket, 1).correct);

@@ -136,10 +136,11 @@ impl Drawn {
         }
     }
 
-    /// A stage's outcome, with what the words that it did not read cost it, and a gain.
+    /// A stage's outcome, with what the words that it did not read cost it, and a gain. Words that are gone are gone for all that come after, and each
+    /// stage that prunes takes others: the loss is the known one for each of them.
     fn outcome(&self, ticket: u64, stage: usize, gain: f64) -> Outcome {
-        let pruned = stage > 0 && self.stages[stage - 1].pruned.is_some();
-        let loss = if pruned { self.pruning_loss } else { 0.0 };
+        let prunings = { self.stages[..stage].iter() }.filter(|before| before.pruned.is_some_and(|share| share > 0.0));
+        let loss = prunings.count() as f64 * self.pruning_loss;
         self.source.shifted(ticket, self.stages[stage].model, gain - loss)
     }
 

@@ -1,6 +1,7 @@
 //! Tabi (an efficient multi-level inference system for large language models), on `paper-v100-tabi`.
 
 mod cost;
+mod lengths;
 mod levels;
 mod load;
 mod overall;

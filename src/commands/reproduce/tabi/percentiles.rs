@@ -3,6 +3,7 @@
 use tenantry_core::durations::Durations;
 
 use super::TASKS;
+use super::lengths::{LENGTHS, as_long_as};
 use super::overall::below;
 use crate::commands::reproduce::lab::Lab;
 use crate::commands::reproduce::row::Row;
@@ -17,55 +18,59 @@ pub fn figure_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Fig. 7";
     let mut rows = Vec::new();
     for task in &TASKS {
-        let loaded = lab.load(task.scenario, &[])?;
-        let of = |system: &str| lab.latencies(&loaded, system);
-        let (tabi, no_pruning, small) = (of("tabi")?, of("no-pruning")?, of("small-alone")?);
+        let as_long = as_long_as(task);
+        let [real, mean] = [lab.load(task.scenario, &[&as_long])?, lab.load(task.scenario, &[])?];
+        let of = |system: &str| Ok::<_, Failure>([lab.latencies(&real, system)?, lab.latencies(&mean, system)?]);
+        let tabi = of("tabi")?;
         let others = [
             ("INFaaS", of("infaas-best")?, 62.0),
             ("Cocktail", of("cocktail")?, 45.0),
         ];
         for (name, other, at_most) in &others {
             for (quantile, percentile) in [(0.25, "p25"), (0.5, "median")] {
-                let ours = quantile_ms(&tabi, quantile);
-                let reduction = below(ours, quantile_ms(other, quantile));
-                let what = format!("{}, {percentile} below {name}'s: by up to {at_most} %", task.name);
-                let first = quantile_ms(&small, 0.5);
-                let would_be = quantile_ms(other, quantile) * (1.0 - at_most / 100.0);
-                let note = match reduction > 0.0 {
-                    true => format!(
-                        "a query that the small model answers takes {ours:.1} ms here, {first:.1} of them the model (Table 1) and the rest control. {at_most} % \
-                         would be {would_be:.1} ms, and so much control would add {:.1} ms to Tabi's mean in Table 2. Cocktail's members are assumed",
-                        would_be - ours
-                    ),
-                    false => "49.4 % are returned (section 7.3.2), so that the median query is one that both models answer. Table 5's 12.7 ms with −2.3 % \
-                              says 13.0 ms for it, which is neither one model's time here nor both"
-                        .to_owned(),
+                let reduction = |lengths: usize| {
+                    below(
+                        quantile_ms(&tabi[lengths], quantile),
+                        quantile_ms(&other[lengths], quantile),
+                    )
                 };
-                let holds = reduction > 0.0 && reduction <= *at_most;
-                rows.push(Row::shape(FIGURE, what, "%", reduction, holds).note(note));
+                let what = format!("{}, {percentile} below {name}'s: by up to {at_most} %", task.name);
+                let assumed = match *name {
+                    "Cocktail" => "; Cocktail's members are assumed",
+                    _ => "",
+                };
+                let holds = reduction(0) > 0.0 && reduction(0) <= *at_most;
+                rows.push(Row::shape(FIGURE, what, "%", reduction(0), holds).note(format!(
+                    "{LENGTHS}. Were all as long as the mean, {}{assumed}",
+                    minus(format!("{:.1} %", reduction(1)))
+                )));
             }
         }
         let [(_, infaas, _), (_, cocktail, _)] = &others;
-        let over =
-            |of: &Durations, other: &Durations, quantile| quantile_ms(of, quantile) / quantile_ms(other, quantile);
+        let over = |other: &[Durations; 2], quantile: f64, lengths: usize| {
+            quantile_ms(&tabi[lengths], quantile) / quantile_ms(&other[lengths], quantile)
+        };
         for (quantile, percentile) in [(0.75, "p75"), (0.99, "p99")] {
-            let ours = over(&tabi, infaas, quantile);
-            let whole = over(&no_pruning, infaas, quantile);
-            let offset = 100.0 * (whole - ours) / (whole - 1.0);
+            let ours = over(infaas, quantile, 0);
             let what = format!("{}, {percentile} over INFaaS's: better (section 7.2)", task.name);
             rows.push(Row::shape(FIGURE, what, "×", ours, ours < 1.0).note(format!(
-                "such a query waits for the small model and control, and then for the pruned large one: by Tables 1 and 3 that is more than the large one \
-                 alone. Pruning makes up for {offset:.0} % of it ({whole:.2} × without), where section 7.3.3 says that it about offsets it. Section 7.3.2 \
-                 takes back section 7.2: the tail \"does not improve much\"; the caption calls it maintained"
+                "{LENGTHS}; were all as long as the mean, {:.2} ×. Section 7.3.2 says of the same that the tail \"does not improve much\", the caption that it is \
+                 maintained",
+                over(infaas, quantile, 1)
             )));
         }
-        let ours = over(&tabi, cocktail, 0.99);
+        let ours = over(cocktail, 0.99, 0);
         let what = format!("{}, p99 over Cocktail's: not as good (section 7.3.2)", task.name);
-        rows.push(
-            Row::shape(FIGURE, what, "×", ours, ours > 1.0)
-                .note("section 7.2 calls it close, of which there is no size; Cocktail's members are assumed"),
-        );
+        rows.push(Row::shape(FIGURE, what, "×", ours, ours > 1.0).note(format!(
+            "{LENGTHS}; were all as long as the mean, {:.2} ×. Section 7.2 calls it close, of which there is no size; Cocktail's members are assumed",
+            over(cocktail, 0.99, 1)
+        )));
     }
     rows.push(Row::not_checkable(FIGURE, "its boxes", "the figure is lost"));
     Ok(rows)
+}
+
+/// With a minus for the hyphen that numbers are formatted with.
+fn minus(number: String) -> String {
+    number.replacen('-', "−", 1)
 }
