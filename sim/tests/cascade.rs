@@ -16,6 +16,7 @@ use tenantry_core::{RunRecord, Server};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AttendedLayerRow, Card, DType, ModelShape, Stats, TextLookRow, TextPassRow};
 use tenantry_sim::{Jitter, Run, simulate};
+use tenantry_traces::outcome::{AnswersSpec, OtherModel, OutcomesSpec};
 use tenantry_traces::{Duration, Entry, Listed, Time};
 
 const TENANTS: u32 = 3;
@@ -196,6 +197,60 @@ fn texts_cost_what_their_lanes_took() {
         2.0 * small + LOOK_US,
         "what is returned is not pruned"
     );
+}
+
+/// Words that are gone are gone for all that come after: what pruning costs the last of three models counts once for each that prunes before it.
+#[test]
+fn each_pruning_before_it_costs_the_last_model_accuracy() {
+    const LOSS: f64 = 0.1;
+    let AnswersSpec::Drawn(mut drawn) = common::answers() else {
+        unreachable!("they are drawn");
+    };
+    drawn.pruning_loss = LOSS;
+    let OutcomesSpec::Generated(generated) = &mut drawn.outcomes else {
+        unreachable!("by a generator");
+    };
+    generated.others.push(OtherModel {
+        name: "middle".into(),
+        confidence: vec![(0.0, 0.5), (1.0, 0.6)],
+        right_if_large_is: vec![(1.0, 0.9)],
+        right_if_large_is_not: vec![(1.0, 0.5)],
+    });
+    let answers = AnswersSpec::Drawn(drawn);
+    let right = |prune: [Option<f64>; 2]| {
+        let mut middle = stage("tiny", &[0], Some((1.0, 1.0, prune[1])));
+        middle.pool.name = "middle".into();
+        let stages = vec![
+            stage("tiny", &[0], Some((1.0, 1.0, prune[0]))),
+            middle,
+            stage("bert-base", &[0], None),
+        ];
+        let mut system = routed(OrderSpec::OneByOne, stages);
+        system.route.as_mut().expect("it has one").join = AnswerJoin::Last;
+        let spec = Run {
+            card: &synthetic_card(),
+            cluster: cluster(1, MEMORY),
+            system: &system,
+            tenants: TENANTS,
+            warm_up: Time::ZERO,
+            jitter: Jitter::None,
+            seed: 1,
+            answers: Some((&answers, 9)),
+        };
+        let done = simulate(&spec, &mut Listed::new(apart(4_000)), Default::default(), ()).expect("the run is sound");
+        let cascade = done.record.cascade.expect("there is a route");
+        assert_eq!(cascade.returned, [0, 0, 4_000], "all go on to the last");
+        cascade.right[2] as f64 / cascade.judged[2] as f64
+    };
+    let whole = right([None, None]);
+    for (prune, losses) in [
+        ([Some(0.5), None], 1.0),
+        ([None, Some(0.5)], 1.0),
+        ([Some(0.5), Some(0.5)], 2.0),
+    ] {
+        let lost = whole - right(prune);
+        assert!((lost - losses * LOSS).abs() < 0.02, "{prune:?}: {lost}");
+    }
 }
 
 #[test]
