@@ -184,6 +184,7 @@ impl Decoder {
     }
 }
 
+#[inline]
 fn outputs_and_tokens(chunks: &[(u32, u32)], sequences: u32) -> (u32, u32) {
     let tokens: u32 = chunks.iter().map(|(tokens, _)| tokens).sum();
     (chunks.len() as u32 + sequences, tokens + sequences)

@@ -39,6 +39,8 @@ pub(crate) struct Grid<const N: usize> {
     axes: [Axis; N],
     /// The last axis runs fastest.
     nodes: Vec<Node>,
+    /// Of the nodes, side by side: most look-ups ask for nothing else.
+    medians: Vec<f64>,
     /// Nodes from one knot of an axis to the next.
     strides: [usize; N],
 }
@@ -161,12 +163,18 @@ impl<const N: usize> Grid<N> {
         for axis in (1..N).rev() {
             strides[axis - 1] = strides[axis] * axes[axis].knots();
         }
-        Grid { axes, nodes, strides }
+        let medians = nodes.iter().map(|node| node[0]).collect();
+        Grid {
+            axes,
+            nodes,
+            medians,
+            strides,
+        }
     }
 
     /// The cost at a point.
     pub fn cost(&self, at: [u64; N]) -> Cost {
-        let [median_ns, spread @ ..] = self.parts::<5>(at);
+        let [median_ns, spread @ ..] = self.parts(at, |place| self.nodes[place]);
         // Saturates: a mean thousands of medians away is not one that wraps around.
         let [mean_ppm, p05_ppm, p95_ppm, p99_ppm] = spread.map(|ppm| (ppm + 0.5) as u32);
         let spread = Spread {
@@ -184,28 +192,32 @@ impl<const N: usize> Grid<N> {
 
     /// The median of [`cost`](Self::cost), for a fraction of what all of it takes.
     pub fn median_ns(&self, at: [u64; N]) -> u64 {
-        let [median_ns] = self.parts::<1>(at);
+        let [median_ns] = self.parts(at, |place| [self.medians[place]]);
         rounded(median_ns)
     }
 
-    /// The first `PARTS` of the node at a point.
+    /// Parts of the node at a point, by those of the nodes around it.
     #[inline]
-    fn parts<const PARTS: usize>(&self, at: [u64; N]) -> [f64; PARTS] {
+    fn parts<const PARTS: usize>(&self, at: [u64; N], node: impl Fn(usize) -> [f64; PARTS]) -> [f64; PARTS] {
         // An array of 2^N places needs a number of its own. N is known where this is compiled, and so is the branch.
         match N {
             // A single cost, such as of a hand-over.
-            0 => self.interpolate::<1, PARTS>(at),
-            1 => self.interpolate::<2, PARTS>(at),
-            2 => self.interpolate::<4, PARTS>(at),
-            3 => self.interpolate::<8, PARTS>(at),
-            4 => self.interpolate::<16, PARTS>(at),
+            0 => self.interpolate::<1, PARTS>(at, node),
+            1 => self.interpolate::<2, PARTS>(at, node),
+            2 => self.interpolate::<4, PARTS>(at, node),
+            3 => self.interpolate::<8, PARTS>(at, node),
+            4 => self.interpolate::<16, PARTS>(at, node),
             _ => unreachable!("tables have up to four axes"),
         }
     }
 
     /// In a cell of so many corners, 2^N. Written with loops, since compilers make less of arrays' iterators.
     #[inline]
-    fn interpolate<const CORNERS: usize, const PARTS: usize>(&self, at: [u64; N]) -> [f64; PARTS] {
+    fn interpolate<const CORNERS: usize, const PARTS: usize>(
+        &self,
+        at: [u64; N],
+        node: impl Fn(usize) -> [f64; PARTS],
+    ) -> [f64; PARTS] {
         let mut index = 0;
         let mut fractions = [0.0; N];
         for axis in 0..N {
@@ -220,7 +232,7 @@ impl<const N: usize> Grid<N> {
             for (axis, stride) in self.strides.iter().enumerate() {
                 place += (corner >> axis & 1) * stride;
             }
-            parts.copy_from_slice(&self.nodes[place][..PARTS]);
+            *parts = node(place);
         }
         for axis in (0..N).rev() {
             for near in 0..1 << axis {

@@ -205,6 +205,7 @@ impl Leap {
     }
 
     /// The end of steps of the segment that take so much work, what is done of it included.
+    #[inline]
     fn after(&self, work_ns: u64) -> Boundary {
         let Segment {
             from, done_ns, factor, ..

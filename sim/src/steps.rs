@@ -288,10 +288,11 @@ impl StepPrices {
         let at = context as usize;
         let sums = &self.sums_beyond(decodes, at + 1).attention_ns;
         let of_decodes = sums[at + 1] - sums[at];
-        match chunks {
-            [] => of_decodes,
-            _ => of_decodes + self.decoder.attention_ns(chunks, 0, context) * layers,
-        }
+        let prefill = &self.decoder.prefill;
+        let of_chunks = chunks
+            .iter()
+            .map(|&(tokens, context)| prefill.median_ns(tokens, context));
+        of_decodes + of_chunks.sum::<u64>() * layers
     }
 
     /// The dense part of a step in which each sequence makes a token.
@@ -328,8 +329,15 @@ impl StepPrices {
 
     /// What a step as a lane makes it comes to, beside its parts: in parts of a million. `chunk_tokens` are those of prompts, 1 where
     /// there are none.
+    #[inline]
     fn scale_ppm(&self, chunk_tokens: u32, sequences: u32, context: u32) -> u64 {
-        let Some(whole) = &self.whole else { return UNIT };
+        match &self.whole {
+            None => UNIT,
+            Some(whole) => self.scale_to_ppm(whole, chunk_tokens, sequences, context),
+        }
+    }
+
+    fn scale_to_ppm(&self, whole: &WholeSteps, chunk_tokens: u32, sequences: u32, context: u32) -> u64 {
         let nearest = whole.nearest(chunk_tokens, sequences, context);
         let [chunk_tokens, sequences, context] = nearest;
         // Measured with another tenant in each sequence.
@@ -376,7 +384,7 @@ impl StepPrices {
     }
 
     /// The steps of a run from `from` up to `to`, counted from 0, in nanoseconds.
-    #[inline]
+    #[inline(always)]
     pub fn between(&mut self, costs: &StepCosts, from: u32, to: u32) -> u64 {
         let (first, later) = (u64::from(from == 0 && to > 0), from.max(1)..to.max(1));
         let first_ns = first * costs.first_ns;

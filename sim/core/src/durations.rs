@@ -122,9 +122,11 @@ impl Tally {
 
     #[inline(never)]
     fn count_recent(&mut self) {
-        for i in 0..self.recent.len() {
-            self.count(self.recent[i], 1);
+        let recent = std::mem::take(&mut self.recent);
+        for &duration in &recent {
+            self.count(duration, 1);
         }
+        self.recent = recent;
         self.recent.clear();
     }
 

@@ -258,6 +258,7 @@ pub enum OpKind {
 
 impl OpKind {
     /// Whether it is what a batch is for: the others bring in what it needs.
+    #[inline]
     pub fn computes(&self) -> bool {
         matches!(
             self,

@@ -120,6 +120,7 @@ impl Generating {
 
     /// What stays the same of a request while it makes a token a step: its two places among all by their tokens in the cache less the steps
     /// done.
+    #[inline]
     fn phases(&self, cached_tokens: u32, then: Progress) -> [usize; 2] {
         let page = self.page.tokens();
         let ahead = self.page.over(cached_tokens) + page - then.over;

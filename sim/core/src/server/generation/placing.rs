@@ -90,12 +90,12 @@ impl GenerationServer {
     }
 
     /// Whether an instance has room for a request: among those that run, for its prompt and one page more, and for its adapters.
-    pub(super) fn fits(&self, id: RequestId, instance: InstanceId, free: fn(&Pages) -> u32) -> bool {
+    pub(super) fn fits(&self, id: RequestId, instance: InstanceId, free: impl Fn(&Pages) -> u32) -> bool {
         self.takes(instance, id) && self.has_pages(id, instance, free)
     }
 
     /// Likewise, for its prompt and one page more.
-    pub(super) fn has_pages(&self, id: RequestId, instance: InstanceId, free: fn(&Pages) -> u32) -> bool {
+    pub(super) fn has_pages(&self, id: RequestId, instance: InstanceId, free: impl Fn(&Pages) -> u32) -> bool {
         let state = &self.instances[instance.index()];
         let sequence = &self.sequences[id];
         let shared = state.prefixes.would_share(sequence.tenant, sequence.prompt_tokens);
