@@ -107,7 +107,7 @@ enum LinkPrices {
     /// As the scenario says.
     Given(LinkSpec),
     /// As measured between two such cards, by bytes of a message.
-    Measured(Surface),
+    Measured(Box<Surface>),
     /// As copies on the card, page by page.
     Copies,
 }
@@ -117,7 +117,7 @@ impl LinkPrices {
         let measured = || card.collective(CollectiveOperation::SendReceive).ok();
         match given {
             Some(link) => LinkPrices::Given(link),
-            None => measured().map_or(LinkPrices::Copies, LinkPrices::Measured),
+            None => measured().map_or(LinkPrices::Copies, |surface| LinkPrices::Measured(Box::new(surface))),
         }
     }
 }
