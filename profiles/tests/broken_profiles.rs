@@ -144,7 +144,7 @@ const BROKEN_TABLES: &[Broken] = &[
         "dispatch.csv",
         "tell,100",
         "tel,100",
-        "dispatch.csv:3: operation: must be wake, tell, alarm or inspect, got \"tel\"; did you mean tell?",
+        "dispatch.csv:3: operation: must be wake, tell, alarm, inspect or issue, got \"tel\"; did you mean tell?",
     ),
     (
         "dispatch.csv",
