@@ -142,7 +142,10 @@ fn one_stream(system: &SystemSpec, device: &str) -> Option<String> {
         return None;
     };
     let most = match streams {
-        StreamsSpec::ByProfile { many: count } | StreamsSpec::Fixed { count } | StreamsSpec::InTurn { count } => count,
+        StreamsSpec::ByProfile { many: count }
+        | StreamsSpec::Fixed { count }
+        | StreamsSpec::Even { count }
+        | StreamsSpec::InTurn { count } => count,
         StreamsSpec::OneEach => u32::MAX,
     };
     (most > 1).then(|| {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tenantry_core::RunRecord;
 use tenantry_core::machine::MachineError;
 use tenantry_core::run::{Observer, RunError};
-use tenantry_core::spec::Registration;
+use tenantry_core::server::tasks::refusals;
 use tenantry_profiles::{Card, DeviceKind, Source};
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, ServiceClass, Slo, Validation};
@@ -181,20 +181,12 @@ impl Loaded {
         caveats
     }
 
-    /// Tasks' files that are refused by what their headers say, each alone.
-    pub fn refused_files(&self) -> Vec<String> {
+    /// Tasks that are refused, each alone: by what the scenario or their files' headers say.
+    pub fn refused_tasks(&self) -> Vec<String> {
         let of_run = |run: &RunSpec| {
-            let registrations = run.system.pool.tasks.iter().flat_map(|tasks| &tasks.registrations);
-            let refused = registrations.filter_map(|registration| {
-                let file = registration.file.as_ref()?;
-                let (_, reason) = file.fault.as_ref()?;
-                let Registration { task, .. } = registration;
-                Some(format!(
-                    "{}: refused: task {task}: {}: {reason}",
-                    run.system.name, file.path
-                ))
-            });
-            refused.collect::<Vec<_>>()
+            let refused = refusals(&cluster(run, self.card(run)), &run.system.pool, run.tenants);
+            let of_system = refused.into_iter().map(|why| format!("{}: refused: {why}", run.system.name));
+            of_system.collect::<Vec<_>>()
         };
         let mut refused: Vec<String> = self.runs.iter().flat_map(of_run).collect();
         refused.sort();

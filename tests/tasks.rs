@@ -35,6 +35,19 @@ fn faulty_registrations_are_refused_alone() {
     assert_eq!(turned_away, count("rejected"));
     // Three shared models on one card, and tasks of each.
     assert_eq!(run["tasks"]["loaded"], 8);
+    let manifest = std::fs::read_to_string(place.path().join("out/manifest.json")).unwrap();
+    for (index, reason) in [
+        "kind: must be one of adapters, mask-bert, diff-pruning, bit-fit, lora, got adaptors; did you mean adapters?",
+        "trained_on: must be a model with the layers of backbone, got bert-large",
+        "mask_elements: must be 84934656, the weights of backbone, got 1000000",
+        "model: must be one of backbone, large, distilled, got bert-huge",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let reason = format!("refused: task {index}: pets/refusals: systems[0].tasks.registrations[{index}].{reason}");
+        assert!(manifest.contains(&reason), "{reason}: {manifest}");
+    }
 }
 
 #[test]
@@ -205,6 +218,9 @@ fn tasks_are_handed_in_as_files_and_faulty_ones_refused_alone() {
         "pets: refused: task 1: wide.safetensors: layer.0.intermediate.lora_a: must be F32 of shape [1 or more, 128], got F32 of shape [4, 256]",
         "pets: refused: task 4: mask.safetensors: layer.0.query_key_value.mask: must be U8 of shape [384, 16], got U8 of shape [384, 15]",
         "pets: refused: task 5: text.safetensors: header: must be that of a safetensors file",
+        "pets: refused: task 2: kind.safetensors: __metadata__.kind: must be one of adapters, mask-bert, diff-pruning, bit-fit, lora, got dora; did you mean lora?",
+        "pets: refused: task 3: model.safetensors: __metadata__.shared_model: must be one of backbone, got tinny",
+        "pets: refused: task 0: files.yaml: systems[0].tasks.registrations[6].task: must be registered once, got a second registration (it is lora of backbone)",
     ] {
         assert!(manifest.contains(reason), "{reason}: {manifest}");
     }

@@ -175,6 +175,16 @@ impl Card {
         self.grid(&self.tables.concurrent_layer, &asked).map(AdapterSurface)
     }
 
+    /// One layer's operators of tasks on several streams at once, by streams, sequences of a mini-batch and padded tokens.
+    ///
+    /// # Errors
+    /// The card has no such table, or one of another model of that name.
+    pub fn concurrent_pet(&self, model: &ModelShape, dtype: DType) -> Result<AdapterSurface, MissingTable> {
+        let asked = format!("model={} dtype={dtype}", model.name);
+        self.check_shape(Family::ConcurrentPet, model, &asked)?;
+        self.grid(&self.tables.concurrent_pet, &asked).map(AdapterSurface)
+    }
+
     /// One task's own operators of a layer, by batch and padded tokens.
     ///
     /// # Errors

@@ -65,7 +65,7 @@ pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use names::near_miss;
 pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
-    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
+    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentPetRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
     DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow,
     EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow,
     ResumeRow, SolveRow, StaticModelRow, Stats, TaggingHeadRow, TextLookRow, TextPassRow,

@@ -65,6 +65,8 @@ pub enum Family {
     StaticModel,
     /// [`ConcurrentLayerRow`].
     ConcurrentLayer,
+    /// [`ConcurrentPetRow`].
+    ConcurrentPet,
     /// [`AttendedLayerRow`].
     AttendedLayer,
     /// [`TextPassRow`].
@@ -112,6 +114,7 @@ named!(Family {
     CopyResume => "copy_resume",
     StaticModel => "static_model",
     ConcurrentLayer => "concurrent_layer",
+    ConcurrentPet => "concurrent_pet",
     AttendedLayer => "attended_layer",
     TextPass => "text_pass",
     TextLook => "text_look",
@@ -573,6 +576,26 @@ family! {
         /// Instances that compute at the same time, this one included.
         streams: u32,
         /// Sequences in the batch.
+        batch: u32,
+        /// Tokens of each, padding included.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// One layer's operators of PetS's tasks while so many streams compute theirs, each mini-batches of all kinds: until the last stream is done,
+    /// hand-overs included.
+    ConcurrentPetRow: ConcurrentPet,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+    },
+    axes {
+        /// Streams that compute at the same time, the first of them the caller's.
+        streams: u32,
+        /// Sequences in each mini-batch.
         batch: u32,
         /// Tokens of each, padding included.
         tokens: u32,

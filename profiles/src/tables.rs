@@ -9,7 +9,7 @@ use crate::check::{check_rows, dip};
 use crate::error::Invalid;
 use crate::names::near_miss;
 use crate::rows::{
-    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
+    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentPetRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
     DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow,
     EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow,
     ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
@@ -46,6 +46,8 @@ pub struct Tables {
     pub static_model: Vec<StaticModelRow>,
     /// Encoder layers side by side.
     pub concurrent_layer: Vec<ConcurrentLayerRow>,
+    /// Operators of PetS's tasks on several streams at once.
+    pub concurrent_pet: Vec<ConcurrentPetRow>,
     /// Encoder layers that also say which tokens were attended to.
     pub attended_layer: Vec<AttendedLayerRow>,
     /// Whole passes over texts.
@@ -86,7 +88,7 @@ macro_rules! for_each_family {
         let tables = $tables;
         for_each_family!(@$how tables, $rows, $body;
             encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
-            static_model concurrent_layer attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve plan);
+            static_model concurrent_layer concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve plan);
     }};
     (shared $tables:expr, $rows:ident => $body:expr) => {
         for_each_family!(@all shared $tables, $rows => $body)
@@ -108,7 +110,7 @@ macro_rules! for_each_family_pair {
         let (ours, theirs) = ($ours, $theirs);
         $crate::tables::for_each_family_pair!(@one ours, theirs, $a, $b, $body;
             encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
-            static_model concurrent_layer attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve plan);
+            static_model concurrent_layer concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve plan);
     }};
     (@one $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
         $({ let ($a, $b) = (&mut $ours.$family, &$theirs.$family); $body; })+
@@ -193,6 +195,7 @@ impl Tables {
             Family::CopyResume => self.copy_resume = read_table(file, text, models)?,
             Family::StaticModel => self.static_model = read_table(file, text, models)?,
             Family::ConcurrentLayer => self.concurrent_layer = read_table(file, text, models)?,
+            Family::ConcurrentPet => self.concurrent_pet = read_table(file, text, models)?,
             Family::AttendedLayer => self.attended_layer = read_table(file, text, models)?,
             Family::TextPass => self.text_pass = read_table(file, text, models)?,
             Family::TextLook => self.text_look = read_table(file, text, models)?,

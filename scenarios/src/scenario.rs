@@ -313,7 +313,7 @@ impl Point {
         };
         let class_targets = (0..tenant_groups.classes.len()).map(class_target).collect();
         let mut system = system.clone();
-        tasks::register(&mut system.pool, task_kinds, &workload);
+        tasks::register(file, &mut system.pool, task_kinds, &workload);
         if let Some(route) = &mut system.route {
             route.seed = seed;
         }

@@ -236,6 +236,7 @@ fn registration_of(
     };
     let trained_on = registration.trained_on.as_ref();
     Ok(Registration {
+        at: path.to_string(),
         task: registration.task,
         model,
         kind: kind.clone(),
@@ -291,6 +292,7 @@ fn registration_from(
         Err(Unread::Foreign(why)) => of_file.fault = Some((TaskFault::Unreadable, why)),
     }
     Ok(Registration {
+        at: path.to_string(),
         task: registration.task,
         model,
         kind,
@@ -315,6 +317,7 @@ fn engine_of(engine: RawEngine) -> EngineSpec {
             streams: match streams {
                 RawStreams::ByProfile { many } => StreamsSpec::ByProfile { many: many.0 },
                 RawStreams::Fixed { count } => StreamsSpec::Fixed { count: count.0 },
+                RawStreams::Even { count } => StreamsSpec::Even { count: count.0 },
                 RawStreams::InTurn { count } => StreamsSpec::InTurn { count: count.0 },
                 RawStreams::OneEach => StreamsSpec::OneEach,
             },
@@ -338,14 +341,15 @@ pub(crate) fn targets(system: &SystemSpec) -> Option<&[Duration]> {
     }
 }
 
-/// Puts the tasks that `tenants.kinds` says under this workload's seed before those that the system lists itself.
-pub(crate) fn register(pool: &mut PoolSpec, kinds: &[TaskKind], workload: &WorkloadSpec) {
+/// Puts the tasks that `tenants.kinds` says under this workload's seed before those that the system lists itself, all of them of this scenario's file.
+pub(crate) fn register(file: &str, pool: &mut PoolSpec, kinds: &[TaskKind], workload: &WorkloadSpec) {
     let Some(tasks) = &mut pool.tasks else { return };
     let groups = TenantGroups::new(workload).expect("the workload was checked when the scenario was read");
     let own = tasks.model.clone();
     let of_tenant = |task: u32| {
         let TaskKind { model, kind } = &kinds[groups.kind_of(task) as usize];
         Registration {
+            at: "tenants.kinds".into(),
             task,
             model: model.as_ref().map_or(&own, |model| &model.name).clone(),
             kind: kind.clone(),
@@ -358,4 +362,7 @@ pub(crate) fn register(pool: &mut PoolSpec, kinds: &[TaskKind], workload: &Workl
     let by_kind = |task: &u32| listed.iter().all(|registration| registration.task != *task);
     tasks.registrations = (0..workload.tenants).filter(by_kind).map(of_tenant).collect();
     tasks.registrations.extend(listed);
+    for registration in &mut tasks.registrations {
+        registration.at.insert_str(0, &format!("{file}: "));
+    }
 }

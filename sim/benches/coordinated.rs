@@ -76,7 +76,6 @@ fn planning(criterion: &mut Criterion) {
         .map(|task| StreamOperator {
             flops: u64::from(task * 7919 % 1000 + 1) * 1_000_000,
             latency_ns: 100_000,
-            launch_ns: 50_000,
             bytes_per_s: 100_000_000_000,
         })
         .collect();

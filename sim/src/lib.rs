@@ -17,7 +17,6 @@ mod pet_prices;
 pub mod plan;
 pub mod prices;
 mod runtime_prices;
-mod side_by_side;
 pub mod simulate;
 mod steps;
 pub mod virtual_machine;

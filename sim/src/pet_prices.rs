@@ -1,24 +1,15 @@
 //! What a batch of tasks takes: the shared model's tables, and each group's operators on their streams.
 //!
-//! No card says what operators of several tasks take side by side, so that streams are priced from what it does say. On a CPU a
-//! stream is a thread: the busiest decides, slowed down as whole layers side by side were measured to be. On a GPU operators share
-//! launching, bandwidth and arithmetic as a roofline has it (`side_by_side.rs`): launching an operator takes what the least of its table
-//! does, its bytes are moved at the highest bandwidth that any operator's table reaches, and the rest of its time it computes. Streams
-//! meet again after each of a layer's four linear layers, which takes a hand-over each.
+//! Streams are priced as the scheduler prices them (`StreamPrices`), with what this op's own tables drew.
 
 use tenantry_core::op::{BatchShape, Pet, PetGroup};
-use tenantry_core::policy::pet_work::{PetSizes, layer_work};
+use tenantry_core::policy::stream_prices::StreamPrices;
 use tenantry_core::spec::{EngineSpec, PoolSpec, TasksSpec};
 use tenantry_profiles::{
-    AdapterSurface, Card, Curve, DeviceKind, DispatchOperation, Family, MissingTable, ModelShape, PetKind,
-    PoolBatching, Surface,
+    AdapterSurface, Card, Curve, Family, MissingTable, ModelShape, PetKind, PoolBatching, Surface,
 };
 
 use crate::prices::{Extrapolated, OpSpread, Quantile};
-use crate::side_by_side::{Operator, SideBySide};
-
-/// Linear layers of an encoder layer, after each of which streams meet.
-const LINEARS: u64 = 4;
 
 /// The tables of all shared models.
 #[derive(Debug)]
@@ -28,14 +19,9 @@ pub(crate) struct PetPrices {
     kinds: Vec<PetKind>,
     /// Of splitting pools on the host, in the order of [`PoolBatching::ALL`]; nothing where no pool is split.
     planning: Vec<Surface>,
-    sizes: PetSizes,
-    device: DeviceKind,
-    hand_over_ns: u64,
-    /// Used again.
-    operators: Vec<Operator>,
-    side_by_side: SideBySide,
-    /// Busy time of streams, likewise.
-    busy_ns: Vec<u64>,
+    streams: StreamPrices,
+    /// Of an op's groups, used again.
+    alone_ns: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -46,17 +32,7 @@ struct OfModel {
     head: Curve,
     /// Absent where it was not measured, or one model computes at a time.
     concurrent: Option<AdapterSurface>,
-    pets: Vec<PetSurface>,
-    /// The highest bandwidth that an operator's table reaches.
-    bytes_per_ns: f64,
-}
-
-/// One kind's operators of a layer.
-#[derive(Debug)]
-struct PetSurface {
-    surface: Surface,
-    /// Launching alone: [`Surface::least`].
-    launch_ns: u64,
+    pets: Vec<Surface>,
 }
 
 impl PetPrices {
@@ -69,10 +45,10 @@ impl PetPrices {
             EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => Vec::new(),
         };
         let several = matches!(tasks.engine, EngineSpec::Parallel { .. } | EngineSpec::Shared { .. });
-        let model = |shape: &ModelShape| OfModel::new(card, pool, shape, &kinds, &tasks.sizes, several);
-        let dispatch = |operation| Ok::<u64, MissingTable>(card.dispatch(operation)?.median_ns);
+        let model = |shape: &ModelShape| OfModel::new(card, pool, shape, &kinds, several);
         Ok(PetPrices {
             models: tasks.models(&pool.model).map(model).collect::<Result<_, _>>()?,
+            streams: StreamPrices::new(card, pool, tasks, &kinds)?,
             kinds,
             planning: match tasks.plans() {
                 true => PoolBatching::ALL
@@ -81,12 +57,7 @@ impl PetPrices {
                     .collect::<Result<_, _>>()?,
                 false => Vec::new(),
             },
-            sizes: tasks.sizes,
-            device: card.device.kind,
-            hand_over_ns: dispatch(DispatchOperation::Wake)? + dispatch(DispatchOperation::Tell)?,
-            operators: Vec::new(),
-            side_by_side: SideBySide::default(),
-            busy_ns: Vec::new(),
+            alone_ns: Vec::new(),
         })
     }
 
@@ -116,49 +87,14 @@ impl PetPrices {
     /// All groups' operators of one layer.
     fn layer_ns(&mut self, pet: &Pet, groups: &[PetGroup], draw: Quantile, extrapolated: &mut Extrapolated) -> u64 {
         let model = &self.models[usize::from(pet.model)];
-        self.operators.clear();
+        self.alone_ns.clear();
         for group in groups {
             let kind = self.kinds.iter().position(|kind| *kind == group.kind);
-            let of = &model.pets[kind.expect("a loaded task's kind has a table")];
-            extrapolated.note(of.surface.beyond(group.count, group.tokens), Family::Pet);
-            let ns = draw.of(of.surface.cost(group.count, group.tokens));
-            let tokens = u64::from(group.count) * u64::from(group.tokens);
-            let bytes = layer_work(group.kind, &model.shape, &self.sizes, tokens).bytes;
-            let launch_ns = of.launch_ns.min(ns);
-            let move_ns = ((bytes as f64 / model.bytes_per_ns) as u64).min(ns - launch_ns);
-            self.operators.push(Operator {
-                stream: group.stream,
-                launch_ns,
-                move_ns,
-                compute_ns: ns - launch_ns - move_ns,
-            });
+            let surface = &model.pets[kind.expect("a loaded task's kind has a table")];
+            extrapolated.note(surface.beyond(group.count, group.tokens), Family::Pet);
+            self.alone_ns.push(draw.of(surface.cost(group.count, group.tokens)));
         }
-        let alone_ns = |of: &Operator| of.launch_ns + of.move_ns + of.compute_ns;
-        let all_ns: u64 = self.operators.iter().map(alone_ns).sum();
-        if pet.streams == 1 {
-            return all_ns;
-        }
-        let streams = u64::from(pet.streams);
-        let meeting_ns = LINEARS * (streams - 1) * self.hand_over_ns;
-        let side_by_side_ns = match self.device {
-            DeviceKind::Cpu => {
-                // Each stream's own thread launches, moves and computes.
-                self.busy_ns.clear();
-                self.busy_ns.resize(usize::from(pet.streams), 0);
-                for operator in &self.operators {
-                    self.busy_ns[usize::from(operator.stream)] += alone_ns(operator);
-                }
-                let busiest_ns = self.busy_ns.iter().copied().max().unwrap_or(0);
-                let longest = groups.iter().map(|group| group.tokens).max().unwrap_or(1);
-                let count = groups.iter().map(|group| group.count).sum::<u32>() / u32::from(pet.streams);
-                let slower_ppm = model.streams_ppm(streams as u32, count.max(1), longest);
-                slower_ppm
-                    .map_or(all_ns, |ppm| busiest_ns * ppm / 1_000_000)
-                    .min(all_ns)
-            }
-            DeviceKind::Cuda => self.side_by_side.ns(&self.operators, pet.streams),
-        };
-        side_by_side_ns + meeting_ns
+        self.streams.layer_ns(pet.model, groups, &self.alone_ns, pet.streams)
     }
 
     /// Splitting a pool on the host, by tasks and queries.
@@ -179,36 +115,20 @@ impl OfModel {
         pool: &PoolSpec,
         shape: &ModelShape,
         kinds: &[PetKind],
-        sizes: &PetSizes,
         several: bool,
     ) -> Result<OfModel, MissingTable> {
         let dtype = pool.dtype;
-        let mut of = OfModel {
+        Ok(OfModel {
             shape: shape.clone(),
             embedding: card.embedding(shape, dtype)?,
             layer: card.encoder_layer(shape, dtype)?,
             head: card.head(shape, dtype, pool.classes)?,
             concurrent: several.then(|| card.concurrent_layer(shape, dtype).ok()).flatten(),
-            pets: Vec::new(),
-            bytes_per_ns: f64::MIN_POSITIVE,
-        };
-        for &kind in kinds {
-            let surface = card.pet(shape, dtype, kind)?;
-            let rows = card.tables.pet.iter();
-            let rows = rows.filter(|row| row.model == shape.name && row.kind == kind);
-            let most = rows.max_by_key(|row| (row.batch, row.tokens));
-            let most = most.expect("a bound table has rows");
-            let launch_ns = surface.least().median_ns;
-            let work = layer_work(kind, shape, sizes, u64::from(most.batch) * u64::from(most.tokens));
-            let ns = surface
-                .cost(most.batch, most.tokens)
-                .median_ns
-                .saturating_sub(launch_ns)
-                .max(1) as f64;
-            of.bytes_per_ns = of.bytes_per_ns.max(work.bytes as f64 / ns);
-            of.pets.push(PetSurface { surface, launch_ns });
-        }
-        Ok(of)
+            pets: kinds
+                .iter()
+                .map(|kind| card.pet(shape, dtype, *kind))
+                .collect::<Result<_, _>>()?,
+        })
     }
 
     fn streams_ppm(&self, streams: u32, batch: u32, tokens: u32) -> Option<u64> {

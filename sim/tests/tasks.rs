@@ -26,6 +26,7 @@ fn shape(name: &str) -> ModelShape {
 
 fn registration(task: u32, kind: &str) -> Registration {
     Registration {
+        at: format!("registrations[{task}]"),
         task,
         model: "tiny".into(),
         kind: kind.into(),
@@ -549,6 +550,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
     let streams = prop_oneof![
         Just(StreamsSpec::ByProfile { many: 4 }),
         (1u32..5).prop_map(|count| StreamsSpec::Fixed { count }),
+        (1u32..5).prop_map(|count| StreamsSpec::Even { count }),
         (1u32..5).prop_map(|count| StreamsSpec::InTurn { count }),
         Just(StreamsSpec::OneEach),
     ];

@@ -73,7 +73,7 @@ impl TaskServing {
             models: Vec::new(),
             registry: Registry::new(&KINDS, max_bytes),
             own: BTreeMap::new(),
-            refused: Vec::new(),
+            refused: server.refusals().to_vec(),
             host_bytes: 0,
             max_tokens: tasks.max_tokens,
             seed,
@@ -103,11 +103,10 @@ impl TaskServing {
                 let encoder = Encoder::random(shape, seed_of(seed, task.into()), pool.dtype, device)?;
                 serving.own.insert(task, encoder);
             } else if serving.registry.triplet(task).is_none() {
-                let refused = serving.refused.join("; ");
                 return Err(ExecutorError::input(
                     format!("task {task}"),
                     "one that the registry takes",
-                    refused,
+                    "one that only the server takes",
                 ));
             }
         }
@@ -126,13 +125,8 @@ impl TaskServing {
         let parameters = match &registration.file {
             None => self.made_up(registration, pool, tasks),
             Some(TaskFile {
-                fault: Some((_, reason)),
-                path,
-                ..
-            }) => {
-                self.refused.push(format!("task {task}: {path}: {reason}"));
-                return Ok(());
-            }
+                fault: Some(_), ..
+            }) => return Ok(()),
             Some(file) => Parameters::read(Path::new(&file.path))?.2,
         };
         let bytes = parameters.bytes();
@@ -141,10 +135,9 @@ impl TaskServing {
             .register(task, &registration.model, &registration.kind, parameters)
         {
             Err(PetError::Executor(error)) => Err(error),
-            Err(error) => {
-                self.refused.push(error.to_string());
-                Ok(())
-            }
+            // For which the server refuses it as well, or says that they differ.
+            Err(_) if server.task(task).is_none() || self.registry.triplet(task).is_some() => Ok(()),
+            Err(error) => Err(of_task(error)),
             // The server found no memory for it.
             Ok(()) if server.task(task).is_none() => self.registry.remove(task).map_err(of_task),
             Ok(()) => {

@@ -307,6 +307,9 @@ pub fn profile(
     }
     for pet in &pets {
         points.extend(pet.points(plan.suite)?);
+        if plan.ops.concurrent {
+            points.extend(pet.side_by_side(plan.suite)?);
+        }
     }
     for lookup in &lookups {
         points.extend(lookup.points(plan.suite));

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tch::{Kind as Number, Tensor};
 use tenantry_core::policy::pet_work::PetSizes;
-use tenantry_profiles::{DType, ModelShape, PetKind, PetRow, Tables};
+use tenantry_profiles::{ConcurrentPetRow, DType, ModelShape, PetKind, PetRow, Tables};
 
 use super::compute::{Subject, spread_out};
+use super::instances::STREAMS;
 use super::schedule::Point;
 use super::{Suite, timed};
 use crate::error::ExecutorError;
@@ -110,6 +111,98 @@ impl<'a> PetSubject<'a> {
         Ok(points)
     }
 
+    /// Points of operators on several streams at once: on a CPU, as far as there are cores.
+    pub fn side_by_side(&self, suite: Suite) -> Result<Vec<Point<'_>>, ExecutorError> {
+        let (name, dtype, axes) = (&self.subject.encoder.shape().name, self.dtype, &self.subject.axes);
+        if self.kinds.is_empty() || self.subject.encoder.device().is_cuda() {
+            return Ok(Vec::new());
+        }
+        let (batches, lengths) = match suite {
+            Suite::Quick => (vec![axes.batch[0], axes.batch[axes.batch.len() / 2]], axes.few_tokens()),
+            Suite::Full => (few(&axes.batch), axes.few_tokens()),
+        };
+        let cores = crate::host::cores();
+        let mut points = Vec::new();
+        for streams in STREAMS.into_iter().filter(|&streams| streams == 1 || streams <= cores) {
+            for (&batch, &tokens) in batches
+                .iter()
+                .flat_map(|batch| lengths.iter().map(move |tokens| (batch, tokens)))
+            {
+                let model = name.clone();
+                let row = move |tables: &mut Tables, stats| {
+                    tables.concurrent_pet.push(ConcurrentPetRow {
+                        model: model.clone(),
+                        dtype,
+                        streams,
+                        batch,
+                        tokens,
+                        stats,
+                    });
+                };
+                let measure = self.measure_streams(streams, batch, tokens)?;
+                points.push(Point::new(format!("concurrent_pet of {name}"), measure, row));
+            }
+        }
+        Ok(points)
+    }
+
+    /// A layer's operators of as many mini-batches for each stream, of all kinds in turn, until the last stream is done.
+    fn measure_streams(
+        &self,
+        streams: u32,
+        batch: u32,
+        tokens: u32,
+    ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
+        // At least a mini-batch of each kind, and a batch as large as for one stream.
+        let kinds = self.kinds.len() as u32;
+        let each = self.batch(batch, tokens).1.max(kinds);
+        let sequences = streams * each * batch;
+        let mut activations = self.activations(sequences, tokens)?;
+        let layers = self.shape.layers as usize;
+        let threads = Streams::new(streams)?;
+        let mut calls = 0;
+        Ok(move || {
+            let layer = calls as usize % layers;
+            let member = |group: u32| Member {
+                operators: {
+                    let (_, tasks) = &self.kinds[(group / streams % kinds) as usize];
+                    Arc::clone(&tasks[spread_out(calls + group, TASKS) as usize])
+                },
+                first: (group * batch).into(),
+                count: batch.into(),
+                tokens: tokens.into(),
+                stream: group % streams,
+            };
+            let of_tasks = PetBatch::new((0..streams * each).map(member).collect());
+            calls += streams * each;
+            let mut took = Duration::ZERO;
+            for (linear, x, y) in &mut activations {
+                let _ = y.f_fill_(1.0)?;
+                let device = self.subject.encoder.device();
+                took += timed(device, || {
+                    tch::no_grad(|| of_tasks.operate(layer, *linear, x, y, &threads))
+                })?;
+            }
+            Ok(took)
+        })
+    }
+
+    /// Inputs and results of each linear layer, for a batch of so many sequences. Most batches are padded to more than a mini-batch's longest: rows then do
+    /// not follow each other.
+    fn activations(&self, sequences: u32, tokens: u32) -> Result<Vec<(Linear, Tensor, Tensor)>, ExecutorError> {
+        let of = |linear: Linear| {
+            let (outputs, inputs) = linear.size(&self.shape);
+            Ok((linear, self.ones(sequences, tokens, inputs)?, self.ones(sequences, tokens, outputs)?))
+        };
+        Linear::ALL.into_iter().map(of).collect()
+    }
+
+    fn ones(&self, sequences: u32, tokens: u32, width: usize) -> Result<Tensor, ExecutorError> {
+        let (device, number) = (self.subject.encoder.device(), self.subject.encoder.kind());
+        let size = [i64::from(sequences), i64::from(tokens) + 1, width as i64];
+        Ok(Tensor::f_ones(size, (Number::Float, device))?.f_to_kind(number)?)
+    }
+
     /// Sequences of the batch in which mini-batches of so many lie, and mini-batches that are computed of it.
     fn batch(&self, sequences: u32, tokens: u32) -> (u32, u32) {
         let widest = self.shape.intermediate.max(3 * self.shape.hidden);
@@ -126,19 +219,10 @@ impl<'a> PetSubject<'a> {
         batch: u32,
         tokens: u32,
     ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + 'b, ExecutorError> {
-        let (device, number) = (self.subject.encoder.device(), self.subject.encoder.kind());
+        let device = self.subject.encoder.device();
         let (sequences, groups) = self.batch(batch, tokens);
-        // Most batches are padded to more than a mini-batch's longest: rows then do not follow each other.
-        let ones = |width: usize| {
-            let size = [i64::from(sequences), i64::from(tokens) + 1, width as i64];
-            Tensor::f_ones(size, (Number::Float, device))?.f_to_kind(number)
-        };
-        let mut activations = Vec::new();
-        for linear in Linear::ALL {
-            let (outputs, inputs) = linear.size(&self.shape);
-            activations.push((linear, ones(inputs)?, ones(outputs)?));
-        }
-        let mut normalised = ones(self.shape.hidden as usize)?;
+        let mut activations = self.activations(sequences, tokens)?;
+        let mut normalised = self.ones(sequences, tokens, self.shape.hidden as usize)?;
         let layers = self.shape.layers as usize;
         let streams = Streams::new(1)?;
         let mut calls = 0;

@@ -92,13 +92,18 @@ pub enum RawBatching {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum RawStreams {
-    /// One where operators are short, many where they are long, by the card's profile.
+    /// As many of 1, 2, 8, 32 and this as take the least time by the card's profile.
     ByProfile {
-        /// How many.
+        /// How many at most.
         many: Count,
     },
     /// So many.
     Fixed {
+        /// How many.
+        count: Count,
+    },
+    /// So many, each with as much of the time as the others.
+    Even {
         /// How many.
         count: Count,
     },

@@ -23,6 +23,7 @@ const QUERIES: u64 = 256;
 
 fn registration(task: u32, kind: &str) -> Registration {
     Registration {
+        at: format!("registrations[{task}]"),
         task,
         model: "tiny".into(),
         kind: kind.into(),
@@ -236,11 +237,11 @@ fn the_registry_refuses_alone_what_the_server_refuses() {
     let (record, _, refused) = serve(&faulty, 1 << 30);
     assert_eq!((record.counts.served, record.counts.rejected), (QUERIES - 16, 16));
     let expected = [
-        "task 0: kind: must be one of",
-        "task 1: layer.0.",
-        "task 2: shared model: must be one of tiny, got tinny (did you mean tiny?)",
-        "task 6: layer.0.query_key_value.mask: must be",
-        "task 4: must be registered once",
+        "task 0: registrations[0].kind: must be one of adapters, mask-bert, diff-pruning, bit-fit, lora, got adaptors; did you mean adapters?",
+        "task 1: registrations[1].trained_on: must be a model with the layers of tiny, got tiny",
+        "task 2: registrations[2].model: must be one of tiny, got tinny; did you mean tiny?",
+        "task 6: registrations[6].mask_elements: must be 393216, the weights of tiny, got 80",
+        "task 4: registrations[4].task: must be registered once, got a second registration (it is lora of tiny)",
     ];
     assert_eq!(refused.len(), expected.len(), "{refused:?}");
     for (refused, expected) in refused.iter().zip(expected) {

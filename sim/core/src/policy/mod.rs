@@ -16,4 +16,6 @@ pub mod place;
 pub mod replace;
 pub mod route;
 pub mod scale;
+pub mod side_by_side;
+pub mod stream_prices;
 pub mod streams;

@@ -15,8 +15,6 @@ pub struct StreamOperator {
     pub flops: u64,
     /// How long it takes alone, β, in nanoseconds.
     pub latency_ns: u64,
-    /// Of these, until the host has launched it: what the least of its kind takes.
-    pub launch_ns: u64,
     /// The memory bandwidth that it uses while it runs, ω, in bytes a second.
     pub bytes_per_s: u64,
 }
@@ -45,6 +43,35 @@ impl StreamScheduler {
     /// # Panics
     /// If there are no streams.
     pub fn by_intensity(&mut self, operators: &[StreamOperator], streams: u32) -> &[u32] {
+        self.sort(operators, streams);
+        let count = operators.len() as u64;
+        for (index, operator) in self.order.iter().enumerate() {
+            self.stream_of[*operator as usize] = (index as u64 * u64::from(streams) / count) as u32;
+        }
+        &self.stream_of
+    }
+
+    /// Likewise, but the order is cut where streams take equally long: an operator is on the stream in whose part of all time its middle lies.
+    /// Sorted operators are of one kind after the other, so that as many each, as Algorithm 2 has it, leaves the longest kind on one
+    /// stream, which all others wait for.
+    ///
+    /// # Panics
+    /// If there are no streams.
+    pub fn evenly(&mut self, operators: &[StreamOperator], streams: u32) -> &[u32] {
+        self.sort(operators, streams);
+        let all_ns: u64 = operators.iter().map(|operator| operator.latency_ns).sum();
+        let mut before_ns = 0;
+        for operator in &self.order {
+            let ns = operators[*operator as usize].latency_ns;
+            let middle = u128::from(2 * before_ns + ns) * u128::from(streams) / u128::from(2 * all_ns).max(1);
+            self.stream_of[*operator as usize] = (middle as u32).min(streams - 1);
+            before_ns += ns;
+        }
+        &self.stream_of
+    }
+
+    /// Operators by ascending operational intensity, all of them on the first stream as yet.
+    fn sort(&mut self, operators: &[StreamOperator], streams: u32) {
         assert!(streams > 0, "operators run on at least one stream");
         self.intensities.clear();
         self.intensities.extend(operators.iter().map(StreamOperator::intensity));
@@ -55,11 +82,6 @@ impl StreamScheduler {
         self.order.sort_by(by_intensity);
         self.stream_of.clear();
         self.stream_of.resize(operators.len(), 0);
-        let count = operators.len() as u64;
-        for (index, operator) in self.order.iter().enumerate() {
-            self.stream_of[*operator as usize] = (index as u64 * u64::from(streams) / count) as u32;
-        }
-        &self.stream_of
     }
 
     /// One stream after the other in the operators' own order, whatever they need: what sorting them is compared with.
@@ -82,40 +104,11 @@ impl StreamScheduler {
     }
 }
 
-/// How many streams a batch's operators get (PetS, section 6.3.3): many where what they hide of each other outlasts that streams meet, few
-/// otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamRule {
-    /// Streams for short operators.
-    pub few: u32,
-    /// Streams for long ones.
-    pub many: u32,
-    /// What each further stream takes until all have met again, in nanoseconds.
-    pub meeting_ns: u64,
-}
-
-impl StreamRule {
-    /// Streams for so many operators, of whose time `hidden_ns` says how much less they take on so many streams: never more than operators,
-    /// and at least 1.
-    pub fn streams(&self, operators: usize, hidden_ns: impl FnOnce(u32) -> u64) -> u32 {
-        let at_most = |streams: u32| (streams as usize).min(operators).max(1) as u32;
-        let (few, many) = (at_most(self.few), at_most(self.many));
-        let met_ns = self.meeting_ns.saturating_mul(u64::from(many - 1));
-        if many > few && hidden_ns(many) > met_ns {
-            many
-        } else {
-            few
-        }
-    }
-}
-
-/// What of operators' time launching hides at best, whatever their number of streams: while one is launched, those before it move bytes and
-/// compute, so that the shorter of the two is hidden. That some move while others compute comes on top, and is left out: how much depends on
-/// their mix.
-pub fn hidden_by_launching_ns(operators: &[StreamOperator]) -> u64 {
-    let launches_ns: u64 = operators.iter().map(|operator| operator.launch_ns).sum();
-    let all_ns: u64 = operators.iter().map(|operator| operator.latency_ns).sum();
-    launches_ns.min(all_ns.saturating_sub(launches_ns))
+/// Numbers of streams that a profile's rule chooses from (PetS, Fig. 11), the largest of which a system sets: never more than operators, and at
+/// least one.
+pub fn stream_counts(many: u32, operators: usize) -> impl Iterator<Item = u32> {
+    let many = many.min(operators.try_into().unwrap_or(u32::MAX)).max(1);
+    [1, 2, 8, 32].into_iter().filter(move |count| *count < many).chain([many])
 }
 
 /// What the busiest stream takes, in nanoseconds, if streams do not slow each other down.
@@ -137,7 +130,6 @@ mod tests {
         StreamOperator {
             flops,
             latency_ns,
-            launch_ns: 0,
             bytes_per_s,
         }
     }
@@ -166,32 +158,24 @@ mod tests {
     }
 
     #[test]
-    fn operators_that_hide_nothing_get_few_streams() {
-        let rule = StreamRule {
-            few: 1,
-            many: 32,
-            meeting_ns: 10,
-        };
-        assert_eq!(rule.streams(64, |_| 310), 1);
-        assert_eq!(rule.streams(64, |_| 311), 32);
-        // As many streams as operators, of which there are fewer to meet.
-        assert_eq!(rule.streams(5, |streams| if streams == 5 { 41 } else { 0 }), 5);
-        assert_eq!((rule.streams(1, |_| 1_000), rule.streams(0, |_| 1_000)), (1, 1));
-        let two = StreamRule { few: 2, ..rule };
-        assert_eq!(two.streams(64, |_| 0), 2);
+    fn streams_take_equally_long_where_their_order_is_cut_by_time() {
+        // One that takes as long as the three before it, which move more than they compute.
+        let operators = [operator(1, 10, 1), operator(1, 10, 1), operator(1, 10, 1), operator(900, 30, 1)];
+        let mut scheduler = StreamScheduler::default();
+        assert_eq!(scheduler.by_intensity(&operators, 2), [0, 0, 1, 1]);
+        assert_eq!(scheduler.evenly(&operators, 2), [0, 0, 0, 1]);
+        assert_eq!(longest_stream_ns(&operators, &[0, 0, 0, 1], 2), 30);
+        assert_eq!(scheduler.evenly(&[], 2), [0; 0]);
     }
 
     #[test]
-    fn launching_hides_what_is_shorter() {
-        let of = |launch_ns, latency_ns| StreamOperator {
-            launch_ns,
-            ..operator(1, latency_ns, 1)
-        };
-        // 30 launching and 15 of work, then 30 and 120.
-        assert_eq!(hidden_by_launching_ns(&[of(10, 15), of(10, 15), of(10, 15)]), 15);
-        assert_eq!(hidden_by_launching_ns(&[of(10, 50), of(10, 50), of(10, 50)]), 30);
-        assert_eq!(hidden_by_launching_ns(&[of(10, 10)]), 0);
-        assert_eq!(hidden_by_launching_ns(&[]), 0);
+    fn a_rule_tries_few_and_many_streams_and_none_in_vain() {
+        let counts = |many, operators| stream_counts(many, operators).collect::<Vec<_>>();
+        assert_eq!(counts(32, 128), [1, 2, 8, 32]);
+        assert_eq!(counts(64, 128), [1, 2, 8, 32, 64]);
+        assert_eq!(counts(32, 5), [1, 2, 5]);
+        assert_eq!(counts(4, 128), [1, 2, 4]);
+        assert_eq!((counts(1, 128), counts(32, 1), counts(32, 0)), (vec![1], vec![1], vec![1]));
     }
 
     proptest! {
@@ -209,6 +193,16 @@ mod tests {
             // No stream has two operators more than another.
             let even = operators.len().div_ceil(streams as usize);
             prop_assert!(counts.iter().all(|&count| count <= even && count + 1 >= operators.len() / streams as usize));
+            for (a, &stream_a) in operators.iter().zip(&stream_of) {
+                for (b, &stream_b) in operators.iter().zip(&stream_of) {
+                    prop_assert!(stream_a >= stream_b || a.intensity() <= b.intensity());
+                }
+            }
+            // None has more than its part of the time and one operator.
+            let all_ns: u64 = operators.iter().map(|operator| operator.latency_ns).sum();
+            let longest_ns = operators.iter().map(|operator| operator.latency_ns).max().unwrap_or(0);
+            let stream_of = scheduler.evenly(&operators, streams).to_vec();
+            prop_assert!(longest_stream_ns(&operators, &stream_of, streams) <= all_ns / u64::from(streams) + longest_ns + 1);
             for (a, &stream_a) in operators.iter().zip(&stream_of) {
                 for (b, &stream_b) in operators.iter().zip(&stream_of) {
                     prop_assert!(stream_a >= stream_b || a.intensity() <= b.intensity());

@@ -42,6 +42,8 @@ pub struct SharedModel {
 /// A developer hands a task in (PetS, section 3.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
+    /// Where it is written, as errors say it: `pets.yaml: systems[0].tasks.registrations[2]`.
+    pub at: String,
     /// The task, by its tenant.
     pub task: u32,
     /// The shared model's name.
@@ -54,6 +56,13 @@ pub struct Registration {
     pub mask_elements: Option<u64>,
     /// What holds its parameters; random ones of the pool's sizes where nothing does.
     pub file: Option<TaskFile>,
+}
+
+impl Registration {
+    /// What says the task's kind and model: its file, or else the scenario.
+    pub fn place(&self) -> &str {
+        self.file.as_ref().map_or(&self.at, |file| &file.path)
+    }
 }
 
 /// A file that holds a task's parameters, and what whoever has read it found out.
@@ -94,13 +103,18 @@ pub enum EngineSpec {
 /// Streams that a layer's operators run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamsSpec {
-    /// One for operators that are over sooner than they are handed over, many for others, by operational intensity (Algorithm 2).
+    /// As many as take the least time by the card's profile, by operational intensity (Algorithm 2).
     ByProfile {
-        /// Streams where operators are long.
+        /// The most of them.
         many: u32,
     },
     /// So many, by operational intensity.
     Fixed {
+        /// At least 1.
+        count: u32,
+    },
+    /// So many, by operational intensity, each with as much of the time as the others rather than as many operators.
+    Even {
         /// At least 1.
         count: u32,
     },

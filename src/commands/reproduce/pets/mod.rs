@@ -55,6 +55,11 @@ struct Queries<'a> {
 
 /// A scenario whose first systems plan pools, with these queries in one pool.
 fn runs(lab: &Lab, scenario: &str, systems: u32, queries: Queries<'_>) -> Result<Runs, Failure> {
+    runs_with(lab, scenario, systems, queries, &[])
+}
+
+/// The same with more changes.
+fn runs_with(lab: &Lab, scenario: &str, systems: u32, queries: Queries<'_>, more: &[&str]) -> Result<Runs, Failure> {
     let Queries {
         card,
         model,
@@ -75,7 +80,8 @@ fn runs(lab: &Lab, scenario: &str, systems: u32, queries: Queries<'_>) -> Result
     if systems > 1 {
         set.push(format!("systems[{systems}].tasks.planning.pool.size={each}"));
     }
-    lab.runs(scenario, &set.iter().map(String::as_str).collect::<Vec<_>>())
+    let set: Vec<&str> = set.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    lab.runs(scenario, &set)
 }
 
 fn not_checkable(_: &Lab) -> Result<Vec<Row>, Failure> {

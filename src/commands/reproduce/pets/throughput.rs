@@ -2,7 +2,7 @@
 
 use tenantry_reports::RunSummary;
 
-use super::{Queries, TOLERANCE, greatest, least, mean, runs};
+use super::{Queries, TOLERANCE, greatest, least, mean, runs, runs_with};
 use crate::commands::reproduce::lab::{Lab, rate};
 use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
@@ -100,7 +100,7 @@ pub fn figure_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 let ours = greatest(&all);
                 rows.push(
                     Row::assumed(FIGURE, format!("{name}, greatest"), "×", Some(at_most), ours)
-                        .note("in the same shapes; the engine's constant is another's (FasterTransformer) on the V100"),
+                        .note("in the same shapes; on the V100 the engine's constant is taken to be as on the 1080 Ti"),
                 );
                 rows.push(Row::shape(
                     FIGURE,
@@ -252,24 +252,30 @@ pub fn figure_9(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const TASKS: u32 = 8;
     let mut speed_ups = Vec::new();
     let mut shares = Vec::new();
+    // One task's full model over all queries at once does what all tasks share.
+    let together = |model, (each, tokens): (u32, u32)| -> Result<f64, Failure> {
+        let all = runs(lab, "pets/fig-8", 2, on_1080_ti(model, 1, TASKS * each, tokens))?;
+        Ok(computing_s(all.of("seqs")))
+    };
+    let masks = on_1080_ti("bert-base", TASKS, 1, 64);
+    let masks = runs_with(lab, "pets/fig-8", 2, masks, &["tenants.kinds={mask-bert: 1}"])?;
+    let of_masks = 1.0 - together("bert-base", (1, 64))? / computing_s(masks.of("pets"));
     for model in ["bert-base", "bert-large"] {
         for (each, tokens) in [(1, 64), (2, 32)] {
             let all = runs(lab, "pets/fig-8", 2, on_1080_ti(model, TASKS, each, tokens))?;
-            // One task's full model over all queries at once does what all tasks share.
-            let together = runs(lab, "pets/fig-8", 2, on_1080_ti(model, 1, TASKS * each, tokens))?;
             let (pets, seqs) = (computing_s(all.of("pets")), computing_s(all.of("seqs")));
-            let shared = computing_s(together.of("seqs"));
+            let shared = together(model, (each, tokens))?;
             speed_ups.push(seqs / shared);
             shares.push(1.0 - shared / pets);
         }
     }
     Ok(vec![
-        Row::input(
+        Row::predicted(
             FIGURE,
             "shared operators of 8 tasks, least speed-up",
             "×",
-            2.17,
-            least(&speed_ups),
+            [2.17, least(&speed_ups)],
+            TOLERANCE,
         ),
         Row::predicted(
             FIGURE,
@@ -278,7 +284,7 @@ pub fn figure_9(lab: &Lab) -> Result<Vec<Row>, Failure> {
             [3.28, greatest(&speed_ups)],
             TOLERANCE,
         )
-        .note("α is one constant and one rate for all models, fitted at the least speed-up; nothing else tells the models apart"),
+        .note("α is one constant and one rate for all models, from the authors' own table of BERT-base"),
         Row::input(
             FIGURE,
             "tasks' operators, least share of the time",
@@ -293,6 +299,10 @@ pub fn figure_9(lab: &Lab) -> Result<Vec<Row>, Failure> {
             [41.3, 100.0 * greatest(&shares)],
             TOLERANCE,
         )
-        .note("β is a roofline with one factor for all kinds and models, fitted at the least share"),
+        .note(format!(
+            "two tasks of each kind, where the paper's eight are random: of masks alone, which take longest here, it is {:.1} %. β is a roofline with one factor \
+             for all kinds and models, fitted at the least share",
+            100.0 * of_masks
+        )),
     ])
 }

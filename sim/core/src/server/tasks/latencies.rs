@@ -1,18 +1,16 @@
-//! What policies know of a card: α and β of each shared model, and what handing an operator to a stream takes.
+//! What policies know of a card: α and β of each shared model, and what operators take on several streams.
 
 use std::sync::Arc;
 
-use tenantry_profiles::{AdapterSurface, Card, DeviceKind, DispatchOperation, MissingTable, ModelShape, PetKind};
+use tenantry_profiles::{Card, DeviceKind, ModelShape, PetKind};
 
 use crate::op::PetGroup;
 use crate::policy::coordinated::{Tables, TablesError};
 use crate::policy::pet_work::{PetSizes, layer_work};
-use crate::policy::streams::{StreamOperator, StreamRule, hidden_by_launching_ns};
+use crate::policy::stream_prices::StreamPrices;
+use crate::policy::streams::{StreamOperator, stream_counts};
 use crate::server::ServerError;
 use crate::spec::{PoolSpec, TasksSpec};
-
-/// Linear layers of an encoder layer: a task's operators are handed over at each.
-const LINEARS: u64 = 4;
 
 /// A card's tables as dense arrays.
 #[derive(Debug)]
@@ -22,13 +20,8 @@ pub(crate) struct Latencies {
     tables: Arc<[Tables]>,
     /// Of the β tables.
     kinds: Vec<PetKind>,
-    /// What launching a layer's operators takes, by shared model and kind: the least of their tables.
-    launch_ns: Vec<Vec<u64>>,
     sizes: PetSizes,
-    hand_over_ns: u64,
-    device: DeviceKind,
-    /// Layers side by side, by shared model: on a CPU, where that was measured.
-    concurrent: Vec<Option<AdapterSurface>>,
+    streams: StreamPrices,
     /// Streams that can do anything at once: a CPU's cores.
     streams_max: u32,
 }
@@ -50,27 +43,12 @@ impl Latencies {
             .iter()
             .map(|shape| tables(card, pool, shape, [max_batch, tasks.max_tokens], &kinds))
             .collect::<Result<_, ServerError>>()?;
-        let launch_ns = |shape: &ModelShape| -> Result<Vec<u64>, MissingTable> {
-            let least = |kind: &PetKind| Ok(card.pet(shape, pool.dtype, *kind)?.least().median_ns);
-            kinds.iter().map(least).collect()
-        };
-        let launch_ns = shapes.iter().map(launch_ns).collect::<Result<_, _>>()?;
-        let dispatch = |operation| Ok::<u64, MissingTable>(card.dispatch(operation)?.median_ns);
         Ok(Latencies {
             shapes,
             tables,
-            launch_ns,
-            kinds,
             sizes: tasks.sizes,
-            hand_over_ns: dispatch(DispatchOperation::Wake)? + dispatch(DispatchOperation::Tell)?,
-            device: card.device.kind,
-            concurrent: match card.device.kind {
-                DeviceKind::Cpu => tasks
-                    .models(&pool.model)
-                    .map(|shape| card.concurrent_layer(shape, pool.dtype).ok())
-                    .collect(),
-                DeviceKind::Cuda => Vec::new(),
-            },
+            streams: StreamPrices::new(card, pool, tasks, &kinds)?,
+            kinds,
             streams_max: match card.device.kind {
                 DeviceKind::Cpu => card.device.host.cores.max(1),
                 DeviceKind::Cuda => u32::MAX,
@@ -103,34 +81,18 @@ impl Latencies {
         StreamOperator {
             flops: work.flops,
             latency_ns,
-            launch_ns: self.launch_ns[usize::from(model)][kind as usize].min(latency_ns),
             bytes_per_s: (u128::from(work.bytes) * 1_000_000_000 / u128::from(latency_ns)) as u64,
         }
     }
 
-    /// How many streams operators get: as many where, by the card's tables, less time is theirs side by side than meeting takes at each linear
-    /// layer.
-    pub fn streams(&self, model: u16, groups: &[PetGroup], operators: &[StreamOperator], many: u32) -> u32 {
-        let rule = StreamRule {
-            few: 1,
-            many: many.min(self.streams_max),
-            meeting_ns: LINEARS * self.hand_over_ns,
-        };
-        rule.streams(operators.len(), |streams| match self.device {
-            DeviceKind::Cuda => hidden_by_launching_ns(operators),
-            DeviceKind::Cpu => {
-                // Threads share the operators, and slow each other down as whole layers do. What nobody measured hides nothing.
-                let all_ns: u64 = operators.iter().map(|operator| operator.latency_ns).sum();
-                let requests = groups.iter().map(|group| group.count).sum::<u32>() / streams;
-                let tokens = groups.iter().map(|group| group.tokens).max().unwrap_or(1);
-                let concurrent = self.concurrent[usize::from(model)].as_ref();
-                let slower = concurrent.map(|of| {
-                    let ns = |streams| of.cost(streams, requests.max(1), tokens).median_ns;
-                    u128::from(all_ns) * u128::from(ns(streams)) / u128::from(ns(1).max(1)) / u128::from(streams)
-                });
-                slower.map_or(0, |ns| all_ns.saturating_sub(ns as u64))
-            }
-        })
+    /// Numbers of streams that these operators could run on, up to as many as do anything at once here.
+    pub fn stream_counts(&self, many: u32, operators: usize) -> impl Iterator<Item = u32> + use<> {
+        stream_counts(many.min(self.streams_max), operators)
+    }
+
+    /// What one layer's operators take on the streams that groups say.
+    pub fn layer_ns(&mut self, model: u16, groups: &[PetGroup], alone_ns: &[u64], streams: u32) -> u64 {
+        self.streams.layer_ns(model, groups, alone_ns, streams as u16)
     }
 }
 

@@ -15,7 +15,7 @@ use tenantry_traces::{Request, Ticket, Time};
 
 use self::latencies::Latencies;
 use self::planning::{Candidate, Planned, alone, by_task, deadline, planned, question};
-pub use self::repository::TaskCounts;
+pub use self::repository::{TaskCounts, refusals};
 use self::repository::{Entry, Repository};
 use super::memory::{MemoryUse, ServerError};
 use super::queue::{InFlight, Queue, QueueView, Requests, Waiting};
@@ -80,6 +80,7 @@ pub struct TaskServer {
     placed: u64,
     /// Reused for each decision.
     operators: Vec<StreamOperator>,
+    alone_ns: Vec<u64>,
     /// Member lists of ended batches, reused.
     spare: Vec<Vec<Member>>,
 }
@@ -139,6 +140,7 @@ impl TaskServer {
             waiting: 0,
             placed: 0,
             operators: Vec::new(),
+            alone_ns: Vec::new(),
             spare: Vec::new(),
         })
     }
@@ -164,6 +166,11 @@ impl TaskServer {
             tenant_bytes: self.gpus * tasks_bytes,
             cache_bytes: 0,
         }
+    }
+
+    /// Why registrations were refused, each alone: place, key, what it must be and what it is. Of those for which memory is exhausted the first.
+    pub fn refusals(&self) -> &[String] {
+        &self.repository.refusals
     }
 
     /// What there is of tasks, and what was planned so far.
@@ -533,21 +540,36 @@ impl TaskServer {
         self.operators
             .extend(groups.iter().map(|group| self.latencies.operator(model, group)));
         let count = match streams {
-            StreamsSpec::ByProfile { many } => self.latencies.streams(model, groups, &self.operators, many),
-            StreamsSpec::Fixed { count } | StreamsSpec::InTurn { count } => count.min(groups.len() as u32).max(1),
+            StreamsSpec::ByProfile { many } => self.cheapest_streams(many, model, groups),
+            StreamsSpec::Fixed { count } | StreamsSpec::Even { count } | StreamsSpec::InTurn { count } => {
+                count.min(groups.len() as u32).max(1)
+            }
             StreamsSpec::OneEach => groups.len() as u32,
         };
         let stream_of = match streams {
             StreamsSpec::OneEach => self.streams.one_each(groups.len()),
+            StreamsSpec::Even { .. } => self.streams.evenly(&self.operators, count),
             StreamsSpec::InTurn { .. } => self.streams.in_turn(groups.len(), count),
             StreamsSpec::ByProfile { .. } | StreamsSpec::Fixed { .. } => {
                 self.streams.by_intensity(&self.operators, count)
             }
         };
-        for (group, stream) in groups.iter_mut().zip(stream_of) {
-            group.stream = *stream as u16;
-        }
+        put(groups, stream_of);
         u16::try_from(count).expect("a batch has fewer than 65,536 mini-batches")
+    }
+
+    /// How many streams operators take the least time on, by the card's tables (PetS, section 6.3.3); the fewest of equals.
+    fn cheapest_streams(&mut self, many: u32, model: u16, groups: &mut [PetGroup]) -> u32 {
+        self.alone_ns.clear();
+        self.alone_ns
+            .extend(self.operators.iter().map(|operator| operator.latency_ns));
+        let mut cheapest = (u64::MAX, 1);
+        for count in self.latencies.stream_counts(many, groups.len()) {
+            put(groups, self.streams.by_intensity(&self.operators, count));
+            let ns = self.latencies.layer_ns(model, groups, &self.alone_ns, count);
+            cheapest = cheapest.min((ns, count));
+        }
+        cheapest.1
     }
 
     /// The laws that hold between events, for tests: nobody is lost between queue, plan and batches, and no instance is idle while
@@ -614,5 +636,12 @@ fn instances_per_gpu(engine: &EngineSpec, loaded: u32) -> u32 {
     match engine {
         EngineSpec::Parallel { streams, .. } => loaded.min(*streams).max(1),
         EngineSpec::Shared { .. } | EngineSpec::Sequential { .. } => 1,
+    }
+}
+
+/// Notes each group's stream.
+fn put(groups: &mut [PetGroup], stream_of: &[u32]) {
+    for (group, stream) in groups.iter_mut().zip(stream_of) {
+        group.stream = *stream as u16;
     }
 }

@@ -1,7 +1,7 @@
 //! Which tasks there are and which of them lie on the cards: registered as triplets of task, shared model and kind, then loaded
 //! (PetS, section 3.3). Whatever is wrong with one is that one's alone: the others are served.
 
-use tenantry_profiles::{ModelShape, PetKind};
+use tenantry_profiles::{ModelShape, PetKind, near_miss};
 
 use crate::command::TaskFault;
 use crate::policy::pet_work::{activation_bytes, linear_weights, resident_bytes};
@@ -54,6 +54,8 @@ pub(crate) enum Entry {
 pub(crate) struct Repository {
     entries: Vec<Entry>,
     pub counts: TaskCounts,
+    /// Why registrations were refused, each with the place where it says what is wrong; of those for which memory is exhausted the first.
+    pub refusals: Vec<String>,
     /// Shared models, activations and what models have in common.
     pub shared_bytes: u64,
     /// Loaded tasks with their heads.
@@ -100,6 +102,7 @@ impl Repository {
                 max_batch,
                 ..TaskCounts::default()
             },
+            refusals: Vec::new(),
             shared_bytes: common_bytes + activation_bytes,
             tasks_bytes: 0,
             card_bytes: available,
@@ -120,14 +123,17 @@ impl Repository {
     ) {
         let task = registration.task as usize;
         assert!(task < self.entries.len(), "tasks are tenants");
-        if matches!(self.entries[task], Entry::Loaded(_)) {
-            self.refuse(TaskFault::RegisteredTwice);
+        if let Entry::Loaded(there) = self.entries[task] {
+            let must = "registered once";
+            let got = format!("a second registration (it is {} of {})", there.kind, models[usize::from(there.model)].0);
+            self.refuse(registration, Refusal::new(TaskFault::RegisteredTwice, &registration.at, "task", must, got));
             return;
         }
         self.entries[task] = match self.checked(registration, models, pool, tasks) {
             Ok(task) => Entry::Loaded(task),
-            Err(fault) => {
-                self.refuse(fault);
+            Err(refusal) => {
+                let fault = refusal.fault;
+                self.refuse(registration, refusal);
                 Entry::Refused(fault)
             }
         };
@@ -139,31 +145,55 @@ impl Repository {
         models: &[(&str, &ModelShape)],
         pool: &PoolSpec,
         tasks: &TasksSpec,
-    ) -> Result<Task, TaskFault> {
+    ) -> Result<Task, Refusal> {
         let file = registration.file.as_ref();
-        if let Some((TaskFault::Unreadable, _)) = file.and_then(|file| file.fault.as_ref()) {
-            return Err(TaskFault::Unreadable);
+        let of_file = |fault: &TaskFault, why: &str| Refusal {
+            fault: *fault,
+            why: format!("{}: {why}", registration.place()),
+        };
+        let fault = file.and_then(|file| file.fault.as_ref());
+        if let Some((fault @ TaskFault::Unreadable, why)) = fault {
+            return Err(of_file(fault, why));
         }
-        let index = models.iter().position(|(name, _)| *name == registration.model);
-        let index = index.ok_or(TaskFault::UnknownModel)?;
+        // What is wrong with a value, and by which key a scenario and a file say it.
+        let refuse = |fault, [key, in_file]: [&str; 2], must: String, got: String| match file {
+            None => Refusal::new(fault, registration.place(), key, &must, got),
+            Some(_) => Refusal {
+                fault,
+                why: format!("{}: {in_file}: must be {must}, got {got}", registration.place()),
+            },
+        };
+        let named = |fault, keys, known: &[&str], got: &str| {
+            let near = near_miss(got, known.iter().copied()).map_or(String::new(), |near| format!("; did you mean {near}?"));
+            refuse(fault, keys, format!("one of {}", known.join(", ")), format!("{got}{near}"))
+        };
+        let names: Vec<&str> = models.iter().map(|(name, _)| *name).collect();
+        let index = names.iter().position(|name| *name == registration.model);
+        let index = index.ok_or_else(|| {
+            let keys = ["model", "__metadata__.shared_model"];
+            named(TaskFault::UnknownModel, keys, &names, &registration.model)
+        })?;
         let model = models[index].1;
         let mut kinds = PetKind::ALL.iter().copied();
-        let kind = kinds
-            .find(|kind| kind.name() == registration.kind)
-            .ok_or(TaskFault::UnknownKind)?;
-        if let Some((fault, _)) = file.and_then(|file| file.fault.as_ref()) {
-            return Err(*fault);
+        let kind = kinds.find(|kind| kind.name() == registration.kind).ok_or_else(|| {
+            let known: Vec<&str> = PetKind::ALL.iter().map(|kind| kind.name()).collect();
+            named(TaskFault::UnknownKind, ["kind", "__metadata__.kind"], &known, &registration.kind)
+        })?;
+        if let Some((fault, why)) = fault {
+            return Err(of_file(fault, why));
         }
         if let Some(shape) = &registration.trained_on
             && !same_layers(shape, model)
         {
-            return Err(TaskFault::WrongShape);
+            let must = format!("a model with the layers of {}", names[index]);
+            return Err(refuse(TaskFault::WrongShape, ["trained_on"; 2], must, shape.name.clone()));
         }
         if kind == PetKind::MaskBert
             && let Some(elements) = registration.mask_elements
             && elements != linear_weights(model)
         {
-            return Err(TaskFault::WrongMask);
+            let must = format!("{}, the weights of {}", linear_weights(model), names[index]);
+            return Err(refuse(TaskFault::WrongMask, ["mask_elements"; 2], must, elements.to_string()));
         }
         let number = pool.dtype.bytes();
         let own_bytes = match tasks.engine {
@@ -176,7 +206,16 @@ impl Repository {
         };
         let head_bytes = number * model.head_parameters(pool.classes);
         if self.shared_bytes + self.tasks_bytes + own_bytes + head_bytes > self.card_bytes {
-            return Err(TaskFault::OutOfMemory);
+            let left = self.card_bytes - self.shared_bytes - self.tasks_bytes;
+            return Err(Refusal {
+                fault: TaskFault::OutOfMemory,
+                why: format!(
+                    "{}: must fit the {left} bytes left of {}, got {} bytes",
+                    registration.place(),
+                    self.card_bytes,
+                    own_bytes + head_bytes
+                ),
+            });
         }
         self.tasks_bytes += own_bytes + head_bytes;
         let position = self.counts.loaded;
@@ -200,8 +239,13 @@ impl Repository {
         })
     }
 
-    fn refuse(&mut self, fault: TaskFault) {
+    fn refuse(&mut self, registration: &Registration, refusal: Refusal) {
+        let Refusal { fault, why } = refusal;
         let refused = &mut self.counts.refused;
+        let full = refused.iter().any(|(known, _)| *known == TaskFault::OutOfMemory);
+        if fault != TaskFault::OutOfMemory || !full {
+            self.refusals.push(format!("task {}: {why}", registration.task));
+        }
         match refused.iter_mut().find(|(known, _)| *known == fault) {
             Some((_, count)) => *count += 1,
             None => refused.push((fault, 1)),
@@ -217,6 +261,28 @@ impl Repository {
     pub fn kinds(&self) -> impl Iterator<Item = PetKind> + '_ {
         self.counts.by_kind.iter().map(|(kind, ..)| *kind)
     }
+}
+
+/// Why a registration is not taken.
+struct Refusal {
+    fault: TaskFault,
+    /// Place, key, what it must be and what it is.
+    why: String,
+}
+
+impl Refusal {
+    /// Of a key of the scenario.
+    fn new(fault: TaskFault, place: &str, key: &str, must: &str, got: String) -> Refusal {
+        let why = format!("{place}.{key}: must be {must}, got {got}");
+        Refusal { fault, why }
+    }
+}
+
+/// Why some of a system's registrations are refused, each alone, on cards of such a cluster; of those for which memory is exhausted the first.
+pub fn refusals(cluster: &ClusterSpec, pool: &PoolSpec, tenants: u32) -> Vec<String> {
+    let of = |tasks| Repository::new(cluster, pool, tasks, tenants).map(|of| of.refusals);
+    // Shared models that do not fit are no registration's fault: whoever makes the server says so.
+    pool.tasks.as_ref().and_then(|tasks| of(tasks).ok()).unwrap_or_default()
 }
 
 /// Parameters of one shape that are there once, whatever the tasks.

@@ -11,7 +11,7 @@
 
 /// What an operator does alone, in nanoseconds that add up to its latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Operator {
+pub struct Operator {
     /// Runs after those before it on the same stream.
     pub stream: u16,
     /// The host launches it.
@@ -36,7 +36,7 @@ struct Left {
 
 /// Runs operators side by side; its memory is used again.
 #[derive(Debug, Default)]
-pub(crate) struct SideBySide {
+pub struct SideBySide {
     /// By stream, the next last.
     waiting: Vec<Vec<Left>>,
     running: Vec<Left>,

@@ -1,0 +1,173 @@
+//! What one layer's operators of all tasks take on several streams, by a card's tables. The scheduler chooses the number of streams by it, and the
+//! virtual machine charges it.
+//!
+//! On a GPU operators share launching, bandwidth and arithmetic as a roofline has it ([`side_by_side`](super::side_by_side)): launching an operator
+//! takes what the least of its table does, its bytes are moved at the highest bandwidth that any operator's table reaches, and the rest of its time
+//! it computes. Streams meet again after each of a layer's four linear layers, which takes a hand-over each.
+//!
+//! On a CPU a stream is a thread, and the busiest decides. How much slower threads are side by side, hand-overs and all, is measured with operators
+//! (`concurrent_pet`). A card that lacks that table takes what it says of whole layers side by side (`concurrent_layer`), and the hand-overs on top;
+//! one that lacks both says that nothing is gained.
+
+use tenantry_profiles::{AdapterSurface, Card, DeviceKind, DispatchOperation, MissingTable, ModelShape, PetKind};
+
+use super::pet_work::{PetSizes, layer_work};
+use super::side_by_side::{Operator, SideBySide};
+use crate::op::PetGroup;
+use crate::spec::{PoolSpec, TasksSpec};
+
+/// Linear layers of an encoder layer, after each of which streams meet.
+const LINEARS: u64 = 4;
+
+/// A card's prices, by shared model.
+#[derive(Debug)]
+pub struct StreamPrices {
+    device: DeviceKind,
+    /// For each further stream, in a layer.
+    meeting_ns: u64,
+    sizes: PetSizes,
+    kinds: Vec<PetKind>,
+    models: Vec<OfModel>,
+    /// Used again.
+    operators: Vec<Operator>,
+    side_by_side: SideBySide,
+    /// Busy time of streams, likewise.
+    busy_ns: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct OfModel {
+    shape: ModelShape,
+    /// Launching alone, by kind.
+    launch_ns: Vec<u64>,
+    /// The highest bandwidth that an operator's table reaches.
+    bytes_per_ns: f64,
+    threads: Threads,
+}
+
+/// What a card says of threads side by side.
+#[derive(Debug)]
+enum Threads {
+    Operators(AdapterSurface),
+    Layers(AdapterSurface),
+    Unmeasured,
+}
+
+impl StreamPrices {
+    /// For tasks of these kinds.
+    ///
+    /// # Errors
+    /// The card lacks a kind's table, or what a hand-over takes.
+    pub fn new(card: &Card, pool: &PoolSpec, tasks: &TasksSpec, kinds: &[PetKind]) -> Result<StreamPrices, MissingTable> {
+        let dispatch = |operation| Ok::<u64, MissingTable>(card.dispatch(operation)?.median_ns);
+        let model = |shape: &ModelShape| OfModel::new(card, pool, shape, kinds, &tasks.sizes);
+        Ok(StreamPrices {
+            device: card.device.kind,
+            meeting_ns: LINEARS * (dispatch(DispatchOperation::Wake)? + dispatch(DispatchOperation::Tell)?),
+            sizes: tasks.sizes,
+            kinds: kinds.to_vec(),
+            models: tasks.models(&pool.model).map(model).collect::<Result<_, _>>()?,
+            operators: Vec::new(),
+            side_by_side: SideBySide::default(),
+            busy_ns: Vec::new(),
+        })
+    }
+
+    /// What launching a kind's operators of a layer takes: the least of their table.
+    pub fn launch_ns(&self, model: u16, kind: PetKind) -> u64 {
+        self.models[usize::from(model)].launch_ns[self.kind(kind)]
+    }
+
+    fn kind(&self, kind: PetKind) -> usize {
+        let index = self.kinds.iter().position(|known| *known == kind);
+        index.expect("a loaded task's kind has a table")
+    }
+
+    /// One layer's operators of these groups on their streams, of which there are `streams`; alone each takes `alone_ns`.
+    pub fn layer_ns(&mut self, model: u16, groups: &[PetGroup], alone_ns: &[u64], streams: u16) -> u64 {
+        let all_ns = alone_ns.iter().sum();
+        if streams <= 1 {
+            return all_ns;
+        }
+        let meeting_ns = self.meeting_ns * u64::from(streams - 1);
+        match self.device {
+            DeviceKind::Cpu => {
+                // Each stream's own thread launches, moves and computes.
+                self.busy_ns.clear();
+                self.busy_ns.resize(usize::from(streams), 0);
+                for (group, ns) in groups.iter().zip(alone_ns) {
+                    self.busy_ns[usize::from(group.stream)] += ns;
+                }
+                let busiest_ns = self.busy_ns.iter().copied().max().unwrap_or(0);
+                let streams = u32::from(streams);
+                let longest = groups.iter().map(|group| group.tokens).max().unwrap_or(1);
+                let members: u32 = groups.iter().map(|group| group.count).sum();
+                let slower = |surface: &AdapterSurface, batch: u32| {
+                    let ns = |streams| surface.cost(streams, batch.max(1), longest).median_ns;
+                    u128::from(busiest_ns) * u128::from(ns(streams)) / u128::from(ns(1).max(1))
+                };
+                match &self.models[usize::from(model)].threads {
+                    Threads::Operators(of) => (slower(of, members / groups.len().max(1) as u32) as u64).max(busiest_ns),
+                    Threads::Layers(of) => {
+                        let ns = (slower(of, members / streams) as u64).max(busiest_ns);
+                        ns.min(all_ns) + meeting_ns
+                    }
+                    Threads::Unmeasured => all_ns + meeting_ns,
+                }
+            }
+            DeviceKind::Cuda => {
+                self.operators.clear();
+                for (group, &ns) in groups.iter().zip(alone_ns) {
+                    let (of, kind) = (&self.models[usize::from(model)], self.kind(group.kind));
+                    let tokens = u64::from(group.count) * u64::from(group.tokens);
+                    let bytes = layer_work(group.kind, &of.shape, &self.sizes, tokens).bytes;
+                    let launch_ns = of.launch_ns[kind].min(ns);
+                    let move_ns = ((bytes as f64 / of.bytes_per_ns) as u64).min(ns - launch_ns);
+                    self.operators.push(Operator {
+                        stream: group.stream,
+                        launch_ns,
+                        move_ns,
+                        compute_ns: ns - launch_ns - move_ns,
+                    });
+                }
+                self.side_by_side.ns(&self.operators, streams) + meeting_ns
+            }
+        }
+    }
+}
+
+impl OfModel {
+    fn new(
+        card: &Card,
+        pool: &PoolSpec,
+        shape: &ModelShape,
+        kinds: &[PetKind],
+        sizes: &PetSizes,
+    ) -> Result<OfModel, MissingTable> {
+        let dtype = pool.dtype;
+        let (mut launches, mut bytes_per_ns) = (Vec::new(), f64::MIN_POSITIVE);
+        for &kind in kinds {
+            let surface = card.pet(shape, dtype, kind)?;
+            let rows = card.tables.pet.iter();
+            let rows = rows.filter(|row| row.model == shape.name && row.kind == kind);
+            let most = rows.max_by_key(|row| (row.batch, row.tokens));
+            let most = most.expect("a bound table has rows");
+            let launch_ns = surface.least().median_ns;
+            let work = layer_work(kind, shape, sizes, u64::from(most.batch) * u64::from(most.tokens));
+            let ns = surface.cost(most.batch, most.tokens).median_ns;
+            let moving_ns = ns.saturating_sub(launch_ns).max(1) as f64;
+            bytes_per_ns = bytes_per_ns.max(work.bytes as f64 / moving_ns);
+            launches.push(launch_ns);
+        }
+        Ok(OfModel {
+            shape: shape.clone(),
+            launch_ns: launches,
+            bytes_per_ns,
+            threads: match (card.concurrent_pet(shape, dtype), card.concurrent_layer(shape, dtype)) {
+                (Ok(operators), _) => Threads::Operators(operators),
+                (Err(_), Ok(layers)) => Threads::Layers(layers),
+                (Err(_), Err(_)) => Threads::Unmeasured,
+            },
+        })
+    }
+}
