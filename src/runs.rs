@@ -185,7 +185,9 @@ impl Loaded {
     pub fn refused_tasks(&self) -> Vec<String> {
         let of_run = |run: &RunSpec| {
             let refused = refusals(&cluster(run, self.card(run)), &run.system.pool, run.tenants);
-            let of_system = refused.into_iter().map(|why| format!("{}: refused: {why}", run.system.name));
+            let of_system = refused
+                .into_iter()
+                .map(|why| format!("{}: refused: {why}", run.system.name));
             of_system.collect::<Vec<_>>()
         };
         let mut refused: Vec<String> = self.runs.iter().flat_map(of_run).collect();

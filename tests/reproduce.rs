@@ -149,7 +149,11 @@ fn pets_is_reproduced() {
             ("Table 5", "PetS, BERT-base on TX2, 8 GB", 456.0),
             ("Table 5", "PetS over SeqS, DistilBERT on V100, 32 GB", 27.8),
             ("Table 5", "PetS over SeqS, least of the nine", 26.2),
-            ("Table 5", "a task of BERT-large over its model, masks as they are stored", 2.82),
+            (
+                "Table 5",
+                "a task of BERT-large over its model, masks as they are stored",
+                2.82,
+            ),
             ("Fig. 7", "1080 Ti, mean over models, shapes and tasks", 1.648),
             ("Fig. 7", "V100, mean over models, shapes and tasks", 1.815),
             ("Fig. 7", "V100, greatest", 1.981),

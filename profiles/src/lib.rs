@@ -65,10 +65,11 @@ pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use names::near_miss;
 pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
-    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentPetRow, ConcurrentStepRow, CopyResumeRow, CopyRow,
-    DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderStepRow, DispatchRow,
-    EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow,
-    ResumeRow, SolveRow, StaticModelRow, Stats, TaggingHeadRow, TextLookRow, TextPassRow,
+    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentPetRow, ConcurrentStepRow,
+    CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow,
+    DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow,
+    PetRow, PlanRow, PlotLookupRow, ResumeRow, SolveRow, StaticModelRow, Stats, TaggingHeadRow, TextLookRow,
+    TextPassRow,
 };
 pub use staircase::{Staircase, staircase};
 pub use static_model::StaticModel;

@@ -124,9 +124,7 @@ impl TaskServing {
         let task = registration.task;
         let parameters = match &registration.file {
             None => self.made_up(registration, pool, tasks),
-            Some(TaskFile {
-                fault: Some(_), ..
-            }) => return Ok(()),
+            Some(TaskFile { fault: Some(_), .. }) => return Ok(()),
             Some(file) => Parameters::read(Path::new(&file.path))?.2,
         };
         let bytes = parameters.bytes();

@@ -192,7 +192,11 @@ impl<'a> PetSubject<'a> {
     fn activations(&self, sequences: u32, tokens: u32) -> Result<Vec<(Linear, Tensor, Tensor)>, ExecutorError> {
         let of = |linear: Linear| {
             let (outputs, inputs) = linear.size(&self.shape);
-            Ok((linear, self.ones(sequences, tokens, inputs)?, self.ones(sequences, tokens, outputs)?))
+            Ok((
+                linear,
+                self.ones(sequences, tokens, inputs)?,
+                self.ones(sequences, tokens, outputs)?,
+            ))
         };
         Linear::ALL.into_iter().map(of).collect()
     }

@@ -64,7 +64,10 @@ const ENGINE: &str = include_str!("../../papers/pets-gtx1080ti-engine.csv");
 
 fn engine_rows() -> impl Iterator<Item = EngineRow> {
     let mut reader = csv::ReaderBuilder::new();
-    let rows = reader.comment(Some(b'#')).from_reader(ENGINE.as_bytes()).into_deserialize();
+    let rows = reader
+        .comment(Some(b'#'))
+        .from_reader(ENGINE.as_bytes())
+        .into_deserialize();
     rows.map(|row: Result<EngineRow, csv::Error>| row.expect("a test reads it"))
 }
 
@@ -88,7 +91,10 @@ impl Alpha {
         for row in engine_rows() {
             let us = 1e3 * (row.model_ms - row.adapters_total_ms / passes) / f64::from(base.layers);
             let [constant, work] = [1.0 / us, flops(&base, row.batch.into(), row.tokens.into()) / us];
-            for (sum, product) in squares.iter_mut().zip([constant * constant, constant * work, work * work]) {
+            for (sum, product) in squares
+                .iter_mut()
+                .zip([constant * constant, constant * work, work * work])
+            {
                 *sum += product;
             }
             ones[0] += constant;

@@ -58,7 +58,12 @@ impl StreamPrices {
     ///
     /// # Errors
     /// The card lacks a kind's table, or what a hand-over takes.
-    pub fn new(card: &Card, pool: &PoolSpec, tasks: &TasksSpec, kinds: &[PetKind]) -> Result<StreamPrices, MissingTable> {
+    pub fn new(
+        card: &Card,
+        pool: &PoolSpec,
+        tasks: &TasksSpec,
+        kinds: &[PetKind],
+    ) -> Result<StreamPrices, MissingTable> {
         let dispatch = |operation| Ok::<u64, MissingTable>(card.dispatch(operation)?.median_ns);
         let model = |shape: &ModelShape| OfModel::new(card, pool, shape, kinds, &tasks.sizes);
         Ok(StreamPrices {

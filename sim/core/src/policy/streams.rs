@@ -108,7 +108,10 @@ impl StreamScheduler {
 /// least one.
 pub fn stream_counts(many: u32, operators: usize) -> impl Iterator<Item = u32> {
     let many = many.min(operators.try_into().unwrap_or(u32::MAX)).max(1);
-    [1, 2, 8, 32].into_iter().filter(move |count| *count < many).chain([many])
+    [1, 2, 8, 32]
+        .into_iter()
+        .filter(move |count| *count < many)
+        .chain([many])
 }
 
 /// What the busiest stream takes, in nanoseconds, if streams do not slow each other down.
@@ -160,7 +163,12 @@ mod tests {
     #[test]
     fn streams_take_equally_long_where_their_order_is_cut_by_time() {
         // One that takes as long as the three before it, which move more than they compute.
-        let operators = [operator(1, 10, 1), operator(1, 10, 1), operator(1, 10, 1), operator(900, 30, 1)];
+        let operators = [
+            operator(1, 10, 1),
+            operator(1, 10, 1),
+            operator(1, 10, 1),
+            operator(900, 30, 1),
+        ];
         let mut scheduler = StreamScheduler::default();
         assert_eq!(scheduler.by_intensity(&operators, 2), [0, 0, 1, 1]);
         assert_eq!(scheduler.evenly(&operators, 2), [0, 0, 0, 1]);
@@ -175,7 +183,10 @@ mod tests {
         assert_eq!(counts(64, 128), [1, 2, 8, 32, 64]);
         assert_eq!(counts(32, 5), [1, 2, 5]);
         assert_eq!(counts(4, 128), [1, 2, 4]);
-        assert_eq!((counts(1, 128), counts(32, 1), counts(32, 0)), (vec![1], vec![1], vec![1]));
+        assert_eq!(
+            (counts(1, 128), counts(32, 1), counts(32, 0)),
+            (vec![1], vec![1], vec![1])
+        );
     }
 
     proptest! {

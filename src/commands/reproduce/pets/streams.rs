@@ -131,7 +131,9 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let over_turns = |system: &str| more(&format!("{system}-{streams}"), &format!("in-turn-{streams}"), &every);
         let (counted, even) = (over_turns("streams"), over_turns("even"));
         let lost = counted.iter().filter(|gain| **gain < 0.0).count();
-        let what = format!("{streams} streams by intensity (Algorithm 2) over tasks in turn, all shapes, time saved in the mean: more");
+        let what = format!(
+            "{streams} streams by intensity (Algorithm 2) over tasks in turn, all shapes, time saved in the mean: more"
+        );
         rows.push(Row::assumed(FIGURE, what, "%", None, mean(&counted)).note(format!(
             "the paper compares with a stream for each task only, and its authors' public code has no Algorithm 2: it deals tasks to streams in turn \
              (turbo_transformers/core/cuda_device_context.h). Sorting saves less at {lost} of 12 shapes, by {:.1} % at most: sorted operators are of one kind \

@@ -15,8 +15,8 @@ use tenantry_traces::{Request, Ticket, Time};
 
 use self::latencies::Latencies;
 use self::planning::{Candidate, Planned, alone, by_task, deadline, planned, question};
-pub use self::repository::{TaskCounts, refusals};
 use self::repository::{Entry, Repository};
+pub use self::repository::{TaskCounts, refusals};
 use super::memory::{MemoryUse, ServerError};
 use super::queue::{InFlight, Queue, QueueView, Requests, Waiting};
 use super::tenancy::refuse;

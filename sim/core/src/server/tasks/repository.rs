@@ -125,8 +125,15 @@ impl Repository {
         assert!(task < self.entries.len(), "tasks are tenants");
         if let Entry::Loaded(there) = self.entries[task] {
             let must = "registered once";
-            let got = format!("a second registration (it is {} of {})", there.kind, models[usize::from(there.model)].0);
-            self.refuse(registration, Refusal::new(TaskFault::RegisteredTwice, &registration.at, "task", must, got));
+            let got = format!(
+                "a second registration (it is {} of {})",
+                there.kind,
+                models[usize::from(there.model)].0
+            );
+            self.refuse(
+                registration,
+                Refusal::new(TaskFault::RegisteredTwice, &registration.at, "task", must, got),
+            );
             return;
         }
         self.entries[task] = match self.checked(registration, models, pool, tasks) {
@@ -164,8 +171,14 @@ impl Repository {
             },
         };
         let named = |fault, keys, known: &[&str], got: &str| {
-            let near = near_miss(got, known.iter().copied()).map_or(String::new(), |near| format!("; did you mean {near}?"));
-            refuse(fault, keys, format!("one of {}", known.join(", ")), format!("{got}{near}"))
+            let near =
+                near_miss(got, known.iter().copied()).map_or(String::new(), |near| format!("; did you mean {near}?"));
+            refuse(
+                fault,
+                keys,
+                format!("one of {}", known.join(", ")),
+                format!("{got}{near}"),
+            )
         };
         let names: Vec<&str> = models.iter().map(|(name, _)| *name).collect();
         let index = names.iter().position(|name| *name == registration.model);
@@ -177,7 +190,12 @@ impl Repository {
         let mut kinds = PetKind::ALL.iter().copied();
         let kind = kinds.find(|kind| kind.name() == registration.kind).ok_or_else(|| {
             let known: Vec<&str> = PetKind::ALL.iter().map(|kind| kind.name()).collect();
-            named(TaskFault::UnknownKind, ["kind", "__metadata__.kind"], &known, &registration.kind)
+            named(
+                TaskFault::UnknownKind,
+                ["kind", "__metadata__.kind"],
+                &known,
+                &registration.kind,
+            )
         })?;
         if let Some((fault, why)) = fault {
             return Err(of_file(fault, why));
@@ -186,14 +204,24 @@ impl Repository {
             && !same_layers(shape, model)
         {
             let must = format!("a model with the layers of {}", names[index]);
-            return Err(refuse(TaskFault::WrongShape, ["trained_on"; 2], must, shape.name.clone()));
+            return Err(refuse(
+                TaskFault::WrongShape,
+                ["trained_on"; 2],
+                must,
+                shape.name.clone(),
+            ));
         }
         if kind == PetKind::MaskBert
             && let Some(elements) = registration.mask_elements
             && elements != linear_weights(model)
         {
             let must = format!("{}, the weights of {}", linear_weights(model), names[index]);
-            return Err(refuse(TaskFault::WrongMask, ["mask_elements"; 2], must, elements.to_string()));
+            return Err(refuse(
+                TaskFault::WrongMask,
+                ["mask_elements"; 2],
+                must,
+                elements.to_string(),
+            ));
         }
         let number = pool.dtype.bytes();
         let own_bytes = match tasks.engine {
