@@ -15,7 +15,7 @@ use crate::model::{DType, ModelShape};
 use crate::rows::{Family, HandOverRow, ResumeRow, Row};
 use crate::slice::{Slice, slices};
 use crate::static_model::StaticModel;
-use crate::tables::Tables;
+use crate::tables::{Role, Tables};
 
 impl Card {
     /// One encoder layer's forward pass by batch and padded tokens.
@@ -496,7 +496,13 @@ impl Card {
 fn some_host() -> &'static Tables {
     static TABLES: LazyLock<Tables> = LazyLock::new(|| {
         let mut tables = Tables::default();
-        let read = tables.read_csv(Family::Plan, "some_host.csv", include_str!("some_host.csv"), &[]);
+        let read = tables.read_csv(
+            Family::Plan,
+            Role::Table,
+            "some_host.csv",
+            include_str!("some_host.csv"),
+            &[],
+        );
         read.expect("a test reads it");
         tables
     });

@@ -32,6 +32,9 @@ pub struct Card {
     /// The measured points.
     #[serde(skip)]
     pub tables: Tables,
+    /// Points that were measured to check by, and price nothing: how far interpolation is off between those of the tables.
+    #[serde(skip)]
+    pub held_out: Tables,
 }
 
 /// Which kind of processor computes.
@@ -151,8 +154,11 @@ pub struct Provenance {
 impl Card {
     /// The same card where every op takes so many times as long, as when its machine's clock is lower.
     pub fn at_pace(&self, ratio: f64) -> Card {
-        let tables = self.tables.clone().at_pace(ratio);
-        Card { tables, ..self.clone() }
+        Card {
+            tables: self.tables.clone().at_pace(ratio),
+            held_out: self.held_out.clone().at_pace(ratio),
+            ..self.clone()
+        }
     }
 
     /// The JSON Schema of `card.yaml`, for editors.

@@ -6,18 +6,25 @@ use crate::error::Invalid;
 use crate::names::near_miss;
 use crate::rows::Row;
 use crate::slice::{Point, Slice, slices};
+use crate::tables::Role;
 
 /// How far a point may lie below a smaller one, beyond their measured spreads: kernels have steps, machines drift.
 const TOLERATED_DIP: f64 = 0.10;
 
 /// Checks one family's rows; `lines` are their lines in `file`, `models` the model names that they may use.
-pub(crate) fn check_rows<R: Row>(file: &str, rows: &[R], lines: &[u64], models: &[&str]) -> Result<(), Invalid> {
+pub(crate) fn check_rows<R: Row>(
+    file: &str,
+    role: Role,
+    rows: &[R],
+    lines: &[u64],
+    models: &[&str],
+) -> Result<(), Invalid> {
     for (row, &line) in rows.iter().zip(lines) {
         check_row(file, row, models).map_err(|invalid| invalid.in_line(line))?;
     }
     slices(rows)
         .iter()
-        .try_for_each(|slice| check_slice(file, slice, lines))
+        .try_for_each(|slice| check_slice(file, role, slice, lines))
 }
 
 fn check_row<R: Row>(file: &str, row: &R, models: &[&str]) -> Result<(), Invalid> {
@@ -47,7 +54,7 @@ fn check_row<R: Row>(file: &str, row: &R, models: &[&str]) -> Result<(), Invalid
     }
 }
 
-fn check_slice(file: &str, slice: &Slice, lines: &[u64]) -> Result<(), Invalid> {
+fn check_slice(file: &str, role: Role, slice: &Slice, lines: &[u64]) -> Result<(), Invalid> {
     let described = |point: &Point| {
         format!("{} {}", slice.label, slice.describe(&point.at))
             .trim_end()
@@ -58,16 +65,20 @@ fn check_slice(file: &str, slice: &Slice, lines: &[u64]) -> Result<(), Invalid> 
         let must = format!("at most {} ({})", slice.axes[1], point.at[1]);
         return Err(Invalid::new(file, slice.axes[0], must, point.at[0].to_string()).in_line(line(point)));
     }
+    if let Some((first, again)) = duplicate(slice) {
+        let got = format!("{}, which line {} has", described(again), line(first));
+        return Err(Invalid::new(file, "line", "a point measured once", got).in_line(line(again)));
+    }
+    if role == Role::HeldOut {
+        // They lie anywhere, and price nothing.
+        return Ok(());
+    }
     if let Some(point) = outside_the_triangle(slice) {
         let (lesser, greater) = (slice.axes[0], slice.axes[1]);
         let must = format!(
             "such that the smallest {lesser} and {greater} are equal, and the largest {greater} no less than any {lesser}"
         );
         return Err(Invalid::new(file, &slice.label, must, slice.describe(&point.at)).in_line(line(point)));
-    }
-    if let Some((first, again)) = duplicate(slice) {
-        let got = format!("{}, which line {} has", described(again), line(first));
-        return Err(Invalid::new(file, "line", "a point measured once", got).in_line(line(again)));
     }
     let missing = slice.missing();
     if let Some(first) = missing.first() {

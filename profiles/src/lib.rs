@@ -73,5 +73,5 @@ pub use rows::{
 };
 pub use staircase::{Staircase, staircase};
 pub use static_model::StaticModel;
-pub use summary::{AxisSummary, TableError, TableSummary, describe, leave_out_errors};
+pub use summary::{AxisSummary, LeftOut, TableError, TableSummary, describe, leave_out_errors};
 pub use tables::Tables;

@@ -11,7 +11,11 @@ use crate::error::{Invalid, ProfileError};
 use crate::model::ModelShape;
 use crate::names::near_miss;
 use crate::rows::Family;
+use crate::tables::Role;
 use crate::yaml;
+
+/// What the name of a file of held-out points has before its ending.
+const HELD_OUT: &str = ".held-out";
 
 /// The file that makes a folder a profile.
 pub(crate) const CARD_FILE: &str = "card.yaml";
@@ -91,16 +95,23 @@ impl Card {
         models.extend(card.models.iter().map(|model| model.name.as_str()));
         for (name, text) in files.iter().filter(|(name, _)| name.as_ref() != CARD_FILE) {
             let name = name.as_ref();
-            let Some(&family) = Family::ALL.iter().find(|family| family.file() == name) else {
-                let known: Vec<String> = Family::ALL.iter().map(|family| family.file()).collect();
-                let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                let suggested = near_miss(name, known.iter().copied());
-                return Err(Invalid::new(folder, name, one_of(&known), "an unknown table")
+            let known = || Family::ALL.iter().flat_map(|&family| files_of(family));
+            let Some((family, role, _)) = known().find(|(.., file)| file == name) else {
+                let tables: Vec<String> = Family::ALL.iter().map(|family| family.file()).collect();
+                let tables: Vec<&str> = tables.iter().map(String::as_str).collect();
+                let known: Vec<String> = known().map(|(.., file)| file).collect();
+                let suggested = near_miss(name, known.iter().map(String::as_str));
+                return Err(Invalid::new(folder, name, one_of(&tables), "an unknown table")
                     .suggest(suggested)
                     .into());
             };
-            card.tables.read_csv(family, &path(name), text.as_ref(), &models)?;
+            let tables = match role {
+                Role::Table => &mut card.tables,
+                Role::HeldOut => &mut card.held_out,
+            };
+            tables.read_csv(family, role, &path(name), text.as_ref(), &models)?;
         }
+        card.check_held_out(&path)?;
         card.check_origins(&path(CARD_FILE))?;
         Ok(card)
     }
@@ -109,14 +120,41 @@ impl Card {
     pub(crate) fn to_files(&self) -> Vec<(String, String)> {
         let yaml = serde_yaml::to_string(self).expect("a card has only names, numbers and lists");
         let mut files = vec![(CARD_FILE.to_string(), yaml)];
-        files.extend(
-            self.tables
-                .to_csv()
-                .into_iter()
-                .map(|(family, text)| (family.file(), text)),
-        );
+        for (role, tables) in [(Role::Table, &self.tables), (Role::HeldOut, &self.held_out)] {
+            let file = |(family, text)| (file_of(family, role), text);
+            files.extend(tables.to_csv().into_iter().map(file));
+        }
         files
     }
+
+    /// Points are held out of a table that is there.
+    fn check_held_out(&self, path: &impl Fn(&str) -> String) -> Result<(), Invalid> {
+        let tables = self.tables.slices();
+        for slice in self.held_out.slices() {
+            let of_family = || tables.iter().filter(|table| table.family == slice.family);
+            if !of_family().any(|table| table.label == slice.label) {
+                let known: Vec<&str> = of_family().map(|table| table.label.as_str()).collect();
+                let file = path(&file_of(slice.family, Role::HeldOut));
+                let must = format!("one of {}: {}", slice.family.file(), one_of(&known));
+                return Err(Invalid::new(&file, "table", must, format!("{:?}", slice.label)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn file_of(family: Family, role: Role) -> String {
+    let file = family.file();
+    match role {
+        Role::Table => file,
+        Role::HeldOut => file.replace(".csv", &format!("{HELD_OUT}.csv")),
+    }
+}
+
+/// The files that a family's rows may be in.
+fn files_of(family: Family) -> impl Iterator<Item = (Family, Role, String)> {
+    let file = move |role| (family, role, file_of(family, role));
+    [Role::Table, Role::HeldOut].into_iter().map(file)
 }
 
 fn read(path: &Path) -> Result<String, ProfileError> {
@@ -164,7 +202,8 @@ fn write_files(folder: &Path, files: &[(String, String)]) -> io::Result<()> {
 fn move_other_files(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let name = entry?.file_name();
-        let is_table = Family::ALL.iter().any(|family| name == family.file().as_str());
+        let mut tables = Family::ALL.iter().flat_map(|&family| files_of(family));
+        let is_table = tables.any(|(.., file)| name == file.as_str());
         if name != CARD_FILE && !is_table {
             fs::rename(from.join(&name), to.join(&name))?;
         }

@@ -1,8 +1,10 @@
 //! What a card holds and how well its tables interpolate, as data for `tenantry profile show`.
 
 use crate::card::Card;
+use crate::grid::Grid;
+use crate::names::named;
 use crate::rows::{Family, nearest_rank};
-use crate::slice::Slice;
+use crate::slice::{Point, Slice};
 
 /// One table of a card.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,14 +32,16 @@ pub struct AxisSummary {
     pub values: Vec<u64>,
 }
 
-/// How far interpolation misses measured points that are left out.
+/// How far interpolation misses measured points that it does not have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableError {
     /// The op family.
     pub family: Family,
     /// Which of the family's tables: `model=tiny dtype=f32`.
     pub table: String,
-    /// Predictions: one for each point and each axis along which it lies between two others.
+    /// Which points those are.
+    pub of: LeftOut,
+    /// Predictions: one for each such point and, of a table's own points, for each axis along which one lies between two others.
     pub predictions: usize,
     /// Median of |predicted − measured| / measured.
     pub median: f64,
@@ -45,8 +49,19 @@ pub struct TableError {
     pub p95: f64,
 }
 
+/// Which points interpolation was not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// Points between those of the table, measured only to check by: what a lookup meets.
+    HeldOut,
+    /// Each of the table's own points in turn, from its neighbours. Their gap is about twice that of two neighbours, so lookups do better.
+    Own,
+}
+named!(LeftOut { HeldOut => "held out", Own => "own" });
+
 /// Summaries of all tables, by family and name.
 pub fn describe(card: &Card) -> Vec<TableSummary> {
+    let held_out = card.held_out.slices();
     let summary = |slice: &Slice| TableSummary {
         family: slice.family,
         table: slice.label.clone(),
@@ -58,18 +73,51 @@ pub fn describe(card: &Card) -> Vec<TableSummary> {
             .zip(slice.knots())
             .map(|(name, values)| AxisSummary { name, values })
             .collect(),
-        error: leave_out_error(slice),
+        error: error_of(slice, &held_out),
     };
     card.tables.slices().iter().map(summary).collect()
 }
 
-/// The error of each table's interpolation: every measured median that lies between two others along an axis is
-/// predicted from these. Their gap is about twice that of two neighbours, so lookups do better.
+/// The error of each table's interpolation: at its held-out points where there are any, else at its own.
 pub fn leave_out_errors(card: &Card) -> Vec<TableError> {
-    card.tables.slices().iter().filter_map(leave_out_error).collect()
+    let held_out = card.held_out.slices();
+    let tables = card.tables.slices();
+    tables.iter().filter_map(|slice| error_of(slice, &held_out)).collect()
 }
 
-fn leave_out_error(slice: &Slice) -> Option<TableError> {
+fn error_of(slice: &Slice, held_out: &[Slice]) -> Option<TableError> {
+    let same = |other: &&Slice| (other.family, &other.label) == (slice.family, &slice.label);
+    match held_out.iter().find(same) {
+        Some(held_out) => summed_up(slice, LeftOut::HeldOut, errors_at(slice, held_out)),
+        None => summed_up(slice, LeftOut::Own, errors_at_own(slice)),
+    }
+}
+
+/// The errors of a table's prices at points that it does not have.
+fn errors_at(slice: &Slice, held_out: &Slice) -> Vec<f64> {
+    match slice.axes.len() {
+        1 => errors_on::<1>(slice, held_out),
+        2 => errors_on::<2>(slice, held_out),
+        3 => errors_on::<3>(slice, held_out),
+        4 => errors_on::<4>(slice, held_out),
+        _ => Vec::new(),
+    }
+}
+
+fn errors_on<const N: usize>(slice: &Slice, held_out: &Slice) -> Vec<f64> {
+    let Ok(grid) = Grid::<N>::new(slice) else {
+        return Vec::new();
+    };
+    let error = |point: &Point| {
+        let at: [u64; N] = point.at.as_slice().try_into().expect("rows of a family have its axes");
+        let predicted_us = grid.median_ns(at) as f64 / 1e3;
+        (predicted_us - point.stats.median_us).abs() / point.stats.median_us
+    };
+    held_out.points.iter().map(error).collect()
+}
+
+/// The errors at a table's own points, each predicted from the two beside it along an axis.
+fn errors_at_own(slice: &Slice) -> Vec<f64> {
     let mut errors = Vec::new();
     for axis in (0..slice.axes.len()).filter(|axis| slice.family.interpolates(*axis)) {
         for line in slice.lines(axis) {
@@ -81,10 +129,15 @@ fn leave_out_error(slice: &Slice) -> Option<TableError> {
             }
         }
     }
+    errors
+}
+
+fn summed_up(slice: &Slice, of: LeftOut, mut errors: Vec<f64>) -> Option<TableError> {
     errors.sort_by(f64::total_cmp);
     (!errors.is_empty()).then(|| TableError {
         family: slice.family,
         table: slice.label.clone(),
+        of,
         predictions: errors.len(),
         median: nearest_rank(&errors, 50),
         p95: nearest_rank(&errors, 95),

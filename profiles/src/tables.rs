@@ -16,6 +16,15 @@ use crate::rows::{
 };
 use crate::slice::{Slice, slices};
 
+/// What rows are there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// They price ops.
+    Table,
+    /// They tell how far the tables' prices are off.
+    HeldOut,
+}
+
 /// The measured points of a card, in any order. A profiler pushes rows; [`Card::save`](crate::Card::save) checks and
 /// sorts them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -180,38 +189,45 @@ impl Tables {
     }
 
     /// Reads one family's file into its rows and checks them. `models` are the model names that rows may use.
-    pub(crate) fn read_csv(&mut self, family: Family, file: &str, text: &str, models: &[&str]) -> Result<(), Invalid> {
+    pub(crate) fn read_csv(
+        &mut self,
+        family: Family,
+        role: Role,
+        file: &str,
+        text: &str,
+        models: &[&str],
+    ) -> Result<(), Invalid> {
         match family {
-            Family::EncoderLayer => self.encoder_layer = read_table(file, text, models)?,
-            Family::Embedding => self.embedding = read_table(file, text, models)?,
-            Family::Head => self.head = read_table(file, text, models)?,
-            Family::TaggingHead => self.tagging_head = read_table(file, text, models)?,
-            Family::Adapter => self.adapter = read_table(file, text, models)?,
-            Family::Copy => self.copy = read_table(file, text, models)?,
-            Family::ModelLoad => self.model_load = read_table(file, text, models)?,
-            Family::Dispatch => self.dispatch = read_table(file, text, models)?,
-            Family::HandOver => self.hand_over = read_table(file, text, models)?,
-            Family::Resume => self.resume = read_table(file, text, models)?,
-            Family::CopyResume => self.copy_resume = read_table(file, text, models)?,
-            Family::StaticModel => self.static_model = read_table(file, text, models)?,
-            Family::ConcurrentLayer => self.concurrent_layer = read_table(file, text, models)?,
-            Family::ConcurrentPet => self.concurrent_pet = read_table(file, text, models)?,
-            Family::AttendedLayer => self.attended_layer = read_table(file, text, models)?,
-            Family::TextPass => self.text_pass = read_table(file, text, models)?,
-            Family::TextLook => self.text_look = read_table(file, text, models)?,
-            Family::PlotLookup => self.plot_lookup = read_table(file, text, models)?,
-            Family::Pet => self.pet = read_table(file, text, models)?,
-            Family::DecoderDense => self.decoder_dense = read_table(file, text, models)?,
-            Family::DecoderPrefill => self.decoder_prefill = read_table(file, text, models)?,
-            Family::DecoderDecode => self.decoder_decode = read_table(file, text, models)?,
-            Family::DecoderMixed => self.decoder_mixed = read_table(file, text, models)?,
-            Family::DecoderEnds => self.decoder_ends = read_table(file, text, models)?,
-            Family::DecoderStep => self.decoder_step = read_table(file, text, models)?,
-            Family::ConcurrentStep => self.concurrent_step = read_table(file, text, models)?,
-            Family::Lora => self.lora = read_table(file, text, models)?,
-            Family::Collective => self.collective = read_table(file, text, models)?,
-            Family::Solve => self.solve = read_table(file, text, models)?,
-            Family::Plan => self.plan = read_table(file, text, models)?,
+            Family::EncoderLayer => self.encoder_layer = read_table(file, role, text, models)?,
+            Family::Embedding => self.embedding = read_table(file, role, text, models)?,
+            Family::Head => self.head = read_table(file, role, text, models)?,
+            Family::TaggingHead => self.tagging_head = read_table(file, role, text, models)?,
+            Family::Adapter => self.adapter = read_table(file, role, text, models)?,
+            Family::Copy => self.copy = read_table(file, role, text, models)?,
+            Family::ModelLoad => self.model_load = read_table(file, role, text, models)?,
+            Family::Dispatch => self.dispatch = read_table(file, role, text, models)?,
+            Family::HandOver => self.hand_over = read_table(file, role, text, models)?,
+            Family::Resume => self.resume = read_table(file, role, text, models)?,
+            Family::CopyResume => self.copy_resume = read_table(file, role, text, models)?,
+            Family::StaticModel => self.static_model = read_table(file, role, text, models)?,
+            Family::ConcurrentLayer => self.concurrent_layer = read_table(file, role, text, models)?,
+            Family::ConcurrentPet => self.concurrent_pet = read_table(file, role, text, models)?,
+            Family::AttendedLayer => self.attended_layer = read_table(file, role, text, models)?,
+            Family::TextPass => self.text_pass = read_table(file, role, text, models)?,
+            Family::TextLook => self.text_look = read_table(file, role, text, models)?,
+            Family::PlotLookup => self.plot_lookup = read_table(file, role, text, models)?,
+            Family::Pet => self.pet = read_table(file, role, text, models)?,
+            Family::DecoderDense => self.decoder_dense = read_table(file, role, text, models)?,
+            Family::DecoderPrefill => self.decoder_prefill = read_table(file, role, text, models)?,
+            Family::DecoderDecode => self.decoder_decode = read_table(file, role, text, models)?,
+            Family::DecoderMixed => self.decoder_mixed = read_table(file, role, text, models)?,
+            Family::DecoderEnds => self.decoder_ends = read_table(file, role, text, models)?,
+            Family::DecoderStep => self.decoder_step = read_table(file, role, text, models)?,
+            Family::ConcurrentStep => self.concurrent_step = read_table(file, role, text, models)?,
+            Family::Lora => self.lora = read_table(file, role, text, models)?,
+            Family::Collective => self.collective = read_table(file, role, text, models)?,
+            Family::Solve => self.solve = read_table(file, role, text, models)?,
+            Family::Plan => self.plan = read_table(file, role, text, models)?,
         }
         Ok(())
     }
@@ -231,7 +247,7 @@ fn table_to_csv<R: Row>(rows: &[R]) -> Option<(Family, String)> {
     (!rows.is_empty()).then_some((R::FAMILY, text))
 }
 
-fn read_table<R: Row>(file: &str, text: &str, models: &[&str]) -> Result<Vec<R>, Invalid> {
+fn read_table<R: Row>(file: &str, role: Role, text: &str, models: &[&str]) -> Result<Vec<R>, Invalid> {
     let unreadable = |error: csv::Error| {
         let line = error.position().map_or(1, |position| position.line());
         Invalid::new(file, "line", "comma-separated values", error.to_string()).in_line(line)
@@ -262,7 +278,7 @@ fn read_table<R: Row>(file: &str, text: &str, models: &[&str]) -> Result<Vec<R>,
         rows.push(row);
         lines.push(line);
     }
-    check_rows(file, &rows, &lines, models)?;
+    check_rows(file, role, &rows, &lines, models)?;
     Ok(rows)
 }
 

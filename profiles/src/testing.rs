@@ -69,6 +69,7 @@ pub fn synthetic_card() -> Card {
         origins: Origins::default(),
         models: Vec::new(),
         tables: tables(),
+        held_out: Tables::default(),
     }
 }
 

@@ -49,6 +49,54 @@ fn replacing_a_profile_drops_its_tables_and_keeps_other_files() {
     );
 }
 
+fn with_held_out() -> Card {
+    let mut card = synthetic_card();
+    card.held_out.copy.push(CopyRow {
+        direction: Direction::HostToDevice,
+        pinned: true,
+        bytes: 777,
+        stats: Stats::of(&mut [10.0, 11.0, 12.0]),
+    });
+    card
+}
+
+#[test]
+fn held_out_points_have_files_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("card");
+    let card = with_held_out();
+    card.save(&path).unwrap();
+    let loaded = Card::load(&path).unwrap();
+    assert_eq!(loaded.held_out.copy, card.held_out.copy);
+    assert_eq!(loaded.tables.copy.len(), card.tables.copy.len());
+    assert_eq!(loaded.digest(), card.digest());
+    assert_ne!(card.digest(), synthetic_card().digest());
+
+    synthetic_card().save(&path).unwrap();
+    assert!(
+        !path.join("copy.held-out.csv").exists(),
+        "a card that has none leaves none"
+    );
+}
+
+#[test]
+fn points_held_out_of_no_table_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("card");
+    let mut card = with_held_out();
+    card.held_out.copy[0].pinned = false;
+    card.tables.copy.retain(|row| row.pinned);
+    let message = card.validate().unwrap_err().to_string();
+    let refused =
+        "copy.held-out.csv: table: must be one of copy.csv: direction=host-to-device pinned=true, got \"direction=";
+    assert!(message.contains(refused), "{message}");
+
+    with_held_out().save(&path).unwrap();
+    fs::rename(path.join("copy.held-out.csv"), path.join("copy.heldout.csv")).unwrap();
+    let message = Card::load(&path).unwrap_err().to_string();
+    assert!(message.contains("did you mean copy.held-out.csv?"), "{message}");
+}
+
 /// Profiles from before look-ups were told apart by what they met and by the length of fragments: theirs were of trigrams, all together,
 /// and an origin calls the table as it did then.
 #[test]

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
     AdapterImplementation, AdapterRow, Card, CopyRow, Cost, DType, Direction, DispatchOperation, EncoderLayerRow,
-    Family, LoadSource, LookupOutcome, ModelShape, PlotLookupRow, Spread, Stats, Tier, describe, leave_out_errors,
+    Family, LeftOut, LoadSource, LookupOutcome, ModelShape, PlotLookupRow, Spread, Stats, TableError, Tier, describe,
+    leave_out_errors,
 };
 
 const BATCHES: [u32; 4] = [1, 4, 8, 32];
@@ -249,6 +250,39 @@ fn the_synthetic_card_costs_what_its_table_says() {
         .into_iter()
         .filter(|error| error.family != Family::PlotLookup);
     assert!(straight.all(|error| error.p95 < 1e-9));
+}
+
+/// Where points were held out, they and not the table's own tell how far its prices are off; and they price nothing.
+#[test]
+fn held_out_points_tell_the_error_and_price_nothing() {
+    let whole = synthetic_card();
+    let mut card = whole.clone();
+    let of_card = card.encoder_layer(&tiny(), DType::F32).unwrap();
+    // One as the table has it, and three that take a tenth longer.
+    for (tokens, longer) in [(20, 1.0), (30, 1.1), (50, 1.1), (70, 1.1)] {
+        let us = of_card.cost(3, tokens).median_ns as f64 / 1e3 * longer;
+        card.held_out.encoder_layer.push(EncoderLayerRow {
+            model: "tiny".to_string(),
+            dtype: DType::F32,
+            batch: 3,
+            tokens,
+            stats: Stats::of(&mut [us]),
+        });
+    }
+    let error = |card: &Card| {
+        let of_table = |error: &TableError| error.family == Family::EncoderLayer && error.table.contains("model=tiny ");
+        leave_out_errors(card).into_iter().find(of_table).unwrap()
+    };
+    let held_out = error(&card);
+    assert_eq!((held_out.of, held_out.predictions), (LeftOut::HeldOut, 4));
+    let tenth = 1.0 - 1.0 / 1.1;
+    assert!(
+        (held_out.median - tenth).abs() < 1e-4 && (held_out.p95 - tenth).abs() < 1e-4,
+        "{held_out:?}"
+    );
+    assert_eq!(error(&whole).of, LeftOut::Own);
+    let cost = |card: &Card| card.encoder_layer(&tiny(), DType::F32).unwrap().cost(3, 50);
+    assert_eq!(cost(&card), cost(&whole));
 }
 
 #[test]

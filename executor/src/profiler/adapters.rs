@@ -7,6 +7,7 @@ use tenantry_profiles::{AdapterImplementation, AdapterRow, DType, ModelShape, Ta
 
 use super::compute::{Subject, spread_out};
 use super::decoder::DecoderSubject;
+use super::held_out::{HoldOut, Spot};
 use super::schedule::Point;
 use super::{Suite, timed};
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
@@ -36,7 +37,7 @@ impl AdapterSubject {
     /// Of an encoder's batches.
     pub fn of_encoder(subject: &Subject, bottleneck: u32, dtype: DType, seed: u64) -> Result<Self, ExecutorError> {
         let (encoder, axes) = (&subject.encoder, &subject.axes);
-        let lengths = [axes.tokens.clone(), axes.few_tokens()];
+        let lengths = [axes.fewer_tokens(), axes.few_tokens()];
         let place = (encoder.kind(), encoder.device());
         // Every layer's adapters cost the same; two layers' are enough to alternate between.
         let shape = ModelShape {
@@ -109,42 +110,50 @@ impl AdapterSubject {
     }
 
     /// All points.
-    pub fn points(&self, wanted: &[AdapterImplementation], suite: Suite) -> Result<Vec<Point<'_>>, ExecutorError> {
+    pub fn points(
+        &self,
+        wanted: &[AdapterImplementation],
+        suite: Suite,
+        hold_out: HoldOut,
+    ) -> Result<Vec<Point<'_>>, ExecutorError> {
         let (dtype, bottleneck) = (self.dtype, self.bottleneck());
         let [all, few] = &self.lengths;
         let lengths = match suite {
             Suite::Quick => few,
             Suite::Full => all,
         };
+        let mut grid = Vec::new();
+        for &batch in &self.batches {
+            for &tenants in self.batches.iter().filter(|tenants| **tenants <= batch) {
+                grid.extend(lengths.iter().map(|&tokens| [tenants, batch, tokens]));
+            }
+        }
+        let possible = |at: [u32; 3]| Some(at).filter(|[tenants, batch, _]| tenants <= batch);
+        let spots = hold_out.spots(grid, possible);
         let mut points = Vec::new();
         let measured = self.cache.implementations().into_iter();
         for implementation in measured.filter(|of| wanted.contains(of)) {
-            for &batch in &self.batches {
-                for &tenants in self.batches.iter().filter(|tenants| **tenants <= batch) {
-                    for &tokens in lengths {
-                        let model = self.model.clone();
-                        let row = move |tables: &mut Tables, stats| {
-                            let model = model.clone();
-                            let row = AdapterRow {
-                                model,
-                                dtype,
-                                implementation,
-                                bottleneck,
-                                tenants,
-                                batch,
-                                tokens,
-                                stats,
-                            };
-                            tables.adapter.push(row);
-                        };
-                        let table = format!("adapter of {}, {implementation}, bottleneck {bottleneck}", self.model);
-                        points.push(Point::new(
-                            table,
-                            self.measure(implementation, tenants, batch, tokens)?,
-                            row,
-                        ));
-                    }
-                }
+            for &Spot {
+                at: [tenants, batch, tokens],
+                held_out,
+            } in &spots
+            {
+                let model = self.model.clone();
+                let row = move |tables: &mut Tables, stats| {
+                    tables.adapter.push(AdapterRow {
+                        model: model.clone(),
+                        dtype,
+                        implementation,
+                        bottleneck,
+                        tenants,
+                        batch,
+                        tokens,
+                        stats,
+                    });
+                };
+                let table = format!("adapter of {}, {implementation}, bottleneck {bottleneck}", self.model);
+                let measure = self.measure(implementation, tenants, batch, tokens)?;
+                points.push(Point::new(table, measure, row).held_out(held_out));
             }
         }
         Ok(points)

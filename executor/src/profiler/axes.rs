@@ -4,9 +4,11 @@ use std::time::Duration;
 
 /// Sequences in a batch, and tenants in it; larger ones in steps of two where larger ones are served.
 const BATCH: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// Tokens of a padded sequence: powers of two, at which matrix products are at their best, and odd lengths between them, which most
-/// inputs have.
-const TOKENS: [u32; 8] = [1, 8, 16, 23, 32, 45, 64, 128];
+/// Tokens of a padded sequence: odd ones, which most inputs have, and around those powers of two beside which another kernel is chosen or
+/// rows lie badly in caches. There costs jump by a tenth (sparse products by a half), and a line from the last regular length would carry that on.
+const TOKENS: [u32; 11] = [1, 4, 8, 15, 16, 31, 45, 63, 64, 127, 128];
+/// Those of a table with a third dimension, or of which a part is measured.
+const FEWER_TOKENS: [u32; 7] = [1, 8, 15, 31, 63, 64, 128];
 
 /// The largest shapes that are served, where somebody says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,16 +61,26 @@ impl Axes {
         few
     }
 
+    /// Lengths for tables of three dimensions.
+    pub fn fewer_tokens(&self) -> Vec<u32> {
+        let last = self.tokens.last();
+        let fewer = self
+            .tokens
+            .iter()
+            .filter(|&tokens| FEWER_TOKENS.contains(tokens) || Some(tokens) == last);
+        fewer.copied().collect()
+    }
+
     /// All pairs.
-    pub fn points(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub fn points(&self) -> impl Iterator<Item = [u32; 2]> + '_ {
         self.batch
             .iter()
-            .flat_map(|&batch| self.tokens.iter().map(move |&tokens| (batch, tokens)))
+            .flat_map(|&batch| self.tokens.iter().map(move |&tokens| [batch, tokens]))
     }
 
     fn all_tokens(&self) -> u64 {
         self.points()
-            .map(|(batch, tokens)| u64::from(batch) * u64::from(tokens))
+            .map(|[batch, tokens]| u64::from(batch) * u64::from(tokens))
             .sum()
     }
 }
@@ -84,24 +96,25 @@ mod tests {
         let axes = Axes::affordable(512, all, cheap, Duration::from_secs(1));
         assert_eq!(
             (axes.batch.len(), axes.tokens.len(), axes.all_tokens()),
-            (6, 8, 63 * 317)
+            (6, 11, 63 * 502)
         );
-        assert_eq!(axes.few_tokens(), [1, 23, 128]);
+        assert_eq!(axes.few_tokens(), [1, 31, 128]);
+        assert_eq!(axes.fewer_tokens(), [1, 8, 15, 31, 63, 64, 128]);
         assert_eq!(
             Axes::affordable(64, all, cheap, Duration::from_secs(1)).tokens,
-            [1, 8, 16, 23, 32, 45, 64]
+            [1, 4, 8, 15, 16, 31, 45, 63, 64]
         );
-        let short = Axes::affordable(4, all, cheap, Duration::from_secs(1));
+        let short = Axes::affordable(3, all, cheap, Duration::from_secs(1));
         assert_eq!((short.tokens.clone(), short.few_tokens()), (vec![1], vec![1]));
 
-        // A millisecond a token: 15 batch sizes' worth of 317 tokens are 4.8 s.
+        // A millisecond a token: 7 sequences of 502 tokens are 3.5 s.
         let slow = Duration::from_millis(1);
         assert_eq!(
             Axes::affordable(512, all, slow, Duration::from_secs(5)).batch,
-            [1, 2, 4, 8]
+            [1, 2, 4]
         );
         let least = Axes::affordable(512, all, Duration::from_secs(1), Duration::from_secs(1));
-        assert_eq!((least.batch, least.tokens), (vec![1, 2, 4], vec![1, 8]));
+        assert_eq!((least.batch, least.tokens), (vec![1, 2, 4], vec![1, 4]));
     }
 
     #[test]
@@ -116,10 +129,10 @@ mod tests {
         };
         let (batch, tokens) = grid(128, 64);
         assert_eq!(batch, [1, 2, 4, 8, 16, 32, 64, 128]);
-        assert_eq!(tokens, [1, 8, 16, 23, 32, 45, 64]);
+        assert_eq!(tokens, [1, 4, 8, 15, 16, 31, 45, 63, 64]);
         let (batch, tokens) = grid(100, 100);
         assert_eq!(
-            (batch[6..].to_vec(), tokens[6..].to_vec()),
+            (batch[6..].to_vec(), tokens[8..].to_vec()),
             (vec![64, 100], vec![64, 100])
         );
         let (batch, tokens) = grid(4, 4096);

@@ -10,6 +10,7 @@ use tenantry_profiles::{
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::axes::{Axes, Served};
+use super::held_out::{HoldOut, Spot};
 use super::instances::{Instance, LAYERS};
 use super::schedule::{Measure, Point};
 use super::{issued, timed};
@@ -188,10 +189,18 @@ impl Subject {
     }
 
     /// Points of heads that label every token, over the batches and lengths of the forward pass.
-    pub fn tagging<'a>(&'a self, heads: &'a [(u32, Heads)]) -> Result<Vec<Point<'a>>, ExecutorError> {
+    pub fn tagging<'a>(
+        &'a self,
+        heads: &'a [(u32, Heads)],
+        hold_out: HoldOut,
+    ) -> Result<Vec<Point<'a>>, ExecutorError> {
         let model = &self.encoder.shape().name;
         let mut points = Vec::new();
-        for (batch, tokens) in self.axes.points() {
+        for Spot {
+            at: [batch, tokens],
+            held_out,
+        } in hold_out.spots(self.axes.points().collect(), Some)
+        {
             for &(classes, ref heads) in heads {
                 let (name, dtype) = (model.clone(), self.dtype);
                 let row = move |tables: &mut Tables, stats| {
@@ -212,7 +221,8 @@ impl Subject {
                     let tenants: Vec<u32> = (0..batch).map(|row| spread_out(calls * batch + row, TENANTS)).collect();
                     timed(self.encoder.device(), || labels(heads, &hidden, &tenants))
                 };
-                points.push(Point::new(format!("tagging_head of {model}"), measure, row));
+                let table = format!("tagging_head of {model}");
+                points.push(Point::new(table, measure, row).held_out(held_out));
             }
         }
         Ok(points)
@@ -235,10 +245,19 @@ impl Subject {
     }
 
     /// All points of the forward pass and, if asked for, of one that says which words were attended to.
-    pub fn points<'a>(&'a self, heads: &'a [(u32, Heads)], attended: bool) -> Result<Vec<Point<'a>>, ExecutorError> {
+    pub fn points<'a>(
+        &'a self,
+        heads: &'a [(u32, Heads)],
+        attended: bool,
+        hold_out: HoldOut,
+    ) -> Result<Vec<Point<'a>>, ExecutorError> {
         let (model, dtype) = (self.encoder.shape().name.clone(), self.dtype);
         let mut points = Vec::new();
-        for (batch, tokens) in self.axes.points() {
+        for Spot {
+            at: [batch, tokens],
+            held_out,
+        } in hold_out.spots(self.axes.points().collect(), Some)
+        {
             let name = model.clone();
             let row = move |tables: &mut Tables, stats| {
                 tables.encoder_layer.push(EncoderLayerRow {
@@ -261,13 +280,11 @@ impl Subject {
                     });
                 };
                 let attended = self.attended(batch, tokens)?;
-                points.push(Point::new(format!("attended_layer of {model}"), attended, attended_row));
+                let table = format!("attended_layer of {model}");
+                points.push(Point::new(table, attended, attended_row).held_out(held_out));
             }
-            points.push(Point::new(
-                format!("encoder_layer of {model}"),
-                self.layers(batch, tokens)?,
-                row,
-            ));
+            let table = format!("encoder_layer of {model}");
+            points.push(Point::new(table, self.layers(batch, tokens)?, row).held_out(held_out));
             let name = model.clone();
             let row = move |tables: &mut Tables, stats| {
                 tables.embedding.push(EmbeddingRow {
@@ -278,11 +295,8 @@ impl Subject {
                     stats,
                 });
             };
-            points.push(Point::new(
-                format!("embedding of {model}"),
-                self.embedding(batch, tokens),
-                row,
-            ));
+            let table = format!("embedding of {model}");
+            points.push(Point::new(table, self.embedding(batch, tokens), row).held_out(held_out));
         }
         for &batch in &self.axes.batch {
             for (classes, heads) in heads {

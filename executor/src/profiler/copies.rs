@@ -9,6 +9,7 @@ use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{CopyRow, Direction, LoadSource, ModelLoadRow, Tables};
 
 use super::compute::spread_out;
+use super::held_out::{HoldOut, Spot};
 use super::schedule::Point;
 use super::timed;
 use crate::device::{Stream, copy_block, host_memory_for};
@@ -92,9 +93,12 @@ impl Copies {
     }
 
     /// Points of copies of these sizes.
-    pub fn points(&self, sizes: &[u64]) -> Vec<Point<'_>> {
+    pub fn points(&self, sizes: &[u64], hold_out: HoldOut) -> Vec<Point<'_>> {
         let pinned = self.device.is_cuda();
-        let point = |pool, pinned, table: &str, bytes: u64| {
+        let grid = sizes.iter().map(|&bytes| [u32::try_from(bytes).expect("copies of less than 4 GiB")]);
+        let spots = hold_out.spots(grid.collect(), Some);
+        let point = |pool, pinned, table: &str, Spot { at: [bytes], held_out }| {
+            let bytes = u64::from(bytes);
             let row = move |stats| CopyRow {
                 direction: Direction::HostToDevice,
                 pinned,
@@ -102,12 +106,12 @@ impl Copies {
                 stats,
             };
             let record = move |tables: &mut Tables, stats| tables.copy.push(row(stats));
-            Point::new(table.to_string(), self.measure_from(pool, bytes), record)
+            Point::new(table.to_string(), self.measure_from(pool, bytes), record).held_out(held_out)
         };
-        let of_pool = sizes.iter().map(|&bytes| point(&self.pool, pinned, "copy", bytes));
+        let of_pool = spots.iter().map(|&spot| point(&self.pool, pinned, "copy", spot));
         let pageable = self.pageable.iter();
-        let of_pageable = pageable.flat_map(|pool| sizes.iter().map(move |&bytes| (pool, bytes)));
-        let of_pageable = of_pageable.map(|(pool, bytes)| point(pool, false, "copy, not page-locked", bytes));
+        let of_pageable = pageable.flat_map(|pool| spots.iter().map(move |&spot| (pool, spot)));
+        let of_pageable = of_pageable.map(|(pool, spot)| point(pool, false, "copy, not page-locked", spot));
         of_pool.chain(of_pageable).collect()
     }
 

@@ -7,6 +7,7 @@ use tenantry_profiles::{
     DType, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, ModelShape, Stats, Tables,
 };
 
+use super::held_out::{HoldOut, Spot};
 use super::schedule::{Measure, Point};
 use super::{issued, timed};
 use crate::decoder::{Chunk, Decoder, KvCache, Sampling, Step, sample};
@@ -271,10 +272,18 @@ impl DecoderSubject {
     }
 
     /// All points.
-    pub fn points(&self) -> Result<Vec<Point<'_>>, ExecutorError> {
+    pub fn points(&self, hold_out: HoldOut) -> Result<Vec<Point<'_>>, ExecutorError> {
         let (model, dtype, axes) = (self.decoder.shape().name.clone(), self.dtype, &self.axes);
+        let table = |family: &str| format!("{family} of {model}");
+        let pairs = |first: &[u32], second: &[u32]| -> Vec<[u32; 2]> {
+            first
+                .iter()
+                .flat_map(|&of| second.iter().map(move |&with| [of, with]))
+                .collect()
+        };
         let mut points = Vec::new();
-        for &tokens in &axes.tokens {
+        let tokens = axes.tokens.iter().map(|&tokens| [tokens]).collect();
+        for Spot { at: [tokens], held_out } in hold_out.spots(tokens, Some) {
             let name = model.clone();
             let row = move |tables: &mut Tables, stats: Stats| {
                 tables.decoder_dense.push(DecoderDenseRow {
@@ -285,69 +294,61 @@ impl DecoderSubject {
                     stats,
                 });
             };
-            points.push(Point::new(
-                format!("decoder_dense of {model}"),
-                self.dense(tokens)?,
-                row,
-            ));
-            for &sequences in &axes.sequences {
-                let name = model.clone();
-                let row = move |tables: &mut Tables, stats: Stats| {
-                    tables.decoder_ends.push(DecoderEndsRow {
-                        model: name.clone(),
-                        dtype,
-                        tensor_parallel: 1,
-                        sequences,
-                        tokens,
-                        stats,
-                    });
-                };
-                points.push(Point::new(
-                    format!("decoder_ends of {model}"),
-                    self.ends(sequences, tokens)?,
-                    row,
-                ));
-            }
+            points.push(Point::new(table("decoder_dense"), self.dense(tokens)?, row).held_out(held_out));
         }
-        for &context in &axes.chunk {
-            for &tokens in axes.chunk.iter().filter(|tokens| **tokens <= context) {
-                let name = model.clone();
-                let row = move |tables: &mut Tables, stats: Stats| {
-                    tables.decoder_prefill.push(DecoderPrefillRow {
-                        model: name.clone(),
-                        dtype,
-                        tensor_parallel: 1,
-                        tokens,
-                        context,
-                        stats,
-                    });
-                };
-                points.push(Point::new(
-                    format!("decoder_prefill of {model}"),
-                    self.prefill(tokens, context)?,
-                    row,
-                ));
-            }
+        for [tokens, sequences] in pairs(&axes.tokens, &axes.sequences) {
+            let name = model.clone();
+            let row = move |tables: &mut Tables, stats: Stats| {
+                tables.decoder_ends.push(DecoderEndsRow {
+                    model: name.clone(),
+                    dtype,
+                    tensor_parallel: 1,
+                    sequences,
+                    tokens,
+                    stats,
+                });
+            };
+            points.push(Point::new(table("decoder_ends"), self.ends(sequences, tokens)?, row));
         }
-        for &sequences in &axes.sequences {
-            for &context in &axes.context {
-                let name = model.clone();
-                let row = move |tables: &mut Tables, stats: Stats| {
-                    tables.decoder_decode.push(DecoderDecodeRow {
-                        model: name.clone(),
-                        dtype,
-                        tensor_parallel: 1,
-                        sequences,
-                        context,
-                        stats,
-                    });
-                };
-                points.push(Point::new(
-                    format!("decoder_decode of {model}"),
-                    self.attention(self.step(0, sequences, context, 0)?)?,
-                    row,
-                ));
-            }
+        let within = |[tokens, context]: [u32; 2]| Some([tokens, context]).filter(|_| tokens <= context);
+        let chunks = pairs(&axes.chunk, &axes.chunk).into_iter().filter_map(within);
+        for Spot {
+            at: [tokens, context],
+            held_out,
+        } in hold_out.spots(chunks.collect(), within)
+        {
+            let name = model.clone();
+            let row = move |tables: &mut Tables, stats: Stats| {
+                tables.decoder_prefill.push(DecoderPrefillRow {
+                    model: name.clone(),
+                    dtype,
+                    tensor_parallel: 1,
+                    tokens,
+                    context,
+                    stats,
+                });
+            };
+            let measure = self.prefill(tokens, context)?;
+            points.push(Point::new(table("decoder_prefill"), measure, row).held_out(held_out));
+        }
+        for Spot {
+            at: [sequences, context],
+            held_out,
+        } in hold_out.spots(pairs(&axes.sequences, &axes.context), Some)
+        {
+            let name = model.clone();
+            let row = move |tables: &mut Tables, stats: Stats| {
+                tables.decoder_decode.push(DecoderDecodeRow {
+                    model: name.clone(),
+                    dtype,
+                    tensor_parallel: 1,
+                    sequences,
+                    context,
+                    stats,
+                });
+            };
+            let measure = self.attention(self.step(0, sequences, context, 0)?)?;
+            points.push(Point::new(table("decoder_decode"), measure, row).held_out(held_out));
         }
         Ok(points)
     }

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use tenantry_profiles::{Card, DType, ModelKind, ModelShape, Ratios, Tables, compare};
 
+use super::Suite;
 use super::axes::Served;
 use super::compute::Subject;
 use super::decoder::DecoderSubject;
+use super::held_out::HoldOut;
 use super::schedule::{Schedule, Watch};
 use crate::device::prepare_lane_thread;
 use crate::error::ExecutorError;
@@ -51,12 +53,13 @@ pub fn gauge(
         let decoders = of_kind(ModelKind::Decoder)
             .map(|shape| DecoderSubject::new(shape, seed, dtype, device, GRID, None))
             .collect::<Result<Vec<_>, _>>()?;
+        let hold_out = HoldOut::new(Suite::Quick, seed);
         let mut points = Vec::new();
         for encoder in &encoders {
-            points.extend(encoder.points(&[], false)?);
+            points.extend(encoder.points(&[], false, hold_out)?);
         }
         for decoder in &decoders {
-            points.extend(decoder.points()?);
+            points.extend(decoder.points(hold_out)?);
         }
         let mut schedule = Schedule::new(points, seed);
         schedule.measure(&mut Watch {
@@ -66,7 +69,7 @@ pub fn gauge(
             interrupted,
         })?;
         let mut tables = Tables::default();
-        schedule.record(&mut tables);
+        schedule.record(&mut tables, &mut Tables::default());
         let now = Card { tables, ..card.clone() };
         Ok(pace(&compare(card, &now)))
     };

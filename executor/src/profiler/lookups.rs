@@ -17,6 +17,7 @@ use tenantry_plot::{
 use tenantry_profiles::{LookupOutcome, ModelKind, ModelShape, PlotLookupRow, Tables as Rows, Tier};
 
 use super::Suite;
+use super::held_out::{HoldOut, Spot};
 use super::schedule::{Measure, Point};
 use crate::error::ExecutorError;
 use crate::plot::{TreeBuilding, Version, domain_name, shape_of};
@@ -106,7 +107,7 @@ impl LookupSubject {
     }
 
     /// All points.
-    pub fn points(&self, suite: Suite) -> Vec<Point<'_>> {
+    pub fn points(&self, suite: Suite, hold_out: HoldOut) -> Vec<Point<'_>> {
         let largest = match suite {
             Suite::Quick => 2048,
             Suite::Full => 8192,
@@ -115,6 +116,17 @@ impl LookupSubject {
             ModelKind::Encoder => TOKENS,
             ModelKind::Decoder => STEP_TOKENS,
         };
+        let grid = all
+            .into_iter()
+            .filter(|&tokens| tokens <= largest)
+            .map(|tokens| [tokens]);
+        // Whole texts, or the beginning of one.
+        let text_tokens = match self.kind {
+            ModelKind::Encoder => TEXT_TOKENS,
+            ModelKind::Decoder => PROMPT_TOKENS,
+        };
+        let whole = |[tokens]: [u32; 1]| Some([tokens - if tokens < text_tokens { 0 } else { tokens % text_tokens }]);
+        let spots = hold_out.spots(grid.collect(), whole);
         let mut points = Vec::new();
         for tables in &self.tables {
             let Tables {
@@ -124,7 +136,7 @@ impl LookupSubject {
                 ..
             } = *tables;
             for &(threads, ref engine) in &self.engines {
-                for tokens in all.into_iter().filter(|&tokens| tokens <= largest) {
+                for &Spot { at: [tokens], held_out } in &spots {
                     let model = self.model.clone();
                     let record = move |rows: &mut Rows, stats| {
                         rows.plot_lookup.push(PlotLookupRow {
@@ -138,7 +150,8 @@ impl LookupSubject {
                         });
                     };
                     let table = format!("plot_lookup of {}, {tier}, {outcome}", self.model);
-                    points.push(Point::new(table, self.measure(tables, engine, tokens), record));
+                    let measure = self.measure(tables, engine, tokens);
+                    points.push(Point::new(table, measure, record).held_out(held_out));
                 }
             }
         }

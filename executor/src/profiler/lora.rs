@@ -7,6 +7,7 @@ use tenantry_profiles::{AdapterImplementation, DType, LoraRow, Stats, Tables};
 
 use super::compute::spread_out;
 use super::decoder::DecoderSubject;
+use super::held_out::{HoldOut, Spot};
 use super::schedule::Point;
 use super::timed;
 use crate::error::ExecutorError;
@@ -48,29 +49,39 @@ impl<'a> LoraSubject<'a> {
     }
 
     /// All points.
-    pub fn points(&self, wanted: &[AdapterImplementation]) -> Result<Vec<Point<'_>>, ExecutorError> {
+    pub fn points(&self, wanted: &[AdapterImplementation], hold_out: HoldOut) -> Result<Vec<Point<'_>>, ExecutorError> {
         let (model, dtype, rank) = (&self.subject.decoder.shape().name, self.dtype, self.cache.shape().rank);
         let most = *self.subject.axes.tokens.last().expect("a grid has tokens");
+        let mut grid = Vec::new();
+        for tokens in TOKENS.into_iter().filter(|tokens| *tokens <= most) {
+            let tenants = TENANTS.into_iter().filter(|tenants| *tenants <= tokens);
+            grid.extend(tenants.map(|tenants| [tenants, tokens]));
+        }
+        let possible = |at: [u32; 2]| Some(at).filter(|[tenants, tokens]| tenants <= tokens);
+        let spots = hold_out.spots(grid, possible);
         let mut points = Vec::new();
         let measured = self.cache.implementations().into_iter();
         for implementation in measured.filter(|of| wanted.contains(of)) {
-            for tokens in TOKENS.into_iter().filter(|tokens| *tokens <= most) {
-                for tenants in TENANTS.into_iter().filter(|tenants| *tenants <= tokens) {
-                    let name = model.clone();
-                    let row = move |tables: &mut Tables, stats: Stats| {
-                        tables.lora.push(LoraRow {
-                            model: name.clone(),
-                            dtype,
-                            implementation,
-                            rank,
-                            tenants,
-                            tokens,
-                            stats,
-                        });
-                    };
-                    let table = format!("lora of {model}, {implementation}, rank {rank}");
-                    points.push(Point::new(table, self.measure(implementation, tenants, tokens)?, row));
-                }
+            for &Spot {
+                at: [tenants, tokens],
+                held_out,
+            } in &spots
+            {
+                let name = model.clone();
+                let row = move |tables: &mut Tables, stats: Stats| {
+                    tables.lora.push(LoraRow {
+                        model: name.clone(),
+                        dtype,
+                        implementation,
+                        rank,
+                        tenants,
+                        tokens,
+                        stats,
+                    });
+                };
+                let table = format!("lora of {model}, {implementation}, rank {rank}");
+                let measure = self.measure(implementation, tenants, tokens)?;
+                points.push(Point::new(table, measure, row).held_out(held_out));
             }
         }
         Ok(points)

@@ -13,6 +13,7 @@ mod copies;
 mod decoder;
 mod gauge;
 mod handing_over;
+mod held_out;
 mod instances;
 mod lookups;
 mod lora;
@@ -44,6 +45,7 @@ use self::compute::Subject;
 use self::copies::{Checkpoint, Copies, Stored};
 use self::decoder::DecoderSubject;
 pub use self::gauge::{Pace, gauge};
+use self::held_out::HoldOut;
 use self::lookups::LookupSubject;
 use self::lora::LoraSubject;
 pub use self::ops::Ops;
@@ -131,7 +133,7 @@ pub struct Plan {
 /// How far a profile has come.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Points whose median is known as well as is asked for.
+    /// Points whose median is known as well as is asked for, or that were visited as often as any is.
     pub points_done: usize,
     /// All.
     pub points: usize,
@@ -294,44 +296,52 @@ pub fn profile(
         .map(|&bytes| Stored::write(bytes, plan.device))
         .collect::<Result<Vec<_>, _>>()?;
 
+    let hold_out = HoldOut::new(plan.suite, plan.seed);
     let mut points = Vec::new();
     for (subject, heads) in subjects.iter().zip(&heads) {
-        points.extend(subject.points(heads, plan.ops.attended)?);
+        points.extend(subject.points(heads, plan.ops.attended, hold_out)?);
         if plan.ops.tagging {
-            points.extend(subject.tagging(heads)?);
+            points.extend(subject.tagging(heads, hold_out)?);
         }
         points.extend(instances::points(subject, heads, &plan.ops, plan.suite)?);
     }
     for adapter in &adapters {
-        points.extend(adapter.points(&plan.ops.adapters, plan.suite)?);
+        points.extend(adapter.points(&plan.ops.adapters, plan.suite, hold_out)?);
     }
     for pet in &pets {
-        points.extend(pet.points(plan.suite)?);
+        points.extend(pet.points(plan.suite, hold_out)?);
         if plan.ops.concurrent {
             points.extend(pet.side_by_side(plan.suite)?);
         }
     }
     for lookup in &lookups {
-        points.extend(lookup.points(plan.suite));
+        points.extend(lookup.points(plan.suite, hold_out));
     }
     for subject in &decoders {
-        points.extend(subject.points()?);
+        points.extend(subject.points(hold_out)?);
         points.extend(steps::points(
             subject,
             StepTenants::Backbone,
             &plan.ops,
             time_for_model,
+            hold_out,
         )?);
     }
     for (subject, adapters) in &step_adapters {
-        points.extend(adapters.points(&plan.ops.adapters, plan.suite)?);
+        points.extend(adapters.points(&plan.ops.adapters, plan.suite, hold_out)?);
         let tenants = StepTenants::Adapters(&adapters.cache);
-        points.extend(steps::points(subject, tenants, &plan.ops, time_for_model)?);
+        points.extend(steps::points(subject, tenants, &plan.ops, time_for_model, hold_out)?);
     }
     for lora in &loras {
-        points.extend(lora.points(&plan.ops.adapters)?);
+        points.extend(lora.points(&plan.ops.adapters, hold_out)?);
         let tenants = StepTenants::Loras(&lora.cache);
-        points.extend(steps::points(lora.subject, tenants, &plan.ops, time_for_model)?);
+        points.extend(steps::points(
+            lora.subject,
+            tenants,
+            &plan.ops,
+            time_for_model,
+            hold_out,
+        )?);
     }
     if let Some(subject) = subjects.first().filter(|_| plan.ops.attended) {
         points.push(subject.inspect()?);
@@ -352,12 +362,12 @@ pub fn profile(
         points.extend(solves::points());
     }
     points.extend(plans::points(&plan.ops.plans, plan.seed));
-    points.extend(copies.points(&copy_sizes));
+    points.extend(copies.points(&copy_sizes, hold_out));
     points.extend(copies.model_points(&model_sizes));
     points.extend(checkpoints.iter().map(|checkpoint| checkpoint.point(plan.dtype)));
     points.extend(stored.iter().map(Stored::point));
 
-    let mut tables = Tables::default();
+    let (mut tables, mut held_out) = (Tables::default(), Tables::default());
     let mut schedule = Schedule::new(points, plan.seed);
     let encoders = subjects
         .iter()
@@ -411,7 +421,7 @@ pub fn profile(
         ));
     }
     keep(schedule.state())?;
-    let outcome = schedule.record(&mut tables);
+    let outcome = schedule.record(&mut tables, &mut held_out);
     notes.extend(outcome.notes());
     if runs > 1 {
         notes.push(format!(
@@ -471,6 +481,7 @@ pub fn profile(
         },
         models: plan.models.iter().filter(not_builtin).cloned().collect(),
         tables,
+        held_out,
     };
     Ok(Profiled { card, interrupted })
 }
@@ -534,7 +545,7 @@ fn issued<T>(device: tch::Device, work: impl FnOnce() -> Result<T, ExecutorError
 impl Outcome {
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.finished < self.points && self.left_out.is_empty() {
+        if self.known < self.points && self.left_out.is_empty() {
             let widest = if self.widest.is_finite() {
                 format!("the least certain to {:.0} %", self.widest * 100.0)
             } else {
@@ -542,7 +553,7 @@ impl Outcome {
             };
             notes.push(format!(
                 "medians of {} of {} points are known to 2 % (95 % confidence), {widest}",
-                self.finished, self.points
+                self.known, self.points
             ));
         }
         if !self.left_out.is_empty() {

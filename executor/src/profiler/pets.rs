@@ -11,6 +11,7 @@ use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ConcurrentPetRow, DType, ModelShape, PetKind, PetRow, Tables};
 
 use super::compute::{Subject, spread_out};
+use super::held_out::{HoldOut, Spot};
 use super::instances::STREAMS;
 use super::schedule::Point;
 use super::{Suite, timed};
@@ -80,17 +81,22 @@ impl<'a> PetSubject<'a> {
     }
 
     /// All points.
-    pub fn points(&self, suite: Suite) -> Result<Vec<Point<'_>>, ExecutorError> {
+    pub fn points(&self, suite: Suite, hold_out: HoldOut) -> Result<Vec<Point<'_>>, ExecutorError> {
         let (name, dtype, axes) = (&self.subject.encoder.shape().name, self.dtype, &self.subject.axes);
         let (batches, lengths) = match suite {
             Suite::Quick => (few(&axes.batch), axes.few_tokens()),
             Suite::Full => (axes.batch.clone(), axes.tokens.clone()),
         };
+        let grid = batches
+            .iter()
+            .flat_map(|&batch| lengths.iter().map(move |&tokens| [batch, tokens]));
+        let spots = hold_out.spots(grid.collect(), Some);
         let mut points = Vec::new();
         for (kind, tasks) in &self.kinds {
-            for (&batch, &tokens) in batches
-                .iter()
-                .flat_map(|batch| lengths.iter().map(move |tokens| (batch, tokens)))
+            for &Spot {
+                at: [batch, tokens],
+                held_out,
+            } in &spots
             {
                 let (model, kind) = (name.clone(), *kind);
                 let row = move |tables: &mut Tables, stats| {
@@ -105,7 +111,7 @@ impl<'a> PetSubject<'a> {
                     });
                 };
                 let measure = self.measure(tasks, batch, tokens)?;
-                points.push(Point::new(format!("pet of {name}, {kind}"), measure, row));
+                points.push(Point::new(format!("pet of {name}, {kind}"), measure, row).held_out(held_out));
             }
         }
         Ok(points)

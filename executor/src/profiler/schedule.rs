@@ -12,21 +12,18 @@ use tenantry_profiles::{Stats, Tables};
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::Progress;
-use super::stats::Samples;
+use super::stats::{Samples, Visits};
 use crate::error::ExecutorError;
 
 /// A point is finished when its median is known this well.
 const RELATIVE_HALF_WIDTH: f64 = 0.02;
-/// But not before this many measurements,
-const COUNT_MIN: usize = 20;
-/// and this many visits: what is measured in one visit shares whatever the machine did then.
-const VISITS_MIN: u32 = 3;
-/// A point without this many measurements when the time is over is measured nevertheless.
-const COUNT_NEEDED: usize = 3;
-/// No point takes more; the tails are known by then.
-const COUNT_MAX: usize = 2000;
+/// A point with fewer measurements when the time is over is measured nevertheless.
+const MEASUREMENTS_NEEDED: usize = 3;
+/// No point is visited more often, nor measured more often in one visit: the tails are known by then.
+const VISITS_MAX: usize = 60;
+const MEASUREMENTS_A_VISIT: usize = 100;
 /// What a visit lasts; a slower op is measured once a visit.
-const VISIT: Duration = Duration::from_millis(10);
+const VISIT: Duration = Duration::from_millis(5);
 /// How often a table is measured again in which an op costs less than a smaller one,
 const SETTLE_ROUNDS: u32 = 3;
 /// and for how long for each of its points.
@@ -43,8 +40,9 @@ pub(crate) struct Point<'a> {
     table: String,
     measure: Measure<'a>,
     record: Record<'a>,
-    samples: Samples,
-    visits: u32,
+    visits: Visits,
+    /// Whether it is no part of its table, and checks it.
+    held_out: bool,
     /// Whether this process has visited it.
     warm: bool,
     finished: bool,
@@ -63,40 +61,46 @@ impl<'a> Point<'a> {
             table,
             measure,
             record,
-            samples: Samples::default(),
-            visits: 0,
+            visits: Visits::default(),
+            held_out: false,
             warm: false,
             finished: false,
         }
     }
 
+    /// The same, held out of its table or not.
+    pub fn held_out(self, held_out: bool) -> Point<'a> {
+        Point { held_out, ..self }
+    }
+
     fn visit(&mut self) -> Result<(), ExecutorError> {
         let start = Instant::now();
-        let before = self.samples.count();
+        let mut visit = Samples::default();
         let warm_up = (self.measure)()?;
         // Other points have filled the caches meanwhile. An op longer than a visit is past that within itself, and warms up
         // only once.
         if self.warm && warm_up > VISIT {
-            self.samples.push(micros(warm_up));
+            visit.push(micros(warm_up));
         }
-        while self.samples.count() < COUNT_MAX && (start.elapsed() < VISIT || self.samples.count() == before) {
-            self.samples.push(micros((self.measure)()?));
+        while visit.count() == 0 || start.elapsed() < VISIT && visit.count() < MEASUREMENTS_A_VISIT {
+            visit.push(micros((self.measure)()?));
         }
-        self.visits += 1;
+        self.visits.push(visit);
         self.warm = true;
         self.finished = self.is_finished();
         Ok(())
     }
 
     fn is_finished(&self) -> bool {
-        self.samples.count() >= COUNT_MAX
-            || (self.visits >= VISITS_MIN
-                && self.samples.count() >= COUNT_MIN
-                && self.samples.relative_half_width() <= RELATIVE_HALF_WIDTH)
+        self.visits.count() >= VISITS_MAX || self.is_known()
+    }
+
+    fn is_known(&self) -> bool {
+        self.visits.relative_half_width() <= RELATIVE_HALF_WIDTH
     }
 
     fn is_usable(&self) -> bool {
-        self.samples.count() >= COUNT_NEEDED
+        self.visits.measurements() >= MEASUREMENTS_NEEDED
     }
 }
 
@@ -110,7 +114,7 @@ fn micros(duration: Duration) -> f64 {
 pub(crate) struct Outcome {
     pub points: usize,
     /// Points whose median is known as well as was asked.
-    pub finished: usize,
+    pub known: usize,
     /// How well the least known median is known; infinite where a point has too few measurements to tell.
     pub widest: f64,
     /// Tables left out, since the user asked to stop before all their points were measured.
@@ -129,8 +133,7 @@ pub(crate) struct State {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct PointState {
     table: String,
-    samples: Samples,
-    visits: u32,
+    visits: Visits,
 }
 
 /// When measuring ends, and who hears how far it is.
@@ -172,7 +175,7 @@ impl<'a> Schedule<'a> {
         }
         (self.round, self.rest) = (state.round, state.rest);
         for (point, state) in self.points.iter_mut().zip(state.points) {
-            (point.samples, point.visits) = (state.samples, state.visits);
+            point.visits = state.visits;
             point.finished = point.is_finished();
         }
         true
@@ -181,8 +184,7 @@ impl<'a> Schedule<'a> {
     pub fn state(&self) -> State {
         let point = |point: &Point<'_>| PointState {
             table: point.table.clone(),
-            samples: point.samples.clone(),
-            visits: point.visits,
+            visits: point.visits.clone(),
         };
         State {
             round: self.round,
@@ -204,8 +206,8 @@ impl<'a> Schedule<'a> {
             let mut before = Vec::new();
             for (index, point) in self.points.iter_mut().enumerate() {
                 if dipped.contains(&point.table) {
-                    before.push((index, std::mem::take(&mut point.samples), point.visits));
-                    (point.visits, point.finished) = (0, false);
+                    before.push((index, std::mem::take(&mut point.visits)));
+                    point.finished = false;
                 }
             }
             if before.is_empty() {
@@ -215,10 +217,10 @@ impl<'a> Schedule<'a> {
             watch.until = Instant::now() + SETTLE * before.len() as u32;
             self.measure(watch)?;
             // Where that was interrupted, what was there is better than nothing.
-            for (index, samples, visits) in before {
+            for (index, visits) in before {
                 let point = &mut self.points[index];
                 if !point.is_usable() {
-                    (point.samples, point.visits) = (samples, visits);
+                    point.visits = visits;
                 }
             }
             settled.extend(dipped);
@@ -231,8 +233,8 @@ impl<'a> Schedule<'a> {
     /// The tables with an op that costs less than a smaller one.
     fn dipped(&self) -> Vec<String> {
         let mut by_table: BTreeMap<&str, Tables> = BTreeMap::new();
-        for point in self.points.iter().filter(|point| point.is_usable()) {
-            (point.record)(by_table.entry(&point.table).or_default(), point.samples.stats());
+        for point in self.points.iter().filter(|point| point.is_usable() && !point.held_out) {
+            (point.record)(by_table.entry(&point.table).or_default(), point.visits.stats());
         }
         let dipped = by_table.into_iter().filter(|(_, table)| table.dips());
         dipped.map(|(name, _)| name.to_string()).collect()
@@ -274,27 +276,28 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Fills `tables` with those whose points were all measured.
-    pub fn record(&self, tables: &mut Tables) -> Outcome {
+    /// Fills `tables` with those whose points were all measured, and `held_out` with what is held out of these.
+    pub fn record(&self, tables: &mut Tables, held_out: &mut Tables) -> Outcome {
         let mut left_out: Vec<String> = self
             .points
             .iter()
-            .filter(|point| !point.is_usable())
+            .filter(|point| !point.is_usable() && !point.held_out)
             .map(|point| point.table.clone())
             .collect();
         left_out.sort();
         left_out.dedup();
-        let saved = self.points.iter().filter(|point| !left_out.contains(&point.table));
-        let saved: Vec<&Point<'_>> = saved.collect();
+        let saved = |point: &&Point<'_>| point.is_usable() && !left_out.contains(&point.table);
+        let saved: Vec<&Point<'_>> = self.points.iter().filter(saved).collect();
         for point in &saved {
-            (point.record)(tables, point.samples.stats());
+            let tables = if point.held_out { &mut *held_out } else { &mut *tables };
+            (point.record)(tables, point.visits.stats());
         }
         Outcome {
             points: self.points.len(),
-            finished: self.points.iter().filter(|point| point.finished).count(),
+            known: self.points.iter().filter(|point| point.is_known()).count(),
             widest: saved
                 .iter()
-                .map(|point| point.samples.relative_half_width())
+                .map(|point| point.visits.relative_half_width())
                 .fold(0.0, f64::max),
             left_out,
         }
@@ -338,7 +341,7 @@ mod tests {
         let mut schedule = Schedule::new(points, 1);
         measure(&mut schedule, time, interrupted);
         let mut tables = Tables::default();
-        (schedule.record(&mut tables), tables)
+        (schedule.record(&mut tables, &mut Tables::default()), tables)
     }
 
     /// Measures, and returns the state that was kept last.
@@ -364,7 +367,7 @@ mod tests {
             outcome,
             Outcome {
                 points: 3,
-                finished: 3,
+                known: 3,
                 widest: 0.0,
                 left_out: vec![]
             }
@@ -375,6 +378,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_out_is_no_part_of_a_table() {
+        let never = AtomicBool::new(false);
+        let mut all = points(3, Duration::from_micros);
+        let checked = all.remove(1).held_out(true);
+        all.push(checked);
+        let mut schedule = Schedule::new(all, 1);
+        measure(&mut schedule, IN_TIME, &never);
+        let (mut tables, mut held_out) = (Tables::default(), Tables::default());
+        schedule.record(&mut tables, &mut held_out);
+        let bytes = |tables: &Tables| tables.copy.iter().map(|row| row.bytes).collect::<Vec<_>>();
+        assert_eq!((bytes(&tables), bytes(&held_out)), (vec![1, 3], vec![2]));
+    }
+
+    #[test]
     fn without_time_every_point_is_still_usable() {
         let slow = |_| {
             std::thread::sleep(Duration::from_millis(11));
@@ -382,7 +399,7 @@ mod tests {
         };
         let point = |bytes: u64| Point::new(bytes.to_string(), move || slow(bytes), |_, _| {});
         let (outcome, _) = run((0..2).map(point).collect(), Duration::ZERO, &AtomicBool::new(false));
-        assert_eq!((outcome.finished, outcome.left_out), (0, vec![]));
+        assert_eq!((outcome.known, outcome.left_out), (0, vec![]));
     }
 
     #[test]
@@ -439,7 +456,7 @@ mod tests {
         let mut schedule = Schedule::new(noting(&whole, None, &never), 5);
         measure(&mut schedule, IN_TIME, &never);
         let mut expected = Tables::default();
-        let outcome = schedule.record(&mut expected);
+        let outcome = schedule.record(&mut expected, &mut Tables::default());
 
         let (parts, stop) = (RefCell::new(Vec::new()), AtomicBool::new(false));
         let mut schedule = Schedule::new(noting(&parts, Some(14), &stop), 5);
@@ -450,7 +467,10 @@ mod tests {
         assert_eq!(resumed.state(), state);
         measure(&mut resumed, IN_TIME, &never);
         let mut tables = Tables::default();
-        assert_eq!((resumed.record(&mut tables), tables), (outcome, expected));
+        assert_eq!(
+            (resumed.record(&mut tables, &mut Tables::default()), tables),
+            (outcome, expected)
+        );
         // A visit that warms up anew calls twice.
         parts.borrow_mut().dedup();
         whole.borrow_mut().dedup();
@@ -476,7 +496,7 @@ mod tests {
             disturbed.set(false);
             let settled = schedule.settle(&mut watch).unwrap();
             let mut tables = Tables::default();
-            schedule.record(&mut tables);
+            schedule.record(&mut tables, &mut Tables::default());
             (settled, tables.copy.iter().map(|row| row.stats.median_us).sum::<f64>())
         };
         assert_eq!(measured_anew(), (vec!["copy".to_string()], 6.0));
@@ -505,7 +525,8 @@ mod tests {
         let mut stop = |_| stopped.store(true, Ordering::Relaxed);
         watch.progress = &mut stop;
         assert_eq!(schedule.settle(&mut watch).unwrap(), ["copy"]);
-        assert_eq!(schedule.record(&mut Tables::default()).left_out, Vec::<String>::new());
+        let outcome = schedule.record(&mut Tables::default(), &mut Tables::default());
+        assert_eq!(outcome.left_out, Vec::<String>::new());
     }
 
     #[test]

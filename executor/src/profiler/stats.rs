@@ -28,25 +28,60 @@ impl Samples {
     pub fn stats(&self) -> Stats {
         Stats::of(&mut self.0.clone())
     }
+}
+
+/// Measurements of one point, visit by visit.
+///
+/// What is measured in a row shares whatever the machine did then: a thousand measurements of one visit agree with each other, and may
+/// all be a quarter above those of the next. So visits are what is drawn at random, and their medians what tells how well the median is known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Visits(Vec<Samples>);
+
+impl Visits {
+    /// Adds one, of at least one measurement.
+    pub fn push(&mut self, visit: Samples) {
+        self.0.push(visit);
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Measurements of all visits.
+    pub fn measurements(&self) -> usize {
+        self.0.iter().map(Samples::count).sum()
+    }
+
+    /// What came out, of all measurements.
+    ///
+    /// # Panics
+    /// Without any measurement.
+    pub fn stats(&self) -> Stats {
+        Stats::of(&mut self.0.iter().flat_map(|visit| &visit.0).copied().collect::<Vec<_>>())
+    }
 
     /// Half the width of the median's 95 % confidence interval, as a share of the median; infinite where there are too few
-    /// measurements for one.
+    /// visits for one.
     pub fn relative_half_width(&self) -> f64 {
-        let interval = self.median_interval();
-        interval.map_or(f64::INFINITY, |(low, high)| (high - low) / 2.0 / self.stats().median_us)
+        let mut medians: Vec<f64> = self.0.iter().map(|visit| visit.stats().median_us).collect();
+        let interval = median_interval(&mut medians);
+        let middle = medians.get(medians.len() / 2);
+        interval
+            .zip(middle)
+            .map_or(f64::INFINITY, |((low, high), middle)| (high - low) / 2.0 / middle)
     }
+}
 
-    /// The median's 95 % confidence interval. It lies between order statistics, so it assumes no distribution, and outliers
-    /// move it no further than any other measurement.
-    fn median_interval(&self) -> Option<(f64, f64)> {
-        let mut sorted = self.0.clone();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let count = sorted.len() as f64;
-        // How many measurements lie below the true median is binomial; 1.96 standard deviations of it to either side.
-        let reach = 1.96 * count.sqrt() / 2.0;
-        let (low, high) = ((count / 2.0 - reach).floor(), (count / 2.0 + reach).ceil());
-        (low >= 0.0 && high < count).then(|| (sorted[low as usize], sorted[high as usize]))
-    }
+/// The median's 95 % confidence interval; sorts the values. It lies between order statistics, so it assumes no distribution, and outliers
+/// move it no further than any other value.
+fn median_interval(values: &mut [f64]) -> Option<(f64, f64)> {
+    values.sort_unstable_by(f64::total_cmp);
+    let count = values.len() as f64;
+    // How many values lie below the true median is binomial; 1.96 standard deviations of it to either side.
+    let reach = 1.96 * count.sqrt() / 2.0;
+    let (low, high) = ((count / 2.0 - reach).floor(), (count / 2.0 + reach).ceil());
+    (low >= 0.0 && high < count).then(|| (values[low as usize], values[high as usize]))
 }
 
 #[cfg(test)]
@@ -55,39 +90,50 @@ mod tests {
 
     use super::*;
 
-    fn samples(values: impl IntoIterator<Item = f64>) -> Samples {
-        Samples(values.into_iter().collect())
+    fn visits<'a>(of: impl IntoIterator<Item = &'a [f64]>) -> Visits {
+        Visits(of.into_iter().map(|us| Samples(us.to_vec())).collect())
     }
 
     #[test]
-    fn few_measurements_have_no_interval() {
-        assert_eq!(samples([5.0; 3]).relative_half_width(), f64::INFINITY);
-        assert_eq!(samples([5.0; 20]).relative_half_width(), 0.0);
+    fn few_visits_have_no_interval() {
+        assert_eq!(visits([&[5.0; 1000][..]; 7]).relative_half_width(), f64::INFINITY);
+        assert_eq!(visits([&[5.0][..]; 8]).relative_half_width(), 0.0);
     }
 
     #[test]
     fn outliers_do_not_widen_the_interval() {
-        let mut values = vec![100.0; 60];
-        values.extend([1e6; 6]);
-        assert_eq!(samples(values).relative_half_width(), 0.0);
+        let disturbed = [100.0, 100.0, 1e6];
+        assert_eq!(visits([&disturbed[..]; 20]).relative_half_width(), 0.0);
+        let mut some = vec![&[100.0][..]; 18];
+        some.extend([&[1e6][..]; 2]);
+        assert_eq!(visits(some).relative_half_width(), 0.0);
+    }
+
+    /// However many measurements agree with their neighbours.
+    #[test]
+    fn visits_that_differ_widen_it() {
+        let (fast, slow) = ([100.0; 500], [125.0; 500]);
+        let width = visits([&fast[..], &slow[..]].repeat(10)).relative_half_width();
+        assert!((width - 0.125).abs() < 0.01 || (width - 0.1).abs() < 0.01, "{width}");
     }
 
     /// Of many experiments, at least the promised share has the true median in its interval.
     #[test]
     fn the_interval_covers_the_median() {
         let draws = Draws::new(3, Purpose::Jitter);
-        let (experiments, count) = (2000, 40);
-        let covers = |experiment: u64| {
-            let mut stream = draws.about(experiment);
-            let (low, high) = samples((0..count).map(|_| stream.exponential()))
-                .median_interval()
-                .unwrap();
-            (low..=high).contains(&std::f64::consts::LN_2)
-        };
-        let covered = (0..experiments).filter(|&experiment| covers(experiment)).count();
-        assert!(
-            covered as f64 >= 0.94 * experiments as f64,
-            "{covered} of {experiments}"
-        );
+        let experiments = 2000;
+        for count in [8, 40] {
+            let covers = |experiment: u64| {
+                let mut stream = draws.about(experiment);
+                let mut values: Vec<f64> = (0..count).map(|_| stream.exponential()).collect();
+                let (low, high) = median_interval(&mut values).unwrap();
+                (low..=high).contains(&std::f64::consts::LN_2)
+            };
+            let covered = (0..experiments).filter(|&experiment| covers(experiment)).count();
+            assert!(
+                covered as f64 >= 0.94 * experiments as f64,
+                "{covered} of {experiments} with {count} values"
+            );
+        }
     }
 }

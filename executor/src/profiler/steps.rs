@@ -5,6 +5,7 @@ use std::time::Duration;
 use tenantry_profiles::{AdapterImplementation, Added, ConcurrentStepRow, DecoderStepRow, Tables};
 
 use super::decoder::{DecoderSubject, PAGE_TOKENS};
+use super::held_out::{HoldOut, Spot};
 use super::instances::{STREAMS, company, in_company};
 use super::ops::Ops;
 use super::schedule::Point;
@@ -139,6 +140,7 @@ pub(crate) fn points<'a>(
     tenants: StepTenants<'a>,
     ops: &Ops,
     time: Duration,
+    hold_out: HoldOut,
 ) -> Result<Vec<Point<'a>>, ExecutorError> {
     let layers = subject.decoder.shape().layers;
     let Some(axes) = StepAxes::affordable(
@@ -162,33 +164,40 @@ pub(crate) fn points<'a>(
     // Larger than that of most steps, as an instance's is.
     let kv = subject.cache_of(axes.chunk.iter().map(longest).max().expect("there are some"))?;
     let wanted = |added: &Added| { added.implementation() }.is_none_or(|of| ops.adapters.contains(&of));
+    let mut grid = Vec::new();
+    for &chunk in &axes.chunk {
+        for &count in &axes.sequences {
+            grid.extend(axes.context.iter().map(|&context| [chunk, count, context]));
+        }
+    }
+    let spots = hold_out.spots(grid, Some);
     let mut points = Vec::new();
     for added in tenants.added().into_iter().filter(wanted) {
         let probe = |kv: &KvCache, sequences: &[Probed]| {
             let slots = tenants.slots(added.implementation());
             StepProbe::new(&subject.decoder, kv, slots, sequences, 1)
         };
-        for &chunk_tokens in &axes.chunk {
-            for &count in &axes.sequences {
-                for &context in &axes.context {
-                    let mut probe = probe(&kv, &sequences(count, chunk_tokens, context, tenants.count(), 0));
-                    let (model, dtype) = (subject.decoder.shape().name.clone(), subject.dtype);
-                    let row = move |tables: &mut Tables, stats| {
-                        tables.decoder_step.push(DecoderStepRow {
-                            model: model.clone(),
-                            dtype,
-                            layers,
-                            added,
-                            chunk_tokens,
-                            sequences: count,
-                            context,
-                            stats,
-                        });
-                    };
-                    let table = format!("decoder_step of {}, added {added}", subject.decoder.shape().name);
-                    points.push(Point::new(table, move || probe.step(), row));
-                }
-            }
+        for &Spot {
+            at: [chunk_tokens, count, context],
+            held_out,
+        } in &spots
+        {
+            let mut probe = probe(&kv, &sequences(count, chunk_tokens, context, tenants.count(), 0));
+            let (model, dtype) = (subject.decoder.shape().name.clone(), subject.dtype);
+            let row = move |tables: &mut Tables, stats| {
+                tables.decoder_step.push(DecoderStepRow {
+                    model: model.clone(),
+                    dtype,
+                    layers,
+                    added,
+                    chunk_tokens,
+                    sequences: count,
+                    context,
+                    stats,
+                });
+            };
+            let table = format!("decoder_step of {}, added {added}", subject.decoder.shape().name);
+            points.push(Point::new(table, move || probe.step(), row).held_out(held_out));
         }
         let (context, all_streams) = (axes.context[0], company(subject.decoder.device())?);
         // Instances on other devices than the host's processor do not share its cores.

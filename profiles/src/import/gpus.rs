@@ -88,6 +88,7 @@ impl Gpu {
             origins: Origins::default(),
             models: Vec::new(),
             tables: Tables::default(),
+            held_out: Tables::default(),
         }
     }
 }

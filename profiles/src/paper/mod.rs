@@ -19,6 +19,7 @@ use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance,
 use crate::error::{Invalid, ProfileError};
 use crate::names::near_miss;
 use crate::origin::Origins;
+use crate::tables::Tables;
 use draft::Draft;
 
 /// How a number came to be known.
@@ -249,6 +250,7 @@ impl Paper {
             origins: Origins::new(origins),
             models,
             tables,
+            held_out: Tables::default(),
         }
     }
 

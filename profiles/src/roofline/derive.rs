@@ -85,6 +85,7 @@ pub fn derive_card(roofline: &Roofline, models: &[ModelShape], date: &str, comma
         origins: Origins::default(),
         models: Vec::new(),
         tables: Tables::default(),
+        held_out: Tables::default(),
     };
     let is_builtin = |model: &&ModelShape| ModelShape::builtin(&model.name).as_ref() == Some(*model);
     card.models = models.iter().filter(|model| !is_builtin(model)).cloned().collect();
