@@ -103,7 +103,7 @@ impl Operators for Loaded {
     }
 
     fn delta(&self, layer: usize, linear: Linear, x: &Tensor, _: &Tensor) -> Result<Option<Tensor>, ExecutorError> {
-        self.0[layer][linear as usize].delta.product(&rows(x)?).map(Some)
+        Ok(Some(self.0[layer][linear as usize].delta.product(&rows(x)?)?))
     }
 
     fn has_delta(&self, _: usize, _: Linear) -> bool {

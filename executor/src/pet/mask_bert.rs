@@ -106,7 +106,7 @@ impl Kind for MaskBert {
 
 impl Operators for Loaded {
     fn delta(&self, layer: usize, linear: Linear, x: &Tensor, _: &Tensor) -> Result<Option<Tensor>, ExecutorError> {
-        self.0[layer][linear as usize].product(&rows(x)?).map(Some)
+        Ok(Some(self.0[layer][linear as usize].product(&rows(x)?)?))
     }
 
     fn has_delta(&self, _: usize, _: Linear) -> bool {

@@ -95,7 +95,9 @@ impl Copies {
     /// Points of copies of these sizes.
     pub fn points(&self, sizes: &[u64], hold_out: HoldOut) -> Vec<Point<'_>> {
         let pinned = self.device.is_cuda();
-        let grid = sizes.iter().map(|&bytes| [u32::try_from(bytes).expect("copies of less than 4 GiB")]);
+        let grid = sizes
+            .iter()
+            .map(|&bytes| [u32::try_from(bytes).expect("copies of less than 4 GiB")]);
         let spots = hold_out.spots(grid.collect(), Some);
         let point = |pool, pinned, table: &str, Spot { at: [bytes], held_out }| {
             let bytes = u64::from(bytes);

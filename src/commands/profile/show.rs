@@ -4,7 +4,7 @@ use std::path::Path;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::json;
-use tenantry_profiles::{AxisSummary, Card, TableSummary, describe};
+use tenantry_profiles::{AxisSummary, Card, LeftOut, TableError, TableSummary, describe};
 use tenantry_reports::page::ProfilePage;
 use tenantry_reports::whole::write_whole;
 
@@ -14,14 +14,15 @@ use crate::cli::{OutputArgs, ShowArgs};
 use crate::failure::Failure;
 use crate::output::{Started, print, provenance, say};
 
-const HEADER: [&str; 8] = [
+const HEADER: [&str; 9] = [
     "Family",
     "Table",
     "Origin",
     "Points",
     "Measurements",
     "Range",
-    "Left-out error: median",
+    "Checked at",
+    "Error: median",
     "p95",
 ];
 
@@ -116,14 +117,19 @@ fn table_json(card: &Card, table: &TableSummary) -> serde_json::Value {
         "measurements": table.measurements,
         "axes": table.axes.iter().map(|axis| json!({ "name": axis.name, "values": axis.values })).collect::<Vec<_>>(),
         "leave_out_error": table.error.as_ref().map(|error| {
-            json!({ "predictions": error.predictions, "median": error.median, "p95": error.p95 })
+            json!({
+                "points": error.of.name(),
+                "predictions": error.predictions,
+                "median": error.median,
+                "p95": error.p95,
+            })
         }),
     })
 }
 
 /// One row of the table of tables.
 fn cells(card: &Card, summary: &TableSummary) -> [String; HEADER.len()] {
-    let error = |read: fn(&tenantry_profiles::TableError) -> f64| {
+    let error = |read: fn(&TableError) -> f64| {
         summary
             .error
             .as_ref()
@@ -136,9 +142,18 @@ fn cells(card: &Card, summary: &TableSummary) -> [String; HEADER.len()] {
         summary.points.to_string(),
         summary.measurements.to_string(),
         summary.axes.iter().map(range).collect::<Vec<_>>().join(", "),
+        summary.error.as_ref().map_or_else(String::new, checked_at),
         error(|error| error.median),
         error(|error| error.p95),
     ]
+}
+
+/// Which points tell the error, and how many predictions of them.
+fn checked_at(error: &TableError) -> String {
+    match error.of {
+        LeftOut::HeldOut => format!("{} held out", error.predictions),
+        LeftOut::Own => "own, from neighbours".to_string(),
+    }
 }
 
 pub fn text(card: &Card, tables: &[TableSummary]) -> String {
@@ -159,7 +174,7 @@ pub fn text(card: &Card, tables: &[TableSummary]) -> String {
     for summary in tables {
         table.add_row(cells(card, summary));
     }
-    for column in [3, 4, 6, 7] {
+    for column in [3, 4, 7, 8] {
         table
             .column_mut(column)
             .expect("the header has it")
