@@ -72,15 +72,19 @@ pub(crate) fn fingerprint<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Resul
             false => vec![path.clone()],
         };
         for file in files {
-            let unreadable = |source| ExecutorError::File {
-                path: file.clone(),
-                source,
-            };
-            let bytes = fs::File::open(&file).map_err(unreadable)?;
-            hasher.update_reader(bytes).map_err(unreadable)?;
+            hash_file(&file, &mut hasher)?;
         }
     }
     Ok(format!("weights-{}", &hasher.finalize().to_hex()[..16]))
+}
+
+/// Adds a file's bytes to a hash.
+pub(crate) fn hash_file(path: &Path, hasher: &mut blake3::Hasher) -> Result<(), ExecutorError> {
+    let hashed = fs::File::open(path).and_then(|file| hasher.update_reader(file).map(|_| ()));
+    hashed.map_err(|source| ExecutorError::File {
+        path: path.to_path_buf(),
+        source,
+    })
 }
 
 /// A block of an encoder's parameters, and what its norms add to variances.

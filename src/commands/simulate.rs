@@ -75,13 +75,11 @@ fn worth_trying(args: &SimulateArgs, scenario: &Scenario, runs: &[Run]) -> Strin
     if scenario.slo.is_none() {
         return format!("tenantry validate {words} --device cpu (or cuda:0: does a real run agree?)");
     }
-    // A plan says itself what is tried.
-    let sweep = if scenario.has_sweep() { " --set 'sweep={}'" } else { "" };
     let missed = |run: &Run| run.summary.slo.as_ref().is_some_and(|slo| slo.met == Some(false));
     let why = match (&scenario.plan, runs.iter().any(missed)) {
         (Some(_), _) => "its section plan asks for the best",
         (None, true) => "how many cards keep the target, and with which system?",
         (None, false) => "would fewer cards do, and how sure is that?",
     };
-    format!("tenantry plan {words}{sweep} ({why})")
+    format!("tenantry plan {words} ({why})")
 }

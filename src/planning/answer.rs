@@ -283,17 +283,7 @@ where
             let verdict = match (self.refused(cell), judged, standing.level) {
                 (Some(why), ..) => why,
                 (_, None, _) => "not tried: worse at its best".to_owned(),
-                _ if chosen => "the answer".to_owned(),
-                (.., Some(_)) if self.found.tied.contains(&cell) => "as good, as far as can be told".to_owned(),
-                (.., Some(_)) if self.costs_the_same(cell) && self.is_slower(cell) => {
-                    "keeps the target as well, and is slower".to_owned()
-                }
-                (.., Some(_)) if self.costs_the_same(cell) => "keeps the target as well, and is as fast".to_owned(),
-                (.., Some(_)) if self.evaluator.plan.find == Objective::TightestLatency => match self.scenario.slo {
-                    Some(_) => "keeps the target, and is slower".to_owned(),
-                    None => "slower".to_owned(),
-                },
-                (.., Some(_)) => "keeps the target, and is worse".to_owned(),
+                (.., Some(_)) => self.beside_the_answer(cell).to_owned(),
                 (_, Some(judged), None) if judged.hopeless => "given up: far too many are late".to_owned(),
                 (_, Some(_), None) => "given up: misses it".to_owned(),
             };
@@ -332,12 +322,32 @@ where
         standings.map(option).collect()
     }
 
+    /// What a cell that keeps the target, or is as fast as its system gets, is beside the answer.
+    fn beside_the_answer(&self, cell: Cell) -> &'static str {
+        let ranked = self.evaluator.plan.find != Objective::TightestLatency;
+        if self.found.best == Some(cell) {
+            "the answer"
+        } else if self.found.tied.contains(&cell) {
+            "as good, as far as can be told"
+        } else if ranked && self.costs_the_same(cell) {
+            match self.is_slower(cell) {
+                true => "keeps the target as well, and is slower",
+                false => "keeps the target as well, and is as fast",
+            }
+        } else if ranked {
+            "keeps the target, and is worse"
+        } else if self.scenario.slo.is_some() {
+            "keeps the target, and is slower"
+        } else {
+            "slower"
+        }
+    }
+
     /// Whether a cell is as good as the best but for the latency, which decides between equals.
     fn costs_the_same(&self, cell: Cell) -> bool {
         let candidates = self.evaluator.candidates(&BTreeMap::new());
         let value = |cell: Cell| candidates[cell.candidate].values[cell.level];
-        let ranked = self.evaluator.plan.find != Objective::TightestLatency;
-        ranked && self.found.best.is_some_and(|best| value(best) == value(cell))
+        self.found.best.is_some_and(|best| value(best) == value(cell))
     }
 
     /// Whether a cell is slower than the best, by the seeds that both were run with.

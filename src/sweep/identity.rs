@@ -58,7 +58,10 @@ impl Sweep {
     /// When the program's own file cannot be read.
     pub fn of(loaded: &Loaded, inputs: &Inputs, started: &Started) -> Result<Sweep, Failure> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let program = this_program().map_err(|error| Failure::Running(format!("the program's own file: {error}")))?;
+        let program = std::env::current_exe().and_then(|path| content(&path));
+        let program = program
+            .map_err(|error| Failure::Running(format!("the program's own file: {error}")))?
+            .digest;
         let scenario_digest = hex(blake3::hash(loaded.scenario.resolved_yaml().as_bytes()));
         let card = |card: &tenantry_profiles::Card| Content {
             name: card.name.clone(),
@@ -105,7 +108,6 @@ impl Sweep {
             return Some(format!("version {} and not {}", other.version, self.version));
         }
         if self.program != other.program {
-            let short = |program: &str| program.chars().take(12).collect::<String>();
             let (mine, others) = (short(&self.program), short(&other.program));
             return Some(format!(
                 "another build of version {} (BLAKE3 of the program {others}… and not {mine}…), which need not simulate alike",
@@ -117,9 +119,8 @@ impl Sweep {
         }
         let changed = |mine: &[Content], others: &[Content]| {
             let pair = mine.iter().zip(others).find(|(mine, other)| mine != other)?;
-            let short = |content: &Content| content.digest.chars().take(12).collect::<String>();
             let (mine, other) = pair;
-            Some((mine.name.clone(), short(mine), short(other)))
+            Some((mine.name.clone(), short(&mine.digest), short(&other.digest)))
         };
         let changed = match changed(&self.cards, &other.cards) {
             Some((name, mine, other)) => Some((format!("card {name}"), mine, other)),
@@ -132,10 +133,9 @@ impl Sweep {
     }
 }
 
-fn this_program() -> io::Result<String> {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(File::open(std::env::current_exe()?)?)?;
-    Ok(hex(hasher.finalize()))
+/// What a message shows of a digest.
+fn short(digest: &str) -> String {
+    digest.chars().take(12).collect()
 }
 
 fn hex(hash: blake3::Hash) -> String {

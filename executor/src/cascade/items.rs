@@ -7,6 +7,7 @@ use csv::StringRecord;
 use super::config::Answer;
 use super::text::Texts;
 use crate::error::ExecutorError;
+use crate::files::hash_file;
 
 /// What is right for an item.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -101,11 +102,9 @@ pub fn read_items(path: &Path, answer: &Answer) -> Result<Vec<Item>, ExecutorErr
 /// # Errors
 /// A file that cannot be read.
 pub fn hash_items(path: &Path) -> Result<String, ExecutorError> {
-    let bytes = std::fs::read(path).map_err(|source| ExecutorError::File {
-        path: path.to_path_buf(),
-        source,
-    })?;
-    Ok(blake3::hash(&bytes).to_hex().to_string())
+    let mut hasher = blake3::Hasher::new();
+    hash_file(path, &mut hasher)?;
+    Ok(hasher.finalize().to_hex().to_string())
 }
 
 /// Writes items as [`read_items`] reads them, classes by name; whole or not at all.

@@ -16,6 +16,7 @@ use super::outputs::{Calibration, Observed};
 use super::text::{TextTokenizer, Texts, Tokens};
 use crate::device::synchronize;
 use crate::error::ExecutorError;
+use crate::files::hash_file;
 
 /// What a model's folder holds.
 const FILES: [&str; 3] = ["config.json", "model.safetensors", "tokenizer.json"];
@@ -305,11 +306,8 @@ impl<'a> Cascade<'a> {
 fn hash_files(folder: &Path) -> Result<String, ExecutorError> {
     let mut all = blake3::Hasher::new();
     for name in FILES {
-        let path = folder.join(name);
         let mut file = blake3::Hasher::new();
-        std::fs::File::open(&path)
-            .and_then(|opened| file.update_reader(opened).map(|_| ()))
-            .map_err(|source| ExecutorError::File { path, source })?;
+        hash_file(&folder.join(name), &mut file)?;
         all.update(file.finalize().as_bytes());
     }
     Ok(all.finalize().to_hex().to_string())

@@ -285,29 +285,20 @@ impl Paper {
 
 /// A result that the card was fitted to.
 fn input(what: &'static str, paper: f64, ours: f64) -> Outcome {
-    let role = Role::Input;
-    Outcome {
-        what,
-        paper,
-        ours,
-        role,
-    }
+    outcome(Role::Input, what, paper, ours)
 }
 
 /// A result that it was not.
 fn predicted(what: &'static str, paper: f64, ours: f64) -> Outcome {
-    let role = Role::Predicted;
-    Outcome {
-        what,
-        paper,
-        ours,
-        role,
-    }
+    outcome(Role::Predicted, what, paper, ours)
 }
 
 /// A result whose setting was chosen here.
 fn assumed(what: &'static str, paper: f64, ours: f64) -> Outcome {
-    let role = Role::Assumed;
+    outcome(Role::Assumed, what, paper, ours)
+}
+
+fn outcome(role: Role, what: &'static str, paper: f64, ours: f64) -> Outcome {
     Outcome {
         what,
         paper,

@@ -157,14 +157,6 @@ mod tests {
 
     use super::*;
 
-    const RULES: Rules = Rules {
-        share: 0.98,
-        quantile: 0.98,
-        confidence: 0.95,
-        seeds: 3,
-        repeats: 8,
-    };
-
     /// A share that is the target's to a hair: whoever looks after each run and stops when sure is wrong more often than one time in twenty, unless looks cost.
     #[test]
     fn looking_again_and_again_costs() {
@@ -173,14 +165,14 @@ mod tests {
         for _ in 0..2000 {
             let mut runs = Vec::new();
             let (mut stopped, mut stopped_without) = (false, false);
-            while (runs.len() as u32) < RULES.repeats {
+            while (runs.len() as u32) < Rules::SOME.repeats {
                 runs.push(((9800.0 + 40.0 * stream.normal()).round() as u64, 10_000));
-                if (runs.len() as u32) < RULES.seeds {
+                if (runs.len() as u32) < Rules::SOME.seeds {
                     continue;
                 }
-                let above = Estimate::of_repeats(&runs).unwrap().above(RULES.share);
-                stopped_without |= above >= RULES.confidence;
-                stopped |= charged(above, runs.len() as u32, &RULES) >= RULES.confidence;
+                let above = Estimate::of_repeats(&runs).unwrap().above(Rules::SOME.share);
+                stopped_without |= above >= Rules::SOME.confidence;
+                stopped |= charged(above, runs.len() as u32, &Rules::SOME) >= Rules::SOME.confidence;
             }
             sure += u32::from(stopped);
             sure_without += u32::from(stopped_without);
@@ -192,8 +184,8 @@ mod tests {
 
     #[test]
     fn a_first_look_costs_nothing_and_a_last_one_is_not_charged_for_more_than_was_spent() {
-        assert_eq!(charged(0.9, 3, &RULES), 0.9);
-        assert!((charged(0.99, 4, &RULES) - 0.98).abs() < 1e-12);
-        assert!((charged(0.9, 8, &RULES) - 0.85).abs() < 1e-12);
+        assert_eq!(charged(0.9, 3, &Rules::SOME), 0.9);
+        assert!((charged(0.99, 4, &Rules::SOME) - 0.98).abs() < 1e-12);
+        assert!((charged(0.9, 8, &Rules::SOME) - 0.85).abs() < 1e-12);
     }
 }

@@ -63,3 +63,15 @@ pub struct Rules {
     /// Repeats of a cell at most.
     pub repeats: u32,
 }
+
+#[cfg(test)]
+impl Rules {
+    /// Those of tests.
+    const SOME: Rules = Rules {
+        share: 0.98,
+        quantile: 0.98,
+        confidence: 0.95,
+        seeds: 3,
+        repeats: 8,
+    };
+}

@@ -8,14 +8,6 @@ use tenantry_traces::draw::{Draws, Purpose};
 
 use super::*;
 
-const RULES: Rules = Rules {
-    share: 0.98,
-    quantile: 0.98,
-    confidence: 0.95,
-    seeds: 3,
-    repeats: 8,
-};
-
 /// A made-up system: the share of requests in time rises with the level, and each batch and repeat differs a little.
 fn made_up(
     candidates: &[Vec<f64>],
@@ -94,13 +86,13 @@ fn it_finds_what_brute_force_finds_at_a_tenth_of_the_cells() {
         let price = |stream: &mut tenantry_traces::draw::Stream| 1.0 + stream.below(4) as f64;
         let candidates: Vec<Candidate> = (0..6).map(|_| cards(levels, price(&mut stream))).collect();
         let shares: Vec<Vec<f64>> = (0..6).map(|_| rising(levels, stream.below(80) as usize)).collect();
-        let mut search = Search::new(RULES, made_up(&shares, 0.0));
+        let mut search = Search::new(Rules::SOME, made_up(&shares, 0.0));
         let answer = search.best(&candidates).unwrap();
         let found = answer.best.map(|cell| (cell.candidate, cell.level));
         assert_eq!(found, brute_force(&candidates, &shares), "case {case}");
         // Each new best is followed by a bisection: where one after the other is better, there are more of them.
         // Brute force takes as many seeds, but for what is hopeless.
-        let seeds = |share: &f64| if *share < 0.95 { 1 } else { RULES.seeds as usize };
+        let seeds = |share: &f64| if *share < 0.95 { 1 } else { Rules::SOME.seeds as usize };
         let all: usize = shares.iter().flatten().map(seeds).sum();
         assert!(search.runs() * 8 <= all, "case {case}: {} runs of {all}", search.runs());
         runs += search.runs();
@@ -113,13 +105,13 @@ fn it_finds_what_brute_force_finds_at_a_tenth_of_the_cells() {
 #[test]
 fn a_close_decision_takes_repeats_and_says_how_sure_it_is() {
     let shares = [vec![0.97, 0.981, 0.999]];
-    let mut search = Search::new(RULES, made_up(&shares, 0.01));
+    let mut search = Search::new(Rules::SOME, made_up(&shares, 0.01));
     let answer = search.best(&[cards(3, 1.0)]).unwrap();
     let close = search.judged(Cell { candidate: 0, level: 1 }).unwrap();
-    assert!(close.runs > RULES.seeds, "{close:?}");
+    assert!(close.runs > Rules::SOME.seeds, "{close:?}");
     assert!(answer.confidence < 0.999, "{answer:?}");
     let clear = search.judged(Cell { candidate: 0, level: 2 }).unwrap();
-    assert!(clear.runs <= RULES.seeds, "{clear:?}");
+    assert!(clear.runs <= Rules::SOME.seeds, "{clear:?}");
 }
 
 /// One run without a burst has batches that are all alike: it is the other seeds that show the misses.
@@ -137,7 +129,7 @@ fn one_lucky_run_decides_nothing() {
         }
         Ok::<_, Infallible>(samples)
     };
-    let mut search = Search::new(RULES, bursty);
+    let mut search = Search::new(Rules::SOME, bursty);
     let answer = search.best(&[cards(3, 1.0)]).unwrap();
     assert_eq!(answer.best, Some(Cell { candidate: 0, level: 2 }));
     // Forty bursts at most in a run, and as many at least that all were in time: 1 - 0.98^40 = 0.55 in one run.
@@ -155,13 +147,13 @@ fn doubts_about_a_worse_level_of_a_rival_count() {
     let twice = Candidate {
         values: (1..=6).map(|cards| 1.55 * cards as f64).collect(),
     };
-    let mut search = Search::new(RULES, made_up(&shares, 0.01));
+    let mut search = Search::new(Rules::SOME, made_up(&shares, 0.01));
     let answer = search.best(&[cards(6, 1.0), twice]).unwrap();
     assert_eq!(answer.best, Some(Cell { candidate: 1, level: 2 }), "{answer:?}");
     let close = Cell { candidate: 0, level: 3 };
     let doubt = 1.0 - search.judged(close).unwrap().confidence;
     assert!(
-        search.samples(close).len() as u32 >= RULES.seeds && doubt > 0.0,
+        search.samples(close).len() as u32 >= Rules::SOME.seeds && doubt > 0.0,
         "{doubt}"
     );
     assert!(answer.confidence <= 1.0 - doubt, "{answer:?}");
@@ -185,7 +177,7 @@ fn a_band_of_good_levels_is_found() {
         }
         Ok::<_, Infallible>(samples)
     };
-    let mut search = Search::new(RULES, idle);
+    let mut search = Search::new(Rules::SOME, idle);
     let answer = search.best(&[cards(32, 1.0)]).unwrap();
     assert_eq!(answer.best, Some(Cell { candidate: 0, level: 9 }));
     assert!(answer.standings[0].not_monotone);
@@ -194,7 +186,7 @@ fn a_band_of_good_levels_is_found() {
 #[test]
 fn nothing_feasible_is_no_answer_and_costs_little() {
     let shares = [vec![0.5; 64], vec![0.6; 64]];
-    let mut search = Search::new(RULES, made_up(&shares, 0.0));
+    let mut search = Search::new(Rules::SOME, made_up(&shares, 0.0));
     let answer = search.best(&[cards(64, 1.0), cards(64, 2.0)]).unwrap();
     assert_eq!((answer.best, search.runs()), (None, 2));
 }
@@ -203,7 +195,7 @@ fn nothing_feasible_is_no_answer_and_costs_little() {
 fn the_tightest_keeps_the_target() {
     // The faster one misses it, though not by far; and so does less of the slower one.
     let shares = [vec![0.97, 0.97, 0.99, 0.99, 0.99, 0.99], vec![0.965; 6]];
-    let mut search = Search::new(RULES, made_up(&shares, 0.001));
+    let mut search = Search::new(Rules::SOME, made_up(&shares, 0.001));
     let race = search.tightest(&[cards(6, 1.0), cards(6, 1.0)]).unwrap();
     assert_eq!(race.best, Some(Cell { candidate: 0, level: 2 }), "{race:?}");
     assert_eq!(race.standings[1].level, None);
@@ -212,7 +204,7 @@ fn the_tightest_keeps_the_target() {
 #[test]
 fn the_tightest_is_found_and_ties_are_named() {
     let shares = [vec![0.99; 8], vec![0.99; 8], vec![0.99; 8]];
-    let mut search = Search::new(RULES, made_up(&shares, 0.003));
+    let mut search = Search::new(Rules::SOME, made_up(&shares, 0.003));
     let race = search.tightest(&[cards(8, 1.0), cards(8, 1.0), cards(8, 1.0)]).unwrap();
     // All levels are alike, and the first of them takes least.
     assert_eq!(race.best, Some(Cell { candidate: 2, level: 0 }));
