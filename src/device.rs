@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tenantry_core::spec::{EngineSpec, StreamsSpec};
-use tenantry_core::{SystemSpec, Topology};
+use tenantry_core::Topology;
+use tenantry_executor::machine::clocks::LaneClocks;
 use tenantry_executor::machine::execute::{self, ExecuteError};
-use tenantry_executor::{Building, ExecutorError, Files, Progress};
+use tenantry_executor::{Building, DeviceMemory, ExecutorError, Files, Progress};
 use tenantry_profiles::Card;
 use tenantry_reports::Run;
 use tenantry_scenarios::RunSpec;
@@ -117,9 +117,7 @@ impl Device {
         }
         let refused = done.refused.iter();
         caveats.extend(refused.map(|reason| format!("{}: refused: {reason}", run.system.name)));
-        if self.torch != tenantry_executor::Device::Cpu {
-            caveats.extend(one_stream(&run.system, &self.name));
-        }
+        caveats.extend(clocks(&run.system.name, &self.name, &done.clocks, done.device_memory));
         let lanes = Topology::new(&spec.cluster, &run.system.pool).lanes.len();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if lanes > cores {
@@ -136,22 +134,24 @@ impl Device {
     }
 }
 
-/// A sentence on tasks' operators that are to run on several streams of a GPU, which executions do not.
-fn one_stream(system: &SystemSpec, device: &str) -> Option<String> {
-    let EngineSpec::Shared { streams, .. } = system.pool.tasks.as_ref()?.engine else {
-        return None;
+/// A sentence on what ops took by a GPU's clock and by the host's, which also issues, waits and computes, and on the memory that they took.
+fn clocks(system: &str, device: &str, clocks: &[LaneClocks], memory: Option<DeviceMemory>) -> Option<String> {
+    let busy = clocks.iter().filter(|clocks| clocks.ops > 0);
+    let lane = |of: &LaneClocks| {
+        let (device, host) = (of.device.as_secs_f64(), of.host.as_secs_f64());
+        format!("{} {device:.3} s and {host:.3} s in {} ops", of.lane, of.ops)
     };
-    let most = match streams {
-        StreamsSpec::ByProfile { many: count }
-        | StreamsSpec::Fixed { count }
-        | StreamsSpec::Even { count }
-        | StreamsSpec::InTurn { count } => count,
-        StreamsSpec::OneEach => u32::MAX,
-    };
-    (most > 1).then(|| {
+    let lanes: Vec<String> = busy.map(lane).collect();
+    let most = memory.map_or_else(String::new, |memory| {
         format!(
-            "{}: tasks' operators all issue to the one stream of {device}; several streams on a GPU are simulated only.",
-            system.name
+            "; at most {:.2} GiB of tensors",
+            memory.peak as f64 / f64::from(1 << 30)
+        )
+    });
+    (!lanes.is_empty()).then(|| {
+        format!(
+            "{system}: by the events of {device} and by the host's clock: {}{most}.",
+            lanes.join(", ")
         )
     })
 }
@@ -171,18 +171,27 @@ fn say_building(building: Building<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use tenantry_scenarios::Scenario;
+    use std::time::Duration;
 
     use super::*;
 
     #[test]
-    fn several_streams_of_a_gpu_are_told_to_be_simulated_only() {
-        let runs = Scenario::load("pets/mixed-64", &[]).unwrap().runs();
-        let said: Vec<String> = runs
-            .iter()
-            .filter_map(|run| one_stream(&run.system, "cuda:0"))
-            .collect();
-        let expected = "two-streams: tasks' operators all issue to the one stream of cuda:0; several streams on a GPU are simulated only.";
-        assert_eq!(said, [expected]);
+    fn both_clocks_are_told_of_lanes_that_worked() {
+        let lane = |lane: &str, ops, host, device| LaneClocks {
+            lane: lane.to_string(),
+            ops,
+            host: Duration::from_millis(host),
+            device: Duration::from_millis(device),
+        };
+        let all = [lane("compute-0", 20, 3500, 3100), lane("copy-0", 0, 0, 0)];
+        let memory = DeviceMemory {
+            free: 0,
+            total: 0,
+            peak: 3 << 29,
+        };
+        let told = clocks("pets", "cuda:0", &all, Some(memory)).unwrap();
+        let expected = "pets: by the events of cuda:0 and by the host's clock: compute-0 3.100 s and 3.500 s in 20 ops; at most 1.50 GiB of tensors.";
+        assert_eq!(told, expected);
+        assert_eq!(clocks("pets", "cuda:0", &all[1..], Some(memory)), None);
     }
 }

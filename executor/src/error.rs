@@ -84,7 +84,12 @@ impl ExecutorError {
 
     /// Whether there was too little memory, on a GPU or in page-locked host memory: nothing is wrong otherwise, and what needs less may go on.
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(self, ExecutorError::Torch(error) if error.to_string().contains("out of memory"))
+        let ExecutorError::Torch(error) = self else {
+            return false;
+        };
+        let text = error.to_string();
+        // Its libraries have words of their own for it.
+        text.contains("out of memory") || text.contains("_STATUS_ALLOC_FAILED")
     }
 
     /// The same of one of several texts, told by its number from 0.

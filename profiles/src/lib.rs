@@ -33,6 +33,7 @@ mod find;
 mod grid;
 mod import;
 mod keys;
+mod mend;
 mod model;
 mod names;
 mod origin;

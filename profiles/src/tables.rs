@@ -7,6 +7,7 @@ use csv::StringRecord;
 use crate::cells::{Cells, Field, Refused, one_of};
 use crate::check::{check_rows, dip};
 use crate::error::Invalid;
+use crate::mend::mend;
 use crate::names::near_miss;
 use crate::rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentPetRow, ConcurrentStepRow,
@@ -172,6 +173,14 @@ impl Tables {
     /// Whether an op costs less than a smaller one of its table, by more than both spreads allow: a card with such a table is refused.
     pub fn dips(&self) -> bool {
         self.slices().iter().any(|slice| dip(slice).is_some())
+    }
+
+    /// The same tables, those [that dip](Self::dips) moved as little as it takes to rise: each point half-way between the largest median of
+    /// smaller ops and the smallest of larger ones. Says of each table that was moved how far.
+    pub fn rising(mut self) -> (Tables, Vec<String>) {
+        let mut said = Vec::new();
+        for_each_family!(&mut self, rows => mend(rows, &mut said));
+        (self, said)
     }
 
     /// The same rows in the order of a saved profile.

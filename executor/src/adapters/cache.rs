@@ -10,7 +10,7 @@ use super::grouped::GroupedProduct;
 use super::plan::AdapterPlan;
 use super::shape::AdapterShape;
 use super::store::AdapterStore;
-use crate::device::{copy_block, element_bytes, kind};
+use crate::device::{copy_without_waiting, element_bytes, kind, synchronize};
 use crate::error::ExecutorError;
 
 /// Slots on the device, each with room for one tenant's adapters in all layers.
@@ -82,9 +82,9 @@ impl AdapterCache {
         }
         for layer in layers {
             let mut to = self.layer(layer).f_select(0, slot.into())?;
-            copy_block(&mut to, &store.layer(tenant, layer)?)?;
+            copy_without_waiting(&mut to, &store.layer(tenant, layer)?)?;
         }
-        Ok(())
+        synchronize(self.device())
     }
 
     /// Plans a batch of padded sequences of `tokens` tokens, where sequence `i` uses slot `slots[i]`.

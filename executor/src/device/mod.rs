@@ -1,6 +1,7 @@
 //! What differs between devices: number formats, waiting for work to end, page-locked memory, streams and events; and the thread settings
 //! under which everything is measured and served.
 
+mod host_numbers;
 mod shim;
 mod stream;
 
@@ -10,6 +11,7 @@ use std::sync::{Once, OnceLock};
 use tch::{Device, Kind, Tensor};
 use tenantry_profiles::DType;
 
+pub(crate) use self::host_numbers::HostNumbers;
 pub use self::stream::{DeviceMemory, Entered, Event, Stream, copy_without_waiting, device_memory, synchronize_all};
 use crate::error::ExecutorError;
 

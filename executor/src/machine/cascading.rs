@@ -185,6 +185,10 @@ impl StageLane {
 }
 
 impl Perform for StageLane {
+    fn device(&self) -> Device {
+        self.model.as_ref().map_or(Device::Cpu, |model| model.encoder.device())
+    }
+
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) {
         prepare_lane_thread();

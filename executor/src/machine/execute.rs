@@ -16,12 +16,13 @@ use tenantry_traces::{Time, Workload};
 
 use super::RealMachine;
 use super::cascading::CascadeServing;
+use super::clocks::LaneClocks;
 use super::generating::{Generated, GenerationServing};
 use super::serving::{Answer, Provision, Serving, Tagged};
 use super::tasks::{TaskProvision, TaskServing, with_files_read};
 use super::texts::TextServing;
 use super::threads::Threads;
-use crate::device::prepare_loop_thread;
+use crate::device::{DeviceMemory, device_memory, prepare_loop_thread, synchronize_all};
 use crate::error::ExecutorError;
 use crate::files::Files;
 use crate::plot::{Building, Origin, Tables};
@@ -72,6 +73,10 @@ pub struct Executed {
     pub shared_sets: Option<u32>,
     /// Why registrations of tasks were refused, each alone.
     pub refused: Vec<String>,
+    /// What ops took by a GPU's clock and the host's, lane by lane.
+    pub clocks: Vec<LaneClocks>,
+    /// A GPU's memory after the run.
+    pub device_memory: Option<DeviceMemory>,
 }
 
 /// A run that cannot be executed.
@@ -126,6 +131,8 @@ pub fn execute(
         Parameters::Cascade(serving) => serving.lanes(&topology, &answers),
         Parameters::Texts(serving) => serving.lanes(&topology, &answers),
     };
+    // Lanes have streams of their own, which do not wait for what made the parameters.
+    synchronize_all(spec.device)?;
     let threads = Threads::start(lanes, interrupt).map_err(RunError::Machine)?;
     let threads = match &parameters {
         Parameters::Encoders(serving) => threads.counting(serving.lookups()),
@@ -141,7 +148,7 @@ pub fn execute(
     let mut ledger = Ledger::new(spec.warm_up);
     let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;
     let record = ledger.close(end, &server, &machine)?;
-    machine.into_workers().stop();
+    let clocks = machine.into_workers().stop();
     let mut answers = std::mem::take(&mut *Mutex::lock(&answers).expect("no lane panics with the list"));
     answers.sort_unstable();
     let (host_bytes, shared_sets, generated) = match &parameters {
@@ -169,6 +176,8 @@ pub fn execute(
         host_bytes,
         shared_sets,
         refused,
+        clocks,
+        device_memory: device_memory(spec.device)?,
     })
 }
 

@@ -217,6 +217,7 @@ impl GenerationServing {
         let lane = |(index, lane): (usize, &Lane)| {
             let perform: Box<dyn Perform> = match lane.kind {
                 LaneKind::Copy | LaneKind::Lookup | LaneKind::Solve => Box::new(HostLane {
+                    device: self.device,
                     store: self.store.share(),
                     manager: self.manager.share(),
                     disk: self.disk.clone(),
@@ -257,6 +258,7 @@ impl GenerationServing {
 
 /// Looks prompts up, and copies to the device: what was looked up, and what tenants have of their own. A lane is given all of these or some.
 struct HostLane {
+    device: Device,
     store: Store,
     manager: Manager,
     disk: Option<Arc<Disk>>,
@@ -277,6 +279,10 @@ impl HostLane {
 }
 
 impl Perform for HostLane {
+    fn device(&self) -> Device {
+        self.device
+    }
+
     fn prepare(&mut self) {
         prepare_lane_thread();
     }

@@ -5,6 +5,7 @@
 //! runs. Workers stamp when each op started and ended. [`Workers`] hides whether they are threads or a script.
 
 pub(crate) mod cascading;
+pub mod clocks;
 pub mod execute;
 pub mod generating;
 mod managing;

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use tch::{Device, Kind, Tensor};
 use tenantry_core::machine::LookupCounts;
-use tenantry_plot::{Engine, PlotError};
+use tenantry_plot::Engine;
 
 use super::Batch;
-use crate::device::synchronize;
+use crate::device::{HostNumbers, synchronize};
 use crate::error::ExecutorError;
 use crate::model::Input;
 use crate::plot::Tables;
@@ -19,7 +19,7 @@ pub(crate) enum Retrieved {
     #[default]
     Nothing,
     /// In host memory: `[requests, tokens, hidden]`, in the order of [`rows`].
-    Found(Vec<f32>),
+    Found(HostNumbers),
     /// On the device, likewise.
     Staged(Input, Tensor),
 }
@@ -35,20 +35,23 @@ pub(crate) fn rows(batch: &Batch) -> Vec<usize> {
 pub(crate) struct Retrieval {
     tables: Tables,
     engine: Engine,
+    /// Where it is computed with what was looked up.
+    device: Device,
     counts: Arc<Mutex<LookupCounts>>,
     /// Buffers of batches that have been staged: fresh memory would cost as much as the look-up itself.
-    spare: Mutex<Vec<Vec<f32>>>,
+    spare: Mutex<Vec<HostNumbers>>,
 }
 
 impl Retrieval {
-    /// Look-ups shared by so many threads each.
+    /// Look-ups for a device, shared by so many threads each.
     ///
     /// # Errors
     /// No threads, or more than can be started.
-    pub fn new(tables: Tables, threads: u32) -> Result<Retrieval, ExecutorError> {
+    pub fn new(tables: Tables, threads: u32, device: Device) -> Result<Retrieval, ExecutorError> {
         Ok(Retrieval {
             tables,
             engine: Engine::new(threads as usize)?,
+            device,
             counts: Arc::default(),
             spare: Mutex::default(),
         })
@@ -67,11 +70,12 @@ impl Retrieval {
     /// Looks a batch up into host memory.
     ///
     /// # Errors
-    /// A table that can no longer be read.
-    pub fn look_up(&self, batch: &Batch) -> Result<(), PlotError> {
+    /// A table that can no longer be read, or no memory.
+    pub fn look_up(&self, batch: &Batch) -> Result<(), ExecutorError> {
         let width = batch.shape.tokens as usize;
-        let mut found = self.spare.lock().expect(UNBROKEN).pop().unwrap_or_default();
-        found.resize(batch.members.len() * width * self.tables.hidden(), 0.0);
+        let spare = self.spare.lock().expect(UNBROKEN).pop();
+        let mut found = spare.map_or_else(|| HostNumbers::new(self.device), Ok)?;
+        found.resize(batch.members.len() * width * self.tables.hidden())?;
         let requests: Vec<(u64, u32, u32)> = rows(batch)
             .into_iter()
             .map(|row| &batch.members[row])
@@ -79,7 +83,7 @@ impl Retrieval {
             .collect();
         let met = self
             .tables
-            .retrieve(&self.engine, requests.into_iter(), width, &mut found)?;
+            .retrieve(&self.engine, requests.into_iter(), width, found.as_mut_slice())?;
         let mut counts = self.counts.lock().expect(UNBROKEN);
         // Each fragment has one answer; tokens at a text's end begin none.
         counts.tokens += met.domain_hits + met.root_hits + met.fallbacks;
@@ -94,7 +98,7 @@ impl Retrieval {
     ///
     /// # Errors
     /// Nothing was looked up, or no memory on the device.
-    pub fn stage(&self, batch: &Batch, kind: Kind, device: Device) -> Result<(), ExecutorError> {
+    pub fn stage(&self, batch: &Batch, kind: Kind) -> Result<(), ExecutorError> {
         let Retrieved::Found(found) = std::mem::take(&mut *batch.retrieved.lock().expect(UNBROKEN)) else {
             // The look-up failed, and its members have been told.
             return Err(ExecutorError::input("representations", "looked up", "nothing"));
@@ -105,12 +109,10 @@ impl Retrieval {
             .map(|row| batch.members[row].input_tokens as usize)
             .collect();
         let size = [lengths.len() as i64, tokens as i64, self.tables.hidden() as i64];
-        let input = Input::of_lengths(&lengths, tokens, kind, device)?;
-        let hidden = Tensor::f_from_slice(&found)?
-            .f_view(size)?
-            .f_to_kind(kind)?
-            .f_to(device)?;
-        synchronize(device)?;
+        let input = Input::of_lengths(&lengths, tokens, kind, self.device)?;
+        let hidden = found.on_device(&size, kind, self.device)?;
+        // Whoever computes with it does so on another stream.
+        synchronize(self.device)?;
         self.spare.lock().expect(UNBROKEN).push(found);
         *batch.retrieved.lock().expect(UNBROKEN) = Retrieved::Staged(input, hidden);
         Ok(())

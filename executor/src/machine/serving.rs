@@ -20,7 +20,7 @@ use super::managing::Manager;
 use super::retrieval::{Retrieval, Retrieved, rows};
 use super::threads::Perform;
 use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
-use crate::device::{kind, prepare_lane_thread};
+use crate::device::{Stream, kind, prepare_lane_thread};
 use crate::error::ExecutorError;
 use crate::files::{Files, read_encoder_block};
 use crate::model::{Encoder, Heads, Input};
@@ -156,7 +156,7 @@ impl Serving {
         let retrieval = match (pool.plot, tables) {
             (None, _) => None,
             (Some(plot), Some(tables)) if tables.hidden() == model.hidden as usize => {
-                Some(Arc::new(Retrieval::new(tables, plot.threads)?))
+                Some(Arc::new(Retrieval::new(tables, plot.threads, device)?))
             }
             (Some(_), tables) => {
                 let must = format!("of {} values a token, as {} has", model.hidden, model.name);
@@ -383,6 +383,10 @@ impl HostLane {
 }
 
 impl Perform for HostLane {
+    fn device(&self) -> Device {
+        self.device
+    }
+
     fn prepare(&mut self) {
         prepare_lane_thread();
     }
@@ -392,12 +396,12 @@ impl Perform for HostLane {
         match kind {
             OpKind::CopyIn(copy) => self.copy_in(batch, copy.layers),
             OpKind::Lookup(_) => {
-                if retrieval().look_up(batch).is_err() {
-                    fail_all(batch, FailureReason::LookupFailed);
+                if let Err(error) = retrieval().look_up(batch) {
+                    fail_all(batch, reason(&error, FailureReason::LookupFailed));
                 }
             }
             OpKind::Stage(_) => {
-                if let Err(error) = retrieval().stage(batch, self.kind, self.device) {
+                if let Err(error) = retrieval().stage(batch, self.kind) {
                     fail_all(batch, reason(&error, FailureReason::LoadFailed));
                 }
             }
@@ -510,6 +514,10 @@ impl ComputeLane {
                     // What failed before has been told.
                     return Err(ExecutorError::input("representations", "on the device", "nothing"));
                 };
+                // The lane that copies made them, and would be given their memory again as soon as they are dropped.
+                let own = Stream::current(self.device)?;
+                own.keeps(&hidden)?;
+                input.kept_by(own)?;
                 (input, hidden)
             }
         };
@@ -656,6 +664,10 @@ impl ComputeLane {
 }
 
 impl Perform for ComputeLane {
+    fn device(&self) -> Device {
+        self.device
+    }
+
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) {
         prepare_lane_thread();

@@ -307,7 +307,7 @@ impl TaskLane {
             .as_ref()
             .is_none_or(|streams| streams.count() < pet.streams.into())
         {
-            self.streams = Some(Streams::new(pet.streams.into())?);
+            self.streams = Some(Streams::on(self.device, pet.streams.into())?);
         }
         let streams = self.streams.as_ref().expect("there are streams from here on");
         let (name, heads) = &self.models[usize::from(pet.model)];
@@ -374,6 +374,10 @@ impl TaskLane {
 }
 
 impl Perform for TaskLane {
+    fn device(&self) -> Device {
+        self.device
+    }
+
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) {
         prepare_lane_thread();

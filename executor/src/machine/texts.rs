@@ -410,6 +410,11 @@ impl TextLane {
 }
 
 impl Perform for TextLane {
+    fn device(&self) -> Device {
+        let stage = self.stage.as_ref();
+        stage.map_or(Device::Cpu, |stage| stage.model.classifier().device())
+    }
+
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) {
         prepare_lane_thread();

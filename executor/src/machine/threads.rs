@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use tch::Device;
 use tenantry_core::board::OpRef;
 use tenantry_core::ids::{BatchId, GpuId, InstanceId, LaneId, RequestId};
 use tenantry_core::machine::{LookupCounts, MachineError};
@@ -13,11 +14,17 @@ use tenantry_core::op::{BatchShape, CopyIn, Layers, OpKind};
 use tenantry_core::topology::{Lane, LaneKind};
 use tenantry_traces::{Duration, Time};
 
+use super::clocks::{Clocks, LaneClocks};
 use super::{Batch, Job, Ran, Workers};
-use crate::device::{prepare_loop_thread, yield_to_loop};
+use crate::device::{Stream, prepare_loop_thread, yield_to_loop};
 
 /// Does one lane's ops, one after the other.
 pub trait Perform: Send {
+    /// Where it issues its work. On a GPU its thread has a stream of its own there.
+    fn device(&self) -> Device {
+        Device::Cpu
+    }
+
     /// Called once on the lane's own thread, before the run's time begins.
     fn prepare(&mut self) {}
 
@@ -66,7 +73,7 @@ pub struct Threads {
     interrupt: Arc<AtomicBool>,
     /// Kept by the lanes that look up.
     lookups: Option<Arc<Mutex<LookupCounts>>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<Option<LaneClocks>>>,
 }
 
 impl Threads {
@@ -83,14 +90,26 @@ impl Threads {
         let mut threads = Vec::new();
         for (index, ((lane, mut perform), origin)) in lanes.into_iter().zip(origins).enumerate() {
             let (sender, messages) = mpsc::channel::<Message>();
-            let (report, ready) = (report.clone(), ready.clone());
+            let (report, ready, name) = (report.clone(), ready.clone(), lane.name.clone());
             let worker = move || {
+                let device = perform.device();
+                // Without one of its own it would be the device's default stream: slower, and as right.
+                let _ = Stream::new(device).and_then(Stream::make_current);
                 perform.prepare();
                 yield_to_loop();
                 drop(ready);
-                let Ok(origin) = origin.recv() else { return };
+                let origin = origin.recv().ok()?;
                 perform.start_clock(origin);
-                work(LaneId(index as u32), origin, &messages, &mut *perform, &report);
+                let mut clocks = device.is_cuda().then(|| Clocks::new(&name, device));
+                work(
+                    LaneId(index as u32),
+                    origin,
+                    &messages,
+                    &mut *perform,
+                    &mut clocks,
+                    &report,
+                );
+                clocks?.sums().ok()
             };
             let thread = std::thread::Builder::new().name(lane.name.clone()).spawn(worker);
             threads
@@ -120,16 +139,22 @@ impl Threads {
         Threads { lookups, ..self }
     }
 
-    /// Ends the threads and waits for them.
-    pub fn stop(mut self) {
+    /// Ends the threads and waits for them. What the ops of those took that issue to a GPU.
+    pub fn stop(mut self) -> Vec<LaneClocks> {
         self.lanes.clear();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        let ended = self.threads.drain(..).map(JoinHandle::join);
+        ended.filter_map(|clocks| clocks.ok().flatten()).collect()
     }
 }
 
-fn work(lane: LaneId, origin: Instant, messages: &Receiver<Message>, perform: &mut dyn Perform, report: &Sender<Ran>) {
+fn work(
+    lane: LaneId,
+    origin: Instant,
+    messages: &Receiver<Message>,
+    perform: &mut dyn Perform,
+    clocks: &mut Option<Clocks>,
+    report: &Sender<Ran>,
+) {
     // The loop ends when the machine is dropped.
     while let Ok(message) = messages.recv() {
         let job = match message {
@@ -148,7 +173,16 @@ fn work(lane: LaneId, origin: Instant, messages: &Receiver<Message>, perform: &m
             }
         };
         let started = since(origin);
-        perform.perform(&job.kind, &job.batch);
+        let mut op = || perform.perform(&job.kind, &job.batch);
+        match clocks {
+            None => op(),
+            Some(of_gpu) => {
+                if of_gpu.around(op).is_err() {
+                    // The device is lost, of which the ops themselves speak.
+                    *clocks = None;
+                }
+            }
+        }
         // The batch is let go before the coordinator hears, so that it is the last to hold it.
         drop(job);
         let ended = since(origin);

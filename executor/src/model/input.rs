@@ -2,6 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
+use crate::device::Stream;
 use crate::error::ExecutorError;
 
 /// A padded batch on the device. Made by [`Encoder::input`](crate::Encoder::input), or by [`of_lengths`](Self::of_lengths) where the first
@@ -87,6 +88,15 @@ impl Input {
             segments: numbered.ids,
             ..self
         })
+    }
+
+    /// Keeps its memory, should it be dropped, until what was issued to a stream has ended: [`Stream::keeps`].
+    ///
+    /// # Errors
+    /// What libtorch says.
+    pub(crate) fn kept_by(&self, stream: Stream) -> Result<(), ExecutorError> {
+        let all = [&self.ids, &self.segments, &self.mask];
+        all.into_iter().flatten().try_for_each(|tensor| stream.keeps(tensor))
     }
 
     /// A batch of sequences of these lengths, padded to `tokens`, without token ids; `kind` and `device` are the model's.

@@ -1,4 +1,4 @@
-//! Streams of operators on a CPU: threads, the first of them the caller's.
+//! Streams of operators: threads, the first of them the caller's, and on a GPU a stream of the device for each.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -6,11 +6,11 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use super::batch::operate;
 use super::kind::{Linear, Operators};
-use crate::device::prepare_lane_thread;
+use crate::device::{Event, Stream, prepare_lane_thread};
 use crate::error::ExecutorError;
 
 /// One task's operators at one linear layer, over its own mini-batch.
@@ -33,26 +33,39 @@ impl Job {
 
 type Outcome = Result<Result<(), ExecutorError>, Box<dyn Any + Send>>;
 
-/// Threads that a layer's PET operators run on side by side. On a GPU all of them issue to the device's one stream, so that one
-/// is enough there.
+/// Threads that a layer's PET operators run on side by side. On a GPU each issues to a stream of its own, which waits for what the caller has
+/// issued before, and the caller's for what they have.
 #[derive(Debug)]
 pub struct Streams {
+    device: Device,
+    /// Of the other threads.
+    streams: Vec<Stream>,
     workers: Vec<Sender<Job>>,
     outcomes: Receiver<Outcome>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Streams {
+    /// Of a CPU.
+    ///
+    /// # Errors
+    /// As [`on`](Self::on).
+    pub fn new(count: u32) -> Result<Streams, ExecutorError> {
+        Streams::on(Device::Cpu, count)
+    }
+
     /// The calling thread and `count - 1` others.
     ///
     /// # Errors
-    /// No streams, or a system that has no more threads.
-    pub fn new(count: u32) -> Result<Streams, ExecutorError> {
+    /// No streams, a device that is lost, or a system that has no more threads.
+    pub fn on(device: Device, count: u32) -> Result<Streams, ExecutorError> {
         if count == 0 {
             return Err(ExecutorError::input("streams", "at least 1", 0));
         }
         let (report, outcomes) = mpsc::channel();
         let mut streams = Streams {
+            device,
+            streams: Vec::new(),
             workers: Vec::new(),
             outcomes,
             threads: Vec::new(),
@@ -60,11 +73,13 @@ impl Streams {
         for stream in 1..count {
             let (sender, jobs) = mpsc::channel::<Job>();
             let report = report.clone();
+            let own = Stream::new(device)?;
             let worker = move || {
                 prepare_lane_thread();
                 // Ends when the streams are dropped.
                 while let Ok(job) = jobs.recv() {
-                    let outcome = catch_unwind(AssertUnwindSafe(|| job.perform()));
+                    let perform = || own.make_current().and_then(|()| job.perform());
+                    let outcome = catch_unwind(AssertUnwindSafe(perform));
                     drop(job);
                     if report.send(outcome).is_err() {
                         return;
@@ -76,6 +91,7 @@ impl Streams {
                 .spawn(worker);
             let thread =
                 thread.map_err(|error| ExecutorError::input("streams", format!("at most {stream} here"), error))?;
+            streams.streams.push(own);
             streams.threads.push(thread);
             streams.workers.push(sender);
         }
@@ -93,6 +109,7 @@ impl Streams {
         jobs: impl Iterator<Item = Result<(u32, Job), ExecutorError>>,
     ) -> Result<(), ExecutorError> {
         let (mut own, mut handed_over, mut result) = (Vec::new(), 0, Ok(()));
+        self.let_others_wait()?;
         for job in jobs {
             match job {
                 Ok((0, job)) => own.push(job),
@@ -114,7 +131,26 @@ impl Streams {
                 Err(panic) => resume_unwind(panic),
             }
         }
-        result
+        result.and(self.wait_for_others())
+    }
+
+    /// What is issued to the others from now on comes after what the caller has issued.
+    fn let_others_wait(&self) -> Result<(), ExecutorError> {
+        if self.streams.is_empty() {
+            return Ok(());
+        }
+        let so_far = Event::now(self.device)?;
+        self.streams.iter().try_for_each(|stream| stream.wait_for(&so_far))
+    }
+
+    /// What the caller issues from now on comes after what the others have issued.
+    fn wait_for_others(&self) -> Result<(), ExecutorError> {
+        let own = Stream::current(self.device)?;
+        self.streams.iter().try_for_each(|&stream| {
+            let mut so_far = Event::new(self.device)?;
+            so_far.record(stream)?;
+            own.wait_for(&so_far)
+        })
     }
 }
 

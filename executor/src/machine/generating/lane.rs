@@ -444,6 +444,10 @@ impl RunLane {
 }
 
 impl Perform for RunLane {
+    fn device(&self) -> Device {
+        self.device
+    }
+
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) {
         prepare_lane_thread();

@@ -186,6 +186,10 @@ impl LinkLane {
 }
 
 impl Perform for LinkLane {
+    fn device(&self) -> tch::Device {
+        self.caches.first().map_or(tch::Device::Cpu, KvCache::device)
+    }
+
     fn prepare(&mut self) {
         prepare_lane_thread();
     }

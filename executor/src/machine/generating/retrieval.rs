@@ -11,7 +11,7 @@ use tenantry_core::op::Member;
 use tenantry_plot::Engine;
 
 use super::GeneratedTokens;
-use crate::device::synchronize;
+use crate::device::{HostNumbers, Stream, synchronize};
 use crate::error::ExecutorError;
 use crate::machine::Batch;
 use crate::machine::retrieval::Retrieved;
@@ -136,17 +136,24 @@ impl Retrieval {
     /// # Errors
     /// A table that can no longer be read, or no memory on the device.
     pub fn states(&self, instance: InstanceId, wanted: &[Wanted<'_>]) -> Result<Tensor, ExecutorError> {
-        let staged = self.staged[instance.index()].lock().expect(UNBROKEN);
+        let (staged, own) = (
+            self.staged[instance.index()].lock().expect(UNBROKEN),
+            Stream::current(self.device)?,
+        );
         let rows = |wanted: &Wanted<'_>| {
             let Staged { first, states } = staged.get(&wanted.request)?;
             let skipped = wanted.first.checked_sub(*first)?;
             let there = i64::from(wanted.end - first) <= states.size()[0];
-            there.then(|| states.f_narrow(0, skipped.into(), (wanted.end - wanted.first).into()))
+            there.then(|| -> Result<Tensor, ExecutorError> {
+                // The lane that copies made them, and would be given their memory again as soon as they are dropped.
+                own.keeps(states)?;
+                Ok(states.f_narrow(0, skipped.into(), (wanted.end - wanted.first).into())?)
+            })
         };
         let there: Vec<Option<Tensor>> = wanted
             .iter()
             .map(|wanted| rows(wanted).transpose())
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<_, ExecutorError>>()?;
         drop(staged);
         let missing: Vec<Wanted<'_>> = wanted
             .iter()
@@ -189,7 +196,7 @@ impl Retrieval {
         self.staged.iter().map(|staged| staged.lock().unwrap().len()).sum()
     }
 
-    fn find(&self, wanted: &[Wanted<'_>]) -> Result<Vec<f32>, ExecutorError> {
+    fn find(&self, wanted: &[Wanted<'_>]) -> Result<HostNumbers, ExecutorError> {
         // Only what fragments reach back to is handed on.
         let before = self.tables.fragment_tokens() as u32 - 1;
         let from = |wanted: &Wanted<'_>| wanted.first.saturating_sub(before);
@@ -206,8 +213,9 @@ impl Retrieval {
         };
         let texts: Vec<(u32, &[u32], usize)> = wanted.iter().map(text).collect();
         let rows: u32 = wanted.iter().map(|wanted| wanted.end - wanted.first).sum();
-        let mut found = vec![0.0; rows as usize * self.tables.hidden()];
-        let met = self.tables.retrieve_ends(&self.engine, &texts, &mut found)?;
+        let mut found = HostNumbers::new(self.device)?;
+        found.resize(rows as usize * self.tables.hidden())?;
+        let met = self.tables.retrieve_ends(&self.engine, &texts, found.as_mut_slice())?;
         let mut counts = self.counts.lock().expect(UNBROKEN);
         counts.tokens += met.domain_hits + met.root_hits + met.fallbacks;
         counts.domain_hits += met.domain_hits;
@@ -216,8 +224,7 @@ impl Retrieval {
         Ok(found)
     }
 
-    fn on_device(&self, found: &[f32]) -> Result<Tensor, ExecutorError> {
-        let states = Tensor::f_from_slice(found)?.f_view([-1, self.tables.hidden() as i64])?;
-        Ok(states.f_to_kind(self.kind)?.f_to(self.device)?)
+    fn on_device(&self, found: &HostNumbers) -> Result<Tensor, ExecutorError> {
+        found.on_device(&[-1, self.tables.hidden() as i64], self.kind, self.device)
     }
 }

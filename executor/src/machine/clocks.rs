@@ -1,0 +1,125 @@
+//! How long a lane's ops last by the clock of the device that works for it, beside the host's.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use tch::Device;
+
+use crate::device::Event;
+use crate::error::ExecutorError;
+
+/// What a lane's ops took in all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneClocks {
+    /// The lane's name.
+    pub lane: String,
+    /// Ops.
+    pub ops: u64,
+    /// By the host's clock: from taking an op up until the lane could take up the next. An op of which only the last part is waited for may be
+    /// over for the host and not for the device.
+    pub host: Duration,
+    /// By the device's: from the place in the lane's stream before an op to that after it. What the host takes beyond that is issuing,
+    /// waiting, and what it computes itself.
+    pub device: Duration,
+}
+
+/// Takes both times of one lane's ops.
+#[derive(Debug)]
+pub(super) struct Clocks {
+    on: Device,
+    sums: LaneClocks,
+    /// Ops that the device may not have come past, the oldest first.
+    open: VecDeque<[Event; 2]>,
+    /// Events to be used again.
+    spare: Vec<Event>,
+}
+
+impl Clocks {
+    /// Of a lane that issues to this device.
+    pub fn new(lane: &str, on: Device) -> Clocks {
+        Clocks {
+            on,
+            sums: LaneClocks {
+                lane: lane.to_string(),
+                ops: 0,
+                host: Duration::ZERO,
+                device: Duration::ZERO,
+            },
+            open: VecDeque::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Does an op.
+    ///
+    /// # Errors
+    /// A device that is lost. The op was done, or has said what it could not do.
+    pub fn around(&mut self, op: impl FnOnce()) -> Result<(), ExecutorError> {
+        let before = self.mark();
+        let start = Instant::now();
+        op();
+        let host = start.elapsed();
+        let (before, after) = (before?, self.mark()?);
+        self.sums.ops += 1;
+        self.sums.host += host;
+        self.open.push_back([before, after]);
+        while let Some([_, after]) = self.open.front()
+            && after.is_over()?
+        {
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the device, and says what all ops took.
+    ///
+    /// # Errors
+    /// A device that is lost.
+    pub fn sums(mut self) -> Result<LaneClocks, ExecutorError> {
+        while let Some([_, after]) = self.open.front() {
+            after.synchronize()?;
+            self.close()?;
+        }
+        Ok(self.sums)
+    }
+
+    fn mark(&mut self) -> Result<Event, ExecutorError> {
+        match self.spare.pop() {
+            None => Event::now(self.on),
+            Some(mut event) => {
+                event.record(crate::device::Stream::current(self.on)?)?;
+                Ok(event)
+            }
+        }
+    }
+
+    /// Books the oldest op, which the device has come past.
+    fn close(&mut self) -> Result<(), ExecutorError> {
+        if let Some([before, after]) = self.open.pop_front() {
+            self.sums.device += after.since(&before)?;
+            self.spare.extend([before, after]);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ops_are_timed_by_both_clocks() {
+        let mut clocks = Clocks::new("compute-0", Device::Cpu);
+        for _ in 0..3 {
+            clocks.around(|| std::thread::sleep(Duration::from_millis(2))).unwrap();
+        }
+        assert!(clocks.open.is_empty() && clocks.spare.len() == 2, "{clocks:?}");
+        let sums = clocks.sums().unwrap();
+        assert_eq!((sums.lane.as_str(), sums.ops), ("compute-0", 3));
+        // A CPU's events are instants around those of the host's clock.
+        assert!(
+            sums.host >= Duration::from_millis(6) && sums.device >= sums.host,
+            "{sums:?}"
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! Measured tables of a device whose kernels now and then take less time for more work, as a card accepts them.
+
+use crate::check::dip;
+use crate::rows::Row;
+use crate::slice::{Point, Slice, slices};
+
+/// Lets the tables among `rows` rise in which an op costs less than a smaller one, by more than is tolerated: all points of such a table move
+/// half-way between the largest median before and the smallest after, with their spread. Says of each how far.
+pub(crate) fn mend<R: Row>(rows: &mut [R], said: &mut Vec<String>) {
+    rows.sort_by(Row::compare);
+    for slice in slices(rows).iter().filter(|slice| dip(slice).is_some()) {
+        let no_later = |a: &Point, b: &Point| {
+            let along = |(axis, (a, b)): (usize, (&u64, &u64))| match slice.family.rises(axis) {
+                true => a <= b,
+                false => a == b,
+            };
+            a.at.iter().zip(&b.at).enumerate().all(along)
+        };
+        let (mut moved, mut most) = (0, 0.0_f64);
+        for point in &slice.points {
+            let medians = |of: &dyn Fn(&Point) -> bool| -> Vec<f64> {
+                let points = slice.points.iter().filter(|other| of(other));
+                points.map(|other| other.stats.median_us).collect()
+            };
+            let largest = medians(&|other| no_later(other, point)).into_iter().fold(0.0, f64::max);
+            let smallest = medians(&|other| no_later(point, other))
+                .into_iter()
+                .fold(f64::INFINITY, f64::min);
+            let ratio = (largest + smallest) / 2.0 / point.stats.median_us;
+            if ratio != 1.0 {
+                let stats = rows[point.row].stats_mut();
+                *stats = stats.at_pace(ratio);
+                moved += 1;
+                most = most.max((ratio - 1.0).abs());
+            }
+        }
+        let Slice {
+            family, label, points, ..
+        } = slice;
+        said.push(format!(
+            "{} {label}: {moved} of {} points moved, by up to {:.0} %",
+            family.name(),
+            points.len(),
+            100.0 * most
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::synthetic_card;
+
+    #[test]
+    fn what_falls_is_made_to_rise_and_nothing_else_is_touched() {
+        let mut card = synthetic_card();
+        // 20 + 0.1 × 16 × 128 = 224.8 µs, and 10 times as fast as that.
+        let slow = { card.tables.encoder_layer.iter() }
+            .position(|row| row.model == "tiny" && row.batch == 16 && row.tokens == 128)
+            .unwrap();
+        let stats = &mut card.tables.encoder_layer[slow].stats;
+        *stats = stats.at_pace(0.1);
+        assert!(card.tables.dips());
+        let (mended, said) = card.tables.clone().rising();
+        assert!(!mended.dips());
+        let [said] = &said[..] else { panic!("{said:?}") };
+        assert!(said.starts_with("encoder_layer model=tiny dtype=f32: "), "{said}");
+        assert_eq!(mended.adapter.len(), card.tables.adapter.len());
+        let median = |tables: &crate::Tables, batch, tokens| {
+            let row = { tables.encoder_layer.iter() }
+                .find(|row| row.model == "tiny" && (row.batch, row.tokens) == (batch, tokens))
+                .unwrap();
+            row.stats.median_us
+        };
+        // Half-way up from 22.48 to the largest that is no larger, 8 × 128 or 16 × 64: 122.4.
+        assert!((median(&mended, 16, 128) - (22.48 + 122.4) / 2.0).abs() < 1e-9);
+        assert!((median(&mended, 8, 128) - (22.48 + 122.4) / 2.0).abs() < 1e-9);
+        // What comes after all of them stays.
+        assert_eq!(median(&mended, 32, 128), median(&card.tables, 32, 128));
+        card.tables = mended;
+        card.validate().unwrap();
+        let (again, nothing) = card.tables.clone().rising();
+        assert_eq!(
+            (again.encoder_layer.len(), nothing.len()),
+            (card.tables.encoder_layer.len(), 0)
+        );
+    }
+}
