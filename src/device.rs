@@ -72,6 +72,8 @@ impl Device {
                 run.system.name
             )));
         }
+        // PyTorch gives page-locked memory out in powers of two, so that tenants' parameters may take twice what they are long.
+        let host_share = if self.is_cpu() { 2 } else { 4 };
         let spec = execute::Run {
             device: self.torch,
             card,
@@ -81,7 +83,7 @@ impl Device {
             warm_up: Time::ZERO + run.warm_up,
             seed: run.seed,
             outcomes: run.answers.as_ref().map(|answers| (answers, run.seed)),
-            max_host_bytes: tenantry_executor::available_host_bytes() / 2,
+            max_host_bytes: tenantry_executor::available_host_bytes() / host_share,
             files: Files {
                 model: run.files.model.clone(),
                 domains: run.files.domains.clone(),
