@@ -132,8 +132,8 @@ mod tests {
         assert_eq!(tokens, [1, 4, 8, 15, 24, 32, 45, 64]);
         let (batch, tokens) = grid(100, 100);
         assert_eq!(
-            (batch[6..].to_vec(), tokens[7..].to_vec()),
-            (vec![64, 100], vec![64, 100])
+            (batch[6..].to_vec(), tokens[8..].to_vec()),
+            (vec![64, 100], vec![96, 100])
         );
         let (batch, tokens) = grid(4, 4096);
         assert_eq!((batch.last(), tokens.last()), (Some(&32), Some(&512)));

@@ -99,17 +99,26 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
             partial.display()
         )));
     }
-    let saved = card.save(&out);
-    // What is too noisy for a card would be so again.
-    std::fs::remove_file(&partial)
-        .map_err(|error| Failure::Running(format!("{}: must be removable: {error}", partial.display())))?;
-    saved.map_err(|error| match error {
-        ProfileError::Invalid(invalid) => {
+    let remove_partial = || {
+        std::fs::remove_file(&partial)
+            .map_err(|error| Failure::Running(format!("{}: must be removable: {error}", partial.display())))
+    };
+    match card.save(&out) {
+        Ok(()) => remove_partial()?,
+        // What is too noisy for a card would be so again.
+        Err(ProfileError::Invalid(invalid)) => {
+            remove_partial()?;
             let advice = "the machine was too noisy while it was measured; measure again when it is quiet";
-            Failure::Running(format!("{invalid} ({advice})"))
+            return Err(Failure::Running(format!("{invalid} ({advice})")));
         }
-        other => Failure::running(other),
-    })?;
+        Err(other) => {
+            let kept = format!(
+                "{} keeps what was measured, and the same command goes on with it",
+                partial.display()
+            );
+            return Err(Failure::Running(format!("{other} ({kept})")));
+        }
+    }
     let tables = tenantry_profiles::describe(&card);
     print(
         output,
