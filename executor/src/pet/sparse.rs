@@ -15,6 +15,8 @@ pub(crate) fn csr_indices(rows: usize, elements: usize) -> u64 {
 
 /// Up to this share of elements a product goes column by column of the activations, as each element is met only once or twice a row anyhow.
 const FEW: f64 = 0.02;
+/// So few tokens are multiplied as they come: their rows fit the cache however they lie, and copies would cost more than they save.
+const PACKED_TOKENS: i64 = 128;
 /// What one product reads and writes of activations: about half of a core's own cache.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Tokens in a cache line.
@@ -79,10 +81,13 @@ impl Sparse {
 
     /// `x · Sᵀ` of `x`, `[tokens, in]`: `[tokens, out]`.
     pub fn product(&self, x: &Tensor) -> Result<Tensor, TchError> {
-        let (out, inputs) = (self.0.size()[0], self.0.size()[1]);
-        let product = Tensor::f_empty([x.size()[0], out], (x.kind(), x.device()))?;
-        let elements = self.0.f_values()?.size()[0] as f64;
-        if elements <= FEW * (out * inputs) as f64 {
+        let (out, inputs, tokens) = (self.0.size()[0], self.0.size()[1], x.size()[0]);
+        let few = self.0.f_values()?.size()[0] as f64 <= FEW * (out * inputs) as f64;
+        if !few && tokens <= PACKED_TOKENS {
+            return self.0.f_matmul(&x.f_transpose(0, 1)?)?.f_transpose(0, 1);
+        }
+        let product = Tensor::f_empty([tokens, out], (x.kind(), x.device()))?;
+        if few {
             let _ = self.0.f_mm_out(&product.f_transpose(0, 1)?, &x.f_transpose(0, 1)?)?;
         } else {
             self.product_by_blocks(x, &product)?;
