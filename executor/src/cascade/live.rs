@@ -274,8 +274,8 @@ impl<'a> Cascade<'a> {
         let Some(weights) = &self.weights else {
             return Ok(asked.last().cloned().unwrap_or_default());
         };
-        let levels: Vec<&[f64]> = asked.iter().map(Vec::as_slice).collect();
-        average(&weights[..levels.len()], &levels).map_err(unexpected)
+        let weighted = weights.iter().zip(asked);
+        average(weighted.map(|(&weight, answer)| (weight, answer.as_slice()))).map_err(unexpected)
     }
 
     /// Answers labelled items one after the other, warmed up, and says of each whether it was right.

@@ -353,9 +353,9 @@ impl Repository {
                 let chance = stays(&flow.comes, level, item);
                 let answer = match &weights {
                     Some(weights) if level > 0 => {
-                        let asked = way.passes[..=level].iter();
-                        let outputs: Vec<&[f64]> = asked.map(|pass| &pass.outputs[item][..]).collect();
-                        ensemble::likeliest(&ensemble::average(&weights[..=level], &outputs)?)
+                        let asked = weights.iter().zip(&way.passes[..=level]);
+                        let weighted = asked.map(|(&weight, pass)| (weight, &pass.outputs[item][..]));
+                        ensemble::likeliest(&ensemble::average(weighted)?)
                     }
                     _ => ensemble::likeliest(&way.passes[level].outputs[item]),
                 };

@@ -52,28 +52,31 @@ pub fn weights_of_route(re_routed: &[f64], right: &[Vec<bool>]) -> Result<Vec<f6
     }
 }
 
-/// The weighted average of probabilities (Eq. 6): a weight for each model, of which the sum counts, and as many classes in each. All alike
-/// where no weight is above 0.
+/// The weighted average of probabilities (Eq. 6): the models that were asked, each with its weight, of which the sum counts, and its
+/// probabilities, as many classes in each. All alike where no weight is above 0.
 ///
 /// # Errors
-/// [`CascadeError::Lengths`] where weights and models, or the models' classes, do not go together.
-pub fn average(weights: &[f64], probabilities: &[&[f64]]) -> Result<Vec<f64>, CascadeError> {
-    let fits = |what, must, got| match must == got {
-        true => Ok(()),
-        false => Err(CascadeError::Lengths { what, must, got }),
-    };
-    fits("weights", probabilities.len(), weights.len())?;
-    let classes = probabilities.first().map_or(0, |first| first.len());
-    let all: f64 = weights.iter().sum();
-    let mut sums = vec![0.0; classes];
-    for (weight, model) in weights.iter().zip(probabilities) {
-        fits("classes", classes, model.len())?;
+/// [`CascadeError::Lengths`] where the models' classes do not go together.
+pub fn average<'a, N: Copy + Into<f64> + 'a>(
+    asked: impl IntoIterator<Item = (f64, &'a [N]), IntoIter: Clone>,
+) -> Result<Vec<f64>, CascadeError> {
+    let asked = asked.into_iter();
+    let (models, all) = { asked.clone() }.fold((0_u32, 0.0), |(models, all), (weight, _)| (models + 1, all + weight));
+    let mut sums: Vec<f64> = Vec::new();
+    for (index, (weight, probabilities)) in asked.enumerate() {
+        if index == 0 {
+            sums.resize(probabilities.len(), 0.0);
+        }
+        let (what, must, got) = ("classes", sums.len(), probabilities.len());
+        if got != must {
+            return Err(CascadeError::Lengths { what, must, got });
+        }
         let share = match all > 0.0 {
             true => weight / all,
-            false => 1.0 / weights.len() as f64,
+            false => 1.0 / f64::from(models),
         };
-        for (sum, probability) in sums.iter_mut().zip(*model) {
-            *sum += share * probability;
+        for (sum, &probability) in sums.iter_mut().zip(probabilities) {
+            *sum += share * probability.into();
         }
     }
     Ok(sums)
@@ -144,17 +147,16 @@ mod tests {
 
     #[test]
     fn the_average_is_equation_6() {
-        let average = average(&[0.4, 0.6], &[&[0.9, 0.1], &[0.2, 0.8]]).unwrap();
-        assert!((average[0] - 0.48).abs() < 1e-12);
-        assert_eq!(likeliest(&average), 1);
+        let of = |weights: [f64; 2], models: [&[f64]; 2]| average(weights.into_iter().zip(models));
+        let equation = of([0.4, 0.6], [&[0.9, 0.1], &[0.2, 0.8]]).unwrap();
+        assert!((equation[0] - 0.48).abs() < 1e-12);
+        assert_eq!(likeliest(&equation), 1);
         // Where the third was not asked, the weights of those that were are 1 in all; weights of 0 are alike.
-        let asked = super::average(&[0.2, 0.3], &[&[0.9, 0.1], &[0.2, 0.8]]).unwrap();
+        let asked = of([0.2, 0.3], [&[0.9, 0.1], &[0.2, 0.8]]).unwrap();
         assert!((asked[0] - 0.48).abs() < 1e-12);
-        let alike = super::average(&[0.0, 0.0], &[&[0.9, 0.1], &[0.2, 0.8]]).unwrap();
+        let alike = of([0.0, 0.0], [&[0.9, 0.1], &[0.2, 0.8]]).unwrap();
         assert!((alike[0] - 0.55).abs() < 1e-12);
-        let error = super::average(&[1.0, 0.0], &[&[0.5, 0.5], &[1.0]])
-            .unwrap_err()
-            .to_string();
+        let error = of([1.0, 0.0], [&[0.5, 0.5], &[1.0]]).unwrap_err().to_string();
         assert_eq!(error, "classes: must be 2, got 1");
     }
 
@@ -170,7 +172,8 @@ mod tests {
         /// Probabilities stay probabilities, and models that agree are not overruled.
         #[test]
         fn the_average_is_a_distribution(a in 0.0..=1.0_f64, b in 0.0..=1.0_f64, w in 0.0..=1.0_f64) {
-            let sums = average(&[w, 1.0 - w], &[&[a, 1.0 - a], &[b, 1.0 - b]]).unwrap();
+            let (one, other) = ([a, 1.0 - a], [b, 1.0 - b]);
+            let sums = average([(w, one.as_slice()), (1.0 - w, &other)]).unwrap();
             prop_assert!((sums.iter().sum::<f64>() - 1.0).abs() < 1e-12);
             if (a > 0.5 + 1e-9) && (b > 0.5 + 1e-9) {
                 prop_assert_eq!(likeliest(&sums), 0);

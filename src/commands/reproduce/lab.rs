@@ -1,5 +1,6 @@
 //! Where a reproduction's figures come from: shipped scenarios, simulated on the papers' cards, or on another.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -12,7 +13,9 @@ use tenantry_reports::summary::VIRTUAL;
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::Time;
 
-use crate::cards::{cluster, on_card};
+use super::grounds::{Ground, Grounds};
+use super::number::signed;
+use crate::cards::{cluster, find_card, on_card};
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;
 use crate::runs::{Loaded, failure_of, summarized};
@@ -22,16 +25,45 @@ pub struct Lab {
     interrupt: Arc<AtomicBool>,
     /// In place of the papers' cards.
     card: Option<String>,
+    grounds: Grounds,
 }
 
 /// A scenario's runs in its order.
 #[derive(Debug)]
-pub struct Runs(Vec<RunSummary>);
+pub struct Runs(Vec<LabRun>);
+
+/// A run, and whether any of its ops was priced beyond the range of its card's tables.
+#[derive(Debug)]
+struct LabRun {
+    summary: RunSummary,
+    beyond: bool,
+}
 
 impl Lab {
     /// One that stops when the flag is set, on another card than the papers' where one is named.
     pub fn new(interrupt: Arc<AtomicBool>, card: Option<String>) -> Lab {
-        Lab { interrupt, card }
+        Lab {
+            interrupt,
+            card,
+            grounds: Grounds::default(),
+        }
+    }
+
+    /// What everything since the last call rests on.
+    pub fn take_ground(&self) -> Ground {
+        self.grounds.take()
+    }
+
+    /// What figures rest on, for costs that are read from a card's tables without a run.
+    pub fn grounds(&self) -> &Grounds {
+        &self.grounds
+    }
+
+    /// A card whose tables are read without a run.
+    pub fn card(&self, name: &str) -> Result<Rc<Card>, Failure> {
+        let card = Rc::new(find_card(name)?);
+        self.grounds.card(&card);
+        Ok(card)
     }
 
     /// The card that stands in for a paper's.
@@ -55,13 +87,14 @@ impl Lab {
                 }
             }
         }
+        self.grounds.scenario(&loaded);
         Ok(loaded)
     }
 
     /// All runs of a shipped scenario.
     pub fn runs(&self, scenario: &str, set: &[&str]) -> Result<Runs, Failure> {
         let loaded = self.load(scenario, set)?;
-        let runs = loaded.runs.iter().map(|run| self.run(run, loaded.card(run), ()));
+        let runs = loaded.runs.iter().map(|run| self.lab_run(run, loaded.card(run), ()));
         runs.collect::<Result<_, _>>().map(Runs)
     }
 
@@ -74,7 +107,7 @@ impl Lab {
                 Changed::To(value) => value,
                 Changed::By(factor) => factor * paper.number(number),
             };
-            self.run(run, &paper.with(number, value).card(), ())
+            self.lab_run(run, &paper.with(number, value).card(), ())
         };
         loaded.runs.iter().map(run).collect::<Result<_, _>>().map(Runs)
     }
@@ -89,18 +122,23 @@ impl Lab {
 
     /// One run, for whoever watches.
     pub fn run(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<RunSummary, Failure> {
-        let record = self.recorded(run, card, watch)?;
-        Ok(summarized(run, VIRTUAL, run.repeat, &record).summary)
+        Ok(self.lab_run(run, card, watch)?.summary)
+    }
+
+    fn lab_run(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<LabRun, Failure> {
+        let (record, beyond) = self.recorded(run, card, watch)?;
+        let summary = summarized(run, VIRTUAL, run.repeat, &record).summary;
+        Ok(LabRun { summary, beyond })
     }
 
     /// The latencies of a system of a shipped scenario, for quantiles that summaries leave out.
     pub fn latencies(&self, loaded: &Loaded, system: &str) -> Result<Durations, Failure> {
         let found = loaded.runs.iter().find(|run| run.system.name == system);
         let run = found.unwrap_or_else(|| panic!("the scenario has a run of {system}"));
-        Ok(self.recorded(run, loaded.card(run), ())?.latency)
+        Ok(self.recorded(run, loaded.card(run), ())?.0.latency)
     }
 
-    fn recorded(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<RunRecord, Failure> {
+    fn recorded(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<(RunRecord, bool), Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::Running(format!("system {}: {error}", run.system.name));
         let system = on_card(run, card)?.map_err(Failure::BadInput)?;
         let spec = tenantry_sim::Run {
@@ -119,7 +157,9 @@ impl Lab {
         if done.record.interrupted {
             return Err(Failure::Interrupted("nothing was written".into()));
         }
-        Ok(done.record)
+        let beyond = !done.extrapolated.is_empty();
+        self.grounds.run(card, done.extrapolated);
+        Ok((done.record, beyond))
     }
 }
 
@@ -150,10 +190,16 @@ impl Runs {
         let matches = |run: &&RunSummary| {
             run.system == system && at.iter().all(|(path, value)| run.parameters.get(*path) == Some(value))
         };
-        self.0
-            .iter()
+        { self.0.iter() }
+            .map(|run| &run.summary)
             .find(matches)
             .unwrap_or_else(|| panic!("the scenario has a run of {system} at {at:?}"))
+    }
+
+    /// Whether any run of these systems, or of all where none is named, was priced beyond the range of its card's tables.
+    pub fn beyond(&self, systems: &[&str]) -> bool {
+        let asked = |run: &LabRun| systems.is_empty() || systems.contains(&run.summary.system.as_str());
+        self.0.iter().any(|run| run.beyond && asked(run))
     }
 
     /// The run of a system among so many tenants.
@@ -179,5 +225,5 @@ pub fn latency_ms(run: &RunSummary) -> f64 {
 
 /// What a change does to a figure: `+1.2 %`.
 pub fn change(from: f64, to: f64) -> String {
-    format!("{:+.1} %", 100.0 * (to / from - 1.0)).replacen('-', "−", 1)
+    format!("{} %", signed(100.0 * (to / from - 1.0), 1))
 }

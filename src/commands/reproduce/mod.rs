@@ -5,8 +5,10 @@
 //! comparison is worth stands beside it: see `docs/reproduce.md`.
 
 mod arlo;
+mod grounds;
 mod hmi;
 mod lab;
+mod number;
 mod pets;
 mod punica;
 mod row;
@@ -22,6 +24,7 @@ use crate::cli::{OutputArgs, PaperName, ReproduceArgs};
 use crate::failure::Failure;
 use crate::output::{print, say, style};
 use crate::{interrupt, progress};
+use grounds::Ground;
 use lab::Lab;
 use row::Row;
 
@@ -33,9 +36,20 @@ type Figure = fn(&Lab) -> Result<Vec<Row>, Failure>;
 struct Reproduction {
     paper: &'static str,
     title: String,
-    /// Whether all predictions lie within their tolerance.
+    /// Whether all predictions, and all inputs, lie within their tolerance.
     within: bool,
     rows: Vec<Row>,
+    /// What its figures rest on, in their order.
+    grounds: Vec<OfFigure>,
+}
+
+/// What a figure or table rests on.
+#[derive(Debug, Serialize)]
+struct OfFigure {
+    /// As its rows call it; several where one question answers them.
+    figure: String,
+    #[serde(flatten)]
+    ground: Ground,
 }
 
 #[derive(Serialize)]
@@ -69,16 +83,32 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
     let mut reproductions = Vec::new();
     for (paper, title, figures) in papers {
         let mut rows = Vec::new();
+        let mut grounds = Vec::new();
         for (index, figure) in figures.iter().enumerate() {
-            match (figure(&lab), lab.other_card()) {
-                (Ok(own), None) => rows.extend(own),
-                (Ok(own), Some(_)) => rows.extend(own.into_iter().map(Row::elsewhere)),
+            let mut own = match (figure(&lab), lab.other_card()) {
+                (Ok(own), None) => own,
+                (Ok(own), Some(_)) => own.into_iter().map(Row::elsewhere).collect(),
                 // A card without the tables is no mistake of the user's.
                 (Err(Failure::BadInput(why)), Some(card)) => {
-                    rows.push(Row::not_checkable(hmi::NAMES[index], format!("on card {card}"), why));
+                    vec![Row::not_checkable(hmi::NAMES[index], format!("on card {card}"), why)]
                 }
                 (Err(failure), _) => return Err(failure),
+            };
+            let ground = lab.take_ground();
+            // Where a figure does not say of which runs a row is, it may be of one that was.
+            for row in own
+                .iter_mut()
+                .filter(|row| row.ours.is_some() && row.extrapolated.is_none())
+            {
+                row.extrapolated = Some(ground.extrapolated.is_some());
             }
+            if ground != Ground::default() {
+                grounds.push(OfFigure {
+                    figure: show::names(&own).join(", "),
+                    ground,
+                });
+            }
+            rows.extend(own);
             bar.inc(1);
         }
         reproductions.push(Reproduction {
@@ -89,6 +119,7 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
             },
             within: !rows.iter().any(Row::missed),
             rows,
+            grounds,
         });
     }
     bar.finish_and_clear();
@@ -103,7 +134,7 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
                 .filter(|row| row.missed())
                 .map(|row| (paper.paper, row))
         })
-        .map(|(paper, row)| format!("{paper}, {}, {}", row.figure, row.what))
+        .map(|(paper, row)| format!("{paper}, {}, {} ({})", row.figure, row.what, row.kind.name()))
         .collect();
     match missed.is_empty() {
         true => Ok(()),

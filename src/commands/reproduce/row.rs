@@ -67,6 +67,9 @@ pub struct Row {
     /// Whether it is no larger or, for a shape, whether it holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<bool>,
+    /// Whether it was priced beyond the range of the card's tables; undecided until its figure is done, where any of the figure's runs was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extrapolated: Option<bool>,
     /// The assumption with what depends on it, or the reason.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
@@ -85,6 +88,7 @@ impl Row {
             in_points: false,
             tolerance: None,
             within: None,
+            extrapolated: None,
             note: String::new(),
         }
     }
@@ -198,6 +202,14 @@ impl Row {
         }
     }
 
+    /// The same where it is known whether its own runs were priced beyond the tables' range, whatever others of its figure were.
+    pub fn extrapolated(self, beyond: bool) -> Row {
+        Row {
+            extrapolated: Some(beyond),
+            ..self
+        }
+    }
+
     /// The same on another card than the paper's: what the paper's own would have to meet is only set beside it.
     pub fn elsewhere(self) -> Row {
         match self.kind {
@@ -215,9 +227,10 @@ impl Row {
         }
     }
 
-    /// Whether it is a prediction that missed.
+    /// Whether it is a prediction that missed, or an input that did not come out again: then the fit, or its arithmetic, is off, and what is
+    /// predicted from it as well.
     pub fn missed(&self) -> bool {
-        self.kind == Kind::Predicted && self.within != Some(true)
+        matches!(self.kind, Kind::Predicted | Kind::Input) && self.within != Some(true)
     }
 }
 
@@ -226,12 +239,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_prediction_misses() {
+    fn predictions_and_inputs_miss() {
         let predicted = |ours| Row::predicted("Fig. 1", "x", "/s", [100.0, ours], 0.1);
         assert!(!predicted(109.0).missed() && predicted(111.0).missed() && predicted(f64::NAN).missed());
         assert_eq!(predicted(111.0).difference, Some(0.11));
         let input = Row::input("Fig. 1", "x", "/s", 100.0, 90.0);
-        assert!(!input.missed() && input.within == Some(false));
+        assert!(input.missed() && input.within == Some(false));
         assert!(!Row::assumed("Fig. 1", "x", "/s", Some(100.0), 1.0).missed());
         assert!(!Row::not_checkable("Fig. 1", "x", "lost").missed());
         let contradicted = Row::contradicted("Fig. 1", "x", "/s", [100.0, 50.0], "why");

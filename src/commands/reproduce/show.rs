@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use tenantry_reports::human;
 use tenantry_reports::terminal::{self, Style};
 
-use super::Reproduction;
+use super::number::{fixed, proper, signed};
 use super::row::{Kind, Row};
+use super::{OfFigure, Reproduction};
+use crate::caveats::table_caveats;
 
 /// The figures of a reproduction with their rows, in the order of their first rows.
 fn figures(rows: &[Row]) -> Vec<(&'static str, Vec<&Row>)> {
@@ -20,29 +22,45 @@ fn figures(rows: &[Row]) -> Vec<(&'static str, Vec<&Row>)> {
     figures
 }
 
+/// What the rows' figures are called, each once, in the order of their first rows.
+pub fn names(rows: &[Row]) -> Vec<&'static str> {
+    figures(rows).into_iter().map(|(figure, _)| figure).collect()
+}
+
 const HEADER: [&str; 6] = ["What", "Paper", "Ours", "Off", "Kind", "Within"];
 
-/// With a minus for the hyphen that numbers are formatted with.
-fn minus(number: &str) -> String {
-    number.replacen('-', "−", 1)
+/// What rows say of themselves whose figure has prices from beyond its tables.
+const EXTRAPOLATED: &str = "extrapolated";
+
+/// What a paper's figures rest on: where their tables are from, once for all of them, what is unpriced, and which figures go beyond the tables.
+fn grounds(of_figures: &[OfFigure]) -> Vec<String> {
+    let tables = { of_figures.iter() }.flat_map(|of| of.ground.tables.iter().cloned());
+    let mut sentences = table_caveats(&tables.collect());
+    for OfFigure { figure, ground } in of_figures {
+        sentences.extend(ground.unpriced.iter().map(|sentence| format!("{figure}: {sentence}")));
+    }
+    sentences.extend(of_figures.iter().filter_map(|OfFigure { figure, ground }| {
+        let sentence = ground.extrapolated.as_ref()?;
+        Some(format!("{figure}, {EXTRAPOLATED}: {sentence}"))
+    }));
+    sentences
 }
 
 fn cells(row: &Row) -> [String; HEADER.len()] {
     let figure = |value: Option<f64>| {
         let with_unit = |value| {
-            minus(&format!("{} {}", human::number(value), row.unit))
-                .trim_end()
-                .to_owned()
+            let text = proper(&format!("{} {}", human::number(value), row.unit));
+            text.trim_end().to_owned()
         };
         value.map_or(human::ABSENT.to_owned(), with_unit)
     };
     let off = |difference: f64| match row.in_points {
-        true => minus(&format!("{difference:+.1} points")),
-        false => minus(&format!("{:+.1} %", 100.0 * difference)),
+        true => format!("{} points", signed(difference, 1)),
+        false => format!("{} %", signed(100.0 * difference, 1)),
     };
     let band = |tolerance: f64| match row.in_points {
-        true => format!("(± {tolerance:.1} points)"),
-        false => format!("(± {:.0} %)", 100.0 * tolerance),
+        true => format!("(± {} points)", fixed(tolerance, 1)),
+        false => format!("(± {} %)", fixed(100.0 * tolerance, 0)),
     };
     let within = match (row.within, row.tolerance) {
         (None, _) => human::ABSENT.to_owned(),
@@ -56,7 +74,10 @@ fn cells(row: &Row) -> [String; HEADER.len()] {
         figure(row.paper),
         figure(row.ours),
         row.difference.map_or(human::ABSENT.to_owned(), off),
-        row.kind.name().to_owned(),
+        match row.extrapolated {
+            Some(true) => format!("{}, {EXTRAPOLATED}", row.kind.name()),
+            Some(false) | None => row.kind.name().to_owned(),
+        },
         within,
     ]
 }
@@ -85,7 +106,10 @@ pub fn text(reproduction: &Reproduction, style: Style) -> String {
             writeln!(text, "  {}: {note}", whats.join("; ")).expect("strings are writable");
         }
     }
-    write!(text, "\n{}", verdict(&reproduction.rows)).expect("strings are writable");
+    for sentence in grounds(&reproduction.grounds) {
+        write!(text, "\nnote: {sentence}").expect("strings are writable");
+    }
+    write!(text, "\n\n{}", verdict(&reproduction.rows)).expect("strings are writable");
     text
 }
 
@@ -104,6 +128,12 @@ pub fn markdown(reproduction: &Reproduction) -> String {
             writeln!(text, "| {} | {} |", cells.join(" | "), row.note.replace('|', "\\|"))
                 .expect("strings are writable");
         }
+    }
+    if !reproduction.grounds.is_empty() {
+        text += "\n## What these figures rest on\n\n";
+    }
+    for sentence in grounds(&reproduction.grounds) {
+        writeln!(text, "- {sentence}").expect("strings are writable");
     }
     text
 }

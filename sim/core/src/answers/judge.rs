@@ -37,20 +37,8 @@ impl Judge {
         match &self.join {
             AnswerJoin::Last => wide(last),
             AnswerJoin::Average(weights) => {
-                // Of those that were asked, 1 in all.
-                let sum: f64 = asked.iter().map(|&(stage, _)| weights[stage]).sum();
-                let mut sums = vec![0.0; last.len()];
-                for &(stage, output) in asked {
-                    let weight = if sum > 0.0 {
-                        weights[stage] / sum
-                    } else {
-                        1.0 / asked.len() as f64
-                    };
-                    for (sum, &number) in sums.iter_mut().zip(output) {
-                        *sum += weight * number.into();
-                    }
-                }
-                sums
+                let weighted = asked.iter().map(|&(stage, output)| (weights[stage], output));
+                ensemble::average(weighted).expect("a route's stages answer the same question")
             }
             AnswerJoin::Vote(weights) => {
                 let votes: Vec<(usize, f64)> = asked

@@ -187,7 +187,8 @@ pub fn figure_8(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 "the load is lost: assumes one that climbs and falls twice in twenty minutes. Arlo tracks its tail, the others keep headroom \
                  (section 5); where all track their tails, {:.2} cards",
                 cards(&tracking, system)
-            )),
+            ))
+            .extrapolated(described.beyond(&[system])),
         );
         rows.push(
             Row::assumed(
@@ -200,17 +201,21 @@ pub fn figure_8(lab: &Lab) -> Result<Vec<Row>, Failure> {
             .note(format!(
                 "likewise; where all track their tails {:.0} ms. The paper's tails are of neither, and its order does not come out",
                 p98_ms(tracking.of(system))
-            )),
+            ))
+            .extrapolated(described.beyond(&[system])),
         );
     }
     let order = ["arlo", "arlo-dt", "infaas", "arlo-st"].map(|system| cards(&described, system));
-    rows.push(Row::shape(
-        FIGURE,
-        "fewer cards: Arlo, DT, INFaaS, ST in this order; Arlo's",
-        "",
-        order[0],
-        order.is_sorted(),
-    ));
+    rows.push(
+        Row::shape(
+            FIGURE,
+            "fewer cards: Arlo, DT, INFaaS, ST in this order; Arlo's",
+            "",
+            order[0],
+            order.is_sorted(),
+        )
+        .extrapolated(described.beyond(&[])),
+    );
     Ok(rows)
 }
 

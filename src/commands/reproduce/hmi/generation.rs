@@ -62,20 +62,24 @@ pub fn figure_15(lab: &Lab) -> Result<Vec<Row>, Failure> {
             .note(format!(
                 "tokens/s of 1 to 10,000 tenants: {}; {ASSUMPTION}",
                 list(&rates)
-            )),
+            ))
+            .extrapolated(runs.beyond(&[system])),
         );
     }
     let at_most = |system: &str| of(system)[TENANTS.len() - 1];
     let hgpt = at_most("hgpt");
     for (system, name) in &SYSTEMS[..3] {
         let over = hgpt / at_most(system);
-        rows.push(Row::shape(
-            FIGURE,
-            format!("hGPT over {name} at 10,000 tenants: above 1"),
-            "×",
-            over,
-            over > 1.0,
-        ));
+        rows.push(
+            Row::shape(
+                FIGURE,
+                format!("hGPT over {name} at 10,000 tenants: above 1"),
+                "×",
+                over,
+                over > 1.0,
+            )
+            .extrapolated(runs.beyond(&["hgpt", system])),
+        );
     }
     let many = "sweep={tenants.count: [10000]}";
     let hgpt_with = |set: &[&str]| -> Result<f64, Failure> {

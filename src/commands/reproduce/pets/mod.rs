@@ -19,6 +19,7 @@ pub const FIGURES: &[Figure] = &[
     memory::table_5,
     throughput::figure_7,
     throughput::figure_8,
+    throughput::figure_8_alone,
     throughput::figure_9,
     memory::figure_10,
     streams::figure_11,

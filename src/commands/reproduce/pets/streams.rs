@@ -2,6 +2,7 @@
 
 use super::{greatest, least, mean};
 use crate::commands::reproduce::lab::{Lab, rate};
+use crate::commands::reproduce::number::{fixed, signed};
 use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
 
@@ -112,8 +113,8 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
         )
         .note(format!(
             "each batch has as many of 1, 2, 8 and 32 as its own operators take least time on; behind the best of these numbers at {not_best} of 12 shapes, by \
-             {:.1} % at most",
-            -least(&behind).min(0.0)
+             {} % at most",
+            fixed((-least(&behind)).max(0.0), 1)
         )),
     );
     let over_naive = mean(&more("streams-32", "one-each", &shapes(&[64, 128], 16)));
@@ -136,13 +137,13 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
         );
         rows.push(Row::assumed(FIGURE, what, "%", None, mean(&counted)).note(format!(
             "the paper compares with a stream for each task only, and its authors' public code has no Algorithm 2: it deals tasks to streams in turn \
-             (turbo_transformers/core/cuda_device_context.h). Sorting saves less at {lost} of 12 shapes, by {:.1} % at most: sorted operators are of one kind \
+             (turbo_transformers/core/cuda_device_context.h). Sorting saves less at {lost} of 12 shapes, by {} % at most: sorted operators are of one kind \
              after the other, and as many to each stream leave the longest kind on one, for which all wait. The same order cut where streams take equally \
-             long saves {:+.2} points in the mean, {:+.1} at least and {:+.1} at most",
-            -least(&counted),
-            mean(&even),
-            least(&even),
-            greatest(&even),
+             long saves {} points in the mean, {} at least and {} at most",
+            fixed((-least(&counted)).max(0.0), 1),
+            signed(mean(&even), 2),
+            signed(least(&even), 1),
+            signed(greatest(&even), 1),
         )));
     }
     rows.push(Row::shape(

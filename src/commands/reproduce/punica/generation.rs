@@ -50,7 +50,6 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
         "prompt_tokens",
         Changed::To(192.0),
     )?;
-    let public = lab.runs("punica/fig-11", &PUBLIC)?;
     let speed =
         |runs: &Runs, system: &str, model: &str, popularity: &Value| tokens_per_s(at(runs, system, model, popularity));
     let assumptions = |system: &str, model: &str, popularity: &Value| {
@@ -144,6 +143,14 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
             )),
         );
     }
+    Ok(rows)
+}
+
+/// The same with the lengths of the authors' public benchmark.
+pub fn figure_11_public(lab: &Lab) -> Result<Vec<Row>, Failure> {
+    const FIGURE: &str = "Fig. 11";
+    let public = lab.runs("punica/fig-11", &PUBLIC)?;
+    let mut rows = Vec::new();
     for (name, model, paper, _) in MODELS {
         rows.push(
             Row::assumed(
@@ -151,12 +158,13 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 format!("{name}, Punica, distinct, lengths of the authors' public benchmark"),
                 "tok/s",
                 Some(paper),
-                speed(&public, "punica", model, &distinct),
+                tokens_per_s(at(&public, "punica", model, &json!("distinct"))),
             )
             .note(
                 "punica-ai/punica's bench_textgen_lora_all.py sends 1,024 requests of some 24 tokens that make 1,000 each, ten times the \
                  text's 101,000 in all, and counts prompts as well",
-            ),
+            )
+            .extrapolated(public.beyond(&["punica"])),
         );
     }
     Ok(rows)

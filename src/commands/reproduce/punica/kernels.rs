@@ -1,9 +1,8 @@
 //! What the paper times alone: a model's steps, its LoRA products, a layer. These come from the card's tables, since nothing is served.
 
 use tenantry_profiles::paper::{Paper, Role};
-use tenantry_profiles::{AdapterImplementation, Card, DType, Direction, ModelShape, Surface};
+use tenantry_profiles::{AdapterImplementation, Card, DType, Direction, Family, ModelShape, Surface};
 
-use crate::cards::find_card;
 use crate::commands::reproduce::lab::Lab;
 use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
@@ -21,7 +20,8 @@ fn lora(card: &Card, implementation: AdapterImplementation, rank: u32) -> Result
         .map_err(Failure::running)
 }
 
-fn us(surface: &Surface, tenants: u32, tokens: u32) -> f64 {
+fn us(lab: &Lab, surface: &Surface, tenants: u32, tokens: u32) -> f64 {
+    lab.grounds().cost(Family::Lora, surface.beyond(tenants, tokens));
     surface.cost(tenants, tokens).median_ns as f64 / 1e3
 }
 
@@ -31,9 +31,9 @@ fn uniform(requests: u32) -> u32 {
 }
 
 /// Prefill and decode against the batch.
-pub fn figure_1(_: &Lab) -> Result<Vec<Row>, Failure> {
+pub fn figure_1(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Fig. 1";
-    let (paper, card) = (Paper::load(CARD)?, find_card(CARD)?);
+    let (paper, card) = (Paper::load(CARD)?, lab.card(CARD)?);
     let of_figure = paper
         .outcomes(&card)
         .into_iter()
@@ -48,12 +48,14 @@ pub fn figure_1(_: &Lab) -> Result<Vec<Row>, Failure> {
     let model = llama("llama-7b");
     let decoder = card.decoder(&model, DTYPE, 1).map_err(Failure::running)?;
     let context = paper.number("short_context") as u32;
-    let prefill = |batch: usize| {
-        decoder
-            .step(model.layers, &vec![(context, context); batch], 0, 0)
-            .median_ns as f64
+    let step = |chunks: &[(u32, u32)], sequences: u32| {
+        decoder.beyond(chunks, sequences, context, |family, beyond| {
+            lab.grounds().cost(family, Some(beyond));
+        });
+        decoder.step(model.layers, chunks, sequences, context).median_ns as f64
     };
-    let decode = |batch| decoder.step(model.layers, &[], batch, context).median_ns as f64;
+    let prefill = |batch: usize| step(&vec![(context, context); batch], 0);
+    let decode = |batch| step(&[], batch);
     let growths = (prefill(32) / prefill(1), decode(32) / decode(1));
     rows.push(
         Row::shape(
@@ -72,12 +74,13 @@ pub fn figure_1(_: &Lab) -> Result<Vec<Row>, Failure> {
 }
 
 /// Loading a LoRA on demand.
-pub fn section_5(_: &Lab) -> Result<Vec<Row>, Failure> {
+pub fn section_5(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Section 5.2";
-    let card = find_card(CARD)?;
+    let card = lab.card(CARD)?;
     let model = llama("llama-7b");
     let bytes = u64::from(model.layers) * model.lora_parameters_per_layer(16) * DTYPE.bytes();
     let copy = card.copy(Direction::HostToDevice, true).map_err(Failure::running)?;
+    lab.grounds().cost(Family::Copy, copy.beyond(bytes));
     Ok(vec![
         Row::assumed(
             FIGURE,
@@ -91,11 +94,11 @@ pub fn section_5(_: &Lab) -> Result<Vec<Row>, Failure> {
 }
 
 /// The roofline of the segmented product.
-pub fn figure_7(_: &Lab) -> Result<Vec<Row>, Failure> {
+pub fn figure_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Fig. 7";
-    let lora = lora(&find_card(CARD)?, AdapterImplementation::Grouped, 16)?;
+    let lora = lora(&*lab.card(CARD)?, AdapterImplementation::Grouped, 16)?;
     // Each request takes the same operations, so that operations a second grow as requests a microsecond do.
-    let gain = |tenants| 64.0 / us(&lora, tenants, 64) * us(&lora, 1, 1);
+    let gain = |tenants| 64.0 / us(lab, &lora, tenants, 64) * us(lab, &lora, 1, 1);
     let [distinct, shared, identical] = [gain(64), gain(uniform(64)), gain(1)];
     Ok(vec![
         Row::shape(
@@ -121,16 +124,16 @@ pub fn figure_7(_: &Lab) -> Result<Vec<Row>, Failure> {
 }
 
 /// Implementations of the LoRA product.
-pub fn figure_8(_: &Lab) -> Result<Vec<Row>, Failure> {
+pub fn figure_8(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Fig. 8";
-    let card = find_card(CARD)?;
+    let card = lab.card(CARD)?;
     let grouped = |rank| lora(&card, AdapterImplementation::Grouped, rank);
-    let growth = |surface: &Surface, tenants| us(surface, tenants, 64) / us(surface, 1, 1);
+    let growth = |surface: &Surface, tenants| us(lab, surface, tenants, 64) / us(lab, surface, 1, 1);
     let (narrow, wide) = (grouped(16)?, grouped(64)?);
     let [looped, gathered] = [AdapterImplementation::Loop, AdapterImplementation::GatherBmm]
         .map(|implementation| lora(&card, implementation, 16));
     let (looped, gathered) = (looped?, gathered?);
-    let slower = |surface: &Surface| us(surface, 64, 64) / us(&narrow, 64, 64);
+    let slower = |surface: &Surface| us(lab, surface, 64, 64) / us(lab, &narrow, 64, 64);
     Ok(vec![
         Row::predicted(
             FIGURE,
@@ -177,9 +180,9 @@ pub fn figure_8(_: &Lab) -> Result<Vec<Row>, Failure> {
 }
 
 /// Ranks.
-pub fn figure_9(_: &Lab) -> Result<Vec<Row>, Failure> {
+pub fn figure_9(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Fig. 9";
-    let card = find_card(CARD)?;
+    let card = lab.card(CARD)?;
     let paper = Paper::load(CARD)?;
     let one = paper.number("lora_kernel_us");
     [8, 16, 32, 64]
@@ -188,7 +191,7 @@ pub fn figure_9(_: &Lab) -> Result<Vec<Row>, Failure> {
             let surface = lora(&card, AdapterImplementation::Grouped, rank)?;
             let stated = paper.number(&format!("lora_rank_{rank}_us"));
             let what = format!("rank {rank}, 64 tenants over one request ({one} to {stated} µs)");
-            let ours = us(&surface, 64, 64) / us(&surface, 1, 1);
+            let ours = us(lab, &surface, 64, 64) / us(lab, &surface, 1, 1);
             Ok(Row::input(FIGURE, what, "×", stated / one, ours)
                 .note("the card keeps the ratios: a layer's products are scaled to the 2 ms that they add to a step"))
         })
@@ -196,21 +199,25 @@ pub fn figure_9(_: &Lab) -> Result<Vec<Row>, Failure> {
 }
 
 /// A layer with its LoRA products, in microseconds.
-fn layer(card: &Card, batch: u32, context: u32, tenants: u32) -> Result<f64, Failure> {
+fn layer(lab: &Lab, card: &Card, batch: u32, context: u32, tenants: u32) -> Result<f64, Failure> {
     let decoder = card.decoder(&llama("llama-7b"), DTYPE, 1).map_err(Failure::running)?;
+    let grounds = lab.grounds();
+    grounds.cost(Family::DecoderDense, decoder.dense.beyond(batch.into()));
+    grounds.cost(Family::DecoderDecode, decoder.decode.beyond(batch, context));
     let parts = decoder.dense.cost(batch.into()).median_ns + decoder.decode.cost(batch, context).median_ns;
     let lora = lora(card, AdapterImplementation::Grouped, 16)?;
-    Ok(parts as f64 / 1e3 + us(&lora, tenants, batch))
+    Ok(parts as f64 / 1e3 + us(lab, &lora, tenants, batch))
 }
 
 /// A layer against the batch.
-pub fn figure_10(_: &Lab) -> Result<Vec<Row>, Failure> {
+pub fn figure_10(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Fig. 10";
-    let card = find_card(CARD)?;
+    let card = lab.card(CARD)?;
     let shorter = Paper::load(CARD)?.with("long_context", 1024.0).card();
-    let growth = |card: &Card, context| Ok::<_, Failure>(layer(card, 32, context, 32)? / layer(card, 1, context, 1)?);
+    let growth =
+        |card: &Card, context| Ok::<_, Failure>(layer(lab, card, 32, context, 32)? / layer(lab, card, 1, context, 1)?);
     let (at_512, at_2048) = (growth(&card, 512)?, growth(&card, 2048)?);
-    let popularity = layer(&card, 32, 512, 32)? / layer(&card, 32, 512, 1)?;
+    let popularity = layer(lab, &card, 32, 512, 32)? / layer(lab, &card, 32, 512, 1)?;
     Ok(vec![
         Row::assumed(
             FIGURE,

@@ -18,6 +18,7 @@ pub const FIGURES: &[Figure] = &[
     kernels::figure_9,
     kernels::figure_10,
     generation::figure_11,
+    generation::figure_11_public,
     generation::figure_12,
     cluster::figure_13,
 ];

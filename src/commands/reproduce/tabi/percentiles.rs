@@ -6,6 +6,7 @@ use super::TASKS;
 use super::lengths::{LENGTHS, as_long_as};
 use super::overall::below;
 use crate::commands::reproduce::lab::Lab;
+use crate::commands::reproduce::number::fixed;
 use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
 
@@ -41,8 +42,8 @@ pub fn figure_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 };
                 let holds = reduction(0) > 0.0 && reduction(0) <= *at_most;
                 rows.push(Row::shape(FIGURE, what, "%", reduction(0), holds).note(format!(
-                    "{LENGTHS}. Were all as long as the mean, {}{assumed}",
-                    minus(format!("{:.1} %", reduction(1)))
+                    "{LENGTHS}. Were all as long as the mean, {} %{assumed}",
+                    fixed(reduction(1), 1)
                 )));
             }
         }
@@ -68,9 +69,4 @@ pub fn figure_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
     }
     rows.push(Row::not_checkable(FIGURE, "its boxes", "the figure is lost"));
     Ok(rows)
-}
-
-/// With a minus for the hyphen that numbers are formatted with.
-fn minus(number: String) -> String {
-    number.replacen('-', "−", 1)
 }
