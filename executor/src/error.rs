@@ -48,6 +48,9 @@ pub enum ExecutorError {
         /// What is wrong.
         error: tenantry_cascade::CascadeError,
     },
+    /// Threads that could not be had, or were lost.
+    #[error(transparent)]
+    Machine(#[from] tenantry_core::MachineError),
     /// A tokenizer that could not be read.
     #[error(transparent)]
     Trace(#[from] tenantry_traces::TraceError),

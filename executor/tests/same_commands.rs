@@ -17,7 +17,7 @@ use tenantry_core::topology::LaneKind;
 use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
 use tenantry_executor::machine::{Job, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{AdapterImplementation, Card, DType, DispatchOperation, ModelShape, Tier};
+use tenantry_profiles::{AdapterImplementation, Card, DType, DispatchOperation, ModelShape, Rhythm, Tier};
 use tenantry_sim::{Before, Jitter, Prices, VirtualMachine, Warmth};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
@@ -30,6 +30,7 @@ struct Lane {
     warmth: Warmth,
     /// A lane tells of its ops in order.
     heard: Time,
+    last_work: Duration,
 }
 
 impl Lane {
@@ -38,6 +39,7 @@ impl Lane {
         free_since: Time::ZERO,
         warmth: Warmth::WARM,
         heard: Time::ZERO,
+        last_work: Duration::ZERO,
     };
 }
 
@@ -63,11 +65,17 @@ impl Workers for Script {
         let lane = &mut self.lanes[job.lane.index()];
         let mut spread = self.prices.spread(job.lane.0, lane.ops);
         let follows = lane.ops > 0 && lane.free_since >= self.now;
-        let (idle, started) = match follows {
-            true => (Duration::ZERO, lane.free_since),
+        let rhythm = |pause: Duration, work: Duration| Rhythm {
+            pause_ns: pause.0,
+            work_ns: work.0,
+            others_busy: false,
+        };
+        let (idle, pause, started) = match follows {
+            true => (Duration::ZERO, Duration::ZERO, lane.free_since),
             false => {
-                let idle = self.now.since(lane.free_since);
-                (idle, self.now + Duration(self.prices.wake_ns(idle, &mut spread)))
+                let pause = Duration(self.now.0.saturating_sub(lane.heard.0));
+                let wake_ns = self.prices.wake_ns(rhythm(pause, lane.last_work), &mut spread);
+                (self.now.since(lane.free_since), pause, self.now + Duration(wake_ns))
             }
         };
         let mut work_ns = self.prices.work_ns(PoolId(0), &job.kind, job.batch.shape, &mut spread);
@@ -83,12 +91,15 @@ impl Workers for Script {
                 .resume_ns(kind, pool, before, work_ns, &mut warmth, &mut spread);
         }
         let ended = started + Duration(work_ns);
-        let heard = lane.heard.max(ended + Duration(self.prices.tell_ns(idle, &mut spread)));
+        let heard = lane
+            .heard
+            .max(ended + Duration(self.prices.tell_ns(rhythm(pause, ended.since(started)), &mut spread)));
         *lane = Lane {
             ops: lane.ops + 1,
             free_since: ended,
             warmth,
             heard,
+            last_work: ended.since(started),
         };
         self.heard
             .push(Reverse((heard, self.issued, job.lane.0, started, ended)));

@@ -19,7 +19,7 @@ use tenantry_core::topology::LaneKind;
 use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
 use tenantry_executor::machine::{Batch, Job, Outcome, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape, Tier};
+use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape, Rhythm, Tier};
 use tenantry_sim::{Before, Jitter, Prices, VirtualMachine, Warmth};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
@@ -71,6 +71,13 @@ impl Lane {
     }
 }
 
+/// The synthetic card has one price for handing over, whatever the rhythm.
+const ANY: Rhythm = Rhythm {
+    pause_ns: 0,
+    work_ns: 0,
+    others_busy: false,
+};
+
 /// When an op's end is heard, its place in the order of ends, its lane, its start and its end.
 type Heard = (Time, u64, u32, Time, Time);
 
@@ -85,8 +92,7 @@ struct Script {
 
 impl Script {
     fn ends(&mut self, lane: LaneId, started: Time, ended: Time) {
-        let idle = self.lanes[lane.index()].idle;
-        let tell = Duration(self.prices.tell_ns(idle, &mut self.prices.spread(0, 0)));
+        let tell = Duration(self.prices.tell_ns(ANY, &mut self.prices.spread(0, 0)));
         self.lanes[lane.index()].free_since = ended;
         self.heard
             .push(Reverse((ended + tell, self.ended, lane.0, started, ended)));
@@ -186,7 +192,7 @@ impl Workers for Script {
             true => (Duration::ZERO, free_since),
             false => {
                 let idle = self.now.since(free_since);
-                (idle, self.now + Duration(self.prices.wake_ns(idle, &mut spread)))
+                (idle, self.now + Duration(self.prices.wake_ns(ANY, &mut spread)))
             }
         };
         self.lanes[job.lane.index()].idle = idle;

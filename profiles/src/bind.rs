@@ -1,18 +1,19 @@
 //! Binds a card's tables to surfaces, once per run.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use crate::card::{Card, DeviceKind};
-use crate::cost::{AdapterSurface, Cost, Curve, HandOver, LookupSurface, Resume, Surface, TaggingSurface};
+use crate::cost::{AdapterSurface, ByRhythm, Cost, Curve, HandOver, LookupSurface, Resume, Surface, TaggingSurface};
 use crate::decoder::{Decoder, MixedAttention, WholeSteps};
 use crate::error::MissingTable;
 use crate::grid::Grid;
 use crate::keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
-    LookupOutcome, PetKind, PoolBatching, Tier,
+    LookupOutcome, OtherCores, PetKind, PoolBatching, Tier,
 };
 use crate::model::{DType, ModelShape};
-use crate::rows::{Family, HandOverRow, ResumeRow, Row};
+use crate::rows::{Family, ResumeRow, Row};
 use crate::slice::{Slice, slices};
 use crate::static_model::StaticModel;
 use crate::tables::{Role, Tables};
@@ -341,24 +342,30 @@ impl Card {
         Ok(grid.cost([]))
     }
 
-    /// Handing work over between threads that may have been idle. Where that was not measured, as if they never were.
+    /// Handing work over between threads that sleep in turns. Where that was not measured by their rhythm, as if it were always the same.
     ///
     /// # Errors
     /// The card has no such row.
     pub fn hand_over(&self, operation: DispatchOperation) -> Result<HandOver, MissingTable> {
-        let is_of = |row: &&HandOverRow| row.operation == operation;
-        let mut idlenesses: Vec<u32> = { self.tables.hand_over.iter() }
-            .filter(is_of)
-            .map(|row| row.idle_us)
-            .collect();
-        idlenesses.sort_unstable();
-        if idlenesses.is_empty() {
-            let always = self.dispatch(operation)?.into();
-            return Ok(HandOver::new(&[(1, always)]));
+        let Some(idle) = self.by_rhythm(operation, OtherCores::Idle)? else {
+            return Ok(HandOver::always(self.dispatch(operation)?));
+        };
+        let busy = self.by_rhythm(operation, OtherCores::Busy)?;
+        Ok(HandOver::new(idle, busy))
+    }
+
+    /// Nothing where that was not measured.
+    fn by_rhythm(&self, operation: DispatchOperation, others: OtherCores) -> Result<Option<ByRhythm>, MissingTable> {
+        let rows =
+            { self.tables.hand_over.iter() }.filter(|row| (row.operation, row.other_cores) == (operation, others));
+        let (pauses_us, works_us): (BTreeSet<u32>, BTreeSet<u32>) = rows.map(|row| (row.pause_us, row.work_us)).unzip();
+        if pauses_us.is_empty() {
+            return Ok(None);
         }
-        let grid: Grid<1> = self.grid(&self.tables.hand_over, &format!("operation={operation}"))?;
-        let cost = |idle_us: u32| (idle_us, grid.cost([idle_us.into()]).into());
-        Ok(HandOver::new(&idlenesses.into_iter().map(cost).collect::<Vec<_>>()))
+        let asked = format!("operation={operation} other_cores={others}");
+        let grid: Grid<2> = self.grid(&self.tables.hand_over, &asked)?;
+        let cost = |pause_us: u32, work_us: u32| grid.cost([pause_us.into(), work_us.into()]).into();
+        Ok(Some(ByRhythm::new(&pauses_us, &works_us, cost)))
     }
 
     /// A look at what an encoder's pass came to; nothing where that was not measured.

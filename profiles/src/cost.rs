@@ -3,6 +3,8 @@
 //! Bind a surface once per run ([`Card::encoder_layer`](crate::Card::encoder_layer) and its kind), then look costs up: some
 //! tens of nanoseconds, without allocation or hashing.
 
+use std::collections::BTreeSet;
+
 use crate::grid::Grid;
 use crate::power;
 
@@ -341,34 +343,92 @@ impl LookupSurface {
     }
 }
 
-/// What handing over takes, by how long whoever is told has been idle.
+/// The rhythm in which a lane works and pauses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rhythm {
+    /// From hearing of its last op's end until the next is handed over, in nanoseconds.
+    pub pause_ns: u64,
+    /// What its op takes, in nanoseconds.
+    pub work_ns: u64,
+    /// Whether all other cores compute.
+    pub others_busy: bool,
+}
+
+/// What handing over takes.
 #[derive(Clone, Debug)]
 pub struct HandOver {
-    /// By measured idleness, ascending: up to which other one, in nanoseconds, none is nearer, and the cost.
-    by_idle: Vec<(u64, Drawn)>,
+    others_idle: ByRhythm,
+    others_busy: Option<ByRhythm>,
 }
 
 impl HandOver {
-    /// The cost of each measured idleness, in microseconds, ascending; at least one.
-    pub(crate) fn new(by_idle: &[(u32, Drawn)]) -> HandOver {
-        // The middle in proportion, to the microsecond.
-        let up_to = |pair: &[(u32, Drawn)]| (u64::from(pair[0].0) * u64::from(pair[1].0)).isqrt();
-        let ends = by_idle.windows(2).map(|pair| up_to(pair) * 1_000 + 999);
+    /// Where it was not measured with all other cores busy, they make no difference.
+    pub(crate) fn new(others_idle: ByRhythm, others_busy: Option<ByRhythm>) -> HandOver {
         HandOver {
-            by_idle: ends
-                .chain([u64::MAX])
-                .zip(by_idle)
-                .map(|(end, (_, cost))| (end, *cost))
-                .collect(),
+            others_idle,
+            others_busy,
         }
     }
 
-    /// That of the measured idleness which is nearest in proportion, or of the edge.
-    #[inline]
-    pub fn after(&self, idle_ns: u64) -> &Drawn {
-        let nearest = self.by_idle.iter().find(|(end, _)| idle_ns <= *end);
-        &nearest.expect("the last has no end").1
+    /// The same whatever the rhythm.
+    pub(crate) fn always(cost: Cost) -> HandOver {
+        let always = ByRhythm {
+            pauses_end_ns: vec![u64::MAX],
+            works_end_ns: vec![u64::MAX],
+            costs: vec![cost.into()],
+        };
+        HandOver::new(always, None)
     }
+
+    /// That of the measured pause and work which are nearest in proportion, or of the edge.
+    #[inline]
+    pub fn at(&self, rhythm: Rhythm) -> &Drawn {
+        match &self.others_busy {
+            Some(busy) if rhythm.others_busy => busy.at(rhythm),
+            _ => self.others_idle.at(rhythm),
+        }
+    }
+}
+
+/// What handing over takes by pause and work.
+#[derive(Clone, Debug)]
+pub(crate) struct ByRhythm {
+    /// Of the measured pauses, ascending: up to which other one none is nearer.
+    pauses_end_ns: Vec<u64>,
+    /// The same of works.
+    works_end_ns: Vec<u64>,
+    /// By pause, then by work.
+    costs: Vec<Drawn>,
+}
+
+impl ByRhythm {
+    /// The cost at each measured pause and work, in microseconds.
+    pub fn new(pauses_us: &BTreeSet<u32>, works_us: &BTreeSet<u32>, cost: impl Fn(u32, u32) -> Drawn) -> ByRhythm {
+        let pairs = pauses_us
+            .iter()
+            .flat_map(|&pause_us| works_us.iter().map(move |&work_us| (pause_us, work_us)));
+        ByRhythm {
+            pauses_end_ns: ends_ns(pauses_us),
+            works_end_ns: ends_ns(works_us),
+            costs: pairs.map(|(pause_us, work_us)| cost(pause_us, work_us)).collect(),
+        }
+    }
+
+    #[inline]
+    fn at(&self, rhythm: Rhythm) -> &Drawn {
+        let nearest = |ends_ns: &[u64], ns: u64| ends_ns.iter().take_while(|end_ns| ns > **end_ns).count();
+        let pause = nearest(&self.pauses_end_ns, rhythm.pause_ns);
+        let work = nearest(&self.works_end_ns, rhythm.work_ns);
+        &self.costs[pause * self.works_end_ns.len() + work]
+    }
+}
+
+/// Up to where each value is the nearest in proportion, to the microsecond; the last has no end.
+fn ends_ns(values_us: &BTreeSet<u32>) -> Vec<u64> {
+    let above = values_us.iter().skip(1);
+    let ends = { values_us.iter().zip(above) }
+        .map(|(&below, &above)| (u64::from(below) * u64::from(above)).isqrt() * 1_000 + 999);
+    ends.chain([u64::MAX]).collect()
 }
 
 /// What an op takes longer by how long its lane was idle and by what it takes without. It settles once caches are cold and

@@ -55,6 +55,17 @@ pub enum DispatchOperation {
 }
 named!(DispatchOperation { Wake => "wake", Tell => "tell", Alarm => "alarm", Inspect => "inspect", Issue => "issue" });
 
+/// What the processor's other cores do while work is handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OtherCores {
+    /// One at least has nothing to do: whoever is woken may be woken there, which takes ten times as long as on a core that is awake.
+    Idle,
+    /// All compute.
+    Busy,
+}
+named!(OtherCores { Idle => "idle", Busy => "busy" });
+
 /// Where a PLOT table's rows lie when they are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

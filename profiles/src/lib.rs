@@ -53,14 +53,15 @@ mod yaml;
 pub use card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
 pub use compare::{Ratios, compare};
 pub use cost::{
-    AdapterSurface, Beyond, Cost, Curve, Drawn, HandOver, LookupSurface, Resume, Spread, Surface, TaggingSurface,
+    AdapterSurface, Beyond, Cost, Curve, Drawn, HandOver, LookupSurface, Resume, Rhythm, Spread, Surface,
+    TaggingSurface,
 };
 pub use decoder::{Decoder, MixedAttention, WholeSteps};
 pub use error::{Invalid, MissingTable, ProfileError};
 pub use import::{DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource};
 pub use keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
-    LookupOutcome, PetKind, PoolBatching, Tier,
+    LookupOutcome, OtherCores, PetKind, PoolBatching, Tier,
 };
 pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use names::near_miss;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::cells::{Cells, Field, Refused};
 use crate::keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
-    LookupOutcome, PetKind, PoolBatching, Tier,
+    LookupOutcome, OtherCores, PetKind, PoolBatching, Tier,
 };
 use crate::model::DType;
 use crate::names::named;
@@ -150,12 +150,12 @@ impl Family {
     }
 
     /// Whether costs rise with a dimension. They do but with the threads that share a look-up's work; with the tasks that split a pool before
-    /// its dynamic programs do; with how long a thread has slept, since a processor watches for some while whether it is wanted again; and
+    /// its dynamic programs do; with neither pauses nor work where work is handed over, since their ratio decides which core is woken; and
     /// with the work before which a lane was idle, of which large products are less sensitive than many small ones.
     pub(crate) fn rises(self, axis: usize) -> bool {
         !matches!(
             (self, axis),
-            (Family::PlotLookup | Family::Plan | Family::HandOver, 0) | (Family::Resume | Family::CopyResume, 1)
+            (Family::PlotLookup | Family::Plan, 0) | (Family::HandOver, _) | (Family::Resume | Family::CopyResume, 1)
         )
     }
 
@@ -503,16 +503,20 @@ family! {
 }
 
 family! {
-    /// Handing work over between threads that have been idle, as serving has it: whoever is asleep must be woken, and finds the caches as
-    /// others left them.
+    /// Handing work over between the loop and a lane, which sleep in turns. Whoever is woken is woken on the core that is awake or on another,
+    /// as the system sees fit, which depends on the rhythm of work and pauses.
     HandOverRow: HandOver,
     names {
         /// Which.
         operation: DispatchOperation,
+        /// What the other cores do.
+        other_cores: OtherCores,
     },
     axes {
-        /// How long the lane, or the loop where that is what sleeps, had nothing to do, in microseconds.
-        idle_us: u32,
+        /// From hearing of the end of the lane's last op until the next is handed over, in microseconds; 1 stands for at once.
+        pause_us: u32,
+        /// What the lane's ops take, in microseconds; 1 where it does not matter.
+        work_us: u32,
     }
 }
 

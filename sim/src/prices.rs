@@ -9,7 +9,7 @@ use tenantry_core::spec::{HeadTask, LinkSpec, PlotSpec, PoolSpec, RouteSpec, Sta
 use tenantry_core::topology::LaneKind;
 use tenantry_profiles::{
     AdapterSurface, Beyond, Card, Changing, CollectiveOperation, Cost, Curve, Direction, DispatchOperation, Drawn,
-    Family, HandOver, LoadSource, MissingTable, Resume, Surface, TaggingSurface,
+    Family, HandOver, LoadSource, MissingTable, Resume, Rhythm, Surface, TaggingSurface,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::{Duration, Time};
@@ -61,6 +61,8 @@ pub struct Prices {
     resume: Vec<ResumePrices>,
     /// Of copies, as far as it was measured.
     copy_resume: Option<Resume>,
+    /// Of the host that issues to the card.
+    host_cores: u32,
     /// Where the card is the host's own processor.
     cores: Option<u32>,
     draws: Option<Draws>,
@@ -435,6 +437,7 @@ impl Prices {
             inspect: card.inspect()?.map(Drawn::from),
             resume,
             copy_resume: card.copy_resume()?,
+            host_cores: card.device.host.cores,
             cores: (!pinned).then_some(card.device.host.cores),
             draws: match jitter {
                 Jitter::Measured { seed } if card.tables.vary() => Some(Draws::new(seed, Purpose::Jitter)),
@@ -664,20 +667,30 @@ impl Prices {
         Some((typical.at_quantile(u) * 1_000_000 / typical.median_ns.max(1)).max(1))
     }
 
-    /// From handing an op to a lane that has been idle for so long until it starts, in nanoseconds.
-    pub fn wake_ns(&self, idle: Duration, spread: &mut OpSpread) -> u64 {
-        spread.of_drawn(self.wake.after(idle.0))
+    /// From handing an op to a sleeping lane until it starts, in nanoseconds.
+    pub fn wake_ns(&self, rhythm: Rhythm, spread: &mut OpSpread) -> u64 {
+        spread.of_drawn(self.wake.at(rhythm))
     }
 
-    /// From the end of an op until the server or another lane hears of it, in nanoseconds; before the op, the lane was idle for so long.
-    pub fn tell_ns(&self, idle: Duration, spread: &mut OpSpread) -> u64 {
-        spread.of_drawn(self.tell.after(idle.0))
+    /// From the end of an op until the server or another lane hears of it, in nanoseconds.
+    pub fn tell_ns(&self, rhythm: Rhythm, spread: &mut OpSpread) -> u64 {
+        spread.of_drawn(self.tell.at(rhythm))
     }
 
     /// From an instant that the loop sleeps until to its noticing that it has come, in nanoseconds; it has slept for so long. The same
     /// instant always gives the same answer.
     pub fn alarm_ns(&self, until: Time, slept: Duration) -> u64 {
-        OpSpread(self.draws.map(|draws| draws.about(ALARM ^ until.0))).of_drawn(self.alarm.after(slept.0))
+        let rhythm = Rhythm {
+            pause_ns: slept.0,
+            work_ns: 0,
+            others_busy: false,
+        };
+        OpSpread(self.draws.map(|draws| draws.about(ALARM ^ until.0))).of_drawn(self.alarm.at(rhythm))
+    }
+
+    /// Whether no core is left for whoever wakes, when so many lanes compute beside a lane that does not.
+    pub fn fills_cores(&self, lanes: u32) -> bool {
+        lanes + 1 >= self.host_cores
     }
 
     /// Whether it matters whose model the pool's last batch was computed with.

@@ -21,7 +21,7 @@ use tenantry_core::policy::fleet::Allocated;
 use tenantry_core::spec::{PlotSpec, StopSpec};
 use tenantry_core::topology::LaneKind;
 use tenantry_core::{Command, Commands, Topology};
-use tenantry_profiles::Contention;
+use tenantry_profiles::{Contention, Rhythm};
 use tenantry_solver::answer;
 use tenantry_traces::{Duration, Time};
 
@@ -29,7 +29,7 @@ use crate::ends::Ends;
 use crate::last_tokens::LastTokens;
 use crate::leap::{Leap, RunPlan};
 use crate::pending::{Pending, PendingEvents, What};
-use crate::prices::{Before, Prices, Warmth};
+use crate::prices::{Before, OpSpread, Prices, Warmth};
 
 /// An op that runs, or is about to.
 #[derive(Debug)]
@@ -39,8 +39,10 @@ struct Running {
     work: Work,
     /// Time that a million nanoseconds of work take.
     stretch_ppm: u64,
-    /// From its end until that is heard.
-    tell: Duration,
+    /// From hearing of the lane's last end until this was handed over.
+    pause: Duration,
+    /// For what is drawn when it has ended.
+    spread: OpSpread,
 }
 
 /// What is left of a running op.
@@ -78,6 +80,8 @@ struct Lane {
     busy: Duration,
     /// When the end of its last op is heard of: no later op's end is heard of sooner, since a lane tells in order.
     heard: Time,
+    /// What its last op took.
+    last_work: Duration,
 }
 
 /// What `ns` of work take at a stretch, in nanoseconds.
@@ -199,6 +203,8 @@ pub struct VirtualMachine {
     plot: Option<PlotSpec>,
     board: Board,
     lanes: Vec<Lane>,
+    /// Lanes that run an op, on all cards: threads of one host.
+    running: u32,
     /// By card.
     beside: Vec<Beside>,
     pending: PendingEvents,
@@ -280,8 +286,10 @@ impl VirtualMachine {
                     steps: 0,
                     busy: Duration::ZERO,
                     heard: Time::ZERO,
+                    last_work: Duration::ZERO,
                 })
                 .collect(),
+            running: 0,
             topology: topology.clone(),
             beside: vec![Beside::default(); gpus],
             pending: PendingEvents::new(topology.lanes.len()),
@@ -360,11 +368,18 @@ impl VirtualMachine {
         let idle = self.now.since(free_since);
         let just_freed = state.ops > 0 && idle == Duration::ZERO;
         state.ops += 1;
-        let wake = if just_freed {
-            0
+        let (wake, pause) = if just_freed {
+            (0, Duration::ZERO)
         } else {
-            self.prices.wake_ns(idle, &mut spread)
+            let pause = busy_between(state.heard, self.now);
+            let rhythm = Rhythm {
+                pause_ns: pause.0,
+                work_ns: state.last_work.0,
+                others_busy: self.prices.fills_cores(self.running),
+            };
+            (self.prices.wake_ns(rhythm, &mut spread), pause)
         };
+        self.running += 1;
         let pool = self.topology.instances[instance.index()].pool;
         let started = self.now + Duration(wake);
         let mut work = match kind {
@@ -422,7 +437,6 @@ impl VirtualMachine {
                 Work::Steps => self.leaps[op.batch.slot as usize].delay(Duration(resume_ns)),
             }
         }
-        let tell = Duration(self.prices.tell_ns(idle, &mut spread));
         self.beside[card].starts(kind_of_lane);
         let stretch_ppm = self.stretch(lane, op);
         self.lanes[lane.index()].running = Some(Running {
@@ -430,7 +444,8 @@ impl VirtualMachine {
             started,
             work,
             stretch_ppm,
-            tell,
+            pause,
+            spread,
         });
         match work {
             Work::Whole { left_ns, since } => {
@@ -587,8 +602,9 @@ impl VirtualMachine {
         let Running {
             op: OpRef { batch, .. },
             started,
-            tell,
             work,
+            pause,
+            mut spread,
             ..
         } = state.running.take().expect("an op runs");
         let mut looked_up = 0;
@@ -608,6 +624,14 @@ impl VirtualMachine {
             looked_up = leap.plan.costs.looked_up(leap.steps());
         }
         state.busy += busy_between(started.max(self.count_from), self.now);
+        state.last_work = busy_between(started, self.now);
+        self.running -= 1;
+        let rhythm = Rhythm {
+            pause_ns: pause.0,
+            work_ns: state.last_work.0,
+            others_busy: self.prices.fills_cores(self.running),
+        };
+        let tell = Duration(self.prices.tell_ns(rhythm, &mut spread));
         self.beside[state.card].ends(state.kind);
         if looked_up > 0 {
             self.count_lookup(looked_up);

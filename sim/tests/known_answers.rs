@@ -5,7 +5,7 @@ mod common;
 use common::{ADAPTERS, cluster, memory_for, request, run_listed, system};
 use tenantry_core::spec::{BatchSpec, PipelineSpec, TenantState};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Card, Changing, Direction, DispatchOperation, HandOverRow, ResumeRow, Stats};
+use tenantry_profiles::{Card, Changing, Direction, DispatchOperation, HandOverRow, OtherCores, ResumeRow, Stats};
 use tenantry_sim::Jitter;
 use tenantry_traces::draw::{Draws, Purpose};
 use tenantry_traces::{Duration, Entry};
@@ -168,7 +168,7 @@ fn threads_that_sleep_are_woken_later() {
     };
     let before_us = latency_us(&card, 30_000);
     use DispatchOperation::{Alarm, Tell, Wake};
-    for (operation, idle_us, us) in [
+    for (operation, pause_us, us) in [
         (Wake, 100, 6.0),
         (Wake, 10_000, 70.0),
         (Tell, 100, 21.0),
@@ -178,7 +178,9 @@ fn threads_that_sleep_are_woken_later() {
     ] {
         card.tables.hand_over.push(HandOverRow {
             operation,
-            idle_us,
+            other_cores: OtherCores::Idle,
+            pause_us,
+            work_us: 1,
             stats: Stats::exact(us),
         });
     }
@@ -192,6 +194,63 @@ fn threads_that_sleep_are_woken_later() {
         (before_us + 1.0..before_us + 65.0).contains(&soon_us),
         "{before_us} {soon_us}"
     );
+}
+
+#[test]
+fn hand_overs_go_by_the_rhythm_and_by_what_other_cores_do() {
+    let mut card = synthetic_card();
+    let mut system = system();
+    system.pool.tenant_state = TenantState::Head;
+    system.pool.pipeline = PipelineSpec::SYNCHRONOUS;
+    system.pool.batch = BatchSpec::FixedSize { size: 1 };
+    let compute_us = (encode_and_copy_ns(&card, 1, 32, 1).0 / 1_000) as u32;
+    let row = |operation, other_cores, pause_us, work_us, us| HandOverRow {
+        operation,
+        other_cores,
+        pause_us,
+        work_us,
+        stats: Stats::exact(us),
+    };
+    use DispatchOperation::{Alarm, Tell, Wake};
+    use OtherCores::{Busy, Idle};
+    card.tables.hand_over = vec![row(Alarm, Idle, 100, 1, 8.0)];
+    for (operation, others, at_once_us, later_us) in [
+        (Wake, Idle, 45.0, 4.0),
+        (Tell, Idle, 60.0, 3.0),
+        (Wake, Busy, 7.0, 2.0),
+        (Tell, Busy, 9.0, 1.0),
+    ] {
+        // Work of a quarter of a pass costs something else again, which nothing here takes.
+        for (work_us, more_us) in [(compute_us / 16, 500.0), (compute_us, 0.0)] {
+            card.tables.hand_over.extend([
+                row(operation, others, 1, work_us, at_once_us + more_us),
+                row(operation, others, 10 * compute_us, work_us, later_us + more_us),
+            ]);
+        }
+    }
+    let took_us = |cores: u32, gap_us: u64| {
+        let mut card = card.clone();
+        card.device.host.cores = cores;
+        // The first finds a lane that has never worked.
+        let entries = (0..101).map(|i| request(i, i * gap_us, 0, 32)).collect();
+        let record = run_listed(
+            &card,
+            cluster(1, memory_for(&system, 1, 0)),
+            &system,
+            1,
+            Jitter::None,
+            entries,
+        )
+        .record;
+        (record.duration.0 as f64 / 1e3, record.latency.mean_ns() / 1e3)
+    };
+    // Without a second core there is none to be woken on. A hundred requests are handed over at once after the one before; the first and last see
+    // what a lane costs that has never worked, and one that nobody asks anything any more.
+    let saturated_us = took_us(2, 0).0 - took_us(1, 0).0;
+    assert!((saturated_us - 100.0 * (45.0 + 60.0 - 7.0 - 9.0)).abs() < 100.0, "{saturated_us}");
+    let gap_us = 20 * u64::from(compute_us);
+    let calm_us = took_us(2, gap_us).1 - took_us(1, gap_us).1;
+    assert!((calm_us - (4.0 + 3.0 - 2.0 - 1.0)).abs() < 1.0, "{calm_us}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub(crate) mod cascading;
 pub mod clocks;
 pub mod execute;
 pub mod generating;
+pub(crate) mod hand_overs;
 mod managing;
 mod retrieval;
 pub mod serving;

@@ -7,16 +7,15 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use tch::Device;
-use tenantry_core::board::OpRef;
-use tenantry_core::ids::{BatchId, GpuId, InstanceId, LaneId, RequestId};
+use tenantry_core::ids::{LaneId, RequestId};
 use tenantry_core::machine::{LookupCounts, MachineError};
-use tenantry_core::op::{BatchShape, CopyIn, Layers, OpKind};
-use tenantry_core::topology::{Lane, LaneKind};
-use tenantry_traces::{Duration, Time};
+use tenantry_core::op::OpKind;
+use tenantry_core::topology::Lane;
+use tenantry_traces::Time;
 
 use super::clocks::{Clocks, LaneClocks};
 use super::{Batch, Job, Ran, Workers};
-use crate::device::{Stream, prepare_loop_thread, yield_to_loop};
+use crate::device::{Stream, yield_to_loop};
 
 /// Does one lane's ops, one after the other.
 pub trait Perform: Send {
@@ -271,97 +270,4 @@ impl Threads {
             }
         }
     }
-}
-
-/// What it takes to hand work over, in one round of the probe.
-#[derive(Clone, Copy, Debug)]
-pub struct HandOver {
-    /// From the instant that the coordinator sleeps until to its noticing that it has come.
-    pub alarm: Duration,
-    /// From handing an op to an idle lane until it starts.
-    pub wake: Duration,
-    /// From the op's end until the coordinator hears of it.
-    pub tell: Duration,
-}
-
-/// Measures what handing work over takes on this machine, with an op that only lasts. All sleep in between, as they do between
-/// batches when requests are few: a thread that has just gone to sleep is woken much faster.
-pub fn hand_overs(rounds: u32) -> Vec<HandOver> {
-    /// How long the coordinator and the lane sleep before a round; the rounds take turns.
-    const SLEEPS: [Duration; 4] = [
-        Duration::from_millis(2),
-        Duration::from_millis(5),
-        Duration::from_millis(10),
-        Duration::from_millis(20),
-    ];
-    struct Lasting;
-    impl Perform for Lasting {
-        fn perform(&mut self, _: &OpKind, _: &Batch) {
-            let start = Instant::now();
-            while start.elapsed() < std::time::Duration::from_millis(2) {
-                std::hint::spin_loop();
-            }
-        }
-    }
-    let lane = Lane {
-        name: "probe".into(),
-        kind: LaneKind::Compute,
-        gpu: GpuId(0),
-    };
-    prepare_loop_thread();
-    let mut threads = Threads::start(vec![(lane, Box::new(Lasting))], Arc::default()).expect("one thread can be had");
-    let batch = Arc::new(Batch {
-        instance: InstanceId(0),
-        shape: BatchShape {
-            requests: 0,
-            tokens: 0,
-            input_tokens: 0,
-            tenants: 0,
-        },
-        members: Vec::new(),
-        loads: Vec::new(),
-        groups: Vec::new(),
-        failures: std::sync::Mutex::default(),
-        interrupted: AtomicBool::new(false),
-        outcome: std::sync::Mutex::default(),
-        retrieved: std::sync::Mutex::default(),
-        revealed: std::sync::Mutex::default(),
-        question: None,
-        answer: std::sync::Mutex::default(),
-        pool: None,
-        plan: std::sync::Mutex::default(),
-    });
-    let kind = OpKind::CopyIn(CopyIn {
-        layers: Layers::all(0),
-        chunks: 0,
-        chunk_bytes: 0,
-    });
-    let op = OpRef {
-        batch: BatchId { slot: 0, generation: 0 },
-        index: 0,
-    };
-    let mut round = |sleep: Duration| -> Result<HandOver, MachineError> {
-        let until = threads.now() + sleep;
-        threads.wait(Some(until))?;
-        let alarm = threads.now().since(until);
-        let issued = threads.now();
-        threads.issue(Job {
-            lane: LaneId(0),
-            op,
-            kind,
-            batch: Arc::clone(&batch),
-        })?;
-        let ran = threads.wait(None)?.expect("an op is in hand");
-        Ok(HandOver {
-            alarm,
-            wake: ran.started.since(issued),
-            tell: threads.now().since(ran.ended),
-        })
-    };
-    let sleeps = SLEEPS.into_iter().cycle().take(rounds as usize);
-    let hand_overs = sleeps
-        .map(|sleep| round(sleep).expect("the probe's worker lives"))
-        .collect();
-    threads.stop();
-    hand_overs
 }

@@ -1,55 +1,58 @@
-//! What handing work over takes: between threads that have nothing else to do, and as serving has it.
+//! What handing work over takes, as rows of a profile.
 
 use std::collections::BTreeMap;
 
-use tenantry_profiles::{DispatchOperation, DispatchRow, HandOverRow, Stats};
-use tenantry_traces::Duration;
+use tenantry_profiles::{DispatchOperation, DispatchRow, HandOverRow, OtherCores};
 
 use super::stats::Samples;
-use crate::machine::threads::HandOver;
+use crate::machine::hand_overs::HandOver;
 
-/// One hand-over to a lane that had been idle.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HandedOver {
-    pub idle_us: u32,
-    pub hand_over: HandOver,
-}
+/// What stands for none: tables have no zeros.
+const NONE_US: u32 = 1;
 
-/// Between threads that have nothing else to do.
+/// Beside idle cores, with pauses that are longer than the work: what is said of a machine in one number.
 pub(crate) fn dispatch_rows(hand_overs: &[HandOver]) -> Vec<DispatchRow> {
-    let all: Vec<&HandOver> = hand_overs.iter().collect();
-    let row = |(operation, stats)| DispatchRow { operation, stats };
-    summed_up(&all).map(row).to_vec()
-}
-
-/// Of lanes that wait between passes, by how long they waited.
-pub(crate) fn rows_by_idle(handed_over: &[HandedOver]) -> Vec<HandOverRow> {
-    let mut by_idle: BTreeMap<u32, Vec<&HandOver>> = BTreeMap::new();
-    for HandedOver { idle_us, hand_over } in handed_over {
-        by_idle.entry(*idle_us).or_default().push(hand_over);
+    let mut by_operation: BTreeMap<DispatchOperation, Samples> = BTreeMap::new();
+    let calm = hand_overs
+        .iter()
+        .filter(|of| of.other_cores == OtherCores::Idle && of.pause_us > of.work_us);
+    for (operation, us) in calm.flat_map(told) {
+        by_operation.entry(operation).or_default().push(us);
     }
-    let rows = |(idle_us, of): (u32, Vec<&HandOver>)| {
-        let row = move |(operation, stats)| HandOverRow {
-            operation,
-            idle_us,
-            stats,
-        };
-        summed_up(&of).map(row)
-    };
-    by_idle.into_iter().flat_map(rows).collect()
+    let rows = by_operation.into_iter().map(|(operation, samples)| DispatchRow {
+        operation,
+        stats: samples.stats(),
+    });
+    rows.collect()
 }
 
-fn summed_up(hand_overs: &[&HandOver]) -> [(DispatchOperation, Stats); 3] {
-    let stats = |latency: fn(&HandOver) -> Duration| {
-        let mut samples = Samples::default();
-        for hand_over in hand_overs {
-            samples.push(latency(hand_over).0 as f64 / 1e3);
+/// By rhythm; alarms by the pause alone, beside idle cores.
+pub(crate) fn rows_by_rhythm(hand_overs: &[HandOver]) -> Vec<HandOverRow> {
+    let mut by_rhythm: BTreeMap<(DispatchOperation, OtherCores, u32, u32), Samples> = BTreeMap::new();
+    for of in hand_overs {
+        for (operation, us) in told(of) {
+            let work_us = match operation {
+                DispatchOperation::Alarm if of.other_cores == OtherCores::Busy => continue,
+                DispatchOperation::Alarm => NONE_US,
+                _ => of.work_us,
+            };
+            let key = (operation, of.other_cores, of.pause_us.max(NONE_US), work_us);
+            by_rhythm.entry(key).or_default().push(us);
         }
-        samples.stats()
+    }
+    let row = |((operation, other_cores, pause_us, work_us), samples): (_, Samples)| HandOverRow {
+        operation,
+        other_cores,
+        pause_us,
+        work_us,
+        stats: samples.stats(),
     };
-    [
-        (DispatchOperation::Wake, stats(|hand_over| hand_over.wake)),
-        (DispatchOperation::Tell, stats(|hand_over| hand_over.tell)),
-        (DispatchOperation::Alarm, stats(|hand_over| hand_over.alarm)),
-    ]
+    by_rhythm.into_iter().map(row).collect()
+}
+
+/// What one round says, in microseconds.
+fn told(of: &HandOver) -> impl Iterator<Item = (DispatchOperation, f64)> {
+    let alarm = of.alarm.map(|alarm| (DispatchOperation::Alarm, alarm));
+    let all = [(DispatchOperation::Wake, of.wake), (DispatchOperation::Tell, of.tell)];
+    { all.into_iter().chain(alarm) }.map(|(operation, latency)| (operation, latency.0 as f64 / 1e3))
 }

@@ -59,7 +59,7 @@ use self::texts::TextSubject;
 use crate::device::{Event, prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
 use crate::gpu::clocks;
-use crate::machine::threads::hand_overs;
+use crate::machine::hand_overs::hand_overs;
 
 /// How thorough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,12 +150,10 @@ pub struct Profiled {
     pub interrupted: bool,
 }
 
-/// Ops that do nothing, to learn what it takes to hand one to an idle lane. At the start, and again at the end.
-const DISPATCH_ROUNDS: u32 = 150;
 /// Width up to which decoders' look-ups are measured: a wider one's table of every token would take hundreds of megabytes.
 const LOOKUP_HIDDEN_MAX: u32 = 2048;
-/// What contention, copies after idleness and the second half of the dispatches take, after the points,
-const AFTER_POINTS: Duration = Duration::from_secs(12);
+/// What contention, copies after idleness and the second half of the hand-overs take, after the points,
+const AFTER_POINTS: Duration = Duration::from_secs(15);
 /// and what each model's passes after idleness do, of those that change the same.
 const RESUME: Duration = Duration::from_secs(12);
 /// Share of a model's time that goes to its forward pass, when its grid is chosen.
@@ -188,7 +186,7 @@ pub fn profile(
         let known = earlier.as_ref()?.per_token_ns.get(&model.name)?;
         Some(Duration::from_nanos(*known))
     };
-    let mut dispatches = hand_overs(DISPATCH_ROUNDS);
+    let mut handed_over = hand_overs(interrupted)?;
 
     let mut notes = unmeasured(plan);
     let clocks_before = clocks(plan.device);
@@ -438,27 +436,26 @@ pub fn profile(
         _ => unreachable!("there is a first model, and it is one or the other"),
     };
     let contention = contention::measure(&mut middle, &copies, lookups.first(), interrupted)?;
-    let mut handed = Vec::new();
     for &changing in &changings {
         for (subject, heads) in subjects.iter().zip(&heads) {
             let Some((_, heads)) = heads.first() else { continue };
             let name = &subject.encoder.shape().name;
             let of_texts = texts.iter().find(|text| text.probe.shape().name == *name);
             let rows = match of_texts {
-                Some(text) => passes::measure_texts(text, &mut handed, interrupted)?,
-                None => passes::measure_encoder(subject, heads, changing, plan, &mut handed, interrupted)?,
+                Some(text) => passes::measure_texts(text, interrupted)?,
+                None => passes::measure_encoder(subject, heads, changing, plan, interrupted)?,
             };
             tables.resume.extend(rows);
         }
         for subject in &decoders {
-            let rows = passes::measure_decoder(subject, changing, plan, &mut handed, interrupted)?;
+            let rows = passes::measure_decoder(subject, changing, plan, interrupted)?;
             tables.resume.extend(rows);
         }
     }
     tables.copy_resume.extend(resume::measure_copies(&copies, interrupted)?);
-    dispatches.extend(hand_overs(DISPATCH_ROUNDS));
-    tables.dispatch.extend(handing_over::dispatch_rows(&dispatches));
-    tables.hand_over.extend(handing_over::rows_by_idle(&handed));
+    handed_over.extend(hand_overs(interrupted)?);
+    tables.dispatch.extend(handing_over::dispatch_rows(&handed_over));
+    tables.hand_over.extend(handing_over::rows_by_rhythm(&handed_over));
 
     notes.extend(clocks_before.map(|clocks| format!("before: {clocks}")));
     notes.extend(clocks(plan.device).map(|clocks| format!("after: {clocks}")));

@@ -9,7 +9,6 @@ use tenantry_profiles::{Changing, ResumeRow};
 
 use super::compute::{Subject, answers, spread_out};
 use super::decoder::DecoderSubject;
-use super::handing_over::HandedOver;
 use super::pets::Loaded;
 use super::resume::{self, Pass};
 use super::texts::TextSubject;
@@ -61,11 +60,7 @@ pub(crate) fn changings(plan: &Plan) -> Vec<Changing> {
 }
 
 /// Measures a trained classifier's passes over texts after idleness, as its lane makes them.
-pub(crate) fn measure_texts(
-    text: &TextSubject,
-    hand_overs: &mut Vec<HandedOver>,
-    interrupted: &AtomicBool,
-) -> Result<Vec<ResumeRow>, ExecutorError> {
+pub(crate) fn measure_texts(text: &TextSubject, interrupted: &AtomicBool) -> Result<Vec<ResumeRow>, ExecutorError> {
     let lengths = text.tokens();
     let pass = |&(batch, is_short, calls): &(u32, bool, u32)| -> Pass<'_> {
         let tokens = lengths[if is_short { 0 } else { lengths.len() / 2 }];
@@ -78,13 +73,7 @@ pub(crate) fn measure_texts(
         }
     };
     let passes = ENCODED.iter().map(pass).collect();
-    resume::measure(
-        &text.probe.shape().name,
-        Changing::Heads,
-        passes,
-        hand_overs,
-        interrupted,
-    )
+    resume::measure(&text.probe.shape().name, Changing::Heads, passes, interrupted)
 }
 
 /// Measures an encoder's passes, from drawing token ids to the answers, after idleness and after another tenant's model.
@@ -93,7 +82,6 @@ pub(crate) fn measure_encoder(
     heads: &Heads,
     changing: Changing,
     plan: &Plan,
-    hand_overs: &mut Vec<HandedOver>,
     interrupted: &AtomicBool,
 ) -> Result<Vec<ResumeRow>, ExecutorError> {
     let encoder = &subject.encoder;
@@ -152,13 +140,7 @@ pub(crate) fn measure_encoder(
         }
     };
     let measured = ENCODED.iter().filter(|(batch, ..)| subject.axes.batch.contains(batch));
-    resume::measure(
-        &shape.name,
-        changing,
-        measured.map(pass).collect(),
-        hand_overs,
-        interrupted,
-    )
+    resume::measure(&shape.name, changing, measured.map(pass).collect(), interrupted)
 }
 
 /// Measures steps of a decoder's sequences that get their next token, likewise: all layers that it is measured with.
@@ -166,7 +148,6 @@ pub(crate) fn measure_decoder(
     subject: &DecoderSubject,
     changing: Changing,
     plan: &Plan,
-    hand_overs: &mut Vec<HandedOver>,
     interrupted: &AtomicBool,
 ) -> Result<Vec<ResumeRow>, ExecutorError> {
     let decoder = &subject.decoder;
@@ -190,13 +171,7 @@ pub(crate) fn measure_decoder(
             change_model: (models.len() > 1).then(|| to_the_next(at, models.len())),
         }
     };
-    resume::measure(
-        &shape.name,
-        changing,
-        STEPS.iter().map(pass).collect(),
-        hand_overs,
-        interrupted,
-    )
+    resume::measure(&shape.name, changing, STEPS.iter().map(pass).collect(), interrupted)
 }
 
 /// As many copies of a model as fill the memory that models are spread over.

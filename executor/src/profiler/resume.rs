@@ -14,18 +14,16 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::{Scope, ScopedJoinHandle};
-use std::time::{Duration, Instant};
+use std::thread::Scope;
+use std::time::Duration;
 
 use tenantry_profiles::{Changing, CopyResumeRow, ResumeRow};
 
 use super::copies::Copies;
-use super::handing_over::HandedOver;
 use super::schedule::Measure;
 use super::stats::Samples;
 use crate::device::prepare_loop_thread;
 use crate::error::ExecutorError;
-use crate::machine::threads::HandOver;
 
 /// How long the lane is idle, and in how many rounds that is measured: long waits less often. Without any idleness only where the model
 /// changes.
@@ -77,7 +75,7 @@ pub(crate) fn measure_copies(copies: &Copies, interrupted: &AtomicBool) -> Resul
             measure: Box::new(copies.measure(bytes)),
             change_model: None,
         };
-        let Some(measured) = after_idle(&mut pass, &mut Vec::new(), interrupted)? else {
+        let Some(measured) = after_idle(&mut pass, interrupted)? else {
             return Ok(Vec::new());
         };
         let work_us = work_us(&measured);
@@ -91,12 +89,11 @@ pub(crate) fn measure_copies(copies: &Copies, interrupted: &AtomicBool) -> Resul
 }
 
 /// Measures a model's forward passes after idleness, beside the same back to back; of passes that take about as long as the ones before
-/// none. What handing them over took is added to `hand_overs`. Nothing once the user has asked to stop.
+/// none. Nothing once the user has asked to stop.
 pub(crate) fn measure(
     model: &str,
     changing: Changing,
     passes: Vec<Pass<'_>>,
-    hand_overs: &mut Vec<HandedOver>,
     interrupted: &AtomicBool,
 ) -> Result<Vec<ResumeRow>, ExecutorError> {
     let mut rows: Vec<ResumeRow> = Vec::new();
@@ -111,7 +108,7 @@ pub(crate) fn measure(
             continue;
         }
         last_us = micros(work);
-        let Some(measured) = after_idle(&mut pass, hand_overs, interrupted)? else {
+        let Some(measured) = after_idle(&mut pass, interrupted)? else {
             return Ok(Vec::new());
         };
         let work_us = work_us(&measured);
@@ -144,11 +141,7 @@ fn work_us(measured: &[Measured]) -> u32 {
 }
 
 /// What work takes after each idleness, in turns; nothing where the user has asked to stop.
-fn after_idle(
-    pass: &mut Pass<'_>,
-    hand_overs: &mut Vec<HandedOver>,
-    interrupted: &AtomicBool,
-) -> Result<Option<Vec<Measured>>, ExecutorError> {
+fn after_idle(pass: &mut Pass<'_>, interrupted: &AtomicBool) -> Result<Option<Vec<Measured>>, ExecutorError> {
     let changes = pass.change_model.is_some();
     let idlenesses: Vec<(u32, usize)> = IDLE_US
         .into_iter()
@@ -158,7 +151,7 @@ fn after_idle(
     let most = idlenesses.iter().map(|(_, rounds)| *rounds).max();
     let most = most.expect("there is one idleness at least");
     std::thread::scope(|scope| {
-        let (lane, waker) = Lane::woken_by(scope, pass.requests);
+        let lane = Lane::woken_by(scope, pass.requests);
         for round in 0..most {
             for (measured, &(idle_us, rounds)) in all.iter_mut().zip(&idlenesses) {
                 if round >= rounds {
@@ -171,9 +164,6 @@ fn after_idle(
                 measured.round(&lane, pass)?;
             }
         }
-        // The waker ends when nobody can tell it to sleep any more.
-        drop(lane);
-        hand_overs.extend(waker.join().expect("the waker does not panic"));
         Ok(Some(all))
     })
 }
@@ -211,20 +201,18 @@ impl Measured {
 struct Lane {
     sleep: Sender<u32>,
     woken: Receiver<()>,
-    end: Sender<Worked>,
+    end: Sender<()>,
 }
 
 impl Lane {
     /// With its waker, for work of so many requests.
-    fn woken_by<'scope>(
-        scope: &'scope Scope<'scope, '_>,
-        requests: u32,
-    ) -> (Lane, ScopedJoinHandle<'scope, Vec<HandedOver>>) {
+    fn woken_by<'scope>(scope: &'scope Scope<'scope, '_>, requests: u32) -> Lane {
         let (sleep, sleeps) = mpsc::channel();
         let (wake, woken) = mpsc::channel();
         let (end, ends) = mpsc::channel();
-        let waker = scope.spawn(move || wake_and_hear(&sleeps, requests, &wake, &ends));
-        (Lane { sleep, woken, end }, waker)
+        // Ends when nobody can tell it to sleep any more.
+        scope.spawn(move || wake_and_hear(&sleeps, requests, &wake, &ends));
+        Lane { sleep, woken, end }
     }
 
     /// Waits for so long, and works when it is woken.
@@ -232,47 +220,23 @@ impl Lane {
         const ENDS_LAST: &str = "the waker ends after the lane";
         self.sleep.send(idle_us).expect(ENDS_LAST);
         self.woken.recv().expect(ENDS_LAST);
-        let started = Instant::now();
         work()?;
-        let ended = Instant::now();
-        self.end.send(Worked { started, ended }).expect(ENDS_LAST);
+        self.end.send(()).expect(ENDS_LAST);
         // As when serving, a lane that has worked leaves the processor to the loop.
         self.woken.recv().expect(ENDS_LAST);
         Ok(())
     }
 }
 
-/// When the lane worked.
-struct Worked {
-    started: Instant,
-    ended: Instant,
-}
-
-/// Sleeps as long as it is told, wakes the lane, and waits until that has worked, as the loop does when serving. What handing over took.
-fn wake_and_hear(sleeps: &Receiver<u32>, requests: u32, wake: &Sender<()>, ends: &Receiver<Worked>) -> Vec<HandedOver> {
+/// Sleeps as long as it is told, wakes the lane, and waits until that has worked, as the loop does when serving.
+fn wake_and_hear(sleeps: &Receiver<u32>, requests: u32, wake: &Sender<()>, ends: &Receiver<()>) {
     prepare_loop_thread();
-    let mut hand_overs = Vec::new();
     for idle_us in sleeps {
-        let alarm = nap(Duration::from_micros(idle_us.into()), requests);
-        let handed = Instant::now();
-        if wake.send(()).is_err() {
+        nap(Duration::from_micros(idle_us.into()), requests);
+        if wake.send(()).is_err() || ends.recv().is_err() || wake.send(()).is_err() {
             break;
         }
-        let Ok(Worked { started, ended }) = ends.recv() else {
-            break;
-        };
-        let tell = nanos(ended.elapsed());
-        if wake.send(()).is_err() {
-            break;
-        }
-        let hand_over = HandOver {
-            alarm: nanos(alarm),
-            wake: nanos(started - handed),
-            tell,
-        };
-        hand_overs.push(HandedOver { idle_us, hand_over });
     }
-    hand_overs
 }
 
 /// What a call takes back to back on a warm lane, in microseconds: the median of a few.
@@ -288,19 +252,12 @@ fn steady_call_us(measure: &mut Measure<'_>) -> Result<f64, ExecutorError> {
     Ok(steady.stats().median_us)
 }
 
-fn nanos(duration: Duration) -> tenantry_traces::Duration {
-    tenantry_traces::Duration(duration.as_nanos() as u64)
-}
-
-/// Sleeps for so long in all, waking as often as requests arrive. How late it woke in the end.
-fn nap(all: Duration, requests: u32) -> Duration {
+/// Sleeps for so long in all, waking as often as requests arrive.
+fn nap(all: Duration, requests: u32) {
     let naps = (all.as_nanos() / NAP_MIN.as_nanos()).clamp(1, requests.into()) as u32;
-    let mut until = Instant::now();
     for _ in 0..naps {
-        until = Instant::now() + all / naps;
         std::thread::sleep(all / naps);
     }
-    until.elapsed()
 }
 
 fn micros(duration: Duration) -> f64 {
