@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is to be run on a GPU that is there for minutes, on a machine with a CUDA PyTorch 2.11 but neither Rust nor a network (docs/gpu.md).
+# What is to be run on a GPU that is rented by the minute, on a machine with a CUDA PyTorch 2.11 but neither Rust nor a network (docs/gpu.md).
 #
 #   scripts/on-gpu.sh pack                     where it was built: the program and its solver into .gpu/, which travel with the checkout
 #   scripts/on-gpu.sh check|card|scenarios|all there: one part, or one after the other
@@ -88,6 +88,8 @@ if ((${#earlier[@]})); then
 fi
 
 keep() {
+    # Of another run there may be more parts.
+    rm -f "$out"/results.tar.gz.part-*
     tar -cz -C "$work" results | split --bytes=15M --numeric-suffixes - "$out/results.tar.gz.part-"
     rm -rf "$work"
 }

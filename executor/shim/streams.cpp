@@ -161,4 +161,27 @@ int tenantry_memory(int32_t device_type, int32_t device_index, uint64_t* free_by
   });
 }
 
+// From now on the peak is that of what comes after, beginning with what is there.
+int tenantry_memory_reset_peak(int32_t device_type, int32_t device_index) {
+  return guarded([&] {
+    const auto type = static_cast<c10::DeviceType>(device_type);
+    prepare(type);
+    c10::getDeviceAllocator(type)->resetPeakStats(static_cast<c10::DeviceIndex>(device_index));
+  });
+}
+
+// Where on the bus a GPU is, as CUDA's runtime writes it, which libtorch's part for CUDA has brought along.
+int tenantry_bus_id(int32_t device_index, char* text, int32_t text_bytes) {
+  return guarded([&] {
+    using BusId = int (*)(char*, int, int);
+    const auto bus_id = reinterpret_cast<BusId>(dlsym(RTLD_DEFAULT, "cudaDeviceGetPCIBusId"));
+    if (bus_id == nullptr) {
+      throw std::runtime_error("CUDA's runtime is not loaded");
+    }
+    if (const int code = bus_id(text, text_bytes, device_index); code != 0) {
+      throw std::runtime_error("cudaDeviceGetPCIBusId: error " + std::to_string(code));
+    }
+  });
+}
+
 }  // extern "C"

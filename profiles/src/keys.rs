@@ -50,7 +50,8 @@ pub enum DispatchOperation {
     Alarm,
     /// A look at what an encoder's pass came to: confidence, and the attention that words were paid (Tabi, section 7.5).
     Inspect,
-    /// What it takes the host to issue a layer to a device that works by itself. A layer that takes the device less lasts as long as this.
+    /// What it takes the host to issue a layer to a device that works by itself. A layer that takes the device less lasts as long as this, which
+    /// its own table shows too: this row is told, and prices nothing.
     Issue,
 }
 named!(DispatchOperation { Wake => "wake", Tell => "tell", Alarm => "alarm", Inspect => "inspect", Issue => "issue" });

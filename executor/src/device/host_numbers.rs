@@ -55,6 +55,8 @@ impl HostNumbers {
     pub fn as_mut_slice(&mut self) -> &mut [f32] {
         match self {
             HostNumbers::Paged(buffer) => buffer,
+            // An empty tensor has no address.
+            HostNumbers::Locked { length: 0, .. } => &mut [],
             // SAFETY: the tensor is in single precision, in one piece, at least as long, and nobody else has a handle on it.
             HostNumbers::Locked { buffer, length, .. } => unsafe {
                 std::slice::from_raw_parts_mut(buffer.data_ptr().cast(), *length)
@@ -96,6 +98,7 @@ mod tests {
             device: Device::Cpu,
         };
         for mut numbers in [HostNumbers::new(Device::Cpu).unwrap(), locked] {
+            assert_eq!(numbers.as_mut_slice(), &[0.0; 0]);
             for count in [6, 2, 4] {
                 numbers.resize(count).unwrap();
                 let slice = numbers.as_mut_slice();

@@ -12,7 +12,10 @@ use tch::{Device, Kind, Tensor};
 use tenantry_profiles::DType;
 
 pub(crate) use self::host_numbers::HostNumbers;
-pub use self::stream::{DeviceMemory, Entered, Event, Stream, copy_without_waiting, device_memory, synchronize_all};
+pub(crate) use self::stream::bus_id;
+pub use self::stream::{
+    DeviceMemory, Entered, Event, Stream, copy_without_waiting, device_memory, forget_peak_memory, synchronize_all,
+};
 use crate::error::ExecutorError;
 
 /// Loads libtorch's part for CUDA, once: from `LD_LIBRARY_PATH`, or from where the linked libtorch lies. To be called before anything asks

@@ -49,6 +49,8 @@ unsafe extern "C" {
         total_bytes: *mut u64,
         peak_bytes: *mut u64,
     ) -> c_int;
+    pub(super) fn tenantry_memory_reset_peak(device_type: i32, device_index: i32) -> c_int;
+    pub(super) fn tenantry_bus_id(device_index: i32, text: *mut c_char, text_bytes: i32) -> c_int;
 }
 
 /// What a function of the shim returned, as a result. On the thread that called it, and before it calls another.

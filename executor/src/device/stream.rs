@@ -3,6 +3,7 @@
 //! On a GPU they are PyTorch's own (`shim/streams.cpp`), of which its caching allocator knows. A CPU does its work in the call that issues
 //! it, so that its only stream is always done and an event is an instant: the same code runs there.
 
+use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
@@ -285,7 +286,7 @@ pub struct DeviceMemory {
     pub free: u64,
     /// All.
     pub total: u64,
-    /// The most that tensors of this process took at once.
+    /// The most that tensors of this process took at once since [`forget_peak_memory`].
     pub peak: u64,
 }
 
@@ -301,6 +302,32 @@ pub fn device_memory(device: Device) -> Result<Option<DeviceMemory>, ExecutorErr
         Ok(DeviceMemory { free, total, peak })
     };
     gpu(device).map(memory).transpose()
+}
+
+/// Lets a GPU's peak of memory begin anew, with the tensors that are there now. Nothing for a CPU.
+///
+/// # Errors
+/// What libtorch says.
+pub fn forget_peak_memory(device: Device) -> Result<(), ExecutorError> {
+    // SAFETY: numbers alone are passed.
+    let forget = |index| checked(unsafe { shim::tenantry_memory_reset_peak(CUDA, index) });
+    gpu(device).map_or(Ok(()), forget)
+}
+
+/// Where on the bus a GPU is, as `0000:3b:00.0`; nothing of a CPU.
+///
+/// # Errors
+/// What CUDA says, or that it is not there.
+pub(crate) fn bus_id(device: Device) -> Result<Option<String>, ExecutorError> {
+    let id = |index| {
+        let mut text = [0_u8; 32];
+        // SAFETY: the shim writes a text there that is no longer than what it is told, its end included.
+        checked(unsafe { shim::tenantry_bus_id(index, text.as_mut_ptr().cast(), text.len() as i32) })?;
+        let text =
+            CStr::from_bytes_until_nul(&text).map_or_else(|_| String::new(), |text| text.to_string_lossy().into());
+        Ok(text)
+    };
+    gpu(device).map(id).transpose()
 }
 
 #[cfg(test)]
@@ -324,6 +351,8 @@ mod tests {
         stream.synchronize().unwrap();
         synchronize_all(Device::Cpu).unwrap();
         assert_eq!(device_memory(Device::Cpu).unwrap(), None);
+        assert_eq!(bus_id(Device::Cpu).unwrap(), None);
+        forget_peak_memory(Device::Cpu).unwrap();
     }
 
     #[test]
@@ -372,5 +401,6 @@ mod tests {
         let gpu = Device::Cuda(0);
         assert!(Stream::new(gpu).is_err() && Stream::current(gpu).is_err() && Event::new(gpu).is_err());
         assert!(synchronize_all(gpu).is_err() && device_memory(gpu).is_err());
+        assert!(forget_peak_memory(gpu).is_err() && bus_id(gpu).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Sparse matrices, stored as bits or as CSR, and the product with them.
 
-use tch::{TchError, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 use tenantry_core::policy::pet_tensors::Misfit;
 use tenantry_traces::draw::Stream;
 
@@ -38,7 +38,7 @@ fn make_the_first() {
     FIRST.call_once(|| {
         let index = Tensor::from_slice(&[0_i32, 0]);
         let none = Tensor::from_slice::<i32>(&[]);
-        let (values, like) = (Tensor::from_slice::<f32>(&[]), (tch::Kind::Float, tch::Device::Cpu));
+        let (values, like) = (Tensor::from_slice::<f32>(&[]), (Kind::Float, Device::Cpu));
         // SAFETY: an integer that libtorch reads before it writes a message. At worst a warning of another thread is lost meanwhile.
         let before = unsafe { std::ptr::replace(&raw mut FLAGS_caffe2_log_level, ERROR) };
         let first = Tensor::f_sparse_csr_tensor_crow_col_value_size(&index, &none, &values, [1, 1], like);
@@ -68,22 +68,21 @@ impl Sparse {
             size,
             (kind, device),
         )?;
-        let sparse = Sparse(csr);
         // Not every device multiplies sparse matrices in every number format: better to know when loading.
-        let probe = Tensor::f_zeros([1, size[1]], (kind, device))?;
-        let _ = sparse.product(&probe).map_err(|error| {
+        probe(kind, device).map_err(|error| {
             let got = format!("{kind:?}: {}", first_line(&error));
             let what = "number format of the shared model";
             ExecutorError::input(what, "one for which this device has a sparse product", got)
         })?;
-        Ok(sparse)
+        Ok(Sparse(csr))
     }
 
     /// `x · Sᵀ` of `x`, `[tokens, in]`: `[tokens, out]`.
     pub fn product(&self, x: &Tensor) -> Result<Tensor, TchError> {
         let (out, inputs, tokens) = (self.0.size()[0], self.0.size()[1], x.size()[0]);
         let few = self.0.f_values()?.size()[0] as f64 <= FEW * (out * inputs) as f64;
-        if !few && tokens <= PACKED_TOKENS {
+        // All but the plain product is about a core's caches.
+        if x.device().is_cuda() || (!few && tokens <= PACKED_TOKENS) {
             return self.0.f_matmul(&x.f_transpose(0, 1)?)?.f_transpose(0, 1);
         }
         let product = Tensor::f_empty([tokens, out], (x.kind(), x.device()))?;
@@ -119,6 +118,21 @@ impl Sparse {
         }
         Ok(())
     }
+}
+
+/// Multiplies each way that there is, by matrices of one element and of none.
+fn probe(kind: Kind, device: Device) -> Result<(), TchError> {
+    let (integer, number) = ((Kind::Int, device), (kind, device));
+    for elements in [1, 0] {
+        let starts = Tensor::f_arange(2, integer)? * elements;
+        let columns = Tensor::f_zeros([elements], integer)?;
+        let values = Tensor::f_zeros([elements], number)?;
+        let csr = Tensor::f_sparse_csr_tensor_crow_col_value_size(&starts, &columns, &values, [1, 1], number)?;
+        for tokens in [1, PACKED_TOKENS + 1] {
+            let _ = Sparse(csr.shallow_clone()).product(&Tensor::f_zeros([tokens, 1], number)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// The names of a matrix's three arrays.
@@ -181,7 +195,6 @@ pub(crate) fn scattered(stream: &mut Stream, total: usize, count: usize) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use tch::{Device, Kind};
     use tenantry_profiles::{DType, ModelShape};
 
     use super::*;

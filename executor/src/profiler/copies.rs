@@ -95,13 +95,8 @@ impl Copies {
     /// Points of copies of these sizes.
     pub fn points(&self, sizes: &[u64], hold_out: HoldOut) -> Vec<Point<'_>> {
         let pinned = self.device.is_cuda();
-        let grid = sizes
-            .iter()
-            .map(|&bytes| [u32::try_from(bytes).expect("copies of less than 4 GiB")]);
-        // Tensors begin and end at cache lines; other numbers of bytes take longer, and nobody copies them.
-        let spots = hold_out.spots(grid.collect(), |[bytes]| Some([bytes - bytes % 64]));
-        let point = |pool, pinned, table: &str, Spot { at: [bytes], held_out }| {
-            let bytes = u64::from(bytes);
+        let spots = spots(sizes, hold_out);
+        let point = |pool, pinned, table: &str, (bytes, held_out)| {
             let row = move |stats| CopyRow {
                 direction: Direction::HostToDevice,
                 pinned,
@@ -150,6 +145,23 @@ impl Stored {
         };
         Point::new(FROM_DISK.to_string(), measure, record(LoadSource::Disk, self.0.bytes()))
     }
+}
+
+/// Sizes, and whether they are held out: none of those from 4 GiB on, where a copy takes as long a byte as any other.
+fn spots(sizes: &[u64], hold_out: HoldOut) -> Vec<(u64, bool)> {
+    let (mut grid, mut largest) = (Vec::new(), Vec::new());
+    for &bytes in sizes {
+        match u32::try_from(bytes) {
+            Ok(bytes) => grid.push([bytes]),
+            Err(_) => largest.push((bytes, false)),
+        }
+    }
+    // Tensors begin and end at cache lines; other numbers of bytes take longer, and nobody copies them.
+    let spots = hold_out.spots(grid, |[bytes]| Some([bytes - bytes % 64]));
+    let spots = spots
+        .into_iter()
+        .map(|spot: Spot<1>| (u64::from(spot.at[0]), spot.held_out));
+    spots.chain(largest).collect()
 }
 
 fn record(source: LoadSource, bytes: u64) -> impl Fn(&mut Tables, tenantry_profiles::Stats) {
@@ -205,5 +217,25 @@ impl Drop for Checkpoint<'_> {
     fn drop(&mut self) {
         // A file that cannot be removed lies in a folder for such files.
         let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Suite;
+    use super::*;
+
+    #[test]
+    fn models_of_more_than_4_gib_are_copied_too() {
+        let sizes = [1 << 8, 1 << 20, (1 << 32) - 64, 1 << 32, 13_476_839_424];
+        let spots = spots(&sizes, HoldOut::new(Suite::Full, 7));
+        let (held_out, grid): (Vec<_>, Vec<_>) = spots.into_iter().partition(|&(_, held_out)| held_out);
+        assert_eq!(grid.iter().map(|&(bytes, _)| bytes).collect::<Vec<_>>(), sizes);
+        assert_eq!(held_out.len(), 8);
+        assert!(
+            held_out
+                .iter()
+                .all(|(bytes, _)| bytes % 64 == 0 && !sizes.contains(bytes))
+        );
     }
 }

@@ -70,7 +70,8 @@ pub enum Suite {
     Full,
 }
 
-/// What a suite takes at most on a GPU, which may be lent for minutes: most ops take so little there that each is measured often enough.
+/// What a suite takes at most on a GPU, which may be rented by the minute: most ops are assumed to take so little there that each is measured
+/// often enough.
 const GPU_QUICK: Duration = Duration::from_secs(170);
 const GPU_FULL: Duration = Duration::from_secs(520);
 
@@ -411,7 +412,7 @@ pub fn profile(
         interrupted,
     };
     schedule.measure(&mut watch)?;
-    // A GPU's kernels do cost less for more work now and then: measuring again does not help.
+    // A GPU's kernels do cost less for more work now and then, as published tables show: measuring again is assumed not to help.
     let settled = match plan.device.is_cuda() {
         true => Vec::new(),
         false => schedule.settle(&mut watch)?,

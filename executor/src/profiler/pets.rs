@@ -166,9 +166,9 @@ impl<'a> PetSubject<'a> {
         let mut activations = self.activations(sequences, tokens)?;
         let layers = self.shape.layers as usize;
         let threads = Streams::new(streams)?;
-        let mut calls = 0;
+        let (mut visits, mut calls) = (0, 0);
         Ok(move || {
-            let layer = calls as usize % layers;
+            let layer = visits % layers;
             let member = |group: u32| Member {
                 operators: {
                     let (_, tasks) = &self.kinds[(group / streams % kinds) as usize];
@@ -180,6 +180,7 @@ impl<'a> PetSubject<'a> {
                 stream: group % streams,
             };
             let of_tasks = PetBatch::new((0..streams * each).map(member).collect());
+            visits += 1;
             calls += streams * each;
             let mut took = Duration::ZERO;
             for (linear, x, y) in &mut activations {
@@ -235,9 +236,10 @@ impl<'a> PetSubject<'a> {
         let mut normalised = self.ones(sequences, tokens, self.shape.hidden as usize)?;
         let layers = self.shape.layers as usize;
         let streams = Streams::new(1)?;
-        let mut calls = 0;
+        let (mut visits, mut calls) = (0, 0);
         Ok(move || {
-            let layer = calls as usize % layers;
+            // Layers take turns whatever the number of mini-batches.
+            let layer = visits % layers;
             let member = |group: u32| Member {
                 operators: Arc::clone(&tasks[spread_out(calls + group, TASKS) as usize]),
                 first: (group * (sequences / groups)).into(),
@@ -246,6 +248,7 @@ impl<'a> PetSubject<'a> {
                 stream: 0,
             };
             let of_tasks = PetBatch::new((0..groups).map(member).collect());
+            visits += 1;
             calls += groups;
             let mut took = Duration::ZERO;
             for (linear, x, y) in &mut activations {

@@ -11,8 +11,8 @@ use crate::lora::LoraShape;
 /// Sizes of what is read from the disk, whatever tenants have.
 const STORED_BYTES: [u64; 2] = [64 << 10, 1 << 20];
 
-/// Largest copies to a GPU that are measured: they take as long a byte as still larger ones, for which page-locked memory would have to be
-/// found that takes many seconds to get.
+/// Largest copies to a GPU that are measured: they are assumed to take as long a byte as still larger ones, for which page-locked memory would
+/// have to be found.
 const GPU_COPY_BYTES_MAX: u64 = 1 << 30;
 
 /// Sizes in bytes, ascending.
@@ -54,7 +54,7 @@ impl Sizes {
         }
         if plan.device.is_cuda() {
             for sizes in [&mut sizes.models, &mut sizes.copies] {
-                // What larger ones take follows from the last doubling.
+                // What larger ones take is extrapolated from the last doubling.
                 sizes.extend([GPU_COPY_BYTES_MAX / 2, GPU_COPY_BYTES_MAX]);
                 sizes.retain(|bytes| *bytes <= GPU_COPY_BYTES_MAX);
             }

@@ -148,7 +148,9 @@ fn lengths(ascending: &[u32], pruned: bool) -> Vec<u32> {
             length
         }
     };
-    let mut lengths: Vec<u32> = left.chain(at).map(odd).collect();
+    // The longest stays: costs of it would be extrapolated otherwise.
+    let longest = ascending.last().copied();
+    let mut lengths: Vec<u32> = left.chain(at).map(odd).chain(longest).collect();
     lengths.sort_unstable();
     lengths.dedup();
     lengths
@@ -163,7 +165,8 @@ mod tests {
         let texts: Vec<u32> = (10..=60).collect();
         assert_eq!(lengths(&texts, false), [10, 15, 25, 35, 45, 55, 60]);
         assert_eq!(lengths(&texts, true), [2, 5, 10, 15, 25, 35, 45, 55, 60]);
-        assert_eq!(lengths(&[24, 24], false), [23]);
+        assert_eq!(lengths(&[24, 24], false), [23, 24]);
+        assert_eq!(lengths(&[7, 24], false), [7, 23, 24]);
         assert_eq!(lengths(&[1], true), [1]);
     }
 

@@ -154,7 +154,7 @@ impl OfModel {
         for &kind in kinds {
             let surface = card.pet(shape, dtype, kind)?;
             let rows = card.tables.pet.iter();
-            let rows = rows.filter(|row| row.model == shape.name && row.kind == kind);
+            let rows = rows.filter(|row| row.model == shape.name && row.dtype == dtype && row.kind == kind);
             let most = rows.max_by_key(|row| (row.batch, row.tokens));
             let most = most.expect("a bound table has rows");
             let launch_ns = surface.least().median_ns;
