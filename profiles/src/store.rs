@@ -89,7 +89,11 @@ impl Card {
         let yaml = files.iter().find(|(name, _)| name.as_ref() == CARD_FILE);
         let (_, yaml) = yaml.ok_or_else(|| Invalid::new(folder, CARD_FILE, "a file", "no such file"))?;
         let mut card = yaml::read_card(&path(CARD_FILE), yaml.as_ref())?;
-        card.check_fields(&path(CARD_FILE))?;
+        let in_line = |invalid: Invalid| match yaml::line_of(yaml.as_ref(), &invalid.field) {
+            Some(line) => invalid.in_line(line),
+            None => invalid,
+        };
+        card.check_fields(&path(CARD_FILE)).map_err(in_line)?;
 
         let mut models = ModelShape::builtin_names().to_vec();
         models.extend(card.models.iter().map(|model| model.name.as_str()));
@@ -112,7 +116,7 @@ impl Card {
             tables.read_csv(family, role, &path(name), text.as_ref(), &models)?;
         }
         card.check_held_out(&path)?;
-        card.check_origins(&path(CARD_FILE))?;
+        card.check_origins(&path(CARD_FILE)).map_err(in_line)?;
         Ok(card)
     }
 

@@ -1,6 +1,9 @@
 //! Reads `card.yaml`, and turns serde's messages into the project's form.
 
-use serde::de::DeserializeOwned;
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::card::Card;
 use crate::cells::one_of;
@@ -28,6 +31,65 @@ pub(crate) fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Inv
             None => invalid,
         }
     })
+}
+
+/// Where in a file's text the value at a dotted path is, as errors call it (`models[0].hidden`): its line, or that of the nearest value
+/// around it that there is.
+pub(crate) fn line_of(text: &str, field: &str) -> Option<u64> {
+    let steps: Vec<&str> = field.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect();
+    let line = |steps: &[&str]| {
+        // Whatever is there is refused, and the parser says where.
+        let refused = At(steps).deserialize(serde_yaml::Deserializer::from_str(text)).err()?;
+        Some(refused.location()?.line() as u64)
+    };
+    (1..=steps.len()).rev().find_map(|count| line(&steps[..count]))
+}
+
+/// Walks to the value that these keys and numbers of items lead to, and refuses it.
+struct At<'a>(&'a [&'a str]);
+
+impl<'de> DeserializeSeed<'de> for At<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for At<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("another value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Some((first, rest)) = self.0.split_first() else {
+            return Err(A::Error::custom("this one"));
+        };
+        while let Some(key) = map.next_key::<String>()? {
+            if key == *first {
+                map.next_value_seed(At(rest))?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let Some((first, rest)) = self.0.split_first() else {
+            return Err(A::Error::custom("this one"));
+        };
+        for _ in 0..first.parse::<usize>().unwrap_or(usize::MAX) {
+            if items.next_element::<IgnoredAny>()?.is_none() {
+                return Ok(());
+            }
+        }
+        items.next_element_seed(At(rest))?;
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
 }
 
 /// serde writes `path.to.field: what is wrong`, with a handful of fixed wordings for the latter. Anything else (syntax)

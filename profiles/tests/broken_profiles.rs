@@ -39,7 +39,7 @@ const BROKEN_CARDS: &[Broken] = &[
         "card.yaml",
         "host: 2",
         "host: 0",
-        "card.yaml: lanes.host: must be at least 1, got 0",
+        "card.yaml:11: lanes.host: must be at least 1, got 0",
     ),
     (
         "card.yaml",
@@ -51,25 +51,25 @@ const BROKEN_CARDS: &[Broken] = &[
         "card.yaml",
         "1.2",
         "0.9",
-        "card.yaml: contention.copy_beside_compute: must be a factor of at least 1, got 0.9",
+        "card.yaml:14: contention.copy_beside_compute: must be a factor of at least 1, got 0.9",
     ),
     (
         "card.yaml",
         "1.2",
         ".nan",
-        "card.yaml: contention.copy_beside_compute: must be a factor of at least 1, got NaN",
+        "card.yaml:14: contention.copy_beside_compute: must be a factor of at least 1, got NaN",
     ),
     (
         "card.yaml",
         "reserve_bytes: 67108864",
         "reserve_bytes: 1073741824",
-        "card.yaml: device.reserve_bytes: must be less than device.memory_bytes (1073741824), got 1073741824",
+        "card.yaml:6: device.reserve_bytes: must be less than device.memory_bytes (1073741824), got 1073741824",
     ),
     (
         "card.yaml",
         "name: synthetic",
         "name: ''",
-        "card.yaml: name: must be a name, got nothing",
+        "card.yaml:1: name: must be a name, got nothing",
     ),
     (
         "card.yaml",

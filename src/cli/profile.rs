@@ -69,7 +69,8 @@ pub enum ProfileCommand {
 
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Whose tables they are.
+    /// Whose tables they are. `tensorrt-bert` has engines of one batch and length each: no source at hand publishes pairs of a static and a
+    /// dynamic engine, so what a dynamic one takes longer is not imported.
     #[arg(long, value_parser = source)]
     pub from: tenantry_profiles::ImportSource,
     /// The GPU that they were measured on, by its datasheet's name.

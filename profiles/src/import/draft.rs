@@ -49,18 +49,18 @@ impl Draft {
         self.notes.push(note.into());
     }
 
-    /// Says where a table comes from, how far interpolation is off at measured points that it leaves out, and how far points
-    /// were moved.
+    /// Says where a table comes from, how far interpolation is off at measured points that it leaves out, or else that its source states no
+    /// error, and how far points were moved.
     pub fn origin(&mut self, family: Family, table: &str, source: &str, error: Option<String>) {
         let mended = self.mended.remove(&(family, table.to_string()));
-        let both: Vec<String> = error.into_iter().chain(mended).collect();
-        let error = (!both.is_empty()).then(|| both.join("; "));
+        let error = error.unwrap_or_else(|| "the source states none".to_owned());
+        let both: Vec<String> = std::iter::once(error).chain(mended).collect();
         self.origins.push(Origin {
             family,
             table: Some(table.to_string()),
             kind: Source::Imported,
             source: source.to_string(),
-            error,
+            error: Some(both.join("; ")),
         });
     }
 

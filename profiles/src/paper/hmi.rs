@@ -5,7 +5,7 @@ use super::{Outcome, Paper, input, predicted};
 use crate::card::{Card, Source};
 use crate::keys::{AdapterImplementation, Direction, LookupOutcome, Tier};
 use crate::model::{DType, ModelShape};
-use crate::roofline::{Datasheet, Factors, Roofline, decoder_layers, matrix_weights};
+use crate::roofline::{Datasheet, DerivedError, Factors, Roofline, decoder_layers, matrix_weights};
 use crate::rows::{AdapterRow, PlotLookupRow, Stats};
 
 const DTYPE: DType = DType::F32;
@@ -187,8 +187,11 @@ pub(super) fn tables(paper: &Paper) -> Draft {
     draft.mark(
         Source::Derived,
         "roofline with bert-base's launches and rate of arithmetic",
-        Some(&Factors::stated_error()),
+        None,
     );
+    for origin in &mut draft.origins {
+        origin.error = Some(DerivedError::stated(origin.family));
+    }
     draft
 }
 

@@ -1,7 +1,7 @@
 //! Fills a card with tables that are computed from a datasheet, each marked as derived.
 
 use super::ops::{is_encoder, plot_lookup_us};
-use super::{Factors, Roofline};
+use super::{DerivedError, Factors, Roofline};
 use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
 use crate::keys::{
     AdapterImplementation, CollectiveOperation, Direction, DispatchOperation, LoadSource, LookupOutcome, PetKind, Tier,
@@ -72,8 +72,8 @@ pub fn derive_card(roofline: &Roofline, models: &[ModelShape], date: &str, comma
             notes: vec![
                 format!("from the datasheet alone ({}); measured on no device", sheet.source),
                 format!(
-                    "costs by roofline: {} µs a kernel, {:.0} % of the arithmetic and {:.0} % of the memory's bandwidth; {} \
-                     on cards left out of the fit",
+                    "costs by roofline: {} µs a kernel, {:.0} % of the arithmetic and {:.0} % of the memory's bandwidth; whole \
+                     encoders: {} on cards left out of the fit",
                     roofline.factors.launch_us,
                     100.0 * roofline.factors.arithmetic,
                     100.0 * roofline.factors.memory,
@@ -415,7 +415,7 @@ fn merge(card: &mut Card, derived: Tables, datasheet: &str) {
                 (_, Family::PlotLookup) => "HMI's host, section 6.1".to_owned(),
                 _ => format!("roofline of datasheet {datasheet}"),
             },
-            error: (!assumed).then(Factors::stated_error),
+            error: (!assumed).then(|| DerivedError::stated(family)),
         });
     }
 }

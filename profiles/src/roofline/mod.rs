@@ -16,7 +16,7 @@ use crate::rows::Stats;
 
 pub(crate) use derive::decoder_layers;
 pub use derive::{derive_card, fill};
-pub use fit::{Factors, LeftOut, WholeModel, leave_one_card_out};
+pub use fit::{DerivedError, Factors, LeftOut, WholeModel, leave_one_card_out};
 pub(crate) use ops::matrix_weights;
 
 /// What a maker publishes of a card. Nothing of it was measured.
