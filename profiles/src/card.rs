@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::certainty::Certainty;
 use crate::error::Invalid;
 use crate::model::ModelShape;
 use crate::names::named;
@@ -26,6 +27,9 @@ pub struct Card {
     /// Tables that were come by in another way.
     #[serde(default, skip_serializing_if = "Origins::is_empty")]
     pub origins: Origins,
+    /// How well the medians of the measured tables are known; nothing of a table says nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub certainty: Vec<Certainty>,
     /// The shapes of measured models that are not built-in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelShape>,

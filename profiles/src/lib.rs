@@ -24,6 +24,7 @@
 mod bind;
 mod card;
 mod cells;
+mod certainty;
 mod check;
 mod compare;
 mod cost;
@@ -51,6 +52,7 @@ pub mod testing;
 mod yaml;
 
 pub use card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+pub use certainty::Certainty;
 pub use compare::{Ratios, compare};
 pub use cost::{
     AdapterSurface, Beyond, Cost, Curve, Drawn, HandOver, LookupSurface, Resume, Rhythm, Spread, Surface,

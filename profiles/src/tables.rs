@@ -138,6 +138,20 @@ impl Tables {
         });
     }
 
+    /// Leaves out every table that `other` has too.
+    pub(crate) fn leave_out(&mut self, other: &Tables) {
+        for_each_family_pair!(self, other, |ours, theirs| {
+            let known: BTreeSet<Vec<String>> = theirs.iter().map(Row::names).collect();
+            ours.retain(|row| !known.contains(&row.names()));
+        });
+    }
+
+    /// The tables that there are: their families, and what `tenantry profile show` calls them.
+    pub fn names(&self) -> Vec<(Family, String)> {
+        let slices = self.slices().into_iter();
+        slices.map(|slice| (slice.family, slice.label)).collect()
+    }
+
     /// The same rows with times of four digits, for numbers that are not truer than that.
     pub(crate) fn rounded(mut self) -> Tables {
         for_each_family!(&mut self, rows => rows.iter_mut().for_each(|row| {

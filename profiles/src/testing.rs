@@ -70,6 +70,7 @@ pub fn synthetic_card() -> Card {
         models: Vec::new(),
         tables: tables(),
         held_out: Tables::default(),
+        certainty: Vec::new(),
     }
 }
 

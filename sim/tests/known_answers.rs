@@ -247,7 +247,10 @@ fn hand_overs_go_by_the_rhythm_and_by_what_other_cores_do() {
     // Without a second core there is none to be woken on. A hundred requests are handed over at once after the one before; the first and last see
     // what a lane costs that has never worked, and one that nobody asks anything any more.
     let saturated_us = took_us(2, 0).0 - took_us(1, 0).0;
-    assert!((saturated_us - 100.0 * (45.0 + 60.0 - 7.0 - 9.0)).abs() < 100.0, "{saturated_us}");
+    assert!(
+        (saturated_us - 100.0 * (45.0 + 60.0 - 7.0 - 9.0)).abs() < 100.0,
+        "{saturated_us}"
+    );
     let gap_us = 20 * u64::from(compute_us);
     let calm_us = took_us(2, gap_us).1 - took_us(1, gap_us).1;
     assert!((calm_us - (4.0 + 3.0 - 2.0 - 1.0)).abs() < 1.0, "{calm_us}");

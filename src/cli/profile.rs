@@ -32,6 +32,9 @@ pub struct ProfileArgs {
     /// Measure what this scenario needs, and no more.
     #[arg(long = "for", value_name = "SCENARIO")]
     pub scenario: Option<String>,
+    /// Keep what the profile that is there has, and add the tables that it lacks, measured on the same device.
+    #[arg(long)]
+    pub add: bool,
     /// Where the profile goes; by default `profiles/cards/DEVICE`.
     #[arg(long)]
     pub out: Option<PathBuf>,

@@ -25,9 +25,9 @@ use crate::plot::{TreeBuilding, Version, domain_name, shape_of};
 /// Threads that share a batch's look-ups, as far as there are cores.
 const THREADS: [u32; 4] = [1, 2, 4, 8];
 /// Tokens of a batch.
-const TOKENS: [u32; 6] = [8, 32, 128, 512, 2048, 8192];
+const TOKENS: &[u32] = &[8, 16, 24, 32, 128, 512, 2048, 8192];
 /// Of a decoder's step: up to as many as it has sequences, and then prompts.
-const STEP_TOKENS: [u32; 6] = [1, 8, 32, 128, 512, 2048];
+const STEP_TOKENS: &[u32] = &[1, 4, 8, 16, 24, 32, 64, 128, 512, 2048];
 /// Tokens of a step at which it is no longer one of each sequence, and of each prompt.
 const PROMPT_TOKENS: u32 = 64;
 /// Tokens of each text, where a batch has as many.
@@ -116,10 +116,7 @@ impl LookupSubject {
             ModelKind::Encoder => TOKENS,
             ModelKind::Decoder => STEP_TOKENS,
         };
-        let grid = all
-            .into_iter()
-            .filter(|&tokens| tokens <= largest)
-            .map(|tokens| [tokens]);
+        let grid = all.iter().filter(|&&tokens| tokens <= largest).map(|&tokens| [tokens]);
         // Whole texts, or the beginning of one.
         let text_tokens = match self.kind {
             ModelKind::Encoder => TEXT_TOKENS,

@@ -490,6 +490,7 @@ pub fn profile(
             version: env!("CARGO_PKG_VERSION").to_string(),
             notes,
         },
+        certainty: schedule.certainty(),
         models: plan.models.iter().filter(not_builtin).cloned().collect(),
         tables,
         held_out,
@@ -557,13 +558,17 @@ impl Outcome {
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.known < self.points && self.left_out.is_empty() {
+            let middle = match self.middle.is_finite() {
+                true => format!("half of them to {:.0} %, ", self.middle * 100.0),
+                false => String::new(),
+            };
             let widest = if self.widest.is_finite() {
                 format!("the least certain to {:.0} %", self.widest * 100.0)
             } else {
                 "some measured too rarely to tell".to_string()
             };
             notes.push(format!(
-                "medians of {} of {} points are known to 2 % (95 % confidence), {widest}",
+                "medians of {} of {} points are known to 2 % (95 % confidence), {middle}{widest}",
                 self.known, self.points
             ));
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tenantry_profiles::{Stats, Tables};
+use tenantry_profiles::{Certainty, Family, Stats, Tables};
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::Progress;
@@ -117,6 +117,8 @@ pub(crate) struct Outcome {
     pub known: usize,
     /// How well the least known median is known; infinite where a point has too few measurements to tell.
     pub widest: f64,
+    /// How well the one in the middle is known, likewise.
+    pub middle: f64,
     /// Tables left out, since the user asked to stop before all their points were measured.
     pub left_out: Vec<String>,
 }
@@ -292,15 +294,45 @@ impl<'a> Schedule<'a> {
             let tables = if point.held_out { &mut *held_out } else { &mut *tables };
             (point.record)(tables, point.visits.stats());
         }
+        let mut widths: Vec<f64> = saved.iter().map(|point| point.visits.relative_half_width()).collect();
+        widths.sort_by(f64::total_cmp);
         Outcome {
             points: self.points.len(),
             known: self.points.iter().filter(|point| point.is_known()).count(),
-            widest: saved
-                .iter()
-                .map(|point| point.visits.relative_half_width())
-                .fold(0.0, f64::max),
+            widest: widths.last().copied().unwrap_or(0.0),
+            middle: widths.get(widths.len() / 2).copied().unwrap_or(0.0),
             left_out,
         }
+    }
+
+    /// How well the medians of each table are known that [`record`](Self::record) fills.
+    pub fn certainty(&self) -> Vec<Certainty> {
+        let usable = |table: &str| {
+            let mut points = self
+                .points
+                .iter()
+                .filter(|point| point.table == table && !point.held_out);
+            points.all(Point::is_usable)
+        };
+        let mut widths: BTreeMap<(Family, String), Vec<f64>> = BTreeMap::new();
+        let mut known: BTreeMap<&str, bool> = BTreeMap::new();
+        for point in self.points.iter().filter(|point| !point.held_out) {
+            if *known.entry(&point.table).or_insert_with(|| usable(&point.table)) {
+                // Its row says which of a card's tables it is part of.
+                let mut row = Tables::default();
+                (point.record)(&mut row, point.visits.stats());
+                for table in row.names() {
+                    widths
+                        .entry(table)
+                        .or_default()
+                        .push(point.visits.relative_half_width());
+                }
+            }
+        }
+        let widths = widths.into_iter();
+        widths
+            .map(|((family, table), widths)| Certainty::of(family, table, &widths))
+            .collect()
     }
 }
 
@@ -369,6 +401,7 @@ mod tests {
                 points: 3,
                 known: 3,
                 widest: 0.0,
+                middle: 0.0,
                 left_out: vec![]
             }
         );
@@ -387,6 +420,13 @@ mod tests {
         measure(&mut schedule, IN_TIME, &never);
         let (mut tables, mut held_out) = (Tables::default(), Tables::default());
         schedule.record(&mut tables, &mut held_out);
+        let certainty = schedule.certainty();
+        assert_eq!(certainty.len(), 1);
+        assert_eq!(
+            (certainty[0].points, certainty[0].untold, certainty[0].widest),
+            (2, 0, Some(0.0))
+        );
+        assert_eq!(certainty[0].table, "direction=host-to-device pinned=false");
         let bytes = |tables: &Tables| tables.copy.iter().map(|row| row.bytes).collect::<Vec<_>>();
         assert_eq!((bytes(&tables), bytes(&held_out)), (vec![1, 3], vec![2]));
     }

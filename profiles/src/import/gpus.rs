@@ -89,6 +89,7 @@ impl Gpu {
             models: Vec::new(),
             tables: Tables::default(),
             held_out: Tables::default(),
+ certainty: Vec::new(),
         }
     }
 }

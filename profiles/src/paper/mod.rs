@@ -251,6 +251,7 @@ impl Paper {
             models,
             tables,
             held_out: Tables::default(),
+            certainty: Vec::new(),
         }
     }
 

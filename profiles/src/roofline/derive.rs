@@ -86,6 +86,7 @@ pub fn derive_card(roofline: &Roofline, models: &[ModelShape], date: &str, comma
         models: Vec::new(),
         tables: Tables::default(),
         held_out: Tables::default(),
+        certainty: Vec::new(),
     };
     let is_builtin = |model: &&ModelShape| ModelShape::builtin(&model.name).as_ref() == Some(*model);
     card.models = models.iter().filter(|model| !is_builtin(model)).cloned().collect();

@@ -6,7 +6,7 @@ use serde_json::json;
 use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, RouteSpec, StageSpec, TenantState};
 use tenantry_executor::ExecutorError;
 use tenantry_executor::profiler::{Ops, Plan, Profiled, Progress, Served, ServedRoute, Suite as Thoroughness, profile};
-use tenantry_profiles::{Changing, DType, ModelShape, PetKind, ProfileError};
+use tenantry_profiles::{Card, Changing, DType, ModelShape, PetKind, ProfileError};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::outcome::AnswersSpec;
 
@@ -54,6 +54,8 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         .unwrap_or(device_name)
         .to_owned();
     let partial = PathBuf::from(format!("{}.partial", out.display()));
+    // Better to know before than after measuring.
+    let there = args.add.then(|| Card::load(&out)).transpose()?;
     let suite = match args.suite {
         Suite::Quick => Thoroughness::Quick,
         Suite::Full => Thoroughness::Full,
@@ -102,6 +104,13 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     let remove_partial = || {
         std::fs::remove_file(&partial)
             .map_err(|error| Failure::Running(format!("{}: must be removable: {error}", partial.display())))
+    };
+    let card = match there {
+        Some(mut there) => {
+            there.add_measured(card).map_err(Failure::bad_input)?;
+            there
+        }
+        None => card,
     };
     match card.save(&out) {
         Ok(()) => remove_partial()?,
@@ -325,6 +334,9 @@ fn command(args: &ProfileArgs, device: &str) -> String {
     let mut command = format!("tenantry profile --device {device} --suite {suite}");
     if let Some(scenario) = &args.scenario {
         command += &format!(" --for {scenario}");
+        if args.add {
+            command += " --add";
+        }
         return command;
     }
     if !args.models.is_empty() {
@@ -332,6 +344,9 @@ fn command(args: &ProfileArgs, device: &str) -> String {
     }
     if args.dtype != DType::F32.name() {
         command += &format!(" --dtype {}", args.dtype);
+    }
+    if args.add {
+        command += " --add";
     }
     command
 }

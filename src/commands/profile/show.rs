@@ -4,7 +4,7 @@ use std::path::Path;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::json;
-use tenantry_profiles::{AxisSummary, Card, LeftOut, TableError, TableSummary, describe};
+use tenantry_profiles::{AxisSummary, Card, Certainty, LeftOut, TableError, TableSummary, describe};
 use tenantry_reports::page::ProfilePage;
 use tenantry_reports::whole::write_whole;
 
@@ -14,12 +14,13 @@ use crate::cli::{OutputArgs, ShowArgs};
 use crate::failure::Failure;
 use crate::output::{Started, print, provenance, say};
 
-const HEADER: [&str; 9] = [
+const HEADER: [&str; 10] = [
     "Family",
     "Table",
     "Origin",
     "Points",
     "Measurements",
+    "Medians known to",
     "Range",
     "Checked at",
     "Error: median",
@@ -115,6 +116,7 @@ fn table_json(card: &Card, table: &TableSummary) -> serde_json::Value {
         "origin": card.origin(table.family, &table.table),
         "points": table.points,
         "measurements": table.measurements,
+        "certainty": card.certainty_of(table.family, &table.table),
         "axes": table.axes.iter().map(|axis| json!({ "name": axis.name, "values": axis.values })).collect::<Vec<_>>(),
         "leave_out_error": table.error.as_ref().map(|error| {
             json!({
@@ -141,11 +143,30 @@ fn cells(card: &Card, summary: &TableSummary) -> [String; HEADER.len()] {
         origin(card, summary),
         summary.points.to_string(),
         summary.measurements.to_string(),
+        known_to(card, summary),
         summary.axes.iter().map(range).collect::<Vec<_>>().join(", "),
         summary.error.as_ref().map_or_else(String::new, checked_at),
         error(|error| error.median),
         error(|error| error.p95),
     ]
+}
+
+/// How well a table's medians are known: the one in the middle, and the least known.
+fn known_to(card: &Card, summary: &TableSummary) -> String {
+    let Some(certainty) = card.certainty_of(summary.family, &summary.table) else {
+        return "–".to_owned();
+    };
+    let Certainty {
+        untold,
+        half_width,
+        widest,
+        ..
+    } = certainty;
+    let told = half_width
+        .zip(*widest)
+        .map(|(half_width, widest)| format!("{:.1} %, widest {:.1} %", 100.0 * half_width, 100.0 * widest));
+    let untold = (*untold > 0).then(|| format!("{untold} visited too rarely to tell"));
+    told.into_iter().chain(untold).collect::<Vec<_>>().join(", ")
 }
 
 /// Which points tell the error, and how many predictions of them.
@@ -174,7 +195,7 @@ pub fn text(card: &Card, tables: &[TableSummary]) -> String {
     for summary in tables {
         table.add_row(cells(card, summary));
     }
-    for column in [3, 4, 7, 8] {
+    for column in [3, 4, 8, 9] {
         table
             .column_mut(column)
             .expect("the header has it")
