@@ -44,6 +44,18 @@ const PETS_NOT_MET: &[NotMet] = &[
     ),
 ];
 
+const ARLO_NOT_MET: &[NotMet] = &[
+    (
+        "Fig. 8",
+        "if all track their tails: Arlo's 98th percentile over the least of the others': below 1",
+    ),
+    (
+        "Fig. 8",
+        "if all track their tails: fewer cards in the same order; Arlo's",
+    ),
+    ("Table 4", "80 cards, 20,000/s: IG over ILB, mean: worse"),
+];
+
 const TABI_NOT_MET: &[NotMet] = &[
     ("Table 2", "SST-2, Tabi, latency below INFaaS's"),
     ("Table 2", "MNLI, Tabi, latency below INFaaS's"),
@@ -248,8 +260,8 @@ fn punica_is_reproduced() {
 fn arlo_is_reproduced() {
     check(
         "arlo",
-        &[],
-        &[("Fig. 8", 3)],
+        ARLO_NOT_MET,
+        &[("Fig. 8", 8)],
         &[
             (
                 "Fig. 6a",

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::Device;
 use tenantry_cascade::Reroute;
+use tenantry_cascade::ensemble::{average, likeliest, weights_of_route};
 use tenantry_core::RunRecord;
 use tenantry_core::answers::{Answers, described};
 use tenantry_core::op::Layers;
@@ -287,6 +288,57 @@ fn what_models_answer_under_load_is_what_was_saved_of_them() {
             answer.ticket
         );
     }
+}
+
+/// An ensemble with the weights that `cascade select` writes changes what is answered: requests have another answer than the last model's, and as many
+/// are right as by those averages, on both machines.
+#[test]
+fn the_weights_that_a_selection_writes_change_answers() {
+    let trained = trained(2, &[]);
+    let Trained { answers, profiled, .. } = &trained;
+    let outputs = ["small", "large"].map(|name| &profiled.find(name).unwrap().whole.softmax);
+    let wide = |output: &[f32]| -> Vec<f64> { output.iter().map(|&number| number.into()).collect() };
+    let is_right = |answer: &[f64], item: usize| likeliest(answer) as f32 == profiled.labels()[item];
+    let right = outputs.map(|of| {
+        let of_items = of.iter().enumerate();
+        of_items.map(|(item, output)| is_right(&wide(output), item)).collect()
+    });
+    // All go on, so that both models are asked about every request; scenarios have four decimals.
+    let everything = vec![1.0; profiled.labels().len()];
+    let weights = weights_of_route(&everything, &right).unwrap();
+    let weights: Vec<f64> = weights.iter().map(|weight| (weight * 1e4).round() / 1e4).collect();
+
+    let draws = tenantry_traces::outcome::ItemDraws::new(SEED, profiled.labels().len());
+    let (mut changed, mut mended, mut broken, mut expected) = (0, 0, 0, 0);
+    for ticket in 0..REQUESTS {
+        let item = draws.of(ticket);
+        let [small, large] = outputs.map(|of| &of[item][..]);
+        let joined = average([(weights[0], small), (weights[1], large)]).unwrap();
+        let (with, without) = (is_right(&joined, item), is_right(&wide(large), item));
+        changed += u64::from(likeliest(&joined) != likeliest(&wide(large)));
+        mended += u64::from(with && !without);
+        broken += u64::from(!with && without);
+        expected += u64::from(with);
+    }
+    println!("weights {weights:?}: {changed} answers changed, {mended} mended, {broken} broken, {expected} right");
+    assert!(changed > 0 && mended + broken == changed, "of two classes one is right");
+
+    let reroute = Reroute::new(1.0, 10.0).unwrap();
+    let served = |join: AnswerJoin| {
+        let system = system(&trained, &["small", "large"], reroute, None, join);
+        let (_, returned) = served_alike(&system, answers, "all re-routed");
+        assert_eq!(returned, [0, REQUESTS]);
+        executed(&system, answers)
+            .unwrap()
+            .record
+            .cascade
+            .unwrap()
+            .right
+            .iter()
+            .sum::<u64>()
+    };
+    assert_eq!(served(AnswerJoin::Average(weights)), expected);
+    assert_eq!(served(AnswerJoin::Last), expected + broken - mended);
 }
 
 /// What is simulated is what is executed: returned by the same models, with as many right answers, and as many tokens read. How many these are, and

@@ -154,6 +154,41 @@ fn a_trained_cascade_serves_real_texts() {
     );
 }
 
+/// Calibration on real logits, of a model trained here until it knows its few items by heart: too sure of others, which a temperature mends on items that it
+/// was not fitted to. (`sim/cascade/tests/real_logits.rs` has models of others, where their tables are at hand.)
+#[test]
+fn a_model_that_is_too_sure_is_mended_on_items_that_it_was_not_fitted_to() {
+    prepare_lane_thread();
+    let folder = tempfile::tempdir().unwrap();
+    let size = ExampleSize {
+        train_items: 400,
+        held_out_items: 500,
+        models: vec![model("small", [1, 32, 2], 30)],
+    };
+    let files = make_example(folder.path(), &size, 7, Device::Cpu, &mut |_, _, _| {}).unwrap();
+    let small = TextModel::read(&files.models[0], DType::F32, Device::Cpu).unwrap();
+    let items = |path| read_items(path, small.answer()).unwrap();
+    let (profile, test) = (items(&files.profile), items(&files.test));
+    let fitted = outputs(&small, &profile, None).calibration;
+    let Calibration::Classes(temperature) = fitted else {
+        panic!("the task has classes");
+    };
+    let held_out = |calibration: tenantry_cascade::Temperature| {
+        let tested = outputs(&small, &test, Some(Calibration::Classes(calibration)));
+        let pairs = { tested.confidences.iter() }
+            .map(|&confidence| f64::from(confidence))
+            .zip(tested.right());
+        expected_calibration_error(pairs, 15).unwrap()
+    };
+    let (before, after) = (held_out(tenantry_cascade::Temperature::ONE), held_out(temperature));
+    println!(
+        "temperature {:.2}: calibration error {before:.3} before and {after:.3} after",
+        temperature.value()
+    );
+    assert!(temperature.value() > 1.2, "it learnt {} by heart", size.train_items);
+    assert!(after < before / 2.0, "{before} and {after}");
+}
+
 #[test]
 fn levels_must_answer_the_same() {
     let folder = tempfile::tempdir().unwrap();

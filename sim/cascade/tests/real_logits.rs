@@ -1,5 +1,8 @@
 //! Calibration on real logits: two models' over 10,000 questions of MMLU (LLM-Uncertainty-Bench). The tables have no gold labels, so that right is
 //! what another model answers.
+//!
+//! The tables are public and not shipped: where they are not at hand, both tests say so and hold nothing (`TENANTRY_DATA` names their folder). A model that is
+//! trained on the spot, and its real logits, are calibrated and held to the same in `executor/tests/trained_cascade.rs`, which needs nothing.
 
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -24,7 +27,7 @@ fn table(name: &str) -> Option<Vec<Vec<String>>> {
     let path = folder.join(name);
     let Ok(file) = std::fs::File::open(&path) else {
         eprintln!(
-            "skipped: {} does not exist; set TENANTRY_DATA to the folder of public recordings",
+            "SKIPPED: {} does not exist; set TENANTRY_DATA to the folder of public recordings",
             path.display()
         );
         return None;
