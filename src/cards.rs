@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use tenantry_core::server::Server;
-use tenantry_core::spec::{AllocateSpec, Met};
+use tenantry_core::spec::{AllocateSpec, Met, PoolSpec, TenantState};
 use tenantry_core::{ClusterSpec, SystemSpec};
 use tenantry_plot::Texts;
-use tenantry_profiles::{Card, DeviceKind, ProfileError};
+use tenantry_profiles::roofline::Need;
+use tenantry_profiles::{Card, DeviceKind, ModelShape, ProfileError};
 use tenantry_scenarios::{RunSpec, Scenario};
 use tenantry_sim::{MetError, Prices};
 use tenantry_traces::TraceError;
@@ -79,6 +80,26 @@ pub fn card_from_anywhere(name: &str) -> Result<String, Failure> {
     }
     let folder = std::path::absolute(&folder).map_err(Failure::running)?;
     Ok(folder.display().to_string())
+}
+
+/// Adds to a run's card what it lacks of the run's models, by the roofline of its datasheet, where it has one: reports mark what is derived.
+pub fn complete(card: &mut Card, run: &RunSpec) {
+    let SystemSpec { pool, route, .. } = &run.system;
+    let need = |model: &ModelShape, dtype, pool: &PoolSpec| Need {
+        model: model.clone(),
+        dtype,
+        bottleneck: match pool.tenant_state {
+            TenantState::Adapters { bottleneck, .. } => Some(bottleneck),
+            TenantState::Model | TenantState::Head => None,
+        },
+        rank: { pool.generation.as_ref() }.and_then(|generation| Some(generation.lora?.rank)),
+    };
+    let stages = route.iter().flat_map(|route| &route.stages).map(|stage| &stage.pool);
+    let pools = [pool].into_iter().chain(stages);
+    let of_pools = pools.map(|pool| need(&pool.model, pool.dtype, pool));
+    let streams = { pool.runtimes.iter() }.flat_map(|runtimes| &runtimes.streams);
+    let of_streams = streams.map(|stream| need(&stream.model, stream.dtype, pool));
+    tenantry_profiles::roofline::complete(card, of_pools.chain(of_streams));
 }
 
 /// The run's system with what can be known only of a card and a workload: what look-ups meet, what runtimes take, and how many there are of

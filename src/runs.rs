@@ -16,7 +16,7 @@ use tenantry_scenarios::{Jitter, Override, RunSpec, Scenario};
 use tenantry_sim::{PriceError, SimulateError, Simulated};
 use tenantry_traces::{Time, TraceError};
 
-use crate::cards::{card_of, card_of_option, cluster, on_card, refusal};
+use crate::cards::{card_of, card_of_option, cluster, complete, on_card, refusal};
 use crate::caveats::{Extrapolated, TableUsed, lengths_without_steps, table_caveats, unpriced_looks, unpriced_models};
 use crate::cli::{OutputArgs, ScenarioArgs};
 use crate::failure::Failure;
@@ -64,7 +64,9 @@ impl Loaded {
                 };
                 cards.insert(run.card.clone(), found?);
             }
-            match on_card(run, &cards[&run.card])? {
+            let card = cards.get_mut(&run.card).expect("it was found above");
+            complete(card, run);
+            match on_card(run, card)? {
                 Ok(system) => run.system = system,
                 Err(why) => drop(unfit.insert(index, why)),
             }
@@ -79,6 +81,13 @@ impl Loaded {
             cards,
             unfit,
         })
+    }
+
+    /// Adds to the cards what they lack of the runs' models, as they are by now.
+    pub fn complete(&mut self) {
+        for run in &self.runs {
+            complete(self.cards.get_mut(&run.card).expect("each run's card was found"), run);
+        }
     }
 
     /// Why run number `run` is not possible on its card, whatever is asked of it; nothing where it is.

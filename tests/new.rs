@@ -67,12 +67,12 @@ const BAD: &[Case] = &[
     ),
     (&["new", "a.yaml", "--card", "l5"], 2, &["l5"]),
     (
-        &["new", "a.yaml", "--model", "llama-7b", "--card", "l4"],
+        &["new", "a.yaml", "--model", "llama-7b", "--card", "cpu"],
         2,
         &[
             "--card: must be one that has prices, and memory, for llama-7b with punica",
             "a100-sxm",
-            "got l4",
+            "got cpu",
         ],
     ),
     (

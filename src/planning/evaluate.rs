@@ -18,7 +18,7 @@ use tenantry_scenarios::plan::{Plan, Variant, Way};
 use tenantry_scenarios::{Objective, RunSpec, Scenario};
 use tenantry_sim::plan::{Candidate, Cell, Sample};
 
-use crate::cards::{card_of, on_card, refusal};
+use crate::cards::{card_of, complete, on_card, refusal};
 use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, table_caveats};
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
@@ -106,7 +106,11 @@ impl<'a> Evaluator<'a> {
         let mut offers = Vec::new();
         let mut cards = BTreeMap::new();
         for (card, price) in &plan.cards {
-            cards.insert(card.as_str(), card_of(scenario, card)?);
+            let mut found = card_of(scenario, card)?;
+            for run in scenario.runs() {
+                complete(&mut found, &run);
+            }
+            cards.insert(card.as_str(), found);
             offers.extend(plan.ways.iter().enumerate().map(|(index, way)| Offer {
                 way,
                 index,

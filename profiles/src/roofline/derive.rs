@@ -120,7 +120,7 @@ fn up_to(values: &[u32], most: u32) -> Vec<u32> {
     values
 }
 
-fn encoder(tables: &mut Tables, roofline: &Roofline, shape: &ModelShape, dtype: DType) {
+pub(super) fn encoder(tables: &mut Tables, roofline: &Roofline, shape: &ModelShape, dtype: DType) {
     let model = || shape.name.clone();
     let lengths = up_to(&TOKENS, shape.positions.min(512));
     for batch in BATCHES {
@@ -185,11 +185,16 @@ fn encoder(tables: &mut Tables, roofline: &Roofline, shape: &ModelShape, dtype: 
         }
     }
     for bottleneck in BOTTLENECKS {
-        for tokens in up_to(&ADAPTER_TOKENS, shape.positions.min(512)) {
+        for tokens in adapter_tokens(shape) {
             adapters(tables, roofline, shape, dtype, bottleneck, tokens);
         }
     }
     plot(tables, shape);
+}
+
+/// The lengths at which adapters are derived.
+pub(super) fn adapter_tokens(shape: &ModelShape) -> Vec<u32> {
+    up_to(&ADAPTER_TOKENS, shape.positions.min(512))
 }
 
 /// Adapters of one bottleneck and length, in all implementations.
@@ -245,7 +250,7 @@ pub(crate) fn plot(tables: &mut Tables, shape: &ModelShape) {
     }
 }
 
-fn decoder(tables: &mut Tables, roofline: &Roofline, shape: &ModelShape, dtype: DType) {
+pub(super) fn decoder(tables: &mut Tables, roofline: &Roofline, shape: &ModelShape, dtype: DType) {
     let cards = |cards: &u32| shape.kv_heads.is_multiple_of(*cards);
     for tensor_parallel in [1, 2, 4, 8].into_iter().filter(cards) {
         decoder_layers(tables, roofline, shape, dtype, tensor_parallel);
@@ -347,7 +352,7 @@ pub(crate) fn lora(
     }
 }
 
-fn without_model(tables: &mut Tables, roofline: &Roofline) {
+pub(super) fn without_model(tables: &mut Tables, roofline: &Roofline) {
     let direction = Direction::HostToDevice;
     for bytes in COPY_BYTES {
         for pinned in [false, true] {
@@ -388,7 +393,7 @@ fn without_model(tables: &mut Tables, roofline: &Roofline) {
 }
 
 /// Adds the derived tables that the card lacks, and says so.
-fn merge(card: &mut Card, derived: Tables, datasheet: &str) {
+pub(super) fn merge(card: &mut Card, derived: Tables, datasheet: &str) {
     let have: Vec<(Family, String)> = card
         .tables
         .slices()

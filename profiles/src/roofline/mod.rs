@@ -3,6 +3,7 @@
 //! This is for cards and ops that nobody measured. How far it misses was found by deriving cards that were measured, each
 //! with factors fitted to the others only ([`leave_one_card_out`]); every table made here says so.
 
+mod complete;
 mod derive;
 mod fit;
 mod ops;
@@ -14,6 +15,7 @@ use crate::model::{DType, ModelShape};
 use crate::names::near_miss;
 use crate::rows::Stats;
 
+pub use complete::{Need, complete};
 pub(crate) use derive::decoder_layers;
 pub use derive::{derive_card, fill};
 pub use fit::{DerivedError, Factors, LeftOut, WholeModel, leave_one_card_out};

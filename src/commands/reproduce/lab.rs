@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use tenantry_core::durations::Durations;
 use tenantry_core::{Observer, RunRecord};
 use tenantry_profiles::paper::Paper;
-use tenantry_profiles::{Card, DType};
+use tenantry_profiles::{Card, DType, ModelKind, ModelShape};
 use tenantry_reports::RunSummary;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_scenarios::RunSpec;
@@ -79,13 +79,13 @@ impl Lab {
             seed: None,
         };
         let mut loaded = Loaded::load(&args, self.other_card())?;
-        if self.card.is_some() {
-            for index in 0..loaded.runs.len() {
-                let pool = &loaded.runs[index].system.pool;
-                if let Some(dtype) = dtype_on(loaded.card(&loaded.runs[index]), &pool.model.name) {
-                    loaded.runs[index].system.pool.dtype = dtype;
-                }
+        if let Some(card) = &self.card {
+            let card = find_card(card)?;
+            for run in &mut loaded.runs {
+                let pool = &mut run.system.pool;
+                pool.dtype = dtype_on(&card, &pool.model).unwrap_or(pool.dtype);
             }
+            loaded.complete();
         }
         self.grounds.scenario(&loaded);
         Ok(loaded)
@@ -163,11 +163,16 @@ impl Lab {
     }
 }
 
-/// The number format that a card knows a model in: papers' cards have single precision, most others half of it.
-fn dtype_on(card: &Card, model: &str) -> Option<DType> {
-    let encoder = { card.tables.encoder_layer.iter() }.find(|row| row.model == model);
-    let decoder = { card.tables.decoder_dense.iter() }.find(|row| row.model == model);
-    encoder.map(|row| row.dtype).or(decoder.map(|row| row.dtype))
+/// The number format that a card knows a model in, or else others of its kind: papers' cards have single precision, most others half of it.
+fn dtype_on(card: &Card, model: &ModelShape) -> Option<DType> {
+    let encoders = || { card.tables.encoder_layer.iter() }.map(|row| (&row.model, row.dtype));
+    let decoders = || { card.tables.decoder_dense.iter() }.map(|row| (&row.model, row.dtype));
+    let own = encoders().chain(decoders()).find(|(name, _)| **name == model.name);
+    let of_kind = match model.kind {
+        ModelKind::Encoder => encoders().next(),
+        ModelKind::Decoder => decoders().next(),
+    };
+    own.or(of_kind).map(|(_, dtype)| dtype)
 }
 
 /// How a number of a paper is changed.
