@@ -50,10 +50,22 @@ fn a_datasheet_becomes_a_card_that_says_so() {
         .iter()
         .filter(|caveat| caveat.contains("derived (roofline of datasheet t4"))
         .collect();
-    assert_eq!(derived.len(), 1, "{caveats:?}");
-    assert!(derived[0].contains("encoder_layer model=tiny dtype=f32"), "{caveats:?}");
+    // Each with the error of its own kind: of adapters nobody measured any.
+    let [unknown, checked] = derived[..] else {
+        panic!("{caveats:?}");
+    };
     assert!(
-        !derived[0].contains("bert-base") && !derived[0].contains("pet"),
+        unknown.contains("adapter model=tiny dtype=f32") && unknown.contains("unknown"),
+        "{caveats:?}"
+    );
+    assert!(
+        checked.contains("encoder_layer model=tiny dtype=f32") && checked.contains("±22 %"),
+        "{caveats:?}"
+    );
+    assert!(
+        derived
+            .iter()
+            .all(|caveat| !caveat.contains("bert-base") && !caveat.contains("pet")),
         "not used: {caveats:?}"
     );
 
