@@ -40,15 +40,14 @@ fn section(paper: &Paper) -> String {
         .unwrap();
     }
     let sensitivities = paper.sensitivities();
-    text += "\n| assumption | value | why | + 20 % changes |\n| --- | ---: | --- | --- |\n";
-    for (name, number) in paper
-        .numbers()
-        .iter()
-        .filter(|(_, number)| number.kind == Knowledge::Assumed)
-    {
+    text += "\n| assumption | value | why | − 20 % and + 20 % change |\n| --- | ---: | --- | --- |\n";
+    for (name, number) in paper.numbers().iter().filter(|(_, number)| number.kind.is_chosen()) {
         let of_it = sensitivities.iter().filter(|sensitivity| sensitivity.number == *name);
         let changes: Vec<String> = of_it
-            .map(|sensitivity| format!("{} {:+.1} %", cell(sensitivity.outcome), 100.0 * sensitivity.change))
+            .map(|sensitivity| {
+                let [less, more] = [sensitivity.less, sensitivity.more].map(|change| 100.0 * change);
+                format!("{} {less:+.1} and {more:+.1} %", cell(sensitivity.outcome))
+            })
             .collect();
         let changes = if changes.is_empty() {
             "none of these".to_owned()
@@ -56,24 +55,24 @@ fn section(paper: &Paper) -> String {
             changes.join("; ")
         };
         let unit = &number.unit;
+        let why = match number.kind {
+            Knowledge::Interpreted => format!("stated, its setting interpreted: {}", number.source),
+            _ => number.source.clone(),
+        };
         writeln!(
             text,
             "| `{name}` | {} {unit} | {} | {changes} |",
             number.value,
-            cell(&number.source)
+            cell(&why)
         )
         .unwrap();
     }
     text += "\n| number | value | kind | source |\n| --- | ---: | --- | --- |\n";
-    for (name, number) in paper
-        .numbers()
-        .iter()
-        .filter(|(_, number)| number.kind != Knowledge::Assumed)
-    {
+    for (name, number) in paper.numbers().iter().filter(|(_, number)| !number.kind.is_chosen()) {
         let kind = match number.kind {
             Knowledge::Stated => "stated",
             Knowledge::Published => "published elsewhere",
-            Knowledge::Assumed => unreachable!("they were left out"),
+            Knowledge::Interpreted | Knowledge::Assumed => unreachable!("they were left out"),
         };
         let (value, unit) = (number.value, &number.unit);
         writeln!(

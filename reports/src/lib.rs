@@ -44,4 +44,4 @@ pub use manifest::Manifest;
 pub use page::Page;
 pub use seen::Seen;
 pub use summary::{Rent, RunLabels, RunSummary, Slo, Summary};
-pub use validation::{Limits, Validation, Verdict};
+pub use validation::{Comparison, Limits, StageError, Validation, Verdict};

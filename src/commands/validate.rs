@@ -222,3 +222,56 @@ fn drift_caveats(validation: &Validation, gauged: bool) -> Vec<String> {
     });
     drifted.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use tenantry_reports::{Comparison, StageError};
+
+    use super::*;
+
+    /// A system whose batches computed so long, and should have by the profile.
+    fn computed(system: &str, executed_ms: f64, simulated_ms: f64) -> Comparison {
+        let stage = |stage, simulated_ms: f64, executed_ms: f64| StageError {
+            stage,
+            simulated_ms,
+            executed_ms,
+            difference_ms: simulated_ms - executed_ms,
+            points_of_mean_error: 0.0,
+            share_of_difference: None,
+        };
+        Comparison {
+            system: system.into(),
+            parameters: BTreeMap::new(),
+            device: Some("cpu".into()),
+            simulated_repeats: 1,
+            executed_repeats: 1,
+            verdict: None,
+            figures: Vec::new(),
+            // A queue that is far off is no drift.
+            stages: vec![stage("queue", 1.0, 9.0), stage("compute", simulated_ms, executed_ms)],
+            lanes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_machine_that_computes_otherwise_than_its_profile_says_is_told() {
+        let comparisons = vec![
+            computed("steady", 10.9, 10.0),
+            computed("slower", 11.5, 10.0),
+            computed("faster", 8.5, 10.0),
+        ];
+        let validation = Validation {
+            schema: 1,
+            scenario: "drift".into(),
+            verdict: None,
+            comparisons,
+        };
+        let told = drift_caveats(&validation, false);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("slower: a request's batch computed 11.5 ms and its profile says 10.0 ms, +15 %"));
+        assert!(told[0].contains("`--gauge` tells by how much"), "{}", told[0]);
+        assert!(told[1].starts_with("faster") && told[1].contains("-15 %"), "{}", told[1]);
+        let gauged = drift_caveats(&validation, true);
+        assert!(gauged.iter().all(|caveat| caveat.contains("beside the machine's pace")), "{gauged:?}");
+    }
+}

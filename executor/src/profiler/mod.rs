@@ -367,7 +367,7 @@ pub fn profile(
     points.extend(stored.iter().map(Stored::point));
 
     let (mut tables, mut held_out) = (Tables::default(), Tables::default());
-    let mut schedule = Schedule::new(points, plan.seed);
+    let mut schedule = Schedule::new(points, plan.seed).within(time);
     let encoders = subjects
         .iter()
         .map(|subject| (subject.encoder.shape(), subject.per_token));

@@ -12,7 +12,7 @@ use super::schedule::Point;
 /// Tasks whose queries wait.
 const TASKS: [u32; 4] = [1, 8, 32, 128];
 /// Queries that wait, at least as many.
-const QUERIES: [u32; 5] = [1, 8, 64, 256, 1024];
+const QUERIES: [u32; 9] = [1, 8, 16, 32, 64, 128, 256, 512, 1024];
 /// The most queries of a batch. Smaller ones are found sooner: the programs look at no longer stretches.
 const MAX_BATCH: u32 = 128;
 /// Of batches whose size is fixed.

@@ -22,8 +22,12 @@ const MEASUREMENTS_NEEDED: usize = 3;
 /// No point is visited more often, nor measured more often in one visit: the tails are known by then.
 const VISITS_MAX: usize = 60;
 const MEASUREMENTS_A_VISIT: usize = 100;
-/// What a visit lasts; a slower op is measured once a visit.
+/// What a visit lasts at most; a slower op is measured once a visit.
 const VISIT: Duration = Duration::from_millis(5);
+/// And at least, where the time would not do for so many visits of each point otherwise: fewer than eight tell nothing of how well the
+/// median is known, and slow ops take more than their part.
+const VISIT_LEAST: Duration = Duration::from_millis(1);
+const VISITS_WANTED: u32 = 16;
 /// How often a table is measured again in which an op costs less than a smaller one,
 const SETTLE_ROUNDS: u32 = 3;
 /// and for how long for each of its points.
@@ -73,16 +77,16 @@ impl<'a> Point<'a> {
         Point { held_out, ..self }
     }
 
-    fn visit(&mut self) -> Result<(), ExecutorError> {
+    fn visit(&mut self, lasting: Duration) -> Result<(), ExecutorError> {
         let start = Instant::now();
         let mut visit = Samples::default();
         let warm_up = (self.measure)()?;
         // Other points have filled the caches meanwhile. An op longer than a visit is past that within itself, and warms up
         // only once.
-        if self.warm && warm_up > VISIT {
+        if self.warm && warm_up > lasting {
             visit.push(micros(warm_up));
         }
-        while visit.count() == 0 || start.elapsed() < VISIT && visit.count() < MEASUREMENTS_A_VISIT {
+        while visit.count() == 0 || start.elapsed() < lasting && visit.count() < MEASUREMENTS_A_VISIT {
             visit.push(micros((self.measure)()?));
         }
         self.visits.push(visit);
@@ -155,6 +159,8 @@ pub(crate) struct Schedule<'a> {
     round: u64,
     /// Points that this round has not visited, the next one last.
     rest: Vec<usize>,
+    /// What a visit lasts.
+    visit: Duration,
 }
 
 impl<'a> Schedule<'a> {
@@ -164,6 +170,16 @@ impl<'a> Schedule<'a> {
             seed,
             round: 0,
             rest: Vec::new(),
+            visit: VISIT,
+        }
+    }
+
+    /// The same, with visits so short that this time allows enough of them.
+    pub fn within(self, time: Duration) -> Schedule<'a> {
+        let visits = VISITS_WANTED * (self.points.len() as u32).max(1);
+        Schedule {
+            visit: (time / visits).clamp(VISIT_LEAST, VISIT),
+            ..self
         }
     }
 
@@ -265,7 +281,7 @@ impl<'a> Schedule<'a> {
             if !wanted(&self.points[index]) {
                 continue;
             }
-            self.points[index].visit()?;
+            self.points[index].visit(self.visit)?;
             (watch.progress)(Progress {
                 points_done: self.points.iter().filter(|point| point.finished).count(),
                 points: self.points.len(),
@@ -408,6 +424,17 @@ mod tests {
         let mut rows: Vec<_> = tables.copy.iter().map(|row| (row.bytes, row.stats.median_us)).collect();
         rows.sort_by_key(|row| row.0);
         assert_eq!(rows, [(1, 1.0), (2, 2.0), (3, 3.0)]);
+    }
+
+    #[test]
+    fn many_points_in_a_short_time_have_short_visits() {
+        let visit = |count, seconds| {
+            let schedule = Schedule::new(points(count, Duration::from_micros), 1);
+            schedule.within(Duration::from_secs(seconds)).visit
+        };
+        assert_eq!(visit(1000, 45), Duration::from_micros(2812) + Duration::from_nanos(500));
+        assert_eq!((visit(100, 45), visit(3000, 45)), (VISIT, VISIT_LEAST));
+        assert_eq!(visit(0, 1), VISIT);
     }
 
     #[test]

@@ -10,9 +10,9 @@ use tenantry_traces::Duration;
 use super::schedule::Point;
 
 /// Cards to be allocated: enough that each of these questions has a solution, and is not answered by what stands in for one.
-const GPUS: [u32; 5] = [16, 64, 200, 500, 1000];
+const GPUS: [u32; 9] = [16, 32, 64, 128, 200, 300, 500, 700, 1000];
 /// Runtimes that they are allocated to; as in the paper, up to 16 lengths of a 512 span.
-const RUNTIMES: [u32; 5] = [1, 2, 4, 8, 16];
+const RUNTIMES: [u32; 7] = [1, 2, 4, 6, 8, 12, 16];
 /// The longest input that is served, in tokens.
 const SPAN_TOKENS: u32 = 512;
 

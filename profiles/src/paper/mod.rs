@@ -30,8 +30,17 @@ pub enum Knowledge {
     Stated,
     /// Somebody else published it: a datasheet, a table of another project.
     Published,
+    /// The paper says it, and not of what: the setting was chosen here.
+    Interpreted,
     /// Nobody says it: chosen, so that the rest can be used.
     Assumed,
+}
+
+impl Knowledge {
+    /// Whether something of it was chosen here.
+    pub fn is_chosen(self) -> bool {
+        matches!(self, Knowledge::Interpreted | Knowledge::Assumed)
+    }
 }
 
 /// One number that a card is made from.
@@ -92,15 +101,17 @@ pub struct Outcome {
     pub role: Role,
 }
 
-/// What an assumption that is a fifth larger does to a result.
+/// What an assumption, or a number whose setting is one, does to a result where it is a fifth smaller and a fifth larger.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sensitivity {
     /// The assumption.
     pub number: String,
     /// The result.
     pub outcome: &'static str,
-    /// The result's relative change.
-    pub change: f64,
+    /// The result's relative change where it is smaller.
+    pub less: f64,
+    /// The same where it is larger.
+    pub more: f64,
 }
 
 /// By how much an assumption is changed to see what follows from it.
@@ -260,23 +271,24 @@ impl Paper {
         (self.maker.outcomes)(self, card)
     }
 
-    /// How each result changes when an assumption is a fifth larger, where it changes at all.
+    /// How each result changes when an assumption is a fifth smaller and a fifth larger, where it changes at all.
     pub fn sensitivities(&self) -> Vec<Sensitivity> {
         let before = self.outcomes(&self.card());
-        let assumed = self
-            .numbers()
-            .iter()
-            .filter(|(_, number)| number.kind == Knowledge::Assumed);
+        let assumed = self.numbers().iter().filter(|(_, number)| number.kind.is_chosen());
         let mut sensitivities = Vec::new();
         for (name, number) in assumed {
-            let changed = self.with(name, number.value * (1.0 + CHANGE));
-            let after = changed.outcomes(&changed.card());
-            sensitivities.extend(before.iter().zip(after).filter_map(|(before, after)| {
-                let change = after.ours / before.ours - 1.0;
-                (change.abs() >= LEAST_CHANGE).then(|| Sensitivity {
+            let changed = |ratio: f64| {
+                let changed = self.with(name, number.value * ratio);
+                changed.outcomes(&changed.card())
+            };
+            let after = changed(1.0 - CHANGE).into_iter().zip(changed(1.0 + CHANGE));
+            sensitivities.extend(before.iter().zip(after).filter_map(|(before, (less, more))| {
+                let [less, more] = [less, more].map(|after| after.ours / before.ours - 1.0);
+                (less.abs().max(more.abs()) >= LEAST_CHANGE).then(|| Sensitivity {
                     number: name.clone(),
                     outcome: before.what,
-                    change,
+                    less,
+                    more,
                 })
             }));
         }
@@ -409,10 +421,11 @@ mod tests {
         let hmi = Paper::load("paper-p5000").unwrap().sensitivities();
         let of = |number: &str, outcome: &str| {
             let found = hmi.iter().find(|s| s.number == number && s.outcome.contains(outcome));
-            found.map(|s| s.change)
+            found.map(|s| (s.less, s.more))
         };
         // A faster link makes swapping without prefetch cheaper, and nothing else.
-        assert!(of("link_gbytes_per_s", "without adapter prefetch").unwrap() > 0.0);
+        let (slower, faster) = of("link_gbytes_per_s", "without adapter prefetch").unwrap();
+        assert!(slower < 0.0 && faster > 0.0);
         assert_eq!(of("link_gbytes_per_s", "hBERT, requests"), None);
     }
 }

@@ -115,9 +115,10 @@ impl Alpha {
             return Alpha::of_engine(paper.number("profiled_passes"));
         }
         let fitted_on = Paper::load(FITTED_ON).expect("a test loads it");
+        let share = paper.number("peak_share_times") * Alpha::part_of_peak(paper);
         Alpha {
-            flops_per_s: Alpha::part_of_peak(paper) * 1e12 * paper.number("peak_tflops"),
-            ..Alpha::of(&fitted_on)
+            constant_us: paper.number("constant_times") * Alpha::of(&fitted_on).constant_us,
+            flops_per_s: share * 1e12 * paper.number("peak_tflops"),
         }
     }
 

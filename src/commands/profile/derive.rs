@@ -137,9 +137,14 @@ fn text(paper: &Paper, outcomes: &[Outcome], sensitivities: &[Sensitivity]) -> S
         [
             sensitivity.number.clone(),
             sensitivity.outcome.to_owned(),
-            format!("{:+.1} %", 100.0 * sensitivity.change),
+            format!("{:+.1} %", 100.0 * sensitivity.less),
+            format!("{:+.1} %", 100.0 * sensitivity.more),
         ]
     });
-    let sensitivities = table(["Assumption, + 20 %", "Result", "Changes by"], sensitivities, &[2]);
+    let sensitivities = table(
+        ["Assumption", "Result", "At − 20 %", "At + 20 %"],
+        sensitivities,
+        &[2, 3],
+    );
     format!("{}: {}\n\n{outcomes}\n\n{sensitivities}", paper.name(), paper.paper())
 }
