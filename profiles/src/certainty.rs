@@ -90,21 +90,22 @@ impl Card {
     /// # Errors
     /// It is another device's, or was measured with another libtorch.
     pub fn add_measured(&mut self, mut other: Card) -> Result<(), Invalid> {
+        let libtorch = |card: &Card| card.device.libtorch.clone().unwrap_or_default();
         for (field, ours, theirs) in [
-            ("device.name", &self.device.name, &other.device.name),
-            ("device.host.cpu", &self.device.host.cpu, &other.device.host.cpu),
+            ("device.name", self.device.name.clone(), other.device.name.clone()),
             (
-                "device.libtorch",
-                self.device.libtorch.get_or_insert_default(),
-                other.device.libtorch.get_or_insert_default(),
+                "device.host.cpu",
+                self.device.host.cpu.clone(),
+                other.device.host.cpu.clone(),
             ),
+            ("device.libtorch", libtorch(self), libtorch(&other)),
         ] {
             if ours != theirs {
                 return Err(Invalid::new(
                     &self.name,
                     field,
-                    format!("{theirs}, to be added to"),
-                    ours,
+                    format!("{theirs:?}, to be added to"),
+                    format!("{ours:?}"),
                 ));
             }
         }
@@ -168,6 +169,7 @@ mod tests {
         other.provenance.notes = vec!["few points".into()];
         card.add_measured(other.clone()).unwrap();
         card.validate().unwrap();
+        assert_eq!(card.device, whole.device);
         let model = ModelShape::builtin("tiny").unwrap();
         let layer = |card: &Card| card.encoder_layer(&model, DType::F32).unwrap().cost(4, 64).median_ns;
         assert_eq!(layer(&card), layer(&whole));
