@@ -270,8 +270,15 @@ mod tests {
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].starts_with("slower: a request's batch computed 11.5 ms and its profile says 10.0 ms, +15 %"));
         assert!(told[0].contains("`--gauge` tells by how much"), "{}", told[0]);
-        assert!(told[1].starts_with("faster") && told[1].contains("-15 %"), "{}", told[1]);
+        assert!(
+            told[1].starts_with("faster") && told[1].contains("-15 %"),
+            "{}",
+            told[1]
+        );
         let gauged = drift_caveats(&validation, true);
-        assert!(gauged.iter().all(|caveat| caveat.contains("beside the machine's pace")), "{gauged:?}");
+        assert!(
+            gauged.iter().all(|caveat| caveat.contains("beside the machine's pace")),
+            "{gauged:?}"
+        );
     }
 }
