@@ -10,10 +10,10 @@
 //! [`Registry::batch`] makes a [`PetBatch`], whose [`layers`](PetBatch::layers) is the forward pass; [`Streams`] are the threads
 //! that its operators run on.
 //!
-//! A new kind is one file that implements [`Kind`], and a line in [`KINDS`]. To be planned and simulated too it needs a name in the profiles'
-//! [`PetKind`](tenantry_profiles::PetKind), without whose arms nothing compiles: its tensors in the core's `policy/pet_tensors.rs`, what it takes of
-//! memory and work in `policy/pet_work.rs`, and its roofline in the profiles' `roofline/ops.rs`. Read `bit_fit.rs` for the shortest, then `batch.rs`
-//! for the forward pass.
+//! A new kind is one file that implements [`Kind`], and a line in [`KINDS`]. To be planned and simulated too, by a core that knows no tensors, it is one
+//! more file there that implements `Rules` (`policy/pet_kinds/`: its tensors' names and shapes, bytes and work) and a line, and a name in the profiles'
+//! [`PetKind`](tenantry_profiles::PetKind), whose other arms are two: that line, and its launches and bytes in the profiles' `roofline/ops.rs`. Read
+//! `bit_fit.rs` for the shortest, then `batch.rs` for the forward pass.
 
 mod adapters;
 mod batch;

@@ -1,6 +1,6 @@
 //! The paper's Table 2 on this machine: seconds to solve the allocation program, over 20 problems of each size.
 //!
-//! `cargo run --release -p tenantry-solver --example solver_times`
+//! `cargo run --release -p tenantry-solver --example solver_times [-- CARDS [PROBLEMS]]`: all sizes, or one, over fewer problems.
 
 #[path = "../benches/common/mod.rs"]
 mod common;
@@ -12,11 +12,18 @@ use tenantry_solver::{Allocation, Method, Problem, Status, solve};
 const DRAWS: u64 = 20;
 
 fn main() {
+    let asked: Vec<u64> = { std::env::args().skip(1) }
+        .map(|number| number.parse().expect("a number of cards, then of problems"))
+        .collect();
+    let draws = asked.get(1).copied().unwrap_or(DRAWS);
     println!(
         "cards  runtimes  paper s   method   mean s      max s       worst gap  fallbacks  cost above the other's"
     );
     for (cards, runtimes, paper_s) in common::TABLE_2 {
-        let problems: Vec<Problem> = (0..DRAWS).map(|draw| common::problem(cards, runtimes, draw)).collect();
+        if asked.first().is_some_and(|only| *only != u64::from(cards)) {
+            continue;
+        }
+        let problems: Vec<Problem> = (0..draws).map(|draw| common::problem(cards, runtimes, draw)).collect();
         let dynamic = timed(&problems, Method::Dynamic);
         let integer = timed(&problems, Method::Integer);
         for (name, runs, others) in [("dynamic", &dynamic, &integer), ("highs", &integer, &dynamic)] {

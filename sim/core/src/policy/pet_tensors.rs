@@ -1,25 +1,12 @@
-//! Which tensors a task's parameters are, by kind: names, element types and shapes. One list for whoever reads a file's header and for
-//! whoever computes with its content, so that both refuse the same files for the same reasons.
+//! Whether a task's tensors are those that its kind has (`pet_kinds`): names, element types and shapes. One check for whoever reads a file's header and
+//! for whoever computes with its content, so that both refuse the same files for the same reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenantry_profiles::{ModelShape, PetKind};
 
-use super::pet_work::linears;
+use super::pet_kinds::{Element, Part, Place, Size, rules};
 use crate::command::TaskFault;
-
-/// The linear layers of an encoder layer, in the order of [`linears`].
-const LINEARS: [&str; 4] = ["query_key_value", "attention_output", "intermediate", "output"];
-const NORMS: [&str; 2] = ["attention_norm", "output_norm"];
-
-/// Of a tensor's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Element {
-    F32,
-    I32,
-    /// Bits, eight to an element.
-    U8,
-}
 
 impl Element {
     /// As safetensors calls it.
@@ -30,14 +17,6 @@ impl Element {
             Element::U8 => "U8",
         }
     }
-}
-
-/// Of a tensor's dimension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Size {
-    Is(usize),
-    /// The task's own (a rank, a bottleneck, a number of elements), so much at least; the same in all tensors of a [`Group`].
-    AtLeast(usize),
 }
 
 impl std::fmt::Display for Size {
@@ -54,54 +33,21 @@ impl std::fmt::Display for Size {
 #[derive(Debug)]
 struct Group {
     of: &'static str,
-    parts: Vec<(&'static str, Element, Vec<Size>)>,
+    parts: Vec<Part>,
     /// A task may leave it out as a whole, though not everywhere.
     optional: bool,
 }
 
 /// The groups of each encoder layer.
 fn groups(kind: PetKind, shape: &ModelShape) -> Vec<Group> {
-    use Element::{F32, I32, U8};
-    use Size::{AtLeast, Is};
-    let linears = linears(shape).map(|(outputs, inputs)| (outputs as usize, inputs as usize));
-    let of_linear = |(of, (outputs, inputs)): (&'static str, (usize, usize))| {
-        let parts = match kind {
-            // After attention and after the feed-forward.
-            PetKind::Adapters if !["attention_output", "output"].contains(&of) => return None,
-            PetKind::Adapters => vec![
-                ("adapter.down", F32, vec![Is(outputs), AtLeast(1)]),
-                ("adapter.down_bias", F32, vec![AtLeast(1)]),
-                ("adapter.up", F32, vec![AtLeast(1), Is(outputs)]),
-                ("adapter.up_bias", F32, vec![Is(outputs)]),
-            ],
-            PetKind::MaskBert => vec![("mask", U8, vec![Is(outputs), Is(inputs.div_ceil(8))])],
-            PetKind::DiffPruning => vec![
-                ("delta.starts", I32, vec![Is(outputs + 1)]),
-                ("delta.columns", I32, vec![AtLeast(0)]),
-                ("delta.values", F32, vec![AtLeast(0)]),
-                ("bias_delta", F32, vec![Is(outputs)]),
-            ],
-            PetKind::BitFit => vec![("bias", F32, vec![Is(outputs)])],
-            PetKind::Lora => vec![
-                ("lora_a", F32, vec![AtLeast(1), Is(inputs)]),
-                ("lora_b", F32, vec![Is(outputs), AtLeast(1)]),
-            ],
-        };
-        Some(Group {
-            of,
-            parts,
-            optional: kind == PetKind::Lora,
-        })
+    let rules = rules(kind);
+    let group = |place: Place| Group {
+        of: place.name(),
+        parts: rules.tensors(place),
+        optional: rules.optional(),
     };
-    let mut groups: Vec<Group> = LINEARS.into_iter().zip(linears).filter_map(of_linear).collect();
-    if kind == PetKind::BitFit {
-        groups.extend(NORMS.map(|of| Group {
-            of,
-            parts: vec![("bias", F32, vec![Is(shape.hidden as usize)])],
-            optional: false,
-        }));
-    }
-    groups
+    let groups = Place::all(shape).into_iter().map(group);
+    groups.filter(|group| !group.parts.is_empty()).collect()
 }
 
 /// Parameters that do not fit what they are used with.
@@ -270,7 +216,11 @@ mod tests {
                 PetKind::MaskBert => assert_eq!(bytes, 0),
                 // Three elements of each linear layer are not the same share of each.
                 PetKind::DiffPruning => {
-                    let rows: u64 = linears(&shape).iter().map(|(outputs, _)| 2 * outputs + 1 + 2 * 3).sum();
+                    let rows = |place| match place {
+                        Place::Linear { outputs, .. } => 2 * outputs + 1 + 2 * 3,
+                        Place::Norm { .. } => 0,
+                    };
+                    let rows: u64 = Place::all(&shape).into_iter().map(rows).sum();
                     assert_eq!(bytes, 2 * 4 * rows);
                 }
                 _ => assert_eq!(bytes, 2 * layer_bytes(kind, &shape, &sizes), "{kind}"),

@@ -1,10 +1,12 @@
-//! What a task's own parameters weigh and what its operators do, by kind: arithmetic over a model's shape.
+//! What a task's own parameters weigh and what its operators do: sums over a model's layers of what each kind says of a place (`pet_kinds`).
 //!
 //! Sizes are those that the executor keeps on the device: 32-bit numbers, sparse matrices as CSR with 32-bit indices. A mask of
 //! MaskBert is therefore not resident as bits but as the weights that it takes away, which costs 8 bytes for each zero:
 //! 34.0 MB a task of BERT-base at 5 %, against 10.6 MB of bits in the repository.
 
 use tenantry_profiles::{ModelShape, PetKind};
+
+use super::pet_kinds::{NUMBER, Place, rules};
 
 /// Sizes of the five kinds' parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,42 +45,13 @@ pub struct PetWork {
     pub bytes: u64,
 }
 
-const NUMBER: u64 = 4;
-const INDEX: u64 = 4;
-
-/// The linear layers of an encoder layer, as (outputs, inputs): query, key and value in one, attention output, and the
-/// feed-forward's two.
-pub(super) fn linears(shape: &ModelShape) -> [(u64, u64); 4] {
-    let (hidden, intermediate) = (u64::from(shape.hidden), u64::from(shape.intermediate));
-    [
-        (3 * hidden, hidden),
-        (hidden, hidden),
-        (intermediate, hidden),
-        (hidden, intermediate),
-    ]
-}
-
 /// Bytes of a task's parameters of one layer, resident on the device.
 pub fn layer_bytes(kind: PetKind, shape: &ModelShape, sizes: &PetSizes) -> u64 {
-    let hidden = u64::from(shape.hidden);
-    let of_linear = |(outputs, inputs): (u64, u64)| -> u64 {
-        let sparse = |share| PetSizes::elements(share, outputs, inputs) * (NUMBER + INDEX) + (outputs + 1) * INDEX;
-        match kind {
-            PetKind::Adapters => 0,
-            PetKind::MaskBert => sparse(sizes.masked_share),
-            PetKind::DiffPruning => sparse(sizes.difference_share) + outputs * NUMBER,
-            PetKind::BitFit => outputs * NUMBER,
-            PetKind::Lora => u64::from(sizes.rank) * (outputs + inputs) * NUMBER,
-        }
-    };
-    let beside = match kind {
-        // After attention and after the feed-forward.
-        PetKind::Adapters => 2 * shape.adapter_parameters_per_layer(sizes.bottleneck) * NUMBER,
-        // Two norms.
-        PetKind::BitFit => 2 * hidden * NUMBER,
-        PetKind::MaskBert | PetKind::DiffPruning | PetKind::Lora => 0,
-    };
-    linears(shape).into_iter().map(of_linear).sum::<u64>() + beside
+    let rules = rules(kind);
+    Place::all(shape)
+        .into_iter()
+        .map(|place| rules.bytes(place, sizes))
+        .sum()
 }
 
 /// Bytes of a task's parameters in all layers, resident on the device; its head is counted by
@@ -89,11 +62,16 @@ pub fn resident_bytes(kind: PetKind, shape: &ModelShape, sizes: &PetSizes) -> u6
 
 /// Elements of a mask over all of a model's linear weights.
 pub fn linear_weights(shape: &ModelShape) -> u64 {
-    let of_layer: u64 = linears(shape)
-        .into_iter()
-        .map(|(outputs, inputs)| outputs * inputs)
-        .sum();
-    u64::from(shape.layers) * of_layer
+    let weights = |place| match place {
+        Place::Linear { outputs, inputs, .. } => outputs * inputs,
+        Place::Norm { .. } => 0,
+    };
+    u64::from(shape.layers) * Place::all(shape).into_iter().map(weights).sum::<u64>()
+}
+
+/// How many elements a task's mask has over a model's weights; nothing for kinds without one.
+pub fn mask_elements(kind: PetKind, shape: &ModelShape) -> Option<u64> {
+    rules(kind).masks_weights().then(|| linear_weights(shape))
 }
 
 /// Bytes of activations that a forward pass holds at once for each query of so many tokens: in attention its input, query, key,
@@ -107,25 +85,12 @@ pub fn activation_bytes(shape: &ModelShape, tokens: u32) -> u64 {
 
 /// What one layer's operators of a task do for a mini-batch of so many tokens in all.
 pub fn layer_work(kind: PetKind, shape: &ModelShape, sizes: &PetSizes, tokens: u64) -> PetWork {
-    let hidden = u64::from(shape.hidden);
-    let of_linear = |(outputs, inputs): (u64, u64)| -> (u64, u64) {
-        let sparse = |share| 2 * PetSizes::elements(share, outputs, inputs);
-        // Operations for each token, and numbers that it reads and writes.
-        match kind {
-            PetKind::Adapters => (0, 0),
-            PetKind::MaskBert => (sparse(sizes.masked_share), inputs + 2 * outputs),
-            PetKind::DiffPruning => (sparse(sizes.difference_share) + outputs, inputs + 2 * outputs),
-            PetKind::BitFit => (outputs, 2 * outputs),
-            PetKind::Lora => (2 * u64::from(sizes.rank) * (outputs + inputs), inputs + 2 * outputs),
-        }
-    };
-    let (mut flops, mut numbers) = linears(shape)
-        .into_iter()
-        .map(of_linear)
-        .fold((0, 0), |(flops, numbers), of| (flops + of.0, numbers + of.1));
-    if kind == PetKind::Adapters {
-        flops += 2 * 4 * hidden * u64::from(sizes.bottleneck);
-        numbers += 2 * 3 * hidden;
+    let rules = rules(kind);
+    let (mut flops, mut numbers) = (0, 0);
+    for place in Place::all(shape) {
+        let of_token = rules.work(place, sizes);
+        flops += of_token.flops;
+        numbers += of_token.numbers;
     }
     PetWork {
         flops: tokens * flops,

@@ -4,7 +4,7 @@
 use tenantry_profiles::{ModelShape, PetKind, near_miss};
 
 use crate::command::TaskFault;
-use crate::policy::pet_work::{activation_bytes, linear_weights, resident_bytes};
+use crate::policy::pet_work::{activation_bytes, mask_elements, resident_bytes};
 use crate::server::ServerError;
 use crate::spec::{ClusterSpec, EngineSpec, PoolSpec, Registration, TasksSpec};
 
@@ -211,11 +211,10 @@ impl Repository {
                 shape.name.clone(),
             ));
         }
-        if kind == PetKind::MaskBert
-            && let Some(elements) = registration.mask_elements
-            && elements != linear_weights(model)
+        if let (Some(must), Some(elements)) = (mask_elements(kind, model), registration.mask_elements)
+            && elements != must
         {
-            let must = format!("{}, the weights of {}", linear_weights(model), names[index]);
+            let must = format!("{must}, the weights of {}", names[index]);
             return Err(refuse(
                 TaskFault::WrongMask,
                 ["mask_elements"; 2],
