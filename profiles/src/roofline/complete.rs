@@ -6,7 +6,7 @@ use super::{Datasheet, Roofline};
 use crate::card::{Card, Source};
 use crate::keys::AdapterImplementation;
 use crate::model::{DType, ModelShape};
-use crate::rows::{AdapterRow, LoraRow};
+use crate::rows::{AdapterRow, Family, LoraRow};
 use crate::tables::Tables;
 
 /// A model that a card is to have tables of.
@@ -27,86 +27,121 @@ pub struct Need {
 /// name is there for, what the card knows in another number format, which is worth more than what can be derived, and what it has no arithmetic for.
 pub fn complete(card: &mut Card, needs: impl IntoIterator<Item = Need>) {
     let is_papers = matches!(card.provenance.source, Source::Fitted | Source::Assumed);
+    // Mostly nothing is missing, run after run, and then no datasheet need be read.
+    let lacking = needs
+        .into_iter()
+        .filter(|need| Missing::of(&card.tables, need) != Missing::default());
+    let lacking: Vec<Need> = lacking.collect();
+    if is_papers || lacking.is_empty() {
+        return;
+    }
     let sheets = Datasheet::all().into_iter();
-    let Some(sheet) = { sheets }.find(|sheet| sheet.product == card.device.name && !is_papers) else {
+    let Some(sheet) = { sheets }.find(|sheet| sheet.product == card.device.name) else {
         return;
     };
     let roofline = Roofline::new(sheet);
-    for need in needs {
-        let is_builtin = ModelShape::builtin(&need.model.name).is_some_and(|model| model == need.model);
-        let is_listed = card.models.contains(&need.model);
-        let is_another = { card.models.iter() }.any(|model| model.name == need.model.name)
-            || ModelShape::builtin(&need.model.name).is_some();
-        let is_known_otherwise = {
-            let encoders = { card.tables.encoder_layer.iter() }.map(|row| (&row.model, row.dtype));
-            let decoders = { card.tables.decoder_dense.iter() }.map(|row| (&row.model, row.dtype));
-            let mut own = encoders
-                .chain(decoders)
-                .filter(|(model, _)| **model == need.model.name)
-                .peekable();
-            own.peek().is_some() && own.all(|(_, dtype)| dtype != need.dtype)
+    for need in lacking {
+        // An earlier one may have been of the same model.
+        let missing = Missing::of(&card.tables, &need);
+        if missing == Missing::default() || roofline.sheet.peak(need.dtype).is_none() {
+            continue;
+        }
+        let builtin = ModelShape::builtin(&need.model.name);
+        let is_another = match &builtin {
+            Some(model) => *model != need.model,
+            None => { card.models.iter() }.any(|model| model.name == need.model.name && *model != need.model),
         };
-        if !is_builtin && !is_listed && is_another || is_known_otherwise || roofline.sheet.peak(need.dtype).is_none() {
+        let of_model = |dtype: DType| format!("model={} dtype={dtype}", need.model.name);
+        let is_known_otherwise = is_known(card, &of_model, |dtype| dtype != need.dtype)
+            && !is_known(card, &of_model, |dtype| dtype == need.dtype);
+        if is_another || is_known_otherwise {
             continue;
         }
-        let derived = lacking(card, &roofline, &need);
-        if derived.slices().is_empty() {
-            continue;
-        }
-        if !is_builtin && !is_listed {
+        let derived = missing.derived(&roofline, &need);
+        if builtin.is_none() && !card.models.contains(&need.model) {
             card.models.push(need.model);
         }
         merge(card, derived, &roofline.sheet.name);
     }
 }
 
-/// The tables of a model, where the card has not got them all, and those of adapters and LoRAs that it does not have.
-fn lacking(card: &Card, roofline: &Roofline, need: &Need) -> Tables {
-    let Need { model, dtype, .. } = need;
-    let own = (&model.name, *dtype);
-    let tables = &card.tables;
-    let mut derived = Tables::default();
-    if is_encoder(model) {
-        let has_all = tables.encoder_layer.iter().any(|row| (&row.model, row.dtype) == own)
-            && tables.embedding.iter().any(|row| (&row.model, row.dtype) == own)
-            && tables.head.iter().any(|row| (&row.model, row.dtype) == own)
-            && tables.plot_lookup.iter().any(|row| row.model == model.name);
-        if !has_all {
-            encoder(&mut derived, roofline, model, *dtype);
+/// Whether somebody measured or published the model's layers in such a number format.
+fn is_known(card: &Card, of_model: &impl Fn(DType) -> String, is_asked: impl Fn(DType) -> bool) -> bool {
+    let layers = [Family::EncoderLayer, Family::DecoderDense];
+    let slices = { card.tables.slices().into_iter() }.filter(|slice| layers.contains(&slice.family));
+    let mut found = slices.filter(|slice| card.origin(slice.family, &slice.label).kind != Source::Derived);
+    let asked: Vec<String> = { DType::ALL.iter() }
+        .filter(|&&dtype| is_asked(dtype))
+        .map(|&dtype| of_model(dtype))
+        .collect();
+    // A decoder's say after the format how many cards share its layers.
+    found.any(|slice| asked.iter().any(|label| slice.label.starts_with(label.as_str())))
+}
+
+/// What a card has not got of a need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Missing {
+    /// Any of the model's own tables.
+    model: bool,
+    /// Adapters of this bottleneck.
+    bottleneck: Option<u32>,
+    /// LoRAs of this rank.
+    rank: Option<u32>,
+}
+
+impl Missing {
+    fn of(tables: &Tables, need: &Need) -> Missing {
+        let own = (&need.model.name, need.dtype);
+        let has_model = match is_encoder(&need.model) {
+            true => {
+                tables.encoder_layer.iter().any(|row| (&row.model, row.dtype) == own)
+                    && tables.embedding.iter().any(|row| (&row.model, row.dtype) == own)
+                    && tables.head.iter().any(|row| (&row.model, row.dtype) == own)
+                    && tables.plot_lookup.iter().any(|row| row.model == need.model.name)
+            }
+            false => tables.decoder_dense.iter().any(|row| (&row.model, row.dtype) == own),
+        };
+        let is_of = |row: &AdapterRow, bottleneck| (&row.model, row.dtype) == own && row.bottleneck == bottleneck;
+        let has_bottleneck = |bottleneck: &u32| tables.adapter.iter().any(|row| is_of(row, *bottleneck));
+        let is_of = |row: &LoraRow, rank| (&row.model, row.dtype) == own && row.rank == rank;
+        let has_rank = |rank: &u32| tables.lora.iter().any(|row| is_of(row, *rank));
+        Missing {
+            model: !has_model,
+            bottleneck: need.bottleneck.filter(|bottleneck| !has_bottleneck(bottleneck)),
+            rank: need.rank.filter(|rank| !has_rank(rank)),
         }
-    } else if !{ tables.decoder_dense.iter() }.any(|row| (&row.model, row.dtype) == own) {
-        decoder(&mut derived, roofline, model, *dtype);
     }
-    let of_model = |row: &&AdapterRow| (&row.model, row.dtype) == own;
-    let mut known = { tables.adapter.iter().chain(&derived.adapter) }.filter(of_model);
-    if let Some(bottleneck) = need.bottleneck
-        && !known.any(|row| row.bottleneck == bottleneck)
-    {
-        for tokens in adapter_tokens(model) {
-            adapters(&mut derived, roofline, model, *dtype, bottleneck, tokens);
+
+    fn derived(self, roofline: &Roofline, need: &Need) -> Tables {
+        let Need { model, dtype, .. } = need;
+        let mut derived = Tables::default();
+        match (self.model, is_encoder(model)) {
+            (false, _) => {}
+            (true, true) => encoder(&mut derived, roofline, model, *dtype),
+            (true, false) => decoder(&mut derived, roofline, model, *dtype),
         }
-    }
-    let of_model = |row: &&LoraRow| (&row.model, row.dtype) == own;
-    let mut known = { tables.lora.iter().chain(&derived.lora) }.filter(of_model);
-    if let Some(rank) = need.rank
-        && !known.any(|row| row.rank == rank)
-    {
-        for &implementation in AdapterImplementation::ALL {
-            lora(&mut derived, model, *dtype, implementation, rank, |point| {
-                roofline.lora_us(model, *dtype, implementation, rank, point)
-            });
+        // Of some sizes they came with the model.
+        let left = Missing::of(&derived, need);
+        if let Some(bottleneck) = self.bottleneck.and(left.bottleneck) {
+            for tokens in adapter_tokens(model) {
+                adapters(&mut derived, roofline, model, *dtype, bottleneck, tokens);
+            }
         }
-    }
-    if !derived.slices().is_empty() {
+        if let Some(rank) = self.rank.and(left.rank) {
+            for &implementation in AdapterImplementation::ALL {
+                lora(&mut derived, model, *dtype, implementation, rank, |point| {
+                    roofline.lora_us(model, *dtype, implementation, rank, point)
+                });
+            }
+        }
         without_model(&mut derived, roofline);
+        derived
     }
-    derived
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::Family;
 
     fn need(model: ModelShape, dtype: DType) -> Need {
         Need {
