@@ -7,13 +7,14 @@ use crate::card::{Card, DeviceKind};
 use crate::cost::{AdapterSurface, ByRhythm, Cost, Curve, HandOver, LookupSurface, Resume, Surface, TaggingSurface};
 use crate::decoder::{Decoder, MixedAttention, WholeSteps};
 use crate::error::MissingTable;
+use crate::family::Family;
 use crate::grid::Grid;
 use crate::keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
     LookupOutcome, OtherCores, PetKind, PoolBatching, Tier,
 };
 use crate::model::{DType, ModelShape};
-use crate::rows::{Family, ResumeRow, Row};
+use crate::rows::{ResumeRow, Row};
 use crate::slice::{Slice, slices};
 use crate::static_model::StaticModel;
 use crate::tables::{Role, Tables};

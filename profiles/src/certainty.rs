@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::card::Card;
 use crate::error::Invalid;
-use crate::rows::{Family, nearest_rank};
+use crate::family::Family;
+use crate::stats::nearest_rank;
 
 /// How well one table's medians are known: half the width of their 95 % confidence intervals, as a share of the median.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 
 use crate::card::Card;
-use crate::rows::{Family, nearest_rank};
+use crate::family::Family;
 use crate::slice::Slice;
+use crate::stats::nearest_rank;
 
 /// An op's medians on both cards, in microseconds.
 type Medians = (f64, f64);

@@ -1,8 +1,8 @@
 //! What a decoder's step costs: layers token by token, attention by context, and the ends.
 
 use crate::cost::{Beyond, Cost, Curve, Surface};
+use crate::family::Family;
 use crate::grid::Grid;
-use crate::rows::Family;
 
 /// Costs of a decoder's steps.
 #[derive(Clone, Debug)]

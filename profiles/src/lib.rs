@@ -30,6 +30,7 @@ mod compare;
 mod cost;
 mod decoder;
 mod error;
+mod family;
 mod find;
 mod grid;
 mod import;
@@ -45,6 +46,7 @@ mod rows;
 mod slice;
 mod staircase;
 mod static_model;
+mod stats;
 mod store;
 mod summary;
 mod tables;
@@ -60,6 +62,7 @@ pub use cost::{
 };
 pub use decoder::{Decoder, MixedAttention, WholeSteps};
 pub use error::{Invalid, MissingTable, ProfileError};
+pub use family::Family;
 pub use import::{DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource};
 pub use keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
@@ -71,11 +74,11 @@ pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentPetRow, ConcurrentStepRow,
     CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow,
-    DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow,
-    PetRow, PlanRow, PlotLookupRow, ResumeRow, SolveRow, StaticModelRow, Stats, TaggingHeadRow, TextLookRow,
-    TextPassRow,
+    DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow,
+    PlanRow, PlotLookupRow, ResumeRow, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
 };
 pub use staircase::{Staircase, staircase};
 pub use static_model::StaticModel;
+pub use stats::Stats;
 pub use summary::{AxisSummary, LeftOut, TableError, TableSummary, describe, leave_out_errors};
 pub use tables::Tables;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::bind::SOME_HOST;
 use crate::card::{Card, Source};
 use crate::error::Invalid;
+use crate::family::Family;
 use crate::names::near_miss;
-use crate::rows::Family;
 
 /// Where some tables of one family come from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -183,7 +183,8 @@ mod tests {
     use super::*;
     use crate::keys::PoolBatching;
     use crate::model::{DType, ModelShape};
-    use crate::rows::{PlanRow, Stats};
+    use crate::rows::PlanRow;
+    use crate::stats::Stats;
     use crate::testing::synthetic_card;
 
     fn origin(table: Option<&str>, kind: Source) -> Origin {

@@ -1,6 +1,8 @@
 //! One table of a family, whatever the family: its points, their grid, and what is missing from it.
 
-use crate::rows::{Family, Row, Stats};
+use crate::family::Family;
+use crate::rows::Row;
+use crate::stats::Stats;
 
 /// The points of one table: the rows of a family that share their names.
 pub(crate) struct Slice {

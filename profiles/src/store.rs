@@ -8,9 +8,9 @@ use std::{fs, process};
 use crate::card::Card;
 use crate::cells::one_of;
 use crate::error::{Invalid, ProfileError};
+use crate::family::Family;
 use crate::model::ModelShape;
 use crate::names::near_miss;
-use crate::rows::Family;
 use crate::tables::Role;
 use crate::yaml;
 

@@ -1,10 +1,11 @@
 //! What a card holds and how well its tables interpolate, as data for `tenantry profile show`.
 
 use crate::card::Card;
+use crate::family::Family;
 use crate::grid::Grid;
 use crate::names::named;
-use crate::rows::{Family, nearest_rank};
 use crate::slice::{Point, Slice};
+use crate::stats::nearest_rank;
 
 /// One table of a card.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +44,7 @@ pub struct TableError {
     pub of: LeftOut,
     /// Predictions: one for each such point and, of a table's own points, for each axis along which one lies between two others.
     pub predictions: usize,
-    /// Median of |predicted − measured| / measured.
+    /// Median of |predicted − measured| / measured; for what only adds to a lane's work, measured with that work.
     pub median: f64,
     /// 95th percentile of the same.
     pub p95: f64,
@@ -111,9 +112,16 @@ fn errors_on<const N: usize>(slice: &Slice, held_out: &Slice) -> Vec<f64> {
     let error = |point: &Point| {
         let at: [u64; N] = point.at.as_slice().try_into().expect("rows of a family have its axes");
         let predicted_us = grid.median_ns(at) as f64 / 1e3;
-        (predicted_us - point.stats.median_us).abs() / point.stats.median_us
+        (predicted_us - point.stats.median_us).abs() / whole_us(slice, point)
     };
     held_out.points.iter().map(error).collect()
+}
+
+/// What an error is a part of: what the op takes. What only adds to a lane's work (a hand-over, a pass after idleness) may add next to nothing,
+/// so that it counts with the work that it adds to.
+fn whole_us(slice: &Slice, point: &Point) -> f64 {
+    let work = slice.axes.iter().position(|axis| *axis == "work_us");
+    point.stats.median_us + work.map_or(0.0, |axis| point.at[axis] as f64)
 }
 
 /// The errors at a table's own points, each predicted from the two beside it along an axis.
@@ -125,7 +133,7 @@ fn errors_at_own(slice: &Slice) -> Vec<f64> {
                 let [before, point, after] = [window[0], window[1], window[2]];
                 let share = (point.at[axis] - before.at[axis]) as f64 / (after.at[axis] - before.at[axis]) as f64;
                 let predicted = before.stats.median_us + share * (after.stats.median_us - before.stats.median_us);
-                errors.push((predicted - point.stats.median_us).abs() / point.stats.median_us);
+                errors.push((predicted - point.stats.median_us).abs() / whole_us(slice, point));
             }
         }
     }

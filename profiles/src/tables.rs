@@ -7,13 +7,14 @@ use csv::StringRecord;
 use crate::cells::{Cells, Field, Refused, one_of};
 use crate::check::{check_rows, dip};
 use crate::error::Invalid;
+use crate::family::Family;
 use crate::mend::mend;
 use crate::names::near_miss;
 use crate::rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentPetRow, ConcurrentStepRow,
     CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow,
-    DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HandOverRow, HeadRow, LoraRow, ModelLoadRow,
-    PetRow, PlanRow, PlotLookupRow, ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
+    DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow,
+    PlanRow, PlotLookupRow, ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
 };
 use crate::slice::{Slice, slices};
 

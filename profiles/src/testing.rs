@@ -6,8 +6,9 @@ use crate::model::{DType, ModelShape};
 use crate::origin::Origins;
 use crate::rows::{
     AdapterRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, DispatchRow,
-    EmbeddingRow, EncoderLayerRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow, Stats,
+    EmbeddingRow, EncoderLayerRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow,
 };
+use crate::stats::Stats;
 use crate::tables::Tables;
 
 const BATCHES: [u32; 6] = [1, 2, 4, 8, 16, 32];

@@ -4,9 +4,9 @@
 use proptest::prelude::*;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
-    AdapterImplementation, AdapterRow, Card, CopyRow, Cost, DType, Direction, DispatchOperation, EncoderLayerRow,
-    Family, LeftOut, LoadSource, LookupOutcome, ModelShape, PlotLookupRow, Spread, Stats, TableError, Tier, describe,
-    leave_out_errors,
+    AdapterImplementation, AdapterRow, Card, CopyResumeRow, CopyRow, Cost, DType, Direction, DispatchOperation,
+    EncoderLayerRow, Family, LeftOut, LoadSource, LookupOutcome, ModelShape, PlotLookupRow, Spread, Stats, TableError,
+    Tier, describe, leave_out_errors,
 };
 
 const BATCHES: [u32; 4] = [1, 4, 8, 32];
@@ -283,6 +283,26 @@ fn held_out_points_tell_the_error_and_price_nothing() {
     assert_eq!(error(&whole).of, LeftOut::Own);
     let cost = |card: &Card| card.encoder_layer(&tiny(), DType::F32).unwrap().cost(3, 50);
     assert_eq!(cost(&card), cost(&whole));
+}
+
+/// Next to nothing, twice over, is next to nothing still.
+#[test]
+fn what_adds_to_work_is_judged_with_that_work() {
+    let mut card = synthetic_card();
+    card.tables.copy_resume = [(100, 1.0), (200, 1.0), (300, 3.0)]
+        .map(|(idle_us, extra_us)| CopyResumeRow {
+            idle_us,
+            work_us: 499,
+            stats: stats(extra_us),
+        })
+        .to_vec();
+    let errors = leave_out_errors(&card);
+    let error = errors.iter().find(|error| error.family == Family::CopyResume).unwrap();
+    // (1 + 3) / 2 was expected of the second, and it is 1 µs beside the 499 of the copy.
+    assert!(
+        error.predictions == 1 && (error.median - 1.0 / 500.0).abs() < 1e-12,
+        "{error:?}"
+    );
 }
 
 #[test]

@@ -5,11 +5,12 @@ use std::time::Duration;
 use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{AdapterImplementation, AdapterRow, DType, ModelShape, Tables};
 
+use super::Suite;
 use super::compute::{Subject, spread_out};
 use super::decoder::DecoderSubject;
 use super::held_out::{HoldOut, Spot};
 use super::schedule::Point;
-use super::{Suite, timed};
+use super::timing::timed;
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
 use crate::error::ExecutorError;
 

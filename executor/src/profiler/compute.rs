@@ -13,7 +13,7 @@ use super::axes::{Axes, Served};
 use super::held_out::{HoldOut, Spot};
 use super::instances::{Instance, LAYERS};
 use super::schedule::{Measure, Point};
-use super::{issued, timed};
+use super::timing::{issued, timed};
 use crate::cascade::layers_with_importance;
 use crate::error::ExecutorError;
 use crate::machine::cascading::read_out;

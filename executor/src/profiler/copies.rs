@@ -11,7 +11,7 @@ use tenantry_profiles::{CopyRow, Direction, LoadSource, ModelLoadRow, Tables};
 use super::compute::spread_out;
 use super::held_out::{HoldOut, Spot};
 use super::schedule::Point;
-use super::timed;
+use super::timing::timed;
 use crate::device::{Stream, copy_block, host_memory_for};
 use crate::error::ExecutorError;
 use crate::host::forget_cached;

@@ -9,7 +9,7 @@ use tenantry_profiles::{
 
 use super::held_out::{HoldOut, Spot};
 use super::schedule::{Measure, Point};
-use super::{issued, timed};
+use super::timing::{issued, timed};
 use crate::decoder::{Chunk, Decoder, KvCache, Sampling, Step, sample};
 use crate::error::ExecutorError;
 

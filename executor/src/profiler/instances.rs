@@ -7,10 +7,11 @@ use std::time::Duration;
 use tch::{Device, Tensor};
 use tenantry_profiles::{ConcurrentLayerRow, StaticModelRow, Tables};
 
+use super::Suite;
 use super::compute::{Subject, answers};
 use super::ops::Ops;
 use super::schedule::Point;
-use super::{Suite, timed};
+use super::timing::timed;
 use crate::device::{Stream, prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
 use crate::model::{Encoder, Heads, Input};

@@ -9,7 +9,7 @@ use super::compute::spread_out;
 use super::decoder::DecoderSubject;
 use super::held_out::{HoldOut, Spot};
 use super::schedule::Point;
-use super::timed;
+use super::timing::timed;
 use crate::error::ExecutorError;
 use crate::lora::{LoraCache, LoraShape, LoraStore, Loras, Segment};
 

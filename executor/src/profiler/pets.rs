@@ -10,11 +10,12 @@ use tch::{Kind as Number, Tensor};
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_profiles::{ConcurrentPetRow, DType, ModelShape, PetKind, PetRow, Tables};
 
+use super::Suite;
 use super::compute::{Subject, spread_out};
 use super::held_out::{HoldOut, Spot};
 use super::instances::STREAMS;
 use super::schedule::Point;
-use super::{Suite, timed};
+use super::timing::timed;
 use crate::error::ExecutorError;
 use crate::model::Encoder;
 use crate::pet::{Linear, Member, Norm, Operators, PetBatch, Reader, Streams, kind_named};

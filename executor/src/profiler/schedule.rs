@@ -12,6 +12,7 @@ use tenantry_profiles::{Certainty, Family, Stats, Tables};
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::Progress;
+use super::outcome::Outcome;
 use super::stats::{Samples, Visits};
 use crate::error::ExecutorError;
 
@@ -113,20 +114,6 @@ fn micros(duration: Duration) -> f64 {
     (duration.as_nanos() as f64 / 1e3).max(1e-3)
 }
 
-/// How the measuring went.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Outcome {
-    pub points: usize,
-    /// Points whose median is known as well as was asked.
-    pub known: usize,
-    /// How well the least known median is known; infinite where a point has too few measurements to tell.
-    pub widest: f64,
-    /// How well the one in the middle is known, likewise.
-    pub middle: f64,
-    /// Tables left out, since the user asked to stop before all their points were measured.
-    pub left_out: Vec<String>,
-}
-
 /// How far a schedule has come: all that it takes to go on as if nothing had happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct State {
@@ -212,12 +199,13 @@ impl<'a> Schedule<'a> {
     }
 
     /// Measures tables anew in which an op costs less than a smaller one, beyond both spreads: the machine was disturbed meanwhile. Says
-    /// which those were.
-    pub fn settle(&mut self, watch: &mut Watch<'_>) -> Result<Vec<String>, ExecutorError> {
+    /// which those were. Begins no further round after `time`.
+    pub fn settle(&mut self, time: Duration, watch: &mut Watch<'_>) -> Result<Vec<String>, ExecutorError> {
+        let end = Instant::now() + time;
         let mut settled = Vec::new();
         for _ in 0..SETTLE_ROUNDS {
             // What an interrupted run has is kept as it is, for the one that goes on.
-            if watch.interrupted.load(Ordering::Relaxed) {
+            if watch.interrupted.load(Ordering::Relaxed) || Instant::now() >= end {
                 break;
             }
             let dipped = self.dipped();
@@ -232,7 +220,7 @@ impl<'a> Schedule<'a> {
                 break;
             }
             self.rest.clear();
-            watch.until = Instant::now() + SETTLE * before.len() as u32;
+            watch.until = end.min(Instant::now() + SETTLE * before.len() as u32);
             self.measure(watch)?;
             // Where that was interrupted, what was there is better than nothing.
             for (index, visits) in before {
@@ -561,7 +549,7 @@ mod tests {
             };
             schedule.measure(&mut watch).unwrap();
             disturbed.set(false);
-            let settled = schedule.settle(&mut watch).unwrap();
+            let settled = schedule.settle(IN_TIME, &mut watch).unwrap();
             let mut tables = Tables::default();
             schedule.record(&mut tables, &mut Tables::default());
             (settled, tables.copy.iter().map(|row| row.stats.median_us).sum::<f64>())
@@ -584,14 +572,14 @@ mod tests {
             keep: &mut |_| Ok(()),
             interrupted: &stopped,
         };
-        assert_eq!(schedule.settle(&mut watch).unwrap(), Vec::<String>::new());
+        assert_eq!(schedule.settle(IN_TIME, &mut watch).unwrap(), Vec::<String>::new());
         assert_eq!(schedule.state(), before);
 
         // In the middle of it, too.
         stopped.store(false, Ordering::Relaxed);
         let mut stop = |_| stopped.store(true, Ordering::Relaxed);
         watch.progress = &mut stop;
-        assert_eq!(schedule.settle(&mut watch).unwrap(), ["copy"]);
+        assert_eq!(schedule.settle(IN_TIME, &mut watch).unwrap(), ["copy"]);
         let outcome = schedule.record(&mut Tables::default(), &mut Tables::default());
         assert_eq!(outcome.left_out, Vec::<String>::new());
     }

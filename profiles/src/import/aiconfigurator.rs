@@ -8,9 +8,10 @@ use super::operators::{Attention, Products};
 use super::sheet::Sheet;
 use super::summary_stats::Times;
 use crate::error::Invalid;
+use crate::family::Family;
 use crate::keys::CollectiveOperation;
 use crate::model::{DType, ModelKind, ModelShape};
-use crate::rows::{CollectiveRow, EncoderLayerRow, Family};
+use crate::rows::{CollectiveRow, EncoderLayerRow};
 
 const SOURCE: &str = "aiconfigurator (ai-dynamo/aiconfigurator @095f58a, Apache-2.0), vLLM 0.24.0 kernels, bf16";
 

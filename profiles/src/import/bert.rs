@@ -7,8 +7,9 @@ use super::gpus::Gpu;
 use super::sheet::Sheet;
 use super::summary_stats::Times;
 use crate::error::Invalid;
+use crate::family::Family;
 use crate::model::{DType, ModelShape};
-use crate::rows::{EncoderLayerRow, Family, StaticModelRow};
+use crate::rows::{EncoderLayerRow, StaticModelRow};
 
 const US_PER_MS: f64 = 1e3;
 

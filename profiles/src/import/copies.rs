@@ -5,8 +5,9 @@ use super::gpus::Gpu;
 use super::sheet::{Line, Sheet};
 use super::summary_stats::Times;
 use crate::error::Invalid;
+use crate::family::Family;
 use crate::keys::Direction;
-use crate::rows::{CopyRow, Family};
+use crate::rows::CopyRow;
 
 /// Bandwidths tell nothing of small copies. A copy's start takes some 10 µs, which aiconfigurator's own specifications have too
 /// (`p2p_latency_s`); below about 100 KB it is all that counts.

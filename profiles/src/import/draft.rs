@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use super::summary_stats::Times;
 use crate::card::Source;
 use crate::check::dip;
+use crate::family::Family;
 use crate::grid::Grid;
 use crate::model::DType;
 use crate::origin::Origin;
-use crate::rows::{
-    DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, Family, nearest_rank,
-};
+use crate::rows::{DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow};
 use crate::slice::{Point, Slice};
+use crate::stats::nearest_rank;
 use crate::tables::Tables;
 
 /// Times by point, the point's dimensions in the order of the family's axes.

@@ -7,8 +7,9 @@ use super::draft::{Decoding, Draft, Points, by_context, error_where_left_out, on
 use super::sheet::Sheet;
 use super::summary_stats::Times;
 use crate::error::Invalid;
+use crate::family::Family;
 use crate::model::DType;
-use crate::rows::{Family, nearest_rank};
+use crate::stats::nearest_rank;
 
 const SOURCE: &str = "LLMServingSim (casys-kaist/LLMServingSim @5daddb2, MIT), vLLM 0.19.0, Llama-3.1-8B bf16";
 

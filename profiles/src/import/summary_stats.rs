@@ -1,6 +1,6 @@
 //! Statistics out of what a source publishes: a single figure, or least, most, mean, median and deviation.
 
-use crate::rows::Stats;
+use crate::stats::Stats;
 
 /// Times in microseconds, as a source summarises them. Sums of operators add up as if each varied by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -8,9 +8,10 @@ use super::draft::{Decoding, Draft, Points, by_context, error_where_left_out};
 use super::sheet::{Line, Sheet};
 use super::summary_stats::Times;
 use crate::error::Invalid;
+use crate::family::Family;
 use crate::keys::CollectiveOperation;
 use crate::model::{DType, ModelKind, ModelShape};
-use crate::rows::{CollectiveRow, Family};
+use crate::rows::CollectiveRow;
 
 const SOURCE: &str = "Vidur (microsoft/vidur @7d47513, MIT)";
 

@@ -6,7 +6,8 @@ use super::{Outcome, Paper, input, predicted};
 use crate::card::{Card, Source};
 use crate::keys::LoadSource;
 use crate::model::{DType, ModelShape};
-use crate::rows::{ModelLoadRow, SolveRow, StaticModelRow, Stats};
+use crate::rows::{ModelLoadRow, SolveRow, StaticModelRow};
+use crate::stats::Stats;
 
 const DTYPE: DType = DType::F32;
 const LONGEST: u32 = 512;

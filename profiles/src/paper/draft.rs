@@ -4,7 +4,8 @@ use crate::card::Source;
 use crate::keys::{Direction, DispatchOperation, LoadSource};
 use crate::model::{DType, ModelShape};
 use crate::origin::Origin;
-use crate::rows::{CopyRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HeadRow, ModelLoadRow, Stats};
+use crate::rows::{CopyRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HeadRow, ModelLoadRow};
+use crate::stats::Stats;
 use crate::tables::Tables;
 
 /// Tables, where they come from, and the shapes that are not built-in.

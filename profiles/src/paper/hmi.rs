@@ -6,7 +6,8 @@ use crate::card::{Card, Source};
 use crate::keys::{AdapterImplementation, Direction, LookupOutcome, Tier};
 use crate::model::{DType, ModelShape};
 use crate::roofline::{Datasheet, DerivedError, Factors, Roofline, decoder_layers, matrix_weights};
-use crate::rows::{AdapterRow, PlotLookupRow, Stats};
+use crate::rows::{AdapterRow, PlotLookupRow};
+use crate::stats::Stats;
 
 const DTYPE: DType = DType::F32;
 const BATCHES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];

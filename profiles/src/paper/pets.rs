@@ -12,7 +12,8 @@ use crate::card::{Card, Source};
 use crate::keys::PetKind;
 use crate::model::{DType, ModelShape};
 use crate::roofline::{Datasheet, Factors, Roofline, matrix_weights};
-use crate::rows::{ConcurrentLayerRow, PetRow, Stats};
+use crate::rows::{ConcurrentLayerRow, PetRow};
+use crate::stats::Stats;
 
 const DTYPE: DType = DType::F32;
 const BATCHES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];

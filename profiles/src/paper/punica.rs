@@ -11,9 +11,8 @@ use crate::card::{Card, Source};
 use crate::keys::{AdapterImplementation, CollectiveOperation};
 use crate::model::{DType, ModelShape};
 use crate::roofline::{Datasheet, Roofline, matrix_weights};
-use crate::rows::{
-    CollectiveRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, LoraRow, Stats,
-};
+use crate::rows::{CollectiveRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, LoraRow};
+use crate::stats::Stats;
 
 const DTYPE: DType = DType::F16;
 const STEP_TOKENS: [u32; 12] = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];

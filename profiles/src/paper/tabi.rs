@@ -9,7 +9,8 @@ use super::{Outcome, Paper, assumed, input, predicted};
 use crate::card::{Card, Source};
 use crate::keys::DispatchOperation;
 use crate::model::{DType, ModelKind, ModelShape};
-use crate::rows::{ConcurrentLayerRow, DispatchRow, Stats};
+use crate::rows::{ConcurrentLayerRow, DispatchRow};
+use crate::stats::Stats;
 
 const DTYPE: DType = DType::F32;
 const BATCHES: [u32; 6] = [1, 2, 4, 8, 16, 32];

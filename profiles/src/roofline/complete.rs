@@ -4,9 +4,10 @@ use super::derive::{adapter_tokens, adapters, decoder, encoder, lora, merge, wit
 use super::ops::is_encoder;
 use super::{Datasheet, Roofline};
 use crate::card::{Card, Source};
+use crate::family::Family;
 use crate::keys::AdapterImplementation;
 use crate::model::{DType, ModelShape};
-use crate::rows::{AdapterRow, Family, LoraRow};
+use crate::rows::{AdapterRow, LoraRow};
 use crate::tables::Tables;
 
 /// A model that a card is to have tables of.

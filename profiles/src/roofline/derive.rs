@@ -3,6 +3,7 @@
 use super::ops::{is_encoder, plot_lookup_us};
 use super::{DerivedError, Factors, Roofline};
 use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
+use crate::family::Family;
 use crate::keys::{
     AdapterImplementation, CollectiveOperation, Direction, DispatchOperation, LoadSource, LookupOutcome, PetKind, Tier,
 };
@@ -10,10 +11,11 @@ use crate::model::{DType, ModelShape};
 use crate::origin::{Origin, Origins};
 use crate::rows::{
     AdapterRow, CollectiveRow, ConcurrentLayerRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow,
-    DecoderPrefillRow, DispatchRow, EmbeddingRow, EncoderLayerRow, Family, HeadRow, LoraRow, ModelLoadRow, PetRow,
-    PlotLookupRow, StaticModelRow, Stats,
+    DecoderPrefillRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HeadRow, LoraRow, ModelLoadRow, PetRow,
+    PlotLookupRow, StaticModelRow,
 };
 use crate::slice::slices;
+use crate::stats::Stats;
 use crate::tables::Tables;
 
 const BATCHES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];

@@ -2,8 +2,9 @@
 
 use super::ops::encoder_layer;
 use super::{Datasheet, Roofline};
+use crate::family::Family;
 use crate::model::{DType, ModelShape};
-use crate::rows::{Family, nearest_rank};
+use crate::stats::nearest_rank;
 
 /// How much of a datasheet is had.
 #[derive(Clone, Copy, Debug, PartialEq)]

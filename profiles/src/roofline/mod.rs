@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Invalid, ProfileError};
 use crate::model::{DType, ModelShape};
 use crate::names::near_miss;
-use crate::rows::Stats;
+use crate::stats::Stats;
 
 pub use complete::{Need, complete};
 pub(crate) use derive::decoder_layers;

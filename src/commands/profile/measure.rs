@@ -6,7 +6,7 @@ use serde_json::json;
 use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, RouteSpec, StageSpec, TenantState};
 use tenantry_executor::ExecutorError;
 use tenantry_executor::profiler::{Ops, Plan, Profiled, Progress, Served, ServedRoute, Suite as Thoroughness, profile};
-use tenantry_profiles::{Card, Changing, DType, ModelShape, PetKind, ProfileError};
+use tenantry_profiles::{Card, Changing, DType, ModelShape, PetKind};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::outcome::AnswersSpec;
 
@@ -114,12 +114,6 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     };
     match card.save(&out) {
         Ok(()) => remove_partial()?,
-        // What is too noisy for a card would be so again.
-        Err(ProfileError::Invalid(invalid)) => {
-            remove_partial()?;
-            let advice = "the machine was too noisy while it was measured; measure again when it is quiet";
-            return Err(Failure::Running(format!("{invalid} ({advice})")));
-        }
         Err(other) => {
             let kept = format!(
                 "{} keeps what was measured, and the same command goes on with it",

@@ -1,0 +1,118 @@
+//! What is to be measured, how thoroughly, and what comes of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tenantry_profiles::{Card, DType, Device, ModelKind, ModelShape};
+
+use super::axes::Served;
+use super::ops::Ops;
+use super::texts::ServedRoute;
+
+/// How thorough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    /// Up to a minute for the first model and 80 seconds for each further one; on a GPU 3 minutes at most.
+    Quick,
+    /// Up to 10 minutes a model, on a GPU 9 minutes for all: adapters at every length, larger copies, and time for every point to settle.
+    Full,
+}
+
+/// What a suite takes at most on a GPU, which may be rented by the minute: most ops are assumed to take so little there that each is measured
+/// often enough.
+const GPU_QUICK: Duration = Duration::from_secs(170);
+const GPU_FULL: Duration = Duration::from_secs(520);
+
+impl Suite {
+    /// How long it takes at most; it ends earlier when every point's median is known to 2 %.
+    pub fn duration(self, models: usize, device: tch::Device) -> Duration {
+        let seconds = match self {
+            Suite::Quick => 60 + 80 * (models as u64).saturating_sub(1),
+            Suite::Full => 600 * models as u64,
+        };
+        let all = Duration::from_secs(seconds);
+        match (self, device.is_cuda()) {
+            (_, false) => all,
+            (Suite::Quick, true) => all.min(GPU_QUICK),
+            (Suite::Full, true) => all.min(GPU_FULL),
+        }
+    }
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The card's name.
+    pub name: String,
+    /// Where.
+    pub device: tch::Device,
+    /// What that is: [`describe`](crate::describe).
+    pub description: Device,
+    /// The models; the first is the one whose ops are set beside copies to find how they disturb each other.
+    pub models: Vec<ModelShape>,
+    /// Of weights and activations.
+    pub dtype: DType,
+    /// Bottlenecks of adapters.
+    pub bottlenecks: Vec<u32>,
+    /// Ranks of decoders' LoRA.
+    pub ranks: Vec<u32>,
+    /// Numbers of classes of heads.
+    pub classes: Vec<u32>,
+    /// Beside those that every model takes.
+    pub ops: Ops,
+    /// By encoders.
+    pub served: Served,
+    /// Routes whose trained models answer texts.
+    pub texts: Vec<ServedRoute>,
+    /// How thorough.
+    pub suite: Suite,
+    /// Of weights, and of the order of measurement.
+    pub seed: u64,
+    /// A folder on the disk that models are loaded from; a file of each model's size is written there for a while.
+    pub scratch: PathBuf,
+    /// Where measurements are kept while there is no card: a run goes on with what an interrupted one of the same plan left there, at
+    /// the same place of the same order. Whoever has saved the card removes it. Nothing is kept where absent.
+    pub partial: Option<PathBuf>,
+    /// The command that measures this card again.
+    pub command: String,
+    /// The day, as `2025-01-31`.
+    pub date: String,
+}
+
+/// How far a profile has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Points whose median is known as well as is asked for, or that were visited as often as any is.
+    pub points_done: usize,
+    /// All.
+    pub points: usize,
+    /// At most; it ends earlier when all points are done.
+    pub time_left: Duration,
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Profiled {
+    /// The card. Its notes say what is missing or uncertain.
+    pub card: Card,
+    /// Whether it was interrupted; the card holds the tables that were complete.
+    pub interrupted: bool,
+}
+
+/// What of a plan is not measured on its device, and why.
+pub(super) fn unmeasured(plan: &Plan) -> Vec<String> {
+    if !plan.device.is_cuda() {
+        return Vec::new();
+    }
+    let whole = plan.ops.static_models.then_some(
+        "static_model is not measured: on a GPU it stands for models captured as graphs, which are not made yet",
+    );
+    let steps = (plan.ops.concurrent && plan.models.iter().any(|model| model.kind == ModelKind::Decoder))
+        .then_some("concurrent_step is not measured: instances on GPUs do not share the host's cores");
+    let resume = "resume is measured of passes in which only the heads change: that other parameters are new is a matter of a CPU's caches";
+    [whole, steps, Some(resume)]
+        .into_iter()
+        .flatten()
+        .map(str::to_string)
+        .collect()
+}

@@ -1,0 +1,147 @@
+//! The op families, each a file of a profile, and what of their costs is law.
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::named;
+
+/// The op families, each a CSV file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// [`EncoderLayerRow`](crate::EncoderLayerRow).
+    EncoderLayer,
+    /// [`EmbeddingRow`](crate::EmbeddingRow).
+    Embedding,
+    /// [`HeadRow`](crate::HeadRow).
+    Head,
+    /// [`TaggingHeadRow`](crate::TaggingHeadRow).
+    TaggingHead,
+    /// [`AdapterRow`](crate::AdapterRow).
+    Adapter,
+    /// [`CopyRow`](crate::CopyRow).
+    Copy,
+    /// [`ModelLoadRow`](crate::ModelLoadRow).
+    ModelLoad,
+    /// [`DispatchRow`](crate::DispatchRow).
+    Dispatch,
+    /// [`HandOverRow`](crate::HandOverRow).
+    HandOver,
+    /// [`ResumeRow`](crate::ResumeRow).
+    Resume,
+    /// [`CopyResumeRow`](crate::CopyResumeRow).
+    CopyResume,
+    /// [`StaticModelRow`](crate::StaticModelRow).
+    StaticModel,
+    /// [`ConcurrentLayerRow`](crate::ConcurrentLayerRow).
+    ConcurrentLayer,
+    /// [`ConcurrentPetRow`](crate::ConcurrentPetRow).
+    ConcurrentPet,
+    /// [`AttendedLayerRow`](crate::AttendedLayerRow).
+    AttendedLayer,
+    /// [`TextPassRow`](crate::TextPassRow).
+    TextPass,
+    /// [`TextLookRow`](crate::TextLookRow).
+    TextLook,
+    /// [`PlotLookupRow`](crate::PlotLookupRow).
+    PlotLookup,
+    /// [`PetRow`](crate::PetRow).
+    Pet,
+    /// [`DecoderDenseRow`](crate::DecoderDenseRow).
+    DecoderDense,
+    /// [`DecoderPrefillRow`](crate::DecoderPrefillRow).
+    DecoderPrefill,
+    /// [`DecoderDecodeRow`](crate::DecoderDecodeRow).
+    DecoderDecode,
+    /// [`DecoderMixedRow`](crate::DecoderMixedRow).
+    DecoderMixed,
+    /// [`DecoderEndsRow`](crate::DecoderEndsRow).
+    DecoderEnds,
+    /// [`DecoderStepRow`](crate::DecoderStepRow).
+    DecoderStep,
+    /// [`ConcurrentStepRow`](crate::ConcurrentStepRow).
+    ConcurrentStep,
+    /// [`LoraRow`](crate::LoraRow).
+    Lora,
+    /// [`CollectiveRow`](crate::CollectiveRow).
+    Collective,
+    /// [`SolveRow`](crate::SolveRow).
+    Solve,
+    /// [`PlanRow`](crate::PlanRow).
+    Plan,
+}
+named!(Family {
+    EncoderLayer => "encoder_layer",
+    Embedding => "embedding",
+    Head => "head",
+    TaggingHead => "tagging_head",
+    Adapter => "adapter",
+    Copy => "copy",
+    ModelLoad => "model_load",
+    Dispatch => "dispatch",
+    HandOver => "hand_over",
+    Resume => "resume",
+    CopyResume => "copy_resume",
+    StaticModel => "static_model",
+    ConcurrentLayer => "concurrent_layer",
+    ConcurrentPet => "concurrent_pet",
+    AttendedLayer => "attended_layer",
+    TextPass => "text_pass",
+    TextLook => "text_look",
+    PlotLookup => "plot_lookup",
+    Pet => "pet",
+    DecoderDense => "decoder_dense",
+    DecoderPrefill => "decoder_prefill",
+    DecoderDecode => "decoder_decode",
+    DecoderMixed => "decoder_mixed",
+    DecoderEnds => "decoder_ends",
+    DecoderStep => "decoder_step",
+    ConcurrentStep => "concurrent_step",
+    Lora => "lora",
+    Collective => "collective",
+    Solve => "solve",
+    Plan => "plan",
+});
+
+impl Family {
+    /// The family's file in a profile's folder.
+    pub fn file(self) -> String {
+        format!("{self}.csv")
+    }
+
+    /// Whether a point can exist: a batch never has more tenants than requests, nor a chunk more tokens than its context.
+    pub(crate) fn possible(self, at: &[u64]) -> bool {
+        !self.is_triangular() || at[0] <= at[1]
+    }
+
+    /// Whether costs between two values of a dimension are interpolated; a model compiled for one length runs no other.
+    pub(crate) fn interpolates(self, axis: usize) -> bool {
+        (self, axis) != (Family::StaticModel, 1)
+    }
+
+    /// Whether costs rise with a dimension. They do but with the threads that share a look-up's work; with the tasks that split a pool before
+    /// its dynamic programs do; with neither pauses nor work where work is handed over, since their ratio decides which core is woken; and
+    /// with the work before which a lane was idle, of which large products are less sensitive than many small ones.
+    pub(crate) fn rises(self, axis: usize) -> bool {
+        !matches!(
+            (self, axis),
+            (Family::PlotLookup | Family::Plan, 0) | (Family::HandOver, _) | (Family::Resume | Family::CopyResume, 1)
+        )
+    }
+
+    /// What a column holds that older profiles do not have: their look-ups were of trigrams, whatever they met.
+    pub(crate) fn default_of(self, column: &str) -> Option<&'static str> {
+        match (self, column) {
+            (Family::PlotLookup, "outcome") => Some("any"),
+            (Family::PlotLookup, "fragment_tokens") => Some("3"),
+            _ => None,
+        }
+    }
+
+    /// Whether the first two dimensions are tenants and what they share, so that the first cannot exceed the second.
+    pub(crate) fn is_triangular(self) -> bool {
+        matches!(
+            self,
+            Family::Adapter | Family::Lora | Family::DecoderPrefill | Family::Plan
+        )
+    }
+}

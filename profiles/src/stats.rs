@@ -1,0 +1,134 @@
+//! What came out of a point's measurements, as the last columns of every table hold it.
+
+use crate::cells::{Cells, Field, Refused};
+
+/// How often a point was measured and what came out, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stats {
+    /// Measurements, at least 1.
+    pub count: u64,
+    /// Their mean: what throughput follows from, and far above the median where a few ops take much longer.
+    pub mean_us: f64,
+    /// Half of the measurements took no longer.
+    pub median_us: f64,
+    /// 5 % took no longer.
+    pub p05_us: f64,
+    /// 95 % took no longer.
+    pub p95_us: f64,
+    /// 99 % took no longer.
+    pub p99_us: f64,
+}
+
+/// The columns of [`Stats`], last in every table.
+pub(crate) const STATS_COLUMNS: [&str; 6] = ["count", "mean_us", "median_us", "p05_us", "p95_us", "p99_us"];
+
+/// The nearest rank: the smallest of the ascending values that `percent` % of them do not exceed.
+pub(crate) fn nearest_rank(ascending: &[f64], percent: usize) -> f64 {
+    ascending[(ascending.len() * percent).div_ceil(100) - 1]
+}
+
+/// Rounded to four significant digits.
+fn four_digits(value: f64) -> f64 {
+    format!("{value:.3e}").parse().expect("it was a number")
+}
+
+impl Stats {
+    /// What came out of these measurements, in microseconds; sorts them.
+    ///
+    /// # Panics
+    /// Nothing was measured.
+    pub fn of(samples_us: &mut [f64]) -> Stats {
+        assert!(!samples_us.is_empty(), "statistics of no measurements");
+        samples_us.sort_unstable_by(f64::total_cmp);
+        Stats {
+            count: samples_us.len() as u64,
+            mean_us: samples_us.iter().sum::<f64>() / samples_us.len() as f64,
+            median_us: nearest_rank(samples_us, 50),
+            p05_us: nearest_rank(samples_us, 5),
+            p95_us: nearest_rank(samples_us, 95),
+            p99_us: nearest_rank(samples_us, 99),
+        }
+    }
+
+    /// The same of ops that take so many times as long.
+    pub(crate) fn at_pace(self, ratio: f64) -> Stats {
+        let [mean_us, median_us, p05_us, p95_us, p99_us] =
+            [self.mean_us, self.median_us, self.p05_us, self.p95_us, self.p99_us].map(|us| us * ratio);
+        Stats {
+            mean_us,
+            median_us,
+            p05_us,
+            p95_us,
+            p99_us,
+            ..self
+        }
+    }
+
+    /// Whether any measurement took another time than the median.
+    pub(crate) fn varies(&self) -> bool {
+        [self.mean_us, self.p05_us, self.p95_us, self.p99_us] != [self.median_us; 4]
+    }
+
+    /// The same with four digits; what is equal stays equal, and the mean one that the quantiles allow.
+    pub(crate) fn rounded(self) -> Stats {
+        let [median_us, p05_us, p95_us, p99_us] =
+            [self.median_us, self.p05_us, self.p95_us, self.p99_us].map(four_digits);
+        let rounded = Stats {
+            mean_us: four_digits(self.mean_us),
+            median_us,
+            p05_us,
+            p95_us,
+            p99_us,
+            ..self
+        };
+        let least_us = rounded.least_mean_us();
+        if rounded.mean_us >= least_us {
+            return rounded;
+        }
+        // One digit more than is kept lies between: the next number of four digits is no less.
+        let mean_us = [least_us, least_us * 1.001]
+            .map(four_digits)
+            .into_iter()
+            .find(|mean_us| *mean_us >= least_us);
+        Stats {
+            mean_us: mean_us.unwrap_or(least_us),
+            ..rounded
+        }
+    }
+
+    /// The least mean that measurements with these quantiles can have: each as low as the quantile below it, the lowest
+    /// 5 % at zero.
+    pub(crate) fn least_mean_us(&self) -> f64 {
+        0.45 * self.p05_us + 0.45 * self.median_us + 0.04 * self.p95_us + 0.01 * self.p99_us
+    }
+
+    pub(crate) fn read(cells: &impl Cells) -> Result<Stats, (&'static str, Refused)> {
+        Ok(Stats {
+            count: cells.cell("count")?,
+            mean_us: cells.cell("mean_us")?,
+            median_us: cells.cell("median_us")?,
+            p05_us: cells.cell("p05_us")?,
+            p95_us: cells.cell("p95_us")?,
+            p99_us: cells.cell("p99_us")?,
+        })
+    }
+
+    pub(crate) fn write(&self) -> [String; 6] {
+        let Stats {
+            count,
+            mean_us,
+            median_us,
+            p05_us,
+            p95_us,
+            p99_us,
+        } = *self;
+        [
+            count.write(),
+            mean_us.write(),
+            median_us.write(),
+            p05_us.write(),
+            p95_us.write(),
+            p99_us.write(),
+        ]
+    }
+}
