@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 use tch::Device;
 use tenantry_cascade::Reroute;
 use tenantry_core::op::Layers;
+use tenantry_core::policy::scale::TargetTrackingSpec;
 use tenantry_core::spec::{
     AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, HeadTask, OrderSpec, Padding, PipelineSpec, PlaceSpec,
-    PoolSpec, RouteSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
+    PoolSpec, RouteSpec, ScaleRule, ScaleSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_executor::machine::execute::{self, ExecuteError, execute};
 use tenantry_profiles::testing::synthetic_card;
@@ -48,6 +49,7 @@ fn stage(name: &str, dispatch: Option<DispatchSpec>) -> StageSpec {
         gpus: vec![0],
         layers: Layers::all(2),
         dispatch,
+        scale: None,
         packing: None,
     }
 }
@@ -87,11 +89,15 @@ fn answers() -> AnswersSpec {
 }
 
 fn entries() -> Vec<Entry> {
+    every(Duration::from_micros(200))
+}
+
+fn every(gap: Duration) -> Vec<Entry> {
     let entry = |ticket: u64| {
         Entry::Request(Request {
             ticket,
             tenant: (ticket % u64::from(TENANTS)) as u32,
-            arrival: Time(ticket * 200_000),
+            arrival: Time(ticket * gap.0),
             input_tokens: 8 + (ticket % 9) as u32,
             output_tokens: 0,
             class: 0,
@@ -101,8 +107,12 @@ fn entries() -> Vec<Entry> {
 }
 
 fn cluster() -> ClusterSpec {
+    cards(1)
+}
+
+fn cards(gpus: u32) -> ClusterSpec {
     ClusterSpec {
-        gpus: 1,
+        gpus,
         gpu_memory_bytes: 1 << 30,
         copy_lanes: 1,
         lookup_lanes: 1,
@@ -110,11 +120,20 @@ fn cluster() -> ClusterSpec {
 }
 
 fn executed(system: &SystemSpec, known: Option<&AnswersSpec>) -> Result<execute::Executed, ExecuteError> {
+    executed_on(cluster(), system, known, entries())
+}
+
+fn executed_on(
+    cluster: ClusterSpec,
+    system: &SystemSpec,
+    known: Option<&AnswersSpec>,
+    entries: Vec<Entry>,
+) -> Result<execute::Executed, ExecuteError> {
     let card = synthetic_card();
     let spec = execute::Run {
         device: Device::Cpu,
         card: &card,
-        cluster: cluster(),
+        cluster,
         system,
         tenants: TENANTS,
         warm_up: Time::ZERO,
@@ -125,7 +144,7 @@ fn executed(system: &SystemSpec, known: Option<&AnswersSpec>) -> Result<execute:
         tables: tenantry_executor::tables_folder(),
         building: |_| {},
     };
-    execute(&spec, &mut Listed::new(entries()), Arc::new(AtomicBool::new(false)), ())
+    execute(&spec, &mut Listed::new(entries), Arc::new(AtomicBool::new(false)), ())
 }
 
 #[test]
@@ -168,4 +187,42 @@ fn what_cannot_be_executed_is_refused() {
     route.stages[1].layers = Layers { first: 1, count: 1 };
     let error = executed(&early_exit, Some(&answers())).unwrap_err().to_string();
     assert!(error.contains("only simulated, got from 1"), "{error}");
+}
+
+/// A second card comes for each stage, onto which its model is really loaded: until then there is nothing on it, and from then on every
+/// other request is answered there as on the first.
+#[test]
+fn a_card_that_comes_answers_as_the_first_does() {
+    let gap = Duration::from_millis(25);
+    let mut system = cascade();
+    for stage in &mut system.route.as_mut().unwrap().stages {
+        stage.gpus = vec![0, 1];
+        stage.pool.place = PlaceSpec::RoundRobin;
+        stage.scale = Some(ScaleSpec {
+            cards_at_start: 1,
+            start_up: Duration::from_millis(1),
+            // No request is so fast, so that a card comes as soon as anybody asks.
+            rule: ScaleRule::TargetTracking(TargetTrackingSpec {
+                slo: Duration(1),
+                percentile: 98,
+                add_percent: 95,
+                release_percent: 50,
+                recent: Duration::from_secs(10),
+                period: Duration::from_secs(60),
+                settle: Duration::from_secs(60),
+                cards_min: 1,
+                cards_max: 2,
+            }),
+        });
+    }
+    let known = answers();
+    let alone = executed_on(cluster(), &cascade(), Some(&known), every(gap)).unwrap();
+    let scaled = executed_on(cards(2), &system, Some(&known), every(gap)).unwrap();
+    let scaling = scaled.record.scaling.unwrap();
+    assert_eq!((scaling.added, scaling.released), (2, 0), "{scaling:?}");
+    assert_eq!(scaling.cards.last().unwrap().1, [2, 2]);
+    let on_second = { scaled.record.lanes.iter() }.filter(|lane| lane.name.starts_with("gpu1/compute"));
+    assert!(on_second.clone().count() == 2 && on_second.clone().all(|lane| lane.busy > Duration::ZERO));
+    assert_eq!(scaled.answers, alone.answers);
+    assert!(alone.record.scaling.is_none());
 }

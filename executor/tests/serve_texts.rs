@@ -11,9 +11,10 @@ use tenantry_cascade::ensemble::{average, likeliest, weights_of_route};
 use tenantry_core::RunRecord;
 use tenantry_core::answers::{Answers, described};
 use tenantry_core::op::Layers;
+use tenantry_core::policy::scale::TargetTrackingSpec;
 use tenantry_core::spec::{
     AdmitSpec, AnswerJoin, BatchSpec, ClusterSpec, DispatchSpec, HeadTask, OrderSpec, Padding, PipelineSpec, PlaceSpec,
-    PoolSpec, RouteSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
+    PoolSpec, RouteSpec, ScaleRule, ScaleSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_executor::cascade::{
     ClassifierConfig, ExampleFiles, ExampleModel, ExampleSize, ProfileItems, ProfileRoute, TextModel, hash_items,
@@ -26,7 +27,7 @@ use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{Card, DType, ModelShape, Stats, TextPassRow};
 use tenantry_sim::{Jitter, simulate};
 use tenantry_traces::outcome::{AnswersSpec, ProfiledModels};
-use tenantry_traces::{Entry, Listed, Request, Time};
+use tenantry_traces::{Duration, Entry, Listed, Request, Time};
 
 const SEED: u64 = 9;
 const REQUESTS: u64 = 150;
@@ -125,7 +126,7 @@ fn pruning(
                 place: PlaceSpec::LeastLoaded,
                 batch: BatchSpec::SizeOrTimeout {
                     max_size: 4,
-                    max_wait: tenantry_traces::Duration::ZERO,
+                    max_wait: Duration::ZERO,
                 },
                 swap: SwapSpec::LeastRecentlyUsed,
                 pipeline: PipelineSpec::SYNCHRONOUS,
@@ -138,6 +139,7 @@ fn pruning(
                 reroute,
                 prune_alpha: alphas[index],
             }),
+            scale: None,
             packing: None,
         }
     };
@@ -156,11 +158,15 @@ fn pruning(
 }
 
 fn entries() -> Vec<Entry> {
+    every(Duration::from_micros(100))
+}
+
+fn every(gap: Duration) -> Vec<Entry> {
     let entry = |ticket: u64| {
         Entry::Request(Request {
             ticket,
             tenant: 0,
-            arrival: Time(ticket * 100_000),
+            arrival: Time(ticket * gap.0),
             // Texts have their own lengths.
             input_tokens: 1,
             output_tokens: 0,
@@ -171,8 +177,12 @@ fn entries() -> Vec<Entry> {
 }
 
 fn cluster() -> ClusterSpec {
+    cards(1)
+}
+
+fn cards(gpus: u32) -> ClusterSpec {
     ClusterSpec {
-        gpus: 1,
+        gpus,
         gpu_memory_bytes: 1 << 30,
         copy_lanes: 1,
         lookup_lanes: 1,
@@ -225,10 +235,19 @@ fn simulated_on(card: &Card, system: &SystemSpec, answers: &AnswersSpec) -> RunR
 }
 
 fn executed(system: &SystemSpec, answers: &AnswersSpec) -> Result<execute::Executed, ExecuteError> {
+    executed_on(cluster(), system, answers, entries())
+}
+
+fn executed_on(
+    cluster: ClusterSpec,
+    system: &SystemSpec,
+    answers: &AnswersSpec,
+    entries: Vec<Entry>,
+) -> Result<execute::Executed, ExecuteError> {
     let spec = execute::Run {
         device: Device::Cpu,
         card: &card(),
-        cluster: cluster(),
+        cluster,
         system,
         tenants: 1,
         warm_up: Time::ZERO,
@@ -239,7 +258,7 @@ fn executed(system: &SystemSpec, answers: &AnswersSpec) -> Result<execute::Execu
         tables: tenantry_executor::tables_folder(),
         building: |_| {},
     };
-    execute(&spec, &mut Listed::new(entries()), Arc::new(AtomicBool::new(false)), ())
+    execute(&spec, &mut Listed::new(entries), Arc::new(AtomicBool::new(false)), ())
 }
 
 #[test]
@@ -288,6 +307,33 @@ fn what_models_answer_under_load_is_what_was_saved_of_them() {
             answer.ticket
         );
     }
+
+    // Onto a card that comes the model is loaded with its head: every other request is answered there, and as on the first.
+    let mut scaled = alone;
+    let stage = &mut scaled.route.as_mut().unwrap().stages[0];
+    stage.gpus = vec![0, 1];
+    stage.pool.place = PlaceSpec::RoundRobin;
+    stage.scale = Some(ScaleSpec {
+        cards_at_start: 1,
+        start_up: Duration::ZERO,
+        // No request is so fast, so that a card comes as soon as anybody asks.
+        rule: ScaleRule::TargetTracking(TargetTrackingSpec {
+            slo: Duration(1),
+            percentile: 98,
+            add_percent: 95,
+            release_percent: 50,
+            recent: Duration::from_secs(10),
+            period: Duration::from_secs(60),
+            settle: Duration::from_secs(60),
+            cards_min: 1,
+            cards_max: 2,
+        }),
+    });
+    let on_two = executed_on(cards(2), &scaled, answers, every(Duration::from_millis(20))).unwrap();
+    assert_eq!(on_two.record.scaling.unwrap().added, 1);
+    let second = on_two.record.lanes.iter().find(|lane| lane.name == "gpu1/compute0");
+    assert!(second.unwrap().busy > Duration::ZERO);
+    assert_eq!(on_two.answers, real.answers);
 }
 
 /// An ensemble with the weights that `cascade select` writes changes what is answered: requests have another answer than the last model's, and as many

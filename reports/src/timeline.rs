@@ -160,6 +160,7 @@ pub(crate) fn name(kind: &OpKind) -> (String, &'static str) {
             let size = bytes(load.bytes);
             (format!("load runtime {}, {size}", load.runtime.runtime), "copy")
         }
+        OpKind::LoadModel(load) => (format!("load model, {}", bytes(load.bytes)), "copy"),
         OpKind::Solve(solve) => (format!("allocate {} instances", solve.instances), "solve"),
         OpKind::PlanPool(plan) => (
             format!(

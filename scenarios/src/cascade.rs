@@ -2,8 +2,9 @@
 
 use tenantry_cascade::Reroute;
 use tenantry_core::op::Layers;
-use tenantry_core::spec::{AnswerJoin, DispatchSpec, OrderSpec, PoolSpec, RouteSpec, StageSpec};
+use tenantry_core::spec::{AnswerJoin, DispatchSpec, OrderSpec, PoolSpec, RouteSpec, ScaleSpec, StageSpec};
 use tenantry_profiles::{ModelKind, ModelShape};
+use tenantry_traces::Duration;
 use tenantry_traces::fit::cascade::{MNLI, SST_2};
 use tenantry_traces::fit::quantiles::Knot;
 use tenantry_traces::outcome::{
@@ -15,6 +16,7 @@ use crate::path::Path;
 use crate::raw::*;
 use crate::resolve::batch_of;
 use crate::scalar::NotNegative;
+use crate::scaling::{Scaled, scale_of};
 
 /// Stages are bits of a word.
 const STAGES_MAX: usize = 32;
@@ -74,6 +76,7 @@ pub(crate) fn route(
             dispatch: stage
                 .reroute
                 .and_then(|reroute| dispatch(&reroute, &path.key("reroute"), problems)),
+            scale: scale(raw, index, around, &path, problems),
             packing: stage.packing.map(|packing| packing.0),
         });
     }
@@ -150,6 +153,51 @@ fn check_stage(raw: &RawCascade, index: usize, around: &Around<'_>, path: &Path,
         }
         None => {}
     }
+}
+
+/// How a stage's cards come and go, if they do.
+fn scale(
+    raw: &RawCascade,
+    index: usize,
+    around: &Around<'_>,
+    path: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<ScaleSpec> {
+    let stage = &raw.stages[index];
+    let tracks = |scale: &RawScaling| matches!(scale.rule, RawScalingRule::TargetTracking { .. });
+    match (stage.slo, stage.scale.as_ref().is_some_and(tracks)) {
+        (None, true) => {
+            let must = "given, since target tracking goes by it";
+            problems.push(Problem::new(path.key("slo"), must, "nothing"));
+        }
+        (Some(_), false) => {
+            let must = "left out, since only target tracking goes by it";
+            problems.push(Problem::new(path.key("slo"), must, "a latency"));
+        }
+        _ => {}
+    }
+    let scale = stage.scale.as_ref()?;
+    let path = path.key("scale");
+    let goes_on = |stage: &RawStage| stage.layers.is_some_and(|layers| layers.from > 0);
+    if goes_on(stage) || raw.stages.get(index + 1).is_some_and(goes_on) {
+        let must = "left out where a stage goes on with another's hidden states, on the same cards";
+        problems.push(Problem::new(path.clone(), must, "given"));
+    }
+    let own = stage.gpus.as_ref().map(|gpus| gpus.len() as u32);
+    let scaled = Scaled {
+        slo: stage.slo.map_or(Duration::ZERO, |slo| slo.0),
+        instances_per_gpu: stage
+            .instances_per_gpu
+            .map_or(around.pool.instances_per_gpu, |count| count.0),
+        cards: own.unwrap_or(around.gpus),
+        of: if own.is_some() {
+            "the stage's gpus"
+        } else {
+            "cluster.gpus"
+        },
+        path: &path,
+    };
+    Some(scale_of(scale, &scaled, problems))
 }
 
 fn layers(

@@ -27,6 +27,7 @@ pub mod raw;
 mod resolve;
 mod runtimes;
 pub mod scalar;
+mod scaling;
 mod scenario;
 mod schema;
 mod shipped;

@@ -1,10 +1,8 @@
 //! From `runtimes:` to the specification of a pool of runtimes.
 
 use tenantry_core::policy::levels::Rule;
-use tenantry_core::policy::scale::{HeadroomSpec, TargetTrackingSpec};
 use tenantry_core::spec::{
-    AllocateSpec, PeriodicSpec, RuntimeLengths, RuntimeSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind, SolverSpec,
-    StreamSpec,
+    AllocateSpec, PeriodicSpec, RuntimeLengths, RuntimeSpec, RuntimesSpec, ScaleSpec, ShapeKind, SolverSpec, StreamSpec,
 };
 use tenantry_profiles::{ModelKind, ModelShape};
 
@@ -12,6 +10,7 @@ use crate::error::Problem;
 use crate::path::Path;
 use crate::raw::*;
 use crate::scalar::Percent;
+use crate::scaling::{self, Scaled};
 
 /// A stream's own part, wherever it is written.
 struct Stream<'a> {
@@ -262,56 +261,12 @@ fn scale_of(
         let must = "left out where the number of instances is fixed";
         problems.push(Problem::new(path.clone(), must, "given"));
     }
-    for (key, count) in [("start", scale.start.0), ("min", scale.min.0)] {
-        if count > gpus {
-            problems.push(Problem::new(
-                path.key(key),
-                format!("at most cluster.gpus ({gpus})"),
-                count,
-            ));
-        }
-    }
-    let per_cent = |percent: Percent| (percent.fraction() * 100.0).round() as u32;
-    ScaleSpec {
-        cards_at_start: scale.start.0,
-        start_up: scale.start_up.0,
-        rule: match scale.rule {
-            RawScalingRule::TargetTracking {
-                percentile,
-                add,
-                release,
-                recent,
-                period,
-                settle,
-            } => {
-                if percentile.0 > 100 {
-                    let path = path.key("rule").key("target-tracking").key("percentile");
-                    problems.push(Problem::new(path, "1 to 100", percentile.0));
-                }
-                ScaleRule::TargetTracking(TargetTrackingSpec {
-                    slo: runtimes.slo.0,
-                    percentile: percentile.0.clamp(1, 100),
-                    add_percent: per_cent(add),
-                    release_percent: per_cent(release),
-                    recent: recent.0,
-                    period: period.0,
-                    settle: settle.0,
-                    cards_min: scale.min.0,
-                    cards_max: gpus,
-                })
-            }
-            RawScalingRule::Headroom {
-                spare,
-                interval,
-                patience,
-            } => ScaleRule::Headroom(HeadroomSpec {
-                instances_per_card: system.instances_per_gpu.0,
-                headroom_percent: per_cent(spare),
-                interval: interval.0,
-                patience: patience.0,
-                cards_min: scale.min.0,
-                cards_max: gpus,
-            }),
-        },
-    }
+    let scaled = Scaled {
+        slo: runtimes.slo.0,
+        instances_per_gpu: system.instances_per_gpu.0,
+        cards: gpus,
+        of: "cluster.gpus",
+        path: &path,
+    };
+    scaling::scale_of(scale, &scaled, problems)
 }

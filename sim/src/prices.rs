@@ -53,6 +53,8 @@ pub struct Prices {
     link: Option<LinkPrices>,
     /// Of what is read from the disk; bound where anything is.
     store: Option<Curve>,
+    /// Of models from host memory; bound where a stage's cards come and go.
+    model_load: Option<Curve>,
     wake: HandOver,
     tell: HandOver,
     alarm: HandOver,
@@ -393,7 +395,10 @@ impl Prices {
             Ok::<_, MissingTable>(ModelPrices::Encoder(Box::new(prices)))
         };
         let models = route.stages.iter().map(model).collect::<Result<_, MissingTable>>()?;
-        Prices::of_models(card, &system.pools().collect::<Vec<_>>(), models, jitter)
+        let prices = Prices::of_models(card, &system.pools().collect::<Vec<_>>(), models, jitter)?;
+        let scales = route.stages.iter().any(|stage| stage.scale.is_some());
+        let model_load = scales.then(|| card.model_load(LoadSource::Host)).transpose()?;
+        Ok(Prices { model_load, ..prices })
     }
 
     /// The prices of each pool's model; a table is the first pool's.
@@ -431,6 +436,7 @@ impl Prices {
                 None => None,
                 Some(_) => Some(card.model_load(LoadSource::Disk)?),
             },
+            model_load: None,
             wake: card.hand_over(DispatchOperation::Wake)?,
             tell: card.hand_over(DispatchOperation::Tell)?,
             alarm: card.hand_over(DispatchOperation::Alarm)?,
@@ -497,6 +503,14 @@ impl Prices {
             OpKind::Manage(Manage::Store { bytes, .. }) => self.stored_ns(*bytes, spread),
             // Memory is let go of at once, as far as anybody has measured.
             OpKind::Manage(Manage::Discard { .. }) => 0,
+            OpKind::LoadModel(load) => {
+                let curve = self
+                    .model_load
+                    .as_ref()
+                    .expect("a system that loads models has a price for it");
+                self.extrapolated.note(curve.beyond(load.bytes), Family::ModelLoad);
+                spread.of(curve.cost(load.bytes))
+            }
             OpKind::Infer(_) | OpKind::LoadRuntime(_) | OpKind::Solve(_) => self.runtime_ns(kind, shape, spread),
         }
     }

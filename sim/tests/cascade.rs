@@ -8,9 +8,10 @@ use tenantry_cascade::Reroute;
 use tenantry_core::Command;
 use tenantry_core::command::Finish;
 use tenantry_core::log::{Log, replay};
-use tenantry_core::op::Layers;
+use tenantry_core::op::{Layers, OpKind};
+use tenantry_core::policy::scale::{HeadroomSpec, TargetTrackingSpec};
 use tenantry_core::spec::{
-    AnswerJoin, BatchSpec, DispatchSpec, OrderSpec, RouteSpec, StageSpec, SystemSpec, TenantState,
+    AnswerJoin, BatchSpec, DispatchSpec, OrderSpec, RouteSpec, ScaleRule, ScaleSpec, StageSpec, SystemSpec, TenantState,
 };
 use tenantry_core::{RunRecord, Server};
 use tenantry_profiles::testing::synthetic_card;
@@ -35,6 +36,7 @@ fn stage(model: &str, gpus: &[u32], dispatch: Option<(f64, f64, Option<f64>)>) -
             reroute: Reroute::new(cut_off, slope).expect("it is within range"),
             prune_alpha,
         }),
+        scale: None,
         packing: None,
     }
 }
@@ -379,13 +381,144 @@ fn models_that_do_not_fit_together_are_refused() {
     );
 }
 
-fn systems() -> impl Strategy<Value = SystemSpec> {
-    let one = (
-        prop_oneof![Just("tiny"), Just("bert-base")],
-        1u32..5,
-        1u32..3,
-        prop_oneof![Just(vec![0]), Just(vec![1]), Just(vec![1, 0])],
+/// As many cards as the load needs and a fifth more, which start up in 300 ms.
+fn headroom(cards_max: u32) -> ScaleSpec {
+    ScaleSpec {
+        cards_at_start: 1,
+        start_up: Duration::from_millis(300),
+        rule: ScaleRule::Headroom(HeadroomSpec {
+            instances_per_card: 1,
+            headroom_percent: 20,
+            interval: Duration::from_secs(1),
+            patience: 2,
+            cards_min: 1,
+            cards_max,
+        }),
+    }
+}
+
+/// Twice what one card does, for five seconds, and then hardly anything.
+fn rush(service: Duration) -> Vec<Entry> {
+    let gap_us = service.0 / 2_000;
+    let rushing = 5_000_000 / gap_us;
+    let rush = (0..rushing).map(|ticket| request(ticket, ticket * gap_us, 0, 40));
+    let calm = (0..50).map(|n| request(rushing + n, 5_000_000 + (n + 1) * 200_000, 0, 40));
+    rush.chain(calm).collect()
+}
+
+/// One request at a time.
+fn one_by_one(mut stage: StageSpec) -> StageSpec {
+    stage.pool.batch = BatchSpec::SizeOrTimeout {
+        max_size: 1,
+        max_wait: Duration::ZERO,
+    };
+    stage
+}
+
+/// Cards are decided about each second, start up in 300 ms, then load the model, and are given back when they were not needed twice.
+#[test]
+fn a_stage_has_the_cards_that_its_load_needs() {
+    let service = latency(&alone(stage("bert-base", &[0], None)), 1);
+    let mut system = alone(one_by_one(stage("bert-base", &[0, 1, 2], None)));
+    let fixed = logged(&alone(one_by_one(stage("bert-base", &[0], None))), 1, rush(service)).0;
+    system.route.as_mut().expect("it has one").stages[0].scale = Some(headroom(3));
+    let (record, log) = logged(&system, 3, rush(service));
+    let scaling = record.scaling.expect("its cards come and go");
+    let counts: Vec<u32> = scaling.cards.iter().map(|(_, cards)| cards[0]).collect();
+    // Twice a card's load and a fifth more are three cards; of these one goes after another.
+    assert_eq!(counts, [1, 3, 2, 1], "{scaling:?}");
+    assert_eq!((scaling.added, scaling.released), (2, 2));
+    let at = |index: usize| scaling.cards[index].0;
+    assert!(at(1).0.abs_diff(1_000_000_000) < 1_000_000, "{scaling:?}");
+    let loads: Vec<Time> = { log.commands.iter() }
+        .filter(|logged| logged.ops.iter().any(|op| matches!(op.kind, OpKind::LoadModel(_))))
+        .map(|logged| logged.at)
+        .collect();
+    assert_eq!(loads.len(), 2);
+    assert!(
+        loads
+            .iter()
+            .all(|load| load.since(at(1)).0.abs_diff(300_000_000) < 1_000_000),
+        "{loads:?}"
     );
+    // Nothing was in hand when cards were given up in the calm, so that each is counted from decision to decision.
+    let seconds = |from: Time, to: Time| to.since(from).as_secs_f64();
+    let expected = seconds(Time::ZERO, record.end) + seconds(at(1), at(2)) + seconds(at(1), at(3));
+    assert!(
+        (scaling.card_time.as_secs_f64() - expected).abs() < 0.1,
+        "{scaling:?} {expected}"
+    );
+    // One card falls behind for five seconds.
+    assert!(record.latency.max_ns() * 2 < fixed.latency.max_ns());
+}
+
+/// Of a cascade only so much comes to the large model, which is yet the first to have too little.
+#[test]
+fn each_stage_scales_by_its_own_load_on_cards_that_it_may_share() {
+    let service = latency(&alone(stage("bert-base", &[0], None)), 1);
+    let all = Some((1.0, 1.0, None));
+    let mut stages = vec![
+        one_by_one(stage("tiny", &[0, 1, 2], all)),
+        one_by_one(stage("bert-base", &[0, 1, 2], None)),
+    ];
+    stages.iter_mut().for_each(|stage| stage.scale = Some(headroom(3)));
+    let system = routed(OrderSpec::OneByOne, stages);
+    let record = logged(&system, 3, rush(service)).0;
+    let scaling = record.scaling.expect("its cards come and go");
+    assert!(
+        scaling.cards.iter().all(|(_, cards)| cards[0] == 1),
+        "the small model has enough: {scaling:?}"
+    );
+    assert!(scaling.cards.iter().any(|(_, cards)| cards[1] == 3), "{scaling:?}");
+    assert_eq!(record.cascade.expect("there is a route").returned[0], 0);
+    // Both models begin on one card, which is one card's time and not two.
+    assert!(scaling.card_time < Duration(3 * record.end.0));
+    let together = Server::new(&cluster(3, MEMORY), &system, TENANTS).expect("it fits");
+    assert!(together.memory().shared_bytes < record.memory.shared_bytes);
+    assert_eq!(scaling.cards[0].1, [1, 1]);
+}
+
+fn scales(cards_max: u32) -> impl Strategy<Value = Option<ScaleSpec>> {
+    let rule = prop_oneof![
+        (1u64..300, 1u32..3).prop_map(move |(interval_ms, patience)| {
+            ScaleRule::Headroom(HeadroomSpec {
+                instances_per_card: 1,
+                headroom_percent: 5,
+                interval: Duration::from_millis(interval_ms),
+                patience,
+                cards_min: 1,
+                cards_max,
+            })
+        }),
+        (1u64..60).prop_map(move |slo_ms| {
+            ScaleRule::TargetTracking(TargetTrackingSpec {
+                slo: Duration::from_millis(slo_ms),
+                percentile: 98,
+                add_percent: 95,
+                release_percent: 80,
+                recent: Duration::from_secs(2),
+                period: Duration::from_secs(1),
+                settle: Duration::ZERO,
+                cards_min: 1,
+                cards_max,
+            })
+        }),
+    ];
+    let scale = (rule, 1..=cards_max, 0u64..1_500).prop_map(|(rule, cards_at_start, start_up_ms)| ScaleSpec {
+        cards_at_start,
+        start_up: Duration::from_millis(start_up_ms),
+        rule,
+    });
+    proptest::option::of(scale)
+}
+
+fn systems() -> impl Strategy<Value = SystemSpec> {
+    let gpus = prop_oneof![Just(vec![0]), Just(vec![1]), Just(vec![1, 0])];
+    let on_cards = gpus.prop_flat_map(|gpus| {
+        let scale = scales(gpus.len() as u32);
+        (Just(gpus), scale)
+    });
+    let one = (prop_oneof![Just("tiny"), Just("bert-base")], 1u32..5, 1u32..3, on_cards);
     let order = prop_oneof![Just(OrderSpec::OneByOne), Just(OrderSpec::AtOnce)];
     (
         proptest::collection::vec(one, 1..4),
@@ -399,10 +532,11 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
             let stages = stages
                 .into_iter()
                 .enumerate()
-                .map(|(index, (model, max_size, instances, gpus))| {
+                .map(|(index, (model, max_size, instances, (gpus, scale)))| {
                     let goes_on = order == OrderSpec::OneByOne && index + 1 < count;
                     let mut stage = stage(model, &gpus, goes_on.then_some((cut_off, slope, Some(0.7))));
                     stage.pool.instances_per_gpu = instances;
+                    stage.scale = scale;
                     stage.pool.batch = BatchSpec::SizeOrTimeout {
                         max_size,
                         max_wait: Duration::from_millis(wait_ms),
@@ -413,7 +547,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         })
 }
 
-/// Requests of known and unknown tenants, and cancellations before, during and after service.
+/// Requests of known and unknown tenants, and cancellations before, during and after service; some within moments, some over seconds.
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let one = (
         0u64..6_000,
@@ -421,11 +555,11 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
         1u32..64,
         proptest::option::weighted(0.2, 0u64..60_000),
     );
-    proptest::collection::vec(one, 1..80).prop_map(|requests| {
+    (proptest::collection::vec(one, 1..80), prop_oneof![Just(1), Just(20)]).prop_map(|(requests, slower)| {
         let mut at_us = 0;
         let mut entries = Vec::new();
         for (ticket, (gap_us, tenant, tokens, cancel_after_us)) in requests.into_iter().enumerate() {
-            at_us += gap_us;
+            at_us += gap_us * slower;
             entries.push(request(ticket as u64, at_us, tenant, tokens));
             entries.extend(cancel_after_us.map(|after_us| Entry::Cancel {
                 at: Time((at_us + after_us) * 1_000),

@@ -63,6 +63,13 @@ impl Classifier {
             .expect("the same blocks fit again")
     }
 
+    /// The same classifier in memory of its own.
+    pub(crate) fn copy(&self) -> Result<Classifier, ExecutorError> {
+        let mut head = self.head.f_empty_like()?;
+        head.f_copy_(&self.head)?;
+        Classifier::from_parts(self.config.clone(), self.encoder.copy()?, head)
+    }
+
     fn from_parts(config: ClassifierConfig, encoder: Encoder, head: Tensor) -> Result<Classifier, ExecutorError> {
         let pieces = head_places(&config)
             .iter()

@@ -59,6 +59,17 @@ impl TextModel {
         }
     }
 
+    /// The same model in memory of its own.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn copy(&self) -> Result<TextModel, ExecutorError> {
+        Ok(TextModel {
+            classifier: self.classifier.copy()?,
+            ..self.share()
+        })
+    }
+
     /// Where it was read from.
     pub fn folder(&self) -> &Path {
         &self.folder

@@ -14,6 +14,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 
 use super::Batch;
 use super::serving::{Answer, fail_all, reason};
+use super::stage_cards::StageCards;
 use super::threads::Perform;
 use crate::cascade::layers_with_importance;
 use crate::device::{prepare_lane_thread, synchronize};
@@ -24,6 +25,9 @@ use crate::model::{Encoder, Heads};
 pub(super) struct CascadeServing {
     /// By pool.
     stages: Vec<StageModel>,
+    /// Of stages whose cards come and go.
+    on_cards: StageCards<Encoder>,
+    device: Device,
     tokens: Draws,
 }
 
@@ -36,9 +40,10 @@ struct StageModel {
 }
 
 impl StageModel {
-    fn share(&self) -> StageModel {
+    /// A handle for a lane, with the weights of its own card where it has such.
+    fn share(&self, own: Option<&Encoder>) -> StageModel {
         StageModel {
-            encoder: self.encoder.share(),
+            encoder: own.unwrap_or(&self.encoder).share(),
             heads: self.heads.share(),
             prunes: self.prunes,
         }
@@ -71,8 +76,11 @@ impl CascadeServing {
                 prunes: stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some()),
             })
         };
+        let stages: Vec<StageModel> = (0..).zip(&route.stages).map(stage).collect::<Result<_, _>>()?;
         Ok(CascadeServing {
-            stages: (0..).zip(&route.stages).map(stage).collect::<Result<_, _>>()?,
+            on_cards: StageCards::new(route, device, |index| &stages[index].encoder)?,
+            device,
+            stages,
             tokens: Draws::new(seed, Purpose::Tokens),
         })
     }
@@ -80,15 +88,16 @@ impl CascadeServing {
     /// Who does each lane's ops. `answers` receives the likeliest class of each pass.
     pub fn lanes(&self, topology: &Topology, answers: &Arc<Mutex<Vec<Answer>>>) -> Vec<(Lane, Box<dyn Perform>)> {
         let lane = |(index, lane): (usize, &Lane)| {
-            // Copy lanes have nothing to copy and no model.
             let of_lane = |instance: &&Instance| instance.compute.index() == index;
-            let model = topology.instances.iter().find(of_lane);
-            let perform: Box<dyn Perform> = Box::new(StageLane {
-                model: model.map(|instance| self.stages[instance.pool.index()].share()),
-                tokens: self.tokens,
-                answers: Arc::clone(answers),
-                pass: None,
-            });
+            let perform: Box<dyn Perform> = match topology.instances.iter().find(of_lane) {
+                Some(instance) => Box::new(StageLane {
+                    model: self.stages[instance.pool.index()].share(self.on_cards.model(instance)),
+                    tokens: self.tokens,
+                    answers: Arc::clone(answers),
+                    pass: None,
+                }),
+                None => Box::new(self.on_cards.loader(topology, self.device)),
+            };
             (lane.clone(), perform)
         };
         topology.lanes.iter().enumerate().map(lane).collect()
@@ -113,8 +122,7 @@ pub(crate) fn read_out(logits: &Tensor, importance: Option<&Tensor>) -> Result<(
 
 /// Runs one instance of a stage's model.
 struct StageLane {
-    /// None on a lane that computes nothing.
-    model: Option<StageModel>,
+    model: StageModel,
     tokens: Draws,
     answers: Arc<Mutex<Vec<Answer>>>,
     /// The last pass, which is looked at by the next op if at all.
@@ -123,7 +131,7 @@ struct StageLane {
 
 impl StageLane {
     fn encode(&mut self, batch: &Batch) -> Result<(), ExecutorError> {
-        let StageModel { encoder, heads, prunes } = self.model.as_ref().expect("a lane that encodes has a model");
+        let StageModel { encoder, heads, prunes } = &self.model;
         let vocabulary = u64::from(encoder.shape().vocabulary);
         let ids = |member: &Member| {
             let mut draws = self.tokens.about(member.ticket);
@@ -186,13 +194,13 @@ impl StageLane {
 
 impl Perform for StageLane {
     fn device(&self) -> Device {
-        self.model.as_ref().map_or(Device::Cpu, |model| model.encoder.device())
+        self.model.encoder.device()
     }
 
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) {
         prepare_lane_thread();
-        let Some(model) = &self.model else { return };
+        let model = &self.model;
         for batch in [1, 8, 1, 8] {
             // What cannot run will say so when a request asks for it.
             if StageLane::warm_up(model, batch).is_err() {

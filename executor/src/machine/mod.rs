@@ -12,6 +12,7 @@ pub(crate) mod hand_overs;
 mod managing;
 mod retrieval;
 pub mod serving;
+mod stage_cards;
 pub mod tasks;
 mod texts;
 pub mod threads;

@@ -25,6 +25,7 @@ use tenantry_traces::outcome::{ItemDraws, ProfiledModel, ProfiledModels};
 pub(crate) use self::probe::TextProbe;
 use super::Batch;
 use super::serving::{Answer, fail_all, reason};
+use super::stage_cards::StageCards;
 use super::threads::Perform;
 use crate::cascade::{Calibration, Classified, Item, TextModel, Texts, Tokens, described, hash_items, read_items};
 use crate::device::{prepare_lane_thread, synchronize};
@@ -34,6 +35,9 @@ use crate::error::ExecutorError;
 pub(crate) struct TextServing {
     /// By pool.
     stages: Vec<TextStage>,
+    /// Of stages whose cards come and go.
+    on_cards: StageCards<TextModel>,
+    device: Device,
     texts: Arc<ServedTexts>,
     /// Who goes on, by the policy that the server decides by.
     route: Arc<dyn Route>,
@@ -51,9 +55,10 @@ struct TextStage {
 }
 
 impl TextStage {
-    fn share(&self) -> TextStage {
+    /// A handle for a lane, with the weights of its own card where it has such.
+    fn share(&self, own: Option<&TextModel>) -> TextStage {
         TextStage {
-            model: self.model.share(),
+            model: own.unwrap_or(&self.model).share(),
             next: self.next.as_ref().map(TextModel::share),
             ..*self
         }
@@ -170,8 +175,11 @@ impl TextServing {
             OrderSpec::AtOnce => None,
         };
         let nexts: Vec<Option<TextModel>> = (0..models.len()).map(next).collect();
+        let on_cards = StageCards::new(route, device, |index| &models[index].0)?;
         let stages = models.into_iter().zip(nexts).zip(&route.stages).enumerate();
         Ok(TextServing {
+            on_cards,
+            device,
             stages: stages
                 .map(|(index, (((model, calibration), next), stage))| TextStage {
                     index,
@@ -203,19 +211,22 @@ impl TextServing {
     /// Who does each lane's ops. `answers` receives the likeliest class of each pass.
     pub fn lanes(&self, topology: &Topology, answers: &Arc<Mutex<Vec<Answer>>>) -> Vec<(Lane, Box<dyn Perform>)> {
         let lane = |(index, lane): (usize, &Lane)| {
-            // Copy lanes have nothing to copy and no model.
             let of_lane = |instance: &&Instance| instance.compute.index() == index;
-            let instance = topology.instances.iter().find(of_lane);
-            let stage = instance.map(|instance| instance.pool.index());
-            let perform: Box<dyn Perform> = Box::new(self.lane(stage, answers));
+            let perform: Box<dyn Perform> = match topology.instances.iter().find(of_lane) {
+                Some(instance) => {
+                    let own = self.on_cards.model(instance);
+                    Box::new(self.lane(instance.pool.index(), own, answers))
+                }
+                None => Box::new(self.on_cards.loader(topology, self.device)),
+            };
             (lane.clone(), perform)
         };
         topology.lanes.iter().enumerate().map(lane).collect()
     }
 
-    fn lane(&self, stage: Option<usize>, answers: &Arc<Mutex<Vec<Answer>>>) -> TextLane {
+    fn lane(&self, stage: usize, own: Option<&TextModel>, answers: &Arc<Mutex<Vec<Answer>>>) -> TextLane {
         TextLane {
-            stage: stage.map(|stage| self.stages[stage].share()),
+            stage: self.stages[stage].share(own),
             texts: Arc::clone(&self.texts),
             route: Arc::clone(&self.route),
             answers: Arc::clone(answers),
@@ -291,8 +302,7 @@ struct Pass {
 
 /// Runs one instance of a stage's model.
 struct TextLane {
-    /// None on a lane that computes nothing.
-    stage: Option<TextStage>,
+    stage: TextStage,
     texts: Arc<ServedTexts>,
     route: Arc<dyn Route>,
     answers: Arc<Mutex<Vec<Answer>>>,
@@ -300,12 +310,8 @@ struct TextLane {
 }
 
 impl TextLane {
-    fn stage(&self) -> &TextStage {
-        self.stage.as_ref().expect("a lane that encodes has a model")
-    }
-
     fn encode(&mut self, batch: &Batch) -> Result<(), ExecutorError> {
-        let stage = self.stage();
+        let stage = &self.stage;
         let reading = |member: &Member| self.texts.reading(member.ticket, stage.index);
         let readings: Vec<Reading> = batch.members.iter().map(reading).collect();
         let tokens: Vec<&Tokens> = readings.iter().map(|reading| &*reading.tokens).collect();
@@ -322,7 +328,7 @@ impl TextLane {
     fn goes_on(&self, member: &Member, confidence_ppm: u32) -> bool {
         let answered = Answered {
             ticket: member.ticket,
-            stage: self.stage().index,
+            stage: self.stage.index,
             confidence_ppm,
             outstanding: 0,
         };
@@ -336,7 +342,7 @@ impl TextLane {
         pass: &Pass,
         goes_on: impl Fn(&Self, &Member, u32) -> bool,
     ) -> Result<(), ExecutorError> {
-        let stage = self.stage();
+        let stage = &self.stage;
         let members = batch.members.len();
         let (mut revealed, mut answers) = (Vec::with_capacity(members), Vec::with_capacity(members));
         let (mut outputs, mut readings) = (Vec::with_capacity(members), Vec::new());
@@ -373,7 +379,7 @@ impl TextLane {
 
     /// What the next model reads of a request, as long as that is; the reading itself unless it is the whole text.
     fn pass_on(&self, pass: &Pass, index: usize, member: &Member) -> Result<(u32, Option<Reading>), ExecutorError> {
-        let stage = self.stage();
+        let stage = &self.stage;
         let next = stage.next.as_ref().expect("who goes on has a next model");
         let Reading { texts, tokens } = &pass.readings[index];
         let whole = &self.texts.whole[stage.index + 1][self.texts.draws.of(member.ticket)];
@@ -411,14 +417,13 @@ impl TextLane {
 
 impl Perform for TextLane {
     fn device(&self) -> Device {
-        let stage = self.stage.as_ref();
-        stage.map_or(Device::Cpu, |stage| stage.model.classifier().device())
+        self.stage.model.classifier().device()
     }
 
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) {
         prepare_lane_thread();
-        let Some(stage) = &self.stage else { return };
+        let stage = &self.stage;
         for batch in [1, 8, 1, 8] {
             // What cannot run will say so when a request asks for it.
             if self.warm_up(stage, batch).is_err() {

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use tenantry_core::ledger::CascadeRecord;
-use tenantry_core::server::cascade::StageCounts;
+use tenantry_core::server::cascade::{ScalingUse, StageCounts};
+use tenantry_traces::Time;
 
 use super::number::{ratio, rounded};
 
@@ -23,6 +24,34 @@ pub struct CascadeSummary {
     pub packed_gpu_ms_per_request: Option<f64>,
     /// The models in their order.
     pub stages: Vec<StageSummary>,
+    /// Over the whole run; absent where no cards come and go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<ScalingSummary>,
+}
+
+/// How the models used cards that come and go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScalingSummary {
+    /// Times that a model was brought onto a card.
+    pub cards_added: u64,
+    /// Times that a model gave one up.
+    pub cards_released: u64,
+    /// Requests that were placed anew because their instance left.
+    pub redispatched: u64,
+    /// From when on, in seconds, each model has, or is to have, so many cards, the models in their order.
+    pub cards: Vec<(f64, Vec<u32>)>,
+}
+
+impl ScalingSummary {
+    fn new(scaling: &ScalingUse) -> ScalingSummary {
+        let row = |(from, cards): &(Time, Vec<u32>)| (rounded(from.as_secs_f64()), cards.clone());
+        ScalingSummary {
+            cards_added: scaling.added,
+            cards_released: scaling.released,
+            redispatched: scaling.redispatched,
+            cards: scaling.cards.iter().map(row).collect(),
+        }
+    }
 }
 
 /// One model of a route.
@@ -39,7 +68,7 @@ pub struct StageSummary {
 
 impl CascadeSummary {
     /// Nothing where no request was answered.
-    pub(super) fn new(record: &CascadeRecord) -> Option<CascadeSummary> {
+    pub(super) fn new(record: &CascadeRecord, scaling: Option<&ScalingUse>) -> Option<CascadeSummary> {
         let returned = record.returned.iter().sum::<u64>() as f64;
         let share = |count: u64| ratio(count as f64, returned);
         let cost = |stage: &StageCounts| Some(stage.computed.as_millis_f64() / returned / stage.packing?);
@@ -69,6 +98,7 @@ impl CascadeSummary {
             }),
             packed_gpu_ms_per_request: cost.map(rounded),
             stages: record.stages.iter().map(stage).collect::<Option<_>>()?,
+            scaling: scaling.map(ScalingSummary::new),
         })
     }
 }

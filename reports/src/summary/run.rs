@@ -144,10 +144,9 @@ impl RunSummary {
         });
         let attainment = labels.slo.and_then(|slo| attainment(record, slo));
         let throughput_rps = ratio(record.served as f64, duration_s);
-        let fleet_gpus = record
-            .fleet
-            .as_ref()
-            .and_then(|fleet| ratio(fleet.card_time.as_secs_f64(), record.end.as_secs_f64()));
+        let of_fleet = record.fleet.as_ref().map(|fleet| fleet.card_time);
+        let card_time = of_fleet.or(record.scaling.as_ref().map(|scaling| scaling.card_time));
+        let fleet_gpus = card_time.and_then(|time| ratio(time.as_secs_f64(), record.end.as_secs_f64()));
         RunSummary {
             system: labels.system,
             parameters: labels.parameters,
@@ -196,7 +195,8 @@ impl RunSummary {
             workload: None,
             fairness: None,
             classes: BTreeMap::new(),
-            cascade: record.cascade.as_ref().and_then(CascadeSummary::new),
+            cascade: { record.cascade.as_ref() }
+                .and_then(|cascade| CascadeSummary::new(cascade, record.scaling.as_ref())),
             management: ManagementSummary::of(&record.management),
             fleet: record.fleet.as_ref().map(FleetSummary::new),
         }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::RawBatch;
-use crate::scalar::{Count, Name, NotNegative, Part, Positive};
+use super::{RawBatch, RawScaling};
+use crate::scalar::{Count, Name, NotNegative, Part, Period, Positive};
 
 /// Models that a request is sent to, one after the other or all at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,6 +47,12 @@ pub struct RawStage {
     /// Who goes on to the next model. All stages but the last have it where they are asked one by one, and none otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reroute: Option<RawReroute>,
+    /// How many of its cards have the model, by its own load. Default: all, all the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<RawScaling>,
+    /// The latency promised of this model alone, from being asked until it has answered: what target tracking goes by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<Period>,
     /// Instances that a card runs at once before each is slowed down by more than a tenth: cost is reckoned by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packing: Option<Positive>,

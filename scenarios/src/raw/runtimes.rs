@@ -147,7 +147,7 @@ pub enum RawSolver {
     Highs,
 }
 
-/// How the number of cards follows the load, up to the cluster's.
+/// How the number of cards follows the load, up to the cluster's or, in a cascade, up to the stage's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub struct RawScaling {
@@ -156,7 +156,7 @@ pub struct RawScaling {
     /// Cards that are kept, at least.
     #[serde(default = "one")]
     pub min: Count,
-    /// From the decision to add a card until it begins to load its runtime.
+    /// From the decision to add a card until it begins to load its model, unless another stage uses the card already.
     pub start_up: Span,
     /// When to add and when to release.
     pub rule: RawScalingRule,

@@ -10,7 +10,7 @@ use crate::event::{Done, Event};
 use crate::machine::{LaneUse, LookupCounts, Machine};
 use crate::op::{Op, OpKind};
 use crate::run::RunEnd;
-use crate::server::cascade::StageCounts;
+use crate::server::cascade::{ScalingUse, StageCounts};
 use crate::server::generation::GenerationCounts;
 use crate::server::runtimes::FleetUse;
 use crate::server::tasks::TaskCounts;
@@ -239,6 +239,8 @@ pub struct RunRecord {
     pub lookups: Option<LookupCounts>,
     /// Of the whole run; absent where there are no runtimes.
     pub fleet: Option<FleetUse>,
+    /// Of the whole run; absent where no stage's cards come and go.
+    pub scaling: Option<ScalingUse>,
     /// Of a route between models; absent without one.
     pub cascade: Option<CascadeRecord>,
 }
@@ -529,6 +531,7 @@ impl Ledger {
         record.generation = server.generation();
         record.tasks = server.tasks().cloned();
         record.fleet = server.fleet(end.at);
+        record.scaling = server.scaling(end.at);
         record.lookups = machine.lookups();
         record.lanes = machine.lanes(end.at);
         // A run that ended within its warm-up has nothing to show.

@@ -196,6 +196,13 @@ pub struct LoadRuntime {
     pub bytes: u64,
 }
 
+/// Brings a stage's model onto a card, for all of the stage's instances there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadModel {
+    /// Size of its weights.
+    pub bytes: u64,
+}
+
 /// Solves the allocation program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Solve {
@@ -250,6 +257,8 @@ pub enum OpKind {
     Infer(Infer),
     /// A runtime into an instance.
     LoadRuntime(LoadRuntime),
+    /// A stage's model onto a card.
+    LoadModel(LoadModel),
     /// How many instances of each runtime.
     Solve(Solve),
     /// Which queries of a pool run together.

@@ -28,7 +28,7 @@ impl TextServing {
     /// A probe of each stage.
     pub(crate) fn probes(&self) -> Vec<TextProbe> {
         let probe = |stage| TextProbe {
-            lane: self.lane(Some(stage), &Arc::default()),
+            lane: self.lane(stage, None, &Arc::default()),
             taken: 0,
         };
         (0..self.stages.len()).map(probe).collect()
@@ -38,7 +38,7 @@ impl TextServing {
 impl TextProbe {
     /// The stage's model.
     pub fn shape(&self) -> &ModelShape {
-        &self.lane.stage().model.classifier().config().shape
+        &self.lane.stage.model.classifier().config().shape
     }
 
     /// Another handle on the same lane.
@@ -52,7 +52,7 @@ impl TextProbe {
         } = &self.lane;
         TextProbe {
             lane: TextLane {
-                stage: stage.as_ref().map(super::TextStage::share),
+                stage: stage.share(None),
                 texts: Arc::clone(texts),
                 route: Arc::clone(route),
                 answers: Arc::clone(answers),
@@ -64,12 +64,12 @@ impl TextProbe {
 
     /// Whether its passes sum up attention, by which words are pruned.
     pub fn prunes(&self) -> bool {
-        self.lane.stage().alpha().is_some()
+        self.lane.stage.alpha().is_some()
     }
 
     /// How many tokens each of the run's texts has, whole, ascending.
     pub fn lengths(&self) -> Vec<u32> {
-        let whole = &self.lane.texts.whole[self.lane.stage().index];
+        let whole = &self.lane.texts.whole[self.lane.stage.index];
         let mut lengths: Vec<u32> = whole.iter().map(|reading| reading.tokens.ids.len() as u32).collect();
         lengths.sort_unstable();
         lengths
@@ -78,7 +78,7 @@ impl TextProbe {
     /// Makes a pass over other texts at each call, and says how long it took. The first is cut or repeated so that it has `tokens`, to which the
     /// others are padded; those that are longer are cut.
     pub fn pass(&mut self, batch: u32, tokens: u32) -> Result<Duration, ExecutorError> {
-        let stage = self.lane.stage();
+        let stage = &self.lane.stage;
         let whole = &self.lane.texts.whole[stage.index];
         let text = |index: u32| {
             let reading = &whole[(self.taken + index as usize) % whole.len()];
@@ -136,7 +136,7 @@ impl TextProbe {
 
 /// A batch of whole texts, from the ticket `first` on, and what came of a pass over it.
 fn passed(lane: &TextLane, first: u64, batch: u32) -> Result<(Batch, Pass), ExecutorError> {
-    let stage = lane.stage();
+    let stage = &lane.stage;
     let readings: Vec<Reading> = (first..first + u64::from(batch))
         .map(|ticket| lane.texts.reading(ticket, stage.index))
         .collect();

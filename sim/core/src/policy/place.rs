@@ -9,14 +9,18 @@ use crate::spec::PlaceSpec;
 #[derive(Debug)]
 pub struct Loads {
     load: Vec<u32>,
+    /// Those that take requests, by id.
+    open: Vec<InstanceId>,
+    /// The same by load.
     ordered: BTreeSet<(u32, InstanceId)>,
 }
 
 impl Loads {
-    /// All idle.
+    /// All idle, and open.
     pub fn new(instances: u32) -> Loads {
         Loads {
             load: vec![0; instances as usize],
+            open: (0..instances).map(InstanceId).collect(),
             ordered: (0..instances).map(|i| (0, InstanceId(i))).collect(),
         }
     }
@@ -24,6 +28,29 @@ impl Loads {
     /// Number of instances.
     pub fn instances(&self) -> u32 {
         self.load.len() as u32
+    }
+
+    /// Instances that take requests, by id.
+    pub fn open(&self) -> &[InstanceId] {
+        &self.open
+    }
+
+    /// Requests of an instance, where there are several.
+    pub(crate) fn of(&self, instance: InstanceId) -> u32 {
+        self.load[instance.index()]
+    }
+
+    /// Gives an instance no more requests.
+    pub(crate) fn close(&mut self, instance: InstanceId) {
+        self.open.retain(|&other| other != instance);
+        self.ordered.remove(&(self.of(instance), instance));
+    }
+
+    /// Gives a closed instance requests again.
+    pub(crate) fn reopen(&mut self, instance: InstanceId) {
+        let at = self.open.partition_point(|&other| other < instance);
+        self.open.insert(at, instance);
+        self.ordered.insert((self.of(instance), instance));
     }
 
     /// The least loaded; the lowest id among equals.
@@ -42,9 +69,11 @@ impl Loads {
     #[inline(never)]
     fn reorder(&mut self, instance: InstanceId, by: i32) {
         let load = &mut self.load[instance.index()];
-        self.ordered.remove(&(*load, instance));
+        let is_open = self.ordered.remove(&(*load, instance));
         *load = load.checked_add_signed(by).expect("loads are not negative");
-        self.ordered.insert((*load, instance));
+        if is_open {
+            self.ordered.insert((*load, instance));
+        }
     }
 }
 
@@ -66,7 +95,7 @@ struct RoundRobin;
 
 impl Place for RoundRobin {
     fn place(&self, placed: u64, loads: &Loads) -> InstanceId {
-        InstanceId((placed % u64::from(loads.instances())) as u32)
+        loads.open()[(placed % loads.open().len() as u64) as usize]
     }
 }
 

@@ -5,13 +5,61 @@
 
 use tenantry_traces::{Duration, Time};
 
+use crate::spec::ScaleRule;
+
+/// How often servers ask: INFaaS looks each second.
+pub(crate) const ASK_EVERY: Duration = Duration::from_secs(1);
+
 /// What to do with the number of cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Add so many; they load the longest runtime.
+    /// Add so many.
     Add(u32),
     /// Release the least busy one.
     Release,
+}
+
+/// Either rule, told of all that any rule goes by.
+#[derive(Clone, Debug)]
+pub enum Scaler {
+    /// By the tail of latencies.
+    Tracking(Box<TargetTracking>),
+    /// By the load.
+    Headroom(Headroom),
+}
+
+impl Scaler {
+    /// Having seen nothing.
+    pub fn new(rule: ScaleRule) -> Scaler {
+        match rule {
+            ScaleRule::TargetTracking(spec) => Scaler::Tracking(Box::new(TargetTracking::new(spec))),
+            ScaleRule::Headroom(spec) => Scaler::Headroom(Headroom::new(spec)),
+        }
+    }
+
+    /// A request arrived.
+    pub fn arrived(&mut self) {
+        match self {
+            Scaler::Tracking(_) => {}
+            Scaler::Headroom(headroom) => headroom.arrived(),
+        }
+    }
+
+    /// A request ended after `latency`, of which it kept an instance busy for so long.
+    pub fn served(&mut self, now: Time, latency: Duration, busy: Duration) {
+        match self {
+            Scaler::Tracking(tracking) => tracking.finished(now, latency),
+            Scaler::Headroom(headroom) => headroom.served(busy),
+        }
+    }
+
+    /// What to do now, with so many cards there or starting.
+    pub fn decide(&mut self, now: Time, cards: u32) -> Option<Scale> {
+        match self {
+            Scaler::Tracking(tracking) => tracking.decide(now, cards),
+            Scaler::Headroom(headroom) => headroom.decide(now, cards),
+        }
+    }
 }
 
 /// Target tracking's settings.

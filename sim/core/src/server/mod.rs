@@ -25,13 +25,17 @@ pub use slots::SwapCounts;
 use crate::answers::TextLengths;
 use crate::command::Commands;
 use crate::event::Event;
+use crate::ids::InstanceId;
 use crate::spec::{ClusterSpec, SystemSpec};
 use crate::topology::Topology;
-use cascade::{CascadeServer, StageCounts};
+use cascade::{CascadeServer, ScalingUse, StageCounts};
 use encoding::EncoderServer;
 use generation::GenerationServer;
 use runtimes::{FleetUse, RuntimeServer};
 use tasks::TaskServer;
+
+/// Whose timer it is that asks how many cards there are to be: nobody's instance.
+const FLEET: InstanceId = InstanceId(u32::MAX - 1);
 
 /// A serving system.
 pub enum Server {
@@ -181,6 +185,14 @@ impl Server {
         match self {
             Server::Encoding(_) | Server::Generation(_) | Server::Tasks(_) | Server::Cascade(_) => None,
             Server::Runtimes(server) => Some(server.fleet(now)),
+        }
+    }
+
+    /// How a route's stages used cards that come and go; nothing where none does.
+    pub fn scaling(&self, now: Time) -> Option<ScalingUse> {
+        match self {
+            Server::Cascade(server) => server.scaling(now),
+            Server::Encoding(_) | Server::Generation(_) | Server::Tasks(_) | Server::Runtimes(_) => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use tenantry_cascade::Reroute;
 
-use super::PoolSpec;
+use super::{PoolSpec, ScaleSpec};
 use crate::op::Layers;
 
 /// How requests go from model to model, and how their answers become one.
@@ -30,6 +30,9 @@ pub struct StageSpec {
     pub layers: Layers,
     /// Who is returned here and who goes on; nothing at the last stage, and where all are asked at once.
     pub dispatch: Option<DispatchSpec>,
+    /// How many of its cards have the model, by this stage's own load; all, where nothing scales. Nothing where `continues`, and where the
+    /// next stage does.
+    pub scale: Option<ScaleSpec>,
     /// Instances of the model that a card runs at once before they slow each other down by more than a tenth (Cocktail's packing
     /// factor), where that is known. Reports reckon cost by it.
     pub packing: Option<f64>,

@@ -4,12 +4,15 @@
 //! A *job* is a request from its arrival to its answer; at each model that it is sent to it is an entry of an instance's queue. All tenants
 //! share the models, so that nothing is swapped.
 
+mod scaling;
 mod stage;
 
-use tenantry_traces::{Request, Ticket, Time};
+use tenantry_traces::{Duration, Request, Ticket, Time};
 
+pub use scaling::ScalingUse;
 pub use stage::StageCounts;
 
+use super::FLEET;
 use super::memory::{MemoryUse, ServerError};
 use super::queue::{InFlight, Queue, QueueView, Requests};
 use super::tenancy::refuse;
@@ -24,6 +27,7 @@ use crate::policy::route::{self, Answered, NextStage, Route};
 use crate::slab::{Handle, Slab};
 use crate::spec::{ClusterSpec, RouteSpec, SystemSpec};
 use crate::topology::Topology;
+use scaling::Cards;
 use stage::{Instance, Stage};
 
 /// A request between its arrival and its answer.
@@ -41,10 +45,15 @@ struct Job {
     cancelled: bool,
 }
 
-struct Running {
-    instance: InstanceId,
-    submitted: Time,
-    members: Vec<Member>,
+enum Running {
+    /// A batch through a stage's model.
+    Pass {
+        instance: InstanceId,
+        submitted: Time,
+        members: Vec<Member>,
+    },
+    /// A stage's model onto the card whose first instance this is.
+    Load(InstanceId),
 }
 
 /// A serving system of several encoders.
@@ -57,7 +66,8 @@ pub struct CascadeServer {
     /// Of requests that are about texts: each stage's tokenizer makes its own number of tokens of a text.
     lengths: Option<TextLengths>,
     topology: Topology,
-    memory: MemoryUse,
+    capacity_bytes: u64,
+    cards: Cards,
 
     jobs: Slab<JobId, Job>,
     /// Jobs where they wait or run.
@@ -90,12 +100,13 @@ impl CascadeServer {
         tenants: u32,
     ) -> Result<CascadeServer, ServerError> {
         let topology = Topology::of_stages(cluster, &route.stages);
+        let memory_bytes = stage::memory(cluster, route, tenants)?;
         let mut stages: Vec<Stage> = Vec::new();
         for (index, spec) in route.stages.iter().enumerate() {
             let mine = |instance: &InstanceId| topology.instances[instance.index()].pool == PoolId(index as u32);
             let first = topology.instance_ids().find(mine).expect("a stage has an instance");
             let count = topology.instance_ids().filter(mine).count() as u32;
-            stages.push(Stage::new(spec, first.0..first.0 + count));
+            stages.push(Stage::new(spec, first.0..first.0 + count, memory_bytes[index]));
         }
         let instances = topology.instances.iter().map(|instance| {
             let by_tenant = stages[instance.pool.index()].batch.looks_at_tenants();
@@ -105,13 +116,14 @@ impl CascadeServer {
                 timer: None,
             }
         });
-        Ok(CascadeServer {
+        let mut server = CascadeServer {
             admit: admit::build(&system.admit),
             route: route::build(route),
             tenants,
             max_tokens: stages.iter().map(Stage::max_tokens).min().unwrap_or(0),
             lengths: None,
-            memory: stage::memory(cluster, route, tenants)?,
+            capacity_bytes: u64::from(cluster.gpus) * cluster.gpu_memory_bytes,
+            cards: Cards::new(cluster.gpus),
             instances: instances.collect(),
             stages,
             topology,
@@ -125,7 +137,9 @@ impl CascadeServer {
             chosen: Vec::new(),
             touched: Vec::new(),
             spare: Vec::new(),
-        })
+        };
+        server.deploy();
+        Ok(server)
     }
 
     /// The same for requests that are about texts, whatever lengths the workload gave them.
@@ -138,9 +152,13 @@ impl CascadeServer {
         &self.topology
     }
 
-    /// What lies in the cards' memory: all models, all the time.
+    /// What lay in the cards' memory at most: the models of the cards that were used.
     pub fn memory(&self) -> MemoryUse {
-        self.memory
+        MemoryUse {
+            capacity_bytes: self.capacity_bytes,
+            shared_bytes: self.cards.bytes_most(),
+            ..MemoryUse::default()
+        }
     }
 
     /// Requests that were let in and have not left.
@@ -160,7 +178,12 @@ impl CascadeServer {
             Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
             // A route's models belong to all tenants.
             Event::Manage(request) => refuse(request, commands),
+            Event::Timer(FLEET) => {
+                self.scaling_timer(now, commands);
+                self.advance_touched(now, commands);
+            }
             Event::Timer(instance) => {
+                self.started(now, instance, commands);
                 self.instances[instance.index()].timer = None;
                 self.advance(now, instance, commands);
             }
@@ -197,6 +220,7 @@ impl CascadeServer {
             let tokens = tokens_at(stage, &self.lengths);
             self.ask(request.arrival, job, stage, tokens, None);
         }
+        self.ask_stages(now, commands);
         self.advance_touched(now, commands);
     }
 
@@ -223,6 +247,9 @@ impl CascadeServer {
         job.asked |= 1 << stage;
         job.outstanding += 1;
         let (earlier, from) = self.stages.split_at_mut(stage);
+        if let Some(scaler) = &mut from[0].scaler {
+            scaler.arrived();
+        }
         let instance = from[0].place(earlier.last().zip(before));
         let request = Request {
             arrival: at,
@@ -280,21 +307,28 @@ impl CascadeServer {
     }
 
     fn done(&mut self, now: Time, done: &Done<'_>, commands: &mut Commands) {
-        let Running {
-            instance,
-            submitted,
-            mut members,
-        } = self.running.remove(done.batch).expect("a batch ends once");
+        let (instance, submitted, mut members) = match self.running.remove(done.batch).expect("a batch ends once") {
+            Running::Pass {
+                instance,
+                submitted,
+                members,
+            } => (instance, submitted, members),
+            Running::Load(instance) => return self.loaded(instance),
+        };
         self.instances[instance.index()].busy = false;
         let pool = self.topology.instances[instance.index()].pool.index();
         let counts = &mut self.stages[pool].counts;
         counts.answered += members.len() as u64;
         counts.computed += done.timing.busy;
+        let share = Duration(done.timing.busy.0 / members.len() as u64);
         let mut failures = done.failures.iter().peekable();
         for (index, member) in members.iter().enumerate() {
             let failure = failures.next_if(|f| f.member as usize == index).map(|f| f.reason);
             let answer = done.answers.get(index).copied();
             let asked_at = self.entries[member.request].arrival;
+            if let Some(scaler) = &mut self.stages[pool].scaler {
+                scaler.served(now, now.since(asked_at), share);
+            }
             self.leave(member.request);
             let id = self.job_of[member.request.slot()];
             let job = &mut self.jobs[id];
@@ -305,6 +339,7 @@ impl CascadeServer {
         }
         members.clear();
         self.spare.push(members);
+        self.ended_on(now, instance);
         self.touched.push(instance);
         self.advance_touched(now, commands);
     }
@@ -418,7 +453,7 @@ impl CascadeServer {
         self.batches += 1;
         let mut kept = self.spare.pop().unwrap_or_default();
         kept.extend_from_slice(&commands.members[mark.members..]);
-        let batch = self.running.insert(Running {
+        let batch = self.running.insert(Running::Pass {
             instance,
             submitted: now,
             members: kept,
@@ -443,7 +478,11 @@ impl CascadeServer {
     /// # Errors
     /// The law that is broken.
     pub fn check_laws(&mut self, now: Time) -> Result<(), String> {
-        let running: usize = self.running.iter().map(|(_, running)| running.members.len()).sum();
+        let members = |running: &Running| match running {
+            Running::Pass { members, .. } => members.len(),
+            Running::Load(_) => 0,
+        };
+        let running: usize = self.running.iter().map(|(_, running)| members(running)).sum();
         let outstanding: u32 = self.jobs.iter().map(|(_, job)| job.outstanding).sum();
         let entries = self.entries.len();
         if running + self.waiting as usize != entries || outstanding as usize != entries {
@@ -465,7 +504,7 @@ impl CascadeServer {
                 ));
             }
         }
-        Ok(())
+        self.check_cards()
     }
 }
 

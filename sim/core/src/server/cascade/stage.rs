@@ -4,12 +4,14 @@ use std::ops::Range;
 
 use tenantry_traces::{Duration, Time};
 
-use super::super::memory::{Memory, MemoryUse, ServerError};
+use super::super::memory::{Memory, ServerError};
 use super::super::queue::Queue;
-use crate::ids::{InstanceId, LaneId};
+use super::scaling::{StageCard, State};
+use crate::ids::{GpuId, InstanceId, LaneId};
 use crate::op::{After, Encode, Layers, Op, OpKind};
 use crate::policy::batch::{self, Batch};
 use crate::policy::place::{self, Loads, Place};
+use crate::policy::scale::Scaler;
 use crate::spec::{ClusterSpec, Padding, PoolSpec, RouteSpec, StageSpec};
 
 /// A running copy of a stage's model.
@@ -50,12 +52,29 @@ pub(super) struct Stage {
     /// Whether somebody reads how sure its answers are.
     inspected: bool,
     pub counts: StageCounts,
+    /// Its cards; none where it goes on where the stage before has ended.
+    pub cards: Vec<StageCard>,
+    /// Instances on each.
+    instances_per_card: u32,
+    /// Says how many of them there are to be; nothing where it has all.
+    pub scaler: Option<Scaler>,
+    pub cards_at_start: usize,
+    /// Of a card that nobody uses.
+    pub start_up: Duration,
+    /// Of its model, and of what it takes on a card, tenants' heads included.
+    pub weight_bytes: u64,
+    pub memory_bytes: u64,
 }
 
 impl Stage {
-    /// `instances` are those of the stage.
-    pub fn new(spec: &StageSpec, instances: Range<u32>) -> Stage {
+    /// `instances` are those of the stage, which take so much of a card's memory.
+    pub fn new(spec: &StageSpec, instances: Range<u32>, memory_bytes: u64) -> Stage {
         let PoolSpec { padding, .. } = spec.pool;
+        let gpus: &[u32] = if spec.continues() { &[] } else { &spec.gpus };
+        let off = |&gpu: &u32| StageCard {
+            gpu: GpuId(gpu),
+            state: State::Off,
+        };
         Stage {
             place: place::build(&spec.pool.place),
             batch: batch::build(&spec.pool.batch),
@@ -76,6 +95,13 @@ impl Stage {
                 computed: Duration::ZERO,
                 packing: spec.packing,
             },
+            cards: gpus.iter().map(off).collect(),
+            instances_per_card: spec.pool.instances_per_gpu,
+            scaler: spec.scale.map(|scale| Scaler::new(scale.rule)),
+            cards_at_start: spec.scale.map_or(gpus.len(), |scale| scale.cards_at_start as usize),
+            start_up: spec.scale.map_or(Duration::ZERO, |scale| scale.start_up),
+            weight_bytes: spec.pool.model.parameters() * spec.pool.dtype.bytes(),
+            memory_bytes,
         }
     }
 
@@ -113,6 +139,49 @@ impl Stage {
         InstanceId(instance.0 - self.first_instance)
     }
 
+    /// Cards that it has or is to have.
+    pub fn cards_counted(&self) -> u32 {
+        self.cards.iter().filter(|card| card.state.counts()).count() as u32
+    }
+
+    /// Which of its cards an instance is on.
+    pub fn card_of(&self, instance: InstanceId) -> usize {
+        (self.local(instance).0 / self.instances_per_card) as usize
+    }
+
+    /// The first of its instances on a card.
+    pub fn first_on(&self, card: usize) -> InstanceId {
+        InstanceId(self.first_instance + card as u32 * self.instances_per_card)
+    }
+
+    /// Its instances on a card.
+    pub fn on(&self, card: usize) -> impl Iterator<Item = InstanceId> + use<> {
+        let first = self.first_on(card).0;
+        (first..first + self.instances_per_card).map(InstanceId)
+    }
+
+    /// Requests on a card.
+    pub fn load_on(&self, card: usize) -> u32 {
+        self.on(card).map(|instance| self.loads.of(self.local(instance))).sum()
+    }
+
+    /// Nobody is sent to a card any more.
+    pub fn close(&mut self, card: usize) {
+        self.on(card)
+            .for_each(|instance| self.loads.close(self.local(instance)));
+    }
+
+    /// Its instances on a card take requests again.
+    pub fn reopen(&mut self, card: usize) {
+        self.on(card)
+            .for_each(|instance| self.loads.reopen(self.local(instance)));
+    }
+
+    /// Whether an instance takes requests.
+    pub fn is_open(&self, instance: InstanceId) -> bool {
+        self.loads.open().binary_search(&self.local(instance)).is_ok()
+    }
+
     /// A forward pass, and a look at what came of it where somebody wants to know.
     pub fn lay_out(&self, lane: LaneId, ops: &mut Vec<Op>) {
         let op = |kind, told| Op {
@@ -135,18 +204,20 @@ impl Stage {
     }
 }
 
-/// The cards' memory with all models in it.
+/// What each stage takes of a card's memory; nothing where it goes on where the stage before has ended.
 ///
 /// # Errors
 /// Where the models of a card do not fit on it together.
-pub(super) fn memory(cluster: &ClusterSpec, route: &RouteSpec, tenants: u32) -> Result<MemoryUse, ServerError> {
+pub(super) fn memory(cluster: &ClusterSpec, route: &RouteSpec, tenants: u32) -> Result<Vec<u64>, ServerError> {
+    let mut by_stage = vec![0_u64; route.stages.len()];
     let mut used_bytes = vec![0_u64; cluster.gpus as usize];
     let whole = ClusterSpec {
         gpus: 1,
         ..cluster.clone()
     };
-    for stage in route.stages.iter().filter(|stage| !stage.continues()) {
+    for (index, stage) in route.stages.iter().enumerate().filter(|(_, stage)| !stage.continues()) {
         let shared_bytes = Memory::plan(&whole, &stage.pool, tenants)?.used(0).shared_bytes;
+        by_stage[index] = shared_bytes;
         for &gpu in &stage.gpus {
             let used = &mut used_bytes[gpu as usize];
             *used += shared_bytes;
@@ -159,9 +230,5 @@ pub(super) fn memory(cluster: &ClusterSpec, route: &RouteSpec, tenants: u32) -> 
             }
         }
     }
-    Ok(MemoryUse {
-        capacity_bytes: u64::from(cluster.gpus) * cluster.gpu_memory_bytes,
-        shared_bytes: used_bytes.iter().sum(),
-        ..MemoryUse::default()
-    })
+    Ok(by_stage)
 }

@@ -9,15 +9,10 @@ use crate::ids::{GpuId, InstanceId};
 use crate::op::{BatchShape, Op, OpKind, Solve};
 use crate::policy::fleet::{Allocated, Question, RuntimeQuestion, StreamQuestion, even, fitted};
 use crate::policy::replace::{Change, Deployed, replacement};
-use crate::policy::scale::{Headroom, Scale, TargetTracking};
+use crate::policy::scale::{ASK_EVERY, Scale, Scaler};
+use crate::server::FLEET;
 use crate::server::memory::{MemoryUse, ServerError};
-use crate::spec::{AllocateSpec, ClusterSpec, PeriodicSpec, RuntimeRef, RuntimesSpec, ScaleRule};
-
-/// Whose timer the fleet's is.
-pub(super) const FLEET: InstanceId = InstanceId(u32::MAX - 1);
-
-/// How often scaling is decided: INFaaS looks each second.
-const SCALE_EVERY: Duration = Duration::from_secs(1);
+use crate::spec::{AllocateSpec, ClusterSpec, PeriodicSpec, RuntimeRef, RuntimesSpec};
 
 /// Allocations that are remembered, at most.
 const MOST_REMEMBERED: usize = 4096;
@@ -47,17 +42,12 @@ pub struct FleetUse {
     pub released: u64,
 }
 
-enum Scaling {
-    Fixed,
-    Tracking(Box<TargetTracking>),
-    Headroom(Headroom),
-}
-
 pub(super) struct Fleet {
     periodic: Option<PeriodicSpec>,
     pub instances_per_gpu: u32,
     pub start_up: Duration,
-    scaling: Scaling,
+    /// Nothing where the cards are always the same.
+    scaler: Option<Scaler>,
     /// When the next allocation is due.
     next_allocation: Time,
     /// When the next look at the number of cards is due.
@@ -104,13 +94,9 @@ impl Fleet {
             periodic,
             instances_per_gpu,
             start_up: spec.scale.map_or(Duration::ZERO, |scale| scale.start_up),
-            scaling: match spec.scale.map(|scale| scale.rule) {
-                None => Scaling::Fixed,
-                Some(ScaleRule::TargetTracking(spec)) => Scaling::Tracking(Box::new(TargetTracking::new(spec))),
-                Some(ScaleRule::Headroom(spec)) => Scaling::Headroom(Headroom::new(spec)),
-            },
+            scaler: spec.scale.map(|scale| Scaler::new(scale.rule)),
             next_allocation: Time::ZERO + periodic.map_or(Duration::ZERO, |periodic| periodic.first),
-            next_scaling: Time::ZERO + SCALE_EVERY,
+            next_scaling: Time::ZERO + ASK_EVERY,
             armed: false,
             observed_since: Time::ZERO,
             solving: false,
@@ -132,10 +118,8 @@ impl Fleet {
 
     /// A request has ended.
     pub fn served(&mut self, now: Time, latency: Duration, busy: Duration) {
-        match &mut self.scaling {
-            Scaling::Fixed => {}
-            Scaling::Tracking(tracking) => tracking.finished(now, latency),
-            Scaling::Headroom(headroom) => headroom.served(busy),
+        if let Some(scaler) = &mut self.scaler {
+            scaler.served(now, latency, busy);
         }
     }
 
@@ -166,7 +150,7 @@ impl Fleet {
     /// When something is due next; nothing where nothing ever is.
     fn due(&self) -> Option<Time> {
         let allocation = self.periodic.map(|_| self.next_allocation);
-        let scaling = (!matches!(self.scaling, Scaling::Fixed)).then_some(self.next_scaling);
+        let scaling = self.scaler.is_some().then_some(self.next_scaling);
         allocation.into_iter().chain(scaling).min()
     }
 }
@@ -246,8 +230,8 @@ impl RuntimeServer {
 
     /// A request has come: whoever decides once in a while may be due, and must be woken while anybody is inside.
     pub(super) fn fleet_arrived(&mut self, now: Time, commands: &mut Commands) {
-        if let Scaling::Headroom(headroom) = &mut self.fleet.scaling {
-            headroom.arrived();
+        if let Some(scaler) = &mut self.fleet.scaler {
+            scaler.arrived();
         }
         if !self.fleet.armed {
             self.fleet_decisions(now, commands);
@@ -274,7 +258,7 @@ impl RuntimeServer {
         }
         if now >= self.fleet.next_scaling {
             while self.fleet.next_scaling <= now {
-                self.fleet.next_scaling += SCALE_EVERY;
+                self.fleet.next_scaling += ASK_EVERY;
             }
             self.scale(now, commands);
         }
@@ -401,12 +385,7 @@ impl RuntimeServer {
 
     fn scale(&mut self, now: Time, commands: &mut Commands) {
         let cards = self.fleet.cards;
-        let decision = match &mut self.fleet.scaling {
-            Scaling::Fixed => None,
-            Scaling::Tracking(tracking) => tracking.decide(now, cards),
-            Scaling::Headroom(headroom) => headroom.decide(now, cards),
-        };
-        match decision {
+        match { self.fleet.scaler.as_mut() }.and_then(|scaler| scaler.decide(now, cards)) {
             None => {}
             Some(Scale::Add(cards)) => {
                 let gpus = (0..self.instances.len() as u32 / self.fleet.instances_per_gpu).map(GpuId);

@@ -8,6 +8,7 @@ mod instances;
 
 use tenantry_traces::{Request, Ticket, Time};
 
+use super::FLEET;
 use super::memory::{MemoryUse, ServerError};
 use super::queue::{InFlight, Queue, QueueView, Requests};
 use super::tenancy::refuse;
@@ -20,8 +21,8 @@ use crate::policy::levels::{LevelSpec, Levels};
 use crate::slab::Slab;
 use crate::spec::{ClusterSpec, RuntimeRef, RuntimesSpec, ShapeKind, StreamSpec, SystemSpec};
 use crate::topology::Topology;
+use fleet::Fleet;
 pub use fleet::FleetUse;
-use fleet::{FLEET, Fleet};
 use instances::{Instance, State};
 
 /// Requests that an instance has in hand: one runs, and one is ready, so that the lane need not wait until the server has heard of

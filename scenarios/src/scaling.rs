@@ -1,0 +1,77 @@
+//! From `scale:` to the specification of how the number of cards follows the load.
+
+use tenantry_core::policy::scale::{HeadroomSpec, TargetTrackingSpec};
+use tenantry_core::spec::{ScaleRule, ScaleSpec};
+use tenantry_traces::Duration;
+
+use crate::error::Problem;
+use crate::path::Path;
+use crate::raw::{RawScaling, RawScalingRule};
+use crate::scalar::Percent;
+
+/// Whose cards come and go.
+pub(crate) struct Scaled<'a> {
+    /// The latency that target tracking compares with.
+    pub slo: Duration,
+    /// On each card.
+    pub instances_per_gpu: u32,
+    /// Cards that there are at most.
+    pub cards: u32,
+    /// As an error calls these.
+    pub of: &'a str,
+    /// Where `scale` is.
+    pub path: &'a Path,
+}
+
+/// What `scale` means.
+pub(crate) fn scale_of(scale: &RawScaling, scaled: &Scaled<'_>, problems: &mut Vec<Problem>) -> ScaleSpec {
+    let Scaled { cards, of, path, .. } = *scaled;
+    for (key, count) in [("start", scale.start.0), ("min", scale.min.0)] {
+        if count > cards {
+            problems.push(Problem::new(path.key(key), format!("at most {of} ({cards})"), count));
+        }
+    }
+    let per_cent = |percent: Percent| (percent.fraction() * 100.0).round() as u32;
+    ScaleSpec {
+        cards_at_start: scale.start.0,
+        start_up: scale.start_up.0,
+        rule: match scale.rule {
+            RawScalingRule::TargetTracking {
+                percentile,
+                add,
+                release,
+                recent,
+                period,
+                settle,
+            } => {
+                if percentile.0 > 100 {
+                    let path = path.key("rule").key("target-tracking").key("percentile");
+                    problems.push(Problem::new(path, "1 to 100", percentile.0));
+                }
+                ScaleRule::TargetTracking(TargetTrackingSpec {
+                    slo: scaled.slo,
+                    percentile: percentile.0.clamp(1, 100),
+                    add_percent: per_cent(add),
+                    release_percent: per_cent(release),
+                    recent: recent.0,
+                    period: period.0,
+                    settle: settle.0,
+                    cards_min: scale.min.0,
+                    cards_max: cards,
+                })
+            }
+            RawScalingRule::Headroom {
+                spare,
+                interval,
+                patience,
+            } => ScaleRule::Headroom(HeadroomSpec {
+                instances_per_card: scaled.instances_per_gpu,
+                headroom_percent: per_cent(spare),
+                interval: interval.0,
+                patience: patience.0,
+                cards_min: scale.min.0,
+                cards_max: cards,
+            }),
+        },
+    }
+}

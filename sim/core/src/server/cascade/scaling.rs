@@ -1,0 +1,350 @@
+//! Cards that come and go: a stage's model is loaded onto more of its cards as the stage's own load asks for it, and given up again.
+//!
+//! Each stage decides by what it sees itself, since only so many of a cascade's requests come to a later one. A card that two stages share
+//! is used from when the first wants it until the last has given it up.
+
+use tenantry_traces::{Duration, Time};
+
+use super::{CascadeServer, Running};
+use crate::command::{Command, Commands};
+use crate::ids::{GpuId, InstanceId, RequestId};
+use crate::op::{BatchShape, LoadModel, Op, OpKind};
+use crate::policy::scale::{ASK_EVERY, Scale};
+use crate::server::FLEET;
+use crate::server::queue::QueueView;
+
+/// Changes that are remembered, at most.
+const MOST_REMEMBERED: usize = 4096;
+
+/// How a cascade's stages used cards that come and go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScalingUse {
+    /// Card time from the decision to use a card until no stage had anything on it any more.
+    pub card_time: Duration,
+    /// Cards that each stage has, or is to have, from each decision that changed them on.
+    pub cards: Vec<(Time, Vec<u32>)>,
+    /// Requests that were placed anew because their instance left.
+    pub redispatched: u64,
+    /// Times that a stage took a card.
+    pub added: u64,
+    /// Times that a stage gave one up.
+    pub released: u64,
+}
+
+/// What a stage has on one of its cards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing.
+    Off,
+    /// The card starts up until then; then it loads the model.
+    Starting(Time),
+    /// The model is being loaded.
+    Loading,
+    /// The model serves.
+    Serving,
+    /// Gets nothing more; what runs is let run.
+    Leaving,
+}
+
+impl State {
+    /// Whether the stage has the card, or is to have it.
+    pub fn counts(self) -> bool {
+        matches!(self, State::Starting(_) | State::Loading | State::Serving)
+    }
+}
+
+/// One of a stage's cards.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StageCard {
+    pub gpu: GpuId,
+    pub state: State,
+}
+
+/// What the cluster's cards are used for.
+pub(super) struct Cards {
+    /// By card: stages that have something on it.
+    users: Vec<u32>,
+    /// By card: when its start-up is over, while anybody uses it.
+    up_at: Vec<Time>,
+    /// When `counts.card_time` was last brought up to date.
+    counted_until: Time,
+    /// When stages are asked next.
+    next: Time,
+    /// A timer is set and has not come.
+    armed: bool,
+    /// In the cards' memory, now and at most.
+    bytes: u64,
+    bytes_most: u64,
+    counts: ScalingUse,
+}
+
+impl Cards {
+    pub fn new(gpus: u32) -> Cards {
+        Cards {
+            users: vec![0; gpus as usize],
+            up_at: vec![Time::ZERO; gpus as usize],
+            counted_until: Time::ZERO,
+            next: Time::ZERO + ASK_EVERY,
+            armed: false,
+            bytes: 0,
+            bytes_most: 0,
+            counts: ScalingUse::default(),
+        }
+    }
+
+    /// A stage takes a card, which is ours from now on and up after so long, unless it was ours already.
+    fn take(&mut self, now: Time, gpu: GpuId, start_up: Duration, bytes: u64) {
+        self.count_until(now);
+        let users = &mut self.users[gpu.index()];
+        if *users == 0 {
+            self.up_at[gpu.index()] = now + start_up;
+        }
+        *users += 1;
+        self.bytes += bytes;
+        self.bytes_most = self.bytes_most.max(self.bytes);
+    }
+
+    /// A stage has nothing on a card any more.
+    fn give_back(&mut self, now: Time, gpu: GpuId, bytes: u64) {
+        self.count_until(now);
+        self.users[gpu.index()] -= 1;
+        self.bytes -= bytes;
+    }
+
+    fn count_until(&mut self, now: Time) {
+        self.counts.card_time += self.time_since_counted(now);
+        self.counted_until = now;
+    }
+
+    fn time_since_counted(&self, now: Time) -> Duration {
+        let used = self.users.iter().filter(|&&users| users > 0).count();
+        Duration(now.0.saturating_sub(self.counted_until.0) * used as u64)
+    }
+
+    pub fn bytes_most(&self) -> u64 {
+        self.bytes_most
+    }
+}
+
+impl CascadeServer {
+    /// How cards that come and go were used until now; nothing where all stay.
+    pub fn scaling(&self, now: Time) -> Option<ScalingUse> {
+        if !self.scales() {
+            return None;
+        }
+        let mut counts = self.cards.counts.clone();
+        counts.card_time += self.cards.time_since_counted(now);
+        Some(counts)
+    }
+
+    fn scales(&self) -> bool {
+        self.stages.iter().any(|stage| stage.scaler.is_some())
+    }
+
+    /// The cards at the start, on which the models are there when the first request comes.
+    pub(super) fn deploy(&mut self) {
+        for index in 0..self.stages.len() {
+            let stage = &mut self.stages[index];
+            for card in 0..stage.cards.len() {
+                if card < stage.cards_at_start {
+                    stage.cards[card].state = State::Serving;
+                    let gpu = stage.cards[card].gpu;
+                    self.cards.take(Time::ZERO, gpu, Duration::ZERO, stage.memory_bytes);
+                } else {
+                    stage.close(card);
+                }
+            }
+        }
+        self.remember(Time::ZERO);
+    }
+
+    fn remember(&mut self, now: Time) {
+        let remembered = &mut self.cards.counts.cards;
+        if remembered.len() < MOST_REMEMBERED {
+            let counted = self.stages.iter().map(|stage| stage.cards_counted());
+            remembered.push((now, counted.collect()));
+        }
+    }
+
+    pub(super) fn scaling_timer(&mut self, now: Time, commands: &mut Commands) {
+        self.cards.armed = false;
+        self.ask_stages(now, commands);
+    }
+
+    /// Asks the stages how many cards they want, if that is due, and sets the next timer. Without anybody inside there is nothing to
+    /// decide: the next who comes asks.
+    pub(super) fn ask_stages(&mut self, now: Time, commands: &mut Commands) {
+        if self.cards.armed || self.jobs.is_empty() || !self.scales() {
+            return;
+        }
+        if now >= self.cards.next {
+            while self.cards.next <= now {
+                self.cards.next += ASK_EVERY;
+            }
+            for index in 0..self.stages.len() {
+                let stage = &mut self.stages[index];
+                let cards = stage.cards_counted();
+                match stage.scaler.as_mut().and_then(|scaler| scaler.decide(now, cards)) {
+                    None => {}
+                    Some(Scale::Add(cards)) => self.add_cards(now, index, cards, commands),
+                    Some(Scale::Release) => self.release_card(now, index),
+                }
+            }
+        }
+        self.cards.armed = true;
+        commands.list.push(Command::SetTimer {
+            instance: FLEET,
+            at: self.cards.next,
+        });
+    }
+
+    /// A stage takes cards, first those that are ours anyway: they need not start up and cost nothing more.
+    fn add_cards(&mut self, now: Time, index: usize, cards: u32, commands: &mut Commands) {
+        let stage = &self.stages[index];
+        let mut off: Vec<usize> = (0..stage.cards.len())
+            .filter(|&card| stage.cards[card].state == State::Off)
+            .collect();
+        off.sort_by_key(|&card| self.cards.users[stage.cards[card].gpu.index()] == 0);
+        off.truncate(cards as usize);
+        for &card in &off {
+            let stage = &mut self.stages[index];
+            let gpu = stage.cards[card].gpu;
+            self.cards.take(now, gpu, stage.start_up, stage.memory_bytes);
+            self.cards.counts.added += 1;
+            let up_at = self.cards.up_at[gpu.index()];
+            if up_at > now {
+                stage.cards[card].state = State::Starting(up_at);
+                commands.list.push(Command::SetTimer {
+                    instance: stage.first_on(card),
+                    at: up_at,
+                });
+            } else {
+                self.load(index, card, commands);
+            }
+        }
+        if !off.is_empty() {
+            self.remember(now);
+        }
+    }
+
+    /// A timer of an instance may be that of its card's start-up.
+    pub(super) fn started(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
+        let (index, card) = self.card_of(instance);
+        let on_card = self.stages[index].cards.get(card);
+        if on_card.is_some_and(|on_card| matches!(on_card.state, State::Starting(up_at) if up_at <= now)) {
+            self.load(index, card, commands);
+        }
+    }
+
+    fn load(&mut self, index: usize, card: usize, commands: &mut Commands) {
+        let stage = &mut self.stages[index];
+        stage.cards[card].state = State::Loading;
+        let instance = stage.first_on(card);
+        let op = OpKind::LoadModel(LoadModel {
+            bytes: stage.weight_bytes,
+        });
+        let batch = self.running.insert(Running::Load(instance));
+        let lane = self.topology.instances[instance.index()].copy;
+        let mark = commands.mark();
+        commands.ops.push(Op::alone(op, lane));
+        commands.submit(batch, instance, BatchShape::NOTHING, mark);
+    }
+
+    /// A card has its model: it serves from the next request on.
+    pub(super) fn loaded(&mut self, instance: InstanceId) {
+        let (index, card) = self.card_of(instance);
+        let stage = &mut self.stages[index];
+        stage.cards[card].state = State::Serving;
+        stage.reopen(card);
+    }
+
+    /// A stage gives up its least busy card, of equals the first, if another serves: who waits there is placed anew.
+    fn release_card(&mut self, now: Time, index: usize) {
+        let stage = &self.stages[index];
+        let serving = (0..stage.cards.len()).filter(|&card| stage.cards[card].state == State::Serving);
+        if serving.clone().count() < 2 {
+            return;
+        }
+        let card = serving.min_by_key(|&card| stage.load_on(card)).expect("there are two");
+        let stage = &mut self.stages[index];
+        stage.cards[card].state = State::Leaving;
+        stage.close(card);
+        self.cards.counts.released += 1;
+        self.remember(now);
+        for instance in self.stages[index].on(card) {
+            let line = QueueView {
+                requests: &self.entries,
+                queue: &self.instances[instance.index()].queue,
+            };
+            let moving: Vec<RequestId> = line.iter().map(|waiting| waiting.id).collect();
+            self.cards.counts.redispatched += moving.len() as u64;
+            for id in moving {
+                self.instances[instance.index()].queue.remove(&mut self.entries, id);
+                self.stages[index].left(instance);
+                let next = self.stages[index].place(None);
+                self.entries[id].instance = next;
+                self.instances[next.index()].queue.push(&mut self.entries, id);
+                self.touched.push(next);
+            }
+        }
+        self.vacated(now, index, card);
+    }
+
+    /// An instance has ended a batch; its card may have been waiting for that.
+    pub(super) fn ended_on(&mut self, now: Time, instance: InstanceId) {
+        let (index, card) = self.card_of(instance);
+        self.vacated(now, index, card);
+    }
+
+    /// A card that leaves may have nothing in hand any more.
+    fn vacated(&mut self, now: Time, index: usize, card: usize) {
+        let stage = &mut self.stages[index];
+        let Some(StageCard {
+            gpu,
+            state: State::Leaving,
+        }) = stage.cards.get(card).copied()
+        else {
+            return;
+        };
+        if stage.on(card).any(|instance| self.instances[instance.index()].busy) {
+            return;
+        }
+        stage.cards[card].state = State::Off;
+        self.cards.give_back(now, gpu, stage.memory_bytes);
+    }
+
+    /// An instance's stage, and which of the stage's cards it is on.
+    fn card_of(&self, instance: InstanceId) -> (usize, usize) {
+        let stage = self.topology.instances[instance.index()].pool.index();
+        (stage, self.stages[stage].card_of(instance))
+    }
+
+    /// Whether cards are used as it is counted, and nobody is sent where nobody serves.
+    pub(super) fn check_cards(&self) -> Result<(), String> {
+        let mut users = vec![0; self.cards.users.len()];
+        for stage in &self.stages {
+            if !stage.cards.is_empty() && stage.cards.iter().all(|card| card.state != State::Serving) {
+                return Err(format!("{} serves on no card", stage.counts.name));
+            }
+            for (card, on_card) in stage.cards.iter().enumerate() {
+                users[on_card.gpu.index()] += u32::from(on_card.state != State::Off);
+                for instance in stage.on(card) {
+                    let serves = on_card.state == State::Serving;
+                    let state = &self.instances[instance.index()];
+                    let line = QueueView {
+                        requests: &self.entries,
+                        queue: &state.queue,
+                    };
+                    let works = !line.is_empty() || (state.busy && on_card.state != State::Leaving);
+                    if stage.is_open(instance) != serves || (works && !serves) {
+                        return Err(format!("{instance} is {:?} and has something to do", on_card.state));
+                    }
+                }
+            }
+        }
+        match users == self.cards.users {
+            true => Ok(()),
+            false => Err(format!("cards are used as {users:?}, not as {:?}", self.cards.users)),
+        }
+    }
+}
