@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use tenantry_core::SystemSpec;
+use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_core::spec::{LengthsFound, RuntimeLengths};
 use tenantry_profiles::{Beyond, Card, Changing, Family, Source};
 use tenantry_reports::Run;
@@ -84,6 +85,28 @@ pub fn unpriced_models(card: &Card, system: &SystemSpec) -> Option<String> {
             "{}: what a batch of {} takes longer after another tenant's model was not measured on card {}, so that it is simulated as \
              if caches held all models.",
             system.name, pool.model.name, card.name
+        )
+    })
+}
+
+/// Tasks' operators of other sizes than those that cards are measured and derived with.
+pub fn sizes_as_measured(system: &SystemSpec) -> Option<String> {
+    let tasks = system.pool.tasks.as_ref()?;
+    let described = |sizes: &PetSizes| {
+        format!(
+            "adapters {} wide, LoRA of rank {}, masks of {} % and differences of {} %",
+            sizes.bottleneck,
+            sizes.rank,
+            100.0 * sizes.masked_share,
+            100.0 * sizes.difference_share
+        )
+    };
+    (tasks.plans() && tasks.sizes != PetSizes::PAPER).then(|| {
+        format!(
+            "{}: tasks' operators take the time of {}, as cards know them; this system's are {}.",
+            system.name,
+            described(&PetSizes::PAPER),
+            described(&tasks.sizes)
         )
     })
 }

@@ -17,7 +17,9 @@ use tenantry_sim::{PriceError, SimulateError, Simulated};
 use tenantry_traces::{Time, TraceError};
 
 use crate::cards::{card_of, card_of_option, cluster, complete, on_card, refusal};
-use crate::caveats::{Extrapolated, TableUsed, lengths_without_steps, table_caveats, unpriced_looks, unpriced_models};
+use crate::caveats::{
+    Extrapolated, TableUsed, lengths_without_steps, sizes_as_measured, table_caveats, unpriced_looks, unpriced_models,
+};
 use crate::cli::{OutputArgs, ScenarioArgs};
 use crate::failure::Failure;
 use crate::keep::{Kept, Watch};
@@ -176,6 +178,7 @@ impl Loaded {
             }
             caveats.extend(unpriced_looks(card, &run.system));
             caveats.extend(unpriced_models(card, &run.system));
+            caveats.extend(sizes_as_measured(&run.system));
             caveats.extend(lengths_without_steps(card, &run.system));
             let model = &run.system.pool.model.name;
             let mut beside = card.tables.concurrent_step.iter();

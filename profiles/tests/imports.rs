@@ -6,11 +6,15 @@ use std::path::{Path, PathBuf};
 
 use tenantry_profiles::{Card, DEFAULT_LAUNCH_OVERHEAD_US, DType, Decoder, Import, ImportSource, ModelShape, Source};
 
-/// The public data beside the checkout; none where it is absent, which is said.
+/// The public data: in `TENANTRY_DATA`, or beside the checkout; none where it is absent, which is said.
 fn data() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let folder = std::env::var_os("TENANTRY_DATA").map_or_else(beside, PathBuf::from);
     if !folder.is_dir() {
-        eprintln!("SKIPPED: no public data in ../shared/data");
+        eprintln!(
+            "SKIPPED: no public data in {}; TENANTRY_DATA may name it",
+            folder.display()
+        );
         return None;
     }
     Some(folder)
@@ -169,7 +173,7 @@ fn mixes_of_chunks_and_decodes_are_priced_as_measured() {
         }
         let [median, p95, total] = errors(&by_kind["mixed"]);
         assert!(
-            median < 0.02 && p95 < 0.25 && total.abs() < 0.02,
+            median < 0.02 && p95 < 0.21 && total.abs() < 0.02,
             "{name}: {median} {p95} {total}"
         );
         let [median, p95, total] = errors(&by_kind["mixed, within the table"]);

@@ -9,12 +9,12 @@ use tenantry_profiles::roofline::{
 };
 use tenantry_profiles::{Card, DType, Family, ModelShape, Source};
 
-const DATA: &str = "../../shared/data/bert_latency";
-
+/// Of the public data in `TENANTRY_DATA`, or beside the checkout.
 fn file(name: &str) -> Option<PathBuf> {
-    let path = Path::new(DATA).join(name);
+    let data = std::env::var_os("TENANTRY_DATA").map_or_else(|| PathBuf::from("../../shared/data"), PathBuf::from);
+    let path = data.join("bert_latency").join(name);
     if !path.is_file() {
-        println!("SKIPPED: {} is not there", path.display());
+        eprintln!("SKIPPED: {} is not there", path.display());
     }
     path.is_file().then_some(path)
 }

@@ -7,6 +7,8 @@ const BATCH: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Tokens of a padded sequence, closest where costs bend: another kernel is chosen at 16. Multiples of 16 take up to a tenth less than what
 /// lies beside them, and a table rises: so neighbours are apart, and half are not such multiples.
 const TOKENS: [u32; 10] = [1, 4, 8, 15, 24, 32, 45, 64, 96, 128];
+/// Those beyond, where longer ones are served; attention grows with their square.
+const LONGER_TOKENS: [u32; 6] = [192, 256, 384, 512, 768, 1024];
 /// Those of a table with a third dimension.
 const FEWER_TOKENS: [u32; 6] = [1, 8, 15, 32, 64, 128];
 
@@ -31,7 +33,9 @@ impl Axes {
     /// largest batches are left out, then the longest inputs; `per_token` is what one token takes in one measurement.
     pub fn affordable(positions: u32, served: Served, per_token: Duration, pass: Duration) -> Axes {
         let longest = served.tokens.map_or(positions, |tokens| tokens.clamp(1, positions));
-        let mut tokens: Vec<u32> = TOKENS.into_iter().filter(|&tokens| tokens <= longest).collect();
+        let longer = LONGER_TOKENS.into_iter().filter(|_| served.tokens.is_some());
+        let usual = TOKENS.into_iter().chain(longer);
+        let mut tokens: Vec<u32> = usual.filter(|&tokens| tokens <= longest).collect();
         if tokens.is_empty() || served.tokens.is_some() && tokens.last() != Some(&longest) {
             tokens.push(longest);
         }
@@ -136,6 +140,7 @@ mod tests {
             (vec![64, 100], vec![96, 100])
         );
         let (batch, tokens) = grid(4, 4096);
-        assert_eq!((batch.last(), tokens.last()), (Some(&32), Some(&512)));
+        assert_eq!(batch.last(), Some(&32));
+        assert_eq!(tokens[9..], [128, 192, 256, 384, 512]);
     }
 }

@@ -441,6 +441,17 @@ pub enum BatchSpec {
     },
 }
 
+impl BatchSpec {
+    /// The most requests that a batch can have.
+    pub fn max_size(self) -> u32 {
+        match self {
+            BatchSpec::FixedSize { size: max_size }
+            | BatchSpec::PerTenant { max_size }
+            | BatchSpec::SizeOrTimeout { max_size, .. } => max_size,
+        }
+    }
+}
+
 /// What leaves the card's memory for what must come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapSpec {

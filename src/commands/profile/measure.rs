@@ -1,51 +1,31 @@
 //! `tenantry profile --device …`: measures a card.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::json;
-use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, RouteSpec, StageSpec, TenantState};
 use tenantry_executor::ExecutorError;
-use tenantry_executor::profiler::{Ops, Plan, Profiled, Progress, Served, ServedRoute, Suite as Thoroughness, profile};
-use tenantry_profiles::{Card, Changing, DType, ModelShape, PetKind};
-use tenantry_scenarios::RunSpec;
-use tenantry_traces::outcome::AnswersSpec;
+use tenantry_executor::profiler::{Plan, Profiled, Progress, Suite as Thoroughness, profile};
+use tenantry_profiles::{Card, DType};
 
+use super::needs::{Needs, needs};
 use super::show;
-use crate::cli::{OutputArgs, ProfileArgs, ScenarioArgs, Suite};
+use crate::cli::{OutputArgs, ProfileArgs, Suite};
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::output::{next, print, say, today};
-use crate::runs::scenario;
 use crate::{interrupt, progress};
 
-/// What is measured where neither models nor a scenario are given.
-const DEFAULT_MODELS: [&str; 2] = ["tiny", "bert-mini"];
-const DEFAULT_BOTTLENECKS: [u32; 2] = [16, 64];
-const DEFAULT_CLASSES: u32 = 2;
-/// Of decoders' LoRA; a full suite takes all of them.
-const DEFAULT_RANKS: [u32; 4] = [8, 16, 32, 64];
-const QUICK_RANKS: usize = 2;
 /// Of weights and of the order of measurement.
 const SEED: u64 = 7;
-
-/// What a profile must hold.
-#[derive(Default)]
-struct Needs {
-    models: Vec<ModelShape>,
-    bottlenecks: Vec<u32>,
-    ranks: Vec<u32>,
-    classes: Vec<u32>,
-    /// Absent where nothing needs any.
-    dtype: Option<DType>,
-    ops: Ops,
-    served: Served,
-    texts: Vec<ServedRoute>,
-}
 
 pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     let device_name = args.device.as_deref().expect("clap asks for it");
     let device = Device::find(device_name)?;
-    let needs = needs(args)?;
+    let mut needs = needs(args)?;
+    if !device.is_cpu() && args.scenario.is_none() {
+        // Long inputs take a GPU no time: as long as the models' positions allow.
+        needs.served.tokens = Some(u32::MAX);
+    }
     let default_out = || PathBuf::from("profiles/cards").join(device_name.replace(':', ""));
     let out = args.out.clone().unwrap_or_else(default_out);
     let name = out
@@ -161,164 +141,6 @@ fn plan(needs: Needs, device: &Device, suite: Thoroughness) -> Result<Plan, Fail
     })
 }
 
-fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
-    if let Some(path) = &args.scenario {
-        let scenario = scenario(&ScenarioArgs {
-            scenario: path.clone(),
-            set: Vec::new(),
-            seed: None,
-        })?;
-        return needs_of(&scenario.runs());
-    }
-    let names: Vec<&str> = match args.models.is_empty() {
-        true => DEFAULT_MODELS.to_vec(),
-        false => args.models.iter().map(String::as_str).collect(),
-    };
-    let known = ModelShape::builtin_names();
-    let model = |name: &&str| {
-        ModelShape::builtin(name)
-            .ok_or_else(|| Failure::BadInput(format!("--models: must be among {}, got {name}", known.join(", "))))
-    };
-    Ok(Needs {
-        models: names.iter().map(model).collect::<Result<_, _>>()?,
-        bottlenecks: DEFAULT_BOTTLENECKS.to_vec(),
-        ranks: match args.suite {
-            Suite::Quick => DEFAULT_RANKS[..QUICK_RANKS].to_vec(),
-            Suite::Full => DEFAULT_RANKS.to_vec(),
-        },
-        classes: vec![DEFAULT_CLASSES],
-        dtype: Some(named(&args.dtype)?),
-        ops: Ops::all(),
-        served: Served::default(),
-        texts: Vec::new(),
-    })
-}
-
-fn named(dtype: &str) -> Result<DType, Failure> {
-    let known = DType::ALL.iter().find(|known| known.name() == dtype);
-    known.copied().ok_or_else(|| {
-        let must = DType::NAMES.join(", ");
-        Failure::BadInput(format!("--dtype: must be among {must}, got {dtype}"))
-    })
-}
-
-/// The models that these runs compute with, and in which number format.
-pub fn models_of(runs: &[RunSpec]) -> Result<(Vec<ModelShape>, DType), Failure> {
-    let needs = needs_of(runs)?;
-    Ok((needs.models, needs.dtype.unwrap_or(DType::F32)))
-}
-
-/// What the ops of these runs are priced by, and no more.
-fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
-    let mut needs = Needs::default();
-    for run in runs {
-        for pool in run.system.pools() {
-            needs.add_pool(pool, run.gpus)?;
-        }
-        let prunes = |stage: &StageSpec| stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some());
-        let route = run.system.route.as_ref();
-        needs.ops.attended |= route.is_some_and(|route| route.stages.iter().any(prunes));
-        if let (Some(AnswersSpec::Profiled(folder)), Some(route)) = (&run.answers, route) {
-            needs.add_texts(folder, route);
-        }
-        // Stages have instances of their own.
-        needs.ops.concurrent |= route.is_some();
-    }
-    // Others than pools of tasks do not say how long their inputs are.
-    let all_say = runs
-        .iter()
-        .flat_map(|run| run.system.pools())
-        .all(|pool| pool.tasks.is_some());
-    needs.served.tokens = needs.served.tokens.filter(|_| all_say);
-    for list in [&mut needs.bottlenecks, &mut needs.ranks, &mut needs.classes] {
-        list.sort_unstable();
-        list.dedup();
-    }
-    Ok(needs)
-}
-
-impl Needs {
-    fn add_texts(&mut self, folder: &Path, route: &RouteSpec) {
-        let folder = folder.to_path_buf();
-        let known = |texts: &ServedRoute| texts.folder == folder && texts.route.stages == route.stages;
-        if !self.texts.iter().any(known) {
-            let route = route.clone();
-            self.texts.push(ServedRoute { folder, route });
-        }
-    }
-
-    fn add_pool(&mut self, pool: &PoolSpec, gpus: u32) -> Result<(), Failure> {
-        let dtype = *self.dtype.get_or_insert(pool.dtype);
-        if pool.dtype != dtype {
-            let message = format!(
-                "dtype: must be {dtype} in all pools, as in the first, to be measured together, got {}",
-                pool.dtype
-            );
-            return Err(Failure::BadInput(message));
-        }
-        // The processor is all cards that a scenario has.
-        self.ops.concurrent |= pool.instances_per_gpu * gpus > 1;
-        if let Some(plot) = &pool.plot {
-            add(&mut self.ops.lookups, plot.fragment_tokens);
-        }
-        self.ops.tagging |= pool.heads == HeadTask::Tagging;
-        self.ops.whole_models |= pool.changing() == Changing::Model;
-        if let TenantState::Adapters {
-            bottleneck,
-            implementation,
-        } = pool.tenant_state
-        {
-            self.bottlenecks.push(bottleneck);
-            add(&mut self.ops.adapters, implementation);
-        }
-        if let Some(lora) = pool.generation.as_ref().and_then(|generation| generation.lora) {
-            self.ranks.push(lora.rank);
-            add(&mut self.ops.adapters, lora.implementation);
-        }
-        if let Some(runtimes) = &pool.runtimes {
-            self.ops.static_models = true;
-            self.ops.solves |= runtimes.solves();
-            for stream in &runtimes.streams {
-                add(&mut self.models, stream.model.clone());
-                self.classes.push(stream.classes);
-            }
-            return Ok(());
-        }
-        self.classes.push(pool.classes);
-        let Some(tasks) = &pool.tasks else {
-            add(&mut self.models, pool.model.clone());
-            return Ok(());
-        };
-        for model in tasks.models(&pool.model) {
-            add(&mut self.models, model.clone());
-        }
-        self.served.batch = self.served.batch.max(Some(tasks.largest_batch()));
-        self.served.tokens = self.served.tokens.max(Some(tasks.max_tokens));
-        for &batching in tasks.batchings() {
-            add(&mut self.ops.plans, batching);
-        }
-        let several = match tasks.engine {
-            EngineSpec::Shared { .. } => {
-                let known = |kind: &&PetKind| tasks.registrations.iter().any(|of| of.kind == kind.name());
-                for &kind in PetKind::ALL.iter().filter(known) {
-                    add(&mut self.ops.pets, kind);
-                }
-                true
-            }
-            EngineSpec::Parallel { .. } => true,
-            EngineSpec::Sequential { .. } => false,
-        };
-        self.ops.concurrent |= several;
-        Ok(())
-    }
-}
-
-fn add<T: PartialEq>(list: &mut Vec<T>, one: T) {
-    if !list.contains(&one) {
-        list.push(one);
-    }
-}
-
 /// The command that measures this card again, without the paths of this machine.
 fn command(args: &ProfileArgs, device: &str) -> String {
     let suite = match args.suite {
@@ -349,9 +171,13 @@ fn command(args: &ProfileArgs, device: &str) -> String {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use tenantry_scenarios::RunSpec;
     use tenantry_sim::{Jitter, Prices};
 
+    use super::super::needs::needs_of;
     use super::*;
+    use crate::cli::ScenarioArgs;
+    use crate::runs::scenario;
 
     fn runs(name: &str) -> Vec<RunSpec> {
         let args = ScenarioArgs {
@@ -421,33 +247,5 @@ mod tests {
         runs.push(other);
         let message = needs_of(&runs).err().unwrap().to_string();
         assert!(message.contains("must be f32 in all pools"), "{message}");
-    }
-
-    /// A pool of tasks says how large its batches can be and how long its inputs.
-    #[test]
-    fn the_batches_that_a_pool_of_tasks_can_make_are_measured() {
-        let served = |name: &str, set: &[&str]| {
-            let args = ScenarioArgs {
-                scenario: name.into(),
-                set: set.iter().map(|set| (*set).to_string()).collect(),
-                seed: None,
-            };
-            needs_of(&scenario(&args).unwrap().runs()).unwrap().served
-        };
-        let of = |batch, tokens| Served { batch, tokens };
-        assert_eq!(served("pets/mixed-64", &[]), of(Some(64), Some(64)));
-        assert_eq!(served("pets/online", &[]), of(Some(128), Some(128)));
-        // No batch is larger than what is looked at together.
-        assert_eq!(
-            served(
-                "pets/mixed-64",
-                &[
-                    "systems[5].tasks.max_batch=512",
-                    "systems[5].tasks.planning.pool.size=48"
-                ]
-            ),
-            of(Some(64), Some(64))
-        );
-        assert_eq!(served("quickstart", &[]), Served::default());
     }
 }

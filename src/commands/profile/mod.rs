@@ -5,11 +5,13 @@ mod derive;
 mod import;
 #[cfg(feature = "libtorch")]
 mod measure;
+#[cfg(feature = "libtorch")]
+mod needs;
 mod plots;
 mod show;
 
 #[cfg(feature = "libtorch")]
-pub use measure::models_of;
+pub use needs::models_of;
 
 use crate::cli::{OutputArgs, ProfileArgs, ProfileCommand};
 use crate::failure::Failure;

@@ -157,6 +157,51 @@ proptest! {
         }
     }
 
+    /// The steps of Algorithm 1 as the planner puts them together: each task's queries split at the least of its own operators' cost, and
+    /// queries or mini-batches, ascending by length, at the least of the shared model's.
+    #[test]
+    fn each_step_of_a_plan_is_the_cheapest_of_all_contiguous_splits(
+        seed: u64, queries in 1u32..13, tasks in 1u32..4, std in 0.0f64..6.0, max in 2u32..8,
+    ) {
+        let mut stream = Draws::new(seed, Purpose::InputLength).about(0);
+        let pool = pool(&mut stream, queries, tasks, 2, std);
+        let tables = wild_tables(seed, max, 64, 2);
+        let lengths = |of: &dyn Fn(&Query) -> bool| {
+            let mut lengths: Vec<(u32, u32)> = pool.iter().filter(|query| of(query)).map(|query| (1, query.tokens)).collect();
+            lengths.sort_unstable();
+            lengths
+        };
+        let shared = |size, tokens| tables.shared_ns(size, tokens);
+        let shared_of = |plan: &Plan| -> u64 {
+            plan.batches.iter().map(|batch| shared(batch.queries.len() as u32, batch.tokens)).sum()
+        };
+        let mut planner = Planner::default();
+        let plan = planner.plan(&tables, Batching::AlphaOnly, &pool).unwrap();
+        prop_assert_eq!(shared_of(plan), brute_force_split(&lengths(&|_| true), max, &shared));
+        for strategy in [Batching::BetaOnly, Batching::Coordinated] {
+            let plan = planner.plan(&tables, strategy, &pool).unwrap();
+            for task in 0..tasks {
+                let own = lengths(&|query| query.task == task);
+                let cost = |size, tokens| tables.task_ns(task % 2, size, tokens);
+                let found: u64 = { plan.mini_batches.iter() }
+                    .filter(|mini| mini.task == task)
+                    .map(|mini| cost(mini.count, mini.tokens))
+                    .sum();
+                prop_assert_eq!(found, if own.is_empty() { 0 } else { brute_force_split(&own, max, &cost) });
+            }
+        }
+        let plan = planner.plan(&tables, Batching::Coordinated, &pool).unwrap();
+        let least = |mini: &MiniBatch| {
+            let members = &plan.order[mini.first as usize..(mini.first + mini.count) as usize];
+            let of = |id: &u32| pool.iter().find(|query| query.id == *id).map(|query| (query.tokens, query.id));
+            members.iter().filter_map(of).min()
+        };
+        let mut minis: Vec<&MiniBatch> = plan.mini_batches.iter().collect();
+        minis.sort_by_key(|mini| (mini.tokens, mini.task, least(mini)));
+        let sizes: Vec<(u32, u32)> = minis.iter().map(|mini| (mini.count, mini.tokens)).collect();
+        prop_assert_eq!(shared_of(plan), brute_force_split(&sizes, max, &shared));
+    }
+
     #[test]
     fn the_order_of_the_pool_changes_nothing_but_fixed_batches(seed: u64, queries in 1u32..40) {
         let mut stream = Draws::new(seed, Purpose::InputLength).about(0);
@@ -301,7 +346,11 @@ fn best_of_all_partitions(tables: &Tables, pool: &[Query]) -> u64 {
 fn the_gap_to_the_best_of_all_partitions() {
     let tables = tables(8, 2);
     let mut planner = Planner::default();
-    for (strategy, name) in [(Batching::Coordinated, "coordinated"), (Batching::AlphaOnly, "α-only")] {
+    let strategies = [
+        (Batching::Coordinated, "coordinated", ["0.3 %", "7.5 %"]),
+        (Batching::AlphaOnly, "α-only", ["0.2 %", "3.9 %"]),
+    ];
+    for (strategy, name, stated) in strategies {
         let mut gaps = Vec::new();
         for case in 0..300 {
             let mut stream = Draws::new(3, Purpose::InputLength).about(case);
@@ -313,16 +362,10 @@ fn the_gap_to_the_best_of_all_partitions() {
         }
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let worst = gaps.iter().copied().fold(0.0, f64::max);
-        println!(
-            "{name}: {:.1} % above the best on average, {:.1} % at worst",
-            100.0 * mean,
-            100.0 * worst
-        );
         assert!(worst > 0.0, "neither program is optimal over all partitions");
-        assert!(
-            mean < 0.01 && worst < 0.1,
-            "{name}: {mean}, {worst}: docs/reproduce.md says how far"
-        );
+        // docs/reproduce.md says how far.
+        let found = [mean, worst].map(|gap| format!("{:.1} %", 100.0 * gap));
+        assert_eq!(found, stated, "{name}");
     }
 }
 

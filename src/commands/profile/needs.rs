@@ -1,0 +1,287 @@
+//! What a card must hold: of a scenario's runs, or of models by name.
+
+use std::path::Path;
+
+use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, RouteSpec, StageSpec, TenantState};
+use tenantry_executor::profiler::{Ops, Served, ServedRoute};
+use tenantry_profiles::{Changing, DType, ModelShape, PetKind};
+use tenantry_scenarios::RunSpec;
+use tenantry_traces::outcome::AnswersSpec;
+use tenantry_traces::spec::WorkloadSpec;
+use tenantry_traces::{Entry, TraceError};
+
+use crate::cli::{ProfileArgs, ScenarioArgs, Suite};
+use crate::failure::Failure;
+use crate::runs::scenario;
+
+/// What is measured where neither models nor a scenario are given.
+const DEFAULT_MODELS: [&str; 2] = ["tiny", "bert-mini"];
+const DEFAULT_BOTTLENECKS: [u32; 2] = [16, 64];
+const DEFAULT_CLASSES: u32 = 2;
+/// Of decoders' LoRA; a full suite takes all of them.
+const DEFAULT_RANKS: [u32; 4] = [8, 16, 32, 64];
+const QUICK_RANKS: usize = 2;
+/// Tokens up to which encoders are measured whatever is served,
+const USUAL_TOKENS: u32 = 128;
+/// and in steps of how many their longest input is beyond: another seed's may be a little longer.
+const TOKENS_STEP: u32 = 64;
+/// Requests that are looked at for the longest input.
+const REQUESTS_LOOKED_AT: u64 = 1_000_000;
+
+/// What a profile must hold.
+#[derive(Default)]
+pub struct Needs {
+    pub models: Vec<ModelShape>,
+    pub bottlenecks: Vec<u32>,
+    pub ranks: Vec<u32>,
+    pub classes: Vec<u32>,
+    /// Absent where nothing needs any.
+    pub dtype: Option<DType>,
+    pub ops: Ops,
+    pub served: Served,
+    pub texts: Vec<ServedRoute>,
+}
+
+pub fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
+    if let Some(path) = &args.scenario {
+        let scenario = scenario(&ScenarioArgs {
+            scenario: path.clone(),
+            set: Vec::new(),
+            seed: None,
+        })?;
+        let runs = scenario.runs();
+        return needs_of(&runs)?.with_inputs_of(&runs);
+    }
+    let names: Vec<&str> = match args.models.is_empty() {
+        true => DEFAULT_MODELS.to_vec(),
+        false => args.models.iter().map(String::as_str).collect(),
+    };
+    let known = ModelShape::builtin_names();
+    let model = |name: &&str| {
+        ModelShape::builtin(name)
+            .ok_or_else(|| Failure::BadInput(format!("--models: must be among {}, got {name}", known.join(", "))))
+    };
+    Ok(Needs {
+        models: names.iter().map(model).collect::<Result<_, _>>()?,
+        bottlenecks: DEFAULT_BOTTLENECKS.to_vec(),
+        ranks: match args.suite {
+            Suite::Quick => DEFAULT_RANKS[..QUICK_RANKS].to_vec(),
+            Suite::Full => DEFAULT_RANKS.to_vec(),
+        },
+        classes: vec![DEFAULT_CLASSES],
+        dtype: Some(named(&args.dtype)?),
+        ops: Ops::all(),
+        served: Served::default(),
+        texts: Vec::new(),
+    })
+}
+
+fn named(dtype: &str) -> Result<DType, Failure> {
+    let known = DType::ALL.iter().find(|known| known.name() == dtype);
+    known.copied().ok_or_else(|| {
+        let must = DType::NAMES.join(", ");
+        Failure::BadInput(format!("--dtype: must be among {must}, got {dtype}"))
+    })
+}
+
+/// The models that these runs compute with, and in which number format.
+pub fn models_of(runs: &[RunSpec]) -> Result<(Vec<ModelShape>, DType), Failure> {
+    let needs = needs_of(runs)?;
+    Ok((needs.models, needs.dtype.unwrap_or(DType::F32)))
+}
+
+/// What the ops of these runs are priced by, and no more.
+pub fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
+    let mut needs = Needs::default();
+    for run in runs {
+        for pool in run.system.pools() {
+            needs.add_pool(pool, run.gpus)?;
+        }
+        let prunes = |stage: &StageSpec| stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some());
+        let route = run.system.route.as_ref();
+        needs.ops.attended |= route.is_some_and(|route| route.stages.iter().any(prunes));
+        if let (Some(AnswersSpec::Profiled(folder)), Some(route)) = (&run.answers, route) {
+            needs.add_texts(folder, route);
+        }
+        // Stages have instances of their own.
+        needs.ops.concurrent |= route.is_some();
+    }
+    for list in [&mut needs.bottlenecks, &mut needs.ranks, &mut needs.classes] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    Ok(needs)
+}
+
+impl Needs {
+    /// The same for inputs as long as these runs' workloads bring; pools of tasks say themselves how long theirs are.
+    fn with_inputs_of(mut self, runs: &[RunSpec]) -> Result<Needs, Failure> {
+        let mut seen: Vec<&WorkloadSpec> = Vec::new();
+        let says_nothing = |run: &&RunSpec| run.system.pools().any(|pool| pool.tasks.is_none());
+        for run in runs.iter().filter(says_nothing) {
+            if seen.contains(&&run.workload) {
+                continue;
+            }
+            seen.push(&run.workload);
+            let longest = longest_input(&run.workload).map_err(Failure::bad_input)?;
+            if longest > USUAL_TOKENS {
+                self.served.tokens = self.served.tokens.max(Some(longest.next_multiple_of(TOKENS_STEP)));
+            }
+        }
+        // Where others are served beside tasks, what is usual is measured of all.
+        if !seen.is_empty() {
+            self.served.tokens = self.served.tokens.map(|tokens| tokens.max(USUAL_TOKENS));
+        }
+        Ok(self)
+    }
+
+    fn add_texts(&mut self, folder: &Path, route: &RouteSpec) {
+        let folder = folder.to_path_buf();
+        let known = |texts: &ServedRoute| texts.folder == folder && texts.route.stages == route.stages;
+        if !self.texts.iter().any(known) {
+            let route = route.clone();
+            self.texts.push(ServedRoute { folder, route });
+        }
+    }
+
+    fn add_pool(&mut self, pool: &PoolSpec, gpus: u32) -> Result<(), Failure> {
+        let dtype = *self.dtype.get_or_insert(pool.dtype);
+        if pool.dtype != dtype {
+            let message = format!(
+                "dtype: must be {dtype} in all pools, as in the first, to be measured together, got {}",
+                pool.dtype
+            );
+            return Err(Failure::BadInput(message));
+        }
+        // The processor is all cards that a scenario has.
+        self.ops.concurrent |= pool.instances_per_gpu * gpus > 1;
+        if let Some(plot) = &pool.plot {
+            add(&mut self.ops.lookups, plot.fragment_tokens);
+        }
+        self.ops.tagging |= pool.heads == HeadTask::Tagging;
+        self.ops.whole_models |= pool.changing() == Changing::Model;
+        if let TenantState::Adapters {
+            bottleneck,
+            implementation,
+        } = pool.tenant_state
+        {
+            self.bottlenecks.push(bottleneck);
+            add(&mut self.ops.adapters, implementation);
+        }
+        if let Some(lora) = pool.generation.as_ref().and_then(|generation| generation.lora) {
+            self.ranks.push(lora.rank);
+            add(&mut self.ops.adapters, lora.implementation);
+        }
+        if let Some(runtimes) = &pool.runtimes {
+            self.ops.static_models = true;
+            self.ops.solves |= runtimes.solves();
+            for stream in &runtimes.streams {
+                add(&mut self.models, stream.model.clone());
+                self.classes.push(stream.classes);
+                let lengths = stream.runtimes.iter().map(|runtime| runtime.max_length);
+                let longer = lengths.max().filter(|&tokens| tokens > USUAL_TOKENS);
+                self.served.tokens = self.served.tokens.max(longer);
+            }
+            return Ok(());
+        }
+        self.classes.push(pool.classes);
+        let Some(tasks) = &pool.tasks else {
+            add(&mut self.models, pool.model.clone());
+            self.served.batch = self.served.batch.max(Some(pool.batch.max_size()));
+            return Ok(());
+        };
+        for model in tasks.models(&pool.model) {
+            add(&mut self.models, model.clone());
+        }
+        self.served.batch = self.served.batch.max(Some(tasks.largest_batch()));
+        self.served.tokens = self.served.tokens.max(Some(tasks.max_tokens));
+        for &batching in tasks.batchings() {
+            add(&mut self.ops.plans, batching);
+        }
+        let several = match tasks.engine {
+            EngineSpec::Shared { .. } => {
+                let known = |kind: &&PetKind| tasks.registrations.iter().any(|of| of.kind == kind.name());
+                for &kind in PetKind::ALL.iter().filter(known) {
+                    add(&mut self.ops.pets, kind);
+                }
+                true
+            }
+            EngineSpec::Parallel { .. } => true,
+            EngineSpec::Sequential { .. } => false,
+        };
+        self.ops.concurrent |= several;
+        Ok(())
+    }
+}
+
+/// The longest input that is asked for, in tokens.
+fn longest_input(workload: &WorkloadSpec) -> Result<u32, TraceError> {
+    let mut requests = tenantry_traces::build(workload)?;
+    let (mut longest, mut looked_at) = (0, 0);
+    while looked_at < REQUESTS_LOOKED_AT && requests.peek()?.is_some() {
+        if let Some(Entry::Request(request)) = requests.next()? {
+            longest = longest.max(request.input_tokens);
+            looked_at += 1;
+            requests.finished(request.arrival, request.ticket);
+        }
+    }
+    Ok(longest)
+}
+
+fn add<T: PartialEq>(list: &mut Vec<T>, one: T) {
+    if !list.contains(&one) {
+        list.push(one);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(name: &str, set: &[&str]) -> Served {
+        let args = ScenarioArgs {
+            scenario: name.into(),
+            set: set.iter().map(|set| (*set).to_string()).collect(),
+            seed: None,
+        };
+        let runs = scenario(&args).unwrap().runs();
+        needs_of(&runs).unwrap().with_inputs_of(&runs).unwrap().served
+    }
+
+    fn of(batch: Option<u32>, tokens: Option<u32>) -> Served {
+        Served { batch, tokens }
+    }
+
+    /// A pool of tasks says how large its batches can be and how long its inputs.
+    #[test]
+    fn the_batches_that_a_pool_of_tasks_can_make_are_measured() {
+        assert_eq!(served("pets/mixed-64", &[]), of(Some(64), Some(64)));
+        assert_eq!(served("pets/online", &[]), of(Some(128), Some(128)));
+        // No batch is larger than what is looked at together.
+        assert_eq!(
+            served(
+                "pets/mixed-64",
+                &[
+                    "systems[5].tasks.max_batch=512",
+                    "systems[5].tasks.planning.pool.size=48"
+                ]
+            ),
+            of(Some(64), Some(64))
+        );
+    }
+
+    /// Inputs beyond the usual lengths are measured as far as the workload brings them, a little rounded up, and so are larger batches.
+    #[test]
+    fn the_inputs_that_a_workload_brings_are_measured() {
+        assert_eq!(served("quickstart", &[]), of(Some(8), None));
+        let long = "workload.lengths.input={ lognormal: { median: 100, sigma: 1, min: 1, max: 384 } }";
+        let large = "systems[1].batch.size-or-timeout.max_size=64";
+        assert_eq!(served("quickstart", &[long, large]), of(Some(64), Some(384)));
+        let short = "workload.lengths.input={ normal: { mean: 64, sd: 30, min: 1, max: 128 } }";
+        assert_eq!(served("quickstart", &[short]), of(Some(8), None));
+        // Beside tasks, what is usual is measured of all.
+        let tasks = "systems=[{ preset: pets, tasks: { max_tokens: 64 } }, { preset: bert-shared }]";
+        let kinds = "tenants.kinds={ adapters: 1 }";
+        assert_eq!(served("quickstart", &[tasks, kinds, short]).tokens, Some(128));
+    }
+}
