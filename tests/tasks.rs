@@ -248,10 +248,14 @@ fn operators_of_other_sizes_are_said_to_be_priced_as_measured() {
         good(folder.path(), &[&simulate[..], set].concat());
         std::fs::read_to_string(folder.path().join("sizes/manifest.json")).unwrap()
     };
-    let said = "tasks' operators take the time of adapters 64 wide, LoRA of rank 16, masks of 5 % and differences of 0.5 %";
+    let said =
+        "tasks' operators take the time of adapters 64 wide, LoRA of rank 16, masks of 5 % and differences of 0.5 %";
     assert!(!caveats(&[]).contains(said));
     let manifest = caveats(&["--set", "systems[0].tasks.sizes.bottleneck=256"]);
-    assert!(manifest.contains(said) && manifest.contains("this system's are adapters 256 wide"), "{manifest}");
+    assert!(
+        manifest.contains(said) && manifest.contains("this system's are adapters 256 wide"),
+        "{manifest}"
+    );
 }
 
 /// The real machine reads the whole of each file: it computes with the good one, and refuses alone what only the content shows.
