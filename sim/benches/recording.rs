@@ -1,7 +1,10 @@
 //! What the ledger's distributions cost: one duration recorded, and a quantile asked for. Prints a digest of what was recorded.
 
+mod common;
+
 use std::hint::black_box;
 
+use common::digest_of;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tenantry_core::durations::{Durations, Tally};
 use tenantry_traces::Duration;
@@ -22,12 +25,10 @@ fn recording(criterion: &mut Criterion) {
         .map(|_| Duration((20e6 * stream.exponential()) as u64))
         .collect();
     let all = recorded(&durations);
+    let quantiles = (0..=100).map(|percent| all.quantile_ns(f64::from(percent) / 100.0));
     println!(
-        "mean {} p50 {} p99 {} max {}",
-        all.mean_ns(),
-        all.quantile_ns(0.5),
-        all.quantile_ns(0.99),
-        all.max_ns()
+        "digest {}",
+        digest_of(quantiles.chain([all.mean_ns().to_bits(), all.max_ns()]))
     );
     let mut group = criterion.benchmark_group("durations");
     group.throughput(Throughput::Elements(DURATIONS as u64));

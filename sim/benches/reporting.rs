@@ -1,11 +1,11 @@
 //! What is kept of a run beside its record, and what writing the results takes: 100,000 requests of HMI with each observer, then the files of a
-//! hundred runs. Prints the sizes of what was written.
+//! hundred runs. Prints digests of what was written.
 
 mod common;
 
 use std::hint::black_box;
 
-use common::{Case, HMI};
+use common::{Case, HMI, digest_of};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tenantry_reports::folder::json;
 use tenantry_reports::requests::RequestsPart;
@@ -26,6 +26,11 @@ fn labels(repeat: u32) -> RunLabels {
     }
 }
 
+fn described(bytes: &[u8]) -> String {
+    let digest = digest_of(bytes.iter().map(|byte| u64::from(*byte)));
+    format!("{} bytes, digest {digest}", bytes.len())
+}
+
 fn reporting(criterion: &mut Criterion) {
     let case = Case::new("hmi", HMI, &[format!("workload.stop.requests={REQUESTS}")]);
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -36,13 +41,17 @@ fn reporting(criterion: &mut Criterion) {
     group.bench_function("seen", |bencher| {
         bencher.iter(|| case.simulate_watched(&mut Seen::new(Time::ZERO, None, true)));
     });
-    group.bench_function("requests.parquet", |bencher| {
-        bencher.iter(|| {
-            let mut rows = RequestsPart::new(&path, &labels(0)).expect("the folder is writable");
-            case.simulate_watched(&mut rows);
-            rows.finish().expect("the disk is not full")
-        });
-    });
+    let write_rows = || {
+        let mut rows = RequestsPart::new(&path, &labels(0)).expect("the folder is writable");
+        case.simulate_watched(&mut rows);
+        rows.finish().expect("the disk is not full")
+    };
+    write_rows();
+    println!(
+        "requests.parquet: {}",
+        described(&std::fs::read(&path).expect("it was written"))
+    );
+    group.bench_function("requests.parquet", |bencher| bencher.iter(write_rows));
     group.finish();
 
     let record = case.simulate().record;
@@ -50,7 +59,7 @@ fn reporting(criterion: &mut Criterion) {
     group.sample_size(20);
     let runs: Vec<Run> = (0..100).map(|repeat| Run::new(labels(repeat), &record)).collect();
     let summary = || json(&Summary::new("hmi", 7, black_box(&runs))).expect("it has a form in JSON");
-    println!("summary.json of 100 runs: {} bytes", summary().len());
+    println!("summary.json of 100 runs: {}", described(&summary()));
     group.bench_function("summary.json of 100 runs", |bencher| bencher.iter(summary));
     group.bench_function("a record's summary and curves", |bencher| {
         bencher.iter(|| Run::new(labels(0), black_box(&record)));

@@ -32,7 +32,7 @@ fn systems(criterion: &mut Criterion) {
     bench(&mut group, case.name, &case, |case| case.simulate().record);
     let fewer = ["workload.stop.requests=10000".to_owned()];
     let case = Case::new("punica-step-by-step", PUNICA, &fewer);
-    bench(&mut group, case.name, &case, Case::simulate_step_by_step);
+    bench(&mut group, case.name, &case, |case| case.simulate_step_by_step().0);
     group.finish();
 }
 

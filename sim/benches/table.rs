@@ -108,7 +108,21 @@ fn print_run(name: &str, measured: &Measured) {
     );
 }
 
+/// What figures are of: they differ from one machine to another.
+fn machine() -> String {
+    let all = std::fs::read_to_string("/proc/cpuinfo").expect("the benchmark runs on Linux");
+    let model = all
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    format!(
+        "{cores} cores of {}",
+        model.map_or("an unknown processor", |(_, name)| name)
+    )
+}
+
 fn systems() {
+    println!("{}\n", machine());
     println!(
         "{:<22}{:>10}{:>12}{:>12}{:>12}{:>8}{:>11}{:>13}  digest",
         "system", "requests", "requests/s", "ops/s", "tokens/s", "batch", "in flight", "peak heap"
@@ -127,7 +141,7 @@ fn systems() {
         &Measured::median(REPEATS, || Measured::once(&sixteen)),
     );
     let stepping = case("punica", PUNICA, &["workload.stop.requests=10000"]);
-    let step_by_step = || Measured::of(|| (stepping.simulate_step_by_step(), 0));
+    let step_by_step = || Measured::of(|| stepping.simulate_step_by_step());
     print_run("punica, step by step", &Measured::median(REPEATS, step_by_step));
 }
 
@@ -183,8 +197,11 @@ fn parts() {
     });
 }
 
+/// Every request of ShareGPT's mean lengths.
+const ALIKE: &str = "workload.lengths={input: {fixed: 1147}, output: {fixed: 211}}";
+
 /// What is grown, and by which overrides before and after.
-const SLOPES: [(&str, &str, &str, [&[&str]; 2]); 10] = [
+const SLOPES: [(&str, &str, &str, [&[&str]; 2]); 12] = [
     ("tenants", "hmi", HMI, [&[], TENANTS_100K]),
     ("tenants a hundredfold", "hmi", HMI, [&[], TENANTS_1M]),
     (
@@ -198,6 +215,25 @@ const SLOPES: [(&str, &str, &str, [&[&str]; 2]); 10] = [
         "punica",
         PUNICA,
         [&[], &["cluster.gpus=10", "workload.arrivals.poisson.rate=10/s"]],
+    ),
+    (
+        "cards a hundredfold",
+        "punica",
+        PUNICA,
+        [
+            &[ALIKE],
+            &[ALIKE, "cluster.gpus=100", "workload.arrivals.poisson.rate=100/s"],
+        ],
+    ),
+    // One card at the rate at which its batches are as large as placing makes those of many.
+    (
+        "16 cards, batches alike",
+        "punica",
+        PUNICA,
+        [
+            &[ALIKE, "workload.arrivals.poisson.rate=2.7/s"],
+            &[ALIKE, "cluster.gpus=16", "workload.arrivals.poisson.rate=16/s"],
+        ],
     ),
     ("rate", "hmi", HMI, [&["workload.arrivals.poisson.rate=380/s"], &[]]),
     ("rate", "arlo", ARLO, [&["workload.arrivals.poisson.rate=25000/s"], &[]]),

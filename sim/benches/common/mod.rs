@@ -70,8 +70,8 @@ impl Case {
         Server::on_card(&self.card, &self.cluster(), &self.run.system, self.run.tenants).expect("it fits")
     }
 
-    /// Visits each of a decoder's steps.
-    pub fn simulate_step_by_step(&self) -> RunRecord {
+    /// Visits each of a decoder's steps. With the ops that were started.
+    pub fn simulate_step_by_step(&self) -> (RunRecord, u64) {
         let mut server = self.server();
         let jitter = Jitter::Measured { seed: self.run.seed };
         let prices = Prices::of_system(&self.card, &self.run.system, jitter).expect("the card has its tables");
@@ -80,7 +80,10 @@ impl Case {
         let mut workload = tenantry_traces::build(&self.run.workload).expect("the workload is sound");
         let mut ledger = Ledger::new(Time::ZERO);
         let end = run(&mut server, &mut *workload, &mut machine, &mut ledger, ()).expect("the run is sound");
-        ledger.close(end, &server, &machine).expect("its laws hold")
+        (
+            ledger.close(end, &server, &machine).expect("its laws hold"),
+            machine.ops(),
+        )
     }
 
     fn cluster(&self) -> ClusterSpec {
@@ -112,9 +115,12 @@ pub fn digest(record: &RunRecord) -> String {
         record.generation.map_or(0, |counts| counts.evictions),
         record.lanes.iter().map(|lane| lane.busy.0).sum(),
     ];
-    let numbers = ended.iter().chain(&latency).chain(&figures);
-    // FNV-1a.
-    let digest = numbers.fold(0xcbf2_9ce4_8422_2325_u64, |hash, number| {
+    digest_of(ended.into_iter().chain(latency).chain(figures))
+}
+
+/// FNV-1a, by the number.
+pub fn digest_of(numbers: impl IntoIterator<Item = u64>) -> String {
+    let digest = { numbers.into_iter() }.fold(0xcbf2_9ce4_8422_2325_u64, |hash, number| {
         (hash ^ number).wrapping_mul(0x0000_0100_0000_01b3)
     });
     format!("{digest:016x}")

@@ -1,6 +1,6 @@
 //! `inference-lab` (a crate) on the lengths, rate and cap of this folder's README.
 //!
-//! `cargo run --release -- [REQUESTS] [WORKERS]`
+//! `cargo run --release -- [REQUESTS] [WORKERS] [RATE]`, a second and worker
 
 use inference_lab::config::{ModelConfig, WorkloadConfig};
 use inference_lab::simulation::Simulator;
@@ -15,7 +15,8 @@ fn busy_s() -> f64 {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let mut number = |or: u32| arguments.next().map_or(Ok(or), |text| text.parse());
-    let (requests, workers) = (number(10_000)?, number(1)?);
+    let (requests, workers, rate) = (number(10_000)?, number(1)?, number(1)?);
+    let arrivals = rate * workers;
     let model = ModelConfig::from_toml(&format!(
         r#"
         model = "llama-3.1-8b-instruct"
@@ -33,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let workload: WorkloadConfig = toml::from_str(&format!(
         r#"
         arrival_pattern = "poisson"
-        arrival_rate = {workers}.0
+        arrival_rate = {arrivals}.0
         num_requests = {requests}
         seed = 7
         input_len_dist = {{ type = "fixed", value = 1147 }}
@@ -46,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds = busy_s() - start_s;
     let summary = simulator.summary();
     println!(
-        "inference-lab, {workers} workers: {requests} requests, {seconds:.2} s of CPU, {:.0} requests/s of CPU, mean end to end {:.0} ms",
+        "inference-lab, {workers} workers, {rate}/s each: {requests} requests, {seconds:.2} s of CPU, {:.0} requests/s of CPU, mean end to end {:.0} ms",
         f64::from(requests) / seconds,
         summary.latency_metrics.e2e_ms.mean
     );
