@@ -551,6 +551,15 @@ impl Prices {
         spread.of(store.cost(bytes))
     }
 
+    /// Whether transfers go over links that cards have: one processor's threads copy in their memory.
+    pub fn has_links(&self) -> bool {
+        match &self.link {
+            None => false,
+            Some(LinkPrices::Given(_) | LinkPrices::Measured(_)) => true,
+            Some(LinkPrices::Copies) => self.cores.is_none(),
+        }
+    }
+
     /// Pages from card to card.
     fn transfer_ns(&mut self, transfer: &Transfer, spread: &mut OpSpread) -> u64 {
         let (pages, page_bytes) = (u64::from(transfer.pages), transfer.page_bytes);

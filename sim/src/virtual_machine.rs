@@ -207,6 +207,8 @@ pub struct VirtualMachine {
     running: u32,
     /// By card.
     beside: Vec<Beside>,
+    /// By instance: transfers under way between it and those that have link lanes. They share its link.
+    on_link: Vec<u32>,
     pending: PendingEvents,
     timers: BinaryHeap<Reverse<(Time, u64, InstanceId)>>,
     timers_set: u64,
@@ -292,6 +294,7 @@ impl VirtualMachine {
             running: 0,
             topology: topology.clone(),
             beside: vec![Beside::default(); gpus],
+            on_link: vec![0; topology.instances.len()],
             pending: PendingEvents::new(topology.lanes.len()),
             timers_set: 0,
             timers: BinaryHeap::new(),
@@ -438,6 +441,10 @@ impl VirtualMachine {
             }
         }
         self.beside[card].starts(kind_of_lane);
+        let far_end = self.far_end(kind_of_lane, op);
+        if let Some(far_end) = far_end {
+            self.on_link[far_end.index()] += 1;
+        }
         let stretch_ppm = self.stretch(lane, op);
         self.lanes[lane.index()].running = Some(Running {
             op,
@@ -458,6 +465,7 @@ impl VirtualMachine {
             }
         }
         self.restretch_neighbours(lane);
+        self.restretch_link(far_end);
     }
 
     /// Notes whose whole model the lane computes with from now on, and says whether it was another's until now.
@@ -525,7 +533,7 @@ impl VirtualMachine {
         let on = &self.lanes[lane.index()];
         let beside = &self.beside[on.card];
         match beside.busy {
-            1 => UNDISTURBED,
+            1 if on.kind != LaneKind::Link => UNDISTURBED,
             _ => self.disturbed(on.kind, beside, op),
         }
     }
@@ -535,6 +543,9 @@ impl VirtualMachine {
         let mut disturbed = self.contention.0[kind as usize][beside.what()];
         if kind == LaneKind::Compute && beside.computing > 1 {
             disturbed = disturbed * self.among_streams(beside.computing, op) / UNDISTURBED;
+        }
+        if let Some(far_end) = self.far_end(kind, op) {
+            disturbed *= u64::from(self.on_link[far_end.index()]);
         }
         match self.cores {
             // Threads take turns on the cores.
@@ -549,6 +560,40 @@ impl VirtualMachine {
         self.prices
             .streams_ppm(pool, kind, streams, shape)
             .unwrap_or(UNDISTURBED)
+    }
+
+    /// The instance between which and the lane's own a transfer goes: it has a link too, and no lane that transfers queue for. Nothing where
+    /// cards are threads that copy in one memory.
+    #[inline]
+    fn far_end(&self, kind: LaneKind, op: OpRef) -> Option<InstanceId> {
+        if kind != LaneKind::Link || !self.prices.has_links() {
+            return None;
+        }
+        let OpKind::Transfer(transfer) = self.board.op(op).kind else {
+            unreachable!("a link carries keys and values")
+        };
+        let to = self.board.instance(op.batch);
+        let to_has_lane = self.topology.instances[to.index()].link.is_some();
+        Some(if to_has_lane { transfer.from } else { to })
+    }
+
+    /// A transfer has started or ended: the others to or from that instance go at another pace from now on.
+    #[inline]
+    fn restretch_link(&mut self, far_end: Option<InstanceId>) {
+        if far_end.is_none() {
+            return;
+        }
+        for index in 0..self.lanes.len() {
+            let lane = LaneId(index as u32);
+            let on = &self.lanes[index];
+            let Some(running) = on.running.as_ref().filter(|_| on.kind == LaneKind::Link) else {
+                continue;
+            };
+            let stretch_ppm = self.stretch(lane, running.op);
+            if running.stretch_ppm != stretch_ppm {
+                self.change_pace(lane, stretch_ppm);
+            }
+        }
     }
 
     /// A lane has started or ended: the others of its card go at another pace from now on.
@@ -600,13 +645,14 @@ impl VirtualMachine {
     fn lane_ends(&mut self, lane: LaneId) {
         let state = &mut self.lanes[lane.index()];
         let Running {
-            op: OpRef { batch, .. },
+            op: ended,
             started,
             work,
             pause,
             mut spread,
             ..
         } = state.running.take().expect("an op runs");
+        let batch = ended.batch;
         let mut looked_up = 0;
         if let Work::Steps = work {
             let slot = batch.slot as usize;
@@ -633,6 +679,11 @@ impl VirtualMachine {
         };
         let tell = Duration(self.prices.tell_ns(rhythm, &mut spread));
         self.beside[state.card].ends(state.kind);
+        let kind = state.kind;
+        let far_end = self.far_end(kind, ended);
+        if let Some(far_end) = far_end {
+            self.on_link[far_end.index()] -= 1;
+        }
         if looked_up > 0 {
             self.count_lookup(looked_up);
         }
@@ -645,6 +696,7 @@ impl VirtualMachine {
         if !self.board.is_running(lane) {
             self.restretch_neighbours(lane);
         }
+        self.restretch_link(far_end);
         let heard = &mut self.lanes[lane.index()].heard;
         *heard = (*heard).max(self.now + tell);
         let at = *heard;

@@ -8,7 +8,7 @@ use tenantry_core::RunRecord;
 use tenantry_core::command::{Command, Verdict};
 use tenantry_core::log::Log;
 use tenantry_core::op::{Op, OpKind, Transfer};
-use tenantry_core::spec::{ConsolidateSpec, DisaggregatedSpec, GenerationSpec, LinkSpec, SystemSpec};
+use tenantry_core::spec::{ConsolidateSpec, DisaggregatedSpec, GenerationSpec, LinkSpec, PlaceSpec, SystemSpec};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{CollectiveOperation, CollectiveRow, Stats};
 use tenantry_sim::Jitter;
@@ -59,11 +59,15 @@ fn finished(log: &Log) -> Vec<(u64, Time, Verdict)> {
     log.commands.iter().filter_map(finish).collect()
 }
 
-/// How long the link lane was busy.
+/// How long the first link lane was busy.
 fn link_busy(record: &RunRecord) -> Duration {
-    let mut lanes = record.lanes.iter();
-    let link = lanes.find(|lane| lane.name == "gpu0/link");
-    link.expect("it has a link").busy
+    links_busy(record)[0]
+}
+
+/// How long each link lane was busy.
+fn links_busy(record: &RunRecord) -> Vec<Duration> {
+    let links = record.lanes.iter().filter(|lane| lane.name.ends_with("/link"));
+    links.map(|lane| lane.busy).collect()
 }
 
 #[test]
@@ -180,6 +184,38 @@ fn who_finds_no_room_waits_where_its_prompt_is() {
     assert!(second.0 >= first.1, "{} is before {}", second.0, first.1);
     // Both have their first token long before.
     assert!(record.first_token.max_ns() < first.1.0 / 2);
+    // That is a wait for a card, as before a prompt: only the copy holds up a lane that is free.
+    let parked: Vec<Time> = { log.commands.iter() }
+        .filter(|logged| matches!(logged.command, Command::Park { .. }))
+        .map(|logged| logged.at)
+        .collect();
+    let waits = { log.commands.iter() }.find_map(|logged| match &logged.command {
+        Command::Finish(finish) if finish.ticket == 1 => Some(finish.waits),
+        _ => None,
+    });
+    let waits = waits.expect("it is served");
+    assert!(waits.queue >= second.0.since(parked[1]), "{waits:?}");
+    assert!(waits.stall.0 < waits.queue.0 / 10, "{waits:?}");
+}
+
+#[test]
+fn what_two_cards_send_to_one_shares_its_link() {
+    // Both prompts are over at the same time, each on a card of its own.
+    let entries = || vec![request(0, 0, 0, 256, 9), request(1, 0, 1, 256, 9)];
+    let busy = |place| {
+        let mut system = apart(2, LINK);
+        system.pool.place = place;
+        let (record, log) = run(&system, 4, 64, entries());
+        assert_eq!((record.counts.served, transfers(&log).len()), (2, 2));
+        links_busy(&record)
+    };
+    let bytes = 256 / u64::from(PAGE_TOKENS) * page_bytes(&apart(2, LINK));
+    let alone = Duration(100_000 + bytes);
+    assert_eq!(busy(PlaceSpec::LeastLoaded), [alone; 2], "to two cards");
+    for together in busy(PlaceSpec::LargestWorkingSet) {
+        let times = together.0 as f64 / alone.0 as f64;
+        assert!((1.9..=2.0).contains(&times), "{together} for {alone}");
+    }
 }
 
 #[test]

@@ -607,6 +607,7 @@ impl GenerationServer {
         } else if sequence.transferred == Transferred::Parked {
             let (arrival, ticket) = sequence.order();
             self.parked.remove(&(arrival, ticket, id));
+            sequence.queued += now.since(sequence.queued_since);
             state.parked.retain(|&other| other != id);
         } else {
             state.joining.retain(|&other| other != id);

@@ -13,7 +13,7 @@ impl GenerationServer {
     pub(super) fn dispatch(&mut self, now: Time, commands: &mut Commands) {
         loop {
             // Again after each that is placed: what it brings into host memory may be what the next transfer lacked.
-            self.dispatch_parked(commands);
+            self.dispatch_parked(now, commands);
             let Some((id, instance)) = self.next_placement() else {
                 break;
             };

@@ -36,6 +36,7 @@ impl GenerationServer {
             }
             sequence.started = false;
             sequence.transferred = Transferred::Parked;
+            sequence.queued_since = now;
             state.parked.push(id);
             let (arrival, ticket) = sequence.order();
             self.parked.insert((arrival, ticket, id));
@@ -64,21 +65,22 @@ impl GenerationServer {
     }
 
     /// Begins to copy those that are parked, in order of arrival, until no instance has room for the next.
-    pub(super) fn dispatch_parked(&mut self, commands: &mut Commands) {
+    pub(super) fn dispatch_parked(&mut self, now: Time, commands: &mut Commands) {
         while let Some((id, to)) = self.next_transfer() {
             if !self.has_pages(id, to, Pages::free) {
                 self.interrupt(to, commands);
                 break;
             }
-            self.transfer(id, to, commands);
+            self.transfer(now, id, to, commands);
         }
     }
 
-    fn transfer(&mut self, id: RequestId, to: InstanceId, commands: &mut Commands) {
+    fn transfer(&mut self, now: Time, id: RequestId, to: InstanceId, commands: &mut Commands) {
         let sequence = &mut self.sequences[id];
         let Place::Instance(from) = std::mem::replace(&mut sequence.place, Place::Instance(to)) else {
             unreachable!("who is parked is on an instance")
         };
+        sequence.queued += now.since(sequence.queued_since);
         let (arrival, ticket) = sequence.order();
         self.parked.remove(&(arrival, ticket, id));
         let state = &mut self.instances[from.index()];
