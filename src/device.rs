@@ -122,6 +122,7 @@ impl Device {
         let refused = done.refused.iter();
         caveats.extend(refused.map(|reason| format!("{}: refused: {reason}", run.system.name)));
         caveats.extend(clocks(&run.system.name, &self.name, &done.clocks, done.device_memory));
+        caveats.extend(shared_device(&run.system.name, run.gpus, self));
         let lanes = Topology::new(&spec.cluster, &run.system.pool).lanes.len();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if lanes > cores {
@@ -160,6 +161,16 @@ fn clocks(system: &str, device: &str, clocks: &[LaneClocks], memory: Option<Devi
     })
 }
 
+/// A sentence where a GPU stands for several cards. On a CPU, whose workers have cores, it is lanes that are counted.
+fn shared_device(system: &str, gpus: u32, device: &Device) -> Option<String> {
+    (gpus > 1 && !device.is_cpu()).then(|| {
+        format!(
+            "{system}: {} is all of the {gpus} cards, which share what it computes and its memory: nothing is executed on several GPUs yet.",
+            device.name
+        )
+    })
+}
+
 /// Now and then a line, since tables of a large model take minutes.
 fn say_building(building: Building<'_>) {
     const FRAGMENTS_BETWEEN: u64 = 1 << 15;
@@ -178,6 +189,22 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn one_gpu_for_several_cards_is_told() {
+        let gpu = Device {
+            name: "cuda:1".to_owned(),
+            torch: tenantry_executor::Device::Cuda(1),
+        };
+        let told = shared_device("punica", 4, &gpu).unwrap();
+        assert!(told.starts_with("punica: cuda:1 is all of the 4 cards,"), "{told}");
+        assert_eq!(shared_device("punica", 1, &gpu), None);
+        let cpu = Device {
+            name: "cpu".to_owned(),
+            torch: tenantry_executor::Device::Cpu,
+        };
+        assert_eq!(shared_device("punica", 2, &cpu), None, "workers are lanes there");
+    }
 
     #[test]
     fn both_clocks_are_told_of_lanes_that_worked() {
