@@ -3,9 +3,9 @@
 use tenantry_traces::Time;
 use tenantry_traces::fit::twitter::Regimes;
 use tenantry_traces::spec::{
-    ActivitySpec, ArrivalsSpec, CountsSpec, Cut, DiurnalSpec, GroupsSpec, JointSpec, LengthSpec, LengthsSpec,
-    LifetimesSpec, MmppState, OnOffSpec, OutputBinSpec, PartSpec, Phases, Placement, PopularitySpec, PresenceSpec,
-    QuantilePoint, RampPoint, ShapeSpec, Stop, TraceSpec, Tweets, WorkloadSpec,
+    ActivitySpec, ArrivalsSpec, CancellationsSpec, CountsSpec, Cut, DiurnalSpec, GroupsSpec, JointSpec, LengthSpec,
+    LengthsSpec, LifetimesSpec, MmppState, OnOffSpec, OutputBinSpec, PartSpec, Phases, Placement, PopularitySpec,
+    PresenceSpec, QuantilePoint, RampPoint, ShapeSpec, Stop, TraceSpec, Tweets, WorkloadSpec,
 };
 
 use crate::error::Problem;
@@ -72,6 +72,10 @@ pub(crate) fn resolve(raw: &RawScenario, problems: &mut Vec<Problem>) -> Workloa
             domains: raw.tenants.domains.shares(),
         },
         management: management::resolve(raw, problems),
+        cancellations: raw.workload.cancellations.map(|cancellations| CancellationsSpec {
+            share: cancellations.share.fraction(),
+            mean_after: cancellations.mean_after.0,
+        }),
         presence: raw.tenants.presence.as_ref().map(presence).unwrap_or_default(),
         stop: Stop {
             requests: raw.workload.stop.requests.map(|requests| requests.0),

@@ -45,7 +45,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("card: cpu", "crad: cpu",
      "s.yaml:3: crad: must be one of name, seed, card, cluster, prices, models, tenants, workload, outcomes, systems, slo, sweep, samples, plan, repeats, validate, jitter, got an unknown key; did you mean card?"),
     ("  stop: {", "  warmup: 1s\n  stop: {",
-     "s.yaml:11: workload.warmup: must be one of arrivals, lengths, management, stop, warm_up, got an unknown key; did you mean warm_up?"),
+     "s.yaml:11: workload.warmup: must be one of arrivals, lengths, management, cancellations, stop, warm_up, got an unknown key; did you mean warm_up?"),
     ("name: good\n", "",
      "s.yaml: name: must be given, got nothing"),
     ("{ fixed: 32 }", "{ fixed: 32 }, outptu: { fixed: 8 }",

@@ -95,6 +95,7 @@ fn workloads() -> impl Strategy<Value = WorkloadSpec> {
         },
         class_shares: vec![3.0, 1.0],
         management: Default::default(),
+        cancellations: None,
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop {

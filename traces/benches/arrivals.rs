@@ -23,6 +23,7 @@ fn spec(arrivals: ArrivalsSpec, lengths: LengthsSpec, popularity: PopularitySpec
         lengths,
         class_shares: vec![],
         management: Default::default(),
+        cancellations: None,
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop {

@@ -66,6 +66,7 @@ fn described(arrivals: ArrivalsSpec, lengths: LengthsSpec, stop: Stop) -> Result
         lengths,
         class_shares: vec![],
         management: Default::default(),
+        cancellations: None,
         groups: Default::default(),
         stop,
     })?;

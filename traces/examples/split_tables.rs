@@ -201,6 +201,7 @@ fn generated(lengths: LengthsSpec) -> Result<Vec<Lengths>, TraceError> {
         lengths,
         class_shares: vec![],
         management: Default::default(),
+        cancellations: None,
         groups: Default::default(),
         stop: Stop {
             requests: Some(GENERATED),

@@ -57,6 +57,7 @@ fn kinds(requests: u64) -> Vec<(&'static str, WorkloadSpec)> {
         },
         class_shares: vec![],
         management: Default::default(),
+        cancellations: None,
         groups: Default::default(),
         stop: Stop {
             requests: Some(requests),

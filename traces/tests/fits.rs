@@ -104,6 +104,7 @@ fn spec() -> WorkloadSpec {
         },
         class_shares: vec![],
         management: Default::default(),
+        cancellations: None,
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop::default(),

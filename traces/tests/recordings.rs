@@ -369,6 +369,7 @@ fn burstgpt_aggregates_shape_rates() {
             lengths: LengthsSpec::ShareGpt,
             class_shares: vec![],
             management: Default::default(),
+            cancellations: None,
             groups: Default::default(),
             presence: Default::default(),
             stop: Stop {
@@ -466,6 +467,7 @@ fn tenants_are_as_active_as_they_were() {
         lengths: LengthsSpec::ShareGpt,
         class_shares: vec![],
         management: Default::default(),
+        cancellations: None,
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop::default(),
@@ -511,6 +513,7 @@ fn a_recorded_trace_is_replayed_as_it_was() {
         lengths: LengthsSpec::OfArrivals,
         class_shares: vec![],
         management: Default::default(),
+        cancellations: None,
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop {
@@ -569,6 +572,7 @@ fn counts_are_replayed_second_by_second() {
             lengths: LengthsSpec::ShareGpt,
             class_shares: vec![],
             management: Default::default(),
+            cancellations: None,
             groups: Default::default(),
             presence: Default::default(),
             stop: Stop::default(),

@@ -23,6 +23,7 @@ fn spec(presence: PresenceSpec) -> WorkloadSpec {
         },
         class_shares: vec![],
         management: Default::default(),
+        cancellations: None,
         groups: GroupsSpec::default(),
         stop: Stop {
             requests: None,
@@ -167,6 +168,7 @@ fn groups_are_functions_of_the_tenant() {
     let grouped = WorkloadSpec {
         class_shares: vec![9.0, 1.0],
         management: Default::default(),
+        cancellations: None,
         groups: GroupsSpec {
             kinds: vec![1.0, 1.0],
             domains: vec![1.0; 10],

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::raw::RawManagement;
-use crate::scalar::{AboveOne, Count, LongCount, NotNegative, Period, Positive, Rate, RateOrZero, Share, Span};
+use crate::scalar::{AboveOne, Count, LongCount, NotNegative, Part, Period, Positive, Rate, RateOrZero, Share, Span};
 
 /// What is asked, and when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -19,12 +19,25 @@ pub struct RawWorkload {
     /// Tenants and domains that come, change and go meanwhile. Default: none do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub management: Option<RawManagement>,
+    /// Clients that give up before they have their answer. Default: none do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancellations: Option<RawCancellations>,
     /// When it is over. Arrivals that never end need it.
     #[serde(default)]
     pub stop: RawStop,
     /// Requests that arrive in this time are served but left out of the figures.
     #[serde(default)]
     pub warm_up: Span,
+}
+
+/// Clients that give up before they have their answer.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawCancellations {
+    /// Share of the requests whose clients would give up.
+    pub share: Part,
+    /// How long they wait on average, from arrival on; exponentially distributed. Whoever has its answer sooner does not give up.
+    pub mean_after: Period,
 }
 
 /// When a workload is over: at the earlier of the two.

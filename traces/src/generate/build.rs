@@ -4,6 +4,7 @@ use super::activity::ActiveTenants;
 use super::arrival::Arrivals;
 use super::closed_loop::ClosedLoop;
 use super::counts::CountedRates;
+use super::giving_up::GivingUp;
 use super::groups::TenantGroups;
 use super::lengths::LengthsByTicket;
 use super::managed::{Changes, Managed};
@@ -83,9 +84,19 @@ fn managed(
     spec: &WorkloadSpec,
     requests: impl Workload + Send + 'static,
 ) -> Result<Box<dyn Workload + Send>, TraceError> {
-    Ok(match Changes::new(spec)? {
-        None => Box::new(requests),
-        Some(changes) => Box::new(Managed::new(requests, changes)),
+    match Changes::new(spec)? {
+        None => giving_up(spec, requests),
+        Some(changes) => giving_up(spec, Managed::new(requests, changes)),
+    }
+}
+
+fn giving_up(
+    spec: &WorkloadSpec,
+    entries: impl Workload + Send + 'static,
+) -> Result<Box<dyn Workload + Send>, TraceError> {
+    Ok(match spec.cancellations {
+        None => Box::new(entries),
+        Some(cancellations) => Box::new(GivingUp::new(entries, spec.seed, cancellations)?),
     })
 }
 

@@ -34,8 +34,19 @@ pub struct WorkloadSpec {
     pub groups: GroupsSpec,
     /// What changes while requests are served.
     pub management: ManagementSpec,
+    /// Clients that give up, if any do.
+    pub cancellations: Option<CancellationsSpec>,
     /// When it is over.
     pub stop: Stop,
+}
+
+/// Clients that give up before they have their answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CancellationsSpec {
+    /// Share of the requests whose clients would.
+    pub share: f64,
+    /// How long they wait on average: exponentially distributed, from arrival on. Whoever has its answer sooner does not give up.
+    pub mean_after: Duration,
 }
 
 /// When a workload is over: at the earlier of the two. Endless arrivals need one of them.

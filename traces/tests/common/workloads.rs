@@ -23,6 +23,7 @@ pub fn spec(arrivals: ArrivalsSpec) -> WorkloadSpec {
         },
         class_shares: vec![3.0, 1.0],
         management: Default::default(),
+        cancellations: None,
         groups: Default::default(),
         presence: Default::default(),
         stop: Stop {
