@@ -11,6 +11,7 @@ use tenantry_profiles::{Card, DeviceKind, ModelShape, ProfileError};
 use tenantry_scenarios::{RunSpec, Scenario};
 use tenantry_sim::{MetError, Prices};
 use tenantry_traces::TraceError;
+use tenantry_traces::generate::TenantGroups;
 use tenantry_traces::management::ManagementSpec;
 
 use crate::failure::Failure;
@@ -110,7 +111,9 @@ pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>,
         let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
         let model = &run.system.pool.model;
         let tokenizer = run.files.tokenizer();
-        let texts = Texts::new(&run.files.corpus, tokenizer.as_deref(), run.seed, model.vocabulary);
+        let groups = TenantGroups::new(&run.workload).map_err(Failure::bad_input)?;
+        let (corpus, tokenizer) = (&run.files.corpus, tokenizer.as_deref());
+        let texts = Texts::new(corpus, tokenizer, run.seed, model.vocabulary, groups.domains());
         let texts = texts.map_err(Failure::bad_input)?;
         let counted = tenantry_sim::count_met(plot, model, &texts, &mut *workload);
         plot.met = counted.map_err(|error| match error {

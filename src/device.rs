@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use indicatif::ProgressBar;
 use tenantry_core::Topology;
 use tenantry_executor::machine::clocks::LaneClocks;
 use tenantry_executor::machine::execute::{self, ExecuteError};
 use tenantry_executor::{Building, DeviceMemory, ExecutorError, Files, Progress};
+use tenantry_plot::PlotError;
 use tenantry_profiles::Card;
 use tenantry_reports::Run;
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::Time;
+use tenantry_traces::generate::TenantGroups;
 
 use crate::cards::cluster;
 use crate::failure::Failure;
@@ -57,13 +60,14 @@ impl Device {
         self.torch
     }
 
-    /// Serves a run's requests for real.
+    /// Serves a run's requests for real. Where tables are to be built first, the bar shows how far they are.
     pub fn execute(
         &self,
         run: &RunSpec,
         card: &Card,
         repeat: u32,
         interrupt: &Arc<AtomicBool>,
+        bar: &ProgressBar,
         mut watch: Option<Watch>,
     ) -> Result<ExecutedRun, Failure> {
         if run.system.pool.runtimes.is_some() && self.torch != tenantry_executor::Device::Cpu {
@@ -74,6 +78,7 @@ impl Device {
         }
         // PyTorch gives page-locked memory out in powers of two, so that tenants' parameters may take twice what they are long.
         let host_share = if self.is_cpu() { 2 } else { 4 };
+        let groups = TenantGroups::new(&run.workload).map_err(Failure::bad_input)?;
         let spec = execute::Run {
             device: self.torch,
             card,
@@ -91,7 +96,8 @@ impl Device {
                 corpus: run.files.corpus.clone(),
             },
             tables: tenantry_executor::tables_folder(),
-            building: say_building,
+            domains: groups.domains().clone(),
+            building: &show_building(bar),
         };
         let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
         let interrupt = Arc::clone(interrupt);
@@ -109,6 +115,9 @@ impl Device {
                 | ExecuteError::Answers(_)
                 | ExecuteError::Executor(ExecutorError::Input { .. }) => Failure::BadInput(message),
                 ExecuteError::Run(error) => run_failure(message, error),
+                ExecuteError::Executor(ExecutorError::Plot(PlotError::Interrupted { .. })) => {
+                    Failure::Interrupted(format!("{message}; the same command goes on"))
+                }
                 ExecuteError::Executor(_) | ExecuteError::Law(_) => Failure::Running(message),
             }
         })?;
@@ -171,16 +180,24 @@ fn shared_device(system: &str, gpus: u32, device: &Device) -> Option<String> {
     })
 }
 
-/// Now and then a line, since tables of a large model take minutes.
-fn say_building(building: Building<'_>) {
-    const FRAGMENTS_BETWEEN: u64 = 1 << 15;
-    if let Progress::Encoding { done, total } = building.progress
-        && (done == total || done.is_multiple_of(FRAGMENTS_BETWEEN))
-    {
-        eprintln!(
-            "table of {}, fragments of {} tokens: {done} of {total}",
-            building.node, building.fragment_tokens
-        );
+/// Shows on the bar of a command's runs how far each table is, since those of a large model take minutes; after each, the runs again.
+fn show_building(bar: &ProgressBar) -> impl Fn(Building<'_>) + '_ {
+    let (runs, total_runs, runs_done) = (bar.prefix(), bar.length().unwrap_or(0), bar.position());
+    let show = move |what: String, total, done| {
+        bar.set_prefix(what);
+        bar.set_length(total);
+        bar.set_position(done);
+    };
+    move |building| {
+        let what = || format!("table of {}, fragments of {}", building.node, building.fragment_tokens);
+        match building.progress {
+            Progress::Counting { .. } => bar.set_prefix(format!("{}, counting", what())),
+            Progress::Encoding { done, total } if done < total => show(what(), total, done),
+            Progress::Encoding { .. } => {
+                show(runs.clone(), total_runs, runs_done);
+                bar.reset_eta();
+            }
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use tenantry_plot::{Language, Texts};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, DType, ModelShape, Tier};
 use tenantry_sim::{Jitter, count_met, simulate};
+use tenantry_traces::generate::Domains;
 use tenantry_traces::{Duration, Entry, Listed, Request, Time};
 
 const TENANTS: u32 = 20;
@@ -68,7 +69,7 @@ fn entries() -> Listed {
     Listed::new((0..240).map(entry).collect())
 }
 
-fn executed(system: &SystemSpec, tables: &Path) -> LookupCounts {
+fn executed(system: &SystemSpec, domains: &Domains, tables: &Path) -> LookupCounts {
     let card = synthetic_card();
     let spec = execute::Run {
         device: Device::Cpu,
@@ -82,7 +83,8 @@ fn executed(system: &SystemSpec, tables: &Path) -> LookupCounts {
         max_host_bytes: 1 << 30,
         files: Files::NONE,
         tables: tables.to_path_buf(),
-        building: |_| {},
+        domains: domains.clone(),
+        building: &|_| {},
     };
     let done = execute(&spec, &mut entries(), Arc::new(AtomicBool::new(false)), ()).unwrap();
     done.record.lookups.unwrap()
@@ -116,6 +118,14 @@ fn cluster() -> ClusterSpec {
 #[test]
 fn both_machines_count_the_same_look_ups() {
     let folder = tempfile::tempdir().unwrap();
+    // What a workload has that says nothing of domains, and what `tenants: { domains: 10 }` says.
+    let domains = [Domains::IN_TURNS, Domains::by_share(SEED, &[1.0; 10]).unwrap()];
+    let met = domains.map(|domains| counted_as_executed(&domains, folder.path()));
+    assert_ne!(met[0], met[1], "tenants are in other domains");
+}
+
+/// What is executed and what is simulated after counting agree. What is met.
+fn counted_as_executed(domains: &Domains, folder: &Path) -> LookupCounts {
     let built = PlotSpec {
         lower_layers: 1,
         fragment_tokens: 3,
@@ -124,11 +134,12 @@ fn both_machines_count_the_same_look_ups() {
         domain_hits_ppm: 500_000,
         fallbacks_ppm: 0,
         met: Met::Counted,
+        domains: domains.count(),
         domain_bytes: 0,
     };
-    let real = executed(&system(built), folder.path());
+    let real = executed(&system(built), domains, folder);
     let model = system(built).pool.model;
-    let texts = Texts::Made(Language::new(SEED, model.vocabulary));
+    let texts = Texts::Made(Language::new(SEED, model.vocabulary).with_domains(domains.clone()));
     let met = count_met(&built, &model, &texts, &mut entries()).unwrap();
     let virtual_one = simulated(&system(PlotSpec { met, ..built }));
     assert_eq!(virtual_one.tokens, real.tokens);
@@ -156,4 +167,5 @@ fn both_machines_count_the_same_look_ups() {
         as_built.domain_hits > real.domain_hits && as_built.fallbacks == 0,
         "{as_built:?}"
     );
+    real
 }

@@ -49,6 +49,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         domain_hits_ppm: 500_000,
         fallbacks_ppm: 20_000,
         met: Met::AsBuilt,
+        domains: 8,
         domain_bytes: 1 << 20,
     }));
     let systems = (batch, state_and_pipeline, plot, 1u32..3);

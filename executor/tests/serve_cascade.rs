@@ -16,6 +16,7 @@ use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{DType, ModelShape};
 use tenantry_sim::{Jitter, simulate};
 use tenantry_traces::fit::cascade::SST_2;
+use tenantry_traces::generate::Domains;
 use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, OutcomesSpec};
 use tenantry_traces::{Duration, Entry, Listed, Request, Time};
 
@@ -142,7 +143,8 @@ fn executed_on(
         max_host_bytes: 1 << 30,
         files: tenantry_executor::Files::NONE,
         tables: tenantry_executor::tables_folder(),
-        building: |_| {},
+        domains: Domains::IN_TURNS,
+        building: &|_| {},
     };
     execute(&spec, &mut Listed::new(entries), Arc::new(AtomicBool::new(false)), ())
 }

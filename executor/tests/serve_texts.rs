@@ -26,6 +26,7 @@ use tenantry_executor::{describe_cpu, prepare_lane_thread};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{Card, DType, ModelShape, Stats, TextPassRow};
 use tenantry_sim::{Jitter, simulate};
+use tenantry_traces::generate::Domains;
 use tenantry_traces::outcome::{AnswersSpec, ProfiledModels};
 use tenantry_traces::{Duration, Entry, Listed, Request, Time};
 
@@ -256,7 +257,8 @@ fn executed_on(
         max_host_bytes: 1 << 30,
         files: tenantry_executor::Files::NONE,
         tables: tenantry_executor::tables_folder(),
-        building: |_| {},
+        domains: Domains::IN_TURNS,
+        building: &|_| {},
     };
     execute(&spec, &mut Listed::new(entries), Arc::new(AtomicBool::new(false)), ())
 }

@@ -1,6 +1,5 @@
 //! From the raw `workload.management:` to a [`ManagementSpec`].
 
-use tenantry_core::spec::PlotSpec;
 use tenantry_traces::management::{ManagementRates, ManagementSpec, ManagementTrace};
 use tenantry_traces::{Action, Change, ManageRequest, Time};
 
@@ -20,7 +19,7 @@ pub(crate) fn resolve(raw: &RawScenario, problems: &mut Vec<Problem>) -> Managem
             update_per_s: rates.update.0,
             delete_per_s: rates.delete.0,
             update_domain_per_s: rates.update_domain.0,
-            domains: PlotSpec::DOMAINS,
+            domains: raw.tenants.domain_count(),
         }),
         RawManagement::List(changes) => {
             let path = path.key("list");
@@ -55,7 +54,11 @@ fn request(raw: &RawScenario, change: &RawChangeAt, path: &Path, problems: &mut 
         problems.push(Problem::new(path.clone(), format!("one of {names}, beside at"), got));
         return None;
     };
-    let count = if domain { PlotSpec::DOMAINS } else { raw.tenants.count.0 };
+    let count = if domain {
+        raw.tenants.domain_count()
+    } else {
+        raw.tenants.count.0
+    };
     if of.0 >= count {
         let what = if domain { "domains" } else { "tenants" };
         problems.push(Problem::new(

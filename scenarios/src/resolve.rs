@@ -255,7 +255,7 @@ fn system_of(
             problems.push(Problem::new(path.key("met"), must, "counted"));
         }
     }
-    check_files(system, path, problems);
+    check_files(system, raw.tenants.domain_count(), path, problems);
     let only_classifies = [
         (system.generation.is_some(), "a decoder has none"),
         (system.tasks.is_some(), "tasks of several kinds share a batch"),
@@ -319,7 +319,7 @@ fn system_of(
         },
         pool: PoolSpec {
             runtimes,
-            ..pool_of(system, model, tasks, raw.cluster.link)
+            ..pool_of(system, model, tasks, raw)
         },
         route: None,
     }
@@ -507,7 +507,7 @@ fn check_prefill_gpus(
 }
 
 /// Which files a system has a use for.
-fn check_files(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
+fn check_files(system: &RawSystem, domain_count: u32, path: &Path, problems: &mut Vec<Problem>) {
     let Files {
         model,
         domains,
@@ -544,6 +544,10 @@ fn check_files(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
         no_root,
         "domains' versions come of a model, and `files.model` names none",
     );
+    if domains.len() > domain_count as usize {
+        let must = format!("of at most {domain_count} domains, as the workload has (tenants.domains)");
+        problems.push(Problem::new(path.key("domains"), must, domains.len()));
+    }
 }
 
 /// What must hold where a decoder's lower layers are looked up.
@@ -626,7 +630,7 @@ fn generation_of(generation: &RawGeneration, link: Option<RawLink>) -> Generatio
     }
 }
 
-fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>, link: Option<RawLink>) -> PoolSpec {
+fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>, raw: &RawScenario) -> PoolSpec {
     PoolSpec {
         name: system.model.clone(),
         model: model.clone(),
@@ -651,6 +655,7 @@ fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>, lin
                     fallbacks_ppm: fallbacks.ppm(),
                 },
             },
+            domains: raw.tenants.domain_count(),
             domain_bytes: plot.domain_table.0,
         }),
         tenant_state: match system.tenant_state {
@@ -681,7 +686,7 @@ fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>, lin
             RawSwap::Lfu => SwapSpec::LeastFrequentlyUsed,
         },
         pipeline: pipeline_of(system.pipeline.unwrap_or(RawPipeline::Synchronous)),
-        generation: { system.generation.as_ref() }.map(|generation| generation_of(generation, link)),
+        generation: { system.generation.as_ref() }.map(|generation| generation_of(generation, raw.cluster.link)),
         tasks,
         runtimes: None,
     }

@@ -55,6 +55,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
                     domain_hits_ppm,
                     fallbacks_ppm: (1_000_000 - domain_hits_ppm) / 2,
                 },
+                domains: 8,
                 domain_bytes: 1 << 20,
             }
         });

@@ -106,6 +106,7 @@ fn a_new_version_costs_its_reading() {
         domain_hits_ppm: 500_000,
         fallbacks_ppm: 0,
         met: Met::AsBuilt,
+        domains: 8,
         domain_bytes,
     });
     let of_domain = ManageRequest {

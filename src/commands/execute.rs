@@ -21,16 +21,23 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     let bar = progress::bar(loaded.runs.len() as u64, "executing", output.quiet);
     let mut runs: Vec<Run> = Vec::new();
     let mut caveats = Vec::new();
-    let mut interrupted = false;
+    let mut interrupted = None;
     for (index, spec) in loaded.runs.iter().enumerate() {
         let watch = keep.watch(index, spec, &labels(spec, device.name(), spec.repeat))?;
-        let executed = device.execute(spec, loaded.card(spec), spec.repeat, &interrupt, watch)?;
+        let executed = match device.execute(spec, loaded.card(spec), spec.repeat, &interrupt, &bar, watch) {
+            // While a table was built; the runs before it are whole.
+            Err(Failure::Interrupted(why)) if !runs.is_empty() => {
+                interrupted = Some(format!("{why}; "));
+                break;
+            }
+            executed => executed?,
+        };
         kept.extend(executed.kept);
         bar.inc(1);
         caveats.extend(executed.caveats);
-        interrupted = executed.interrupted;
         runs.push(executed.run);
-        if interrupted {
+        if executed.interrupted {
+            interrupted = Some(String::new());
             break;
         }
     }
@@ -49,9 +56,9 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
         value: Summary::new(&loaded.scenario.name, loaded.scenario.seed, &runs),
     };
     outcome.publish(output, || terminal::systems(&runs, style()))?;
-    if interrupted {
+    if let Some(why) = interrupted {
         return Err(Failure::Interrupted(format!(
-            "what was executed until then is in {}",
+            "{why}what was executed until then is in {}",
             args.out.display()
         )));
     }

@@ -68,7 +68,14 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
             let repeat = spec.repeat * repeats + round;
             let index = loaded.runs.len() + executed.len();
             let watch = keep.watch(index, spec, &labels(spec, device.name(), repeat))?;
-            let run = device.execute(spec, loaded.card(spec), repeat, &interrupt, watch)?;
+            let run = match device.execute(spec, loaded.card(spec), repeat, &interrupt, &bar, watch) {
+                // While a table was built; the runs before it are whole.
+                Err(Failure::Interrupted(_)) if !simulated.is_empty() => {
+                    interrupted = true;
+                    break 'rounds;
+                }
+                run => run?,
+            };
             kept_executed.extend(run.kept);
             bar.inc(1);
             caveats.extend(run.caveats);

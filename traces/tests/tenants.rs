@@ -180,9 +180,12 @@ fn groups_are_functions_of_the_tenant() {
         |is: &dyn Fn(u32) -> bool| f64::from((0..20_000).filter(|&tenant| is(tenant)).count() as u32) / 20_000.0;
     assert!((share(&|tenant| groups.class_of(tenant) == Some(1)) - 0.1).abs() < 0.01);
     assert!((share(&|tenant| groups.kind_of(tenant) == 1) - 0.5).abs() < 0.02);
-    assert!((share(&|tenant| groups.domain_of(tenant) == 9) - 0.1).abs() < 0.01);
+    assert!((share(&|tenant| groups.domains().of(tenant) == 9) - 0.1).abs() < 0.01);
+    assert_eq!(groups.domains().count(), 10);
+    let unsaid = TenantGroups::new(&spec(PresenceSpec::default())).unwrap();
+    assert_eq!((unsaid.domains().count(), unsaid.domains().of(19)), (8, 3), "in turns");
     // One grouping says nothing of another.
-    assert!((share(&|tenant| groups.kind_of(tenant) == 1 && groups.domain_of(tenant) < 5) - 0.25).abs() < 0.02);
+    assert!((share(&|tenant| groups.kind_of(tenant) == 1 && groups.domains().of(tenant) < 5) - 0.25).abs() < 0.02);
     for request in requests(&grouped).iter().take(1000) {
         assert_eq!(Some(request.class), groups.class_of(request.tenant));
     }

@@ -4,11 +4,10 @@
 //! in the text's domain. So there are fragments that a domain's own table has, others that the root has, and some that no corpus had.
 
 use tenantry_traces::draw::{Draws, Purpose, Stream};
+use tenantry_traces::generate::Domains;
 
 use crate::Context;
 
-/// Domains; tenant `t` writes in domain `t % DOMAINS`.
-pub const DOMAINS: u32 = 8;
 /// Different words, where the vocabulary has as many.
 const WORDS: u32 = 1024;
 /// Words that may follow a word.
@@ -33,6 +32,7 @@ pub struct Language {
     seed: u64,
     vocabulary: u32,
     words: u32,
+    domains: Domains,
     /// Of each domain.
     corpus_sequences: u64,
     /// Of all words, by rank in their domain; cumulated, of 2³².
@@ -42,28 +42,24 @@ pub struct Language {
 }
 
 impl Language {
-    /// The language of a seed, in tokens below `vocabulary`.
+    /// The language of a seed, in tokens below `vocabulary`, of the domains of a workload that says nothing of them.
     pub fn new(seed: u64, vocabulary: u32) -> Language {
         let words = WORDS.min(vocabulary);
         Language {
             seed,
             vocabulary,
             words,
+            domains: Domains::IN_TURNS,
             corpus_sequences: CORPUS_SEQUENCES,
             word_shares: zipf(words as usize, WORD_EXPONENT),
             successor_shares: zipf(SUCCESSORS, SUCCESSOR_EXPONENT),
         }
     }
 
-    /// The domain that a tenant writes in.
-    pub fn domain_of(&self, tenant: u32) -> u32 {
-        tenant % DOMAINS
-    }
-
     /// The token ids of a request; an endless text, of which it has the beginning.
     pub fn request(&self, ticket: u64, tenant: u32) -> impl Iterator<Item = u32> + '_ {
         let stream = Draws::new(self.seed, Purpose::Tokens).about(ticket);
-        self.text(stream, self.domain_of(tenant))
+        self.text(stream, self.domains.of(tenant))
     }
 
     /// The texts that a domain's tables are built from.
@@ -79,14 +75,14 @@ impl Language {
     }
 
     /// The domains.
-    pub fn domains(&self) -> std::ops::Range<u32> {
-        0..DOMAINS
+    pub fn domains(&self) -> &Domains {
+        &self.domains
     }
 
     /// The texts that the root's tables are built from: all domains', and every word as a text of its own, so that each has a representation.
     /// What a decoder generates may be any token of the vocabulary, whether it is a word or not.
     pub fn whole_corpus(&self, context: Context) -> impl Iterator<Item = Vec<u32>> + '_ {
-        let texts = self.domains().flat_map(|domain| self.corpus(domain));
+        let texts = (0..self.domains.count()).flat_map(|domain| self.corpus(domain));
         texts.chain(self.lexicon(context == Context::Preceding))
     }
 
@@ -101,6 +97,11 @@ impl Language {
             corpus_sequences,
             ..self
         }
+    }
+
+    /// Of other domains.
+    pub fn with_domains(self, domains: Domains) -> Language {
+        Language { domains, ..self }
     }
 
     fn lexicon(&self, all_tokens: bool) -> impl Iterator<Item = Vec<u32>> + '_ {
@@ -164,7 +165,7 @@ mod tests {
         let text = |seed, ticket, tenant| -> Vec<u32> {
             Language::new(seed, 30_522).request(ticket, tenant).take(40).collect()
         };
-        assert_eq!(text(7, 3, 1), text(7, 3, 1 + DOMAINS));
+        assert_eq!(text(7, 3, 1), text(7, 3, 1 + Domains::UNSAID));
         assert_ne!(text(7, 3, 1), text(7, 3, 2));
         assert_ne!(text(7, 3, 1), text(7, 4, 1));
         assert_ne!(text(7, 3, 1), text(8, 3, 1));
@@ -178,7 +179,7 @@ mod tests {
     fn domains_share_what_follows_a_word() {
         let language = Language::new(7, 1024);
         let mut follows = std::collections::BTreeMap::<u32, std::collections::BTreeSet<u32>>::new();
-        for domain in 0..DOMAINS {
+        for domain in 0..Domains::UNSAID {
             for text in language.corpus(domain) {
                 for pair in text.windows(2) {
                     follows.entry(pair[0]).or_default().insert(pair[1]);

@@ -35,7 +35,7 @@ pub use count::{COUNTING_BYTES, Counted, Select};
 pub use error::{Cause, PlotError};
 pub use find::Counters;
 pub use forecast::Forecast;
-pub use language::{DOMAINS, Language};
+pub use language::Language;
 pub use retrieve::{Batch, Engine, Text, Value};
 pub use shape::{Context, FRAGMENT_TOKENS_MAX, HIDDEN_MAX, Shape};
 pub use table::{Table, Tier};

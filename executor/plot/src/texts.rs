@@ -5,14 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tenantry_traces::draw::{Draws, Purpose};
+use tenantry_traces::generate::Domains;
 use tenantry_traces::read::tokenizer::TokenizerJson;
 
-use crate::{Context, DOMAINS, Language, PlotError};
+use crate::{Context, Language, PlotError};
 
 /// Of users' texts, one in so many is kept for requests, so that what they meet is not what tables were built from.
 const HELD_OUT: usize = 10;
 
-/// Where texts come from. Each domain writes its own, and tenant `t` writes in domain `t %` [`DOMAINS`].
+/// Where texts come from. Each domain writes its own, and each tenant writes in a domain.
 #[derive(Debug)]
 pub enum Texts {
     /// A language without words.
@@ -26,6 +27,7 @@ pub enum Texts {
 pub struct GivenTexts {
     seed: u64,
     vocabulary: u32,
+    domains: Domains,
     /// Domain `d` has file `d`, in turns.
     files: Vec<OneDomain>,
     hash: blake3::Hash,
@@ -38,26 +40,40 @@ struct OneDomain {
 }
 
 impl Texts {
-    /// The texts in these files, for a model of so many token ids; without files, those of the language of a seed. Files of which a line is
-    /// not all numbers are text for the tokenizer.
+    /// The texts of a workload's domains in these files, for a model of so many token ids; without files, those of the language of a seed.
+    /// Files of which a line is not all numbers are text for the tokenizer.
     ///
     /// # Errors
     /// A file that cannot be read, has too few texts, text without a tokenizer, or ids that the model does not have.
-    pub fn new(files: &[PathBuf], tokenizer: Option<&Path>, seed: u64, vocabulary: u32) -> Result<Texts, PlotError> {
+    pub fn new(
+        files: &[PathBuf],
+        tokenizer: Option<&Path>,
+        seed: u64,
+        vocabulary: u32,
+        domains: &Domains,
+    ) -> Result<Texts, PlotError> {
+        let domains = domains.clone();
         match files {
-            [] => Ok(Texts::Made(Language::new(seed, vocabulary))),
-            files => GivenTexts::read(files, tokenizer, seed, vocabulary).map(Texts::Given),
+            [] => Ok(Texts::Made(Language::new(seed, vocabulary).with_domains(domains))),
+            files => GivenTexts::read(files, tokenizer, seed, vocabulary, domains).map(Texts::Given),
         }
     }
 
     /// The domains.
     pub fn domains(&self) -> std::ops::Range<u32> {
-        0..DOMAINS
+        0..self.of_tenants().count()
     }
 
     /// The domain that a tenant writes in.
     pub fn domain_of(&self, tenant: u32) -> u32 {
-        tenant % DOMAINS
+        self.of_tenants().of(tenant)
+    }
+
+    fn of_tenants(&self) -> &Domains {
+        match self {
+            Texts::Made(language) => language.domains(),
+            Texts::Given(given) => &given.domains,
+        }
     }
 
     /// Writes the beginning of a request's text.
@@ -112,14 +128,20 @@ impl Texts {
     /// What tells tables of these texts from those of others.
     pub fn name(&self) -> String {
         match self {
-            Texts::Made(language) => format!("corpus{}", language.corpus_sequences()),
-            Texts::Given(given) => format!("texts-{}", &given.hash.to_hex()[..16]),
+            Texts::Made(language) => format!("corpus{}x{}", language.domains().count(), language.corpus_sequences()),
+            Texts::Given(given) => format!("texts{}-{}", given.domains.count(), &given.hash.to_hex()[..16]),
         }
     }
 }
 
 impl GivenTexts {
-    fn read(paths: &[PathBuf], tokenizer: Option<&Path>, seed: u64, vocabulary: u32) -> Result<GivenTexts, PlotError> {
+    fn read(
+        paths: &[PathBuf],
+        tokenizer: Option<&Path>,
+        seed: u64,
+        vocabulary: u32,
+        domains: Domains,
+    ) -> Result<GivenTexts, PlotError> {
         let mut hasher = blake3::Hasher::new();
         let mut known = None;
         let mut files = Vec::new();
@@ -167,6 +189,7 @@ impl GivenTexts {
         Ok(GivenTexts {
             seed,
             vocabulary,
+            domains,
             files,
             hash: hasher.finalize(),
         })
@@ -204,7 +227,7 @@ mod tests {
             path
         };
         let paths: Vec<PathBuf> = texts.iter().enumerate().map(write).collect();
-        Texts::new(&paths, None, 7, vocabulary).map_err(|error| {
+        Texts::new(&paths, None, 7, vocabulary, &Domains::IN_TURNS).map_err(|error| {
             let text = error.to_string();
             text.split_once(".txt: ")
                 .map_or(text.clone(), |(_, rest)| rest.to_owned())
@@ -228,7 +251,7 @@ mod tests {
             texts.write(ticket, tenant, &mut out);
             out
         };
-        assert_eq!(request(3, 1), request(3, 1 + DOMAINS));
+        assert_eq!(request(3, 1), request(3, 1 + Domains::UNSAID));
         for ticket in 0..10 {
             let text = request(ticket, 1);
             assert!(
@@ -240,6 +263,28 @@ mod tests {
         assert_eq!(texts.whole_corpus(Context::Both).count(), 36 + 42);
         assert_eq!(texts.whole_corpus(Context::Preceding).count(), 36 + 200);
         assert_ne!(texts.name(), given(&[&lines(1)], 200).unwrap().name());
+    }
+
+    /// A workload's own domains: as many corpora, and each tenant's requests in its domain's words.
+    #[test]
+    fn domains_are_the_workloads() {
+        let domains = Domains::by_share(7, &[1.0; 10]).unwrap();
+        let texts = Texts::new(&[], None, 7, 1024, &domains).unwrap();
+        let in_turns = Texts::new(&[], None, 7, 1024, &Domains::IN_TURNS).unwrap();
+        assert_eq!((texts.domains(), in_turns.domains()), (0..10, 0..8));
+        assert_ne!(texts.name(), in_turns.name());
+        let request = |texts: &Texts, tenant| {
+            let mut out = [0; 40];
+            texts.write(3, tenant, &mut out);
+            out
+        };
+        for tenant in 0..50 {
+            assert_eq!(texts.domain_of(tenant), domains.of(tenant));
+            let same = (0..8).find(|&other| other == domains.of(tenant));
+            let expected = same.map(|other| request(&in_turns, other));
+            assert!(expected.is_none_or(|text| text == request(&texts, tenant)), "{tenant}");
+        }
+        assert_ne!(request(&texts, 1), request(&in_turns, 1), "in domain {}", domains.of(1));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use tenantry_core::spec::{
 use tenantry_plot::Engine;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Tier};
+use tenantry_traces::generate::Domains;
 use tenantry_traces::{Duration, Entry, Listed, Request, Time};
 
 use super::*;
@@ -176,6 +177,7 @@ const PLOT: PlotSpec = PlotSpec {
     domain_hits_ppm: 500_000,
     fallbacks_ppm: 0,
     met: Met::AsBuilt,
+    domains: 8,
     domain_bytes: 0,
 };
 
@@ -241,7 +243,8 @@ fn served(folder: &TempDir, files: &Files) -> Vec<u32> {
         max_host_bytes: 1 << 30,
         files: files.clone(),
         tables: folder.path().join("plot"),
-        building: |_| {},
+        domains: Domains::IN_TURNS,
+        building: &|_| {},
     };
     let mut requests = Listed::new((0..REQUESTS).map(|ticket| Entry::Request(request(ticket))).collect());
     let done = execute(&spec, &mut requests, Arc::default(), ()).unwrap();
@@ -259,7 +262,11 @@ fn users_own_models_are_served() {
     let files = files(&folder);
     let answers = served(&folder, &files);
 
-    let origin = Origin { seed: 3, files: &files };
+    let origin = Origin {
+        seed: 3,
+        files: &files,
+        domains: &Domains::IN_TURNS,
+    };
     let open = Tables::open_or_build;
     let tables = open(
         &folder.path().join("plot"),

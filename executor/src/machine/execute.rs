@@ -1,7 +1,8 @@
 //! One run on the real machine, from specs to a record.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tch::Device;
@@ -11,6 +12,7 @@ use tenantry_core::run::{Observer, RunError, run};
 use tenantry_core::server::{Server, ServerError};
 use tenantry_core::{ClusterSpec, SystemSpec};
 use tenantry_profiles::Card;
+use tenantry_traces::generate::Domains;
 use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::{Time, Workload};
 
@@ -28,7 +30,7 @@ use crate::files::Files;
 use crate::plot::{Building, Origin, Tables};
 
 /// What is to be executed.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Run<'a> {
     /// Where.
     pub device: Device,
@@ -52,8 +54,10 @@ pub struct Run<'a> {
     pub files: Files,
     /// Where tables to look up in are kept from one run to the next: [`tables_folder`](crate::tables_folder).
     pub tables: PathBuf,
+    /// Of the workload's tenants.
+    pub domains: Domains,
     /// Told how the building of tables goes on, before anything is served.
-    pub building: fn(Building<'_>),
+    pub building: &'a dyn Fn(Building<'_>),
 }
 
 /// What came of it.
@@ -102,7 +106,7 @@ pub enum ExecuteError {
 /// Serves `workload` on a device, as fast as its requests come. The clock starts when all parameters are in place.
 ///
 /// # Errors
-/// When the system does not fit, the device is lost, or the workload cannot be read.
+/// When the system does not fit, the device is lost, the workload cannot be read, or the building of a table is interrupted.
 pub fn execute(
     spec: &Run<'_>,
     workload: &mut dyn Workload,
@@ -116,7 +120,7 @@ pub fn execute(
     };
     let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?;
     let topology = server.topology().clone();
-    let mut parameters = Parameters::new(spec, &server)?;
+    let mut parameters = Parameters::new(spec, &server, &interrupt)?;
     if let Parameters::Texts(serving) = &parameters {
         server = server.with_lengths(Some(serving.text_lengths()));
     }
@@ -200,7 +204,7 @@ impl Parameters {
         })
     }
 
-    fn new(spec: &Run<'_>, server: &Server) -> Result<Parameters, ExecutorError> {
+    fn new(spec: &Run<'_>, server: &Server, interrupt: &AtomicBool) -> Result<Parameters, ExecutorError> {
         if let Some(route) = &spec.system.route {
             if let Some((AnswersSpec::Profiled(folder), seed)) = spec.outcomes {
                 return Ok(Parameters::Texts(TextServing::new(folder, route, seed, spec.device)?));
@@ -211,10 +215,17 @@ impl Parameters {
         let pool = &spec.system.pool;
         let (tenants, seed, device) = (spec.tenants, spec.seed, spec.device);
         let provision = || -> Result<Provision, ExecutorError> {
-            let mut building = spec.building;
+            let mut building = |at: Building<'_>| {
+                (spec.building)(at);
+                match interrupt.load(Ordering::Relaxed) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            };
             let origin = Origin {
                 seed,
                 files: &spec.files,
+                domains: &spec.domains,
             };
             let tables = pool
                 .plot

@@ -22,8 +22,8 @@ pub struct Building<'a> {
     pub progress: Progress,
 }
 
-/// Told how the building of tables goes on.
-pub type WatchBuilding<'a> = &'a mut dyn FnMut(Building<'_>);
+/// Told how the building of tables goes on, and says whether it is to. What was built until then is gone on with.
+pub type WatchBuilding<'a> = &'a mut dyn FnMut(Building<'_>) -> ControlFlow<()>;
 
 /// Whose lower layers fill a table (HMI, section 5.1): the generic model's, or those that further pretraining made of them for a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,8 +149,7 @@ impl TreeBuilding<'_, '_, '_> {
                 node: node_name,
                 fragment_tokens,
                 progress,
-            });
-            ControlFlow::Continue(())
+            })
         };
         let texts = corpus.map(Ok::<_, Infallible>);
         Builder::open(&path, spec)?.run(texts, &mut encoder, &mut tell)?;

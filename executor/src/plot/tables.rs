@@ -7,18 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tch::Device;
 use tenantry_core::spec::PlotSpec;
-use tenantry_plot::{
-    Batch, Counters, DOMAINS, DomainId, Engine, Node, PlotError, Select, Text, Texts, Tier, Tiers, Tree,
-};
+use tenantry_plot::{Batch, Counters, DomainId, Engine, Node, PlotError, Select, Text, Texts, Tier, Tiers, Tree};
 use tenantry_profiles::{DType, ModelShape};
+use tenantry_traces::generate::Domains;
 
 use super::building::{EncodeFragments, TreeBuilding, Version, WatchBuilding, shape_of};
 use super::lower::LowerLayers;
 use crate::error::ExecutorError;
 use crate::files::{Files, fingerprint};
-
-// The policies know of as many domains as there are texts of.
-const _: () = assert!(PlotSpec::DOMAINS == DOMAINS);
 
 /// What tables were built from, for who changes the language, the corpus or the layers' initialisation.
 const CORPUS_VERSION: u32 = 2;
@@ -41,6 +37,8 @@ pub struct Origin<'a> {
     pub seed: u64,
     /// In its place.
     pub files: &'a Files,
+    /// Of the workload's tenants.
+    pub domains: &'a Domains,
 }
 
 /// A pool's version tree, and the texts that are looked up in it.
@@ -71,7 +69,7 @@ impl Tables {
         device: Device,
         watch: WatchBuilding<'_>,
     ) -> Result<Tables, ExecutorError> {
-        let Origin { seed, files } = origin;
+        let Origin { seed, files, domains } = origin;
         if plot.lower_layers >= model.layers {
             let must = format!("below {}, the layers of {}", model.layers, model.name);
             return Err(ExecutorError::input(
@@ -125,7 +123,7 @@ impl Tables {
             Ok(())
         };
         let tokenizer = files.tokenizer();
-        let texts = Texts::new(&files.corpus, tokenizer.as_deref(), seed, model.vocabulary)?;
+        let texts = Texts::new(&files.corpus, tokenizer.as_deref(), seed, model.vocabulary, domains)?;
         Tables::with_encoder(folder, &name, model, plot, texts, &mut encode, watch)
     }
 
@@ -147,8 +145,14 @@ impl Tables {
             fragment_tokens,
             domain_hits_ppm,
             fallbacks_ppm,
+            domains,
             ..
         } = *plot;
+        // The policies know of as many domains as there are texts of.
+        if domains != texts.domains().len() as u32 {
+            let must = format!("{}, as many as the texts'", texts.domains().len());
+            return Err(ExecutorError::input("domains of the table", must, domains));
+        }
         let name = format!(
             "{name}-n{fragment_tokens}-domains{domain_hits_ppm}-fallbacks{fallbacks_ppm}-{}-v{CORPUS_VERSION}",
             texts.name()
@@ -314,6 +318,7 @@ fn tier(tier: tenantry_profiles::Tier) -> Tier {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::ops::ControlFlow;
 
     use tch::{Kind, Tensor};
     use tenantry_core::spec::Met;
@@ -323,6 +328,7 @@ mod tests {
     use crate::decoder::Decoder;
     use crate::model::Encoder;
     use crate::plot::lower::encoder_layers;
+    use crate::plot::{Building, Progress};
     use crate::whole_models::WholeModel;
 
     const PLOT: PlotSpec = PlotSpec {
@@ -333,12 +339,14 @@ mod tests {
         domain_hits_ppm: 500_000,
         fallbacks_ppm: 0,
         met: Met::AsBuilt,
+        domains: 8,
         domain_bytes: 0,
     };
 
     const RANDOM: Origin<'static> = Origin {
         seed: 5,
         files: &Files::NONE,
+        domains: &Domains::IN_TURNS,
     };
 
     fn model() -> ModelShape {
@@ -371,7 +379,10 @@ mod tests {
                 Ok(encoder_layers(&encoder, 2, fragment_tokens, fragments, rows)?)
             };
             let texts = Texts::Made(Language::new(5, model.vocabulary).with_corpus(2));
-            Tables::with_encoder(folder.path(), "three", &model, &PLOT, texts, &mut encode, &mut |_| {}).unwrap()
+            Tables::with_encoder(folder.path(), "three", &model, &PLOT, texts, &mut encode, &mut |_| {
+                ControlFlow::Continue(())
+            })
+            .unwrap()
         };
         let tables = open();
         let built = encoded.get();
@@ -437,7 +448,10 @@ mod tests {
                 fragment_tokens: 3,
                 ..PLOT
             };
-            let tables = Tables::open_or_build(folder.path(), &model, &plot, RANDOM, Device::Cpu, &mut |_| {}).unwrap();
+            let tables = Tables::open_or_build(folder.path(), &model, &plot, RANDOM, Device::Cpu, &mut |_| {
+                ControlFlow::Continue(())
+            })
+            .unwrap();
             let snapshot = tables.snapshot();
             let root = &snapshot.root().tables()[0];
             let of_domain = |domain: usize| &snapshot.branch(tables.domains[domain].unwrap()).unwrap().tables()[0];
@@ -504,7 +518,10 @@ mod tests {
                     ..PLOT
                 };
                 let texts = Texts::Made(Language::new(5, model.vocabulary).with_corpus(1));
-                Tables::with_encoder(folder.path(), name, &model, &plot, texts, &mut encode, &mut |_| {}).unwrap()
+                Tables::with_encoder(folder.path(), name, &model, &plot, texts, &mut encode, &mut |_| {
+                    ControlFlow::Continue(())
+                })
+                .unwrap()
             };
             let lower = |tokens: &[u32]| -> Tensor {
                 let ids: Vec<i64> = tokens.iter().map(|&token| token.into()).collect();
@@ -556,6 +573,38 @@ mod tests {
         }
     }
 
+    /// A build that is stopped keeps what it has, and goes on with it.
+    #[test]
+    fn a_stopped_build_is_gone_on_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = model();
+        let encoder = Encoder::random(&model, 5, DType::F32, Device::Cpu).unwrap();
+        let open = |folder: &Path, encoded: &Cell<usize>, stops: &dyn Fn() -> bool| {
+            let mut encode = |_, fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+                encoded.set(encoded.get() + fragments.len());
+                Ok(encoder_layers(&encoder, 2, fragment_tokens, fragments, rows)?)
+            };
+            let texts = Texts::Made(Language::new(5, model.vocabulary).with_corpus(4));
+            let mut watch = |at: Building<'_>| match at.progress {
+                Progress::Encoding { .. } if stops() => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            };
+            Tables::with_encoder(folder, "three", &model, &PLOT, texts, &mut encode, &mut watch)
+        };
+        let (at_once, in_pieces, mut stopped) = (Cell::new(0), Cell::new(0), 0);
+        open(&folder.path().join("once"), &at_once, &|| false).unwrap();
+        // Stopped after each chunk.
+        while let Err(error) = open(&folder.path().join("pieces"), &in_pieces, &|| true) {
+            assert!(
+                matches!(error, ExecutorError::Plot(PlotError::Interrupted { .. })),
+                "{error}"
+            );
+            stopped += 1;
+        }
+        assert!(stopped > 3, "there are several tables of several chunks: {stopped}");
+        assert_eq!(in_pieces, at_once, "nothing is encoded twice");
+    }
+
     #[test]
     fn a_table_leaves_a_layer_to_compute() {
         let folder = tempfile::tempdir().unwrap();
@@ -563,7 +612,9 @@ mod tests {
             lower_layers: 3,
             ..PLOT
         };
-        let refused = Tables::open_or_build(folder.path(), &model(), &plot, RANDOM, Device::Cpu, &mut |_| {});
+        let refused = Tables::open_or_build(folder.path(), &model(), &plot, RANDOM, Device::Cpu, &mut |_| {
+            ControlFlow::Continue(())
+        });
         let message = refused.err().expect("nothing would be left").to_string();
         assert_eq!(
             message,

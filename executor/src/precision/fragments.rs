@@ -1,5 +1,7 @@
 //! A table of what lower layers make of fragments: filled on the device, averaged on the host, and gone on with on the device.
 
+use std::ops::ControlFlow;
+
 use tch::Tensor;
 use tenantry_core::spec::{Met, PlotSpec};
 use tenantry_plot::{Batch, Engine, Language, Texts};
@@ -20,6 +22,7 @@ const PLOT: PlotSpec = PlotSpec {
     domain_hits_ppm: 0,
     fallbacks_ppm: 0,
     met: Met::AsBuilt,
+    domains: 8,
     domain_bytes: 0,
 };
 /// Tokens of the text.
@@ -40,7 +43,9 @@ pub(super) fn check(place: &mut Place<'_>) -> Result<(), ExecutorError> {
         Ok(encoder_layers(&lower, PLOT.lower_layers, tokens, fragments, rows)?)
     };
     let texts = Texts::Made(language());
-    let tables = Tables::with_encoder(folder.path(), "checked", &shape, &PLOT, texts, &mut encode, &mut |_| {})?;
+    let tables = Tables::with_encoder(folder.path(), "checked", &shape, &PLOT, texts, &mut encode, &mut |_| {
+        ControlFlow::Continue(())
+    })?;
     let text: Vec<u32> = language().corpus_text(0, 0).take(TOKENS).collect();
     let hidden = shape.hidden as usize;
     let mut found = vec![0f32; TOKENS * hidden];

@@ -5,16 +5,18 @@
 //! itself, over running texts of which every fragment has it: in domains' tables that hold all of their texts; in the root's, where a
 //! domain's holds none of them; and in tables that hold only shorter fragments of them. What a mixture takes follows from these.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use tempfile::TempDir;
 use tenantry_plot::{
-    Batch, Cause, Counters, DOMAINS, DomainId, Engine, Language, Node, PlotError, Select, Snapshot, Text, Texts,
-    Tier as Place, Tiers, Tree,
+    Batch, Cause, Counters, DomainId, Engine, Language, Node, PlotError, Select, Snapshot, Text, Texts, Tier as Place,
+    Tiers, Tree,
 };
 use tenantry_profiles::{LookupOutcome, ModelKind, ModelShape, PlotLookupRow, Tables as Rows, Tier};
+use tenantry_traces::generate::Domains;
 
 use super::Suite;
 use super::held_out::{HoldOut, Spot};
@@ -308,7 +310,7 @@ impl Making<'_> {
             shape: shape_of(self.shape, self.fragment_tokens),
             name: "pattern",
             encode: &mut |_, _, fragments: &[u32], rows: &mut [f32]| pattern(hidden, fragments, rows),
-            watch: &mut |_| {},
+            watch: &mut |_| ControlFlow::Continue(()),
         })
     }
 
@@ -323,6 +325,8 @@ impl Making<'_> {
     }
 }
 
+/// Domains of the texts.
+const DOMAINS: u32 = Domains::UNSAID;
 /// The domain that holds none of the texts.
 const NOBODYS: &str = "elsewhere";
 

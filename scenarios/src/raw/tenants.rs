@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
+use tenantry_traces::generate::Domains;
 
 use crate::scalar::{AboveOne, Count, NotNegative, Period, Span};
 
@@ -17,7 +18,8 @@ use crate::scalar::{AboveOne, Count, NotNegative, Period, Span};
 pub struct RawTenants {
     /// How many there are.
     pub count: Count,
-    /// The domains that their texts come from: how many, all alike, or their names with their shares of the tenants.
+    /// The domains that their texts come from, each with a table of its own where systems look up: how many, all alike, or their names with
+    /// their shares of the tenants. Default: eight, tenants in turns.
     #[serde(default, skip_serializing_if = "RawGroups::is_empty")]
     pub domains: RawGroups,
     /// Kinds of tenants, such as kinds of adapters: how many, all alike, or their names with their shares of the tenants.
@@ -32,6 +34,16 @@ pub struct RawTenants {
     /// When each of them is awake. Default: always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub presence: Option<RawPresence>,
+}
+
+impl RawTenants {
+    /// How many domains there are.
+    pub(crate) fn domain_count(&self) -> u32 {
+        match self.domains.shares().len() {
+            0 => Domains::UNSAID,
+            count => count as u32,
+        }
+    }
 }
 
 /// Which tenant asks.

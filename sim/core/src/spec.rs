@@ -345,6 +345,8 @@ pub struct PlotSpec {
     pub fallbacks_ppm: u32,
     /// What requests' look-ups meet in such tables.
     pub met: Met,
+    /// Domains with tables of their own: as many as the workload has.
+    pub domains: u32,
     /// Size of a domain's own table: what creating and updating it reads.
     pub domain_bytes: u64,
 }
@@ -377,9 +379,6 @@ impl PlotSpec {
             } => (domain_hits_ppm, fallbacks_ppm),
         }
     }
-
-    /// Domains with tables of their own; tenant `t` writes in domain `t` modulo so many.
-    pub const DOMAINS: u32 = 8;
 
     /// Fragments of a text of so many tokens: the windows that fit into it, and itself where it is shorter than one.
     pub fn fragments(&self, tokens: u32) -> u32 {

@@ -47,6 +47,7 @@ pub const PLOT: PlotSpec = PlotSpec {
     domain_hits_ppm: 500_000,
     fallbacks_ppm: 100_000,
     met: Met::AsBuilt,
+    domains: 8,
     domain_bytes: 1 << 20,
 };
 

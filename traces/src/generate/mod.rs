@@ -29,5 +29,5 @@ mod requests;
 mod shape;
 
 pub use build::build;
-pub use groups::TenantGroups;
+pub use groups::{Domains, TenantGroups};
 pub use popularity::Shares;

@@ -146,6 +146,7 @@ impl Rows {
 
 /// Tenants put into groups by share: kinds, domains, service classes. A tenant's group is a function of the seed, of which
 /// grouping it is and of the tenant.
+#[derive(Debug)]
 pub struct Shares {
     draws: Draws,
     alias: Alias,

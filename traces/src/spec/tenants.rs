@@ -97,6 +97,6 @@ pub struct LifetimesSpec {
 pub struct GroupsSpec {
     /// Of kinds of tenants, such as kinds of adapters.
     pub kinds: Vec<f64>,
-    /// Of the domains that their texts come from.
+    /// Of the domains that their texts come from; where there are none, as [`crate::generate::Domains`] says.
     pub domains: Vec<f64>,
 }

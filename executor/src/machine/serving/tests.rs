@@ -1,5 +1,6 @@
 //! Whole runs on real threads: what comes of them, and that their logs replay.
 
+use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
@@ -31,6 +32,7 @@ const PLOT: PlotSpec = PlotSpec {
     domain_hits_ppm: 400_000,
     fallbacks_ppm: 100_000,
     met: Met::AsBuilt,
+    domains: 8,
     domain_bytes: 0,
 };
 
@@ -75,7 +77,10 @@ fn tables_of(
     };
     let texts = Texts::Made(Language::new(SEED, model.vocabulary).with_corpus(4));
     let name = format!("{name}-lower{}", plot.lower_layers);
-    Tables::with_encoder(folder.path(), &name, &model, plot, texts, &mut encode, &mut |_| {}).unwrap()
+    Tables::with_encoder(folder.path(), &name, &model, plot, texts, &mut encode, &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .unwrap()
 }
 
 fn with_plot(system: SystemSpec, plot: PlotSpec) -> SystemSpec {
@@ -590,13 +595,13 @@ fn a_domain_comes_while_others_are_looked_up() {
         assert_eq!(record.counts.served, REQUESTS);
         (record.lookups.unwrap().domain_hits, record.management)
     };
-    let absent = || (0..PlotSpec::DOMAINS).map(|domain| manage(Change::domain(domain, Action::Absent)));
-    let created = || (0..PlotSpec::DOMAINS).map(|domain| manage(Change::domain(domain, Action::Create)));
+    let absent = || (0..PLOT.domains).map(|domain| manage(Change::domain(domain, Action::Absent)));
+    let created = || (0..PLOT.domains).map(|domain| manage(Change::domain(domain, Action::Create)));
     let (all, _) = hits(Vec::new());
     let (none, _) = hits(absent().collect());
     let (again, management) = hits(absent().chain(created()).collect());
     assert_eq!((none, again), (0, all));
-    assert_eq!(management.made["create-domain"], u64::from(PlotSpec::DOMAINS));
+    assert_eq!(management.made["create-domain"], u64::from(PLOT.domains));
 }
 
 /// All of Fig. 10's, and the layerwise one without look-ups ahead.
@@ -704,7 +709,7 @@ fn a_domains_own_representations_lead_to_answers_of_its_own() {
     let (record, answers) = serve_with(&system, 0, Some(tables.clone()), |_| {});
     assert!(record.lookups.unwrap().domain_hits > 0);
     assert_eq!(answers, by_domain);
-    (0..PlotSpec::DOMAINS).for_each(|domain| tables.withdraw(domain));
+    (0..PLOT.domains).for_each(|domain| tables.withdraw(domain));
     let by_root = expected();
     let (record, answers) = serve_with(&system, 0, Some(tables), |_| {});
     assert_eq!(record.lookups.unwrap().domain_hits, 0);

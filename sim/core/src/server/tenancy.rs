@@ -12,7 +12,7 @@ use tenantry_traces::{Action, ManageRequest, Subject};
 use crate::command::{Command, Commands, FailureReason, ManageOutcome, Managed, Refusal, RejectReason};
 use crate::ids::{BatchId, InstanceId};
 use crate::op::{BatchShape, Manage, Op, OpKind};
-use crate::spec::{PlotSpec, PoolSpec};
+use crate::spec::PoolSpec;
 use crate::topology::Topology;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(crate) enum Begun {
 impl Tenancy {
     /// All are there.
     pub fn new(pool: &PoolSpec, tenants: u32, tenant_bytes: u64) -> Tenancy {
-        let domains = if pool.plot.is_some() { PlotSpec::DOMAINS } else { 0 };
+        let domains = pool.plot.map_or(0, |plot| plot.domains);
         Tenancy {
             tenants: vec![THERE; tenants as usize],
             domains: vec![THERE; domains as usize],

@@ -1,5 +1,6 @@
 //! hGPT and its baselines: whole decoders of tenants' own, and upper layers above a table.
 
+use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
@@ -20,6 +21,7 @@ const PLOT: PlotSpec = PlotSpec {
     domain_hits_ppm: 400_000,
     fallbacks_ppm: 0,
     met: Met::AsBuilt,
+    domains: 8,
     domain_bytes: 0,
 };
 
@@ -47,7 +49,10 @@ fn tables(folder: &TempDir, plot: &PlotSpec) -> Tables {
         Ok(layers.encode(plot.lower_layers, fragment_tokens, fragments, rows)?)
     };
     let texts = Texts::Made(Language::new(SEED, model().vocabulary).with_corpus(4));
-    Tables::with_encoder(folder.path(), "lower1", &model(), plot, texts, &mut encode, &mut |_| {}).unwrap()
+    Tables::with_encoder(folder.path(), "lower1", &model(), plot, texts, &mut encode, &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .unwrap()
 }
 
 fn hierarchical(generation: GenerationSpec, pipeline: PipelineSpec) -> SystemSpec {
