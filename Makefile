@@ -36,7 +36,7 @@ bench: cargo ## print one table of how fast the simulator is, what memory it tak
 	cargo bench --profile release -p tenantry-sim --bench table
 
 benches: cargo ## run each benchmark by itself, built with everything that the compiler can do
-	cargo bench -p tenantry-profiles -p tenantry-traces -p tenantry-sim -p tenantry-solver
+	cargo bench -p tenantry-profiles -p tenantry-traces -p tenantry-sim -p tenantry-solver -p tenantry-plot
 
 clean: cargo ## remove what was built; keep results in out/ and downloads in the cache
 	cargo clean
