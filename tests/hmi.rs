@@ -4,12 +4,20 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::folder;
+use tenantry_executor::machine::execute::{self, execute};
+use tenantry_executor::{Device, Files};
+use tenantry_profiles::testing::synthetic_card;
+use tenantry_scenarios::Scenario;
+use tenantry_traces::Time;
+use tenantry_traces::generate::TenantGroups;
 
 /// A system whose table takes a while to build.
 const SLOW_TO_BUILD: &str = "\
@@ -68,4 +76,51 @@ fn an_interrupt_stops_the_building_of_a_table() {
     );
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(!folder.path().join("out").exists());
+}
+
+/// HMI's four pipelines with 10,000 tenants of whom the card holds some: all are served, with the same look-ups and the same answers.
+#[test]
+fn ten_thousand_tenants_are_executed_in_every_pipeline() {
+    let overrides = ["workload.stop={requests: 400}", "workload.warm_up=0s"].map(String::from);
+    let scenario = Scenario::load("hmi/ten-thousand", &overrides).unwrap();
+    let folder = folder();
+    let card = synthetic_card();
+    let pipelines = ["synchronous", "prefetch-retrieval", "prefetch", "layerwise"];
+    let executed = pipelines.map(|pipeline| {
+        let runs = scenario.runs();
+        let name = format!("hbert-{pipeline}");
+        let run = runs.iter().find(|run| run.system.name == name).unwrap();
+        assert_eq!(run.tenants, 10_000);
+        let spec = execute::Run {
+            device: Device::Cpu,
+            card: &card,
+            cluster: run.cluster(1 << 30, 1, 1),
+            system: &run.system,
+            tenants: run.tenants,
+            warm_up: Time::ZERO,
+            seed: run.seed,
+            outcomes: None,
+            // Tenants share sets in turns: what differs between pipelines would differ all the same.
+            max_host_bytes: 256 << 20,
+            files: Files::NONE,
+            tables: folder.path().join("tables"),
+            domains: TenantGroups::new(&run.workload).unwrap().domains().clone(),
+            building: &|_| {},
+        };
+        let mut workload = tenantry_traces::build(&run.workload).unwrap();
+        execute(&spec, &mut *workload, Arc::default(), ()).unwrap()
+    });
+    let first = &executed[0];
+    let classes: BTreeSet<u32> = first.answers.iter().map(|answer| answer.class).collect();
+    assert!(classes.len() > 1, "heads tell texts apart");
+    for (done, pipeline) in executed.iter().zip(pipelines) {
+        assert_eq!(done.record.counts.served, 400, "{pipeline}");
+        let misses = done.record.swaps.as_ref().unwrap().misses;
+        // Of 400 requests of 10,000 tenants nearly all are of a tenant of their own, whose adapters must come in.
+        assert!(misses > 350, "{pipeline}: {misses}");
+        assert_eq!(done.record.lookups, first.record.lookups, "{pipeline}");
+        assert_eq!(done.answers, first.answers, "{pipeline}");
+    }
+    let lookups = first.record.lookups.unwrap();
+    assert!(lookups.domain_hits > 0 && lookups.fallbacks > 0, "{lookups:?}");
 }

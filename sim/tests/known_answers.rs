@@ -3,9 +3,12 @@
 mod common;
 
 use common::{ADAPTERS, cluster, memory_for, request, run_listed, system};
-use tenantry_core::spec::{BatchSpec, PipelineSpec, TenantState};
+use tenantry_core::spec::{BatchSpec, Met, PipelineSpec, PlotSpec, TenantState};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Card, Changing, Direction, DispatchOperation, HandOverRow, OtherCores, ResumeRow, Stats};
+use tenantry_profiles::{
+    Card, Changing, Contention, Direction, DispatchOperation, HandOverRow, LookupOutcome, ModelShape, OtherCores,
+    ResumeRow, Stats, Tier,
+};
 use tenantry_sim::Jitter;
 use tenantry_traces::draw::{Draws, Purpose};
 use tenantry_traces::{Duration, Entry};
@@ -320,6 +323,129 @@ fn prefetching_hides_the_copy_of_the_next_batch() {
     );
     assert!(prefetch < 100 * (encode + 2 * hand_over) + 4 * copy, "{prefetch} ns");
     assert!(throughput(PipelineSpec::LAYERWISE) < synchronous);
+}
+
+/// What the parts of a batch take on a card on which lanes neither slow each other down nor take time to be handed over to.
+struct Parts {
+    lookup: u64,
+    copies: u64,
+    stage: u64,
+    encode: u64,
+}
+
+/// Batches of four requests of 128 tokens, each of another tenant, above half of a model's layers: how long so many take in a pipeline, and
+/// what each takes.
+fn hierarchical(
+    model: &str,
+    tenant_state: TenantState,
+    tier: Tier,
+    pipeline: PipelineSpec,
+    batches: u64,
+) -> (u64, Parts) {
+    const TOKENS: u32 = 4 * 128;
+    let mut card = synthetic_card();
+    card.contention = Contention {
+        compute_beside_copy: 1.0,
+        compute_beside_lookup: 1.0,
+        lookup_beside_compute: 1.0,
+        copy_beside_compute: 1.0,
+    };
+    for row in &mut card.tables.dispatch {
+        row.stats = Stats::exact(0.0);
+    }
+    let mut system = system();
+    let pool = &mut system.pool;
+    pool.model = ModelShape::builtin(model).unwrap();
+    pool.pipeline = pipeline;
+    pool.tenant_state = tenant_state;
+    pool.batch = BatchSpec::FixedSize { size: 4 };
+    pool.plot = Some(PlotSpec {
+        lower_layers: pool.model.layers / 2,
+        fragment_tokens: 3,
+        threads: 1,
+        tier,
+        domain_hits_ppm: 0,
+        fallbacks_ppm: 0,
+        met: Met::AsBuilt,
+        domains: 8,
+        domain_bytes: 0,
+    });
+    let (model, dtype) = (&pool.model, pool.dtype);
+    let layers = u64::from(model.layers / 2);
+    let copy = card.copy(Direction::HostToDevice, false).unwrap();
+    let (copies, adapters) = match tenant_state {
+        TenantState::Adapters {
+            bottleneck,
+            implementation,
+        } => {
+            let bytes = model.adapter_parameters_per_layer(bottleneck) * dtype.bytes();
+            let adapter = card.adapter(model, dtype, implementation, bottleneck).unwrap();
+            (
+                4 * layers * copy.cost(bytes).median_ns,
+                layers * adapter.cost(4, 4, 128).median_ns,
+            )
+        }
+        _ => (0, 0),
+    };
+    let lookup = card.plot_lookup(model, tier, LookupOutcome::RootHit).unwrap();
+    let parts = Parts {
+        lookup: lookup.cost(1, TOKENS, 3).median_ns,
+        copies,
+        stage: copy
+            .cost(u64::from(TOKENS) * u64::from(model.hidden) * dtype.bytes())
+            .median_ns,
+        encode: layers * card.encoder_layer(model, dtype).unwrap().cost(4, 128).median_ns
+            + adapters
+            + card.head(model, dtype, pool.classes).unwrap().cost(4).median_ns,
+    };
+    let tenants = 4 * batches as u32;
+    let memory = memory_for(&system, tenants, 12);
+    let entries = (0..4 * batches).map(|i| request(i, 0, i as u32, 128)).collect();
+    let record = run_listed(&card, cluster(1, memory), &system, tenants, Jitter::None, entries).record;
+    assert_eq!(record.counts.served, 4 * batches);
+    (record.duration.0, parts)
+}
+
+/// Fig. 10 by arithmetic: one after the other, all parts add up; look-ups ahead are hidden; with adapters ahead too, the longest lane is what
+/// a batch takes.
+#[test]
+fn each_pipeline_takes_what_its_lanes_leave_open() {
+    const BATCHES: u64 = 50;
+    let run = |pipeline| hierarchical("bert-base", ADAPTERS, Tier::Memory, pipeline, BATCHES);
+    let (synchronous, parts) = run(PipelineSpec::SYNCHRONOUS);
+    let Parts {
+        lookup,
+        copies,
+        stage,
+        encode,
+    } = parts;
+    assert!(lookup + copies + stage < encode, "the compute lane is the longest");
+    assert_eq!(synchronous, BATCHES * (lookup + copies + stage + encode));
+    let first = lookup.max(copies) + stage + encode;
+    let (retrieval_ahead, _) = run(PipelineSpec::PREFETCH_RETRIEVAL);
+    assert_eq!(retrieval_ahead, first + (BATCHES - 1) * (copies + stage + encode));
+    let (both_ahead, _) = run(PipelineSpec::PREFETCH);
+    assert_eq!(both_ahead, first + (BATCHES - 1) * encode);
+    let (layer_by_layer, _) = run(PipelineSpec::LAYERWISE);
+    assert!(
+        layer_by_layer <= both_ahead && layer_by_layer >= BATCHES * encode,
+        "{layer_by_layer}"
+    );
+}
+
+/// Where look-ups take longest, they are what a batch takes.
+#[test]
+fn look_ups_ahead_take_the_longer_of_both_lanes() {
+    const BATCHES: u64 = 50;
+    let run = |pipeline| hierarchical("tiny", TenantState::Head, Tier::Disk, pipeline, BATCHES);
+    let (synchronous, parts) = run(PipelineSpec::SYNCHRONOUS);
+    let Parts {
+        lookup, stage, encode, ..
+    } = parts;
+    assert!(lookup > stage + encode, "the look-up lane is the longest");
+    assert_eq!(synchronous, BATCHES * (lookup + stage + encode));
+    let (ahead, _) = run(PipelineSpec::PREFETCH_RETRIEVAL);
+    assert_eq!(ahead, BATCHES * lookup + stage + encode);
 }
 
 #[test]

@@ -51,8 +51,12 @@ pub struct Branch {
 }
 
 impl Branch {
+    /// The version of this number in a node's folder.
     fn open(folder: &Path, version: u64, tier: Tier) -> Result<Branch, PlotError> {
-        let folder = folder.join(format!("v{version}"));
+        Branch::read(folder.join(format!("v{version}")), version, tier)
+    }
+
+    fn read(folder: PathBuf, version: u64, tier: Tier) -> Result<Branch, PlotError> {
         let mut tables = Vec::new();
         for entry in fs::read_dir(&folder).map_err(PlotError::io(&folder))? {
             let path = entry.map_err(PlotError::io(&folder))?.path();
@@ -302,6 +306,26 @@ impl Tree {
                 next.set(name, branch);
             }
         }
+        self.swap(next);
+        Ok(())
+    }
+
+    /// Puts what was built in [`Tree::stage`] in place of a domain's tables in memory alone. On the disk the published version stays in use:
+    /// [`Tree::reload`] brings it back, and who opens the tree finds it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such domain, nothing was built, a table is refused, or its shape is not the tree's. What was in use then stays so.
+    pub fn preview(&self, domain: &str) -> Result<(), PlotError> {
+        let _one = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Snapshot::clone(&self.snapshot());
+        let id = next.domain(domain);
+        let id = id.ok_or_else(|| PlotError::input("domain", "one of the tree's", format!("`{domain}`")))?;
+        let version = next.branch(id)?.version() + 1;
+        let staged = Node::Domain(domain).folder(&self.folder)?.join("next");
+        let branch = Branch::read(staged, version, self.tiers.domains)?;
+        agree(&next.root, &branch)?;
+        next.set(domain, branch);
         self.swap(next);
         Ok(())
     }

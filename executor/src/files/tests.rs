@@ -266,6 +266,7 @@ fn users_own_models_are_served() {
         seed: 3,
         files: &files,
         domains: &Domains::IN_TURNS,
+        updates: false,
     };
     let open = Tables::open_or_build;
     let tables = open(

@@ -120,7 +120,7 @@ pub fn execute(
     };
     let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?;
     let topology = server.topology().clone();
-    let mut parameters = Parameters::new(spec, &server, &interrupt)?;
+    let mut parameters = Parameters::new(spec, &server, workload.manages(), &interrupt)?;
     if let Parameters::Texts(serving) = &parameters {
         server = server.with_lengths(Some(serving.text_lengths()));
     }
@@ -204,7 +204,12 @@ impl Parameters {
         })
     }
 
-    fn new(spec: &Run<'_>, server: &Server, interrupt: &AtomicBool) -> Result<Parameters, ExecutorError> {
+    fn new(
+        spec: &Run<'_>,
+        server: &Server,
+        manages: bool,
+        interrupt: &AtomicBool,
+    ) -> Result<Parameters, ExecutorError> {
         if let Some(route) = &spec.system.route {
             if let Some((AnswersSpec::Profiled(folder), seed)) = spec.outcomes {
                 return Ok(Parameters::Texts(TextServing::new(folder, route, seed, spec.device)?));
@@ -226,6 +231,7 @@ impl Parameters {
                 seed,
                 files: &spec.files,
                 domains: &spec.domains,
+                updates: manages,
             };
             let tables = pool
                 .plot

@@ -30,6 +30,8 @@ pub type WatchBuilding<'a> = &'a mut dyn FnMut(Building<'_>) -> ControlFlow<()>;
 pub(crate) enum Version {
     Root,
     Domain(u32),
+    /// What an update of a domain brings.
+    Updated(u32),
 }
 
 /// Runs a version of the lower layers over fragments of so many tokens: from `[count, tokens]` to `[count, tokens, hidden]` or, for a
@@ -139,6 +141,7 @@ impl TreeBuilding<'_, '_, '_> {
             name: match version {
                 Version::Root => self.name.to_owned(),
                 Version::Domain(domain) => format!("{}-of-domain-{domain}", self.name),
+                Version::Updated(domain) => format!("{}-of-domain-{domain}-updated", self.name),
             },
             version,
             fragment_tokens: fragment_tokens as usize,

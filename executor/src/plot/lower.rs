@@ -60,12 +60,12 @@ impl LowerLayers {
 
     /// The layers that further pretraining on a domain's texts would make of these, below `layers` (HMI, section 5.1: the rest stays as it is).
     /// Nobody has trained random weights: their matrices are moved by a tenth of what they were initialised with, in a direction of the
-    /// domain's own, so that a domain's representations are near the root's and not the same.
+    /// domain's own, so that a domain's representations are near the root's and not the same. Each update of the domain has another direction.
     ///
     /// # Errors
     /// No memory.
-    pub fn of_domain(&self, domain: u32, layers: u32, seed: u64) -> Result<LowerLayers, ExecutorError> {
-        let mut stream = weights(seed, Part::FurtherPretraining, domain.into());
+    pub fn of_domain(&self, domain: u32, update: u32, layers: u32, seed: u64) -> Result<LowerLayers, ExecutorError> {
+        let mut stream = weights(seed, Part::FurtherPretraining, u64::from(update) << 32 | u64::from(domain));
         let mut change = |block: &Tensor, matrices: Vec<Range<usize>>| -> Result<(), ExecutorError> {
             for place in matrices {
                 let mut numbers = vec![0.0; place.len()];

@@ -15,6 +15,7 @@ use super::building::{EncodeFragments, TreeBuilding, Version, WatchBuilding, sha
 use super::lower::LowerLayers;
 use crate::error::ExecutorError;
 use crate::files::{Files, fingerprint};
+use crate::host::forget_cached;
 
 /// What tables were built from, for who changes the language, the corpus or the layers' initialisation.
 const CORPUS_VERSION: u32 = 2;
@@ -39,17 +40,32 @@ pub struct Origin<'a> {
     pub files: &'a Files,
     /// Of the workload's tenants.
     pub domains: &'a Domains,
+    /// Whether domains are updated: there is then a second version of the table of each, where its layers are random. Users' checkpoints have
+    /// no second version; an update reads the first again.
+    pub updates: bool,
 }
 
 /// A pool's version tree, and the texts that are looked up in it.
 #[derive(Clone)]
 pub struct Tables {
     tree: Arc<Tree>,
+    /// The tree's.
+    folder: PathBuf,
     /// By domain; none where only the root answers.
     domains: Vec<Option<DomainId>>,
-    /// By domain: whether its own table is there. Where not, the root answers for it.
-    there: Arc<[AtomicBool]>,
+    /// By domain.
+    states: Arc<[DomainState]>,
+    /// Whether each domain has a second version.
+    updates: bool,
     texts: Arc<Texts>,
+}
+
+/// How a domain's own table is.
+struct DomainState {
+    /// Where it is not there, the root answers for the domain.
+    there: AtomicBool,
+    /// Whether the second version is in use.
+    updated: AtomicBool,
 }
 
 impl Tables {
@@ -69,7 +85,12 @@ impl Tables {
         device: Device,
         watch: WatchBuilding<'_>,
     ) -> Result<Tables, ExecutorError> {
-        let Origin { seed, files, domains } = origin;
+        let Origin {
+            seed,
+            files,
+            domains,
+            updates,
+        } = origin;
         if plot.lower_layers >= model.layers {
             let must = format!("below {}, the layers of {}", model.layers, model.name);
             return Err(ExecutorError::input(
@@ -94,7 +115,7 @@ impl Tables {
             plot.lower_layers
         );
         let mut root = None;
-        let mut of_domain: Option<(u32, LowerLayers)> = None;
+        let mut of_domain: Option<(Version, LowerLayers)> = None;
         let mut encode = |version, fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
             // Only now, since tables that are there need no model.
             let root = match &mut root {
@@ -106,17 +127,18 @@ impl Tables {
             };
             let layers = match version {
                 Version::Root => root,
-                Version::Domain(domain) => {
+                Version::Domain(domain) | Version::Updated(domain) => {
                     // Tables are built one after the other: what another domain's were filled with is needed no longer.
-                    let known = of_domain.take().filter(|(known, _)| *known == domain);
+                    let known = of_domain.take().filter(|(known, _)| *known == version);
+                    let update = u32::from(version == Version::Updated(domain));
                     let (_, own) = match (known, files.domains.get(domain as usize), &files.model) {
                         (Some(known), ..) => known,
-                        (None, Some(path), _) => (domain, LowerLayers::read(path, model, DType::F32, device)?),
-                        (None, None, None) => (domain, root.of_domain(domain, plot.lower_layers, seed)?),
+                        (None, Some(path), _) => (version, LowerLayers::read(path, model, DType::F32, device)?),
+                        (None, None, None) => (version, root.of_domain(domain, update, plot.lower_layers, seed)?),
                         // Nobody has pretrained the user's model for this domain.
-                        (None, None, Some(_)) => (domain, root.share()),
+                        (None, None, Some(_)) => (version, root.share()),
                     };
-                    &of_domain.insert((domain, own)).1
+                    &of_domain.insert((version, own)).1
                 }
             };
             layers.encode(plot.lower_layers, fragment_tokens, fragments, rows)?;
@@ -124,7 +146,11 @@ impl Tables {
         };
         let tokenizer = files.tokenizer();
         let texts = Texts::new(&files.corpus, tokenizer.as_deref(), seed, model.vocabulary, domains)?;
-        Tables::with_encoder(folder, &name, model, plot, texts, &mut encode, watch)
+        let tables = Tables::with_encoder(folder, &name, model, plot, texts, &mut encode, watch)?;
+        match updates && files.model.is_none() {
+            true => tables.with_updates(&name, model, plot, &mut encode, watch),
+            false => Ok(tables),
+        }
     }
 
     /// Likewise, of layers of a model of this kind and width that are given and known by `name`.
@@ -137,10 +163,6 @@ impl Tables {
         encode: EncodeFragments<'_>,
         watch: WatchBuilding<'_>,
     ) -> Result<Tables, ExecutorError> {
-        let plain = |letter: char| match letter.is_ascii_alphanumeric() || "-_.".contains(letter) {
-            true => letter,
-            false => '_',
-        };
         let PlotSpec {
             fragment_tokens,
             domain_hits_ppm,
@@ -153,19 +175,13 @@ impl Tables {
             let must = format!("{}, as many as the texts'", texts.domains().len());
             return Err(ExecutorError::input("domains of the table", must, domains));
         }
-        let name = format!(
-            "{name}-n{fragment_tokens}-domains{domain_hits_ppm}-fallbacks{fallbacks_ppm}-{}-v{CORPUS_VERSION}",
-            texts.name()
-        );
-        let folder = folder.join(name.chars().map(plain).collect::<String>());
-        let file_error = |source| ExecutorError::File {
-            path: folder.clone(),
-            source,
+        let name = full_name(name, plot, &texts);
+        let plain = |letter: char| match letter.is_ascii_alphanumeric() || "-_.".contains(letter) {
+            true => letter,
+            false => '_',
         };
-        fs::create_dir_all(&folder).map_err(file_error)?;
-        // Another process, or another thread of this one, may be building the same.
-        let lock = fs::File::create(folder.join("lock")).map_err(file_error)?;
-        lock.lock().map_err(file_error)?;
+        let folder = folder.join(name.chars().map(plain).collect::<String>());
+        let _lock = lock(&folder)?;
 
         let mut building = TreeBuilding {
             tree: &folder,
@@ -197,30 +213,79 @@ impl Tables {
             domains: { texts.domains() }
                 .map(|domain| snapshot.domain(&domain_name(domain)))
                 .collect(),
-            there: texts.domains().map(|_| AtomicBool::new(true)).collect(),
+            states: texts.domains().map(|_| DomainState::new()).collect(),
+            updates: false,
             tree: Arc::new(tree),
+            folder,
             texts: Arc::new(texts),
         })
     }
 
-    /// Reads a domain's own table from the disk, in place of what it had, if anything. Nothing where only the root answers.
+    /// With a second version of each domain's own table, of the same fragments, for updates: built where the tree stages what comes next, and
+    /// never published, so that the next run begins with the first as this one did.
+    pub(crate) fn with_updates(
+        self,
+        name: &str,
+        model: &ModelShape,
+        plot: &PlotSpec,
+        encode: EncodeFragments<'_>,
+        watch: WatchBuilding<'_>,
+    ) -> Result<Tables, ExecutorError> {
+        let _lock = lock(&self.folder)?;
+        let mut building = TreeBuilding {
+            tree: &self.folder,
+            shape: shape_of(model, plot.fragment_tokens),
+            name: &full_name(name, plot, &self.texts),
+            encode,
+            watch,
+        };
+        if let Some(select) = Select::of_domain(plot.domain_hits_ppm) {
+            for domain in self.texts.domains() {
+                let corpus = self.texts.corpus(domain);
+                building.domain(&domain_name(domain), Version::Updated(domain), select, corpus)?;
+            }
+        }
+        Ok(Tables { updates: true, ..self })
+    }
+
+    /// Reads a domain's own table from the disk: the first version where it had none, and otherwise the other of its two, in place of the one in
+    /// use. Batches that were looked up keep what they found. Nothing where only the root answers.
     ///
     /// # Errors
     /// A table that can no longer be read; what was there stays.
     pub(crate) fn reload(&self, domain: u32) -> Result<(), ExecutorError> {
+        let state = &self.states[domain as usize];
         if let Some(id) = self.domains[domain as usize] {
+            let name = domain_name(domain);
+            let in_use = state.updated.load(Ordering::Relaxed);
+            // Who was withdrawn comes back as it first was.
+            let updated = self.updates && state.there.load(Ordering::Relaxed) && !in_use;
             for table in self.tree.snapshot().branch(id)?.tables() {
                 table.drop_page_cache()?;
             }
-            self.tree.reload(Node::Domain(&domain_name(domain)))?;
+            match updated {
+                true => {
+                    let staged = Tree::stage(&self.folder, Node::Domain(&name))?;
+                    let staged = staged.join(format!("{}.plot", self.fragment_tokens()));
+                    // Its pages may still be there from when it was built.
+                    let forget = || forget_cached(&fs::File::open(&staged)?);
+                    forget().map_err(|source| ExecutorError::File {
+                        path: staged.clone(),
+                        source,
+                    })?;
+                    self.tree.preview(&name)?;
+                }
+                false => self.tree.reload(Node::Domain(&name))?,
+            }
+            state.updated.store(updated, Ordering::Relaxed);
         }
-        self.there[domain as usize].store(true, Ordering::Relaxed);
+        state.there.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// The root answers for a domain from now on.
     pub(crate) fn withdraw(&self, domain: u32) {
-        self.there[domain as usize].store(false, Ordering::Relaxed);
+        self.states[domain as usize].there.store(false, Ordering::Relaxed);
     }
 
     /// Looks the texts of requests up, each given by ticket, tenant and tokens, from drawing their token ids on, which stands for reading
@@ -257,7 +322,7 @@ impl Tables {
     /// Where a tenant's texts are looked up first; nothing where the root answers alone.
     fn domain_of(&self, tenant: u32) -> Option<DomainId> {
         let domain = self.texts.domain_of(tenant) as usize;
-        self.domains[domain].filter(|_| self.there[domain].load(Ordering::Relaxed))
+        self.domains[domain].filter(|_| self.states[domain].there.load(Ordering::Relaxed))
     }
 
     /// The token ids of a request's prompt.
@@ -301,6 +366,41 @@ impl Tables {
     pub(crate) fn snapshot(&self) -> Arc<tenantry_plot::Snapshot> {
         self.tree.snapshot()
     }
+}
+
+impl DomainState {
+    fn new() -> DomainState {
+        DomainState {
+            there: AtomicBool::new(true),
+            updated: AtomicBool::new(false),
+        }
+    }
+}
+
+/// All that tables of layers of this name depend on.
+fn full_name(name: &str, plot: &PlotSpec, texts: &Texts) -> String {
+    let PlotSpec {
+        fragment_tokens,
+        domain_hits_ppm,
+        fallbacks_ppm,
+        ..
+    } = *plot;
+    format!(
+        "{name}-n{fragment_tokens}-domains{domain_hits_ppm}-fallbacks{fallbacks_ppm}-{}-v{CORPUS_VERSION}",
+        texts.name()
+    )
+}
+
+/// Held while tables are built: another process, or another thread of this one, may be building the same.
+fn lock(folder: &Path) -> Result<fs::File, ExecutorError> {
+    let file_error = |source| ExecutorError::File {
+        path: folder.to_owned(),
+        source,
+    };
+    fs::create_dir_all(folder).map_err(file_error)?;
+    let lock = fs::File::create(folder.join("lock")).map_err(file_error)?;
+    lock.lock().map_err(file_error)?;
+    Ok(lock)
 }
 
 /// What a version tree calls a domain.
@@ -347,6 +447,7 @@ mod tests {
         seed: 5,
         files: &Files::NONE,
         domains: &Domains::IN_TURNS,
+        updates: false,
     };
 
     fn model() -> ModelShape {
@@ -472,7 +573,7 @@ mod tests {
             }
             let layers = LowerLayers::random(&model, 5, DType::F32, Device::Cpu).unwrap();
             let mut expected = vec![0.0; first.numel()];
-            { layers.of_domain(1, 2, 5).unwrap() }
+            { layers.of_domain(1, 0, 2, 5).unwrap() }
                 .encode(2, 3, key, &mut expected)
                 .unwrap();
             assert!(

@@ -2,11 +2,16 @@
 
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 
 use tempfile::TempDir;
+use tenantry_core::board::OpRan;
 use tenantry_core::command::{Refusal, RejectReason};
-use tenantry_core::log::{Log, LoggedEvent, replay};
+use tenantry_core::event::Event;
+use tenantry_core::log::{Log, replay};
+use tenantry_core::op::Manage;
 use tenantry_core::policy::levels::Rule;
+use tenantry_core::run::Observer;
 use tenantry_core::spec::{
     AdmitSpec, AllocateSpec, BatchSpec, HeadTask, Met, Padding, ParameterPipeline, PeriodicSpec, PipelineSpec,
     PlaceSpec, PlotSpec, RuntimeLengths, RuntimeSpec, RuntimesSpec, ShapeKind, SolverSpec, StreamSpec, SwapSpec,
@@ -15,11 +20,11 @@ use tenantry_core::spec::{
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_plot::{Engine, Language, Texts};
 use tenantry_profiles::{DType, ModelShape, Tier};
-use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
+use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Subject, Time};
 
 use super::*;
 use crate::machine::{RealMachine, threads::Threads};
-use crate::plot::{LowerLayers, Version};
+use crate::plot::{Building, LowerLayers, Version};
 
 const TENANTS: u32 = 12;
 const REQUESTS: u64 = 60;
@@ -51,17 +56,18 @@ fn looked_up() -> ModelShape {
 fn tables(folder: &TempDir, plot: &PlotSpec) -> Tables {
     let root = Encoder::random(&looked_up(), SEED, DType::F32, Device::Cpu).unwrap();
     let root = LowerLayers::Encoder(root);
-    let further = |domain| root.of_domain(domain, plot.lower_layers, SEED).unwrap();
-    tables_of(folder, "further", plot, &root, &further)
+    let further = |domain, update| root.of_domain(domain, update, plot.lower_layers, SEED).unwrap();
+    tables_of(folder, "further", plot, &root, &further, false)
 }
 
-/// Tables of a root's layers and of what further pretraining made of them for each domain.
+/// Tables of a root's layers and of what further pretraining made of them for each domain, and for each of its updates.
 fn tables_of(
     folder: &TempDir,
     name: &str,
     plot: &PlotSpec,
     root: &LowerLayers,
-    further: &dyn Fn(u32) -> LowerLayers,
+    further: &dyn Fn(u32, u32) -> LowerLayers,
+    updates: bool,
 ) -> Tables {
     let model = looked_up();
     let mut encode = |version, fragment_tokens: usize, fragments: &[u32], rows: &mut [f32]| {
@@ -69,7 +75,11 @@ fn tables_of(
         let layers = match version {
             Version::Root => root,
             Version::Domain(domain) => {
-                own = further(domain);
+                own = further(domain, 0);
+                &own
+            }
+            Version::Updated(domain) => {
+                own = further(domain, 1);
                 &own
             }
         };
@@ -77,10 +87,12 @@ fn tables_of(
     };
     let texts = Texts::Made(Language::new(SEED, model.vocabulary).with_corpus(4));
     let name = format!("{name}-lower{}", plot.lower_layers);
-    Tables::with_encoder(folder.path(), &name, &model, plot, texts, &mut encode, &mut |_| {
-        ControlFlow::Continue(())
-    })
-    .unwrap()
+    let go_on = &mut |_: Building<'_>| ControlFlow::Continue(());
+    let tables = Tables::with_encoder(folder.path(), &name, &model, plot, texts, &mut encode, go_on).unwrap();
+    match updates {
+        true => tables.with_updates(&name, &model, plot, &mut encode, go_on).unwrap(),
+        false => tables,
+    }
 }
 
 fn with_plot(system: SystemSpec, plot: PlotSpec) -> SystemSpec {
@@ -157,18 +169,21 @@ fn serve_entries(
     entries: Vec<Entry>,
     change: impl FnOnce(&mut Serving),
 ) -> (RunRecord, Vec<Answer>) {
-    let (record, answers, _) = serve_logged(system, slots, tables, entries, change);
-    (record, answers)
+    serve_entries_between(system, slots, tables, entries, change, |lanes| lanes, ())
 }
 
-/// Likewise, with what the machine said and what the server had it do.
-fn serve_logged(
+/// Who does each lane's ops.
+type Lanes = Vec<(Lane, Box<dyn Perform>)>;
+
+fn serve_entries_between(
     system: &SystemSpec,
     slots: u64,
     tables: Option<Tables>,
     entries: Vec<Entry>,
     change: impl FnOnce(&mut Serving),
-) -> (RunRecord, Vec<Answer>, Log) {
+    between: impl FnOnce(Lanes) -> Lanes,
+    watch: impl Observer,
+) -> (RunRecord, Vec<Answer>) {
     let pool = &system.pool;
     let heads = match &pool.runtimes {
         None => pool.model.head_parameters(pool.classes),
@@ -215,13 +230,13 @@ fn serve_logged(
         .unwrap();
     change(&mut serving);
     let answers = Arc::default();
-    let threads = Threads::start(serving.lanes(&topology, &answers), Arc::default())
+    let threads = Threads::start(between(serving.lanes(&topology, &answers)), Arc::default())
         .unwrap()
         .counting(serving.lookups());
     let mut machine = RealMachine::new(&topology, threads);
     let (mut ledger, mut log) = (Ledger::new(Time::ZERO), Log::default());
     let mut workload = Listed::new(entries);
-    let end = run(&mut server, &mut workload, &mut machine, &mut ledger, &mut log).unwrap();
+    let end = run(&mut server, &mut workload, &mut machine, &mut ledger, (&mut log, watch)).unwrap();
     // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing else.
     let mut fresh = Server::new(&cluster, system, TENANTS).unwrap();
     assert_eq!(replay(&mut fresh, &log.events), log.commands);
@@ -229,7 +244,7 @@ fn serve_logged(
     machine.into_workers().stop();
     let mut answers = std::mem::take(&mut *answers.lock().unwrap());
     answers.sort_unstable();
-    (record, answers, log)
+    (record, answers)
 }
 
 fn tenant_of(ticket: u64) -> u32 {
@@ -496,6 +511,54 @@ fn tenants_change_and_go_while_others_are_served() {
     }
 }
 
+/// A lane whose first op begins when all who hold the gate's other end have let go of it.
+struct Gated {
+    lane: Box<dyn Perform>,
+    gate: Option<Receiver<()>>,
+}
+
+impl Perform for Gated {
+    fn prepare(&mut self) {
+        self.lane.prepare();
+    }
+
+    fn perform(&mut self, kind: &OpKind, batch: &Batch) {
+        // Nobody waits so long for anything but what never comes.
+        const NEVER: std::time::Duration = std::time::Duration::from_secs(120);
+        if let Some(gate) = self.gate.take() {
+            assert_eq!(gate.recv_timeout(NEVER), Err(RecvTimeoutError::Disconnected));
+        }
+        self.lane.perform(kind, batch);
+    }
+}
+
+/// Lanes of which the one that computes begins when the gate is opened.
+fn compute_behind(lanes: Lanes, gate: Receiver<()>) -> Lanes {
+    let mut gate = Some(gate);
+    let gated = |(lane, perform): (Lane, Box<dyn Perform>)| match lane.kind {
+        LaneKind::Compute => {
+            let gated = Gated {
+                lane: perform,
+                gate: gate.take(),
+            };
+            (lane, Box::new(gated) as Box<dyn Perform>)
+        }
+        _ => (lane, perform),
+    };
+    lanes.into_iter().map(gated).collect()
+}
+
+/// Holds a gate until the server is about to hear of the first management request.
+struct UntilManaged(Option<Sender<()>>);
+
+impl Observer for UntilManaged {
+    fn event(&mut self, _: Time, event: &Event<'_>) {
+        if matches!(event, Event::Manage(_)) {
+            self.0 = None;
+        }
+    }
+}
+
 /// A tenant is deleted while a batch with one of its requests runs: that request is answered as ever, those of it that wait fail with
 /// the reason, later ones are refused, and the others never notice.
 #[test]
@@ -531,7 +594,7 @@ fn a_tenant_is_deleted_in_flight() {
             })
         })
         .collect();
-    // A nanosecond later: the lanes have begun with what came, and nobody has heard of an end.
+    // A nanosecond later: the lanes have begun with what came.
     entries.push(Entry::Manage(ManageRequest {
         at: Time(1),
         change: Change::tenant(DELETED, Action::Delete),
@@ -539,17 +602,17 @@ fn a_tenant_is_deleted_in_flight() {
     for pipeline in PIPELINES {
         let system = system(adapters(AdapterImplementation::GatherBmm), BATCHED, pipeline);
         let (_, expected) = serve(&system, 9, |_| {});
-        // Where the machine is so busy that the first batch was over already, once more.
-        let is_in_flight = |log: &Log| {
-            let position =
-                |what: fn(&LoggedEvent) -> bool| log.events.iter().position(|(_, event)| what(event)).unwrap();
-            position(|event| matches!(event, LoggedEvent::Manage(_)))
-                < position(|event| matches!(event, LoggedEvent::Done { .. }))
-        };
-        let mut runs = (0..20).map(|_| serve_logged(&system, 9, None, entries.clone(), |_| {}));
-        let run = runs.find(|(_, _, log)| is_in_flight(log));
-        let (record, answers, _) =
-            run.unwrap_or_else(|| panic!("{pipeline:?}: the first batch was always over already"));
+        // However busy the machine is, the first batch is not over before the server has heard of it.
+        let (heard, gate) = mpsc::channel();
+        let (record, answers) = serve_entries_between(
+            &system,
+            9,
+            None,
+            entries.clone(),
+            |_| {},
+            |lanes| compute_behind(lanes, gate),
+            UntilManaged(Some(heard)),
+        );
         let waited = own.len() as u64 - 2;
         assert!(waited > 0);
         assert_eq!(
@@ -565,6 +628,221 @@ fn a_tenant_is_deleted_in_flight() {
         let lost = |answer: &Answer| !expected.contains(answer);
         assert!(!answers.iter().any(lost), "{pipeline:?}");
     }
+}
+
+/// A look-up lane that says after each op what it did, until the listener has gone.
+struct Telling {
+    lane: Box<dyn Perform>,
+    said: Sender<Said>,
+}
+
+/// What a look-up lane did.
+#[derive(Debug, PartialEq)]
+enum Said {
+    LookedUp(Vec<u64>),
+    Updated(u32),
+}
+
+impl Perform for Telling {
+    fn prepare(&mut self) {
+        self.lane.prepare();
+    }
+
+    fn perform(&mut self, kind: &OpKind, batch: &Batch) {
+        self.lane.perform(kind, batch);
+        let said = match kind {
+            OpKind::Lookup(_) => Said::LookedUp(batch.members.iter().map(|member| member.ticket).collect()),
+            OpKind::Manage(Manage::Store {
+                subject: Subject::Domain(domain),
+                ..
+            }) => Said::Updated(*domain),
+            _ => return,
+        };
+        let _ = self.said.send(said);
+    }
+}
+
+/// Lanes of which the one that looks up tells.
+fn lookups_told(lanes: Lanes, said: &Sender<Said>) -> Lanes {
+    let telling = |(lane, perform): (Lane, Box<dyn Perform>)| match lane.kind {
+        LaneKind::Lookup => {
+            let telling = Telling {
+                lane: perform,
+                said: said.clone(),
+            };
+            (lane, Box::new(telling) as Box<dyn Perform>)
+        }
+        _ => (lane, perform),
+    };
+    lanes.into_iter().map(telling).collect()
+}
+
+/// Two versions of each domain's rows, in turns: from an update on a domain's requests are answered by the other, and what was looked up before
+/// keeps what it found, although it computes later.
+#[test]
+fn an_update_of_a_domain_changes_the_answers_from_then_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = looked_up();
+    let layers = |seed| LowerLayers::Encoder(Encoder::random(&model, seed, DType::F32, Device::Cpu).unwrap());
+    let further = |domain, update| layers(100 + u64::from(100 * update + domain));
+    let tables = tables_of(&folder, "updated", &PLOT, &layers(SEED), &further, true);
+    let encoder = Encoder::random(&model, SEED, DType::F32, Device::Cpu).unwrap();
+    let expected = || -> Vec<u32> {
+        (0..REQUESTS)
+            .map(|ticket| expected_class(&tables, &encoder, None, ticket))
+            .collect()
+    };
+    let update_all = || (0..PLOT.domains).for_each(|domain| tables.reload(domain).unwrap());
+    let first = expected();
+    update_all();
+    let second = expected();
+    update_all();
+    assert_eq!(expected(), first, "the versions take turns");
+
+    // The first requests are looked up, and their batch is held up until all domains are updated.
+    let entries = requests(Time::ZERO)
+        .into_iter()
+        .map(|entry| match entry {
+            Entry::Request(request) => Entry::Request(Request {
+                arrival: Time(if request.ticket < 8 { 0 } else { 2 }),
+                ..request
+            }),
+            other => other,
+        })
+        .collect::<Vec<Entry>>();
+    let (early, late) = entries.split_at(8);
+    let update = |domain| {
+        Entry::Manage(ManageRequest {
+            at: Time(1),
+            change: Change::domain(domain, Action::Update),
+        })
+    };
+    let entries = early
+        .iter()
+        .cloned()
+        .chain((0..PLOT.domains).map(update))
+        .chain(late.iter().cloned());
+    let (said, told) = mpsc::channel();
+    let (updated, gate) = mpsc::channel();
+    let (forward, order) = mpsc::channel();
+    // Lets go of the gate when all is updated.
+    let listener = std::thread::spawn(move || {
+        let (mut left, mut updated) = (PLOT.domains, Some(updated));
+        for said in told {
+            left -= u32::from(matches!(said, Said::Updated(_)));
+            if left == 0 {
+                updated = None;
+            }
+            forward.send(said).unwrap();
+        }
+        drop(updated);
+    });
+    let system = with_plot(system(TenantState::Head, BATCHED, PipelineSpec::PREFETCH), PLOT);
+    let (record, answers) = serve_entries_between(
+        &system,
+        0,
+        Some(tables.clone()),
+        entries.collect(),
+        |_| {},
+        |lanes| lookups_told(compute_behind(lanes, gate), &said),
+        (),
+    );
+    drop(said);
+    listener.join().unwrap();
+    assert_eq!(record.counts.served, REQUESTS);
+    assert_eq!(record.management.made["update-domain"], u64::from(PLOT.domains));
+    let (mut updated, mut kept, mut changed) = (BTreeSet::new(), 0, 0);
+    for said in order {
+        match said {
+            Said::Updated(domain) => drop(updated.insert(domain)),
+            Said::LookedUp(tickets) => {
+                for ticket in tickets {
+                    let (class, at) = (answers[ticket as usize].class, ticket as usize);
+                    match updated.contains(&(tenant_of(ticket) % PLOT.domains)) {
+                        true => assert_eq!(class, second[at], "{ticket}, looked up after"),
+                        false => assert_eq!(class, first[at], "{ticket}, looked up before"),
+                    }
+                    let differs = u32::from(first[at] != second[at]);
+                    match updated.is_empty() {
+                        true => kept += differs,
+                        false => changed += differs,
+                    }
+                }
+            }
+        }
+    }
+    assert!(kept > 0 && changed > 0, "{kept} kept and {changed} changed");
+}
+
+/// All ops that ran.
+#[derive(Default)]
+struct AllOps(Vec<OpRan>);
+
+impl Observer for AllOps {
+    fn watches_ops(&self) -> bool {
+        true
+    }
+
+    fn ran(&mut self, ran: &OpRan) {
+        self.0.push(*ran);
+    }
+}
+
+/// Fig. 10 as it is executed: with retrieval ahead, the next batch is looked up while one computes; synchronously never. Each lane was busy as
+/// long as its ops took.
+#[test]
+fn the_next_batch_is_looked_up_while_one_computes() {
+    let tables = tables(&TABLES, &PLOT);
+    let run = |pipeline, between: &mut dyn FnMut(Lanes) -> Lanes| {
+        let system = with_plot(
+            system(adapters(AdapterImplementation::GatherBmm), BATCHED, pipeline),
+            PLOT,
+        );
+        let mut ops = AllOps::default();
+        let tables = Some(tables.clone());
+        let entries = requests(Time::ZERO);
+        // Room for all tenants: a second batch waits for nothing of the first.
+        let slots = u64::from(TENANTS);
+        let (record, _) = serve_entries_between(&system, slots, tables, entries, |_| {}, between, &mut ops);
+        assert_eq!(record.counts.served, REQUESTS);
+        for (index, lane) in record.lanes.iter().enumerate() {
+            let own = ops.0.iter().filter(|op| op.lane.index() == index);
+            let busy: u64 = own.map(|op| op.ended.0 - op.started.0).sum();
+            assert_eq!(busy, lane.busy.0, "{}, {pipeline:?}", lane.name);
+        }
+        ops.0
+    };
+    let beside = |ops: &[OpRan]| {
+        let of = |wanted: fn(&OpKind) -> bool| ops.iter().filter(move |op| wanted(&op.kind));
+        let lookups = of(|kind| matches!(kind, OpKind::Lookup(_)));
+        let pairs: Vec<(&OpRan, &OpRan)> = lookups
+            .flat_map(|lookup| of(|kind| matches!(kind, OpKind::Encode(_))).map(move |encode| (lookup, encode)))
+            .filter(|(lookup, encode)| lookup.started < encode.ended && encode.started < lookup.ended)
+            .collect();
+        let of_one = |(lookup, encode): &&(&OpRan, &OpRan)| lookup.op.batch == encode.op.batch;
+        assert_eq!(
+            pairs.iter().find(of_one),
+            None,
+            "a batch needs what is looked up for it"
+        );
+        pairs.len()
+    };
+    let synchronous = run(PipelineSpec::SYNCHRONOUS, &mut |lanes| lanes);
+    assert_eq!(beside(&synchronous), 0);
+    // However busy the machine is: the first batch computes until the second is looked up.
+    let (said, told) = mpsc::channel();
+    let (looked_up, gate) = mpsc::channel();
+    let listener = std::thread::spawn(move || {
+        let second = told.iter().nth(1);
+        drop(looked_up);
+        assert!(matches!(second, Some(Said::LookedUp(_))), "{second:?}");
+    });
+    let mut gate = Some(gate);
+    let ahead = run(PipelineSpec::PREFETCH_RETRIEVAL, &mut |lanes| {
+        lookups_told(compute_behind(lanes, gate.take().unwrap()), &said)
+    });
+    listener.join().unwrap();
+    assert!(beside(&ahead) > 0);
 }
 
 /// A new version that cannot be read leaves the old one in use.
@@ -692,9 +970,8 @@ fn a_domains_own_representations_lead_to_answers_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let model = looked_up();
     let layers = |seed| LowerLayers::Encoder(Encoder::random(&model, seed, DType::F32, Device::Cpu).unwrap());
-    let tables = tables_of(&folder, "apart", &PLOT, &layers(SEED), &|domain| {
-        layers(100 + u64::from(domain))
-    });
+    let further = |domain, _| layers(100 + u64::from(domain));
+    let tables = tables_of(&folder, "apart", &PLOT, &layers(SEED), &further, false);
     let system = with_plot(system(TenantState::Head, BATCHED, PipelineSpec::PREFETCH), PLOT);
     let encoder = Encoder::random(&model, SEED, DType::F32, Device::Cpu).unwrap();
     let expected = || -> Vec<Answer> {
