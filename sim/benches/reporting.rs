@@ -8,7 +8,7 @@ use std::hint::black_box;
 use common::{Case, HMI, digest_of};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tenantry_reports::folder::json;
-use tenantry_reports::requests::RequestsPart;
+use tenantry_reports::requests::{RequestsPart, join};
 use tenantry_reports::{Run, RunLabels, Seen, Summary};
 use tenantry_traces::Time;
 
@@ -46,7 +46,7 @@ fn reporting(criterion: &mut Criterion) {
         case.simulate_watched(&mut rows);
         rows.finish().expect("the disk is not full")
     };
-    write_rows();
+    join(&path, &[write_rows()]).expect("the disk is not full");
     println!(
         "requests.parquet: {}",
         described(&std::fs::read(&path).expect("it was written"))
