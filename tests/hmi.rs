@@ -26,7 +26,7 @@ seed: 1
 card: ./card
 cluster: { gpus: 1, gpu_memory: 1 GiB }
 models:
-  backbone: { kind: encoder, layers: 4, hidden: 512, heads: 8, intermediate: 2048, vocabulary: 1024 }
+  backbone: { kind: encoder, layers: 4, hidden: 512, heads: 8, intermediate: 2048, vocabulary: 1024, positions: 64 }
 tenants: { count: 20 }
 workload:
   arrivals: { poisson: { rate: 100/s } }
@@ -54,7 +54,7 @@ fn an_interrupt_stops_the_building_of_a_table() {
     let folder = folder();
     fs::write(folder.path().join("s.yaml"), SLOW_TO_BUILD).unwrap();
     let cache = folder.path().join("cache");
-    let child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
         .current_dir(folder.path())
         .env("XDG_CACHE_HOME", &cache)
         .args(["execute", "s.yaml", "--device", "cpu", "--out", "out"])
@@ -62,7 +62,7 @@ fn an_interrupt_stops_the_building_of_a_table() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    while !is_filling(&cache) {
+    while child.try_wait().unwrap().is_none() && !is_filling(&cache) {
         std::thread::sleep(Duration::from_millis(20));
     }
     let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
