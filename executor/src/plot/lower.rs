@@ -65,7 +65,11 @@ impl LowerLayers {
     /// # Errors
     /// No memory.
     pub fn of_domain(&self, domain: u32, update: u32, layers: u32, seed: u64) -> Result<LowerLayers, ExecutorError> {
-        let mut stream = weights(seed, Part::FurtherPretraining, u64::from(update) << 32 | u64::from(domain));
+        let mut stream = weights(
+            seed,
+            Part::FurtherPretraining,
+            u64::from(update) << 32 | u64::from(domain),
+        );
         let mut change = |block: &Tensor, matrices: Vec<Range<usize>>| -> Result<(), ExecutorError> {
             for place in matrices {
                 let mut numbers = vec![0.0; place.len()];

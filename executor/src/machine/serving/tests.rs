@@ -85,7 +85,9 @@ fn tables_of(
         };
         Ok(layers.encode(plot.lower_layers, fragment_tokens, fragments, rows)?)
     };
-    let texts = Texts::Made(Language::new(SEED, model.vocabulary).with_corpus(4));
+    // Of more texts, more of what requests ask for is a domain's own.
+    let corpus = if updates { 32 } else { 4 };
+    let texts = Texts::Made(Language::new(SEED, model.vocabulary).with_corpus(corpus));
     let name = format!("{name}-lower{}", plot.lower_layers);
     let go_on = &mut |_: Building<'_>| ControlFlow::Continue(());
     let tables = Tables::with_encoder(folder.path(), &name, &model, plot, texts, &mut encode, go_on).unwrap();
@@ -699,29 +701,26 @@ fn an_update_of_a_domain_changes_the_answers_from_then_on() {
     update_all();
     assert_eq!(expected(), first, "the versions take turns");
 
-    // The first requests are looked up, and their batch is held up until all domains are updated.
-    let entries = requests(Time::ZERO)
-        .into_iter()
-        .map(|entry| match entry {
-            Entry::Request(request) => Entry::Request(Request {
-                arrival: Time(if request.ticket < 8 { 0 } else { 2 }),
-                ..request
-            }),
-            other => other,
-        })
-        .collect::<Vec<Entry>>();
-    let (early, late) = entries.split_at(8);
+    // A batch of eight is looked up first, half of whose answers an update changes, and is held up until all domains are updated.
+    let changes = |ticket: &u64| first[*ticket as usize] != second[*ticket as usize];
+    let half = |changing: bool| (0..REQUESTS).filter(move |ticket| changes(ticket) == changing).take(4);
+    let held: BTreeSet<u64> = half(true).chain(half(false)).collect();
+    let (mut early, mut late) = (Vec::new(), Vec::new());
+    for entry in requests(Time::ZERO) {
+        let Entry::Request(request) = entry else { continue };
+        let (arrival, entries) = match held.contains(&request.ticket) {
+            true => (Time::ZERO, &mut early),
+            false => (Time(2), &mut late),
+        };
+        entries.push(Entry::Request(Request { arrival, ..request }));
+    }
     let update = |domain| {
         Entry::Manage(ManageRequest {
             at: Time(1),
             change: Change::domain(domain, Action::Update),
         })
     };
-    let entries = early
-        .iter()
-        .cloned()
-        .chain((0..PLOT.domains).map(update))
-        .chain(late.iter().cloned());
+    let entries = { early.into_iter() }.chain((0..PLOT.domains).map(update)).chain(late);
     let (said, told) = mpsc::channel();
     let (updated, gate) = mpsc::channel();
     let (forward, order) = mpsc::channel();
