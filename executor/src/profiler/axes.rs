@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::Suite;
+
 /// Sequences in a batch, and tenants in it; larger ones in steps of two where larger ones are served.
 const BATCH: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Tokens of a padded sequence, closest where costs bend: another kernel is chosen at 16. Multiples of 16 take up to a tenth less than what
@@ -11,6 +13,22 @@ const TOKENS: [u32; 10] = [1, 4, 8, 15, 24, 32, 45, 64, 96, 128];
 const LONGER_TOKENS: [u32; 6] = [192, 256, 384, 512, 768, 1024];
 /// Those of a table with a third dimension.
 const FEWER_TOKENS: [u32; 6] = [1, 8, 15, 32, 64, 128];
+
+/// The values of a dimension: those that a quick suite has time for, and all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Knots {
+    pub quick: &'static [u32],
+    pub full: &'static [u32],
+}
+
+impl Knots {
+    pub fn of(self, suite: Suite) -> &'static [u32] {
+        match suite {
+            Suite::Quick => self.quick,
+            Suite::Full => self.full,
+        }
+    }
+}
 
 /// The largest shapes that are served, where somebody says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

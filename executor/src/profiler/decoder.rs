@@ -7,6 +7,8 @@ use tenantry_profiles::{
     DType, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, ModelShape, Stats, Tables,
 };
 
+use super::Suite;
+use super::axes::Knots;
 use super::held_out::{HoldOut, Spot};
 use super::schedule::{Measure, Point};
 use super::timing::{issued, timed};
@@ -18,11 +20,17 @@ const LAYERS: u32 = 4;
 /// Tokens in a step.
 const TOKENS: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 /// Tokens of a prompt's chunk, and those that its last token attends to.
-const CHUNK: [u32; 7] = [2, 16, 64, 128, 256, 512, 1024];
+const CHUNK: Knots = Knots {
+    quick: &[2, 16, 64, 128, 256, 512, 1024],
+    full: &[2, 16, 32, 64, 128, 256, 384, 512, 768, 1024],
+};
 /// Sequences that get a new token.
 const SEQUENCES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Tokens that each attends to.
-const CONTEXT: [u32; 5] = [16, 128, 512, 1024, 2048];
+const CONTEXT: Knots = Knots {
+    quick: &[16, 128, 512, 1024, 2048],
+    full: &[16, 128, 256, 512, 1024, 1536, 2048],
+};
 /// Tokens in a page, as is usual.
 pub(crate) const PAGE_TOKENS: u32 = 16;
 /// Measurements of every point that the time must allow, warm-up included.
@@ -33,6 +41,8 @@ pub(crate) struct DecoderSubject {
     pub decoder: Decoder,
     kv: KvCache,
     pub dtype: DType,
+    /// How many values the grids' dimensions have.
+    pub suite: Suite,
     pub axes: DecoderAxes,
     /// What one token takes in one measurement, from which the grids were chosen.
     pub per_token: Duration,
@@ -50,16 +60,16 @@ pub(crate) struct DecoderAxes {
 impl DecoderAxes {
     /// The grids for a model of so many positions. Where measuring every point once would take longer than `pass`, the most tokens
     /// are left out; `per_token` is what one token takes in one measurement.
-    fn affordable(positions: u32, per_token: Duration, pass: Duration) -> DecoderAxes {
+    fn affordable(positions: u32, suite: Suite, per_token: Duration, pass: Duration) -> DecoderAxes {
         let fits = |most: u32| move |tokens: &u32| *tokens <= most.min(positions);
         let below = |axis: &[u32], most| -> Vec<u32> { axis.iter().copied().filter(fits(most)).collect() };
         let mut most = *TOKENS.last().expect("there are some");
         loop {
             let mut axes = DecoderAxes {
                 tokens: below(&TOKENS, most),
-                chunk: below(&CHUNK, 2 * most),
+                chunk: below(CHUNK.of(suite), 2 * most),
                 sequences: SEQUENCES.to_vec(),
-                context: below(&CONTEXT, 4 * most),
+                context: below(CONTEXT.of(suite), 4 * most),
             };
             for axis in [&mut axes.chunk, &mut axes.context] {
                 if axis.is_empty() {
@@ -83,6 +93,7 @@ impl DecoderSubject {
         seed: u64,
         dtype: DType,
         device: tch::Device,
+        suite: Suite,
         time: Duration,
         per_token: Option<Duration>,
     ) -> Result<DecoderSubject, ExecutorError> {
@@ -105,7 +116,8 @@ impl DecoderSubject {
             decoder,
             kv,
             dtype,
-            axes: DecoderAxes::affordable(few.positions, Duration::ZERO, time),
+            suite,
+            axes: DecoderAxes::affordable(few.positions, suite, Duration::ZERO, time),
             per_token: Duration::ZERO,
         };
         subject.per_token = match per_token {
@@ -116,7 +128,7 @@ impl DecoderSubject {
                 dense()? / sample
             }
         };
-        subject.axes = DecoderAxes::affordable(few.positions, subject.per_token, time.div_f64(PASSES));
+        subject.axes = DecoderAxes::affordable(few.positions, suite, subject.per_token, time.div_f64(PASSES));
 
         let of = |axis: &[u32]| axis.last().map_or(1, |&last| last.div_ceil(PAGE_TOKENS));
         let pages = of(&subject
@@ -374,25 +386,28 @@ mod tests {
     fn positions_and_time_limit_the_grids() {
         let cheap = Duration::from_nanos(1);
         let pass = Duration::from_secs(1);
-        let all = DecoderAxes::affordable(4096, cheap, pass);
-        assert_eq!(
-            (all.tokens, all.chunk, all.context),
-            (TOKENS.to_vec(), CHUNK.to_vec(), CONTEXT.to_vec())
-        );
-        let short = DecoderAxes::affordable(128, cheap, pass);
+        let affordable = |positions, per_token, pass| DecoderAxes::affordable(positions, Suite::Quick, per_token, pass);
+        for suite in [Suite::Quick, Suite::Full] {
+            let all = DecoderAxes::affordable(4096, suite, cheap, pass);
+            assert_eq!(
+                (all.tokens, all.chunk, all.context),
+                (TOKENS.to_vec(), CHUNK.of(suite).to_vec(), CONTEXT.of(suite).to_vec())
+            );
+        }
+        let short = affordable(128, cheap, pass);
         assert_eq!(
             (short.tokens.last(), short.chunk.last(), short.context.last()),
             (Some(&128), Some(&128), Some(&128))
         );
-        let shortest = DecoderAxes::affordable(8, cheap, pass);
+        let shortest = affordable(8, cheap, pass);
         assert_eq!((shortest.chunk, shortest.context), (vec![2], vec![8]));
         // A millisecond a token: 255 tokens twice are half a second.
-        let slow = DecoderAxes::affordable(4096, Duration::from_millis(1), pass);
+        let slow = affordable(4096, Duration::from_millis(1), pass);
         assert_eq!(
             (slow.tokens.last(), slow.chunk.last(), slow.context.last()),
             (Some(&128), Some(&256), Some(&512))
         );
-        let slowest = DecoderAxes::affordable(4096, pass, pass);
+        let slowest = affordable(4096, pass, pass);
         assert_eq!((slowest.tokens.last(), slowest.sequences.len()), (Some(&32), 6));
     }
 }

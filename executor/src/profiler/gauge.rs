@@ -51,7 +51,7 @@ pub fn gauge(
             .map(|shape| Subject::new(shape, seed, dtype, device, Served::default(), GRID, None))
             .collect::<Result<Vec<_>, _>>()?;
         let decoders = of_kind(ModelKind::Decoder)
-            .map(|shape| DecoderSubject::new(shape, seed, dtype, device, GRID, None))
+            .map(|shape| DecoderSubject::new(shape, seed, dtype, device, Suite::Quick, GRID, None))
             .collect::<Result<Vec<_>, _>>()?;
         let hold_out = HoldOut::new(Suite::Quick, seed);
         let mut points = Vec::new();

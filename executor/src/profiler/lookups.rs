@@ -19,6 +19,7 @@ use tenantry_profiles::{LookupOutcome, ModelKind, ModelShape, PlotLookupRow, Tab
 use tenantry_traces::generate::Domains;
 
 use super::Suite;
+use super::axes::Knots;
 use super::held_out::{HoldOut, Spot};
 use super::schedule::{Measure, Point};
 use crate::error::ExecutorError;
@@ -29,7 +30,10 @@ const THREADS: [u32; 4] = [1, 2, 4, 8];
 /// Tokens of a batch.
 const TOKENS: &[u32] = &[8, 16, 24, 32, 128, 512, 2048, 8192];
 /// Of a decoder's step: up to as many as it has sequences, and then prompts.
-const STEP_TOKENS: &[u32] = &[1, 4, 8, 16, 24, 32, 64, 128, 512, 2048];
+const STEP_TOKENS: Knots = Knots {
+    quick: &[1, 4, 8, 16, 24, 32, 64, 128, 512, 2048],
+    full: &[1, 2, 3, 4, 6, 8, 16, 24, 32, 64, 128, 512, 2048],
+};
 /// Tokens of a step at which it is no longer one of each sequence, and of each prompt.
 const PROMPT_TOKENS: u32 = 64;
 /// Tokens of each text, where a batch has as many.
@@ -116,7 +120,7 @@ impl LookupSubject {
         };
         let all = match self.kind {
             ModelKind::Encoder => TOKENS,
-            ModelKind::Decoder => STEP_TOKENS,
+            ModelKind::Decoder => STEP_TOKENS.of(suite),
         };
         let grid = all.iter().filter(|&&tokens| tokens <= largest).map(|&tokens| [tokens]);
         // Whole texts, or the beginning of one.

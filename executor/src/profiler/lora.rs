@@ -5,6 +5,7 @@ use std::time::Duration;
 use tch::{Kind, Tensor};
 use tenantry_profiles::{AdapterImplementation, DType, LoraRow, Stats, Tables};
 
+use super::axes::Knots;
 use super::compute::spread_out;
 use super::decoder::DecoderSubject;
 use super::held_out::{HoldOut, Spot};
@@ -17,9 +18,15 @@ use crate::lora::{LoraCache, LoraShape, LoraStore, Loras, Segment};
 /// processor's caches.
 const SLOTS: u32 = 64;
 /// Tenants in a step.
-const TENANTS: [u32; 4] = [1, 4, 16, 32];
+const TENANTS: Knots = Knots {
+    quick: &[1, 4, 16, 32],
+    full: &[1, 2, 4, 8, 16, 32],
+};
 /// Tokens in a step: those of decodes, and those of prompts.
-const TOKENS: [u32; 6] = [1, 4, 16, 32, 128, 512];
+const TOKENS: Knots = Knots {
+    quick: &[1, 4, 16, 32, 128, 512],
+    full: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 384, 512],
+};
 
 /// LoRA of one rank over one decoder.
 pub(crate) struct LoraSubject<'a> {
@@ -51,11 +58,12 @@ impl<'a> LoraSubject<'a> {
     /// All points.
     pub fn points(&self, wanted: &[AdapterImplementation], hold_out: HoldOut) -> Result<Vec<Point<'_>>, ExecutorError> {
         let (model, dtype, rank) = (&self.subject.decoder.shape().name, self.dtype, self.cache.shape().rank);
+        let suite = self.subject.suite;
         let most = *self.subject.axes.tokens.last().expect("a grid has tokens");
         let mut grid = Vec::new();
-        for tokens in TOKENS.into_iter().filter(|tokens| *tokens <= most) {
-            let tenants = TENANTS.into_iter().filter(|tenants| *tenants <= tokens);
-            grid.extend(tenants.map(|tenants| [tenants, tokens]));
+        for &tokens in TOKENS.of(suite).iter().filter(|tokens| **tokens <= most) {
+            let tenants = TENANTS.of(suite).iter().filter(|tenants| **tenants <= tokens);
+            grid.extend(tenants.map(|&tenants| [tenants, tokens]));
         }
         let possible = |at: [u32; 2]| Some(at).filter(|[tenants, tokens]| tenants <= tokens);
         let spots = hold_out.spots(grid, possible);

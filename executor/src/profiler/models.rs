@@ -41,7 +41,8 @@ impl Models {
         let (seed, dtype, device) = (plan.seed, plan.dtype, plan.device);
         let encoder =
             |shape: &ModelShape| Subject::new(shape, seed, dtype, device, plan.served, time, per_token(shape));
-        let decoder = |shape: &ModelShape| DecoderSubject::new(shape, seed, dtype, device, time, per_token(shape));
+        let decoder =
+            |shape: &ModelShape| DecoderSubject::new(shape, seed, dtype, device, plan.suite, time, per_token(shape));
         let of_kind = |kind| plan.models.iter().filter(move |model| model.kind == kind);
         let encoders: Vec<Subject> = of_kind(ModelKind::Encoder).map(encoder).collect::<Result<_, _>>()?;
         let decoders = of_kind(ModelKind::Decoder).map(decoder).collect::<Result<_, _>>()?;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tenantry_profiles::{AdapterImplementation, Added, ConcurrentStepRow, DecoderStepRow, Tables};
 
+use super::Suite;
+use super::axes::Knots;
 use super::decoder::{DecoderSubject, PAGE_TOKENS};
 use super::held_out::{HoldOut, Spot};
 use super::instances::{STREAMS, company, in_company};
@@ -18,9 +20,15 @@ use crate::machine::generating::{Probed, Slots, StepProbe};
 /// Tokens of a prompt in the step; 1 where there is none.
 const CHUNK: [u32; 3] = [1, 32, 128];
 /// Sequences in the step.
-const SEQUENCES: [u32; 4] = [1, 4, 16, 32];
+const SEQUENCES: Knots = Knots {
+    quick: &[1, 4, 16, 32],
+    full: &[1, 4, 8, 16, 32],
+};
 /// Tokens that new tokens attend to on average.
-const CONTEXT: [u32; 3] = [32, 128, 512];
+const CONTEXT: Knots = Knots {
+    quick: &[32, 128, 512],
+    full: &[32, 128, 256, 512],
+};
 /// Sequences in steps beside others'.
 const SEQUENCES_BESIDE: [u32; 3] = [1, 8, 32];
 
@@ -83,16 +91,17 @@ struct StepAxes {
 }
 
 impl StepAxes {
-    /// What of the grid fits a model of so many positions. Where one measurement of every point would take longer than `pass`,
-    /// its corners; nothing where even those would. `per_token` is what a token takes.
-    fn affordable(positions: u32, per_token: Duration, pass: Duration) -> Option<StepAxes> {
+    /// What of a suite's grid fits a model of so many positions. Where one measurement of every point would take longer than `pass`,
+    /// a quick suite's, or its corners; nothing where even those would. `per_token` is what a token takes.
+    fn affordable(positions: u32, suite: Suite, per_token: Duration, pass: Duration) -> Option<StepAxes> {
         let below = |axis: &[u32], most: u32| -> Vec<u32> { axis.iter().copied().filter(|&of| of <= most).collect() };
-        let all = StepAxes {
+        let all = |suite| StepAxes {
             chunk: below(&CHUNK, positions),
-            sequences: SEQUENCES.to_vec(),
+            sequences: SEQUENCES.of(suite).to_vec(),
             // Half as much again for the longest.
-            context: below(&CONTEXT, positions * 2 / 3),
+            context: below(CONTEXT.of(suite), positions * 2 / 3),
         };
+        let quick = all(Suite::Quick);
         let ends = |axis: &[u32]| -> Vec<u32> {
             let mut ends = vec![axis[0], axis[axis.len() - 1]];
             ends.dedup();
@@ -103,16 +112,16 @@ impl StepAxes {
             sequences: ends(&all.sequences),
             context: all.context[..1].to_vec(),
         };
-        if all.context.is_empty() {
+        if quick.context.is_empty() {
             return None;
         }
         let tokens = |axes: &StepAxes| -> u32 {
             let step = |chunk: &u32| axes.sequences.iter().map(|sequences| chunk + sequences).sum::<u32>();
             axes.chunk.iter().map(step).sum::<u32>() * axes.context.len() as u32
         };
-        let smaller = corners(&all);
+        let corners = corners(&quick);
         let fits = |axes: &StepAxes| f64::from(tokens(axes)) * per_token.as_secs_f64() <= pass.as_secs_f64();
-        [all, smaller].into_iter().find(fits)
+        [all(suite), quick, corners].into_iter().find(fits)
     }
 }
 
@@ -145,6 +154,7 @@ pub(crate) fn points<'a>(
     let layers = subject.decoder.shape().layers;
     let Some(axes) = StepAxes::affordable(
         subject.decoder.shape().positions,
+        subject.suite,
         subject.per_token * layers,
         time.div_f64(super::decoder::PASSES),
     ) else {
@@ -242,17 +252,30 @@ mod tests {
     #[test]
     fn positions_and_time_limit_the_grid() {
         let (cheap, pass) = (Duration::from_nanos(1), Duration::from_secs(1));
-        let all = StepAxes::affordable(2048, cheap, pass).unwrap();
-        assert_eq!((all.chunk, all.context), (CHUNK.to_vec(), CONTEXT.to_vec()));
-        let short = StepAxes::affordable(64, cheap, pass).unwrap();
+        for suite in [Suite::Quick, Suite::Full] {
+            let all = StepAxes::affordable(2048, suite, cheap, pass).unwrap();
+            assert_eq!(
+                (all.chunk, all.sequences, all.context),
+                (
+                    CHUNK.to_vec(),
+                    SEQUENCES.of(suite).to_vec(),
+                    CONTEXT.of(suite).to_vec()
+                )
+            );
+        }
+        let affordable = |positions, per_token, pass| StepAxes::affordable(positions, Suite::Full, per_token, pass);
+        let short = affordable(64, cheap, pass).unwrap();
         assert_eq!((short.chunk, short.context), (vec![1, 32], vec![32]));
-        assert_eq!(StepAxes::affordable(32, cheap, pass), None);
-        let slow = StepAxes::affordable(2048, Duration::from_millis(1), pass).unwrap();
+        assert_eq!(affordable(32, cheap, pass), None);
+        // A full grid's steps have 3,952 tokens, a quick one's 2,409.
+        let less = affordable(2048, Duration::from_micros(300), pass).unwrap();
+        assert_eq!(less.sequences, SEQUENCES.quick);
+        let slow = affordable(2048, Duration::from_millis(1), pass).unwrap();
         assert_eq!(
             (slow.chunk, slow.sequences, slow.context),
             (vec![1, 128], vec![1, 32], vec![32])
         );
-        assert_eq!(StepAxes::affordable(2048, pass, pass), None);
+        assert_eq!(affordable(2048, pass, pass), None);
     }
 
     #[test]
