@@ -256,11 +256,7 @@ mod tests {
             let all = StepAxes::affordable(2048, suite, cheap, pass).unwrap();
             assert_eq!(
                 (all.chunk, all.sequences, all.context),
-                (
-                    CHUNK.to_vec(),
-                    SEQUENCES.of(suite).to_vec(),
-                    CONTEXT.of(suite).to_vec()
-                )
+                (CHUNK.to_vec(), SEQUENCES.of(suite).to_vec(), CONTEXT.of(suite).to_vec())
             );
         }
         let affordable = |positions, per_token, pass| StepAxes::affordable(positions, Suite::Full, per_token, pass);
