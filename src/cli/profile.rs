@@ -72,8 +72,8 @@ pub enum ProfileCommand {
 
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Whose tables they are. `tensorrt-bert` has engines of one batch and length each: no source at hand publishes pairs of a static and a
-    /// dynamic engine, so what a dynamic one takes longer is not imported.
+    /// Whose tables they are. `tensorrt-pairs` are engines that you have built for one length and for any, as trtexec times them: a CSV of
+    /// model, precision (FP32, FP16, BF16), engine (static, dynamic), batch_size, seq_len, mean_ms, median_ms, p95_ms and p99_ms.
     #[arg(long, value_parser = source)]
     pub from: tenantry_profiles::ImportSource,
     /// The GPU that they were measured on, by its datasheet's name.

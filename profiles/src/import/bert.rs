@@ -50,7 +50,7 @@ pub(super) fn tensorrt(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result
             "NVIDIA/TensorRT demo/BERT, {readme}, FP16, {}",
             gpu.tensorrt.unwrap_or_default()
         );
-        whole_models(model, &points, &source, draft);
+        whole_models(model, DType::F16, &points, &source, draft);
         layers(model, DType::F16, &points, &source, draft);
     }
     Ok(())
@@ -142,8 +142,9 @@ fn complete(points: &Points<2>) -> Points<2> {
         .collect()
 }
 
-fn whole_models(model: &str, points: &Points<2>, source: &str, draft: &mut Draft) {
-    let label = format!("model={model} dtype={}", DType::F16);
+/// Engines that are built for one length each.
+pub(super) fn whole_models(model: &str, dtype: DType, points: &Points<2>, source: &str, draft: &mut Draft) {
+    let label = format!("model={model} dtype={dtype}");
     let points = draft.rising(Family::StaticModel, &label, complete(points));
     draft.origin(Family::StaticModel, &label, source, None);
     draft
@@ -151,14 +152,15 @@ fn whole_models(model: &str, points: &Points<2>, source: &str, draft: &mut Draft
         .static_model
         .extend(points.iter().map(|([batch, tokens], times)| StaticModelRow {
             model: model.to_string(),
-            dtype: DType::F16,
+            dtype,
             batch: *batch as u32,
             tokens: *tokens as u32,
             stats: times.stats(),
         }));
 }
 
-fn layers(model: &str, dtype: DType, points: &Points<2>, source: &str, draft: &mut Draft) {
+/// A layer as a share of whole models whose engines take any length.
+pub(super) fn layers(model: &str, dtype: DType, points: &Points<2>, source: &str, draft: &mut Draft) {
     let label = format!("model={model} dtype={dtype}");
     let layers = ModelShape::builtin(model).expect("it is built-in").layers;
     let share = 1.0 / f64::from(layers);

@@ -10,6 +10,7 @@ mod draft;
 mod gpus;
 mod llmservingsim;
 mod operators;
+mod pairs;
 mod sheet;
 mod summary_stats;
 mod vidur;
@@ -40,6 +41,8 @@ pub enum ImportSource {
     Llmservingsim,
     /// The BERT latencies of TensorRT's demonstration.
     TensorrtBert,
+    /// TensorRT engines built for one length and for any, of the same models.
+    TensorrtPairs,
     /// The BERT latencies of FasterTransformer's guide.
     FastertransformerBert,
     /// Published bandwidths of copies between host and device.
@@ -50,6 +53,7 @@ named!(ImportSource {
     Aiconfigurator => "aiconfigurator",
     Llmservingsim => "llmservingsim",
     TensorrtBert => "tensorrt-bert",
+    TensorrtPairs => "tensorrt-pairs",
     FastertransformerBert => "fastertransformer-bert",
     HostDeviceBandwidth => "host-device-bandwidth",
 });
@@ -112,6 +116,7 @@ impl Import {
             ImportSource::Aiconfigurator => aiconfigurator::import(&sheets, self, &gpu, &mut draft)?,
             ImportSource::Llmservingsim => llmservingsim::import(&sheets, &mut draft)?,
             ImportSource::TensorrtBert => bert::tensorrt(&sheets, &gpu, &mut draft)?,
+            ImportSource::TensorrtPairs => pairs::import(&sheets, &gpu, &mut draft)?,
             ImportSource::FastertransformerBert => bert::faster_transformer(&sheets, &gpu, &mut draft)?,
             ImportSource::HostDeviceBandwidth => copies::import(&sheets, &gpu, &mut draft)?,
         }

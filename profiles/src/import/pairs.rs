@@ -1,0 +1,99 @@
+//! Engines of one model built for one length each and for any length, timed by `trtexec`: Arlo's static and dynamic runtimes.
+//!
+//! Nobody publishes such pairs: the file is a row for each engine and shape, of what `trtexec` prints as *GPU Compute Time*.
+
+use std::collections::BTreeMap;
+
+use super::bert::{layers, whole_models};
+use super::draft::{Draft, Points};
+use super::gpus::Gpu;
+use super::sheet::{Line, Sheet};
+use super::summary_stats::Times;
+use crate::error::Invalid;
+use crate::model::{DType, ModelKind, ModelShape};
+use crate::stats::nearest_rank;
+
+const US_PER_MS: f64 = 1e3;
+
+/// What both kinds of engines of a model take.
+#[derive(Default)]
+struct Pair {
+    fixed: Points<2>,
+    any: Points<2>,
+}
+
+pub(super) fn import(sheets: &[Sheet], gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {
+    let mut measured: BTreeMap<(&str, DType), Pair> = BTreeMap::new();
+    for sheet in sheets {
+        for line in sheet.lines() {
+            let pair = measured.entry((model_of(line)?, dtype_of(line)?)).or_default();
+            let points = match line.text("engine")? {
+                "static" => &mut pair.fixed,
+                "dynamic" => &mut pair.any,
+                _ => return Err(line.invalid("engine", "static or dynamic")),
+            };
+            points.insert([line.whole("batch_size")?, line.whole("seq_len")?], times(line)?);
+        }
+    }
+    if measured.is_empty() {
+        return Err(Invalid::new("FILES", "files", "at least one engine", "none"));
+    }
+    draft.note(
+        "GPU time of whole models in TensorRT, with embedding and head, without copies; of engines built for one length the table \
+         of compiled models, of those for any length the layers, each a share of the whole",
+    );
+    let on = &gpu.sheet.product;
+    for ((model, dtype), pair) in &measured {
+        if !pair.fixed.is_empty() {
+            let source = format!("TensorRT engines for one length each, by trtexec, {dtype}, {on}");
+            whole_models(model, *dtype, &pair.fixed, &source, draft);
+        }
+        if !pair.any.is_empty() {
+            let source = format!("TensorRT engines for any length, by trtexec, {dtype}, {on}");
+            layers(model, *dtype, &pair.any, &source, draft);
+        }
+        if let Some(longer) = longer(pair) {
+            draft.note(format!("{model}, {dtype}: an engine for any length takes {longer}"));
+        }
+    }
+    Ok(())
+}
+
+fn model_of(line: Line<'_>) -> Result<&str, Invalid> {
+    let name = line.text("model")?;
+    match ModelShape::builtin(name) {
+        Some(model) if model.kind == ModelKind::Encoder => Ok(name),
+        _ => Err(line.invalid("model", "a built-in encoder, such as bert-base")),
+    }
+}
+
+fn dtype_of(line: Line) -> Result<DType, Invalid> {
+    match line.text("precision")? {
+        "FP32" => Ok(DType::F32),
+        "FP16" => Ok(DType::F16),
+        "BF16" => Ok(DType::Bf16),
+        _ => Err(line.invalid("precision", "FP32, FP16 or BF16")),
+    }
+}
+
+fn times(line: Line) -> Result<Times, Invalid> {
+    let us = |column: &str| line.time(column).map(|ms| ms * US_PER_MS);
+    Ok(Times {
+        mean_us: us("mean_ms")?,
+        tail_us: Some([us("p95_ms")?, us("p99_ms")?]),
+        ..Times::only(us("median_ms")?, 1)
+    })
+}
+
+/// How many times as long an engine for any length takes, where both were measured.
+fn longer(pair: &Pair) -> Option<String> {
+    let both = pair.any.iter().filter_map(|(at, any)| Some((any, pair.fixed.get(at)?)));
+    let mut ratios: Vec<f64> = both.map(|(any, fixed)| any.median_us / fixed.median_us).collect();
+    ratios.sort_by(f64::total_cmp);
+    let (least, most) = (ratios.first()?, ratios.last()?);
+    let median = nearest_rank(&ratios, 50);
+    let shapes = ratios.len();
+    Some(format!(
+        "{median:.2} times as long as one for that length (from {least:.2} to {most:.2}, {shapes} shapes)"
+    ))
+}
