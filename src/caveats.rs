@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 use tenantry_core::SystemSpec;
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_core::spec::{LengthsFound, RuntimeLengths};
-use tenantry_profiles::{Beyond, Card, Changing, Family, Source};
+use tenantry_profiles::{Beyond, Card, Changing, DeviceKind, Family, Source};
 use tenantry_reports::Run;
+
+use crate::output::{boot, processor, today};
 
 /// A table that priced ops and was not measured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -111,6 +113,49 @@ pub fn sizes_as_measured(system: &SystemSpec) -> Option<String> {
     })
 }
 
+/// Where and when a command runs.
+pub struct ThisMachine {
+    processor: String,
+    boot: Option<String>,
+    today: String,
+}
+
+impl ThisMachine {
+    pub fn now() -> ThisMachine {
+        ThisMachine {
+            processor: processor().unwrap_or_else(|| "an unknown processor".to_owned()),
+            boot: boot(),
+            today: today(),
+        }
+    }
+}
+
+/// A sentence on a processor's card that was measured on another, before this machine was last started, or on another day: its prices
+/// are those of then and there.
+pub fn measured_otherwise(card: &Card, here: &ThisMachine) -> Option<String> {
+    let (of, device) = (&card.provenance, &card.device);
+    if of.source != Source::Measured || device.kind != DeviceKind::Cpu {
+        return None;
+    }
+    let started_since = matches!((&of.boot, &here.boot), (Some(then), Some(now)) if then != now);
+    let why = if device.host.cpu != here.processor {
+        format!(
+            "on {}, and this machine has {}: its prices are the other's",
+            device.host.cpu, here.processor
+        )
+    } else if started_since {
+        "before this machine was last started, or on another of the same processor: its prices may be off by some per cent".to_owned()
+    } else if of.date != here.today {
+        "and not today: a machine drifts by some per cent within hours".to_owned()
+    } else {
+        return None;
+    };
+    Some(format!(
+        "Card {} was measured on {} {why}; `tenantry profile compare` shows how far a new profile lies from it.",
+        card.name, of.date
+    ))
+}
+
 /// A sentence on each origin, with the tables from there.
 pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
     let mut by_origin: BTreeMap<(&str, Source, String), Vec<&str>> = BTreeMap::new();
@@ -180,4 +225,42 @@ pub fn extrapolation_caveat<'a>(extrapolated: impl IntoIterator<Item = &'a Extra
     let list = list.join("; ");
     (!list.is_empty())
         .then(|| format!("Costs beyond the measured range were extrapolated, for each family the farthest: {list}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_profiles::testing::synthetic_card;
+
+    use super::*;
+
+    #[test]
+    fn a_card_of_then_or_there_is_told_of() {
+        let here = ThisMachine {
+            processor: "Synthetic host".to_owned(),
+            boot: Some("third".to_owned()),
+            today: "2026-01-31".to_owned(),
+        };
+        let mut card = synthetic_card();
+        assert_eq!(measured_otherwise(&card, &here), None, "nobody measured it");
+        card.provenance.source = Source::Measured;
+        card.provenance.date = "2026-01-31".to_owned();
+        assert_eq!(measured_otherwise(&card, &here), None);
+        card.provenance.boot = Some("third".to_owned());
+        assert_eq!(measured_otherwise(&card, &here), None);
+        let told = |card: &Card, part: &str| {
+            let told = measured_otherwise(card, &here).unwrap();
+            assert!(
+                told.contains(part) && told.contains("`tenantry profile compare`"),
+                "{told}"
+            );
+        };
+        card.provenance.date = "2026-01-30".to_owned();
+        told(&card, "was measured on 2026-01-30 and not today");
+        card.provenance.boot = Some("second".to_owned());
+        told(&card, "before this machine was last started");
+        card.device.host.cpu = "Another".to_owned();
+        told(&card, "on Another, and this machine has Synthetic host");
+        card.device.kind = DeviceKind::Cuda;
+        assert_eq!(measured_otherwise(&card, &here), None);
+    }
 }

@@ -132,6 +132,11 @@ pub fn processor() -> Option<String> {
     line.split_once(':').map(|(_, name)| name.trim().to_owned())
 }
 
+/// What the system calls the time since this machine was last started.
+pub fn boot() -> Option<String> {
+    read_trimmed("/proc/sys/kernel/random/boot_id")
+}
+
 /// Free bytes of the file system under `path`, by `df`, which every system with a shell has.
 pub fn free_bytes(path: &Path) -> Option<u64> {
     let df = std::process::Command::new("df")

@@ -18,7 +18,8 @@ use tenantry_traces::{Time, TraceError};
 
 use crate::cards::{card_of, card_of_option, cluster, complete, on_card, refusal};
 use crate::caveats::{
-    Extrapolated, TableUsed, lengths_without_steps, sizes_as_measured, table_caveats, unpriced_looks, unpriced_models,
+    Extrapolated, TableUsed, ThisMachine, lengths_without_steps, measured_otherwise, sizes_as_measured, table_caveats,
+    unpriced_looks, unpriced_models,
 };
 use crate::cli::{OutputArgs, ScenarioArgs};
 use crate::failure::Failure;
@@ -241,24 +242,13 @@ impl Loaded {
         table_caveats(&self.tables_used())
     }
 
-    /// A sentence on each measured card that is not this machine's, by its host's processor: what was executed here need not
-    /// agree with it.
-    #[cfg(feature = "libtorch")]
+    /// A sentence on each measured card whose prices need not be this machine's of today.
     pub fn machine_caveats(&self) -> Vec<String> {
-        let here = crate::output::processor().unwrap_or_else(|| "an unknown processor".to_owned());
-        let elsewhere = |card: &&Card| {
-            card.provenance.source == Source::Measured
-                && card.device.kind == DeviceKind::Cpu
-                && card.device.host.cpu != here
-        };
-        let sentence = |card: &Card| {
-            format!(
-                "Card {} was measured on {} on {}, and requests were executed on {here}: `tenantry profile compare` shows how far \
-                 a new profile lies from it.",
-                card.name, card.provenance.date, card.device.host.cpu
-            )
-        };
-        self.cards.values().filter(elsewhere).map(sentence).collect()
+        let here = ThisMachine::now();
+        self.cards
+            .values()
+            .filter_map(|card| measured_otherwise(card, &here))
+            .collect()
     }
 
     /// Writes the folder of results and says where the page lies.

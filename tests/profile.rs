@@ -1,4 +1,4 @@
-//! `tenantry profile show`, `compare` and `derive`: what they print, write and refuse; and that a run says what it used.
+//! `tenantry profile`: what its commands print, write and refuse, that measuring can be stopped; and that a run says what it used.
 
 mod common;
 
@@ -150,6 +150,165 @@ fn a_profile_is_shown_as_a_page_and_its_form_as_a_schema() {
     );
     let text = good(at, &["profile", "compare", "card", "cpu"]);
     assert!(text.contains("encoder_layer") && text.contains("Drift"), "{text}");
+}
+
+/// TensorRT's rows, written by hand, of BERT-base on a T4.
+const ENGINES: &str = "gpu,model,precision,seq_len,batch_size,avg_ms,p95_ms,p99_ms,readme_commit,readme_date\n\
+    T4 16GB,BERT base,FP16,128,1,1.9,2.0,2.1,abc,2026-01-01\nT4 16GB,BERT base,FP16,384,1,4.8,4.9,5.0,abc,2026-01-01\n";
+const COPIES: &str = "gpu,link,direction,host_memory,bandwidth_GBps,note\nP100,PCIe 3.0 x16,h2d,pinned,12.0,\n";
+
+#[test]
+fn public_tables_become_a_card_source_by_source() {
+    let folder = folder();
+    let at = folder.path();
+    fs::write(at.join("engines.csv"), ENGINES).unwrap();
+    fs::write(at.join("copies.csv"), COPIES).unwrap();
+    let import = |source: &'static str, file: &'static str| {
+        [
+            "profile",
+            "import",
+            "--from",
+            source,
+            "--gpu",
+            "t4",
+            file,
+            "--out",
+            "out/my-t4",
+        ]
+    };
+    let made = good_json(at, &import("tensorrt-bert", "engines.csv"));
+    assert_eq!((&made["name"], &made["folder"]), (&"my-t4".into(), &"out/my-t4".into()));
+    let origins = |shown: &serde_json::Value| {
+        let tables = shown["tables"].as_array().unwrap().iter();
+        let name = |table: &serde_json::Value| {
+            ["family", "table"]
+                .map(|part| table[part].as_str().unwrap().to_owned())
+                .join(" ")
+        };
+        let named = tables.map(|table| (name(table), table["origin"]["kind"].clone()));
+        named.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let pinned = "copy direction=host-to-device pinned=true";
+    let first = origins(&good_json(at, &["profile", "show", "out/my-t4"]));
+    assert_eq!(
+        (&first["static_model model=bert-base dtype=f16"], &first[pinned]),
+        (&"imported".into(), &"derived".into())
+    );
+    // Another source's table takes the place of the derived one, and leaves the others.
+    good(at, &import("host-device-bandwidth", "copies.csv"));
+    let both = good_json(at, &["profile", "show", "out/my-t4"]);
+    let second = origins(&both);
+    assert_eq!((first.len(), &second[pinned]), (second.len(), &"imported".into()));
+    let command = both["provenance"]["command"].as_str().unwrap();
+    assert_eq!(command.matches("tenantry profile import").count(), 2, "{command}");
+
+    let message = refused(at, &import("tensorrt-bret", "engines.csv"));
+    assert!(message.contains("did you mean tensorrt-bert?"), "{message}");
+    let message = refused(at, &import("tensorrt-bert", "copies.csv"));
+    assert!(
+        message.contains("copies.csv:1: precision: must be a column"),
+        "{message}"
+    );
+    let message = refused(at, &import("tensorrt-bert", "engine.csv"));
+    assert!(message.contains("engine.csv: must be readable"), "{message}");
+    let other = [
+        "profile",
+        "import",
+        "--from",
+        "tensorrt-bert",
+        "--gpu",
+        "v100-16g",
+        "engines.csv",
+        "--out",
+        "out/my-t4",
+    ];
+    let message = refused(at, &other);
+    assert!(message.contains("gpu: must be NVIDIA Tesla V100"), "{message}");
+    // Only what was imported is imported into.
+    let message = refused(
+        at,
+        &[
+            "profile",
+            "import",
+            "--from",
+            "tensorrt-bert",
+            "--gpu",
+            "t4",
+            "engines.csv",
+            "--out",
+            "card",
+        ],
+    );
+    assert!(
+        message.contains("provenance.source: must be imported, to be added to"),
+        "{message}"
+    );
+}
+
+/// A card of another processor is not added to, and none that is not there; nothing is measured before that is said.
+#[cfg(feature = "libtorch")]
+#[test]
+fn only_a_card_of_this_device_is_added_to() {
+    let folder = folder();
+    let add = |out: &'static str| ["profile", "--device", "cpu", "--models", "tiny", "--add", "--out", out];
+    let message = refused(folder.path(), &add("card"));
+    assert!(
+        message.contains("synthetic: device.name: must be") && message.contains("to be added to"),
+        "{message}"
+    );
+    assert!(!message.contains("measuring"), "{message}");
+    let message = refused(folder.path(), &add("nowhere"));
+    assert!(
+        message.contains("nowhere") && !message.contains("measuring"),
+        "{message}"
+    );
+}
+
+/// Ctrl-C leaves what was measured and no card; the same command goes on with it, and another is told which would.
+#[cfg(all(feature = "libtorch", unix))]
+#[test]
+fn an_interrupted_profile_is_kept_and_gone_on_with() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    let folder = folder();
+    let at = folder.path();
+    let interrupted = || {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tenantry"))
+            .current_dir(at)
+            .args(["profile", "--device", "cpu", "--models", "tiny", "--out", "out/here"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = Vec::new();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        for line in lines {
+            let line = line.unwrap();
+            if line.starts_with("measuring tiny on cpu") {
+                let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+                assert!(kill.unwrap().success());
+            }
+            said.push(line);
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{said:#?}");
+        said.join("\n")
+    };
+    let first = interrupted();
+    assert!(first.contains("out/here.partial keeps what was measured"), "{first}");
+    assert!(!first.contains("going on with"), "{first}");
+    assert!(at.join("out/here.partial").is_file() && !at.join("out/here").exists());
+    let second = interrupted();
+    assert!(second.contains("going on with out/here.partial"), "{second}");
+    let other = [
+        "profile", "--device", "cpu", "--models", "tiny", "--suite", "full", "--out", "out/here",
+    ];
+    let message = refused(at, &other);
+    assert!(message.contains("here.partial: suite: must be"), "{message}");
+    assert!(
+        message.contains("`tenantry profile --device cpu --suite quick --models tiny`"),
+        "{message}"
+    );
 }
 
 /// Every kind of operation that this processor computes is what double precision makes of it, and a GPU that is not there is said not to be.

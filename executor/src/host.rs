@@ -33,6 +33,12 @@ pub fn describe_cpu() -> Result<Device, ExecutorError> {
     })
 }
 
+/// What Linux calls the time since this machine was last started: another after each start, and on each machine.
+pub fn boot() -> Option<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(boot.trim().to_string())
+}
+
 /// Cores that this process may use.
 pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)

@@ -150,6 +150,9 @@ pub struct Provenance {
     pub seed: u64,
     /// The version of Tenantry that wrote the profile.
     pub version: String,
+    /// What the system calls the time since the machine was last started, where all was measured within one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<String>,
     /// Whatever a reader of the numbers must know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::card::Card;
+use crate::card::{Card, Device};
 use crate::error::Invalid;
 use crate::family::Family;
 use crate::stats::nearest_rank;
@@ -86,30 +86,32 @@ impl Card {
         Ok(())
     }
 
+    /// Refuses to be added to by what is measured on another device, or with another libtorch.
+    ///
+    /// # Errors
+    /// It is another.
+    pub fn check_same_device(&self, other: &Device) -> Result<(), Invalid> {
+        let libtorch = |device: &Device| device.libtorch.clone().unwrap_or_default();
+        let ours = &self.device;
+        for (field, ours, theirs) in [
+            ("device.name", ours.name.clone(), other.name.clone()),
+            ("device.host.cpu", ours.host.cpu.clone(), other.host.cpu.clone()),
+            ("device.libtorch", libtorch(ours), libtorch(other)),
+        ] {
+            if ours != theirs {
+                let must = format!("{theirs:?}, to be added to");
+                return Err(Invalid::new(&self.name, field, must, format!("{ours:?}")));
+            }
+        }
+        Ok(())
+    }
+
     /// Adds what another card of the same device has beside: its tables, those that this one has too left out.
     ///
     /// # Errors
     /// It is another device's, or was measured with another libtorch.
     pub fn add_measured(&mut self, mut other: Card) -> Result<(), Invalid> {
-        let libtorch = |card: &Card| card.device.libtorch.clone().unwrap_or_default();
-        for (field, ours, theirs) in [
-            ("device.name", self.device.name.clone(), other.device.name.clone()),
-            (
-                "device.host.cpu",
-                self.device.host.cpu.clone(),
-                other.device.host.cpu.clone(),
-            ),
-            ("device.libtorch", libtorch(self), libtorch(&other)),
-        ] {
-            if ours != theirs {
-                return Err(Invalid::new(
-                    &self.name,
-                    field,
-                    format!("{theirs:?}, to be added to"),
-                    format!("{ours:?}"),
-                ));
-            }
-        }
+        self.check_same_device(&other.device)?;
         let slices = self.tables.slices();
         other.certainty.retain(|certainty| {
             slices
@@ -125,6 +127,9 @@ impl Card {
             if self.models.iter().all(|known| known.name != model.name) {
                 self.models.push(model);
             }
+        }
+        if self.provenance.boot != other.provenance.boot {
+            self.provenance.boot = None;
         }
         let command = &other.provenance.command;
         if self.provenance.command.split(" && ").all(|known| known != command) {
@@ -168,6 +173,8 @@ mod tests {
         other.certainty.push(certainty(0.5));
         other.provenance.command = "tenantry profile --device cpu --models tiny --add".into();
         other.provenance.notes = vec!["few points".into()];
+        card.provenance.boot = Some("yesterday's".into());
+        other.provenance.boot = Some("today's".into());
         card.add_measured(other.clone()).unwrap();
         card.validate().unwrap();
         assert_eq!(card.device, whole.device);
@@ -185,6 +192,7 @@ mod tests {
                 .ends_with(" && tenantry profile --device cpu --models tiny --add")
         );
         assert!(card.provenance.notes.last().unwrap().ends_with(": few points"));
+        assert_eq!(card.provenance.boot, None, "of two starts");
 
         other.device.host.cpu = "another".into();
         let refused = card.add_measured(other).unwrap_err();

@@ -65,6 +65,7 @@ pub fn synthetic_card() -> Card {
             command: "none: tenantry_profiles::testing::synthetic_card".into(),
             seed: 0,
             version: env!("CARGO_PKG_VERSION").into(),
+            boot: None,
             notes: vec!["SYNTHETIC: computed from formulas for tests, measured on no device.".into()],
         },
         origins: Origins::default(),

@@ -43,6 +43,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     bar.finish_and_clear();
     keep.write(kept)?;
+    caveats.extend(loaded.machine_caveats());
     caveats.extend(unfinished_caveats(&runs));
     caveats.sort();
     caveats.dedup();

@@ -43,6 +43,7 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
 
     let mut caveats = loaded.card_caveats();
     caveats.extend(loaded.table_caveats());
+    caveats.extend(loaded.machine_caveats());
     caveats.extend(loaded.refused_tasks());
     caveats.extend(extrapolation_caveat(finished.iter().flat_map(|run| &run.extrapolated)));
     keep.write(finished.iter_mut().filter_map(|run| run.kept.take()).collect())?;

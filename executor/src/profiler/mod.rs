@@ -193,6 +193,7 @@ pub fn profile(
             command: plan.command.clone(),
             seed: plan.seed,
             version: env!("CARGO_PKG_VERSION").to_string(),
+            boot: crate::host::boot().filter(|_| runs == 1),
             notes,
         },
         certainty: schedule.certainty(),

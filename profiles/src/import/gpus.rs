@@ -79,6 +79,7 @@ impl Gpu {
                 command: command.to_string(),
                 seed: 0,
                 version: env!("CARGO_PKG_VERSION").to_string(),
+                boot: None,
                 notes: vec![
                     "assumed, as no source tells them: the host, that lanes do not slow each other down, 2 GiB for the runtime; \
                      memory is the datasheet's"

@@ -256,6 +256,7 @@ impl Paper {
                 command: format!("tenantry profile derive --paper {}", self.name),
                 seed: 0,
                 version: env!("CARGO_PKG_VERSION").into(),
+                boot: None,
                 notes,
             },
             origins: Origins::new(origins),

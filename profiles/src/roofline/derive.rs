@@ -71,6 +71,7 @@ pub fn derive_card(roofline: &Roofline, models: &[ModelShape], date: &str, comma
             command: command.into(),
             seed: 0,
             version: env!("CARGO_PKG_VERSION").into(),
+            boot: None,
             notes: vec![
                 format!("from the datasheet alone ({}); measured on no device", sheet.source),
                 format!(

@@ -36,6 +36,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     let partial = PathBuf::from(format!("{}.partial", out.display()));
     // Better to know before than after measuring.
     let there = args.add.then(|| Card::load(&out)).transpose()?;
+    let interrupt = interrupt::flag();
     let suite = match args.suite {
         Suite::Quick => Thoroughness::Quick,
         Suite::Full => Thoroughness::Full,
@@ -46,6 +47,9 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         command: command(args, device_name),
         ..plan(needs, &device, suite)?
     };
+    if let Some(there) = &there {
+        there.check_same_device(&plan.description).map_err(Failure::bad_input)?;
+    }
     let models = plan
         .models
         .iter()
@@ -57,7 +61,6 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         output,
         &format!("measuring {models} on {device_name}, at most {seconds} s"),
     );
-    let interrupt = interrupt::flag();
     if partial.exists() {
         say(output, &format!("going on with {}", partial.display()));
     }
