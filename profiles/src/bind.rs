@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+use crate::beyond::{ChunkAttention, EncoderLayers, Operations, carried_on};
 use crate::card::{Card, DeviceKind};
 use crate::cost::{AdapterSurface, ByRhythm, Cost, Curve, HandOver, LookupSurface, Resume, Surface, TaggingSurface};
 use crate::decoder::{Decoder, MixedAttention, WholeSteps};
@@ -27,7 +28,8 @@ impl Card {
     pub fn encoder_layer(&self, model: &ModelShape, dtype: DType) -> Result<Surface, MissingTable> {
         let asked = format!("model={} dtype={dtype}", model.name);
         self.check_shape(Family::EncoderLayer, model, &asked)?;
-        self.grid(&self.tables.encoder_layer, &asked).map(Surface)
+        self.grid_by(&self.tables.encoder_layer, &asked, &EncoderLayers::<0>(model))
+            .map(Surface)
     }
 
     /// The same for a layer that also sums up the attention which each token receives; nothing where that was not measured.
@@ -43,7 +45,8 @@ impl Card {
             return Ok(None);
         }
         self.check_shape(Family::AttendedLayer, model, &asked)?;
-        self.grid(&self.tables.attended_layer, &asked).map(Surface).map(Some)
+        self.grid_by(&self.tables.attended_layer, &asked, &EncoderLayers::<0>(model))
+            .map(|grid| Some(Surface(grid)))
     }
 
     /// A trained classifier's whole pass over texts, by batch and padded tokens; `attended` where it also sums up the attention that tokens
@@ -57,7 +60,8 @@ impl Card {
             return Ok(None);
         }
         self.check_shape(Family::TextPass, model, &asked)?;
-        self.grid(&self.tables.text_pass, &asked).map(Surface).map(Some)
+        self.grid_by(&self.tables.text_pass, &asked, &EncoderLayers::<0>(model))
+            .map(|grid| Some(Surface(grid)))
     }
 
     /// What a lane makes of such a pass, by batch; `pruned` where each of the texts goes on without some of its words. Nothing where that was
@@ -174,7 +178,8 @@ impl Card {
     pub fn concurrent_layer(&self, model: &ModelShape, dtype: DType) -> Result<AdapterSurface, MissingTable> {
         let asked = format!("model={} dtype={dtype}", model.name);
         self.check_shape(Family::ConcurrentLayer, model, &asked)?;
-        self.grid(&self.tables.concurrent_layer, &asked).map(AdapterSurface)
+        self.grid_by(&self.tables.concurrent_layer, &asked, &EncoderLayers::<1>(model))
+            .map(AdapterSurface)
     }
 
     /// One layer's operators of tasks on several streams at once, by streams, sequences of a mini-batch and padded tokens.
@@ -220,7 +225,9 @@ impl Card {
         self.check_shape(Family::DecoderDense, model, &asked)?;
         Ok(Decoder {
             dense: self.grid(&self.tables.decoder_dense, &asked).map(Curve)?,
-            prefill: self.grid(&self.tables.decoder_prefill, &asked).map(Surface)?,
+            prefill: self
+                .grid_by(&self.tables.decoder_prefill, &asked, &ChunkAttention)
+                .map(Surface)?,
             decode: self.grid(&self.tables.decoder_decode, &asked).map(Surface)?,
             mixed: if slices(&self.tables.decoder_mixed)
                 .iter()
@@ -441,12 +448,40 @@ impl Card {
 
     /// The grid of the table whose label is `asked`.
     fn grid<R: Row, const N: usize>(&self, rows: &[R], asked: &str) -> Result<Grid<N>, MissingTable> {
+        self.gridded(rows, asked, Grid::new)
+    }
+
+    /// The same of an op whose operations do not grow in proportion: beyond what was measured it goes on by them.
+    fn grid_by<R: Row, const N: usize>(
+        &self,
+        rows: &[R],
+        asked: &str,
+        operations: &impl Operations,
+    ) -> Result<Grid<N>, MissingTable> {
+        self.gridded(rows, asked, |slice| {
+            let knots = slice.knots();
+            let measured = Grid::new(&carried_on(slice, operations))?;
+            Ok(measured.measured_up_to(std::array::from_fn(|axis| {
+                *knots[axis].last().expect("a table has points")
+            })))
+        })
+    }
+
+    /// The error of `build` is the points that nobody measured.
+    fn gridded<R: Row, const N: usize>(
+        &self,
+        rows: &[R],
+        asked: &str,
+        build: impl FnOnce(&Slice) -> Result<Grid<N>, Vec<Vec<u64>>>,
+    ) -> Result<Grid<N>, MissingTable> {
         let slices = slices(rows);
         let Some(slice) = slices.iter().find(|slice| slice.label == asked) else {
             return Err(self.missing(R::FAMILY, asked, found(&slices)));
         };
         self.origins.note(R::FAMILY, asked);
-        Grid::new(slice).map_err(|missing| {
+        let missing = slice.missing();
+        let built = if missing.is_empty() { build(slice) } else { Err(missing) };
+        built.map_err(|missing| {
             let found = format!(
                 "no row for {} ({} missing in all)",
                 slice.describe(&missing[0]),

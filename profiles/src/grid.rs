@@ -3,8 +3,9 @@
 //! All the care is taken when the grid is built, so that a lookup is one formula without cases:
 //!
 //! 1. Measured medians are made monotone ([`monotone`]); spreads are kept as measured.
-//! 2. Each axis gets a knot at zero and one beyond the largest measured value ([`Grid::extend`]). Their values continue
-//!    the nearest segments, so that the outermost cells extrapolate by the same formula that interpolates.
+//! 2. Each axis gets a knot at zero and one beyond the largest value ([`extend`]). Their values continue
+//!    the nearest segments, so that the outermost cells extrapolate by the same formula that interpolates. Where operations do not grow
+//!    in proportion, points beyond the measured ones have been added before (`beyond.rs`).
 
 use crate::cost::{Beyond, Cost, Spread, whole};
 use crate::slice::Slice;
@@ -245,6 +246,14 @@ impl<const N: usize> Grid<N> {
         corners[0]
     }
 
+    /// The same grid, of which points beyond these were not measured.
+    pub fn measured_up_to(mut self, largest: [u64; N]) -> Grid<N> {
+        for (axis, largest) in self.axes.iter_mut().zip(largest) {
+            axis.largest_measured = largest;
+        }
+        self
+    }
+
     /// Whether a point lies within the measured range of every axis.
     #[inline]
     pub fn covers(&self, at: [u64; N]) -> bool {
@@ -348,7 +357,7 @@ fn running_max<const N: usize>(values: &mut [f64], shape: [usize; N], counts: [b
 
 /// Adds a knot at zero and one at twice the largest to an axis.
 ///
-/// Upward, the slope over the last doubling goes on: by then a kernel is bound by compute or bandwidth, and more work takes time
+/// Upward, the slope over the last doubling goes on: by then a kernel is bound by compute or bandwidth, and operations and bytes take time
 /// in proportion (the roofline of the nearest points). Along the other axes the slope never falls, else two extrapolated costs
 /// could cross. A single measured point grows in proportion, as a kernel bound by work does. Downward, the first segment's
 /// slope goes on, but never below `least_ns`, the smallest measured cost. Mean and quantiles keep the ratio to the median

@@ -21,6 +21,7 @@
 //! Read `card.rs` for what a card is, `rows.rs` for what is measured, `grid.rs` for how a cost between (and beyond) the
 //! measured points comes about.
 
+mod beyond;
 mod bind;
 mod card;
 mod cells;

@@ -1,0 +1,184 @@
+//! How far prices beyond a table are off: of shipped cards the longest inputs are left out, back to half of the longest, and predicted.
+//!
+//! Three ways: along the straight line of the last doubling, in proportion to operations, and by what further operations cost over the
+//! last doubling, as the product does it.
+
+use tenantry_profiles::{Card, DType, ModelShape, Surface};
+
+/// A point of a table by its sequences or its context, and its tokens.
+#[derive(Clone, Copy)]
+struct Point {
+    other: u32,
+    tokens: u32,
+    us: f64,
+}
+
+/// What three ways predict of each left-out point, over what was measured.
+type Ratios = [f64; 3];
+
+fn compare(
+    points: &[Point],
+    operations: impl Fn(&Point) -> f64,
+    product_us: impl Fn(&Point) -> f64,
+    all: &mut Vec<Ratios>,
+) {
+    let longest = points.iter().map(|point| point.tokens).max().unwrap();
+    for point in points.iter().filter(|point| 2 * point.tokens > longest) {
+        let kept = |tokens: u32| 2 * tokens <= longest;
+        let line = points.iter().filter(|of| of.other == point.other && kept(of.tokens));
+        let Some(edge) = line.clone().max_by_key(|of| of.tokens) else {
+            continue;
+        };
+        let Some(before) = line
+            .filter(|of| 2 * of.tokens <= edge.tokens)
+            .max_by_key(|of| of.tokens)
+        else {
+            continue;
+        };
+        let share = f64::from(point.tokens - edge.tokens) / f64::from(edge.tokens - before.tokens);
+        let line_us = edge.us + (edge.us - before.us).max(0.0) * share;
+        let proportion_us = edge.us * operations(point) / operations(edge);
+        all.push([line_us, proportion_us, product_us(point)].map(|us| us / point.us));
+    }
+}
+
+/// Median and 95th percentile of |ratio − 1|.
+fn errors(all: &[Ratios]) -> [[f64; 2]; 3] {
+    [0, 1, 2].map(|way| {
+        let mut errors: Vec<f64> = all.iter().map(|ratios| (ratios[way] - 1.0).abs()).collect();
+        errors.sort_by(f64::total_cmp);
+        [50, 95].map(|percent| errors[(errors.len() * percent).div_ceil(100) - 1])
+    })
+}
+
+fn told(what: &str, all: &[Ratios]) -> [[f64; 2]; 3] {
+    let errors = errors(all);
+    let [line, proportion, product] =
+        errors.map(|[median, p95]| format!("{:.1} and {:.1} %", 100.0 * median, 100.0 * p95));
+    let points = all.len();
+    println!(
+        "{what}, {points} points: line {line}, in proportion to operations {proportion}, by further operations {product}"
+    );
+    errors
+}
+
+fn card(name: &str) -> Card {
+    Card::embedded(name).unwrap().unwrap()
+}
+
+/// Layers of encoders.
+fn layers(name: &str, attended: bool) -> Vec<Ratios> {
+    let (whole, mut half, mut all) = (card(name), card(name), Vec::new());
+    let longest = whole.tables.encoder_layer.iter().map(|row| row.tokens).max().unwrap();
+    half.tables.encoder_layer.retain(|row| 2 * row.tokens <= longest);
+    half.tables.attended_layer.retain(|row| 2 * row.tokens <= longest);
+    let mut tables: Vec<(String, DType)> = { whole.tables.encoder_layer.iter() }
+        .map(|row| (row.model.clone(), row.dtype))
+        .collect();
+    tables.dedup();
+    for (name, dtype) in tables {
+        let model = ModelShape::builtin(&name).unwrap();
+        let surface: Surface = match attended {
+            true => half.attended_layer(&model, dtype).unwrap().unwrap(),
+            false => half.encoder_layer(&model, dtype).unwrap(),
+        };
+        let points: Vec<Point> = match attended {
+            true => { whole.tables.attended_layer.iter() }
+                .filter(|row| row.model == name)
+                .map(|row| Point {
+                    other: row.batch,
+                    tokens: row.tokens,
+                    us: row.stats.median_us,
+                })
+                .collect(),
+            false => { whole.tables.encoder_layer.iter() }
+                .filter(|row| row.model == name && row.dtype == dtype)
+                .map(|row| Point {
+                    other: row.batch,
+                    tokens: row.tokens,
+                    us: row.stats.median_us,
+                })
+                .collect(),
+        };
+        let operations = |point: &Point| {
+            let [tokens, hidden, intermediate] = [point.tokens, model.hidden, model.intermediate].map(f64::from);
+            tokens * (2.0 * hidden * (4.0 * hidden + 2.0 * intermediate) + 4.0 * tokens * hidden)
+        };
+        let product_us = |point: &Point| surface.cost(point.other, point.tokens).median_ns as f64 / 1e3;
+        compare(&points, operations, product_us, &mut all);
+    }
+    all
+}
+
+/// Attention of chunks, of contexts that were measured; and of chunks and contexts that were not, by the product alone.
+fn prompts(name: &str) -> (Vec<Ratios>, Vec<f64>) {
+    let (whole, mut of_tokens, mut of_both) = (card(name), Vec::new(), Vec::new());
+    let rows = &whole.tables.decoder_prefill;
+    let mut tables: Vec<(String, DType, u32)> = { rows.iter() }
+        .map(|row| (row.model.clone(), row.dtype, row.tensor_parallel))
+        .collect();
+    tables.dedup();
+    for (name, dtype, cards) in tables {
+        let model = ModelShape::builtin(&name).unwrap();
+        let points: Vec<Point> = { rows.iter() }
+            .filter(|row| (&row.model, row.dtype, row.tensor_parallel) == (&name, dtype, cards))
+            .map(|row| Point {
+                other: row.context,
+                tokens: row.tokens,
+                us: row.stats.median_us,
+            })
+            .collect();
+        let longest = points.iter().map(|point| point.tokens).max().unwrap();
+        let operations = |point: &Point| {
+            let [tokens, context] = [point.tokens, point.other].map(f64::from);
+            tokens * (context - (tokens - 1.0) / 2.0)
+        };
+        let prefill_of = |keeps: &dyn Fn(u32, u32) -> bool| {
+            let mut half = whole.clone();
+            half.tables.decoder_prefill.retain(|row| keeps(row.tokens, row.context));
+            half.decoder(&model, dtype, cards).unwrap().prefill
+        };
+        let prefill = prefill_of(&|tokens, _| 2 * tokens <= longest);
+        let product_us = |point: &Point| prefill.cost(point.tokens, point.other).median_ns as f64 / 1e3;
+        compare(&points, operations, product_us, &mut of_tokens);
+        let prefill = prefill_of(&|_, context| 2 * context <= longest);
+        let both = points
+            .iter()
+            .filter(|point| 2 * point.tokens > longest && point.other <= longest);
+        of_both.extend(both.map(|point| prefill.cost(point.tokens, point.other).median_ns as f64 / 1e3 / point.us));
+    }
+    (of_tokens, of_both)
+}
+
+#[test]
+fn the_longest_inputs_are_predicted_better_than_along_a_line() {
+    for name in ["cpu", "cpu-epyc"] {
+        for attended in [false, true] {
+            let what = if attended {
+                "layers that sum attention up"
+            } else {
+                "layers"
+            };
+            let [line, proportion, product] = told(&format!("{name}, {what}"), &layers(name, attended));
+            assert!(product[0] < line[0] && product[1] < line[1], "{name}, {what}");
+            assert!(
+                product[0] < proportion[0] && product[1] < proportion[1],
+                "{name}, {what}"
+            );
+        }
+    }
+    for name in ["cpu", "rtx4090", "rtx-pro-6000", "h100-sxm", "h200-sxm-imported"] {
+        let (of_tokens, of_both) = prompts(name);
+        let [line, _, product] = told(&format!("{name}, attention of prompts"), &of_tokens);
+        assert!(product[0] < line[0] / 2.0 && product[1] < line[1], "{name}");
+        let both: Vec<Ratios> = of_both.iter().map(|ratio| [*ratio; 3]).collect();
+        let [.., [median, p95]] = errors(&both);
+        println!(
+            "{name}, where the context was not measured either: {} points, {:.1} and {:.1} %",
+            both.len(),
+            100.0 * median,
+            100.0 * p95
+        );
+        assert!(median < 0.25, "{name}: {median}");
+    }
+}
