@@ -206,7 +206,7 @@ fn public_tables_become_a_card_source_by_source() {
     assert!(message.contains("did you mean tensorrt-bert?"), "{message}");
     let message = refused(at, &import("tensorrt-bert", "copies.csv"));
     assert!(
-        message.contains("copies.csv:1: precision: must be a column"),
+        message.contains("copies.csv: gpu: must be NVIDIA T4 in some row"),
         "{message}"
     );
     let message = refused(at, &import("tensorrt-bert", "engine.csv"));
@@ -304,7 +304,7 @@ fn an_interrupted_profile_is_kept_and_gone_on_with() {
         "profile", "--device", "cpu", "--models", "tiny", "--suite", "full", "--out", "out/here",
     ];
     let message = refused(at, &other);
-    assert!(message.contains("here.partial: suite: must be"), "{message}");
+    assert!(message.contains("here.partial: ranks: must be"), "{message}");
     assert!(
         message.contains("`tenantry profile --device cpu --suite quick --models tiny`"),
         "{message}"

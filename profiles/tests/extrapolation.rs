@@ -3,7 +3,7 @@
 //! Three ways: along the straight line of the last doubling, in proportion to operations, and by what further operations cost over the
 //! last doubling, as the product does it.
 
-use tenantry_profiles::{Card, DType, ModelShape, Surface};
+use tenantry_profiles::{AdapterImplementation, AdapterRow, Card, DType, ModelShape, Surface};
 
 /// A point of a table by its sequences or its context, and its tokens.
 #[derive(Clone, Copy)]
@@ -180,5 +180,81 @@ fn the_longest_inputs_are_predicted_better_than_along_a_line() {
             100.0 * p95
         );
         assert!(median < 0.25, "{name}: {median}");
+    }
+}
+
+/// Where a cost is a start and a slope, scaling its last point by the work is worse than the line, which is its roofline.
+#[test]
+fn proportional_work_is_predicted_better_along_a_line() {
+    for name in ["cpu", "cpu-epyc"] {
+        let (whole, mut half) = (card(name), card(name));
+        let (mut heads, mut adapters) = (Vec::new(), Vec::new());
+        let most = whole.tables.head.iter().map(|row| row.batch).max().unwrap();
+        half.tables.head.retain(|row| 2 * row.batch <= most);
+        for model in ["tiny", "bert-mini"] {
+            let rows = whole.tables.head.iter().filter(|row| row.model == model);
+            let points = rows.map(|row| Point {
+                other: row.classes,
+                tokens: row.batch,
+                us: row.stats.median_us,
+            });
+            let model = ModelShape::builtin(model).unwrap();
+            let product_us = |point: &Point| {
+                let head = half.head(&model, DType::F32, point.other).unwrap();
+                head.cost(point.tokens.into()).median_ns as f64 / 1e3
+            };
+            compare(
+                &points.collect::<Vec<_>>(),
+                |point| point.tokens.into(),
+                product_us,
+                &mut heads,
+            );
+        }
+        let longest = |row: &AdapterRow| row.model != "tiny-llama";
+        let most = whole
+            .tables
+            .adapter
+            .iter()
+            .filter(|row| longest(row))
+            .map(|row| row.tokens)
+            .max()
+            .unwrap();
+        let mut half = whole.clone();
+        half.tables
+            .adapter
+            .retain(|row| !longest(row) || 2 * row.tokens <= most);
+        for model in ["tiny", "bert-mini"].map(|name| ModelShape::builtin(name).unwrap()) {
+            for &implementation in AdapterImplementation::ALL {
+                for bottleneck in [16, 64] {
+                    let of = |row: &&AdapterRow| {
+                        (&row.model, row.implementation, row.bottleneck) == (&model.name, implementation, bottleneck)
+                    };
+                    let points = whole.tables.adapter.iter().filter(of).map(|row| Point {
+                        // Tenants and batch together.
+                        other: row.tenants * 1000 + row.batch,
+                        tokens: row.tokens,
+                        us: row.stats.median_us,
+                    });
+                    let surface = half.adapter(&model, DType::F32, implementation, bottleneck).unwrap();
+                    let product_us = |point: &Point| {
+                        let (tenants, batch) = (point.other / 1000, point.other % 1000);
+                        surface.cost(tenants, batch, point.tokens).median_ns as f64 / 1e3
+                    };
+                    compare(
+                        &points.collect::<Vec<_>>(),
+                        |point| point.tokens.into(),
+                        product_us,
+                        &mut adapters,
+                    );
+                }
+            }
+        }
+        for (what, all) in [("heads by batch", heads), ("adapters by tokens", adapters)] {
+            let [line, proportion, product] = told(&format!("{name}, {what}"), &all);
+            assert!(
+                product[0] < proportion[0] / 2.0 && product[0] < line[0] + 0.01,
+                "{name}, {what}"
+            );
+        }
     }
 }

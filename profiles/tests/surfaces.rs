@@ -149,8 +149,8 @@ proptest! {
     #[test]
     fn prompts_go_on_by_their_pairs(
         [fixed, per_pair] in prop::array::uniform2(0.1..10.0_f64),
-        tokens in 1..8000_u32,
-        cached in 0..4000_u32,
+        tokens in 1..6000_u32,
+        cached in 0..2000_u32,
     ) {
         let us = |tokens: u32, context: u32| {
             let [tokens, context] = [tokens, context].map(f64::from);
@@ -159,7 +159,7 @@ proptest! {
         let prefill = decoder(us).prefill;
         let (tokens, context) = (tokens.max(513), tokens.max(513) + cached);
         let over = prefill.cost(tokens, context).median_ns as f64 / 1e3 / us(tokens, context) - 1.0;
-        prop_assert!(over.abs() < 0.05, "{tokens} of {context}: {over}");
+        prop_assert!(over.abs() < 0.03, "{tokens} of {context}: {over}");
     }
 
     /// Whatever was measured, longer prompts and contexts never cost less, within what was measured and beyond.

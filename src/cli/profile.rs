@@ -7,9 +7,10 @@ use clap::{Args, Subcommand, ValueEnum};
 /// How thorough a profile is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Suite {
-    /// At most 60 s for the first model and 80 s for each further one, on a GPU 3 minutes: the shapes that small scenarios need.
+    /// 60 s for the first model and 80 s for each further one, on a GPU 3 minutes: the shapes that small scenarios need. Longer where three
+    /// measurements of each take longer, as of large models on a CPU.
     Quick,
-    /// At most 10 minutes a model, on a GPU 9 for all: more shapes, and time for every median to settle.
+    /// 10 minutes a model, on a GPU 9 for all: more shapes, and time for every median to settle.
     Full,
 }
 

@@ -12,9 +12,9 @@ use super::texts::ServedRoute;
 /// How thorough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suite {
-    /// Up to a minute for the first model and 80 seconds for each further one; on a GPU 3 minutes at most.
+    /// A minute for the first model and 80 seconds for each further one; on a GPU 3 minutes.
     Quick,
-    /// Up to 10 minutes a model, on a GPU 9 minutes for all: adapters at every length, larger copies, and time for every point to settle.
+    /// 10 minutes a model, on a GPU 9 minutes for all: adapters at every length, larger copies, and time for every point to settle.
     Full,
 }
 
@@ -24,7 +24,8 @@ const GPU_QUICK: Duration = Duration::from_secs(170);
 const GPU_FULL: Duration = Duration::from_secs(520);
 
 impl Suite {
-    /// How long it takes at most; it ends earlier when every point's median is known to 2 %.
+    /// How long it takes. It ends earlier when every point's median is known to 2 %, and later where ops are so slow that three measurements of
+    /// each take longer.
     pub fn duration(self, models: usize, device: tch::Device) -> Duration {
         let seconds = match self {
             Suite::Quick => 60 + 80 * (models as u64).saturating_sub(1),
@@ -86,7 +87,8 @@ pub struct Progress {
     pub points_done: usize,
     /// All.
     pub points: usize,
-    /// At most; it ends earlier when all points are done.
+    /// Of the suite's time, or what points with too few measurements still take where that is more. It ends earlier when all points are
+    /// done.
     pub time_left: Duration,
 }
 

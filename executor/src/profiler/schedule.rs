@@ -18,8 +18,10 @@ use crate::error::ExecutorError;
 
 /// A point is finished when its median is known this well.
 const RELATIVE_HALF_WIDTH: f64 = 0.02;
-/// A point with fewer measurements when the time is over is measured nevertheless.
+/// A point with fewer measurements when the time is over is measured nevertheless,
 const MEASUREMENTS_NEEDED: usize = 3;
+/// which takes so many visits of a slow op: each measures it once.
+const VISITS_NEEDED: usize = 3;
 /// No point is visited more often, nor measured more often in one visit: the tails are known by then.
 const VISITS_MAX: usize = 60;
 const MEASUREMENTS_A_VISIT: usize = 100;
@@ -246,9 +248,19 @@ impl<'a> Schedule<'a> {
         dipped.map(|(name, _)| name.to_string()).collect()
     }
 
+    /// What points with too few measurements still take, where visits last as long as so far.
+    fn still_needed(&self, visiting: Duration, visits: u32) -> Duration {
+        let unusable = self.points.iter().filter(|point| !point.is_usable());
+        let missing: usize = unusable
+            .map(|point| VISITS_NEEDED.saturating_sub(point.visits.count()).max(1))
+            .sum();
+        visiting / visits.max(1) * missing as u32
+    }
+
     /// Measures until all points are finished or the time is over.
     pub fn measure(&mut self, watch: &mut Watch<'_>) -> Result<(), ExecutorError> {
         let mut kept = Instant::now();
+        let (mut visiting, mut visits) = (Duration::ZERO, 0);
         loop {
             if watch.interrupted.load(Ordering::Relaxed) {
                 return (watch.keep)(self.state());
@@ -269,11 +281,13 @@ impl<'a> Schedule<'a> {
             if !wanted(&self.points[index]) {
                 continue;
             }
+            let visit = Instant::now();
             self.points[index].visit(self.visit)?;
+            (visiting, visits) = (visiting + visit.elapsed(), visits + 1);
             (watch.progress)(Progress {
                 points_done: self.points.iter().filter(|point| point.finished).count(),
                 points: self.points.len(),
-                time_left,
+                time_left: time_left.max(self.still_needed(visiting, visits)),
             });
             if kept.elapsed() >= KEEP {
                 (watch.keep)(self.state())?;
@@ -455,6 +469,29 @@ mod tests {
         let point = |bytes: u64| Point::new(bytes.to_string(), move || slow(bytes), |_, _| {});
         let (outcome, _) = run((0..2).map(point).collect(), Duration::ZERO, &AtomicBool::new(false));
         assert_eq!((outcome.known, outcome.left_out), (0, vec![]));
+    }
+
+    #[test]
+    fn the_time_left_is_what_too_few_measurements_still_take() {
+        let slow = |_| {
+            std::thread::sleep(Duration::from_millis(11));
+            Ok(Duration::from_millis(11))
+        };
+        let point = |bytes: u64| Point::new(bytes.to_string(), move || slow(bytes), |_, _| {});
+        let mut schedule = Schedule::new((0..3).map(point).collect(), 1);
+        let (never, mut left) = (AtomicBool::new(false), Vec::new());
+        schedule
+            .measure(&mut Watch {
+                until: Instant::now(),
+                progress: &mut |progress| left.push(progress.time_left),
+                keep: &mut |_| Ok(()),
+                interrupted: &never,
+            })
+            .unwrap();
+        // Three points of three visits each, of which the first, of two calls, is over: eight are left, and no time.
+        assert_eq!(left.len(), 9);
+        assert!(left[0] >= 8 * Duration::from_millis(22), "{left:?}");
+        assert_eq!(left[8], Duration::ZERO);
     }
 
     #[test]

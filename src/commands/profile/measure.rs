@@ -59,7 +59,9 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     let seconds = plan.suite.duration(plan.models.len(), plan.device).as_secs();
     say(
         output,
-        &format!("measuring {models} on {device_name}, at most {seconds} s"),
+        &format!(
+            "measuring {models} on {device_name} for {seconds} s, longer where three measurements of each point take longer"
+        ),
     );
     if partial.exists() {
         say(output, &format!("going on with {}", partial.display()));
@@ -68,7 +70,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     let mut show_progress = |at: Progress| {
         bar.set_length(at.points as u64);
         bar.set_position(at.points_done as u64);
-        bar.set_message(format!("at most {} s left", at.time_left.as_secs()));
+        bar.set_message(format!("{} s left, or less", at.time_left.as_secs()));
     };
     let Profiled { card, interrupted } =
         profile(&plan, &mut show_progress, &interrupt).map_err(|error| match error {

@@ -1,0 +1,87 @@
+//! How many tables of the measured cards that ship are within the limits on interpolation: none fewer than there were, and the numbers of
+//! `docs/profiles.md`.
+
+use tenantry_profiles::{Card, LeftOut, ModelKind, ModelShape, Source, TableError, leave_out_errors};
+
+/// Of a table's errors at points held out.
+const MEDIAN: f64 = 0.03;
+const P95: f64 = 0.08;
+
+/// Cards' tables of encoders and of what needs no model, or of decoders, that were within the first limit and within the second.
+const AT_LEAST: [(&str, ModelKind, [usize; 2]); 3] = [
+    ("cpu-epyc", ModelKind::Encoder, [40, 15]),
+    ("cpu", ModelKind::Encoder, [30, 14]),
+    ("cpu", ModelKind::Decoder, [26, 11]),
+];
+
+/// Whose ops a table is of.
+fn kind(table: &str) -> ModelKind {
+    let model = table.strip_prefix("model=").and_then(|rest| rest.split(' ').next());
+    let shape = model.and_then(ModelShape::builtin);
+    shape.map_or(ModelKind::Encoder, |shape| shape.kind)
+}
+
+/// Tables with points held out, and those within the first limit and the second.
+fn counts(errors: &[TableError], of: ModelKind) -> [usize; 3] {
+    let of_kind = || {
+        errors
+            .iter()
+            .filter(|error| error.of == LeftOut::HeldOut && kind(&error.table) == of)
+    };
+    [
+        of_kind().count(),
+        of_kind().filter(|error| error.median < MEDIAN).count(),
+        of_kind().filter(|error| error.p95 < P95).count(),
+    ]
+}
+
+#[test]
+fn no_fewer_tables_are_within_the_limits_than_were_and_the_page_has_the_numbers() {
+    let errors = |name: &str| {
+        let card = Card::embedded(name).unwrap().unwrap();
+        assert_eq!(card.provenance.source, Source::Measured);
+        leave_out_errors(&card)
+    };
+    let mut all: Vec<[usize; 3]> = Vec::new();
+    for (name, of, [median, p95]) in AT_LEAST {
+        let counted = counts(&errors(name), of);
+        assert!(counted[1] >= median && counted[2] >= p95, "{name}, {of:?}: {counted:?}");
+        all.push(counted);
+    }
+    let page = include_str!("../../docs/profiles.md");
+    for (row, what) in [
+        "tables with points held out",
+        "of these within 3 % in the median",
+        "within 8 % at p95",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let cells: Vec<String> = all.iter().map(|counted| counted[row].to_string()).collect();
+        let line = format!("| {what} | {} |", cells.join(" | "));
+        assert!(page.contains(&line), "docs/profiles.md must have the row {line}");
+    }
+}
+
+/// The tables beyond the limits, the farthest last: where another knot would help most.
+#[test]
+fn every_table_with_points_held_out_has_an_error() {
+    for (name, of, _) in AT_LEAST {
+        let mut errors = leave_out_errors(&Card::embedded(name).unwrap().unwrap());
+        errors.retain(|error| error.of == LeftOut::HeldOut && kind(&error.table) == of && error.median >= MEDIAN);
+        errors.sort_by(|one, other| one.median.total_cmp(&other.median));
+        for error in &errors {
+            println!(
+                "{name}: {} {}: {:.1} %, p95 {:.1} %",
+                error.family,
+                error.table,
+                100.0 * error.median,
+                100.0 * error.p95
+            );
+        }
+        assert!(
+            errors.iter().all(|error| error.predictions >= 8),
+            "{name}: too few points to tell"
+        );
+    }
+}
