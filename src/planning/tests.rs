@@ -389,7 +389,7 @@ fn of_answers_that_are_sure_nine_in_ten_are_right() {
             set: [
                 "workload.arrivals={mmpp: {states: [{rate: 300/s, mean_dwell: 4s}, {rate: 800/s, mean_dwell: 1s}, {rate: 1500/s, mean_dwell: 400ms}]}}",
                 "workload.stop={after: 20s}",
-                "workload.lengths.input.fixed=512",
+                "workload.lengths.input.fixed=500",
                 "slo={latency: 200ms, at: p98}",
             ],
             sure: 15,
@@ -399,7 +399,7 @@ fn of_answers_that_are_sure_nine_in_ten_are_right() {
             set: [
                 "workload.arrivals={mmpp: {states: [{rate: 300/s, mean_dwell: 4s}, {rate: 800/s, mean_dwell: 1s}, {rate: 1500/s, mean_dwell: 400ms}]}}",
                 "workload.stop={after: 20s}",
-                "workload.lengths.input.fixed=512",
+                "workload.lengths.input.fixed=500",
                 "slo={latency: 200ms, at: p99}",
             ],
             sure: 0,
@@ -419,7 +419,7 @@ fn of_answers_that_are_sure_nine_in_ten_are_right() {
             set: [
                 "workload.arrivals={poisson: {rate: 800/s}}",
                 "workload.stop={requests: 6000}",
-                "workload.lengths.input.fixed=512",
+                "workload.lengths.input.fixed=500",
                 "slo={latency: 200ms, at: p98}",
             ],
             sure: 20,
