@@ -23,6 +23,7 @@ fn faulty_registrations_are_refused_alone() {
         "task_with_wrong_mask",
         "task_of_unknown_model",
         "task_registered_twice",
+        "task_out_of_memory",
     ] {
         assert_eq!(refused[reason], 1, "{reason}: {refused}");
     }
@@ -34,7 +35,7 @@ fn faulty_registrations_are_refused_alone() {
     let turned_away: u64 = rejected.values().map(|count| count.as_u64().unwrap()).sum();
     assert_eq!(turned_away, count("rejected"));
     // Three shared models on one card, and tasks of each.
-    assert_eq!(run["tasks"]["loaded"], 8);
+    assert_eq!(run["tasks"]["loaded"], 9);
     let manifest = std::fs::read_to_string(place.path().join("out/manifest.json")).unwrap();
     for (index, reason) in [
         "kind: must be one of adapters, mask-bert, diff-pruning, bit-fit, lora, got adaptors; did you mean adapters?",
@@ -48,6 +49,10 @@ fn faulty_registrations_are_refused_alone() {
         let reason = format!("refused: task {index}: pets/refusals: systems[0].tasks.registrations[{index}].{reason}");
         assert!(manifest.contains(&reason), "{reason}: {manifest}");
     }
+    // The last but one finds no memory, and the last, which is smaller, does.
+    let full = "refused: task 12: pets/refusals: systems[0].tasks.registrations[6]: must fit the ";
+    assert!(manifest.contains(full), "{manifest}");
+    assert_eq!(run["tasks"]["kinds"]["bit-fit"]["tasks"], 2);
 }
 
 #[test]
@@ -239,6 +244,33 @@ fn tasks_are_handed_in_as_files_and_faulty_ones_refused_alone() {
     assert!(error.contains(expected), "{error}");
 }
 
+/// What only the content of files shows: a mask that takes away so much that it does not fit, and a difference whose rows do not add up.
+fn assert_content_refused(folder: &std::path::Path, run: &[&str]) {
+    let set = ["huge", "rows"].map(|name| format!("file={name}.safetensors"));
+    let set = [
+        format!("systems[0].tasks.registrations[1].{}", set[0]),
+        format!("systems[0].tasks.registrations[2].{}", set[1]),
+    ];
+    let printed = good(folder, &[run, &["--set", &set[0], "--set", &set[1]]].concat());
+    let tasks = &runs(&printed)[0]["tasks"];
+    assert_eq!(tasks["refused"]["task_out_of_memory"], 1, "{tasks}");
+    assert_eq!(tasks["refused"]["task_of_wrong_shape"], 1, "{tasks}");
+    assert_eq!(tasks["loaded"], 5);
+    let manifest = std::fs::read_to_string(folder.join("out/manifest.json")).unwrap();
+    for reason in [
+        "pets: refused: task 1: huge.safetensors: must fit the ",
+        "pets: refused: task 2: rows.safetensors: layer.0.query_key_value.delta.starts: must be rising from 0 to 1, the number of values, got from 0 to 0",
+    ] {
+        assert!(manifest.contains(reason), "{reason}: {manifest}");
+    }
+}
+
+#[test]
+fn content_that_does_not_fit_is_refused_alone() {
+    let folder = folder_with_tasks();
+    assert_content_refused(folder.path(), &["simulate", "files.yaml", "--json", "--out", "out"]);
+}
+
 /// Cards know operators of one size, and a run with others says so.
 #[test]
 fn operators_of_other_sizes_are_said_to_be_priced_as_measured() {
@@ -258,7 +290,7 @@ fn operators_of_other_sizes_are_said_to_be_priced_as_measured() {
     );
 }
 
-/// The real machine reads the whole of each file: it computes with the good one, and refuses alone what only the content shows.
+/// The real machine computes with the good file, and refuses the others alone, for the same reasons.
 #[cfg(feature = "libtorch")]
 #[test]
 fn tasks_in_files_are_executed_and_faulty_ones_refused_alone() {
@@ -271,20 +303,7 @@ fn tasks_in_files_are_executed_and_faulty_ones_refused_alone() {
     assert!(!errors.contains("beta"), "{errors}");
     assert_refused_alone(&runs(&String::from_utf8(output.stdout).unwrap())[0]);
 
-    // A mask that fills the memory is known by its bits alone, and a difference whose rows do not add up by its numbers.
-    let set = ["huge", "rows"].map(|name| format!("file={name}.safetensors"));
-    let set = [
-        format!("systems[0].tasks.registrations[1].{}", set[0]),
-        format!("systems[0].tasks.registrations[2].{}", set[1]),
-    ];
-    let printed = good(
-        folder.path(),
-        &[&run[..], &["--set", &set[0], "--set", &set[1]]].concat(),
-    );
-    let tasks = &runs(&printed)[0]["tasks"];
-    assert_eq!(tasks["refused"]["task_out_of_memory"], 1, "{tasks}");
-    assert_eq!(tasks["refused"]["task_of_wrong_shape"], 1, "{tasks}");
-    assert_eq!(tasks["loaded"], 5);
+    assert_content_refused(folder.path(), &run);
 }
 
 /// Whatever a file's header shows, both machines refuse for the same reason in the same words.

@@ -85,14 +85,16 @@ impl ExecutorError {
         }
     }
 
-    /// Whether there was too little memory, on a GPU or in page-locked host memory: nothing is wrong otherwise, and what needs less may go on.
+    /// Whether there was too little memory, on a GPU or in the host: nothing is wrong otherwise, and what needs less may go on.
     pub fn is_out_of_memory(&self) -> bool {
         let ExecutorError::Torch(error) = self else {
             return false;
         };
         let text = error.to_string();
-        // Its libraries have words of their own for it.
-        text.contains("out of memory") || text.contains("_STATUS_ALLOC_FAILED")
+        // The host's allocator and a GPU's libraries have words of their own for it.
+        ["out of memory", "can't allocate memory", "_STATUS_ALLOC_FAILED"]
+            .iter()
+            .any(|words| text.contains(words))
     }
 
     /// The same of one of several texts, told by its number from 0.

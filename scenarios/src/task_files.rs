@@ -1,24 +1,22 @@
-//! Tasks handed in as files: what a file's header says of its task, and whether its tensors are those that its kind has for the shared model.
-//!
-//! The whole file is read by the machine that serves it; a simulation needs to know what it is and what it takes.
+//! Tasks handed in as files: what a file says of its task, and whether its tensors are those that its kind has for the shared model.
 
 use std::path::Path;
 
 use safetensors::SafeTensors;
 use tenantry_core::command::TaskFault;
-use tenantry_core::policy::pet_tensors::{self, Stored};
+use tenantry_core::policy::pet_tensors::{self, Stored, StoredTensor};
 use tenantry_profiles::{ModelShape, PetKind};
 
 /// The entries of the header that name the shared model and the kind.
 const MODEL: &str = "shared_model";
 const KIND: &str = "kind";
 
-/// What a file's header says.
-pub(crate) struct TaskHeader {
+/// A file and what its header says of its task.
+pub(crate) struct StoredTask {
     pub model: String,
     pub kind: String,
-    /// Name, element type as safetensors calls it, and dimensions.
-    tensors: Vec<(String, String, Vec<usize>)>,
+    /// The whole file, which is one of tensors.
+    bytes: Vec<u8>,
 }
 
 /// Why nothing is known of a file.
@@ -29,12 +27,12 @@ pub(crate) enum Unread {
     Foreign(String),
 }
 
-impl TaskHeader {
-    pub fn read(path: &Path) -> Result<TaskHeader, Unread> {
+impl StoredTask {
+    pub fn read(path: &Path) -> Result<StoredTask, Unread> {
         let bytes = std::fs::read(path).map_err(Unread::Absent)?;
         let foreign = |error| Unread::Foreign(format!("header: must be that of a safetensors file, got {error}"));
         // Refuses a file that is shorter than its header says, too.
-        let tensors = SafeTensors::deserialize(&bytes).map_err(foreign)?;
+        SafeTensors::deserialize(&bytes).map_err(foreign)?;
         let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(foreign)?;
         let entry = |key: &str| {
             let value = metadata
@@ -44,18 +42,11 @@ impl TaskHeader {
                 .cloned();
             value.ok_or_else(|| Unread::Foreign(format!("header: must be one with an entry {key}, got none")))
         };
-        let tensors = tensors.iter();
-        Ok(TaskHeader {
-            model: entry(MODEL)?,
-            kind: entry(KIND)?,
-            tensors: tensors
-                .map(|(name, view)| (name.to_owned(), format!("{:?}", view.dtype()), view.shape().to_vec()))
-                .collect(),
-        })
+        let (model, kind) = (entry(MODEL)?, entry(KIND)?);
+        Ok(StoredTask { model, kind, bytes })
     }
 
-    /// Bytes that the parameters take on the card: numbers and indices of 4 bytes each. Nothing where they are bits, which are no resident form,
-    /// or where nobody implements the kind.
+    /// Bytes that the parameters take on the card: numbers and indices of 4 bytes each. Nothing where nobody implements the kind.
     ///
     /// # Errors
     /// The first tensor that does not fit the kind and the model.
@@ -63,15 +54,21 @@ impl TaskHeader {
         let Some(kind) = PetKind::ALL.iter().copied().find(|kind| kind.name() == self.kind) else {
             return Ok(None);
         };
-        let tensors = self.tensors.iter();
+        let tensors = SafeTensors::deserialize(&self.bytes).expect("the file was just read");
+        let tensors = tensors.tensors();
         let stored: Stored<'_> = tensors
-            .map(|(name, dtype, shape)| (name.as_str(), (dtype.clone(), shape.as_slice())))
+            .iter()
+            .map(|(name, view)| {
+                let tensor = StoredTensor {
+                    dtype: format!("{:?}", view.dtype()),
+                    shape: view.shape(),
+                    data: view.data(),
+                };
+                (name.as_str(), tensor)
+            })
             .collect();
         match pet_tensors::check(kind, model, &stored) {
-            Ok(resident) => {
-                let bytes = 4 * (resident.numbers + resident.indices);
-                Ok((kind != PetKind::MaskBert).then_some(bytes))
-            }
+            Ok(resident) => Ok(Some(4 * (resident.numbers + resident.indices))),
             Err(misfit) => Err((misfit.fault(), misfit.to_string())),
         }
     }
@@ -103,11 +100,11 @@ mod tests {
         ModelShape::builtin("tiny").unwrap()
     }
 
-    fn header_of(kind: &str, tensors: &[(&str, Dtype, &[usize])]) -> TaskHeader {
+    fn stored(kind: &str, tensors: &[(&str, Dtype, &[usize])]) -> StoredTask {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("task.safetensors");
         write(&path, &[(MODEL, "tiny"), (KIND, kind)], tensors);
-        TaskHeader::read(&path).unwrap_or_else(|_| panic!("it was just written"))
+        StoredTask::read(&path).unwrap_or_else(|_| panic!("it was just written"))
     }
 
     #[test]
@@ -119,10 +116,10 @@ mod tests {
             ("layer.1.output.lora_a", Dtype::F32, &[8, 512]),
             ("layer.1.output.lora_b", Dtype::F32, &[128, 8]),
         ];
-        let header = header_of("lora", &tensors);
-        assert_eq!((header.model.as_str(), header.kind.as_str()), ("tiny", "lora"));
-        assert_eq!(header.resident_bytes(&tiny()), Ok(Some(4 * 2 * 8 * (128 + 512))));
-        assert_eq!(header_of("dora", &tensors).resident_bytes(&tiny()), Ok(None));
+        let task = stored("lora", &tensors);
+        assert_eq!((task.model.as_str(), task.kind.as_str()), ("tiny", "lora"));
+        assert_eq!(task.resident_bytes(&tiny()), Ok(Some(4 * 2 * 8 * (128 + 512))));
+        assert_eq!(stored("dora", &tensors).resident_bytes(&tiny()), Ok(None));
         let columns = [
             ("query_key_value", 384, 16),
             ("attention_output", 128, 16),
@@ -136,13 +133,18 @@ mod tests {
             .iter()
             .map(|(name, size)| (name.as_str(), Dtype::U8, &size[..]))
             .collect();
-        assert_eq!(header_of("mask-bert", &masks).resident_bytes(&tiny()), Ok(None));
+        // All bits are 0: everything is taken away, and resident with its column; so are where the rows start.
+        let (weights, rows) = (2 * (4 * 128 * 128 + 2 * 128 * 512), 2 * (384 + 128 + 512 + 128 + 4));
+        assert_eq!(
+            stored("mask-bert", &masks).resident_bytes(&tiny()),
+            Ok(Some(4 * (2 * weights + rows)))
+        );
     }
 
     #[test]
     fn a_tensor_that_does_not_fit_is_named() {
         let refused =
-            |kind, tensors: &[(&str, Dtype, &[usize])]| header_of(kind, tensors).resident_bytes(&tiny()).unwrap_err();
+            |kind, tensors: &[(&str, Dtype, &[usize])]| stored(kind, tensors).resident_bytes(&tiny()).unwrap_err();
         let (fault, reason) = refused("lora", &[("layer.0.output.lora_a", Dtype::F32, &[8, 768])]);
         assert_eq!(fault, TaskFault::WrongShape);
         assert_eq!(
@@ -161,7 +163,7 @@ mod tests {
     fn what_is_no_tasks_file_says_so() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("task");
-        let why = || match TaskHeader::read(&path) {
+        let why = || match StoredTask::read(&path) {
             Err(Unread::Foreign(why)) => why,
             _ => panic!("it is no task's file"),
         };
@@ -169,7 +171,7 @@ mod tests {
         assert!(why().starts_with("header: must be that of a safetensors file"));
         write(&path, &[(MODEL, "tiny")], &[]);
         assert_eq!(why(), "header: must be one with an entry kind, got none");
-        let absent = TaskHeader::read(&folder.path().join("nothing"));
+        let absent = StoredTask::read(&folder.path().join("nothing"));
         assert!(matches!(absent, Err(Unread::Absent(_))));
     }
 }

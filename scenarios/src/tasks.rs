@@ -14,7 +14,7 @@ use tenantry_traces::spec::WorkloadSpec;
 use crate::error::Problem;
 use crate::path::Path;
 use crate::raw::*;
-use crate::task_files::{TaskHeader, Unread};
+use crate::task_files::{StoredTask, Unread};
 
 /// A group of `tenants.kinds`.
 #[derive(Clone, Debug, PartialEq)]
@@ -274,16 +274,16 @@ fn registration_from(
         fault: None,
     };
     let (mut model, mut kind) = (String::new(), String::new());
-    match TaskHeader::read(file) {
-        Ok(header) => {
-            let known = shared(raw, &header.model, path.key("file")).ok();
-            match known.as_ref().map(|model| header.resident_bytes(&model.shape)) {
+    match StoredTask::read(file) {
+        Ok(stored) => {
+            let known = shared(raw, &stored.model, path.key("file")).ok();
+            match known.as_ref().map(|model| stored.resident_bytes(&model.shape)) {
                 Some(Ok(bytes)) => of_file.resident_bytes = bytes,
                 Some(Err(fault)) => of_file.fault = Some(fault),
                 None => {}
             }
-            model = known.map_or(header.model, |model| model.name);
-            kind = header.kind;
+            model = known.map_or(stored.model, |model| model.name);
+            kind = stored.kind;
         }
         Err(Unread::Absent(error)) => {
             let got = format!("{}: {error}", file.display());

@@ -21,12 +21,13 @@ use super::cascading::CascadeServing;
 use super::clocks::LaneClocks;
 use super::generating::{Generated, GenerationServing};
 use super::serving::{Answer, Provision, Serving, Tagged};
-use super::tasks::{TaskProvision, TaskServing, with_files_read};
+use super::tasks::{TaskProvision, TaskServing};
 use super::texts::TextServing;
 use super::threads::Threads;
 use crate::device::{DeviceMemory, device_memory, prepare_loop_thread, synchronize_all};
 use crate::error::ExecutorError;
 use crate::files::Files;
+use crate::pet::KINDS;
 use crate::plot::{Building, Origin, Tables};
 
 /// What is to be executed.
@@ -113,14 +114,9 @@ pub fn execute(
     interrupt: Arc<AtomicBool>,
     watch: impl Observer,
 ) -> Result<Executed, ExecuteError> {
-    let system = with_files_read(spec.system);
-    let spec = &Run {
-        system: &system,
-        ..spec.clone()
-    };
     let mut server = Server::on_card(spec.card, &spec.cluster, spec.system, spec.tenants)?;
     let topology = server.topology().clone();
-    let mut parameters = Parameters::new(spec, &server, workload.manages(), &interrupt)?;
+    let mut parameters = Parameters::new(spec, &mut server, workload.manages(), &interrupt)?;
     if let Parameters::Texts(serving) = &parameters {
         server = server.with_lengths(Some(serving.text_lengths()));
     }
@@ -161,8 +157,8 @@ pub fn execute(
         Parameters::Tasks(serving) => (serving.host_bytes(), None, Vec::new()),
         Parameters::Cascade(_) | Parameters::Texts(_) => (0, None, Vec::new()),
     };
-    let refused = match &parameters {
-        Parameters::Tasks(serving) => serving.refused().to_vec(),
+    let refused = match &server {
+        Server::Tasks(tasks) => tasks.refusals().to_vec(),
         _ => Vec::new(),
     };
     let mut tagged = match &parameters {
@@ -206,7 +202,7 @@ impl Parameters {
 
     fn new(
         spec: &Run<'_>,
-        server: &Server,
+        server: &mut Server,
         manages: bool,
         interrupt: &AtomicBool,
     ) -> Result<Parameters, ExecutorError> {
@@ -219,6 +215,7 @@ impl Parameters {
         }
         let pool = &spec.system.pool;
         let (tenants, seed, device) = (spec.tenants, spec.seed, spec.device);
+        let slots = server.slots_per_instance();
         let provision = || -> Result<Provision, ExecutorError> {
             let mut building = |at: Building<'_>| {
                 (spec.building)(at);
@@ -239,7 +236,7 @@ impl Parameters {
                 .transpose()?;
             Ok(Provision {
                 tenants,
-                slots: server.slots_per_instance(),
+                slots,
                 seed,
                 device,
                 max_host_bytes: spec.max_host_bytes,
@@ -247,7 +244,7 @@ impl Parameters {
                 files: spec.files.clone(),
             })
         };
-        Ok(match (&pool.generation, server) {
+        Ok(match (&pool.generation, &mut *server) {
             (Some(generation), Server::Generation(server)) => {
                 let serving = GenerationServing::new(pool, generation, server, provision()?)?;
                 Parameters::Decoders(Box::new(serving))
@@ -259,6 +256,7 @@ impl Parameters {
                     seed,
                     device,
                     max_bytes: spec.cluster.gpu_memory_bytes,
+                    kinds: &KINDS,
                 };
                 Parameters::Tasks(Box::new(TaskServing::new(pool, tasks, server, provision)?))
             }

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tch::{Device, Tensor};
-use tenantry_core::command::{FailureReason, TaskFault};
+use tenantry_core::command::FailureReason;
 use tenantry_core::op::{Member, OpKind, Pet};
 use tenantry_core::policy::coordinated::Planner;
 use tenantry_core::policy::pet_work::linear_weights;
 use tenantry_core::server::tasks::TaskServer;
-use tenantry_core::spec::{EngineSpec, PoolSpec, Registration, SystemSpec, TaskFile, TasksSpec};
+use tenantry_core::spec::{EngineSpec, PoolSpec, Registration, TaskFile, TasksSpec};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
-use tenantry_profiles::{ModelShape, PetKind};
+use tenantry_profiles::PetKind;
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::Batch;
@@ -21,7 +21,7 @@ use super::threads::Perform;
 use crate::device::prepare_lane_thread;
 use crate::error::ExecutorError;
 use crate::model::{Encoder, Heads, Input};
-use crate::pet::{Array, Group, KINDS, Parameters, PetError, Reader, Registry, Streams, kind_named};
+use crate::pet::{Array, Group, Kind, Parameters, PetError, Registry, Streams, kind_named};
 
 /// The shared models and tasks of a pool: all that must exist before the first request.
 pub struct TaskServing {
@@ -30,8 +30,6 @@ pub struct TaskServing {
     registry: Registry,
     /// By task, where each has a model of its own.
     own: BTreeMap<u32, Encoder>,
-    /// Registrations that the registry refused, with the reason.
-    refused: Vec<String>,
     host_bytes: u64,
     max_tokens: u32,
     seed: u64,
@@ -49,18 +47,20 @@ pub struct TaskProvision {
     pub device: Device,
     /// Memory for shared models and tasks.
     pub max_bytes: u64,
+    /// That tasks can be of: as a rule [`KINDS`](crate::pet::KINDS).
+    pub kinds: &'static [&'static dyn Kind],
 }
 
 impl TaskServing {
     /// Random weights for shared models and tasks. Every registration is handed to the registry, which refuses on its own what it
-    /// cannot serve; what the server loads must be among the others.
+    /// cannot serve; what the server loads must be among the others. A task for which there is no memory is taken from the server again.
     ///
     /// # Errors
-    /// A shape that cannot be built, a task that the server loads and the registry refuses, or no memory.
+    /// A shape that cannot be built, a task that the server loads and the registry refuses, or no memory for the shared models.
     pub fn new(
         pool: &PoolSpec,
         tasks: &TasksSpec,
-        server: &TaskServer,
+        server: &mut TaskServer,
         provision: TaskProvision,
     ) -> Result<TaskServing, ExecutorError> {
         let TaskProvision {
@@ -68,12 +68,12 @@ impl TaskServing {
             seed,
             device,
             max_bytes,
+            kinds,
         } = provision;
         let mut serving = TaskServing {
             models: Vec::new(),
-            registry: Registry::new(&KINDS, max_bytes),
+            registry: Registry::new(kinds, max_bytes),
             own: BTreeMap::new(),
-            refused: server.refusals().to_vec(),
             host_bytes: 0,
             max_tokens: tasks.max_tokens,
             seed,
@@ -88,29 +88,25 @@ impl TaskServing {
                 serving.registry.add_model(name, encoder).map_err(of_task)?;
             }
         }
-        if shared {
-            for registration in &tasks.registrations {
-                serving.register(registration, pool, tasks, server)?;
+        for registration in &tasks.registrations {
+            let loaded = match shared {
+                true => serving.register(registration, pool, tasks, server),
+                false => serving.build(registration, pool, tasks, server),
+            };
+            match loaded {
+                Err(error) if error.is_out_of_memory() => server.unload(registration, &error.to_string()),
+                loaded => loaded?,
             }
         }
-        for task in 0..tenants {
-            let Some((model, _)) = server.task(task) else { continue };
-            if !shared {
-                let shape = tasks
-                    .models(&pool.model)
-                    .nth(model.into())
-                    .expect("a loaded task has a model");
-                let encoder = Encoder::random(shape, seed_of(seed, task.into()), pool.dtype, device)?;
-                serving.own.insert(task, encoder);
-            } else if serving.registry.triplet(task).is_none() {
-                return Err(ExecutorError::input(
-                    format!("task {task}"),
-                    "one that the registry takes",
-                    "one that only the server takes",
-                ));
-            }
+        let missing = |task: &u32| shared && serving.registry.triplet(*task).is_none();
+        match (0..tenants).filter(|&task| server.task(task).is_some()).find(missing) {
+            Some(task) => Err(ExecutorError::input(
+                format!("task {task}"),
+                "one that the registry takes",
+                "one that only the server takes",
+            )),
+            None => Ok(serving),
         }
-        Ok(serving)
     }
 
     /// Hands one registration to the registry, with the parameters that it says it has.
@@ -139,10 +135,32 @@ impl TaskServing {
             // The server found no memory for it.
             Ok(()) if server.task(task).is_none() => self.registry.remove(task).map_err(of_task),
             Ok(()) => {
+                if let Err(error) = self.registry.load(task) {
+                    self.registry.remove(task).map_err(of_task)?;
+                    return Err(of_task(error));
+                }
                 self.host_bytes += bytes;
-                self.registry.load(task).map_err(of_task)
+                Ok(())
             }
         }
+    }
+
+    /// A whole model for a task that the server loads.
+    fn build(
+        &mut self,
+        registration: &Registration,
+        pool: &PoolSpec,
+        tasks: &TasksSpec,
+        server: &TaskServer,
+    ) -> Result<(), ExecutorError> {
+        let task = registration.task;
+        if let (Some((model, _)), false) = (server.task(task), self.own.contains_key(&task)) {
+            let shape = tasks.models(&pool.model).nth(model.into());
+            let shape = shape.expect("a loaded task has a model");
+            let encoder = Encoder::random(shape, seed_of(self.seed, task.into()), pool.dtype, self.device)?;
+            self.own.insert(task, encoder);
+        }
+        Ok(())
     }
 
     /// Random parameters, with the faults that the registration says they have.
@@ -166,11 +184,6 @@ impl TaskServing {
             parameters.insert("layer.0.query_key_value.mask", mask);
         }
         parameters
-    }
-
-    /// Why registrations were refused.
-    pub fn refused(&self) -> &[String] {
-        &self.refused
     }
 
     /// Bytes of tasks' parameters in host memory, compressed.
@@ -209,51 +222,6 @@ impl TaskServing {
 /// they are of one shape.
 fn seed_of(seed: u64, index: u64) -> u64 {
     seed.wrapping_add(index << 32)
-}
-
-/// Reads the files of a system's tasks as a whole and notes what each takes or what is wrong with it, so that the server refuses what the
-/// registry would. What was known before came of their headers.
-pub(super) fn with_files_read(system: &SystemSpec) -> SystemSpec {
-    let mut system = system.clone();
-    let Some(tasks) = &mut system.pool.tasks else {
-        return system;
-    };
-    let models = tasks.named_models(&system.pool.model);
-    let models: Vec<(String, ModelShape)> = models.map(|(name, shape)| (name.to_owned(), shape.clone())).collect();
-    for registration in &mut tasks.registrations {
-        if let Some(file) = &mut registration.file {
-            match read_whole(Path::new(&file.path), &registration.model, &models) {
-                // What the header was refused for, the file is refused for.
-                Ok(resident_bytes) => file.resident_bytes = resident_bytes.or(file.resident_bytes),
-                Err(fault) => file.fault = Some(fault),
-            }
-        }
-    }
-    system
-}
-
-/// What a file's parameters take on the device; nothing where its model or kind is unknown, of which the server says so.
-fn read_whole(path: &Path, model: &str, models: &[(String, ModelShape)]) -> Result<Option<u64>, (TaskFault, String)> {
-    let (_, kind, parameters) = Parameters::read(path).map_err(|error| {
-        // Whoever prints the reason names the file.
-        let reason = match error {
-            ExecutorError::Checkpoint { tensor, must, got, .. } => format!("{tensor}: must be {must}, got {got}"),
-            ExecutorError::File { source, .. } => source.to_string(),
-            other => other.to_string(),
-        };
-        (TaskFault::Unreadable, reason)
-    })?;
-    let shape = models.iter().find(|(name, _)| name == model).map(|(_, shape)| shape);
-    let Some((kind, shape)) = kind_named(&kind).zip(shape) else {
-        return Ok(None);
-    };
-    let reader = Reader::new(&parameters);
-    let checked = kind
-        .check(&reader, shape)
-        .and_then(|resident| reader.finish().map(|()| resident));
-    let resident = checked.map_err(|misfit| (misfit.fault(), misfit.to_string()))?;
-    // Systems of tasks are single-precision.
-    Ok(Some(4 * (resident.numbers + resident.indices)))
 }
 
 /// What the registry says of a task that a batch names.

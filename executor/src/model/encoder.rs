@@ -58,9 +58,13 @@ impl Encoder {
     /// A shape that is no BERT-like encoder's, or no memory on the device.
     pub fn random(shape: &ModelShape, seed: u64, dtype: DType, device: Device) -> Result<Encoder, ExecutorError> {
         layout::check(shape)?;
-        let mut numbers = vec![0.0; shape.parameters() as usize];
-        layout::initialise(shape, seed, 0, &mut numbers);
-        let parameters = Tensor::f_from_slice(&numbers)?.f_to_kind(kind(dtype))?.f_to(device)?;
+        let length = shape.parameters();
+        // By libtorch's allocator, which says so where there is no memory for it.
+        let host = Tensor::f_zeros([length as i64], (Kind::Float, Device::Cpu))?;
+        // SAFETY: single precision, in one piece, so long, and nobody else has a handle on it.
+        let numbers = unsafe { std::slice::from_raw_parts_mut(host.data_ptr().cast(), length as usize) };
+        layout::initialise(shape, seed, 0, numbers);
+        let parameters = host.f_to_kind(kind(dtype))?.f_to(device)?;
         Encoder::from_parameters(shape, parameters)
     }
 

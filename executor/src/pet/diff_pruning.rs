@@ -11,7 +11,7 @@ use tenantry_profiles::{ModelShape, PetKind};
 
 use super::kind::{Kind, Linear, Operators, parameter, rows};
 use super::parameters::{Array, Parameters, Reader};
-use super::sparse::{Sparse, check_csr, csr_names, scattered};
+use super::sparse::{Sparse, csr_names, scattered};
 use crate::error::ExecutorError;
 use crate::model::Encoder;
 use crate::random::{INITIAL_STD, Part, fill, weights};
@@ -36,17 +36,7 @@ impl Kind for DiffPruning {
     }
 
     fn check(&self, parameters: &Reader<'_>, shape: &ModelShape) -> Result<Resident, Misfit> {
-        let resident = parameters.check(PetKind::DiffPruning, shape)?;
-        for layer in 0..shape.layers {
-            for linear in Linear::ALL {
-                check_csr(
-                    parameters,
-                    &parameter(layer, linear.name(), "delta"),
-                    linear.size(shape),
-                )?;
-            }
-        }
-        Ok(resident)
+        parameters.check(PetKind::DiffPruning, shape)
     }
 
     fn load(&self, parameters: &Reader<'_>, model: &Encoder) -> Result<Box<dyn Operators>, ExecutorError> {

@@ -103,9 +103,8 @@ pub trait Kind: Debug + Sync {
     /// As registrations, files and profiles call it.
     fn name(&self) -> &'static str;
 
-    /// Looks at every tensor that the kind has for a model of this shape: by [`Reader::check`] where the core lists them, by
-    /// [`Reader::array`] otherwise, and at their content where more than names and shapes can be wrong. The registry refuses tensors that were
-    /// not looked at.
+    /// Looks at every tensor that the kind has for a model of this shape: by [`Reader::check`] where the core has rules for them, by
+    /// [`Reader::array`] otherwise. The registry refuses tensors that were not looked at.
     ///
     /// # Errors
     /// The first tensor that does not fit.

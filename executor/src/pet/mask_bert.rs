@@ -12,7 +12,7 @@ use tenantry_profiles::{ModelShape, PetKind};
 
 use super::kind::{Kind, Linear, Operators, parameter, rows};
 use super::parameters::{Array, Parameters, Reader};
-use super::sparse::{Sparse, csr_indices, row_bytes, scattered, zeros};
+use super::sparse::{Sparse, row_bytes, scattered, zeros};
 use crate::error::ExecutorError;
 use crate::model::Encoder;
 use crate::random::{Part, weights};
@@ -36,17 +36,7 @@ impl Kind for MaskBert {
     }
 
     fn check(&self, parameters: &Reader<'_>, shape: &ModelShape) -> Result<Resident, Misfit> {
-        let mut resident = parameters.check(PetKind::MaskBert, shape)?;
-        for layer in 0..shape.layers {
-            for linear in Linear::ALL {
-                let (outputs, inputs) = linear.size(shape);
-                let rows = mask(parameters, layer, linear).data.chunks_exact(row_bytes(inputs));
-                let elements = rows.map(|row| zeros(row, inputs).count()).sum();
-                resident.numbers += elements as u64;
-                resident.indices += csr_indices(outputs, elements);
-            }
-        }
-        Ok(resident)
+        parameters.check(PetKind::MaskBert, shape)
     }
 
     fn load(&self, parameters: &Reader<'_>, model: &Encoder) -> Result<Box<dyn Operators>, ExecutorError> {

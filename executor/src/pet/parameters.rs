@@ -7,7 +7,7 @@ use std::path::Path;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use tch::{Kind as Number, Tensor};
-use tenantry_core::policy::pet_tensors::{self, Misfit, Resident, Stored};
+use tenantry_core::policy::pet_tensors::{self, Misfit, Resident, Stored, StoredTensor};
 use tenantry_profiles::{ModelShape, PetKind};
 
 use crate::error::ExecutorError;
@@ -179,16 +179,18 @@ impl<'a> Reader<'a> {
         self.parameters.arrays.contains_key(name)
     }
 
-    /// Holds all arrays against the core's list of what the kind has for a model of this shape. Returns what of them is resident as it is
-    /// stored.
+    /// Holds all arrays against the core's rules of what the kind has for a model of this shape. Returns what is resident of them.
     ///
     /// # Errors
     /// The first that does not fit.
     pub fn check(&self, kind: PetKind, shape: &ModelShape) -> Result<Resident, Misfit> {
+        let tensor = |array: &'a Array| StoredTensor {
+            dtype: format!("{:?}", array.dtype),
+            shape: &array.shape,
+            data: &array.data,
+        };
         let arrays = self.parameters.arrays.iter();
-        let stored: Stored<'_> = arrays
-            .map(|(name, array)| (name.as_str(), (format!("{:?}", array.dtype), array.shape.as_slice())))
-            .collect();
+        let stored: Stored<'_> = arrays.map(|(name, array)| (name.as_str(), tensor(array))).collect();
         let resident = pet_tensors::check(kind, shape, &stored)?;
         self.read
             .borrow_mut()

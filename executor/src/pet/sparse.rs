@@ -1,17 +1,10 @@
 //! Sparse matrices, stored as bits or as CSR, and the product with them.
 
 use tch::{Device, Kind, TchError, Tensor};
-use tenantry_core::policy::pet_tensors::Misfit;
 use tenantry_traces::draw::Stream;
 
-use super::parameters::{Array, Reader};
 use crate::error::{ExecutorError, first_line};
 use crate::model::Encoder;
-
-/// Indices that a matrix of so many rows and elements has in CSR.
-pub(crate) fn csr_indices(rows: usize, elements: usize) -> u64 {
-    (elements + rows + 1) as u64
-}
 
 /// Up to this share of elements a product goes column by column of the activations, as each element is met only once or twice a row anyhow.
 const FEW: f64 = 0.02;
@@ -138,40 +131,6 @@ fn probe(kind: Kind, device: Device) -> Result<(), TchError> {
 /// The names of a matrix's three arrays.
 pub(crate) fn csr_names(prefix: &str) -> [String; 3] {
     ["starts", "columns", "values"].map(|part| format!("{prefix}.{part}"))
-}
-
-/// Checks the content of a stored CSR matrix of the given size, whose arrays are of the right shapes.
-pub(crate) fn check_csr(reader: &Reader<'_>, prefix: &str, (rows, columns): (usize, usize)) -> Result<(), Misfit> {
-    let [starts_name, columns_name, values_name] = csr_names(prefix);
-    let elements = reader.checked(&values_name).shape[0];
-    let starts: Vec<i32> = integers(reader.checked(&starts_name)).collect();
-    let whole = starts.first() == Some(&0) && starts.last().copied() == i32::try_from(elements).ok();
-    if !whole || !starts.is_sorted() {
-        return Err(Misfit {
-            tensor: starts_name,
-            must: format!("rising from 0 to {elements}, the number of values"),
-            got: format!("from {} to {}", starts[0], starts[rows]),
-        });
-    }
-    let column_of: Vec<i32> = integers(reader.checked(&columns_name)).collect();
-    for row in starts.windows(2) {
-        let row = &column_of[row[0] as usize..row[1] as usize];
-        let outside = row.iter().find(|&&column| column < 0 || column as usize >= columns);
-        let unsorted = row.windows(2).find(|pair| pair[0] >= pair[1]).map(|pair| &pair[1]);
-        if let Some(column) = outside.or(unsorted) {
-            return Err(Misfit {
-                tensor: columns_name,
-                must: format!("from 0 to {}, rising within a row", columns - 1),
-                got: column.to_string(),
-            });
-        }
-    }
-    Ok(())
-}
-
-fn integers(array: &Array) -> impl Iterator<Item = i32> + '_ {
-    let integer = |bytes: &[u8]| i32::from_le_bytes(bytes.try_into().expect("four bytes"));
-    array.data.chunks_exact(4).map(integer)
 }
 
 /// Bytes of a row of bits.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use tenantry_core::command::TaskFault;
 use tenantry_core::log::{Log, replay};
 use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::PetSizes;
@@ -11,12 +12,13 @@ use tenantry_core::spec::{
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{DType, ModelShape};
+use tenantry_profiles::{Card, DType, ModelShape};
 use tenantry_traces::{Entry, Listed, Request, Time};
 
 use super::*;
 use crate::machine::RealMachine;
 use crate::machine::threads::Threads;
+use crate::pet::{KINDS, Misfit, Operators, Reader, Resident};
 
 const TASKS: u32 = 64;
 const QUERIES: u64 = 256;
@@ -82,27 +84,41 @@ fn shared(batching: Batching, streams: u32) -> EngineSpec {
 
 /// Runs a pool of queries.
 fn serve(system: &SystemSpec, memory: u64) -> (RunRecord, Vec<Answer>, Vec<String>) {
-    let card = synthetic_card();
+    serve_on(&synthetic_card(), system, memory, &KINDS)
+}
+
+/// The same on another card, of tasks of these kinds.
+fn serve_on(
+    card: &Card,
+    system: &SystemSpec,
+    memory: u64,
+    kinds: &'static [&'static dyn Kind],
+) -> (RunRecord, Vec<Answer>, Vec<String>) {
     let cluster = ClusterSpec {
         gpus: 1,
         gpu_memory_bytes: memory,
         copy_lanes: 1,
         lookup_lanes: 1,
     };
-    let server = || Server::on_card(&card, &cluster, system, TASKS).unwrap();
-    let mut serving_server = server();
+    let loaded = || {
+        let mut server = Server::on_card(card, &cluster, system, TASKS).unwrap();
+        let Server::Tasks(tasks) = &mut server else {
+            unreachable!("it has tasks")
+        };
+        let spec = system.pool.tasks.as_ref().unwrap();
+        let provision = TaskProvision {
+            tenants: TASKS,
+            seed: 3,
+            device: Device::Cpu,
+            max_bytes: memory,
+            kinds,
+        };
+        let serving = TaskServing::new(&system.pool, spec, tasks, provision).unwrap();
+        let refused = tasks.refusals().to_vec();
+        (server, serving, refused)
+    };
+    let (mut serving_server, serving, refused) = loaded();
     let topology = serving_server.topology().clone();
-    let Server::Tasks(tasks) = &serving_server else {
-        unreachable!("it has tasks")
-    };
-    let spec = system.pool.tasks.as_ref().unwrap();
-    let provision = TaskProvision {
-        tenants: TASKS,
-        seed: 3,
-        device: Device::Cpu,
-        max_bytes: memory,
-    };
-    let serving = TaskServing::new(&system.pool, spec, tasks, provision).unwrap();
     let answers = Arc::default();
     let threads = Threads::start(serving.lanes(&topology, &answers), Arc::new(AtomicBool::new(false))).unwrap();
     let mut machine = RealMachine::new(&topology, threads);
@@ -120,12 +136,12 @@ fn serve(system: &SystemSpec, memory: u64) -> (RunRecord, Vec<Answer>, Vec<Strin
     let mut workload = Listed::new(entries.collect());
     let end = run(&mut serving_server, &mut workload, &mut machine, &mut ledger, &mut log).unwrap();
     // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing else.
-    assert_eq!(replay(&mut server(), &log.events), log.commands);
+    assert_eq!(replay(&mut loaded().0, &log.events), log.commands);
     let record = ledger.close(end, &serving_server, &machine).unwrap();
     machine.into_workers().stop();
     let mut answers = std::mem::take(&mut *answers.lock().unwrap());
     answers.sort_unstable();
-    (record, answers, serving.refused().to_vec())
+    (record, answers, refused)
 }
 
 #[test]
@@ -215,11 +231,117 @@ fn a_full_model_of_each_task_one_after_another_and_side_by_side() {
     assert_eq!(computing.count(), 4);
 
     // With room for some, the others' queries are turned away and those are answered as before.
-    let (few, answers, _) = serve(&system(sequential), 40 << 20);
-    let loaded = few.tasks.as_ref().unwrap().loaded;
-    assert!(loaded > 0 && loaded < TASKS, "{loaded}");
-    assert_eq!(few.counts.served + few.counts.rejected, QUERIES);
-    assert!(few.counts.rejected > 0 && answers.iter().all(|answer| expected.contains(answer)));
+    for engine in [sequential, parallel] {
+        let (few, answers, refused) = serve(&system(engine), 80 << 20);
+        let loaded = few.tasks.as_ref().unwrap().loaded;
+        assert!(loaded > 1 && loaded < TASKS, "{loaded}");
+        let each = QUERIES / u64::from(TASKS);
+        assert_eq!(few.counts.served, each * u64::from(loaded));
+        assert_eq!(few.counts.rejected, QUERIES - few.counts.served);
+        assert!(answers.iter().all(|answer| expected.contains(answer)));
+        assert_eq!(refused.len(), 1);
+        assert!(refused[0].contains(": must fit the "), "{refused:?}");
+    }
+}
+
+/// Biases for which there is never memory: libtorch is asked for more than a process can address.
+#[derive(Debug)]
+struct Vast;
+
+impl Kind for Vast {
+    fn name(&self) -> &'static str {
+        PetKind::BitFit.name()
+    }
+
+    fn check(&self, parameters: &Reader<'_>, shape: &ModelShape) -> Result<Resident, Misfit> {
+        parameters.check(PetKind::BitFit, shape)
+    }
+
+    fn load(&self, _: &Reader<'_>, _: &Encoder) -> Result<Box<dyn Operators>, ExecutorError> {
+        Tensor::f_zeros([1 << 48], (tch::Kind::Float, Device::Cpu))?;
+        unreachable!("no computer has a pebibyte")
+    }
+
+    fn random(&self, _: &ModelShape, _: &PetSizes, _: u64, _: u32) -> Parameters {
+        unreachable!("the kind that it stands for makes them up")
+    }
+}
+
+/// The sizes promise room, and there is none: what libtorch refuses to load is refused alone, and leaves the others' answers as they are.
+#[test]
+fn a_task_for_which_the_device_has_no_memory_is_refused_alone() {
+    static WITH_VAST: [&dyn Kind; 5] = [KINDS[0], KINDS[1], KINDS[2], &Vast, KINDS[4]];
+    assert_eq!(KINDS[3].name(), Vast.name());
+    let sound = system(shared(Batching::Coordinated, 1));
+    let (_, expected, _) = serve(&sound, 1 << 30);
+    let (record, answers, refused) = serve_on(&synthetic_card(), &sound, 1 << 30, &WITH_VAST);
+    let of_vast = |answer: &Answer| answer.ticket * 7 % u64::from(TASKS) % 5 == 3;
+    let expected: Vec<Answer> = expected.into_iter().filter(|answer| !of_vast(answer)).collect();
+    assert_eq!(answers, expected);
+    assert_eq!((record.counts.served, record.counts.rejected), (QUERIES - 52, 52));
+    let counts = record.tasks.unwrap();
+    assert_eq!((counts.loaded, counts.loaded_until_full), (51, 3));
+    assert_eq!(counts.refused, [(TaskFault::OutOfMemory, 13)]);
+    assert!(counts.by_kind.iter().all(|(kind, ..)| *kind != PetKind::BitFit));
+    let why = "task 3: registrations[3]: must fit the memory that there is, got libtorch: ";
+    assert!(refused.len() == 1 && refused[0].starts_with(why), "{refused:?}");
+    assert!(refused[0].contains("can't allocate memory"), "{refused:?}");
+}
+
+/// A card that knows another model too, which costs as much as `tiny`.
+fn card_with(shape: &ModelShape) -> Card {
+    let mut card = synthetic_card();
+    card.models.push(shape.clone());
+    let tables = &mut card.tables;
+    for mut row in tables.embedding.clone() {
+        row.model.clone_from(&shape.name);
+        tables.embedding.push(row);
+    }
+    for mut row in tables.encoder_layer.clone() {
+        row.model.clone_from(&shape.name);
+        tables.encoder_layer.push(row);
+    }
+    for mut row in tables.head.clone() {
+        row.model.clone_from(&shape.name);
+        tables.head.push(row);
+    }
+    card
+}
+
+/// Likewise of full models, one after another and side by side.
+#[test]
+fn a_full_model_for_which_the_device_has_no_memory_is_refused_alone() {
+    let vast = ModelShape {
+        name: "vast".into(),
+        layers: 1 << 20,
+        intermediate: 1 << 20,
+        ..ModelShape::builtin("tiny").unwrap()
+    };
+    let card = card_with(&vast);
+    for engine in [
+        EngineSpec::Sequential { own_embeddings: true },
+        EngineSpec::Parallel {
+            own_embeddings: true,
+            streams: 4,
+        },
+    ] {
+        let mut system = system(engine);
+        let (_, expected, _) = serve(&system, 1 << 30);
+        let tasks = system.pool.tasks.as_mut().unwrap();
+        tasks.more_models = vec![SharedModel {
+            name: "vast".into(),
+            shape: vast.clone(),
+        }];
+        tasks.registrations[5].model = "vast".into();
+        // More than a process can address, and all of it promised.
+        let (record, answers, refused) = serve_on(&card, &system, 1 << 60, &KINDS);
+        let other = |answer: &Answer| answer.ticket * 7 % u64::from(TASKS) != 5;
+        let expected: Vec<Answer> = expected.into_iter().filter(other).collect();
+        assert_eq!(answers, expected);
+        assert_eq!((record.counts.served, record.counts.rejected), (QUERIES - 4, 4));
+        assert_eq!(record.tasks.unwrap().refused, [(TaskFault::OutOfMemory, 1)]);
+        assert!(refused[0].starts_with("task 5: registrations[5]: must fit the memory that there is, got "));
+    }
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Whether a task's tensors are those that its kind has (`pet_kinds`): names, element types and shapes. One check for whoever reads a file's header and
-//! for whoever computes with its content, so that both refuse the same files for the same reasons.
+//! Whether a task's tensors are those that its kind has (`pet_kinds`): names, element types, shapes, and what these do not show. One check for whoever
+//! simulates a file and for whoever computes with it, so that both refuse the same files for the same reasons, and give the others as much memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenantry_profiles::{ModelShape, PetKind};
 
-use super::pet_kinds::{Element, Part, Place, Size, rules};
+use super::pet_kinds::{Element, Part, Place, Size, Unfit, rules};
 use crate::command::TaskFault;
 
 impl Element {
@@ -32,17 +32,24 @@ impl std::fmt::Display for Size {
 /// Tensors of one linear layer or norm that make one operator together.
 #[derive(Debug)]
 struct Group {
-    of: &'static str,
+    place: Place,
     parts: Vec<Part>,
     /// A task may leave it out as a whole, though not everywhere.
     optional: bool,
+}
+
+impl Group {
+    /// The name of one of its tensors in a layer.
+    fn name(&self, layer: u32, part: &str) -> String {
+        format!("layer.{layer}.{}.{part}", self.place.name())
+    }
 }
 
 /// The groups of each encoder layer.
 fn groups(kind: PetKind, shape: &ModelShape) -> Vec<Group> {
     let rules = rules(kind);
     let group = |place: Place| Group {
-        of: place.name(),
+        place,
         parts: rules.tensors(place),
         optional: rules.optional(),
     };
@@ -81,25 +88,45 @@ pub struct Resident {
     pub indices: u64,
 }
 
-/// Tensors as they are stored: by name, the element type as safetensors calls it, and the dimensions.
-pub type Stored<'a> = BTreeMap<&'a str, (String, &'a [usize])>;
+impl std::ops::AddAssign for Resident {
+    fn add_assign(&mut self, other: Resident) {
+        self.numbers += other.numbers;
+        self.indices += other.indices;
+    }
+}
 
-/// Holds a task's tensors against those that its kind has for a model of this shape. Returns its numbers and indices: none of masks,
-/// which are bits and no resident form.
+/// A tensor as it is stored.
+#[derive(Clone, Debug)]
+pub struct StoredTensor<'a> {
+    /// The element type as safetensors calls it.
+    pub dtype: String,
+    /// The dimensions.
+    pub shape: &'a [usize],
+    /// The elements, little-endian.
+    pub data: &'a [u8],
+}
+
+/// Tensors by name.
+pub type Stored<'a> = BTreeMap<&'a str, StoredTensor<'a>>;
+
+/// Holds a task's tensors against those that its kind has for a model of this shape. Returns what they will take on the device.
 ///
 /// # Errors
 /// The first tensor, in the order of the layers, that is missing, or of another element type or shape; else the first by name that neither
-/// kind nor model has.
+/// kind nor model has; else the first whose content cannot be computed with.
 pub fn check(kind: PetKind, shape: &ModelShape, stored: &Stored<'_>) -> Result<Resident, Misfit> {
     let groups = groups(kind, shape);
     let mut known = BTreeSet::new();
     let mut resident = Resident::default();
+    let mut there = Vec::new();
     for layer in 0..shape.layers {
-        for Group { of, parts, optional } in &groups {
-            let name = |part: &str| format!("layer.{layer}.{of}.{part}");
+        for group in &groups {
+            let Group { parts, optional, .. } = group;
+            let name = |part: &str| group.name(layer, part);
             if *optional && parts.iter().all(|(part, ..)| !stored.contains_key(name(part).as_str())) {
                 continue;
             }
+            there.push((layer, group));
             let mut own = None;
             for (part, element, sizes) in parts {
                 let name = name(part);
@@ -120,16 +147,20 @@ pub fn check(kind: PetKind, shape: &ModelShape, stored: &Stored<'_>) -> Result<R
     };
     if known.is_empty() {
         let first = groups.first().expect("each kind has tensors");
-        let name = format!("layer.0.{}.{}", first.of, first.parts[0].0);
+        let name = first.name(0, first.parts[0].0);
         return Err(misfit(&name, "there, or another linear layer's", "no such tensor"));
     }
-    match stored.keys().find(|name| !known.contains(**name)) {
-        Some(name) => {
-            let must = "a tensor of this kind and shared model";
-            Err(misfit(name, must, "one that neither kind nor shared model has"))
-        }
-        None => Ok(resident),
+    if let Some(name) = stored.keys().find(|name| !known.contains(**name)) {
+        let must = "a tensor of this kind and shared model";
+        return Err(misfit(name, must, "one that neither kind nor shared model has"));
     }
+    for (layer, group) in there {
+        let data = |(part, ..): &Part| stored[group.name(layer, part).as_str()].data;
+        let data: Vec<&[u8]> = group.parts.iter().map(data).collect();
+        let content = rules(kind).content(group.place, &data);
+        resident += content.map_err(|Unfit { part, must, got }| misfit(&group.name(layer, part), &must, &got))?;
+    }
+    Ok(resident)
 }
 
 /// The elements of a tensor that fits. `own` is the task's own size, once a tensor of the group has told it.
@@ -155,7 +186,10 @@ fn fits(
             got,
         })
     };
-    let Some((dtype, found)) = stored.get(name) else {
+    let Some(StoredTensor {
+        dtype, shape: found, ..
+    }) = stored.get(name)
+    else {
         return misfit("no such tensor".into());
     };
     let fits = |(found, wanted): (&usize, &Size)| match wanted {
@@ -175,8 +209,21 @@ mod tests {
     use super::*;
     use crate::policy::pet_work::{PetSizes, layer_bytes};
 
+    type Tensor = (String, String, Vec<usize>, Vec<u8>);
+
+    /// Elements that can be computed with: three of a difference, all in the last row, and a mask that keeps everything.
+    fn content(part: &str, element: Element, elements: usize) -> Vec<u8> {
+        let integers = |of: &dyn Fn(usize) -> i32| (0..elements).flat_map(|at| of(at).to_le_bytes()).collect();
+        match (part, element) {
+            ("delta.starts", _) => integers(&|row| if row + 1 == elements { 3 } else { 0 }),
+            ("delta.columns", _) => integers(&|at| at as i32),
+            (_, Element::U8) => vec![u8::MAX; elements],
+            _ => vec![0; 4 * elements],
+        }
+    }
+
     /// The tensors that each kind has for `tiny`, with 3 for each size of the task's own.
-    fn whole(kind: PetKind, shape: &ModelShape) -> Vec<(String, String, Vec<usize>)> {
+    fn whole(kind: PetKind, shape: &ModelShape) -> Vec<Tensor> {
         let size = |size: &Size| match size {
             Size::Is(size) => *size,
             Size::AtLeast(_) => 3,
@@ -184,18 +231,23 @@ mod tests {
         let tensors = (0..shape.layers).flat_map(|layer| {
             groups(kind, shape).into_iter().flat_map(move |group| {
                 group.parts.into_iter().map(move |(part, element, sizes)| {
-                    let name = format!("layer.{layer}.{}.{part}", group.of);
-                    (name, element.name().to_string(), sizes.iter().map(size).collect())
+                    let name = format!("layer.{layer}.{}.{part}", group.place.name());
+                    let sizes: Vec<usize> = sizes.iter().map(size).collect();
+                    let content = content(part, element, sizes.iter().product());
+                    (name, element.name().to_string(), sizes, content)
                 })
             })
         });
         tensors.collect()
     }
 
-    fn stored(tensors: &[(String, String, Vec<usize>)]) -> Stored<'_> {
-        let stored = tensors.iter();
-        stored
-            .map(|(name, dtype, shape)| (name.as_str(), (dtype.clone(), shape.as_slice())))
+    fn stored(tensors: &[Tensor]) -> Stored<'_> {
+        tensors
+            .iter()
+            .map(|(name, dtype, shape, data)| {
+                let dtype = dtype.clone();
+                (name.as_str(), StoredTensor { dtype, shape, data })
+            })
             .collect()
     }
 
@@ -213,7 +265,6 @@ mod tests {
                 difference_share: 0.0,
             };
             match kind {
-                PetKind::MaskBert => assert_eq!(bytes, 0),
                 // Three elements of each linear layer are not the same share of each.
                 PetKind::DiffPruning => {
                     let rows = |place| match place {
@@ -248,7 +299,7 @@ mod tests {
                 assert_eq!(check(kind, &shape, &stored(&longer)).unwrap_err().tensor, name);
             }
             let mut more = tensors.clone();
-            more.push(("layer.2.output.bias".into(), "F32".into(), vec![128]));
+            more.push(("layer.2.output.bias".into(), "F32".into(), vec![128], vec![0; 512]));
             assert_eq!(
                 check(kind, &shape, &stored(&more)).unwrap_err().tensor,
                 "layer.2.output.bias"
@@ -261,7 +312,7 @@ mod tests {
         let shape = ModelShape::builtin("tiny").unwrap();
         let lora = |a: usize, b: usize| {
             [("lora_a", [a, 512]), ("lora_b", [128, b])]
-                .map(|(part, shape)| (format!("layer.1.output.{part}"), "F32".to_string(), shape.to_vec()))
+                .map(|(part, shape)| (format!("layer.1.output.{part}"), "F32".to_string(), shape.to_vec(), Vec::new()))
         };
         let said = |a, b| check(PetKind::Lora, &shape, &stored(&lora(a, b))).map_err(|misfit| misfit.to_string());
         let numbers = 4 * (512 + 128);
@@ -279,5 +330,53 @@ mod tests {
             nothing,
             "layer.0.query_key_value.lora_a: must be there, or another linear layer's, got no such tensor"
         );
+    }
+    /// What a mask takes away is resident, bit by bit; the bits beyond the last column are nobody's.
+    #[test]
+    fn a_mask_takes_as_much_as_it_takes_away() {
+        let shape = ModelShape {
+            hidden: 12,
+            heads: 2,
+            intermediate: 20,
+            layers: 1,
+            ..ModelShape::builtin("tiny").unwrap()
+        };
+        let mut tensors = whole(PetKind::MaskBert, &shape);
+        let resident = |tensors: &[Tensor]| check(PetKind::MaskBert, &shape, &stored(tensors)).unwrap();
+        let rows = 36 + 12 + 20 + 12;
+        let none = Resident {
+            numbers: 0,
+            indices: rows + 4,
+        };
+        assert_eq!(resident(&tensors), none);
+        // Of the second row of `attention_output` the first byte has two zeros, and the second one among its four columns and two beyond.
+        let mask = tensors.iter_mut().find(|(name, ..)| name == "layer.0.attention_output.mask");
+        mask.unwrap().3[2..4].copy_from_slice(&[0b1101_1110, 0b1010_0111]);
+        let three = Resident {
+            numbers: 3,
+            indices: rows + 4 + 3,
+        };
+        assert_eq!(resident(&tensors), three);
+    }
+
+    /// What the shapes of a sparse matrix do not show: rows that do not add up, and columns beyond it or out of order.
+    #[test]
+    fn a_difference_that_is_no_matrix_is_refused() {
+        let shape = ModelShape::builtin("tiny").unwrap();
+        let refused = |part: &str, at: usize, number: i32| {
+            let mut tensors = whole(PetKind::DiffPruning, &shape);
+            let name = format!("layer.1.output.delta.{part}");
+            let (.., data) = tensors.iter_mut().find(|(of, ..)| *of == name).unwrap();
+            data[4 * at..][..4].copy_from_slice(&number.to_le_bytes());
+            check(PetKind::DiffPruning, &shape, &stored(&tensors)).unwrap_err().to_string()
+        };
+        for (at, number, got) in [(0, 1, "from 1 to 3"), (128, 2, "from 0 to 2"), (7, 3, "from 0 to 3")] {
+            let must = "layer.1.output.delta.starts: must be rising from 0 to 3, the number of values, got";
+            assert_eq!(refused("starts", at, number), format!("{must} {got}"));
+        }
+        for (at, number) in [(2, 512), (0, -1), (1, 0)] {
+            let must = "layer.1.output.delta.columns: must be from 0 to 511, rising within a row, got";
+            assert_eq!(refused("columns", at, number), format!("{must} {number}"));
+        }
     }
 }

@@ -70,7 +70,7 @@ impl Registration {
 pub struct TaskFile {
     /// Where it is.
     pub path: String,
-    /// What the parameters take on the card; as the pool's sizes say where that is not known.
+    /// What the parameters take on the card: of no use where the kind or the model is not known.
     pub resident_bytes: Option<u64>,
     /// What is wrong with it, and why.
     pub fault: Option<(TaskFault, String)>,

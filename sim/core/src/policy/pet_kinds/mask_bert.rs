@@ -2,10 +2,20 @@
 
 use super::Element::U8;
 use super::Size::Is;
-use super::{Part, Place, Rules, TokenWork, beside, csr_bytes};
+use super::{Part, Place, Rules, TokenWork, Unfit, beside, csr_bytes};
+use crate::policy::pet_tensors::Resident;
 use crate::policy::pet_work::PetSizes;
 
 pub(super) struct MaskBert;
+
+/// The columns of a row of bits that are 0: the first column is a byte's lowest bit.
+fn zeros(row: &[u8], columns: usize) -> u64 {
+    let (whole, rest) = row.split_at(columns / 8);
+    let beyond = u8::MAX << (columns % 8);
+    let zeros = whole.iter().map(|byte| byte.count_zeros()).sum::<u32>();
+    let zeros = zeros + rest.first().map_or(0, |byte| (byte | beyond).count_zeros());
+    zeros.into()
+}
 
 impl Rules for MaskBert {
     fn tensors(&self, place: Place) -> Vec<Part> {
@@ -16,6 +26,19 @@ impl Rules for MaskBert {
             }
             Place::Norm { .. } => Vec::new(),
         }
+    }
+
+    fn content(&self, place: Place, data: &[&[u8]]) -> Result<Resident, Unfit> {
+        let Place::Linear { outputs, inputs, .. } = place else {
+            return Ok(Resident::default());
+        };
+        let columns = inputs as usize;
+        let rows = data[0].chunks_exact(columns.div_ceil(8));
+        let elements = rows.map(|row| zeros(row, columns)).sum();
+        Ok(Resident {
+            numbers: elements,
+            indices: elements + outputs + 1,
+        })
     }
 
     fn bytes(&self, place: Place, sizes: &PetSizes) -> u64 {

@@ -12,6 +12,7 @@ mod mask_bert;
 
 use tenantry_profiles::{ModelShape, PetKind};
 
+use super::pet_tensors::Resident;
 use super::pet_work::PetSizes;
 
 /// Bytes of a number and of a sparse matrix's index.
@@ -80,6 +81,14 @@ pub(super) enum Size {
 /// A tensor: the end of its name, its elements, and its dimensions.
 pub(super) type Part = (&'static str, Element, Vec<Size>);
 
+/// Content that cannot be computed with, of one of a place's tensors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unfit {
+    pub part: &'static str,
+    pub must: String,
+    pub got: String,
+}
+
 /// What an operator does for each token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TokenWork {
@@ -99,7 +108,16 @@ pub(super) trait Rules: Sync {
         false
     }
 
-    /// Bytes of its parameters there, resident on the device.
+    /// What the content of its tensors there takes on the device beside their own numbers and indices. `data` are their elements, in the order of
+    /// [`tensors`](Self::tensors), which fit.
+    ///
+    /// # Errors
+    /// What element types and shapes do not show.
+    fn content(&self, _place: Place, _data: &[&[u8]]) -> Result<Resident, Unfit> {
+        Ok(Resident::default())
+    }
+
+    /// Bytes of its parameters there, resident on the device, where only their sizes are known.
     fn bytes(&self, place: Place, sizes: &PetSizes) -> u64;
 
     /// What its operator does there for each token.

@@ -29,7 +29,7 @@ use crate::policy::coordinated::PoolPlan;
 use crate::policy::place::{self, Loads, Place};
 use crate::policy::streams::{StreamOperator, StreamScheduler};
 use crate::slab::Slab;
-use crate::spec::{ClusterSpec, EngineSpec, PlanningSpec, StreamsSpec, SystemSpec, TasksSpec};
+use crate::spec::{ClusterSpec, EngineSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec, TasksSpec};
 use crate::topology::Topology;
 
 struct Instance {
@@ -176,6 +176,11 @@ impl TaskServer {
     /// What there is of tasks, and what was planned so far.
     pub fn counts(&self) -> &TaskCounts {
         &self.repository.counts
+    }
+
+    /// The machine that is to hold a loaded task has no memory for it, and said so before anything was served: it is refused alone.
+    pub fn unload(&mut self, registration: &Registration, got: &str) {
+        self.repository.unload(registration, got);
     }
 
     /// Which loaded task a tenant is: its shared model and kind; nothing where it has none.

@@ -16,6 +16,9 @@ pub(crate) struct Task {
     pub kind: PetKind,
     /// Position among the loaded tasks.
     pub position: u32,
+    /// Of its own parameters on each card, and of its head.
+    own_bytes: u64,
+    head_bytes: u64,
 }
 
 /// What there is of tasks.
@@ -263,7 +266,28 @@ impl Repository {
             model: index as u16,
             kind,
             position,
+            own_bytes,
+            head_bytes,
         })
+    }
+
+    /// A loaded task for which the machine found no memory, whatever the sizes say. All others stay, and none comes in its place.
+    pub fn unload(&mut self, registration: &Registration, got: &str) {
+        let entry = &mut self.entries[registration.task as usize];
+        let Entry::Loaded(task) = *entry else {
+            unreachable!("only loaded tasks are brought into memory")
+        };
+        *entry = Entry::Refused(TaskFault::OutOfMemory);
+        self.tasks_bytes -= task.own_bytes + task.head_bytes;
+        self.counts.loaded -= 1;
+        self.counts.loaded_until_full = self.counts.loaded_until_full.min(task.position);
+        let of_kind = self.counts.by_kind.iter_mut().find(|(kind, ..)| *kind == task.kind);
+        let (_, count, bytes) = of_kind.expect("a loaded task is of a kind that is counted");
+        (*count, *bytes) = (*count - 1, *bytes - task.own_bytes);
+        self.counts.by_kind.retain(|(_, count, _)| *count > 0);
+        let why = format!("{}: must fit the memory that there is, got {got}", registration.place());
+        let fault = TaskFault::OutOfMemory;
+        self.refuse(registration, Refusal { fault, why });
     }
 
     fn refuse(&mut self, registration: &Registration, refusal: Refusal) {
