@@ -162,13 +162,14 @@ pub(crate) fn name(kind: &OpKind) -> (String, &'static str) {
         }
         OpKind::LoadModel(load) => (format!("load model, {}", bytes(load.bytes)), "copy"),
         OpKind::Solve(solve) => (format!("allocate {} instances", solve.instances), "solve"),
-        OpKind::PlanPool(plan) => (
-            format!(
-                "plan {} queries to {} tasks, {}",
-                plan.queries, plan.tasks, plan.batching
-            ),
-            "solve",
-        ),
+        OpKind::PlanPool(plan) => {
+            let rules: Vec<&str> = plan.rules.iter().map(|rule| rule.name()).collect();
+            let rules = rules.join(" and ");
+            (
+                format!("plan {} queries to {} tasks, {rules}", plan.queries, plan.tasks),
+                "solve",
+            )
+        }
     }
 }
 

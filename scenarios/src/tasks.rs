@@ -313,6 +313,7 @@ fn engine_of(engine: RawEngine) -> EngineSpec {
                 RawBatching::ByVariance { std_tokens } => Batching::ByVariance {
                     std_tokens_max: std_tokens.0,
                 },
+                RawBatching::Cheaper => Batching::Cheaper,
             },
             streams: match streams {
                 RawStreams::ByProfile { many } => StreamsSpec::ByProfile { many: many.0 },

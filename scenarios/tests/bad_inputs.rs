@@ -522,7 +522,7 @@ fn tasks_that_are_wrong() {
         (
             "batch: 8",
             "batch: 8, engine: { shared: { batching: alpha } }",
-            "engine.shared.batching: must be one of fixed, alpha-only, beta-only, coordinated, by-variance, got alpha",
+            "engine.shared.batching: must be one of fixed, alpha-only, beta-only, coordinated, by-variance, cheaper, got alpha",
         ),
     ] {
         let errors = errors(&TASKS.replacen(what, by, 1), &[]);

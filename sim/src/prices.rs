@@ -495,10 +495,14 @@ impl Prices {
                 let ModelPrices::Tasks(prices) = &self.models[0] else {
                     unreachable!("only a system of tasks plans pools")
                 };
-                let surface = prices.planning(plan.batching);
-                self.extrapolated
-                    .note(surface.beyond(plan.tasks, plan.queries), Family::Plan);
-                spread.of(surface.cost(plan.tasks, plan.queries))
+                let mut ns = 0;
+                for &rule in plan.rules {
+                    let surface = prices.planning(rule);
+                    self.extrapolated
+                        .note(surface.beyond(plan.tasks, plan.queries), Family::Plan);
+                    ns += spread.of(surface.cost(plan.tasks, plan.queries));
+                }
+                ns
             }
             OpKind::Manage(Manage::Store { bytes, .. }) => self.stored_ns(*bytes, spread),
             // Memory is let go of at once, as far as anybody has measured.

@@ -453,6 +453,13 @@ fn planning_takes_its_time_on_the_host() {
     let pooled = run(&system, 4);
     assert_eq!(lane_busy(&pooled, "host/planner"), Duration::from_millis(3));
     assert_eq!(pooled.queue.max_ns(), 8_000 + 5_000 + 3_000_000 + 20_000);
+    // Planned by two rules, it takes both times.
+    let mut twice = system.clone();
+    of(&mut twice).engine = EngineSpec::Shared {
+        batching: Batching::Cheaper,
+        streams: StreamsSpec::Fixed { count: 1 },
+    };
+    assert_eq!(lane_busy(&run(&twice, 4), "host/planner"), Duration::from_millis(6));
     // Planned online, every batch after the first waits for its plan; a query that is alone needs none.
     of(&mut system).planning = PlanningSpec::Online {
         window: 16,
@@ -546,6 +553,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         Just(Batching::BetaOnly),
         Just(Batching::Coordinated),
         Just(Batching::ByVariance { std_tokens_max: 8.0 }),
+        Just(Batching::Cheaper),
     ];
     let streams = prop_oneof![
         Just(StreamsSpec::ByProfile { many: 4 }),

@@ -103,7 +103,7 @@ mod tests {
         let tables: Arc<[Tables]> = Arc::new([tables()]);
         for &batching in PoolBatching::ALL {
             let question = question(&tables, batching, 8, 64, 7);
-            assert_eq!(question.batching.chosen(&question.queries[0]), batching);
+            assert_eq!(question.batching.rules(&question.queries[0]), [batching]);
             let mut plan = PoolPlan::default();
             Planner::default().answer(&question, 0, &mut plan);
             let mut places: Vec<u32> = plan

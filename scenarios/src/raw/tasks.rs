@@ -86,6 +86,8 @@ pub enum RawBatching {
         /// The largest standard deviation of lengths, in tokens, at which it is coordinated.
         std_tokens: NotNegative,
     },
+    /// Planned both ways, coordinated and alpha-only, and run as it takes less by the card's tables.
+    Cheaper,
 }
 
 /// Streams that a layer's operators run on.

@@ -221,8 +221,8 @@ pub struct PlanPool {
     pub pool: u32,
     /// Which of its models.
     pub model: u16,
-    /// How.
-    pub batching: PoolBatching,
+    /// By which rules, one after the other.
+    pub rules: &'static [PoolBatching],
     /// Different tasks among the queries.
     pub tasks: u32,
     /// Queries.

@@ -311,8 +311,14 @@ mod tests {
     fn a_tasks_own_sizes_are_its_own_and_one_at_least() {
         let shape = ModelShape::builtin("tiny").unwrap();
         let lora = |a: usize, b: usize| {
-            [("lora_a", [a, 512]), ("lora_b", [128, b])]
-                .map(|(part, shape)| (format!("layer.1.output.{part}"), "F32".to_string(), shape.to_vec(), Vec::new()))
+            [("lora_a", [a, 512]), ("lora_b", [128, b])].map(|(part, shape)| {
+                (
+                    format!("layer.1.output.{part}"),
+                    "F32".to_string(),
+                    shape.to_vec(),
+                    Vec::new(),
+                )
+            })
         };
         let said = |a, b| check(PetKind::Lora, &shape, &stored(&lora(a, b))).map_err(|misfit| misfit.to_string());
         let numbers = 4 * (512 + 128);
@@ -350,7 +356,9 @@ mod tests {
         };
         assert_eq!(resident(&tensors), none);
         // Of the second row of `attention_output` the first byte has two zeros, and the second one among its four columns and two beyond.
-        let mask = tensors.iter_mut().find(|(name, ..)| name == "layer.0.attention_output.mask");
+        let mask = tensors
+            .iter_mut()
+            .find(|(name, ..)| name == "layer.0.attention_output.mask");
         mask.unwrap().3[2..4].copy_from_slice(&[0b1101_1110, 0b1010_0111]);
         let three = Resident {
             numbers: 3,
@@ -368,7 +376,9 @@ mod tests {
             let name = format!("layer.1.output.delta.{part}");
             let (.., data) = tensors.iter_mut().find(|(of, ..)| *of == name).unwrap();
             data[4 * at..][..4].copy_from_slice(&number.to_le_bytes());
-            check(PetKind::DiffPruning, &shape, &stored(&tensors)).unwrap_err().to_string()
+            check(PetKind::DiffPruning, &shape, &stored(&tensors))
+                .unwrap_err()
+                .to_string()
         };
         for (at, number, got) in [(0, 1, "from 1 to 3"), (128, 2, "from 0 to 2"), (7, 3, "from 0 to 3")] {
             let must = "layer.1.output.delta.starts: must be rising from 0 to 3, the number of values, got";

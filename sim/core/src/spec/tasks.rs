@@ -176,7 +176,9 @@ impl TasksSpec {
                 Batching::AlphaOnly => &[PoolBatching::AlphaOnly],
                 Batching::BetaOnly => &[PoolBatching::BetaOnly],
                 Batching::Coordinated => &[PoolBatching::Coordinated],
-                Batching::ByVariance { .. } => &[PoolBatching::AlphaOnly, PoolBatching::Coordinated],
+                Batching::ByVariance { .. } | Batching::Cheaper => {
+                    &[PoolBatching::AlphaOnly, PoolBatching::Coordinated]
+                }
             },
             EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => &[],
         }

@@ -1,7 +1,7 @@
 //! Which of a pool's queries run together when tasks share a model (PetS, section 4.1 and Algorithm 1).
 //!
 //! A batch of `n` queries padded to `l` tokens costs `α[n][l]` for what all tasks share, and `β[kind][n][l]` for the operators
-//! of each task's mini-batch in it (Eq. 2). [`Planner::plan`] splits a pool into batches by one of five [`Batching`]s; a
+//! of each task's mini-batch in it (Eq. 2). [`Planner::plan`] splits a pool into batches by one of six [`Batching`]s; a
 //! [`Plan`] says which queries, in which order, so that every batch and every mini-batch is one contiguous stretch.
 //!
 //! Both dynamic programs are optimal over *contiguous splits* of queries sorted by length, and each looks at its own table
@@ -60,18 +60,24 @@ pub enum Batching {
         /// The largest standard deviation of the pool's lengths, in tokens, at which it is coordinated.
         std_tokens_max: f64,
     },
+    /// Planned both ways, coordinated and α-only, and run as it takes less by the tables. Not the paper's: which of the two is better
+    /// depends on queries a task as much as on lengths.
+    Cheaper,
 }
 
 impl Batching {
-    /// What it comes to for this pool.
-    pub fn chosen(self, pool: &[Query]) -> PoolBatching {
+    /// By which of them this pool is planned. Of two plans the one that takes less by the tables is kept, of equals the first.
+    pub fn rules(self, pool: &[Query]) -> &'static [PoolBatching] {
         match self {
-            Batching::Fixed { .. } => PoolBatching::Fixed,
-            Batching::AlphaOnly => PoolBatching::AlphaOnly,
-            Batching::BetaOnly => PoolBatching::BetaOnly,
-            Batching::Coordinated => PoolBatching::Coordinated,
-            Batching::ByVariance { std_tokens_max } if std_tokens(pool) <= std_tokens_max => PoolBatching::Coordinated,
-            Batching::ByVariance { .. } => PoolBatching::AlphaOnly,
+            Batching::Fixed { .. } => &[PoolBatching::Fixed],
+            Batching::AlphaOnly => &[PoolBatching::AlphaOnly],
+            Batching::BetaOnly => &[PoolBatching::BetaOnly],
+            Batching::Coordinated => &[PoolBatching::Coordinated],
+            Batching::ByVariance { std_tokens_max } if std_tokens(pool) <= std_tokens_max => {
+                &[PoolBatching::Coordinated]
+            }
+            Batching::ByVariance { .. } => &[PoolBatching::AlphaOnly],
+            Batching::Cheaper => &[PoolBatching::Coordinated, PoolBatching::AlphaOnly],
         }
     }
 }
@@ -150,6 +156,8 @@ pub struct Planner {
     minis: Vec<MiniBatch>,
     split: split::Scratch,
     plan: Plan,
+    /// Of an earlier rule, where there are two.
+    other: Plan,
 }
 
 impl Planner {
@@ -164,18 +172,30 @@ impl Planner {
         for query in pool {
             tables.check(query)?;
         }
+        let (first, others) = strategy.rules(pool).split_first().expect("there is a rule");
+        self.plan_by(*first, tables, strategy, pool);
+        for rule in others {
+            std::mem::swap(&mut self.plan, &mut self.other);
+            self.plan_by(*rule, tables, strategy, pool);
+            if self.other.latency_ns() <= self.plan.latency_ns() {
+                std::mem::swap(&mut self.plan, &mut self.other);
+            }
+        }
+        Ok(&self.plan)
+    }
+
+    fn plan_by(&mut self, rule: PoolBatching, tables: &Tables, strategy: Batching, pool: &[Query]) {
         self.queries.clear();
         self.queries.extend_from_slice(pool);
         self.minis.clear();
         self.plan.clear();
-        match (strategy.chosen(pool), strategy) {
+        match (rule, strategy) {
             (_, Batching::Fixed { size }) => self.fixed(tables, size.min(tables.max_batch()) as usize),
             (PoolBatching::Fixed, _) => unreachable!("only a fixed size is one"),
             (PoolBatching::AlphaOnly, _) => self.alpha_only(tables),
             (PoolBatching::BetaOnly, _) => self.beta_only(tables),
             (PoolBatching::Coordinated, _) => self.coordinated(tables),
         }
-        Ok(&self.plan)
     }
 
     /// Stretches of queries that were priced so far, in all plans: beside sorting, what planning takes.

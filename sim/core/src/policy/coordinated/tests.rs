@@ -101,12 +101,13 @@ fn check(plan: &Plan, tables: &Tables, pool: &[Query]) -> Result<(), TestCaseErr
     Ok(())
 }
 
-const BATCHINGS: [Batching; 5] = [
+const BATCHINGS: [Batching; 6] = [
     Batching::Fixed { size: 5 },
     Batching::AlphaOnly,
     Batching::BetaOnly,
     Batching::Coordinated,
     Batching::ByVariance { std_tokens_max: 3.0 },
+    Batching::Cheaper,
 ];
 
 proptest! {
@@ -202,6 +203,20 @@ proptest! {
         prop_assert_eq!(shared_of(plan), brute_force_split(&sizes, max, &shared));
     }
 
+    /// Of both plans the one that takes less by the tables, and coordinated of equals.
+    #[test]
+    fn the_cheaper_of_two_plans_is_kept(seed: u64, queries in 0u32..60, tasks in 1u32..12, std in 0.0f64..12.0, wild: bool) {
+        let mut stream = Draws::new(seed, Purpose::InputLength).about(0);
+        let pool = pool(&mut stream, queries, tasks, 2, std);
+        let tables = if wild { wild_tables(seed, 16, 64, 2) } else { tables(16, 2) };
+        let mut planner = Planner::default();
+        let [coordinated, alpha] = [Batching::Coordinated, Batching::AlphaOnly]
+            .map(|strategy| planner.plan(&tables, strategy, &pool).unwrap().clone());
+        let cheaper = planner.plan(&tables, Batching::Cheaper, &pool).unwrap();
+        let expected = if alpha.latency_ns() < coordinated.latency_ns() { alpha } else { coordinated };
+        prop_assert_eq!(cheaper, &expected);
+    }
+
     #[test]
     fn the_order_of_the_pool_changes_nothing_but_fixed_batches(seed: u64, queries in 1u32..40) {
         let mut stream = Draws::new(seed, Purpose::InputLength).about(0);
@@ -270,6 +285,29 @@ fn variance_picks_the_strategy() {
         assert_eq!(plan(rule, &pool), plan(picks, &pool));
         assert_ne!(plan(picks, &pool), plan(other, &pool), "the pool tells the two apart");
     }
+}
+
+/// Neither rule is always the cheaper: two tasks of like lengths are the better for coordinated batching, of different lengths for α-only.
+#[test]
+fn either_plan_may_be_the_cheaper() {
+    let query = |id: u32, tokens| Query {
+        id,
+        task: id % 2,
+        kind: 0,
+        tokens,
+    };
+    // A launch for each of a task's mini-batches, and the shared model's padding: 16 tokens are as dear as a launch.
+    let tables = Tables::new(8, 64, 1, |batch, tokens| u64::from(batch * tokens), |_, _, _| 16).unwrap();
+    let mut planner = Planner::default();
+    let mut latencies = |lengths: [u32; 4]| {
+        let pool: Vec<Query> = (0..).zip(lengths).map(|(id, tokens)| query(id, tokens)).collect();
+        [Batching::Coordinated, Batching::AlphaOnly, Batching::Cheaper]
+            .map(|strategy| planner.plan(&tables, strategy, &pool).unwrap().latency_ns())
+    };
+    // Coordinated: each task's four and five tokens padded to five, two launches. α-only: nothing padded, a launch for each query.
+    assert_eq!(latencies([4, 4, 5, 5]), [20 + 32, 18 + 64, 52]);
+    // Each task's queries of 4 and 64 tokens are one mini-batch, padded to 64: what that saves of launches is less.
+    assert_eq!(latencies([4, 4, 64, 64]), [256 + 32, 136 + 64, 200]);
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub(crate) fn question(
         PlanPool {
             pool: place,
             model,
-            batching: batching.chosen(queries),
+            rules: batching.rules(queries),
             tasks: tasks.len() as u32,
             queries: queries.len() as u32,
         }
