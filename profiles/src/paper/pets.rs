@@ -16,8 +16,9 @@ use crate::rows::{ConcurrentLayerRow, PetRow};
 use crate::stats::Stats;
 
 const DTYPE: DType = DType::F32;
-const BATCHES: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-const LENGTHS: [u32; 7] = [4, 16, 32, 64, 128, 256, 512];
+/// Up to the largest batch of Fig. 7, and from the shortest query of Fig. 12.
+const BATCHES: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+const LENGTHS: [u32; 8] = [1, 4, 16, 32, 64, 128, 256, 512];
 const STREAMS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const PARALLEL_BATCHES: [u32; 4] = [1, 2, 4, 8];
 const PARALLEL_LENGTHS: [u32; 4] = [16, 32, 64, 128];
