@@ -155,7 +155,7 @@ fn add_figures(table: &mut Table, comparison: &Comparison) {
         };
         table.add_row([
             Cell::new(&system),
-            Cell::new(figure.figure),
+            Cell::new(safe(&figure.figure)),
             right(spread(figure.simulated)),
             right(spread(figure.executed)),
             right(percent(figure.error_percent)),

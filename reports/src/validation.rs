@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use crate::classes::ClassSummary;
 use crate::curves::Run;
 use crate::group::{Group, Spread};
 use crate::summary::{Parameters, RunSummary, rounded};
@@ -74,7 +75,7 @@ pub struct Comparison {
     /// Absent where there are no limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Throughput, latency and batch size.
+    /// Throughput, latency and batch size, and how each service class fared.
     pub figures: Vec<FigureError>,
     /// Where the difference of the mean latency comes from.
     pub stages: Vec<StageError>,
@@ -86,7 +87,7 @@ pub struct Comparison {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FigureError {
     /// Its path in `summary.json`.
-    pub figure: &'static str,
+    pub figure: String,
     /// Absent where no simulated run has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub simulated: Option<Spread>,
@@ -203,9 +204,9 @@ impl Validation {
 
 impl Comparison {
     fn new(pair: &Pair<'_>, limits: Limits) -> Comparison {
-        let figure = |figure, limit: Option<f64>, read: fn(&RunSummary) -> Option<f64>| {
+        let figure = |figure: &str, limit: Option<f64>, read: fn(&RunSummary) -> Option<f64>| {
             let (simulated, executed) = both(pair, |group| group.spread(read));
-            FigureError::new(figure, simulated, executed, limit)
+            FigureError::new(figure.to_owned(), simulated, executed, limit)
         };
         let figures = [
             figure("throughput_rps", limits.throughput, |run| run.throughput_rps),
@@ -224,6 +225,7 @@ impl Comparison {
                 figure("tpot_ms.mean", None, |run| Some(run.tpot_ms?.mean)),
             ]
             .into_iter()
+            .chain(classes(pair))
             .filter(|figure| figure.simulated.is_some() || figure.executed.is_some()),
         )
         .collect::<Vec<_>>();
@@ -242,12 +244,7 @@ impl Comparison {
 }
 
 impl FigureError {
-    fn new(
-        figure: &'static str,
-        simulated: Option<Spread>,
-        executed: Option<Spread>,
-        limit: Option<f64>,
-    ) -> FigureError {
+    fn new(figure: String, simulated: Option<Spread>, executed: Option<Spread>, limit: Option<f64>) -> FigureError {
         let error = match (simulated, executed) {
             (Some(simulated), Some(executed)) if executed.mean != 0.0 => Some(simulated.mean / executed.mean - 1.0),
             _ => None,
@@ -261,6 +258,22 @@ impl FigureError {
             verdict: limit.map(|limit| Verdict::of(error.is_some_and(|error| error.abs() <= limit))),
         }
     }
+}
+
+/// The 98th percentile of each service class, and how much of it was answered in time, where classes are told apart.
+fn classes(pair: &Pair<'_>) -> Vec<FigureError> {
+    let names = pair.any().runs[0].summary.classes.keys();
+    let figures = names.flat_map(|name| {
+        let figure = |figure: &str, read: fn(&ClassSummary) -> Option<f64>| {
+            let (simulated, executed) = both(pair, |group| group.spread(|run| read(run.classes.get(name)?)));
+            FigureError::new(format!("classes.{name}.{figure}"), simulated, executed, None)
+        };
+        [
+            figure("latency_ms.p98", |class| Some(class.latency_ms?.p98)),
+            figure("attainment", |class| class.attainment),
+        ]
+    });
+    figures.collect()
 }
 
 /// `None` unless both sides finished requests.
@@ -385,6 +398,40 @@ mod tests {
         let validation = Validation::new("free", Limits::default(), &runs());
         assert_eq!(validation.verdict, None);
         assert_eq!(validation.comparisons.len(), 2);
+    }
+
+    #[test]
+    fn service_classes_have_figures_of_their_own() {
+        let mut runs = one(110_000, &[100_000]);
+        assert!(
+            Validation::new("none", LIMITS, &runs).comparisons[0]
+                .figures
+                .iter()
+                .all(|of| !of.figure.starts_with("classes"))
+        );
+        for (run, attainment) in runs.iter_mut().zip([0.9, 1.0]) {
+            let class = ClassSummary {
+                finished: 10,
+                refused: 0,
+                latency_ms: run.summary.latency_ms,
+                target_ms: Some(105.0),
+                attainment: Some(attainment),
+            };
+            run.summary.classes.insert("urgent".into(), class);
+        }
+        let validation = Validation::new("classes", LIMITS, &runs);
+        let figures = validation.comparisons[0].figures.iter();
+        let of_class = figures.filter(|of| of.figure.starts_with("classes"));
+        let of_class: Vec<(&str, Option<f64>)> = of_class.map(|of| (of.figure.as_str(), of.error_percent)).collect();
+        let p98 = validation.comparisons[0]
+            .figures
+            .iter()
+            .find(|of| of.figure == "latency_ms.p98");
+        let expected = [
+            ("classes.urgent.latency_ms.p98", p98.unwrap().error_percent),
+            ("classes.urgent.attainment", Some(-10.0)),
+        ];
+        assert_eq!(of_class, expected);
     }
 
     #[test]

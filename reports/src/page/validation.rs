@@ -40,7 +40,7 @@ impl View {
         let share = |value: Option<f64>| value.map_or(ABSENT.to_owned(), human::percent);
         let figures = comparison.figures.iter().map(|figure| {
             [
-                figure_title(figure.figure).to_owned(),
+                figure_title(&figure.figure).to_owned(),
                 spread(figure.simulated),
                 spread(figure.executed),
                 percent(figure.error_percent),
@@ -86,7 +86,7 @@ fn word(verdict: Verdict) -> &'static str {
 }
 
 /// For people.
-fn figure_title(figure: &'static str) -> &'static str {
+fn figure_title(figure: &str) -> &str {
     match figure {
         "throughput_rps" => "Throughput /s",
         "latency_ms.mean" => "Mean latency ms",
