@@ -12,7 +12,7 @@ use tenantry_core::spec::{
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Card, DType, ModelShape};
+use tenantry_profiles::{Card, ConcurrentPetRow, DType, ModelShape, Stats};
 use tenantry_traces::{Entry, Listed, Request, Time};
 
 use super::*;
@@ -84,16 +84,17 @@ fn shared(batching: Batching, streams: u32) -> EngineSpec {
 
 /// Runs a pool of queries.
 fn serve(system: &SystemSpec, memory: u64) -> (RunRecord, Vec<Answer>, Vec<String>) {
-    serve_on(&synthetic_card(), system, memory, &KINDS)
+    let (record, answers, refused, _) = serve_on(&synthetic_card(), system, memory, &KINDS);
+    (record, answers, refused)
 }
 
-/// The same on another card, of tasks of these kinds.
+/// The same on another card, of tasks of these kinds; and the most streams that a batch had.
 fn serve_on(
     card: &Card,
     system: &SystemSpec,
     memory: u64,
     kinds: &'static [&'static dyn Kind],
-) -> (RunRecord, Vec<Answer>, Vec<String>) {
+) -> (RunRecord, Vec<Answer>, Vec<String>, u16) {
     let cluster = ClusterSpec {
         gpus: 1,
         gpu_memory_bytes: memory,
@@ -141,7 +142,9 @@ fn serve_on(
     machine.into_workers().stop();
     let mut answers = std::mem::take(&mut *answers.lock().unwrap());
     answers.sort_unstable();
-    (record, answers, refused)
+    let groups = log.commands.iter().flat_map(|command| &command.groups);
+    let streams = groups.map(|group| group.stream + 1).max().unwrap_or(0);
+    (record, answers, refused, streams)
 }
 
 #[test]
@@ -167,6 +170,44 @@ fn batching_and_streams_do_not_change_the_answers_of_64_tasks_of_five_kinds() {
         assert!(record.batches < QUERIES);
         assert_eq!(answers, expected, "{batching:?}");
     }
+}
+
+/// The rules that choose the number of streams by themselves: one for each mini-batch, and as many as the card's tables make worth it, which are all
+/// four of its cores where threads do not slow each other down.
+#[test]
+fn a_stream_for_each_task_and_as_many_as_the_profile_says_do_not_change_the_answers() {
+    let mut card = synthetic_card();
+    for (streams, batch, tokens) in [(1, 1, 16), (1, 16, 16), (8, 1, 16), (8, 16, 16)] {
+        card.tables.concurrent_pet.push(ConcurrentPetRow {
+            model: "tiny".into(),
+            dtype: DType::F32,
+            streams,
+            batch,
+            tokens,
+            stats: Stats::exact(100.0),
+        });
+    }
+    let (_, expected, _) = serve(&system(shared(Batching::Coordinated, 1)), 1 << 30);
+    let of = |card: &Card, streams| {
+        let engine = EngineSpec::Shared {
+            batching: Batching::Coordinated,
+            streams,
+        };
+        serve_on(card, &system(engine), 1 << 30, &KINDS)
+    };
+    let (one_each, answers, _, streams) = of(&card, StreamsSpec::OneEach);
+    assert_eq!(answers, expected);
+    let groups = one_each.tasks.as_ref().unwrap().groups;
+    assert!(
+        streams > 8 && u64::from(streams) >= groups / one_each.batches,
+        "{streams} for {groups}"
+    );
+    let (_, answers, _, streams) = of(&card, StreamsSpec::ByProfile { many: 32 });
+    assert_eq!(answers, expected);
+    assert_eq!(streams, 4);
+    // A card whose hand-overs cost more than they gain keeps to one.
+    let (.., streams) = of(&synthetic_card(), StreamsSpec::ByProfile { many: 32 });
+    assert_eq!(streams, 1);
 }
 
 /// Three models, two of them of one shape: what a task computes depends on its own model alone, and models of one shape have different
@@ -274,7 +315,7 @@ fn a_task_for_which_the_device_has_no_memory_is_refused_alone() {
     assert_eq!(KINDS[3].name(), Vast.name());
     let sound = system(shared(Batching::Coordinated, 1));
     let (_, expected, _) = serve(&sound, 1 << 30);
-    let (record, answers, refused) = serve_on(&synthetic_card(), &sound, 1 << 30, &WITH_VAST);
+    let (record, answers, refused, _) = serve_on(&synthetic_card(), &sound, 1 << 30, &WITH_VAST);
     let of_vast = |answer: &Answer| answer.ticket * 7 % u64::from(TASKS) % 5 == 3;
     let expected: Vec<Answer> = expected.into_iter().filter(|answer| !of_vast(answer)).collect();
     assert_eq!(answers, expected);
@@ -334,7 +375,7 @@ fn a_full_model_for_which_the_device_has_no_memory_is_refused_alone() {
         }];
         tasks.registrations[5].model = "vast".into();
         // More than a process can address, and all of it promised.
-        let (record, answers, refused) = serve_on(&card, &system, 1 << 60, &KINDS);
+        let (record, answers, refused, _) = serve_on(&card, &system, 1 << 60, &KINDS);
         let other = |answer: &Answer| answer.ticket * 7 % u64::from(TASKS) != 5;
         let expected: Vec<Answer> = expected.into_iter().filter(other).collect();
         assert_eq!(answers, expected);
