@@ -180,7 +180,7 @@ fn pets_is_reproduced() {
     check(
         "pets",
         PETS_NOT_MET,
-        &[("Fig. 7", 7), ("Fig. 8", 1), ("Fig. 12", 21), ("Section 8", 8)],
+        &[("Fig. 8", 1)],
         &[
             ("Table 5", "SeqS, BERT-base on 1080 Ti, 11 GB", 28.0),
             ("Table 5", "PetS, BERT-base on V100, 32 GB", 2332.0),
@@ -203,11 +203,11 @@ fn pets_is_reproduced() {
                 0.919,
             ),
             ("Fig. 9", "shared operators of 8 tasks, greatest speed-up", 3.06),
-            ("Fig. 11", "32 tasks, 32 streams, time saved at most", 10.48),
+            ("Fig. 11", "32 tasks, 32 streams, time saved at most", 10.54),
             (
                 "Fig. 11",
                 "8 streams by intensity (Algorithm 2) over tasks in turn, all shapes, time saved in the mean: more",
-                -0.747,
+                -0.750,
             ),
             ("Fig. 12", "coordinated over fixed, mean", 1.550),
             ("Fig. 12", "coordinated over β-only, mean", 1.313),
@@ -218,14 +218,19 @@ fn pets_is_reproduced() {
                 0.968,
             ),
             (
-                "Section 8",
-                "500/s: p98 of batches planned online over that of batches of 8 or 32 that wait until they are full: below 1",
-                0.757,
+                "Fig. 12",
+                "the cheaper of both plans over α-only at deviation 4, 32 tasks",
+                1.0,
             ),
             (
                 "Section 8",
-                "700/s: over that of up to 32 or 128 taken as soon as the card is free: at most 1.02",
-                0.830,
+                "500/s: p98 of batches planned online over that of batches of 8 or 32 that wait until they are full: below 1",
+                0.756,
+            ),
+            (
+                "Section 8",
+                "1000/s: over that of up to 32 or 128 taken as soon as the card is free: at most 1.02",
+                0.118,
             ),
         ],
     );

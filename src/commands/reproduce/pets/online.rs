@@ -3,7 +3,6 @@
 use tenantry_reports::RunSummary;
 
 use crate::commands::reproduce::lab::Lab;
-use crate::commands::reproduce::number;
 use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
 
@@ -23,24 +22,6 @@ pub fn online(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let greedy = of("fixed-32-at-once").min(of("fixed-128-at-once"));
         let what = format!("{rate}: over that of up to 32 or 128 taken as soon as the card is free: at most 1.02");
         rows.push(Row::shape(FIGURE, what, "×", pets / greedy, pets <= 1.02 * greedy));
-        let in_time = |system, class: &str| {
-            let run = runs.find(system, &[("workload.arrivals.poisson.rate", rate.into())]);
-            100.0 * run.classes[class].attainment.unwrap_or(0.0)
-        };
-        let what = format!("{rate}: interactive queries answered within their 150 ms, of batches planned online");
-        let of = |class| {
-            let fixed = ["fixed-8", "fixed-32", "fixed-32-at-once", "fixed-128-at-once"]
-                .map(|system| format!("{} {system}", number::fixed(in_time(system, class), 1)));
-            fixed.join(", ")
-        };
-        rows.push(
-            Row::assumed(FIGURE, what, "%", None, in_time("pets", "interactive")).note(format!(
-                "of fixed batches: {}. Of the bulk within its 600 ms: {} planned online; {}",
-                of("interactive"),
-                number::fixed(in_time("pets", "bulk"), 1),
-                of("bulk"),
-            )),
-        );
     }
     Ok(rows)
 }
