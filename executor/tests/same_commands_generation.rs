@@ -20,7 +20,7 @@ use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
 use tenantry_executor::machine::{Batch, Job, Outcome, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape, Rhythm, Tier};
-use tenantry_sim::{Before, Jitter, Prices, VirtualMachine, Warmth};
+use tenantry_sim::{Before, Jitter, ModelBefore, Prices, VirtualMachine, Warmth};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
 const TENANTS: u32 = 8;
@@ -122,7 +122,7 @@ impl Script {
         let most = run.max_steps.min(until.unwrap_or(u32::MAX));
         let before = Before {
             idle: lane.idle,
-            other_model: false,
+            model: ModelBefore::Same,
         };
         let work_ns = self
             .prices

@@ -387,7 +387,7 @@ impl Card {
     }
 
     /// What compute takes longer after its lane was idle, or after another tenant's model; nothing where that was not measured. Without
-    /// rows of its own, a model on which less than all changes has those of its adapters, where tasks do, or of its heads, or of the model
+    /// rows of its own, a model that was just copied has those of one that lay untouched, and a model on which less than all changes those of its adapters, where tasks do, or of its heads, or of the model
     /// that comes first: what idleness costs depends on the machine more than on the model.
     ///
     /// # Errors
@@ -400,6 +400,7 @@ impl Card {
         };
         let nearest = match changing {
             Changing::Model => measured(Changing::Model),
+            Changing::CopiedModel => measured(changing).or_else(|| measured(Changing::Model)),
             Changing::Adapters | Changing::Heads | Changing::Tasks => measured(changing)
                 .or_else(|| measured(Changing::Adapters).filter(|_| changing == Changing::Tasks))
                 .or_else(|| measured(Changing::Heads))

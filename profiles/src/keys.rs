@@ -157,10 +157,14 @@ pub enum Changing {
     Adapters,
     /// Other parameter-efficient tasks' operators.
     Tasks,
-    /// Another tenant's whole model.
+    /// Another tenant's whole model, which lay untouched until now.
     Model,
+    /// Another tenant's whole model, which was copied just before: copies leave caches that cores share full of it.
+    CopiedModel,
 }
-named!(Changing { Heads => "heads", Adapters => "adapters", Tasks => "tasks", Model => "model" });
+named!(Changing {
+    Heads => "heads", Adapters => "adapters", Tasks => "tasks", Model => "model", CopiedModel => "copied-model"
+});
 
 /// What a step's tenants add to a decoder's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -23,7 +23,7 @@ pub mod virtual_machine;
 
 pub use global::whole_workload;
 pub use met::{MetError, count_met};
-pub use prices::{Before, Jitter, OpSpread, PriceError, Prices, Warmth};
+pub use prices::{Before, Jitter, ModelBefore, OpSpread, PriceError, Prices, Warmth};
 pub use simulate::{Run, SimulateError, Simulated, simulate};
 pub use tenantry_solver::answer as allocate;
 pub use virtual_machine::VirtualMachine;

@@ -722,7 +722,7 @@ impl Prices {
 
     /// Whether it matters whose model the pool's last batch was computed with.
     pub fn changes_model(&self, pool: PoolId) -> bool {
-        self.resume[pool.index()].other_model.is_some()
+        self.resume[pool.index()].other.is_some()
     }
 
     /// What an op that takes `work_ns` on a warm lane of this kind takes longer on one that was idle before or had another tenant's model,
@@ -752,7 +752,7 @@ impl Prices {
         let draw = spread.draw();
         let extra_ns = |resume: &Resume, before: Before, work_us| {
             // Another model costs without any idleness too, for which the least of the table stands.
-            let idle_us = micros(before.idle.0).max(before.other_model.into());
+            let idle_us = micros(before.idle.0).max((before.model != ModelBefore::Same).into());
             resume.extra_ns(idle_us, work_us, |whole| draw.of(whole))
         };
         let anew_ns = extra_ns(after, before, work_us);
@@ -779,8 +779,11 @@ impl Prices {
     fn resume_after(&self, lane: LaneKind, pool: PoolId, before: Before) -> Option<&Resume> {
         let of_pool = &self.resume[pool.index()];
         match lane {
-            LaneKind::Compute if before.other_model => of_pool.other_model.as_ref(),
-            LaneKind::Compute => of_pool.same_model.as_ref(),
+            LaneKind::Compute => match before.model {
+                ModelBefore::Same => of_pool.same.as_ref(),
+                ModelBefore::Other => of_pool.other.as_ref(),
+                ModelBefore::Copied => of_pool.copied.as_ref(),
+            },
             LaneKind::Copy => self.copy_resume.as_ref(),
             LaneKind::Lookup | LaneKind::Solve | LaneKind::Link => None,
         }
@@ -797,15 +800,26 @@ impl Prices {
 pub struct Before {
     /// Nothing, for so long.
     pub idle: Duration,
-    /// Its last op was another tenant's, who has a model of their own.
-    pub other_model: bool,
+    /// Whose model its last op was of.
+    pub model: ModelBefore,
+}
+
+/// Whose model a lane's last op was of, where tenants have models of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelBefore {
+    /// The same tenant's, or nobody has their own.
+    Same,
+    /// Another's, and this tenant's lay on the card.
+    Other,
+    /// Another's, and this tenant's was copied to the card for the op.
+    Copied,
 }
 
 impl Before {
     /// It was at work, for the same tenant or for any.
     pub const AT_WORK: Before = Before {
         idle: Duration::ZERO,
-        other_model: false,
+        model: ModelBefore::Same,
     };
 }
 
@@ -829,20 +843,27 @@ impl Warmth {
 #[derive(Debug)]
 struct ResumePrices {
     /// Than back to back with the same model.
-    same_model: Option<Resume>,
+    same: Option<Resume>,
     /// Likewise, where tenants have whole models.
-    other_model: Option<Resume>,
+    other: Option<Resume>,
+    /// Likewise, after the model's copy.
+    copied: Option<Resume>,
 }
 
 impl ResumePrices {
     fn new(card: &Card, pool: &PoolSpec) -> Result<ResumePrices, MissingTable> {
-        let (same, other) = match pool.changing() {
-            Changing::Model => (Changing::Heads, card.resume(&pool.model, Changing::Model)?),
-            less => (less, None),
-        };
-        Ok(ResumePrices {
-            same_model: card.resume(&pool.model, same)?,
-            other_model: other,
+        let of = |changing| card.resume(&pool.model, changing);
+        Ok(match pool.changing() {
+            Changing::Model => ResumePrices {
+                same: of(Changing::Heads)?,
+                other: of(Changing::Model)?,
+                copied: of(Changing::CopiedModel)?,
+            },
+            less => ResumePrices {
+                same: of(less)?,
+                other: None,
+                copied: None,
+            },
         })
     }
 }

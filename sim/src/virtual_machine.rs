@@ -15,7 +15,7 @@ use tenantry_core::command::Finish;
 use tenantry_core::event::{BatchTiming, Done, Ended, Event, RunOutcome};
 use tenantry_core::ids::{BatchId, InstanceId, LaneId};
 use tenantry_core::machine::{LaneUse, LookupCounts, Machine, MachineError, Next};
-use tenantry_core::op::{Member, OpKind, PetGroup, Submission};
+use tenantry_core::op::{Member, Op, OpKind, PetGroup, Submission};
 use tenantry_core::policy::coordinated::{Planner, PoolPlan};
 use tenantry_core::policy::fleet::Allocated;
 use tenantry_core::spec::{PlotSpec, StopSpec};
@@ -29,7 +29,7 @@ use crate::ends::Ends;
 use crate::last_tokens::LastTokens;
 use crate::leap::{Leap, RunPlan};
 use crate::pending::{Pending, PendingEvents, What};
-use crate::prices::{Before, OpSpread, Prices, Warmth};
+use crate::prices::{Before, ModelBefore, OpSpread, Prices, Warmth};
 
 /// An op that runs, or is about to.
 #[derive(Debug)]
@@ -189,6 +189,14 @@ impl Beside {
     }
 }
 
+/// Whose whole model a batch is computed with.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    tenant: u32,
+    /// Whether the batch has it copied first.
+    copied: bool,
+}
+
 /// The virtual machine.
 #[derive(Debug)]
 pub struct VirtualMachine {
@@ -226,7 +234,7 @@ pub struct VirtualMachine {
     /// By batch slot: the groups of batches of tasks.
     groups: Vec<Vec<PetGroup>>,
     /// By batch slot: whose whole model it is computed with, where that matters.
-    owners: Vec<Option<u32>>,
+    owners: Vec<Option<Owner>>,
     /// By batch slot: what came of runs.
     outcomes: Vec<Outcome>,
     /// Where sequences end that do not end by length.
@@ -421,8 +429,11 @@ impl VirtualMachine {
             card,
             ..
         } = self.lanes[lane.index()];
-        let other_model = kind_of_lane == LaneKind::Compute && self.takes_up_model(lane, op.batch);
-        let before = Before { idle, other_model };
+        let model = match kind_of_lane {
+            LaneKind::Compute => self.takes_up_model(lane, op.batch),
+            _ => ModelBefore::Same,
+        };
+        let before = Before { idle, model };
         if self.prices.cools_down(kind_of_lane, pool, before) {
             let work_ns = match &work {
                 Work::Whole { left_ns, .. } => *left_ns,
@@ -468,12 +479,16 @@ impl VirtualMachine {
         self.restretch_link(far_end);
     }
 
-    /// Notes whose whole model the lane computes with from now on, and says whether it was another's until now.
-    fn takes_up_model(&mut self, lane: LaneId, batch: BatchId) -> bool {
-        let Some(&Some(owner)) = self.owners.get(batch.slot as usize) else {
-            return false;
+    /// Notes whose whole model the lane computes with from now on, and says whose it was until now.
+    fn takes_up_model(&mut self, lane: LaneId, batch: BatchId) -> ModelBefore {
+        let Some(&Some(Owner { tenant, copied })) = self.owners.get(batch.slot as usize) else {
+            return ModelBefore::Same;
         };
-        self.lanes[lane.index()].model_of.replace(owner) != Some(owner)
+        match self.lanes[lane.index()].model_of.replace(tenant) {
+            Some(last) if last == tenant => ModelBefore::Same,
+            _ if copied => ModelBefore::Copied,
+            _ => ModelBefore::Other,
+        }
     }
 
     /// A segment of a lane's steps has ended: the next goes at the pace that what runs beside it leaves.
@@ -724,7 +739,11 @@ impl VirtualMachine {
                 self.owners.resize(slot + 1, None);
             }
             // All members are of one tenant; a run without members goes on with the last one's.
-            let owner = commands.members(submission).first().map(|member| member.tenant);
+            let copies = |op: &Op| matches!(op.kind, OpKind::CopyIn(_));
+            let owner = { commands.members(submission).first() }.map(|member| Owner {
+                tenant: member.tenant,
+                copied: commands.ops(submission).iter().any(copies),
+            });
             self.owners[slot] = owner.filter(|_| self.prices.changes_model(pool));
         }
         if !submission.groups.is_empty() || slot < self.groups.len() {

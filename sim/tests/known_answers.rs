@@ -291,6 +291,21 @@ fn another_tenants_whole_model_is_not_in_the_caches() {
     // But for the first request of all, which comes at once and finds no model either way.
     let per_request = (others - own) / (39.0 / 40.0);
     assert!((per_request - 70_000.0).abs() < 1.0, "{own} {others} {per_request}");
+    // Where one model has room, each is copied before it computes, and is found in the caches.
+    let copied_ns = |card: &Card| {
+        let entries = (0..40).map(|i| request(i, i * 50_000, i as u32 % 2, 32)).collect();
+        let memory = memory_for(&system, 2, 1);
+        let record = run_listed(card, cluster(1, memory), &system, 2, Jitter::None, entries).record;
+        assert_eq!(record.swaps.unwrap().misses, 40);
+        record.compute.mean_ns()
+    };
+    assert_eq!(copied_ns(&card), others, "not measured, a copy changes nothing");
+    card.tables.resume.extend([
+        row(Changing::CopiedModel, 1, 50, 30.0),
+        row(Changing::CopiedModel, 10_000, 50, 50.0),
+    ]);
+    let gained = others - copied_ns(&card);
+    assert!((gained - 40_000.0).abs() < 1.0, "{gained}");
 }
 
 #[test]

@@ -36,6 +36,8 @@ const MODELS_BYTES: u64 = 1 << 30;
 const MODELS_MAX: u64 = 512;
 /// and no more than this share of the memory that is free.
 const MEMORY_SHARE: u64 = 4;
+/// Models that are on the card at once where they are copied there: as many as take turns in a small share of the memory.
+const MODEL_SLOTS: u64 = 4;
 /// Bytes that tasks are spread over where they share models: far more than a core's caches hold,
 const TASKS_BYTES: u64 = 256 << 20;
 /// in at most so many of each kind: the order in which they come jumps over a power of two of them.
@@ -53,8 +55,9 @@ pub(crate) fn changings(plan: &Plan) -> Vec<Changing> {
     let adapters = has_adapters.then_some(Changing::Adapters);
     let has_tasks = !plan.ops.pets.is_empty() && (plan.suite == Suite::Full || !has_adapters);
     let tasks = has_tasks.then_some(Changing::Tasks);
-    let model = plan.ops.whole_models.then_some(Changing::Model);
-    [Some(Changing::Heads), adapters, tasks, model]
+    let of_models = |changing| plan.ops.whole_models.then_some(changing);
+    let (model, copied) = (of_models(Changing::Model), of_models(Changing::CopiedModel));
+    [Some(Changing::Heads), adapters, tasks, model, copied]
         .into_iter()
         .flatten()
         .collect()
@@ -87,31 +90,27 @@ pub(crate) fn measure_encoder(
 ) -> Result<Vec<ResumeRow>, ExecutorError> {
     let encoder = &subject.encoder;
     let (shape, device) = (encoder.shape(), encoder.device());
-    let models = match changing {
-        Changing::Model => copies_of(encoder, plan)?,
-        Changing::Heads | Changing::Adapters | Changing::Tasks => vec![encoder.share()],
-    };
+    let models = Turns::new(encoder, changing, plan)?;
     let adapters = match changing {
         Changing::Adapters => Some((random_adapters(encoder, plan)?, plan.ops.adapters[0])),
-        Changing::Heads | Changing::Tasks | Changing::Model => None,
+        _ => None,
     };
     let tasks = match changing {
         Changing::Tasks => Some((random_tasks(encoder, plan)?, Streams::new(1)?)),
-        Changing::Heads | Changing::Adapters | Changing::Model => None,
+        _ => None,
     };
     // None of them runs here.
     if tasks.as_ref().is_some_and(|(tasks, _)| tasks.is_empty()) {
         return Ok(Vec::new());
     }
     let lengths = &subject.axes.tokens;
-    let at = Cell::new(0);
     let pass = |&(batch, is_short, calls): &(u32, bool, u32)| -> Pass<'_> {
         let tokens = lengths[if is_short { 0 } else { lengths.len() / 2 }];
-        let (models, adapters, tasks, at, mut first) = (&models, &adapters, &tasks, &at, 0);
+        let (models, adapters, tasks, mut first) = (&models, &adapters, &tasks, 0);
         let measure = move || {
             first += batch;
             let among = |count| (0..batch).map(|row| spread_out(first + row, count)).collect::<Vec<_>>();
-            let encoder = &models[at.get()];
+            let encoder = models.current();
             timed(device, || {
                 let input = encoder.input(&subject.sequences(batch, tokens, first.into()), tokens as usize)?;
                 let planned = match adapters {
@@ -137,7 +136,7 @@ pub(crate) fn measure_encoder(
             requests: batch,
             calls,
             measure: Box::new(measure),
-            change_model: (models.len() > 1).then(|| to_the_next(at, models.len())),
+            change_model: models.change(),
         }
     };
     let measured = ENCODED.iter().filter(|(batch, ..)| subject.axes.batch.contains(batch));
@@ -153,43 +152,94 @@ pub(crate) fn measure_decoder(
 ) -> Result<Vec<ResumeRow>, ExecutorError> {
     let decoder = &subject.decoder;
     let (shape, device) = (decoder.shape(), decoder.device());
-    let models = match changing {
-        Changing::Model => copies_of(decoder, plan)?,
-        // What tenants add to steps is measured with them (`steps.rs`).
-        Changing::Heads | Changing::Adapters | Changing::Tasks => vec![decoder.share()],
-    };
-    let at = Cell::new(0);
+    // What tenants add to steps is measured with them (`steps.rs`).
+    let models = Turns::new(decoder, changing, plan)?;
     let pass = |&(sequences, calls): &(u32, u32)| -> Pass<'_> {
-        let (models, at, mut first) = (&models, &at, 0);
+        let (models, mut first) = (&models, 0);
         let measure = move || {
             first += sequences;
-            timed(device, || subject.step_through(&models[at.get()], first, sequences))
+            timed(device, || subject.step_through(models.current(), first, sequences))
         };
         Pass {
             requests: sequences,
             calls,
             measure: Box::new(measure),
-            change_model: (models.len() > 1).then(|| to_the_next(at, models.len())),
+            change_model: models.change(),
         }
     };
     resume::measure(&shape.name, changing, STEPS.iter().map(pass).collect(), interrupted)
 }
 
-/// As many copies of a model as fill the memory that models are spread over.
-fn copies_of<M: WholeModel>(model: &M, plan: &Plan) -> Result<Vec<M>, ExecutorError> {
-    let copy = |_| {
-        let copy = M::unloaded(model.shape(), 0, plan.dtype, plan.device)?;
-        copy.load(model.parameters())?;
-        Ok(copy)
-    };
-    let bytes = MODELS_BYTES.min(available_host_bytes() / MEMORY_SHARE);
-    let count = (bytes / model.device_bytes()).clamp(2, MODELS_MAX);
-    (0..count).map(copy).collect()
+/// Whole models that take turns.
+struct Turns<M> {
+    /// One, or as many as fill the memory that models are spread over.
+    models: Vec<M>,
+    /// Where they are copied to before they compute; nothing where they compute where they lie.
+    slots: Vec<M>,
+    /// How many turns there were.
+    turn: Cell<usize>,
 }
 
-/// Lets `at` point to the next of `count`.
-fn to_the_next(at: &Cell<usize>, count: usize) -> Box<dyn FnMut() + '_> {
-    Box::new(move || at.set((at.get() + 1) % count))
+impl<M: WholeModel + Send + 'static> Turns<M> {
+    fn new(model: &M, changing: Changing, plan: &Plan) -> Result<Turns<M>, ExecutorError> {
+        let unloaded = |_| M::unloaded(model.shape(), 0, plan.dtype, plan.device);
+        let slots = match changing {
+            Changing::CopiedModel => (0..MODEL_SLOTS).map(unloaded).collect::<Result<_, _>>()?,
+            _ => Vec::new(),
+        };
+        let copy = |number| {
+            let copy = unloaded(number)?;
+            copy.load(model.parameters())?;
+            Ok(copy)
+        };
+        let bytes = MODELS_BYTES.min(available_host_bytes() / MEMORY_SHARE);
+        let count = (bytes / model.device_bytes()).clamp(2, MODELS_MAX);
+        let models = match changing {
+            Changing::Model | Changing::CopiedModel => (0..count).map(copy).collect::<Result<_, ExecutorError>>()?,
+            Changing::Heads | Changing::Adapters | Changing::Tasks => vec![model.share()],
+        };
+        let turns = Turns {
+            models,
+            slots,
+            turn: Cell::new(0),
+        };
+        turns.copy_in()?;
+        Ok(turns)
+    }
+
+    /// Whose turn it is.
+    fn current(&self) -> &M {
+        let all = if self.slots.is_empty() {
+            &self.models
+        } else {
+            &self.slots
+        };
+        &all[self.turn.get() % all.len()]
+    }
+
+    /// What makes it the next one's turn, where there are several.
+    fn change(&self) -> Option<Box<dyn FnMut() -> Result<(), ExecutorError> + '_>> {
+        (self.models.len() > 1).then(|| {
+            let next = || {
+                self.turn.set(self.turn.get() + 1);
+                self.copy_in()
+            };
+            Box::new(next) as Box<dyn FnMut() -> _>
+        })
+    }
+
+    /// Copies the model whose turn it is to its slot, by a thread of its own as a copy lane is, so that it may be on another core.
+    fn copy_in(&self) -> Result<(), ExecutorError> {
+        if self.slots.is_empty() {
+            return Ok(());
+        }
+        let (from, to) = (
+            self.models[self.turn.get() % self.models.len()].share(),
+            self.current().share(),
+        );
+        let copied = std::thread::spawn(move || to.load(from.parameters())).join();
+        copied.expect("a copy does not panic")
+    }
 }
 
 /// As many tasks, of each kind that runs here in turn, as fill the memory that they are spread over.

@@ -58,7 +58,7 @@ pub(crate) struct Pass<'a> {
     pub calls: u32,
     pub measure: Measure<'a>,
     /// Lets the next calls be made with another model, where there are several.
-    pub change_model: Option<Box<dyn FnMut() + 'a>>,
+    pub change_model: Option<Box<dyn FnMut() -> Result<(), ExecutorError> + 'a>>,
 }
 
 /// Bytes of the copies: the adapters of a small model, and a small model.
@@ -175,7 +175,7 @@ impl Measured {
         for cold_us in &mut cold_us {
             let mut work = || {
                 if let Some(change_model) = &mut pass.change_model {
-                    change_model();
+                    change_model()?;
                 }
                 for _ in 0..pass.calls {
                     *cold_us += micros((pass.measure)()?);

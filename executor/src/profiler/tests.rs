@@ -190,7 +190,7 @@ fn what_makes_no_sense_on_a_gpu_is_left_out_and_said() {
         ..gpu.clone()
     };
     assert_eq!(passes::changings(&gpu), [tenantry_profiles::Changing::Heads]);
-    assert_eq!(passes::changings(&cpu).len(), 3);
+    assert_eq!(passes::changings(&cpu).len(), 4);
     let notes = unmeasured(&gpu).join("\n");
     for left_out in ["static_model", "concurrent_step", "resume"] {
         assert!(notes.contains(left_out), "{notes}");

@@ -12,7 +12,7 @@ use tenantry_core::{Ledger, Machine, Server, Topology, run};
 use tenantry_executor::machine::{Job, Ran, Workers};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{Card, DispatchOperation, Rhythm};
-use tenantry_sim::{Before, Prices, Warmth};
+use tenantry_sim::{Before, ModelBefore, Prices, Warmth};
 use tenantry_traces::{Duration, Entry, Listed, Time};
 
 #[derive(Clone, Copy)]
@@ -91,7 +91,7 @@ impl Workers for Script {
         if matches!(job.kind, OpKind::Encode(_)) {
             let before = Before {
                 idle,
-                other_model: false,
+                model: ModelBefore::Same,
             };
             work_ns += self
                 .prices
