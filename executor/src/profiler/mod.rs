@@ -128,9 +128,16 @@ pub fn profile(
             partial.write(path)
         }
     };
+    // What comes after the points is still to come.
+    let mut with_the_rest = |at: Progress| {
+        progress(Progress {
+            time_left: at.time_left + after,
+            ..at
+        })
+    };
     let mut watch = Watch {
         until: begin + time.saturating_sub(spent),
-        progress,
+        progress: &mut with_the_rest,
         keep: &mut keep,
         interrupted,
     };

@@ -87,8 +87,8 @@ pub struct Progress {
     pub points_done: usize,
     /// All.
     pub points: usize,
-    /// Of the suite's time, or what points with too few measurements still take where that is more. It ends earlier when all points are
-    /// done.
+    /// Of the suite's time, or what points with too few measurements still take where that is more, with what comes after the points. It
+    /// ends earlier when all points are done.
     pub time_left: Duration,
 }
 

@@ -49,6 +49,10 @@ fn profile_briefly(plan: &Plan, calls_per_point: usize) -> Profiled {
     let interrupted = AtomicBool::new(false);
     let mut calls = 0;
     let mut progress = |progress: Progress| {
+        assert!(
+            progress.time_left >= AFTER_POINTS + RESUME,
+            "what comes after the points takes time too"
+        );
         calls += 1;
         if calls >= calls_per_point * progress.points {
             interrupted.store(true, Ordering::Relaxed);
