@@ -143,7 +143,7 @@ pub enum RawSolver {
     /// A dynamic program: exact and fast.
     #[default]
     Dynamic,
-    /// HiGHS: within a ten-thousandth.
+    /// The integer program, by HiGHS.
     Highs,
 }
 

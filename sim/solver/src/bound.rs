@@ -134,6 +134,23 @@ impl Bound {
         cost as f64 + carried + self.rest[next] - self.fee * f64::from(left) <= self.limit
     }
 
+    /// By how much one count of a runtime raises the lower bound, given what is carried to it; and what it carries on. Never less than nothing, but
+    /// for rounding, and along a whole allocation its cost less the bound.
+    #[cfg(feature = "highs")]
+    pub(crate) fn excess_of(&self, problem: &Problem, at: usize, count: u32, carry_milli: u64) -> (f64, u64) {
+        let (load, carried) = if at + 1 == problem.runtimes.len() {
+            (carry_milli + problem.demand_milli[at], 0)
+        } else {
+            problem.serve(at, count, carry_milli)
+        };
+        let priced = |at: usize, carry: u64| match carry {
+            0 => self.rest[at],
+            _ => self.rest[at] + carry as f64 * self.price[at],
+        };
+        let paid = problem.cost(at, count, load) as f64 + self.fee * f64::from(count);
+        (paid + priced(at + 1, carried) - priced(at, carry_milli), carried)
+    }
+
     /// By runtime: the counts that can be part of an optimum.
     pub(crate) fn counts(&self, problem: &Problem, floors: &[u64]) -> Vec<Vec<u32>> {
         let instances = u64::from(problem.instances());

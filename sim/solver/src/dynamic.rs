@@ -30,6 +30,10 @@ struct State {
 
 /// Solves a problem that is sound and whose floors fit.
 pub(crate) fn solve(problem: &Problem, floors: &[u64]) -> Allocation {
+    solve_within(problem, floors, STATES_MAX)
+}
+
+fn solve_within(problem: &Problem, floors: &[u64], states_max: usize) -> Allocation {
     let bound = Bound::new(problem, floors);
     let counts = bound.counts(problem, floors);
     let instances = problem.instances();
@@ -61,7 +65,7 @@ pub(crate) fn solve(problem: &Problem, floors: &[u64]) -> Allocation {
                     found.push(next);
                 }
             }
-            if held + found.len() > STATES_MAX {
+            if held + found.len() > states_max {
                 return Allocation::new(problem, bound.incumbent.clone(), bound.gave_up(instances));
             }
         }
@@ -153,4 +157,43 @@ fn counts_of(layers: &[Vec<State>], mut index: usize) -> Vec<u32> {
     }
     counts.reverse();
     counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::curve::MeanLatency;
+    use crate::problem::Runtime;
+
+    #[test]
+    fn beyond_its_limit_the_best_known_is_returned_with_its_gap() {
+        let runtime = |at: u32| Runtime {
+            max_length: at,
+            capacity: 12 / at,
+            latency: MeanLatency::Serial {
+                service_ns: u64::from(at) * 1_000_000,
+            },
+        };
+        let problem = Problem {
+            runtimes: (1..5).map(runtime).collect(),
+            demand_milli: vec![31_000, 11_500, 5_200, 1_700],
+            cards: 12,
+            instances_per_card: 1,
+            previous: Vec::new(),
+        };
+        let floors = problem.floors();
+        let solved = solve(&problem, &floors);
+        assert_eq!(solved.status, Status::Optimal);
+        let stopped = solve_within(&problem, &floors, 0);
+        let Status::Limit(gap) = stopped.status else {
+            panic!("no state is allowed: {:?}", stopped.status);
+        };
+        assert!(stopped.status.is_fallback());
+        assert_eq!(stopped.instances.iter().sum::<u32>(), 12);
+        let above = (stopped.flow.cost - solved.flow.cost) as f64 / stopped.flow.cost as f64;
+        assert!(
+            above <= gap && gap < 0.5,
+            "the optimum is {above} below, the bound {gap}"
+        );
+    }
 }

@@ -12,8 +12,7 @@ use crate::problem::Problem;
 pub enum Method {
     /// The dynamic program over (runtime, instances used, carry): exact, ties and all.
     Dynamic,
-    /// The mixed-integer program by HiGHS: within a ten-thousandth of the optimum, its and Gurobi's default. Equals are settled by moves of single
-    /// instances, and the curves must be convex.
+    /// The integer program by HiGHS. Equals are settled by moves of single instances.
     Integer,
 }
 
@@ -23,7 +22,7 @@ pub enum Method {
 /// constraints cannot be met, or a limit is, there is still an allocation, and its [`Status`] says so.
 ///
 /// # Errors
-/// [`Invalid`] when the problem makes no sense, or a curve is not convex and the method needs it.
+/// [`Invalid`] when the problem makes no sense, or the method was left out of the build.
 pub fn solve(problem: &Problem, method: Method) -> Result<Allocation, Invalid> {
     problem.check()?;
     let floors = problem.floors();
@@ -46,7 +45,7 @@ fn solve_feasible(problem: &Problem, floors: &[u64], method: Method) -> Result<A
     match method {
         Method::Dynamic => Ok(dynamic::solve(problem, floors)),
         #[cfg(feature = "highs")]
-        Method::Integer => integer::solve(problem, floors),
+        Method::Integer => Ok(integer::solve(problem, floors)),
         #[cfg(not(feature = "highs"))]
         Method::Integer => Err(Invalid(
             "solver: must be dynamic, got highs, which was left out of this build (`make build` has it)".into(),

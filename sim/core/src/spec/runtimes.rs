@@ -100,7 +100,7 @@ pub struct PeriodicSpec {
 pub enum SolverSpec {
     /// The dynamic program: exact.
     Dynamic,
-    /// HiGHS: within a ten-thousandth.
+    /// The integer program, by HiGHS.
     Highs,
 }
 
