@@ -2,9 +2,11 @@
 
 use tenantry_core::policy::levels::Rule;
 use tenantry_core::spec::{
-    AllocateSpec, PeriodicSpec, RuntimeLengths, RuntimeSpec, RuntimesSpec, ScaleSpec, ShapeKind, SolverSpec, StreamSpec,
+    AllocateSpec, PeriodicSpec, RuntimeLengths, RuntimeSpec, RuntimesSpec, ScaleSpec, ShapeKind, SolverSpec,
+    StreamSpec, SystemSpec,
 };
 use tenantry_profiles::{ModelKind, ModelShape};
+use tenantry_traces::Duration;
 
 use crate::error::Problem;
 use crate::path::Path;
@@ -16,7 +18,7 @@ use crate::scaling::{self, Scaled};
 struct Stream<'a> {
     name: &'a str,
     model: &'a ModelShape,
-    slo: tenantry_traces::Duration,
+    slo: Duration,
     max_length: u32,
     lengths: &'a RawRuntimeLengths,
     shape: RawShapeKind,
@@ -90,6 +92,13 @@ pub(crate) fn resolve(
             .map(|scale| scale_of(&scale, runtimes, system, gpus, &path, problems)),
         streams,
     })
+}
+
+/// The latencies that a system's streams promise, by service class, where it has several streams. One stream is judged by the scenario's objective, as
+/// all systems are.
+pub(crate) fn targets(system: &SystemSpec) -> Option<Vec<Duration>> {
+    let streams = &system.pool.runtimes.as_ref()?.streams;
+    (streams.len() > 1).then(|| streams.iter().map(|stream| stream.slo).collect())
 }
 
 /// What a pool of runtimes has instead of other decisions.

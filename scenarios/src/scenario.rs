@@ -17,7 +17,7 @@ use crate::path::Path;
 use crate::plan::Plan;
 use crate::raw::{Files, Jitter, RawAxis, RawCards, RawLimits, RawScenario};
 use crate::resolve::Resolved;
-use crate::tasks;
+use crate::{runtimes, tasks};
 
 /// A question that has been read, checked and understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,8 +117,8 @@ pub struct RunSpec {
     pub warm_up: Duration,
     /// The service-level objective.
     pub slo: Option<Slo>,
-    /// What each service class is to be answered within: as the system plans by; where it plans by nothing of the kind, as the scenario's
-    /// first system that does; else by the objective. Empty where tenants are in one class.
+    /// What each service class is to be answered within: as the system plans by, or as its stream promises; where there is nothing of the kind, as
+    /// in the scenario's first system that has it; else by the objective. Empty where tenants are in one class.
     pub class_targets: Vec<Option<Duration>>,
     /// Whether simulated durations vary.
     pub jitter: Jitter,
@@ -306,8 +306,9 @@ impl Point {
             seed,
             ..workload.clone()
         };
-        let of_system = tasks::targets(system).or_else(|| self.resolved.systems.iter().find_map(tasks::targets));
-        let class_target = |class: usize| match of_system {
+        let targets = |system: &SystemSpec| tasks::targets(system).or_else(|| runtimes::targets(system));
+        let of_system = targets(system).or_else(|| self.resolved.systems.iter().find_map(targets));
+        let class_target = |class: usize| match &of_system {
             Some(targets) => targets.get(class).or(targets.last()).copied(),
             None => slo.map(|slo| slo.latency),
         };

@@ -335,9 +335,9 @@ fn engine_of(engine: RawEngine) -> EngineSpec {
 }
 
 /// The latencies by service class that a system's batches are planned by, if they are.
-pub(crate) fn targets(system: &SystemSpec) -> Option<&[Duration]> {
+pub(crate) fn targets(system: &SystemSpec) -> Option<Vec<Duration>> {
     match &system.pool.tasks.as_ref()?.planning {
-        PlanningSpec::Online { targets, .. } => Some(targets),
+        PlanningSpec::Online { targets, .. } => Some(targets.to_vec()),
         PlanningSpec::Pool { .. } => None,
     }
 }

@@ -341,8 +341,84 @@ fn tracking_the_tail_adds_the_longest_runtime() {
     });
     let system = of(&spec, 1);
     let entries = (0..300).map(|n| at(n, 15 * n, 500)).collect();
-    let fleet = record(3, &system, entries).fleet.unwrap();
+    let record = record(3, &system, entries);
+    let fleet = record.fleet.clone().unwrap();
     assert_eq!((fleet.added, fleet.released), (1, 0), "{fleet:?}");
+    // Only the longest runtime takes these, each in 24 ms: one alone would be 300 times 9 ms behind at the end. What has queued there when
+    // the second comes, after 1.5 s or so, waits on, and what comes then does not.
+    assert!(
+        record.latency.max_ns() < 1_500_000_000,
+        "{} ns",
+        record.latency.max_ns()
+    );
+}
+
+/// Two cards have the two longer runtimes, and the one that is added has the shortest, so that each has one: what is short takes 6 ms then,
+/// and not 12.
+#[test]
+fn an_even_allocation_stays_even_when_a_card_is_added() {
+    let mut spec = runtimes(Rule::LeastPadding, AllocateSpec::Even);
+    spec.scale = Some(ScaleSpec {
+        cards_at_start: 2,
+        start_up: Duration::from_millis(500),
+        rule: ScaleRule::Headroom(HeadroomSpec {
+            instances_per_card: 1,
+            headroom_percent: 30,
+            interval: Duration::from_secs(1),
+            patience: 1000,
+            cards_min: 2,
+            cards_max: 3,
+        }),
+    });
+    let system = of(&spec, 1);
+    // 143 a second of 12 ms are 1.7 cards of work, and three with the headroom.
+    let record = record(3, &system, (0..600).map(|n| at(n, 7 * n, 100)).collect());
+    assert_eq!(record.fleet.as_ref().unwrap().added, 1, "{:?}", record.fleet);
+    // More than half come when all three are there, and none of these waits.
+    let median_ms = record.latency.quantile_ns(0.5) as f64 / 1e6;
+    assert!((median_ms - 6.0).abs() < 0.1, "{median_ms} ms");
+}
+
+/// A card is added at 1 s and loads its runtime from 1,095 to 1,105 ms, when an answer comes: it is one of three instances.
+#[test]
+fn an_instance_that_loads_is_part_of_the_next_allocation() {
+    let mut spec = runtimes(PAPER, periodic(100));
+    spec.scale = Some(ScaleSpec {
+        cards_at_start: 2,
+        start_up: Duration::from_millis(95),
+        rule: ScaleRule::TargetTracking(TargetTrackingSpec {
+            slo: Duration::from_millis(1),
+            percentile: 98,
+            add_percent: 95,
+            release_percent: 50,
+            recent: Duration::from_secs(10),
+            period: Duration::from_secs(60),
+            settle: Duration::from_secs(1),
+            cards_min: 2,
+            cards_max: 3,
+        }),
+    });
+    let system = of(&spec, 1);
+    // Short ones but for a few, so that the solver wants most instances short, and the one that comes is long.
+    let entries = (0..300)
+        .map(|n| at(n, 5 * n, if n % 50 == 0 { 500 } else { 100 }))
+        .collect();
+    let fleet = record(3, &system, entries).fleet.unwrap();
+    assert_eq!(fleet.added, 1, "{fleet:?}");
+    let instances = |(_, counts): &(Time, Vec<u32>)| counts.iter().sum::<u32>();
+    let during = { fleet.allocations.iter() }
+        .filter(|(at, _)| (1_100_000_000..1_105_000_000).contains(&at.0))
+        .collect::<Vec<_>>();
+    assert!(!during.is_empty(), "{fleet:?}");
+    assert!(
+        during.into_iter().all(|allocation| instances(allocation) == 3),
+        "{fleet:?}"
+    );
+    assert_eq!(
+        fleet.allocations.last().map(|(_, counts)| counts.clone()),
+        Some(vec![2, 0, 1]),
+        "{fleet:?}"
+    );
 }
 
 #[test]

@@ -220,12 +220,6 @@ impl Levels {
         self.levels[level].instances.len()
     }
 
-    /// The least loaded instance of all, of equals the lowest: the one to release.
-    pub fn least_busy(&self) -> Option<InstanceId> {
-        let least = self.levels.iter().filter_map(|level| level.instances.least()).min();
-        least.map(Contender::instance)
-    }
-
     fn packs(&self) -> bool {
         self.levels.first().is_some_and(|level| level.full > 0)
     }
@@ -449,7 +443,6 @@ mod tests {
         assert_eq!(levels.dispatch(1), Some(InstanceId(3)));
         assert_eq!(levels.remove(InstanceId(3)), 9);
         assert_eq!(levels.dispatch(1), Some(InstanceId(7)));
-        assert_eq!(levels.least_busy(), Some(InstanceId(7)));
     }
 
     #[derive(Clone, Debug)]
@@ -561,8 +554,6 @@ mod tests {
                     let there = naive.values().filter(|place| place.0 == level).count();
                     prop_assert_eq!(levels.instances(level), there);
                 }
-                let least = naive.iter().map(|(&id, &(_, load))| (load, id)).min();
-                prop_assert_eq!(levels.least_busy(), least.map(|(_, id)| InstanceId(id)));
             }
         }
     }

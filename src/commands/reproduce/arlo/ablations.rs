@@ -1,6 +1,6 @@
 //! What each part contributes: Figs. 11 and 12, Tables 3 and 4.
 
-use super::{bursty, p98_ms};
+use super::{bursty, p50_ms, p98_ms};
 use crate::commands::reproduce::lab::{Lab, Runs, latency_ms};
 use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
@@ -42,28 +42,32 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
     ));
     rows.push(Row::shape(
         FIGURE,
-        "16 runtimes are no better than 8: their mean over that of 8",
+        "16 runtimes are as good as 8, within a tenth: their mean over that of 8",
         "×",
         mean(16) / mean(8),
-        mean(16) > 0.9 * mean(8),
-    ));
+        (mean(16) / mean(8) - 1.0).abs() <= 0.1,
+    ).note(format!(
+        "the paper's are 1.02 and 0.97 times (98th percentiles). The program counts a window's requests against whole instances, and twice as many runtimes are twice as many \
+         single instances of rare lengths, which a burst fills. {LOAD}"
+    )));
     Ok(rows)
 }
 
 /// Even, global, periodic.
 pub fn table_3(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Table 3";
-    const PAPER: [(&str, &str, f64, f64); 3] = [
-        ("even", "even", 455.19, 3407.02),
-        ("global", "global", 80.58, 1514.53),
-        ("arlo", "each period", 11.51, 75.04),
+    const PAPER: [(&str, &str, [f64; 3]); 3] = [
+        ("even", "even", [455.19, 21.13, 3407.02]),
+        ("global", "global", [80.58, 8.21, 1514.53]),
+        ("arlo", "each period", [11.51, 8.02, 75.04]),
     ];
     let runs = lab.runs("arlo/table-3", &[])?;
     let mut rows = Vec::new();
-    for (system, name, mean, p98) in PAPER {
+    for (system, name, [mean, median, p98]) in PAPER {
         let note = "the load is lost: assumes 6,000 requests/s in bursts of twice the mean; how lengths drift is lost: assumes that they get half as long within twenty minutes";
         let run = runs.of(system);
         rows.push(Row::assumed(FIGURE, format!("{name}, mean"), "ms", Some(mean), latency_ms(run)).note(note));
+        rows.push(Row::assumed(FIGURE, format!("{name}, median"), "ms", Some(median), p50_ms(run)).note(note));
         rows.push(Row::assumed(FIGURE, format!("{name}, 98th percentile"), "ms", Some(p98), p98_ms(run)).note(note));
     }
     let mean = |system: &str| latency_ms(runs.of(system));

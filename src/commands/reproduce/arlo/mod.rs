@@ -36,6 +36,11 @@ fn bursty(mean: u32, peak: f64) -> String {
     )
 }
 
+/// The median in milliseconds; infinite where nothing was answered.
+fn p50_ms(run: &RunSummary) -> f64 {
+    run.latency_ms.map_or(f64::INFINITY, |latency| latency.p50)
+}
+
 /// The 98th percentile in milliseconds; infinite where nothing was answered.
 fn p98_ms(run: &RunSummary) -> f64 {
     run.latency_ms.map_or(f64::INFINITY, |latency| latency.p98)

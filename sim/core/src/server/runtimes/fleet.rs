@@ -44,6 +44,8 @@ pub struct FleetUse {
 
 pub(super) struct Fleet {
     periodic: Option<PeriodicSpec>,
+    /// Whether all runtimes are to have as many instances, however many cards there are.
+    pub even: bool,
     pub instances_per_gpu: u32,
     pub start_up: Duration,
     /// Nothing where the cards are always the same.
@@ -92,6 +94,7 @@ impl Fleet {
             .map_or(cluster.gpus, |scale| scale.cards_at_start.min(cluster.gpus));
         Fleet {
             periodic,
+            even: matches!(spec.allocate, AllocateSpec::Even),
             instances_per_gpu,
             start_up: spec.scale.map_or(Duration::ZERO, |scale| scale.start_up),
             scaler: spec.scale.map(|scale| Scaler::new(scale.rule)),
@@ -170,11 +173,7 @@ impl RuntimeServer {
     pub(super) fn deploy(&mut self, spec: &RuntimesSpec) -> Result<(), ServerError> {
         let instances = self.fleet.cards * self.fleet.instances_per_gpu;
         let target = match &spec.allocate {
-            AllocateSpec::Even | AllocateSpec::Periodic(_) => {
-                let shares = even(self.streams.len(), instances).into_iter().zip(&self.streams);
-                let shares = shares.flat_map(|(share, stream)| even(stream.spec.runtimes.len(), share));
-                shares.collect()
-            }
+            AllocateSpec::Even | AllocateSpec::Periodic(_) => self.even_shares(instances),
             AllocateSpec::Fixed(counts) => fitted(counts.clone(), instances),
             AllocateSpec::Global(_) => return Err(ServerError::CardUnknown),
         };
@@ -202,6 +201,22 @@ impl RuntimeServer {
         Ok(())
     }
 
+    /// Instances of each runtime, the streams one after the other, where all streams and all runtimes of a stream have as many.
+    pub(super) fn even_shares(&self, instances: u32) -> Vec<u32> {
+        let shares = even(self.streams.len(), instances).into_iter().zip(&self.streams);
+        let shares = shares.flat_map(|(share, stream)| even(stream.spec.runtimes.len(), share));
+        shares.collect()
+    }
+
+    /// Instances that each runtime has or is to have.
+    pub(super) fn deployed(&self) -> Vec<u32> {
+        let mut deployed = vec![0; self.fleet.counts.runtimes.len()];
+        for runtime in self.instances.iter().filter_map(|instance| instance.runtime()) {
+            deployed[self.number(runtime)] += 1;
+        }
+        deployed
+    }
+
     fn remember(&mut self, now: Time, allocation: Vec<u32>) {
         let remembered = &mut self.fleet.counts.allocations;
         let same = remembered.last().is_some_and(|(_, last)| *last == allocation);
@@ -211,7 +226,7 @@ impl RuntimeServer {
     }
 
     /// By its number, the streams one after the other.
-    fn runtime(&self, mut number: usize) -> RuntimeRef {
+    pub(super) fn runtime(&self, mut number: usize) -> RuntimeRef {
         let mut stream = 0;
         while number >= self.streams[stream].spec.runtimes.len() {
             number -= self.streams[stream].spec.runtimes.len();
@@ -274,10 +289,7 @@ impl RuntimeServer {
             self.fleet.counts.late += 1;
             return;
         }
-        let mut previous = vec![0; self.fleet.counts.runtimes.len()];
-        for runtime in self.instances.iter().filter_map(|instance| instance.runtime()) {
-            previous[self.number(runtime)] += 1;
-        }
+        let previous = self.deployed();
         let instances = previous.iter().sum();
         let mut previous = previous.into_iter();
         let streams = self.streams.iter_mut().map(|stream| {
@@ -360,7 +372,15 @@ impl RuntimeServer {
         }
     }
 
+    /// Plans the way to an allocation for all instances that serve or load. Those that load, on a card that has just come, count for what they will be;
+    /// they cannot be changed yet.
     fn plan(&mut self, now: Time, target: Vec<u32>) {
+        let mut loading = vec![0; target.len()];
+        for state in &self.instances {
+            if let State::Loading(runtime) = state.state {
+                loading[self.number(runtime)] += 1;
+            }
+        }
         let deployed: Vec<Deployed> = (0..)
             .zip(&self.instances)
             .filter_map(|(instance, state)| match state.state {
@@ -377,10 +397,14 @@ impl RuntimeServer {
             })
             .collect();
         let at_once = self.fleet.periodic.map_or(1, |periodic| periodic.at_once) as usize;
-        let target = fitted(target, deployed.len() as u32);
+        let missing: Vec<u32> = { target.iter().zip(&loading) }
+            .map(|(target, loading)| target.saturating_sub(*loading))
+            .collect();
+        let target = fitted(missing, deployed.len() as u32);
         self.fleet.plan = replacement(&deployed, &target, at_once);
         self.fleet.plan.reverse();
-        self.remember(now, target);
+        let all = target.iter().zip(&loading).map(|(target, loading)| target + loading);
+        self.remember(now, all.collect());
     }
 
     fn scale(&mut self, now: Time, commands: &mut Commands) {

@@ -122,8 +122,8 @@ impl RuntimeServer {
     /// A card's start-up is over.
     pub(super) fn started(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
         debug_assert_eq!(self.instances[instance.index()].state, State::Starting, "at {now}");
-        let longest = self.longest_runtime();
-        self.load(instance, longest, commands);
+        let runtime = self.runtime_of_added();
+        self.load(instance, runtime, commands);
     }
 
     fn load(&mut self, instance: InstanceId, runtime: RuntimeRef, commands: &mut Commands) {
@@ -149,12 +149,20 @@ impl RuntimeServer {
         }
     }
 
-    /// The longest runtime of the first stream: what an added card loads (section 4).
-    pub(super) fn longest_runtime(&self) -> RuntimeRef {
-        RuntimeRef {
-            stream: 0,
-            runtime: self.streams[0].spec.runtimes.len() as u16 - 1,
+    /// What an instance of an added card loads: the longest runtime of the first stream (section 4). Where all runtimes are to have as many
+    /// instances, the one that lacks most for that, of equals the longest.
+    fn runtime_of_added(&self) -> RuntimeRef {
+        if !self.fleet.even {
+            return RuntimeRef {
+                stream: 0,
+                runtime: self.streams[0].spec.runtimes.len() as u16 - 1,
+            };
         }
+        let deployed = self.deployed();
+        let shares = self.even_shares(deployed.iter().sum::<u32>() + 1);
+        let lacks = |&number: &usize| (i64::from(shares[number]) - i64::from(deployed[number]), number);
+        let most = (0..shares.len()).max_by_key(lacks);
+        self.runtime(most.expect("there is a runtime"))
     }
 
     /// Indices of a card's instances.
