@@ -52,11 +52,12 @@ pub fn lengths_without_steps<'a>(card: &'a Card, system: &'a SystemSpec) -> impl
     })
 }
 
-/// What a dispatcher between models costs and a measured card has no price for.
+/// What a dispatcher between models costs and the card has no price for.
 pub fn unpriced_looks<'a>(card: &'a Card, system: &'a SystemSpec) -> impl Iterator<Item = String> + 'a {
     let dispatches = system.route.iter().flat_map(|route| &route.stages).filter_map(|stage| {
         let dispatch = stage.dispatch?;
-        (card.provenance.source == Source::Measured).then_some((&stage.pool, dispatch))
+        // A paper's card is fitted to times that have all of it in them.
+        (card.provenance.source != Source::Fitted).then_some((&stage.pool, dispatch))
     });
     dispatches.flat_map(move |(pool, dispatch)| {
         // A card of trained models has the passes and looks of their own lanes.

@@ -60,7 +60,7 @@ impl Files {
     }
 }
 
-/// What tells these checkpoints from others: a hash of their weights.
+/// What tells these checkpoints from others: a hash of their weights, and of what `config.json` says of them.
 ///
 /// # Errors
 /// Files that cannot be read.
@@ -73,6 +73,10 @@ pub(crate) fn fingerprint<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Resul
         };
         for file in files {
             hash_file(&file, &mut hasher)?;
+        }
+        let config = path.join(CONFIG);
+        if config.exists() {
+            hash_file(&config, &mut hasher)?;
         }
     }
     Ok(format!("weights-{}", &hasher.finalize().to_hex()[..16]))

@@ -17,6 +17,8 @@ use crate::error::ExecutorError;
 #[derive(Debug)]
 pub struct ParameterSets {
     blocks: Arc<[Mutex<Tensor>]>,
+    /// Blocks that could not be had, and why; they are empty.
+    missing: Arc<[(usize, String)]>,
     tenants: u32,
     length: u64,
     kind: Kind,
@@ -46,6 +48,7 @@ impl ParameterSets {
         let blocks = (0..distinct).map(&mut block).collect::<Result<_, ExecutorError>>()?;
         Ok(ParameterSets {
             blocks,
+            missing: Arc::default(),
             tenants,
             length,
             kind,
@@ -53,10 +56,10 @@ impl ParameterSets {
     }
 
     /// Takes blocks of `length` parameters for `tenants` tenants, in turns where there are fewer, as many as fit into `max_bytes` of host
-    /// memory.
+    /// memory. One that cannot be had is [`missing`](Self::missing), as if it had been let go of; the others are served.
     ///
     /// # Errors
-    /// No tenants, no blocks, one of another length, or `max_bytes` that do not hold one.
+    /// No tenants, no blocks, none that can be had, or `max_bytes` that do not hold one.
     pub(crate) fn of_blocks(
         tenants: u32,
         length: u64,
@@ -80,14 +83,34 @@ impl ParameterSets {
                     format!("{:?}", block.size()),
                 ));
             }
-            host_memory_for(device, block.f_to_kind(kind)?).map(Mutex::new)
+            host_memory_for(device, block.f_to_kind(kind)?)
         };
+        let mut missing = Vec::new();
+        let mut own_blocks = Vec::new();
+        let blocks = blocks.take(distinct as usize);
+        let count = blocks.len();
+        for (index, block) in blocks.enumerate() {
+            own_blocks.push(Mutex::new(match own(block) {
+                Ok(block) => block,
+                Err(error) if missing.len() + 1 == count => return Err(error),
+                Err(error) => {
+                    missing.push((index, error.to_string()));
+                    nothing(kind)?
+                }
+            }));
+        }
         Ok(ParameterSets {
-            blocks: blocks.take(distinct as usize).map(own).collect::<Result<_, _>>()?,
+            blocks: own_blocks.into(),
+            missing: missing.into(),
             tenants,
             length,
             kind,
         })
+    }
+
+    /// Blocks that could not be had, by their number, and why. What copies one fails.
+    pub(crate) fn missing(&self) -> &[(usize, String)] {
+        &self.missing
     }
 
     /// A tenant's block, of shape `[length]`.
@@ -134,7 +157,7 @@ impl ParameterSets {
     /// If there is no such tenant.
     pub(crate) fn discard(&self, tenant: u32) -> Result<(), ExecutorError> {
         if self.distinct() == self.tenants {
-            *self.block(tenant).lock().expect(UNBROKEN) = Tensor::f_empty([0], (self.kind, Device::Cpu))?;
+            *self.block(tenant).lock().expect(UNBROKEN) = nothing(self.kind)?;
         }
         Ok(())
     }
@@ -173,9 +196,15 @@ impl ParameterSets {
     pub fn share(&self) -> ParameterSets {
         ParameterSets {
             blocks: Arc::clone(&self.blocks),
+            missing: Arc::clone(&self.missing),
             ..*self
         }
     }
+}
+
+/// No block.
+fn nothing(kind: Kind) -> Result<Tensor, ExecutorError> {
+    Ok(Tensor::f_empty([0], (kind, Device::Cpu))?)
 }
 
 /// How many tenants' blocks fit.

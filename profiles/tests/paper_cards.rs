@@ -50,7 +50,7 @@ fn section(paper: &Paper) -> String {
             })
             .collect();
         let changes = if changes.is_empty() {
-            "none of these".to_owned()
+            "none of these; [figures that are simulated](reproduce.md) may".to_owned()
         } else {
             changes.join("; ")
         };

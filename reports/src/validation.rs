@@ -75,7 +75,7 @@ pub struct Comparison {
     /// Absent where there are no limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Throughput, latency and batch size, and how each service class fared.
+    /// Throughput, latency and batch size, how each service class fared, and how many requests were refused, given up, evicted or moved.
     pub figures: Vec<FigureError>,
     /// Where the difference of the mean latency comes from.
     pub stages: Vec<StageError>,
@@ -226,7 +226,8 @@ impl Comparison {
             ]
             .into_iter()
             .chain(classes(pair))
-            .filter(|figure| figure.simulated.is_some() || figure.executed.is_some()),
+            .filter(|figure| figure.simulated.is_some() || figure.executed.is_some())
+            .chain(counts(pair)),
         )
         .collect::<Vec<_>>();
         Comparison {
@@ -274,6 +275,25 @@ fn classes(pair: &Pair<'_>) -> Vec<FigureError> {
         ]
     });
     figures.collect()
+}
+
+/// How often what happens now and then did, where it did on either side.
+fn counts(pair: &Pair<'_>) -> impl Iterator<Item = FigureError> {
+    let figure = |figure: &str, read: fn(&RunSummary) -> Option<u64>| {
+        let (simulated, executed) = both(pair, |group| group.spread(|run| read(run).map(|count| count as f64)));
+        FigureError::new(figure.to_owned(), simulated, executed, None)
+    };
+    let figures = [
+        figure("requests.rejected", |run| Some(run.requests.rejected)),
+        figure("requests.failed", |run| Some(run.requests.failed)),
+        figure("requests.cancelled", |run| Some(run.requests.cancelled)),
+        figure("generation.evictions", |run| Some(run.generation?.evictions)),
+        figure("generation.migrations", |run| Some(run.generation?.migrations)),
+    ];
+    let happened = |spread: Option<Spread>| spread.is_some_and(|spread| spread.max > 0.0);
+    figures
+        .into_iter()
+        .filter(move |figure| happened(figure.simulated) || happened(figure.executed))
 }
 
 /// `None` unless both sides finished requests.
@@ -432,6 +452,30 @@ mod tests {
             ("classes.urgent.attainment", Some(-10.0)),
         ];
         assert_eq!(of_class, expected);
+    }
+
+    #[test]
+    fn what_happened_on_either_side_is_counted() {
+        let mut runs = one(110_000, &[100_000]);
+        let counted = |runs: &[Run]| -> Vec<(String, Option<f64>, Option<f64>)> {
+            let figures = Validation::new("counts", LIMITS, runs).comparisons.remove(0).figures;
+            let counts = figures
+                .into_iter()
+                .filter(|of| of.figure.starts_with("requests") || of.figure.starts_with("generation"));
+            let mean = |spread: Option<Spread>| spread.map(|spread| spread.mean);
+            counts
+                .map(|of| (of.figure, mean(of.simulated), mean(of.executed)))
+                .collect()
+        };
+        for run in &mut runs {
+            run.summary.requests.rejected = 0;
+        }
+        assert_eq!(counted(&runs), []);
+        runs[1].summary.requests.cancelled = 7;
+        assert_eq!(
+            counted(&runs),
+            [("requests.cancelled".to_owned(), Some(0.0), Some(7.0))]
+        );
     }
 
     #[test]

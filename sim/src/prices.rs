@@ -537,7 +537,12 @@ impl Prices {
             OpKind::Infer(infer) => {
                 // The parts of one op run within milliseconds of each other: what slows one slows all.
                 let draw = spread.draw();
-                return prices.infer_ns(infer, shape, |cost| draw.of(cost));
+                let mut ns = 0;
+                for part in prices.infer(infer, shape) {
+                    self.extrapolated.note(part.beyond, part.family);
+                    ns += part.times * draw.of(part.cost);
+                }
+                return ns;
             }
             _ => unreachable!("other ops have prices of their own"),
         };

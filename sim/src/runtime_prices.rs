@@ -1,19 +1,16 @@
 //! What runtimes of several lengths cost, and what changes them: looked up once, so that an op costs an index.
 
 use tenantry_core::op::{BatchShape, Infer, LoadRuntime, Solve};
-use tenantry_core::spec::{PoolSpec, RuntimesSpec, ShapeKind, StreamSpec};
+use tenantry_core::spec::{CostPart, PoolSpec, RuntimesSpec, ShapeKind, StreamSpec};
 use tenantry_profiles::{AdapterSurface, Beyond, Card, Cost, Curve, LoadSource, MissingTable, Surface};
-
-/// Parts of an op: how often, and what each costs.
-type Parts = Vec<(u64, Cost)>;
 
 /// Of one runtime.
 #[derive(Debug)]
 enum Times {
     /// Whatever it is given.
-    Padded(Parts),
+    Padded(Vec<CostPart>),
     /// By tokens, from 1.
-    ByTokens(Vec<Parts>),
+    ByTokens(Vec<Vec<CostPart>>),
 }
 
 #[derive(Debug)]
@@ -65,14 +62,13 @@ impl RuntimePrices {
         })
     }
 
-    /// The sum of an op's parts, each as `of` says.
-    pub fn infer_ns(&self, infer: Infer, shape: BatchShape, of: impl Fn(Cost) -> u64) -> u64 {
+    /// An op's parts.
+    pub fn infer(&self, infer: Infer, shape: BatchShape) -> &[CostPart] {
         let runtime = infer.runtime;
-        let parts = match &self.streams[usize::from(runtime.stream)].runtimes[usize::from(runtime.runtime)] {
+        match &self.streams[usize::from(runtime.stream)].runtimes[usize::from(runtime.runtime)] {
             Times::Padded(parts) => parts,
             Times::ByTokens(by_tokens) => &by_tokens[shape.tokens.max(1) as usize - 1],
-        };
-        parts.iter().map(|&(times, cost)| times * of(cost)).sum()
+        }
     }
 
     pub fn load(&self, load: LoadRuntime) -> (Cost, Option<Beyond>) {

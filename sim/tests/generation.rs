@@ -249,6 +249,41 @@ fn tenants_cache_the_beginning_of_their_prompts_once() {
     assert!(sooner < later, "{sooner} {later}");
 }
 
+/// One runs at a time, and there are pages for no more: the other comes in as soon as the first has given up, and not when it would have
+/// ended.
+#[test]
+fn a_request_that_is_cancelled_in_mid_stream_gives_its_pages_back() {
+    let system = system(GenerationSpec {
+        max_batch: 1,
+        ..generation()
+    });
+    let end_us = |entries: Vec<Entry>, stepping| {
+        let (record, _) = simulate(&system, 1, 30, Jitter::None, entries, stepping);
+        (record.end.0 as f64 / 1e3, record.counts.served, record.counts.cancelled)
+    };
+    let [first, second] = [request(0, 0, 0, 20, 400), request(1, 1, 1, 20, 400)];
+    for stepping in [false, true] {
+        let (alone, ..) = end_us(vec![first], stepping);
+        let (both, ..) = end_us(vec![first, second], stepping);
+        assert!(
+            both > 1.9 * alone,
+            "{both} µs for both, {alone} µs for one: they are not apart"
+        );
+        let given_up_us = (alone / 4.0).round();
+        let cancel = Entry::Cancel {
+            at: Time(given_up_us as u64 * 1_000),
+            ticket: 0,
+        };
+        let (end, served, cancelled) = end_us(vec![first, second, cancel], stepping);
+        assert_eq!((served, cancelled), (1, 1));
+        // It leaves at the next step's boundary, of some four hundred.
+        assert!(
+            (end - given_up_us - alone).abs() < 0.01 * alone,
+            "{end} µs, given up at {given_up_us}, {alone} µs for one"
+        );
+    }
+}
+
 #[test]
 fn nobody_runs_on_what_another_tenants_copy_brought() {
     let mut generation = generation();

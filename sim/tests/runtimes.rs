@@ -14,8 +14,8 @@ use tenantry_core::spec::{
 use tenantry_core::{Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
-    Card, ConcurrentLayerRow, DType, DeviceKind, DispatchOperation, LoadSource, ModelShape, SolveRow, StaticModelRow,
-    Stats,
+    Card, ConcurrentLayerRow, DType, DeviceKind, DispatchOperation, Family, LoadSource, ModelShape, SolveRow,
+    StaticModelRow, Stats,
 };
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Duration, Entry, Listed, Time};
@@ -295,6 +295,35 @@ fn headroom(cards_at_start: u32, cards_max: u32) -> ScaleSpec {
             cards_max,
         }),
     }
+}
+
+#[test]
+fn a_runtime_longer_than_what_was_measured_is_told_of() {
+    let card = synthetic_card();
+    let longest = { card.tables.encoder_layer.iter() }
+        .map(|row| row.tokens)
+        .max()
+        .unwrap();
+    let farthest = |max_length, shape, tokens| {
+        let mut spec = runtimes(Rule::LeastPadding, fixed(&[1]));
+        spec.streams = vec![stream("all", &[max_length], shape)];
+        let mut system = system();
+        system.pool.runtimes = Some(spec.on(&card, 1).unwrap());
+        let entries = vec![at(0, 1, tokens)];
+        let simulated = run_listed(&card, cluster(1, MEMORY), &system, TENANTS, Jitter::None, entries);
+        let mut told = simulated.extrapolated.into_iter();
+        let layer = told.find(|(family, _)| *family == Family::EncoderLayer);
+        layer.map(|(_, beyond)| (beyond.asked, beyond.measured))
+    };
+    let of = |tokens: u32| Some((u64::from(tokens), u64::from(longest)));
+    assert_eq!(farthest(longest, ShapeKind::Static, 10), None);
+    assert_eq!(farthest(longest + 80, ShapeKind::Static, 10), of(longest + 80));
+    // What is not padded costs what it has.
+    assert_eq!(farthest(longest + 80, ShapeKind::Dynamic, 10), None);
+    assert_eq!(
+        farthest(longest + 80, ShapeKind::Dynamic, longest + 70),
+        of(longest + 70)
+    );
 }
 
 /// 100 long requests a second are 2.4 cards of work: three cards with 5 % to spare; then 20 a second, for which one is enough.

@@ -5,6 +5,7 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use tempfile::TempDir;
 use tenantry_core::ClusterSpec;
+use tenantry_core::command::FailureReason;
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, HeadTask, Met, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, SwapSpec, SystemSpec,
     TenantState,
@@ -17,7 +18,8 @@ use tenantry_traces::{Duration, Entry, Listed, Request, Time};
 
 use super::*;
 use crate::adapters::{AdapterCache, AdapterStore, Adapters};
-use crate::machine::execute::{Run, execute};
+use crate::machine::execute::{ExecuteError, Executed, Run, execute};
+use crate::machine::serving::Answer;
 use crate::model::{Heads, Input};
 use crate::plot::{Origin, Tables};
 use crate::write_checkpoint;
@@ -225,6 +227,14 @@ fn request(ticket: u64) -> Request {
 }
 
 fn served(folder: &TempDir, files: &Files) -> Vec<u32> {
+    let done = executed(folder, files).unwrap();
+    assert_eq!(done.shared_sets, files.tenants.as_ref().map(|_| 3));
+    let lookups = done.record.lookups.unwrap();
+    assert!(lookups.domain_hits > 0 && lookups.root_hits > 0, "{lookups:?}");
+    done.answers.iter().map(|answer| answer.class).collect()
+}
+
+fn executed(folder: &TempDir, files: &Files) -> Result<Executed, ExecuteError> {
     let (card, system) = (synthetic_card(), system());
     let spec = Run {
         device: Device::Cpu,
@@ -247,11 +257,40 @@ fn served(folder: &TempDir, files: &Files) -> Vec<u32> {
         building: &|_| {},
     };
     let mut requests = Listed::new((0..REQUESTS).map(|ticket| Entry::Request(request(ticket))).collect());
-    let done = execute(&spec, &mut requests, Arc::default(), ()).unwrap();
-    assert_eq!(done.shared_sets, files.tenants.as_ref().map(|_| 3));
-    let lookups = done.record.lookups.unwrap();
-    assert!(lookups.domain_hits > 0 && lookups.root_hits > 0, "{lookups:?}");
-    done.answers.iter().map(|answer| answer.class).collect()
+    execute(&spec, &mut requests, Arc::default(), ())
+}
+
+/// One tenant's file is cut short: requests of those who have it fail with the reason, and the others are answered as ever.
+#[test]
+fn only_tenants_whose_file_cannot_be_read_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = files(&folder);
+    let expected = executed(&folder, &files).unwrap().answers;
+    let paths = files.of_tenants().unwrap().unwrap();
+    let cut = |path: &Path| {
+        let bytes = std::fs::read(path).unwrap();
+        std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
+    };
+    cut(&paths[1]);
+    let done = executed(&folder, &files).unwrap();
+    let is_of_it = |ticket: u64| request(ticket).tenant as usize % paths.len() == 1;
+    let failing = (0..REQUESTS).filter(|&ticket| is_of_it(ticket)).count() as u64;
+    assert!(failing > 0);
+    assert_eq!(done.record.failed.get(&FailureReason::LoadFailed), Some(&failing));
+    assert_eq!(done.record.counts.served, REQUESTS - failing);
+    let [reason] = &done.refused[..] else {
+        panic!("{:?}", done.refused)
+    };
+    assert!(reason.contains(paths[1].to_str().unwrap()), "{reason}");
+    let of_others = |answers: &[Answer]| -> Vec<(u64, u32)> {
+        let answers = answers.iter().map(|answer| (answer.ticket, answer.class));
+        answers.filter(|&(ticket, _)| !is_of_it(ticket)).collect()
+    };
+    assert_eq!(of_others(&done.answers), of_others(&expected));
+
+    cut(&paths[0]);
+    cut(&paths[2]);
+    assert!(executed(&folder, &files).is_err(), "no tenant is left to serve");
 }
 
 /// What is executed of users' files is what their parts come to one by one: texts, the domain's or the root's rows, the model's upper
@@ -283,7 +322,7 @@ fn users_own_models_are_served() {
     let paths = files.of_tenants().unwrap().unwrap();
     let store = AdapterStore::read(shape, TENANTS, &paths, DType::F32, Device::Cpu, 1 << 30).unwrap();
     let cache = AdapterCache::new(shape, 1, DType::F32, Device::Cpu).unwrap();
-    let heads = Heads::read(&model(), TENANTS, CLASSES, &paths, DType::F32, Device::Cpu).unwrap();
+    let heads = Heads::read(&model(), TENANTS, CLASSES, &paths, &[], DType::F32, Device::Cpu).unwrap();
     let expected: Vec<u32> = (0..REQUESTS)
         .map(|ticket| {
             let Request {

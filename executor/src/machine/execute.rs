@@ -76,7 +76,7 @@ pub struct Executed {
     pub host_bytes: u64,
     /// Parameter sets that differ, where the host's memory did not hold one for each tenant.
     pub shared_sets: Option<u32>,
-    /// Why registrations of tasks were refused, each alone.
+    /// Why registrations of tasks were refused, or tenants' files, each alone.
     pub refused: Vec<String>,
     /// What ops took by a GPU's clock and the host's, lane by lane.
     pub clocks: Vec<LaneClocks>,
@@ -157,9 +157,14 @@ pub fn execute(
         Parameters::Tasks(serving) => (serving.host_bytes(), None, Vec::new()),
         Parameters::Cascade(_) | Parameters::Texts(_) => (0, None, Vec::new()),
     };
+    let missing = match &parameters {
+        Parameters::Encoders(serving) => serving.missing(),
+        Parameters::Decoders(serving) => serving.missing(),
+        Parameters::Tasks(_) | Parameters::Cascade(_) | Parameters::Texts(_) => Vec::new(),
+    };
     let refused = match &server {
         Server::Tasks(tasks) => tasks.refusals().to_vec(),
-        _ => Vec::new(),
+        _ => missing,
     };
     let mut tagged = match &parameters {
         Parameters::Encoders(serving) => {

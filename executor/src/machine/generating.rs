@@ -199,6 +199,12 @@ impl GenerationServing {
         (sets.distinct() < sets.tenants()).then(|| sets.distinct())
     }
 
+    /// Why tenants' parameters are missing, whose requests fail.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let missing = self.store.sets().map_or(&[][..], crate::ParameterSets::missing);
+        missing.iter().map(|(_, reason)| reason.clone()).collect()
+    }
+
     /// Bytes of tenants' parameters in host memory.
     pub fn host_bytes(&self) -> u64 {
         match (self.store.sets(), &self.disk) {

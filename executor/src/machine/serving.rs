@@ -71,6 +71,10 @@ impl Store {
             Store::None => None,
         }
     }
+
+    fn missing(&self) -> &[(usize, String)] {
+        self.sets().map_or(&[], crate::ParameterSets::missing)
+    }
 }
 
 /// Where an instance's tenants lie on the device.
@@ -240,7 +244,7 @@ impl Serving {
             manager: Manager::new(store.sets(), tables),
             heads: match &of_tenants {
                 None => Heads::random(model, tenants, *classes, seed, *dtype, device)?,
-                Some(paths) => Heads::read(model, tenants, *classes, paths, *dtype, device)?,
+                Some(paths) => Heads::read(model, tenants, *classes, paths, store.missing(), *dtype, device)?,
             },
             backbone,
             others,
@@ -272,6 +276,11 @@ impl Serving {
     pub fn shared_sets(&self) -> Option<u32> {
         let sets = self.store.sets()?;
         (sets.distinct() < sets.tenants()).then(|| sets.distinct())
+    }
+
+    /// Why tenants' parameters are missing, whose requests fail.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        self.store.missing().iter().map(|(_, reason)| reason.clone()).collect()
     }
 
     /// Bytes of tenants' parameters in host memory.

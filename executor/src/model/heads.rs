@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{DType, ModelShape};
 
 use crate::device::{element_bytes, kind};
@@ -59,7 +59,8 @@ impl Heads {
         })
     }
 
-    /// The heads in these files, each a tenant's, for `tenants` tenants in turns.
+    /// The heads in these files, each a tenant's, for `tenants` tenants in turns. Of those whose number is in `missing` nobody is served:
+    /// they are not read.
     ///
     /// # Errors
     /// No tenants, files that cannot be read or have no such head, or no memory on the device.
@@ -68,14 +69,21 @@ impl Heads {
         tenants: u32,
         classes: u32,
         files: &[PathBuf],
+        missing: &[(usize, String)],
         dtype: DType,
         device: Device,
     ) -> Result<Heads, ExecutorError> {
         if tenants == 0 {
             return Err(ExecutorError::input("tenants", "at least 1", 0));
         }
+        let length = shape.head_parameters(classes);
         let own = files.iter().take(tenants as usize);
-        let own = own.map(|file| read_head(file, shape.hidden, classes));
+        let own = own
+            .enumerate()
+            .map(|(index, file)| match missing.iter().any(|(of, _)| *of == index) {
+                true => Ok(Tensor::f_zeros([length as i64], (Kind::Float, Device::Cpu))?),
+                false => read_head(file, shape.hidden, classes),
+            });
         let own = Tensor::f_stack(&own.collect::<Result<Vec<_>, _>>()?, 0)?;
         let turns: Vec<i64> = (0..i64::from(tenants)).map(|tenant| tenant % own.size()[0]).collect();
         let parameters = own.f_index_select(0, &Tensor::f_from_slice(&turns)?)?;

@@ -15,6 +15,7 @@ use super::texts::TextSubject;
 use super::timing::timed;
 use super::{Plan, Suite};
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
+use crate::device::prepare_lane_thread;
 use crate::error::ExecutorError;
 use crate::host::available_host_bytes;
 use crate::model::{Encoder, Heads};
@@ -237,7 +238,11 @@ impl<M: WholeModel + Send + 'static> Turns<M> {
             self.models[self.turn.get() % self.models.len()].share(),
             self.current().share(),
         );
-        let copied = std::thread::spawn(move || to.load(from.parameters())).join();
+        let copy = move || {
+            prepare_lane_thread();
+            to.load(from.parameters())
+        };
+        let copied = std::thread::spawn(copy).join();
         copied.expect("a copy does not panic")
     }
 }

@@ -451,8 +451,8 @@ pub(super) fn outcomes(paper: &Paper, card: &Card) -> Vec<Outcome> {
                 per_s("llama-70b", 8, 32, true),
             ),
             predicted(
-                "70B on 8 cards, batch of 1, tokens/s (Fig. 12: 21 to 25)",
-                23.0,
+                "70B on 8 cards, batch of 1, tokens/s (Fig. 12: 21 to 25, the nearest)",
+                21.0,
                 per_s("llama-70b", 8, 1, false),
             ),
         ]

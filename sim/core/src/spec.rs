@@ -14,8 +14,8 @@ mod tasks;
 pub use lengths::LengthsFound;
 pub use route::{AnswerJoin, DispatchSpec, OrderSpec, RouteSpec, StageSpec};
 pub use runtimes::{
-    AllocateSpec, PeriodicSpec, RuntimeLengths, RuntimeRef, RuntimeSpec, RuntimesSpec, ScaleRule, ScaleSpec, ShapeKind,
-    SolverSpec, StreamSpec,
+    AllocateSpec, CostPart, PeriodicSpec, RuntimeLengths, RuntimeRef, RuntimeSpec, RuntimesSpec, ScaleRule, ScaleSpec,
+    ShapeKind, SolverSpec, StreamSpec,
 };
 pub use tasks::*;
 

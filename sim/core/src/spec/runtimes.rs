@@ -1,6 +1,6 @@
 //! A pool of runtimes: one model compiled for several input lengths, each instance with one of them (Arlo, section 3).
 
-use tenantry_profiles::{Card, DType, DeviceKind, MissingTable, ModelShape};
+use tenantry_profiles::{Beyond, Card, Cost, DType, DeviceKind, Family, MissingTable, ModelShape};
 use tenantry_traces::Duration;
 
 use crate::policy::levels::Rule;
@@ -161,6 +161,19 @@ impl RuntimesSpec {
     }
 }
 
+/// A part of what a request takes on a runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct CostPart {
+    /// How often it is done.
+    pub times: u64,
+    /// What it costs each time.
+    pub cost: Cost,
+    /// The table that says so.
+    pub family: Family,
+    /// How far beyond that table's points, if it is.
+    pub beyond: Option<Beyond>,
+}
+
 impl StreamSpec {
     /// What a request of `tokens` takes on a runtime of its own card, in nanoseconds: the median.
     ///
@@ -170,24 +183,25 @@ impl StreamSpec {
     /// A table that the card does not have, or no runtime so long in it.
     pub fn service_ns(&self, card: &Card, runtime: &RuntimeSpec, tokens: u32) -> Result<u64, MissingTable> {
         let cost = self.cost(card, runtime, tokens)?;
-        Ok(cost.iter().map(|(times, cost)| times * cost.median_ns).sum())
+        Ok(cost.iter().map(|part| part.times * part.cost.median_ns).sum())
     }
 
-    /// Likewise as the parts that it is the sum of: how often, and what each costs.
+    /// Likewise as the parts that it is the sum of.
     ///
     /// # Errors
     /// As [`StreamSpec::service_ns`].
-    pub fn cost(
-        &self,
-        card: &Card,
-        runtime: &RuntimeSpec,
-        tokens: u32,
-    ) -> Result<Vec<(u64, tenantry_profiles::Cost)>, MissingTable> {
+    pub fn cost(&self, card: &Card, runtime: &RuntimeSpec, tokens: u32) -> Result<Vec<CostPart>, MissingTable> {
         if runtime.shape == ShapeKind::Static && card.device.kind == DeviceKind::Cuda {
             let compiled = card.static_model(&self.model, self.dtype)?;
             let cost = compiled.cost(1, runtime.max_length);
             return match cost {
-                Some(cost) => Ok(vec![(1, cost)]),
+                // A longer runtime than the longest that was compiled has no cost.
+                Some(cost) => Ok(vec![CostPart {
+                    times: 1,
+                    cost,
+                    family: Family::StaticModel,
+                    beyond: None,
+                }]),
                 None => Err(MissingTable {
                     card: card.name.clone(),
                     family: "static_model",
@@ -201,13 +215,28 @@ impl StreamSpec {
             ShapeKind::Static => runtime.max_length,
             ShapeKind::Dynamic => tokens,
         };
+        let embedding = card.embedding(&self.model, self.dtype)?;
+        let layer = card.encoder_layer(&self.model, self.dtype)?;
+        let head = card.head(&self.model, self.dtype, self.classes)?;
         Ok(vec![
-            (1, card.embedding(&self.model, self.dtype)?.cost(1, tokens)),
-            (
-                u64::from(self.model.layers),
-                card.encoder_layer(&self.model, self.dtype)?.cost(1, tokens),
-            ),
-            (1, card.head(&self.model, self.dtype, self.classes)?.cost(1)),
+            CostPart {
+                times: 1,
+                cost: embedding.cost(1, tokens),
+                family: Family::Embedding,
+                beyond: embedding.beyond(1, tokens),
+            },
+            CostPart {
+                times: u64::from(self.model.layers),
+                cost: layer.cost(1, tokens),
+                family: Family::EncoderLayer,
+                beyond: layer.beyond(1, tokens),
+            },
+            CostPart {
+                times: 1,
+                cost: head.cost(1),
+                family: Family::Head,
+                beyond: head.beyond(1),
+            },
         ])
     }
 
