@@ -262,6 +262,7 @@ fn punica_is_reproduced() {
                 "a card that runs is full or nearly (28 to 32), share of its time: usually",
                 0.775,
             ),
+            ("Fig. 13", "requests moved to other cards: few", 43.0),
         ],
     );
 }

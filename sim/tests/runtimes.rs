@@ -316,10 +316,10 @@ fn a_runtime_longer_than_what_was_measured_is_told_of() {
         layer.map(|(_, beyond)| (beyond.asked, beyond.measured))
     };
     let of = |tokens: u32| Some((u64::from(tokens), u64::from(longest)));
-    assert_eq!(farthest(longest, ShapeKind::Static, 10), None);
-    assert_eq!(farthest(longest + 80, ShapeKind::Static, 10), of(longest + 80));
+    assert_eq!(farthest(longest, ShapeKind::Static, 20), None);
+    assert_eq!(farthest(longest + 80, ShapeKind::Static, 20), of(longest + 80));
     // What is not padded costs what it has.
-    assert_eq!(farthest(longest + 80, ShapeKind::Dynamic, 10), None);
+    assert_eq!(farthest(longest + 80, ShapeKind::Dynamic, 20), None);
     assert_eq!(
         farthest(longest + 80, ShapeKind::Dynamic, longest + 70),
         of(longest + 70)
