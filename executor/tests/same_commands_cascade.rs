@@ -17,7 +17,7 @@ use tenantry_executor::machine::RealMachine;
 use tenantry_profiles::{DType, ModelShape};
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::fit::cascade::SST_2;
-use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, OutcomesSpec};
+use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, OutcomesSpec, PrunedPoint};
 use tenantry_traces::{Duration, Entry, Request, Time};
 
 const TENANTS: u32 = 3;
@@ -144,9 +144,12 @@ fn answers(system: &SystemSpec) -> Option<Answers> {
             correlation: 0.0,
             others: Vec::new(),
         }),
-        pruned: vec![(0.5, 0.038), (0.7, 0.142), (0.9, 0.625)],
-        pruning_loss: 0.0,
-        average_gain: 0.0,
+        pruned: vec![PrunedPoint {
+            degree: 0.7,
+            words: 0.142,
+            loss: Some(0.0),
+        }],
+        averages: Vec::new(),
     });
     Answers::of_system(system, Some((&spec, 9))).expect("the models are known")
 }

@@ -17,7 +17,7 @@ use tenantry_profiles::{DType, ModelShape};
 use tenantry_sim::{Jitter, simulate};
 use tenantry_traces::fit::cascade::SST_2;
 use tenantry_traces::generate::Domains;
-use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, OutcomesSpec};
+use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, KnownAverage, OutcomesSpec, PrunedPoint};
 use tenantry_traces::{Duration, Entry, Listed, Request, Time};
 
 const SEED: u64 = 9;
@@ -83,9 +83,15 @@ fn answers() -> AnswersSpec {
             correlation: 0.0,
             others: Vec::new(),
         }),
-        pruned: vec![(0.5, 0.038), (0.7, 0.142), (0.9, 0.625)],
-        pruning_loss: 0.0,
-        average_gain: 0.0,
+        pruned: vec![PrunedPoint {
+            degree: 0.7,
+            words: 0.142,
+            loss: Some(0.0),
+        }],
+        averages: vec![KnownAverage {
+            weights: vec![0.45, 0.55],
+            gain: 0.0,
+        }],
     })
 }
 

@@ -8,7 +8,8 @@ use tenantry_traces::Duration;
 use tenantry_traces::fit::cascade::{MNLI, SST_2};
 use tenantry_traces::fit::quantiles::Knot;
 use tenantry_traces::outcome::{
-    AnswersSpec, DifficultySpec, DrawnSpec, GeneratedSpec, OtherModel, OutcomesSpec, TableSpec,
+    AnswersSpec, DifficultySpec, DrawnSpec, GeneratedSpec, KnownAverage, OtherModel, OutcomesSpec, PrunedPoint,
+    TableSpec,
 };
 
 use crate::error::Problem;
@@ -267,24 +268,45 @@ impl RawOutcomeSource {
 pub(crate) fn answers(raw: &RawOutcomes, problems: &mut Vec<Problem>) -> AnswersSpec {
     let path = Path::default().key("outcomes");
     let fraction = |part: crate::scalar::Part| f64::from(part.ppm()) / 1e6;
-    let pruned: Vec<Knot> = raw
+    let pruned: Vec<PrunedPoint> = raw
         .pruned
         .iter()
-        .map(|point| (point.degree.0, fraction(point.words)))
+        .map(|point| PrunedPoint {
+            degree: point.degree.0,
+            words: fraction(point.words),
+            loss: point.loss.map(fraction),
+        })
         .collect();
-    if !pruned.is_sorted_by(|a, b| a.0 < b.0) {
+    if !pruned.is_sorted_by(|a, b| a.degree < b.degree) {
         problems.push(Problem::new(path.key("pruned"), "by rising degree", "another order"));
+    }
+    let averages: Vec<KnownAverage> = raw
+        .averages
+        .iter()
+        .map(|known| KnownAverage {
+            weights: known.weights.iter().map(|weight| weight.0).collect(),
+            gain: fraction(known.gain),
+        })
+        .collect();
+    if !averages.is_empty() && !matches!(raw.from, RawOutcomeSource::Generated { .. }) {
+        let must = "left out, since the models' own answers are averaged";
+        problems.push(Problem::new(path.key("averages"), must, "a value"));
+    }
+    for (index, known) in averages.iter().enumerate() {
+        if known.weights.iter().sum::<f64>() == 0.0 {
+            let path = path.key("averages").index(index).key("weights");
+            problems.push(Problem::new(
+                path,
+                "numbers of which some are above 0",
+                known.weights.len(),
+            ));
+        }
     }
     let outcomes = match &raw.from {
         RawOutcomeSource::Profiled { folder } => {
-            let given = [
-                ("pruned", !raw.pruned.is_empty()),
-                ("pruning_loss", raw.pruning_loss.ppm() > 0),
-                ("average_gain", raw.average_gain.ppm() > 0),
-            ];
-            for (key, _) in given.iter().filter(|(_, given)| *given) {
+            if !raw.pruned.is_empty() {
                 let must = "left out, since profiled models have read what was pruned";
-                problems.push(Problem::new(path.key(key), must, "a value"));
+                problems.push(Problem::new(path.key("pruned"), must, "a value"));
             }
             return AnswersSpec::Profiled(folder.clone());
         }
@@ -352,8 +374,7 @@ pub(crate) fn answers(raw: &RawOutcomes, problems: &mut Vec<Problem>) -> Answers
     AnswersSpec::Drawn(DrawnSpec {
         outcomes,
         pruned,
-        pruning_loss: fraction(raw.pruning_loss),
-        average_gain: fraction(raw.average_gain),
+        averages,
     })
 }
 

@@ -171,9 +171,20 @@ impl Origin {
             AnswersError::Model { index, model, known } => {
                 Problem::unknown_name(stage(index).key("model"), &model, known.iter().map(String::as_str))
             }
-            AnswersError::Pruning { alpha } => {
-                let must = format!("given, since words are pruned at degree {alpha}");
-                Problem::new(root.key("outcomes").key("pruned"), must, "nothing")
+            AnswersError::Pruning { index, alpha, known } => {
+                let must = format!(
+                    "at or between degrees whose `loss` is in `outcomes.pruned` ({}), since nobody knows what others cost",
+                    numbers(&known)
+                );
+                Problem::new(stage(index).key("reroute").key("prune"), must, alpha)
+            }
+            AnswersError::Average { weights, known } => {
+                let known: Vec<String> = known.iter().map(|weights| format!("[{}]", numbers(weights))).collect();
+                let must = format!(
+                    "weights whose `gain` is in `outcomes.averages` ({}), since a generator has no probabilities to average",
+                    if known.is_empty() { "none".into() } else { known.join(", ") }
+                );
+                Problem::new(cascade.key("join").key("average"), must, format!("[{}]", numbers(&weights)))
             }
             AnswersError::Pruned {
                 by,
@@ -244,6 +255,16 @@ impl Origin {
             Some(file) => problem.locate(path, &file.display().to_string(), line),
             None => self.error(problem),
         }
+    }
+}
+
+/// `0.5, 0.7`, or `none`.
+fn numbers(numbers: &[f64]) -> String {
+    let texts: Vec<String> = numbers.iter().map(f64::to_string).collect();
+    if texts.is_empty() {
+        "none".into()
+    } else {
+        texts.join(", ")
     }
 }
 

@@ -18,7 +18,8 @@ workload:
   stop: { requests: 100 }
 outcomes:
   from: { generated: { small: small, large: large, task: sst-2 } }
-  pruned: [{ degree: 0.7, words: 14% }]
+  pruned: [{ degree: 0.7, words: 14%, loss: 0.3% }]
+  averages: [{ weights: [0.4, 0.6], gain: 0.4% }]
 systems:
   - preset: tabi
     cascade:
@@ -39,35 +40,47 @@ fn errors(text: &str) -> String {
 #[rustfmt::skip]
 const BROKEN: &[(&str, &str, &str)] = &[
     ("cut_off: 0.9", "cut_off: 1.2",
-     "s.yaml:17: systems[0].cascade.stages[0].reroute.cut_off: must be a number from 0 to 1, got 1.2"),
+     "s.yaml:18: systems[0].cascade.stages[0].reroute.cut_off: must be a number from 0 to 1, got 1.2"),
     (", reroute: { cut_off: 0.9, slope: 10, prune: 0.7 }", "",
-     "s.yaml:17: systems[0].cascade.stages[0].reroute: must be given, since a model comes after it, got nothing"),
+     "s.yaml:18: systems[0].cascade.stages[0].reroute: must be given, since a model comes after it, got nothing"),
     ("{ model: large, gpus: [1] }", "{ model: large, gpus: [1], reroute: { cut_off: 0.9, slope: 10 } }",
-     "s.yaml:18: systems[0].cascade.stages[1].reroute: must be left out, since no model comes after it, got a dispatcher"),
+     "s.yaml:19: systems[0].cascade.stages[1].reroute: must be left out, since no model comes after it, got a dispatcher"),
     ("gpus: [1]", "gpus: [2]",
-     "s.yaml:18: systems[0].cascade.stages[1].gpus: must be different cards of the cluster, from 0 to 1, got [2]"),
+     "s.yaml:19: systems[0].cascade.stages[1].gpus: must be different cards of the cluster, from 0 to 1, got [2]"),
     ("gpus: [1]", "gpus: [1, 1]",
-     "s.yaml:18: systems[0].cascade.stages[1].gpus: must be different cards of the cluster, from 0 to 1, got [1, 1]"),
+     "s.yaml:19: systems[0].cascade.stages[1].gpus: must be different cards of the cluster, from 0 to 1, got [1, 1]"),
     ("model: large", "model: lagre",
-     "s.yaml:18: systems[0].cascade.stages[1].model: must be one of small, large, got lagre; did you mean large?"),
+     "s.yaml:19: systems[0].cascade.stages[1].model: must be one of small, large, got lagre; did you mean large?"),
     ("average: [0.4, 0.6]", "average: [0.4]",
-     "s.yaml:19: systems[0].cascade.join.average: must be 2 weights, a number for each model, not all 0, got 1"),
+     "s.yaml:20: systems[0].cascade.join.average: must be 2 weights, a number for each model, not all 0, got 1"),
     ("{ model: large, gpus: [1] }", "{ model: large, gpus: [1], layers: { from: 6, to: 12 } }",
-     "s.yaml:18: systems[0].cascade.stages[1].layers.from: must be where the stage before, of the same model, has ended, got 6"),
+     "s.yaml:19: systems[0].cascade.stages[1].layers.from: must be where the stage before, of the same model, has ended, got 6"),
     ("gpus: [1] }", "gpus: [1], scale: { start: 2, start_up: 1s, rule: { headroom: { spare: 5%, interval: 1s, patience: 9 } } } }",
-     "s.yaml:18: systems[0].cascade.stages[1].scale.start: must be at most the stage's gpus (1), got 2"),
+     "s.yaml:19: systems[0].cascade.stages[1].scale.start: must be at most the stage's gpus (1), got 2"),
     ("gpus: [1] }", "scale: { start: 1, min: 3, start_up: 1s, rule: { headroom: { spare: 5%, interval: 1s, patience: 9 } } } }",
-     "s.yaml:18: systems[0].cascade.stages[1].scale.min: must be at most cluster.gpus (2), got 3"),
+     "s.yaml:19: systems[0].cascade.stages[1].scale.min: must be at most cluster.gpus (2), got 3"),
     ("gpus: [1] }", "scale: { start: 1, start_up: 1s, rule: { target-tracking: { percentile: 98, add: 95%, release: 50%, recent: 10s, period: 60s, settle: 5s } } } }",
-     "s.yaml:18: systems[0].cascade.stages[1].slo: must be given, since target tracking goes by it, got nothing"),
+     "s.yaml:19: systems[0].cascade.stages[1].slo: must be given, since target tracking goes by it, got nothing"),
     ("gpus: [1] }", "gpus: [1], slo: 100ms }",
-     "s.yaml:18: systems[0].cascade.stages[1].slo: must be left out, since only target tracking goes by it, got a latency"),
+     "s.yaml:19: systems[0].cascade.stages[1].slo: must be left out, since only target tracking goes by it, got a latency"),
     ("{ model: large, gpus: [1] }", "{ model: small, name: large, layers: { from: 1, to: 2 }, scale: { start: 1, start_up: 1s, rule: { headroom: { spare: 5%, interval: 1s, patience: 9 } } } }",
-     "s.yaml:18: systems[0].cascade.stages[1].scale: must be left out where a stage goes on with another's hidden states, on the same cards, got given"),
-    ("  pruned: [{ degree: 0.7, words: 14% }]\n", "",
+     "s.yaml:19: systems[0].cascade.stages[1].scale: must be left out where a stage goes on with another's hidden states, on the same cards, got given"),
+    ("  pruned: [{ degree: 0.7, words: 14%, loss: 0.3% }]\n", "",
      "s.yaml:10: outcomes.pruned: must be given, since words are pruned at degree 0.7, got nothing"),
+    // Nobody knows what is gained by pruning more, nor what it costs.
+    ("prune: 0.7", "prune: 0.9",
+     "s.yaml:18: systems[0].cascade.stages[0].reroute.prune: must be at or between degrees whose `loss` is in `outcomes.pruned` (0.7), since nobody knows what others cost, got 0.9"),
+    (", loss: 0.3%", "",
+     "s.yaml:18: systems[0].cascade.stages[0].reroute.prune: must be at or between degrees whose `loss` is in `outcomes.pruned` (none), since nobody knows what others cost, got 0.7"),
+    // By these weights the answer is the small model's.
+    ("average: [0.4, 0.6]", "average: [1, 0]",
+     "s.yaml:20: systems[0].cascade.join.average: must be weights whose `gain` is in `outcomes.averages` ([0.4, 0.6]), since a generator has no probabilities to average, got [1, 0]"),
+    ("  averages: [{ weights: [0.4, 0.6], gain: 0.4% }]\n", "",
+     "s.yaml:19: systems[0].cascade.join.average: must be weights whose `gain` is in `outcomes.averages` (none), since a generator has no probabilities to average, got [0.4, 0.6]"),
+    ("weights: [0.4, 0.6]", "weights: [0, 0]",
+     "s.yaml:13: outcomes.averages[0].weights: must be numbers of which some are above 0, got 2"),
     ("preset: tabi\n", "preset: tabi\n    tenant_state: model\n    batch: { per-tenant: { max_size: 1 } }\n",
-     "s.yaml:15: systems[0].tenant_state: must be head (nothing to be swapped) where several models serve, got another"),
+     "s.yaml:16: systems[0].tenant_state: must be head (nothing to be swapped) where several models serve, got another"),
 ];
 
 #[test]
@@ -96,10 +109,13 @@ fn tables_of_outcomes_are_read_when_a_scenario_is() {
     .expect("it is writable");
     let path = file.path().display();
     let table = format!("from: {{ table: {{ file: {path}, models: {{ small: a, large: b }} }} }}");
-    let text = GOOD.replace(
+    let averaged = GOOD.replace(
         "from: { generated: { small: small, large: large, task: sst-2 } }",
         &table,
     );
+    let left_out = "outcomes.averages: must be left out, since the models' own answers are averaged, got a value";
+    assert_eq!(errors(&averaged), format!("s.yaml:13: {left_out}"));
+    let text = averaged.replace("  averages: [{ weights: [0.4, 0.6], gain: 0.4% }]\n", "");
     assert_eq!(
         errors(&text),
         format!("{path}:3: a_conf: must be a number from 0 to 1, got `1.5`")
@@ -141,6 +157,7 @@ fn difficulties_are_read_when_a_scenario_is() {
             "from: { generated: { small: small, large: large, task: sst-2 } }",
             &from,
         );
+        let text = text.replace("  averages: [{ weights: [0.4, 0.6], gain: 0.4% }]\n", "");
         errors(&text.replace("average: [0.4, 0.6]", "vote: [0.4, 0.6]"))
     };
     assert_eq!(with("[small, large]"), "nothing wrong");
@@ -202,7 +219,8 @@ fn profiled_models_are_asked_what_they_know() {
             "from: { generated: { small: small, large: large, task: sst-2 } }",
             &from,
         )
-        .replace("  pruned: [{ degree: 0.7, words: 14% }]\n", "")
+        .replace("  pruned: [{ degree: 0.7, words: 14%, loss: 0.3% }]\n", "")
+        .replace("  averages: [{ weights: [0.4, 0.6], gain: 0.4% }]\n", "")
         .replace("input: { fixed: 32 }", "input: of-items")
         .replace("prune: 0.7", "prune: 0.5");
     assert_eq!(errors(&good), "nothing wrong");
@@ -222,8 +240,8 @@ fn profiled_models_are_asked_what_they_know() {
         ),
         (
             "systems:",
-            "  pruning_loss: 1%\nsystems:",
-            "outcomes.pruning_loss: must be left out, since profiled models have read what was pruned, got a value",
+            "  pruned: [{ degree: 0.7, words: 14%, loss: 1% }]\nsystems:",
+            "outcomes.pruned: must be left out, since profiled models have read what was pruned, got a value",
         ),
         (
             "preset: tabi\n",
@@ -284,7 +302,7 @@ fn plans_that_make_no_sense_say_why() {
     let cascade = |plan: &str| errors(&format!("{GOOD}{slo}plan: {{ find: fewest-cards, {plan} }}\n"));
     let gpus = cascade("gpus: { from: 2, to: 4 }");
     let must = "must be left out where plan.gpus tries several numbers of cards: every model then runs on all of them";
-    for (line, stage) in [(17, 0), (18, 1)] {
+    for (line, stage) in [(18, 0), (19, 1)] {
         let path = format!("systems[0].cascade.stages[{stage}].gpus");
         let expected = format!("s.yaml:{line}: {path}: {must}, got [{stage}]");
         assert!(gpus.lines().any(|line| line == expected), "{expected}\n{gpus}");
@@ -300,7 +318,7 @@ fn plans_that_make_no_sense_say_why() {
     ));
     assert!(
         plain.starts_with(
-            "s.yaml:14: systems[0].cascade: must be given where plan.min_accuracy is: of other systems nobody knows"
+            "s.yaml:15: systems[0].cascade: must be given where plan.min_accuracy is: of other systems nobody knows"
         ),
         "{plain}"
     );
@@ -318,7 +336,7 @@ fn plans_that_make_no_sense_say_why() {
     let fixed = runtimes("allocate: { fixed: [1, 1] }", fewest);
     assert!(
         fixed.starts_with(
-            "s.yaml:14: systems[0].runtimes.allocate: must be even, global or periodic where plan.gpus tries several"
+            "s.yaml:15: systems[0].runtimes.allocate: must be even, global or periodic where plan.gpus tries several"
         ),
         "{fixed}"
     );
@@ -330,7 +348,7 @@ fn plans_that_make_no_sense_say_why() {
     let found = errors(&found);
     let must = "must be even, global or periodic where the card says which runtimes there are (lengths: staircase)";
     assert!(
-        found.starts_with(&format!("s.yaml:14: systems[0].runtimes.allocate: {must}, got fixed")),
+        found.starts_with(&format!("s.yaml:15: systems[0].runtimes.allocate: {must}, got fixed")),
         "{found}"
     );
     let scale = "scale: { start: 2, start_up: 5s, rule: { headroom: { spare: 30%, interval: 10s, patience: 6 } } }";
@@ -338,12 +356,12 @@ fn plans_that_make_no_sense_say_why() {
     let costs = runtimes(scale, "find: least-cost, gpus: [2, 3], cards: { cpu: 1 }");
     assert!(
         costs
-            .starts_with("s.yaml:14: systems[0].runtimes.scale: must be left out where a plan goes by the cards' cost"),
+            .starts_with("s.yaml:15: systems[0].runtimes.scale: must be left out where a plan goes by the cards' cost"),
         "{costs}"
     );
     let starts = runtimes(scale, "find: fewest-cards, gpus: [1, 2]");
     assert!(
-        starts.starts_with("s.yaml:14: systems[0].runtimes.scale.start: must be at most 1, the fewest cards that plan.gpus tries, got 2"),
+        starts.starts_with("s.yaml:15: systems[0].runtimes.scale.start: must be at most 1, the fewest cards that plan.gpus tries, got 2"),
         "{starts}"
     );
 }

@@ -97,7 +97,7 @@ fn presets_say_the_same_written_out() {
             false => "models.backbone=bert-base",
         };
         // Those that send requests from model to model decide by outcomes.
-        let outcomes = "outcomes={pruned: [{degree: 0.7, words: 14%}], from: {generated: {task: sst-2, small: distilbert, large: bert-large, \
+        let outcomes = "outcomes={pruned: [{degree: 0.7, words: 14%, loss: 0.3%}], averages: [{weights: [0.762, 0.914], gain: 0.4%}], from: {generated: {task: sst-2, small: distilbert, large: bert-large, \
                         others: {tinybert-6: {right_if_large_is: 95%, right_if_large_is_not: 40%}, \
                         bert-base: {right_if_large_is: 95%, right_if_large_is_not: 40%}}}}}";
         let overrides = [backbone, "tenants.kinds={lora: 1}", outcomes];

@@ -119,19 +119,12 @@ pub enum RawAnswerJoin {
 pub struct RawOutcomes {
     /// Real items, a generator, or trained models.
     pub from: RawOutcomeSource,
-    /// Which share of the words goes at which degree of pruning, by rising degree.
+    /// Which share of the words goes at which degree of pruning, and what that costs, by rising degree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pruned: Vec<RawPruned>,
-    /// By what pruning lowers the accuracy of a generator's large model on what was re-routed.
-    #[serde(default = "nothing")]
-    pub pruning_loss: Part,
-    /// By what a weighted average raises it.
-    #[serde(default = "nothing")]
-    pub average_gain: Part,
-}
-
-fn nothing() -> Part {
-    Part::from(0.0)
+    /// What weighted averages bring to a generator's models, by their weights.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub averages: Vec<RawKnownAverage>,
 }
 
 /// Where outcomes come from.
@@ -232,4 +225,18 @@ pub struct RawPruned {
     pub degree: NotNegative,
     /// The share of the words that goes.
     pub words: Part,
+    /// By what that lowers the accuracy of a model that reads what is left; of a table's models, the share of their right answers that turns wrong.
+    /// Where it is left out nobody knows, and nothing is pruned to that degree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Part>,
+}
+
+/// What a weighted average brings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawKnownAverage {
+    /// A weight for each model, as a cascade's `join.average` has them; their proportions count.
+    pub weights: Vec<NotNegative>,
+    /// By what it raises the accuracy of a model that is asked after another.
+    pub gain: Part,
 }

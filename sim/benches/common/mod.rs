@@ -230,9 +230,8 @@ workload:
   stop: { requests: 1000000 }
 outcomes:
   from: { generated: { small: distilbert, large: roberta-large, task: sst-2 } }
-  pruned: [{ degree: 0.5, words: 3.8% }, { degree: 0.7, words: 14.2% }, { degree: 0.9, words: 62.5% }]
-  pruning_loss: 0.3%
-  average_gain: 0.4%
+  pruned: [{ degree: 0.5, words: 3.8% }, { degree: 0.7, words: 14.2%, loss: 0.3% }, { degree: 0.9, words: 62.5% }]
+  averages: [{ weights: [0.762, 0.914], gain: 0.4% }]
 systems:
   - preset: tabi
     batch: { size-or-timeout: { max_size: 8 } }

@@ -17,7 +17,7 @@ use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape};
 use tenantry_sim::{Jitter, Prices, Run, Simulated, VirtualMachine, simulate};
 use tenantry_traces::fit::cascade::SST_2;
-use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, OutcomesSpec};
+use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, KnownAverage, OutcomesSpec, PrunedPoint};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time, Workload};
 
 pub const ADAPTERS: TenantState = TenantState::Adapters {
@@ -107,9 +107,20 @@ pub fn answers() -> AnswersSpec {
             correlation: 0.0,
             others: Vec::new(),
         }),
-        pruned: vec![(0.5, 0.038), (0.7, 0.142), (0.9, 0.625)],
-        pruning_loss: 0.0,
-        average_gain: 0.0,
+        pruned: [(0.5, 0.038), (0.7, 0.142), (0.9, 0.625)]
+            .map(|(degree, words)| PrunedPoint {
+                degree,
+                words,
+                loss: Some(0.0),
+            })
+            .to_vec(),
+        // Of models that are all weighted alike, as many as a test's route has.
+        averages: (2..8)
+            .map(|models| KnownAverage {
+                weights: vec![1.0; models],
+                gain: 0.0,
+            })
+            .collect(),
     })
 }
 

@@ -89,9 +89,8 @@ const OUTCOMES: &str = "\
 outcomes:                       # how sure and how right the models are: here as the Tabi paper says of SST-2, with
   # its RoBERTa-large for the large one; docs/tabi.md says how to take it from models of your own
   from: { generated: { small: distilbert, large: bert-large, task: sst-2 } }
-  pruned: [{ degree: 0.5, words: 3.8% }, { degree: 0.7, words: 14.2% }, { degree: 0.9, words: 62.5% }]
-  pruning_loss: 0.3%
-  average_gain: 0.4%
+  pruned: [{ degree: 0.5, words: 3.8% }, { degree: 0.7, words: 14.2%, loss: 0.3% }, { degree: 0.9, words: 62.5% }]
+  averages: [{ weights: [0.762, 0.914], gain: 0.4% }]
 
 ";
 

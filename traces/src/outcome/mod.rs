@@ -14,7 +14,8 @@ pub use difficulty::{Difficulties, DifficultyDraws};
 pub use generated::{DispatchCoins, GeneratedOutcomes};
 pub use saved::{ProfiledModel, ProfiledModels, PruneStep, SavedCalibration, SavedOutputs, SavedPruning};
 pub use source::{
-    AnswersSpec, DifficultySpec, DrawnSpec, GeneratedSpec, OtherModel, OutcomeSource, OutcomesSpec, TableSpec,
+    AnswersSpec, DifficultySpec, DrawnSpec, GeneratedSpec, KnownAverage, OtherModel, OutcomeSource, OutcomesSpec,
+    PrunedPoint, TableSpec,
 };
 
 use crate::draw::{Draws, Purpose};

@@ -24,12 +24,60 @@ pub enum AnswersSpec {
 pub struct DrawnSpec {
     /// What each model makes of each request.
     pub outcomes: OutcomesSpec,
-    /// The degree of pruning (Eq. 5) and the share of words that goes, rising in the first number. Empty where nothing is known.
-    pub pruned: Vec<Knot>,
-    /// By what each pruning before it lowers the accuracy of a generator's large model on what was re-routed (Table 3).
-    pub pruning_loss: f64,
-    /// By what a weighted average raises it (section 7.3.4).
-    pub average_gain: f64,
+    /// What is known of pruning, by rising degree. Empty where nothing is.
+    pub pruned: Vec<PrunedPoint>,
+    /// What is known of a generator's weighted averages.
+    pub averages: Vec<KnownAverage>,
+}
+
+/// What pruning to a degree (Eq. 5) does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PrunedPoint {
+    /// α.
+    pub degree: f64,
+    /// The share of the words that goes.
+    pub words: f64,
+    /// By what it lowers the accuracy of a model that reads what is left (Tabi, Table 3), from 0 to 1; of a table's or a difficulty's models, the
+    /// share of their right answers that turns wrong. Nothing where nobody knows.
+    pub loss: Option<f64>,
+}
+
+/// What a weighted average of several models' answers (Eq. 6) does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnownAverage {
+    /// A weight for each model; their proportions count.
+    pub weights: Vec<f64>,
+    /// By what it raises the accuracy of the last one asked on what was re-routed (section 7.3.4).
+    pub gain: f64,
+}
+
+impl DrawnSpec {
+    /// The share of words that goes at `degree`, and what that costs: at a point, or linear between two. Nothing where that is not known.
+    pub fn pruning(&self, degree: f64) -> Option<(f64, f64)> {
+        let above = self.pruned.partition_point(|point| point.degree < degree);
+        let high = self.pruned.get(above)?;
+        if high.degree == degree {
+            return Some((high.words, high.loss?));
+        }
+        let low = self.pruned.get(above.checked_sub(1)?)?;
+        let part = (degree - low.degree) / (high.degree - low.degree);
+        let between = |low: f64, high: f64| low + part * (high - low);
+        Some((between(low.words, high.words), between(low.loss?, high.loss?)))
+    }
+
+    /// What an average by these weights brings; nothing where that is not known.
+    pub fn average_gain(&self, weights: &[f64]) -> Option<f64> {
+        let known = self.averages.iter().find(|known| alike(&known.weights, weights));
+        known.map(|known| known.gain)
+    }
+}
+
+/// Whether two lists of weights have the same proportions.
+fn alike(one: &[f64], other: &[f64]) -> bool {
+    const ROUNDING: f64 = 1e-9;
+    let sums: [f64; 2] = [one, other].map(|weights| weights.iter().sum());
+    let same = |(a, b): (&f64, &f64)| (a / sums[0] - b / sums[1]).abs() < ROUNDING;
+    one.len() == other.len() && one.iter().zip(other).all(same)
 }
 
 /// Where outcomes come from.
@@ -97,6 +145,7 @@ pub struct OtherModel {
 pub struct OutcomeSource {
     names: Vec<String>,
     kind: Kind,
+    losses: Draws,
 }
 
 #[derive(Clone, Debug)]
@@ -113,6 +162,8 @@ enum Kind {
 
 /// Keeps the draws of other models apart from those of the two levels.
 const OTHERS: u64 = 1 << 32;
+/// Keeps the draws of what pruning costs apart from both.
+const LOSSES: u64 = 1 << 33;
 /// Among those, keeps what the others share apart from each one's own.
 const SHARED: u64 = 1 << 31;
 
@@ -122,6 +173,7 @@ impl OutcomeSource {
     /// # Errors
     /// As [`OutcomeTable::read`] and [`Difficulties::read`].
     pub fn new(spec: &OutcomesSpec, seed: u64) -> Result<OutcomeSource, TraceError> {
+        let losses = Draws::new(seed, Purpose::Outcome).part(LOSSES);
         match spec {
             OutcomesSpec::Table(TableSpec {
                 path,
@@ -133,11 +185,13 @@ impl OutcomeSource {
                 Ok(OutcomeSource {
                     names: models.iter().map(|(name, _)| name.clone()).collect(),
                     kind: Kind::Table(Outcomes::new(seed, table)),
+                    losses,
                 })
             }
             OutcomesSpec::Difficulty(DifficultySpec { path, models }) => Ok(OutcomeSource {
                 names: models.clone(),
                 kind: Kind::Difficulty(DifficultyDraws::new(seed, Difficulties::read(path)?)),
+                losses,
             }),
             OutcomesSpec::Generated(GeneratedSpec {
                 small,
@@ -155,6 +209,7 @@ impl OutcomeSource {
                         correlation: *correlation,
                         draws: Draws::new(seed, Purpose::Outcome).part(OTHERS),
                     },
+                    losses,
                 })
             }
         }
@@ -165,7 +220,7 @@ impl OutcomeSource {
         &self.names
     }
 
-    /// Whether it is a generator, whose large model's chances can be shifted.
+    /// Whether it is a generator, whose models' chances can be shifted.
     pub fn is_generated(&self) -> bool {
         matches!(self.kind, Kind::Generated { .. })
     }
@@ -181,16 +236,21 @@ impl OutcomeSource {
 
     /// What the model with this index among the names makes of `ticket`.
     pub fn of(&self, ticket: Ticket, model: usize) -> Outcome {
-        self.shifted(ticket, model, 0.0)
+        self.shifted(ticket, model, [0.0; 2])
     }
 
-    /// As [`of`](Self::of), where a generator's large model is right with a chance that is greater by `shift`: what the words that it does not
-    /// read cost it, and what the small model's answer beside its own brings (Tabi, Table 3 and section 7.3.4). Tables know what was
-    /// answered, and no more.
-    pub fn shifted(&self, ticket: Ticket, model: usize, shift: f64) -> Outcome {
+    /// As [`of`](Self::of), where the model reads what pruning left and is joined by others: of a generator, any model but the small one is right with a
+    /// chance that is greater by `gain` less `loss` (Tabi, Table 3 and section 7.3.4); of tables and difficulties, a share `loss` of what the model
+    /// has right turns wrong, and averages are of what was answered.
+    pub fn shifted(&self, ticket: Ticket, model: usize, [gain, loss]: [f64; 2]) -> Outcome {
+        let shift = gain - loss;
+        let read_less = |outcome: Outcome| Outcome {
+            correct: outcome.correct && self.losses.part(model as u64).about(ticket).unit() >= loss,
+            ..outcome
+        };
         match &self.kind {
-            Kind::Table(outcomes) => outcomes.of(ticket)[model],
-            Kind::Difficulty(draws) => draws.of(ticket, model as u32),
+            Kind::Table(outcomes) => read_less(outcomes.of(ticket)[model]),
+            Kind::Difficulty(draws) => read_less(draws.of(ticket, model as u32)),
             Kind::Generated {
                 two,
                 others,
@@ -219,7 +279,7 @@ impl OutcomeSource {
                     };
                     Outcome {
                         confidence: confidence as f32,
-                        correct: own < quantiles::value_at(chances, confidence),
+                        correct: own < quantiles::value_at(chances, confidence) + shift,
                     }
                 }
             },
@@ -287,15 +347,62 @@ mod tests {
     }
 
     #[test]
-    fn a_shift_moves_the_large_model_alone() {
+    fn what_pruning_costs_moves_all_models_but_the_small_one() {
         let source = source();
-        let share = |model, shift| {
-            (0..40_000)
-                .filter(|&ticket| source.shifted(ticket, model, shift).correct)
-                .count() as f64
-                / 40_000.0
-        };
+        let share = |model, loss| share_right(&source, model, loss);
         assert_eq!(share(0, 0.1), share(0, 0.0));
-        assert!((share(1, -0.1) - share(1, 0.0) + 0.1).abs() < 0.005);
+        for model in [1, 2] {
+            let lost = share(model, 0.0) - share(model, 0.1);
+            assert!((lost - 0.1).abs() < 0.005, "{model}: {lost}");
+        }
+    }
+
+    fn share_right(source: &OutcomeSource, model: usize, loss: f64) -> f64 {
+        let right = |&ticket: &u64| source.shifted(ticket, model, [0.0, loss]).correct;
+        (0..40_000).filter(right).count() as f64 / 40_000.0
+    }
+
+    /// What a table's model answers of fewer words is not in the table: a share of what it has right is lost.
+    #[test]
+    fn of_real_items_a_share_of_the_right_answers_is_lost() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, b"a_conf,a_correct\n0.9,1\n0.8,1\n0.7,1\n0.6,0\n").unwrap();
+        let spec = TableSpec {
+            path: file.path().into(),
+            models: vec![("a".into(), "a".into())],
+            reference: None,
+        };
+        let source = OutcomeSource::new(&OutcomesSpec::Table(spec), 7).unwrap();
+        let [whole, pruned] = [0.0, 0.2].map(|loss| share_right(&source, 0, loss));
+        assert!((whole - 0.75).abs() < 0.01, "{whole}");
+        assert!((pruned - 0.75 * 0.8).abs() < 0.01, "{pruned}");
+    }
+
+    #[test]
+    fn pruning_is_known_at_points_and_between_those_that_say_what_it_costs() {
+        let point = |degree, words, loss| PrunedPoint { degree, words, loss };
+        let known = DrawnSpec {
+            outcomes: OutcomesSpec::Difficulty(DifficultySpec {
+                path: PathBuf::new(),
+                models: Vec::new(),
+            }),
+            pruned: vec![
+                point(0.0, 0.0, Some(0.0)),
+                point(0.5, 0.1, Some(0.02)),
+                point(1.0, 0.6, None),
+            ],
+            averages: vec![KnownAverage {
+                weights: vec![0.4, 0.6],
+                gain: 0.1,
+            }],
+        };
+        assert_eq!(known.pruning(0.5), Some((0.1, 0.02)));
+        assert_eq!(known.pruning(0.25), Some((0.05, 0.01)));
+        for unknown in [0.7, 1.0, 1.5] {
+            assert_eq!(known.pruning(unknown), None, "{unknown}");
+        }
+        assert_eq!(known.average_gain(&[4.0, 6.0]), Some(0.1));
+        assert_eq!(known.average_gain(&[0.6, 0.4]), None);
+        assert_eq!(known.average_gain(&[0.4, 0.6, 0.0]), None);
     }
 }

@@ -5,7 +5,6 @@
 use tenantry_cascade::ensemble;
 use tenantry_traces::Ticket;
 use tenantry_traces::draw::{Draws, Purpose};
-use tenantry_traces::fit::quantiles;
 use tenantry_traces::outcome::{DrawnSpec, Outcome, OutcomeSource};
 
 use super::AnswersError;
@@ -22,7 +21,7 @@ pub(super) struct Drawn {
     source: OutcomeSource,
     stages: Vec<Stage>,
     join: AnswerJoin,
-    pruning_loss: f64,
+    /// By what an average raises the accuracy of a generator's model that is asked after another.
     average_gain: f64,
     draws: Draws,
 }
@@ -31,8 +30,8 @@ pub(super) struct Drawn {
 struct Stage {
     /// Among the source's.
     model: usize,
-    /// Share of the words that the next model need not read.
-    pruned: Option<f64>,
+    /// Share of the words that the next model need not read, and what that costs it.
+    pruned: Option<(f64, f64)>,
     classes: u32,
 }
 
@@ -50,8 +49,15 @@ impl Drawn {
                     known: source.names().to_vec(),
                 })?,
                 pruned: match alpha {
-                    Some(alpha) if spec.pruned.is_empty() => return Err(AnswersError::Pruning { alpha }),
-                    alpha => alpha.map(|alpha| quantiles::value_at(&spec.pruned, alpha)),
+                    None => None,
+                    Some(alpha) => Some(spec.pruning(alpha).ok_or_else(|| {
+                        let known = spec.pruned.iter().filter(|point| point.loss.is_some());
+                        AnswersError::Pruning {
+                            index,
+                            alpha,
+                            known: known.map(|point| point.degree).collect(),
+                        }
+                    })?),
                 },
                 classes: stage.pool.classes,
             })
@@ -76,12 +82,20 @@ impl Drawn {
                 }
             }
         }
+        let average_gain = match &route.join {
+            AnswerJoin::Average(weights) if source.is_generated() && stages.len() > 1 => {
+                spec.average_gain(weights).ok_or_else(|| AnswersError::Average {
+                    weights: weights.clone(),
+                    known: spec.averages.iter().map(|known| known.weights.clone()).collect(),
+                })?
+            }
+            _ => 0.0,
+        };
         Ok(Drawn {
             source,
             stages,
             join: route.join.clone(),
-            pruning_loss: spec.pruning_loss,
-            average_gain: spec.average_gain,
+            average_gain,
             draws: Draws::new(seed, Purpose::Answer),
         })
     }
@@ -93,7 +107,7 @@ impl Drawn {
             confidence_ppm: (confidence * 1e6).round() as u32,
             next_tokens: match pruned {
                 None => tokens,
-                Some(share) => {
+                Some((share, _)) => {
                     let coin = self.draws.part(stage as u64).about(ticket).unit();
                     // Something must be left to be read.
                     ((f64::from(tokens) * (1.0 - share) + coin) as u32).clamp(1, tokens)
@@ -107,12 +121,8 @@ impl Drawn {
         let last = usize::from(returned.stage);
         match &self.join {
             AnswerJoin::Last => self.outcome(ticket, last, 0.0).correct,
-            AnswerJoin::Average(weights) if self.source.is_generated() => {
-                let gain = if weights.len() > 1 && last > 0 {
-                    self.average_gain
-                } else {
-                    0.0
-                };
+            AnswerJoin::Average(_) if self.source.is_generated() => {
+                let gain = if last > 0 { self.average_gain } else { 0.0 };
                 self.outcome(ticket, last, gain).correct
             }
             AnswerJoin::Average(weights) => {
@@ -137,11 +147,11 @@ impl Drawn {
     }
 
     /// A stage's outcome, with what the words that it did not read cost it, and a gain. Words that are gone are gone for all that come after, and each
-    /// stage that prunes takes others: the loss is the known one for each of them.
+    /// stage that prunes takes others: their losses add up.
     fn outcome(&self, ticket: u64, stage: usize, gain: f64) -> Outcome {
-        let prunings = { self.stages[..stage].iter() }.filter(|before| before.pruned.is_some_and(|share| share > 0.0));
-        let loss = prunings.count() as f64 * self.pruning_loss;
-        self.source.shifted(ticket, self.stages[stage].model, gain - loss)
+        let prunings = self.stages[..stage].iter().filter_map(|before| before.pruned);
+        let loss = prunings.map(|(_, loss)| loss).sum();
+        self.source.shifted(ticket, self.stages[stage].model, [gain, loss])
     }
 
     /// The class that a stage's model answers: 0 is the right one, and of the wrong ones any, all alike and each model on its own.

@@ -38,11 +38,25 @@ pub enum AnswersError {
         /// Those that there are.
         known: Vec<String>,
     },
-    /// A dispatcher prunes, and nothing says how much.
-    #[error("outcomes.pruned: must say which share of words goes at degree {alpha}, got nothing")]
+    /// A dispatcher prunes, and nothing says how much or what that costs.
+    #[error(
+        "outcomes.pruned: must say how many words go at degree {alpha} and what that costs, got that of degrees {known:?}"
+    )]
     Pruning {
+        /// The stage.
+        index: usize,
         /// Eq. 5's degree.
         alpha: f64,
+        /// Degrees of which it is known.
+        known: Vec<f64>,
+    },
+    /// A generator knows what some averages bring, and not this one.
+    #[error("outcomes.averages: must say what an average by {weights:?} brings, got that of {known:?}")]
+    Average {
+        /// Eq. 6's weights.
+        weights: Vec<f64>,
+        /// Those of which it is known.
+        known: Vec<Vec<f64>>,
     },
     /// Attention prunes words, and a later model was not profiled on what that leaves.
     #[error(
