@@ -133,6 +133,27 @@ fn what_is_profiled_is_chosen_from_and_served() {
     );
 }
 
+/// Where the paper's shares end, what is returned is this project's invention, and is said to be.
+#[test]
+fn cut_offs_beyond_the_paper_s_shares_are_told_of() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let said = |cut_off: &str| {
+        let cut_off = format!("systems[0].cascade.stages[0].reroute.cut_off={cut_off}");
+        let few = "workload.stop={requests: 300}";
+        let output = tenantry(
+            folder.path(),
+            &["simulate", "tabi/load", "--set", few, "--set", &cut_off],
+        );
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let note = "how many of them lie there is made up, since the paper has them from 0.875 to 0.975 only";
+    for (cut_off, beyond) in [("0.99", true), ("0.95", false), ("0.75", false), ("0.7", true)] {
+        let said = said(cut_off);
+        assert_eq!(said.contains(note), beyond, "{cut_off}: {said}");
+    }
+}
+
 #[test]
 fn a_profile_is_of_the_very_files_that_it_names() {
     let folder = example();

@@ -362,7 +362,7 @@ fn points_of_cascades_and_runtimes_that_cannot_run_are_left_out() {
     let (runs, message) = sweep("gallery/when-does-a-cascade-stop-paying", &cards, "cascade");
     assert_eq!(runs, 5 + 1, "{message}");
     assert!(
-        message.contains("Left out, since they cannot run (1): system asks-below-80:"),
+        message.contains("Left out, since they cannot run (1): system asks-below-87.5:"),
         "{message}"
     );
 }
