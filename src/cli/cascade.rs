@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use tenantry_cascade::candidates::SLOPES;
 
 #[derive(Debug, Subcommand)]
 pub enum CascadeCommand {
@@ -43,9 +44,9 @@ pub struct CascadeSelectArgs {
     /// Latency that 99 % of the items keep, by what each of them took, at most, in milliseconds.
     #[arg(long, allow_negative_numbers = true)]
     pub p99_ms: Option<f64>,
-    /// How steeply the chance of asking falls above the cut-off: the paper's k, which it never gives.
-    #[arg(long, default_value_t = 10.0, allow_negative_numbers = true)]
-    pub slope: f64,
+    /// How steeply the chance of asking falls above the cut-off: the paper's k, each of which is tried with every cut-off.
+    #[arg(long, value_name = "K,…", value_delimiter = ',', default_values_t = SLOPES, allow_negative_numbers = true)]
+    pub slope: Vec<f64>,
     /// Models of a candidate, at most.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub levels: u32,

@@ -301,7 +301,7 @@ mod tests {
             control_ms: 0.0,
         };
         let rules = Rules {
-            slope: 10.0,
+            slopes: vec![10.0],
             join: Joins::Average,
             ..Rules::default()
         };

@@ -135,6 +135,7 @@ impl Tallies {
     fn ask(&mut self, repository: &Repository, parts: &[f64]) {
         let rules = Rules {
             join: Joins::Average,
+            slopes: vec![1e6],
             ..Rules::default()
         };
         let left = |stops: Option<&EarlyStops>| repository.candidates(&rules, stops).expect("a sound repository");

@@ -55,11 +55,15 @@ pub struct Repository {
     pub control_ms: f64,
 }
 
-/// What is tried. The default is section 5's, but for the join: the paper always averages.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The dispatcher's `k` that is tried where nobody says otherwise, from gentle to a step.
+pub const SLOPES: [f64; 4] = [10.0, 20.0, 50.0, 1e6];
+
+/// What is tried. The default is section 5's, but for the join: the paper always averages. It profiles `k` as well (section 4.1) and never says
+/// what it tries.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
-    /// The dispatcher's `k`, which the paper never gives.
-    pub slope: f64,
+    /// The dispatcher's `k`, each with every cut-off.
+    pub slopes: Vec<f64>,
     /// Models of a candidate, at most.
     pub levels_max: usize,
     /// The first cut-off, and by how much it falls.
@@ -82,7 +86,7 @@ pub enum Joins {
 impl Default for Rules {
     fn default() -> Rules {
         Rules {
-            slope: 1e6,
+            slopes: SLOPES.to_vec(),
             levels_max: 3,
             cut_off: (0.95, 0.05),
             join: Joins::Both,
@@ -97,6 +101,8 @@ pub struct Candidate {
     pub models: Vec<String>,
     /// The cut-off `c`; nothing with one model.
     pub cut_off: Option<f64>,
+    /// The slope `k` above it; nothing with one model.
+    pub slope: Option<f64>,
     /// The degree to which each model but the last prunes what those after it read; nothing where no word goes.
     pub prune: Vec<Option<f64>>,
     /// Of the models' answers (Eq. 6); nothing where the last one counts.
@@ -134,7 +140,7 @@ pub(crate) struct Elapsed {
 /// Where the items go under a dispatcher, and when they are answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
-    pub cut_off: Option<f64>,
+    pub reroute: Option<Reroute>,
     /// By level and item, the chance that it comes there.
     comes: Vec<Vec<f64>>,
     pub returned: Vec<f64>,
@@ -329,7 +335,7 @@ impl Repository {
         let comes = self.comes(way, reroute);
         let returned = self.returned(&comes);
         Flow {
-            cut_off: reroute.map(|reroute| reroute.cut_off()),
+            reroute,
             mean_ms: sum_of_shares(&returned, &elapsed.mean_ms),
             p75_ms: elapsed.quantile_ms(&comes, 0.75),
             p99_ms: elapsed.quantile_ms(&comes, 0.99),
@@ -370,7 +376,8 @@ impl Repository {
                 .iter()
                 .map(|&model| self.models[model].name.clone())
                 .collect(),
-            cut_off: flow.cut_off,
+            cut_off: flow.reroute.map(|reroute| reroute.cut_off()),
+            slope: flow.reroute.map(|reroute| reroute.slope()),
             prune: way.prune.clone(),
             weights,
             returned: flow.returned.clone(),

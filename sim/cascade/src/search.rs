@@ -1,7 +1,7 @@
 //! The fastest candidate that meets a task's targets (Tabi, section 5).
 //!
 //! [`Repository::best`] misses nothing: it leaves out only what provably cannot be chosen. A lower cut-off sends no item further, so that a
-//! way's mean latency is least at the lowest one; and no way is more accurate than its models' answers allow (`accuracy_max`). Tails bound
+//! way's mean latency is least at the lowest one, by one of the slopes; and no way is more accurate than its models' answers allow (`accuracy_max`). Tails bound
 //! nothing: whether a candidate keeps its p99 is looked at for each that is fast enough. The paper's own search gives up early;
 //! [`EarlyStops`] are its rules, and what they miss is measured in `examples/early_stops.rs`.
 
@@ -64,9 +64,14 @@ impl Repository {
         let candidates = ways.iter().map(|way| rules.choices(way, &dispatchers).len()).sum();
         let mut by_least: Vec<(f64, usize)> = Vec::with_capacity(ways.len());
         for (place, way) in ways.iter().enumerate() {
-            let lowest = dispatchers.last().copied().filter(|_| way.passes.len() > 1);
+            let least_ms = match way.passes.len() {
+                1 => self.mean_ms(way, None),
+                _ => lowest(&dispatchers)
+                    .map(|reroute| self.mean_ms(way, Some(reroute)))
+                    .fold(f64::INFINITY, f64::min),
+            };
             // Sums round.
-            by_least.push((self.mean_ms(way, lowest) * (1.0 - 1e-9), place));
+            by_least.push((least_ms * (1.0 - 1e-9), place));
         }
         by_least.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut best: Option<Chosen> = None;
@@ -81,10 +86,9 @@ impl Repository {
             }
             let elapsed = self.elapsed(way);
             let mut flow: Option<Flow> = None;
-            // From the lowest cut-off up, so that the first to meet the targets is the fastest.
+            // Of a slope from the lowest cut-off up, so that the first to meet the targets is its fastest.
             for (choice, (reroute, average)) in rules.choices(way, &dispatchers).into_iter().enumerate().rev() {
-                let cut_off = reroute.map(|reroute| reroute.cut_off());
-                if flow.as_ref().is_none_or(|flow| flow.cut_off != cut_off) {
+                if flow.as_ref().is_none_or(|flow| flow.reroute != reroute) {
                     flow = Some(self.flow(way, &elapsed, reroute));
                 }
                 let flow = flow.as_ref().expect("it was just made");
@@ -138,7 +142,12 @@ impl Repository {
             let mean = models().map(|pass| self.accuracy_of(&pass.outputs)).sum::<f64>() / way.models.len() as f64;
             let slowest_ms = models().map(|pass| pass.quantile_ms(0.75)).fold(0.0, f64::max);
             let elapsed = self.elapsed(way);
+            let slope = |choice: &(Option<Reroute>, bool)| choice.0.map(|reroute| reroute.slope());
+            let mut given_up = None;
             for choices in rules.choices(way, &dispatchers).chunk_by(|a, b| a.0 == b.0) {
+                if given_up.is_some() && given_up == slope(&choices[0]) {
+                    continue;
+                }
                 let flow = self.flow(way, &elapsed, choices[0].0);
                 let candidates = choices
                     .iter()
@@ -147,7 +156,8 @@ impl Repository {
                 if let Some(stops) = stops.filter(|_| way.passes.len() > 1) {
                     let all_below = candidates.iter().all(|candidate| candidate.accuracy < mean);
                     if stops.below_models_mean && all_below {
-                        break;
+                        given_up = slope(&choices[0]);
+                        continue;
                     }
                     if flow.p75_ms > stops.p75_factor_max * slowest_ms {
                         continue;
@@ -182,7 +192,7 @@ impl Repository {
 }
 
 impl Rules {
-    /// By falling cut-off.
+    /// Slope by slope, by falling cut-off.
     fn dispatchers(&self) -> Result<Vec<Reroute>, CascadeError> {
         let (first, step) = self.cut_off;
         if !(step > 0.0 && step.is_finite()) {
@@ -192,12 +202,16 @@ impl Rules {
                 got: step,
             });
         }
+        if self.slopes.is_empty() {
+            return Err(CascadeError::Nothing { what: "list of slopes" });
+        }
         // Steps of a hundredth are not exact in binary, and cut-offs are read by people, who know no -0.
-        let cut_offs = (0..).map(|steps| libm::round((first - f64::from(steps) * step) * 1e9) / 1e9 + 0.0);
-        cut_offs
-            .take_while(|&cut_off| cut_off >= 0.0)
-            .map(|cut_off| Reroute::new(cut_off, self.slope))
-            .collect()
+        let cut_offs = || {
+            let all = (0..).map(|steps| libm::round((first - f64::from(steps) * step) * 1e9) / 1e9 + 0.0);
+            all.take_while(|&cut_off| cut_off >= 0.0)
+        };
+        let with = |&slope: &f64| cut_offs().map(move |cut_off| Reroute::new(cut_off, slope));
+        self.slopes.iter().flat_map(with).collect()
     }
 
     /// Dispatchers, and whether answers are averaged, that a way is tried with.
@@ -213,6 +227,15 @@ impl Rules {
         let with = |&reroute: &Reroute| joins.iter().map(move |&average| (Some(reroute), average));
         dispatchers.iter().flat_map(with).collect()
     }
+}
+
+/// Of each slope the dispatcher that sends the fewest items on.
+fn lowest(dispatchers: &[Reroute]) -> impl Iterator<Item = Reroute> {
+    let least = dispatchers.iter().map(|reroute| reroute.cut_off()).fold(1.0, f64::min);
+    dispatchers
+        .iter()
+        .copied()
+        .filter(move |reroute| reroute.cut_off() == least)
 }
 
 /// A candidate, and its place among all.

@@ -49,15 +49,23 @@ fn targets(accuracy: f64) -> Targets {
     }
 }
 
-fn averaged() -> Rules {
+/// One slope, so steep that it is a step.
+fn step() -> Rules {
     Rules {
-        join: Joins::Average,
+        slopes: vec![1e6],
         ..Rules::default()
     }
 }
 
+fn averaged() -> Rules {
+    Rules {
+        join: Joins::Average,
+        ..step()
+    }
+}
+
 fn all(repository: &Repository) -> Vec<Candidate> {
-    repository.candidates(&Rules::default(), None).unwrap()
+    repository.candidates(&step(), None).unwrap()
 }
 
 #[test]
@@ -131,7 +139,7 @@ fn quantiles_count_items_by_their_chances() {
     let mut large = model("large", 10.0, &[1.0; 50]);
     large.whole.latency_ms[0] = 100.0;
     let rules = Rules {
-        slope: 0.0,
+        slopes: vec![0.0],
         ..averaged()
     };
     // Above the cut-off every second item goes on: half of the chances are at 2 ms, half at 12, and one in a hundred at 102.
@@ -148,10 +156,7 @@ fn answers_are_joined_as_is_more_accurate() {
     let small = model("small", 5.0, &[0.99, 0.99, 0.99, 0.99, 0.2, 0.2, 0.75]);
     let large = model("large", 20.0, &[0.99, 0.99, 0.99, 0.99, 0.6, 0.6, 0.4]);
     let of = |join| {
-        let rules = Rules {
-            join,
-            ..Rules::default()
-        };
+        let rules = Rules { join, ..step() };
         let found = repository(vec![small.clone(), large.clone()])
             .best(&rules, &targets(0.85))
             .unwrap();
@@ -179,7 +184,7 @@ fn degrees_of_pruning_stop_at_their_loss() {
     let at = |alpha, latency_ms, wrong| pruned(&[("small", alpha)], latency_ms, &outputs, wrong);
     repository.models[0].pruned = vec![at(0.5, 18.0, 0), at(0.6, 16.0, 1), at(0.7, 14.0, 0)];
     let degrees = |stops: Option<&EarlyStops>| {
-        let found = repository.candidates(&Rules::default(), stops).unwrap();
+        let found = repository.candidates(&step(), stops).unwrap();
         let mut degrees: Vec<f64> = found
             .iter()
             .filter_map(|found| found.prune.first().copied().flatten())
@@ -190,7 +195,7 @@ fn degrees_of_pruning_stop_at_their_loss() {
     assert_eq!(degrees(Some(&EarlyStops::PAPER)), [0.5]);
     assert_eq!(degrees(None), [0.5, 0.6, 0.7]);
     // Who prunes sums up its attention, which takes a quarter longer here.
-    let found = repository.candidates(&Rules::default(), None).unwrap();
+    let found = repository.candidates(&step(), None).unwrap();
     let at_half = found
         .iter()
         .find(|found| found.prune == [Some(0.5)] && found.cut_off == Some(0.95));
@@ -257,7 +262,7 @@ fn outputs_that_do_not_fit_are_refused() {
     let refused = |change: &dyn Fn(&mut Repository)| {
         let mut broken = pair();
         change(&mut broken);
-        broken.best(&Rules::default(), &targets(0.9)).unwrap_err().to_string()
+        broken.best(&step(), &targets(0.9)).unwrap_err().to_string()
     };
     assert_eq!(
         refused(&|broken| broken.labels[3] = 2),
@@ -286,10 +291,31 @@ fn outputs_that_do_not_fit_are_refused() {
     );
     let rules = Rules {
         cut_off: (0.95, 0.0),
-        ..Rules::default()
+        ..step()
     };
     let error = pair().best(&rules, &targets(0.9)).unwrap_err().to_string();
     assert_eq!(error, "step of cut-offs: must be above 0, got 0");
+}
+
+/// k is selected as c is: where all that goes on half of the time is enough, the gentle slope serves faster, and where it is not, only the step does.
+#[test]
+fn slopes_are_selected_as_cut_offs_are() {
+    // Ten items of which the small model is sure by 0.96 and has half right; the large one has all.
+    let right: Vec<f64> = (0..10).map(|item| if item % 2 == 0 { 0.96 } else { 0.04 }).collect();
+    let repository = repository(vec![model("small", 1.0, &right), model("large", 10.0, &[1.0; 10])]);
+    let chosen = |accuracy| {
+        let rules = Rules {
+            slopes: vec![0.0, 1e6],
+            cut_off: (0.95, 1.0),
+            join: Joins::Last,
+            ..Rules::default()
+        };
+        let chosen = repository.best(&rules, &targets(accuracy)).unwrap().chosen.unwrap();
+        (chosen.models.len(), chosen.slope)
+    };
+    assert_eq!(chosen(0.75), (2, Some(0.0)));
+    // At 0.96 the step still sends all on, so that the large model alone is faster.
+    assert_eq!(chosen(0.95), (1, None));
 }
 
 /// Models that know when they know: an item of difficulty d has a confidence that falls with d, and is answered wrongly where it is above
@@ -368,6 +394,10 @@ fn anything() -> impl Strategy<Value = Repository> {
     })
 }
 
+fn some_slopes() -> impl Strategy<Value = Vec<f64>> {
+    prop::sample::subsequence(vec![0.0, 10.0, 1e6], 1..=3)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -375,10 +405,10 @@ proptest! {
     #[test]
     fn the_search_finds_what_brute_force_finds(
         repository in anything(), accuracy in 0.05..1.0_f64, mean_ms in prop::option::of(1.0..12.0_f64),
-        p99_ms in prop::option::of(1.0..50.0_f64), slope in prop::sample::select(vec![0.0, 10.0, 1e6]),
+        p99_ms in prop::option::of(1.0..50.0_f64), slopes in some_slopes(),
         join in prop::sample::select(vec![Joins::Average, Joins::Last, Joins::Both]), levels_max in 1..5_usize,
     ) {
-        let rules = Rules { slope, join, levels_max, ..Rules::default() };
+        let rules = Rules { slopes, join, levels_max, ..Rules::default() };
         let targets = Targets { accuracy, mean_ms, p99_ms };
         let all = repository.candidates(&rules, None).unwrap();
         let brute = select(&all, &targets).cloned().map_err(|nearest| nearest.into_iter().cloned().collect::<Vec<_>>());
@@ -390,8 +420,8 @@ proptest! {
 
     /// Quantiles are those of what can become of every item, gone through one by one.
     #[test]
-    fn quantiles_are_those_of_every_way_of_every_item(repository in anything(), slope in prop::sample::select(vec![0.0, 10.0, 1e6])) {
-        let rules = Rules { slope, join: Joins::Last, ..Rules::default() };
+    fn quantiles_are_those_of_every_way_of_every_item(repository in anything(), slopes in some_slopes()) {
+        let rules = Rules { slopes, join: Joins::Last, ..Rules::default() };
         let unpruned = |candidate: &Candidate| candidate.prune.iter().all(Option::is_none);
         for candidate in repository.candidates(&rules, None).unwrap().into_iter().filter(unpruned) {
             let find = |name: &String| &repository.models.iter().find(|model| model.name == *name).unwrap().whole;
@@ -406,7 +436,7 @@ proptest! {
                     let goes_on = match candidate.cut_off {
                         Some(cut_off) if level + 1 < passes.len() => {
                             ms += repository.control_ms;
-                            Reroute::new(cut_off, slope).unwrap().probability(sure)
+                            Reroute::new(cut_off, candidate.slope.unwrap()).unwrap().probability(sure)
                         }
                         _ => 0.0,
                     };
@@ -432,7 +462,7 @@ proptest! {
         let accuracies = || all.iter().map(|candidate| candidate.accuracy);
         let (least, most) = (accuracies().fold(1.0, f64::min), accuracies().fold(0.0, f64::max));
         let targets = targets(least + part * (most - least));
-        let found = repository.best(&Rules::default(), &targets).unwrap().chosen.ok();
+        let found = repository.best(&step(), &targets).unwrap().chosen.ok();
         prop_assert_eq!(found.as_ref(), select(&all, &targets).ok());
     }
 

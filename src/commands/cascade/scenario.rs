@@ -12,8 +12,8 @@ use crate::failure::Failure;
 /// The offered load, as a share of what the slowest model alone does.
 const LOAD: f64 = 0.5;
 
-/// The scenario's text. `folder` is what `tenantry cascade profile` wrote; `slope` goes with the candidate's cut-off.
-pub fn text(candidate: &Candidate, slope: f64, profiled: &ProfiledModels, folder: &Path) -> Result<String, Failure> {
+/// The scenario's text. `folder` is what `tenantry cascade profile` wrote.
+pub fn text(candidate: &Candidate, profiled: &ProfiledModels, folder: &Path) -> Result<String, Failure> {
     let models: Vec<&ProfiledModel> = candidate
         .models
         .iter()
@@ -60,7 +60,7 @@ pub fn text(candidate: &Candidate, slope: f64, profiled: &ProfiledModels, folder
             line(&format!("      join: {join}"));
         }
     };
-    if let (true, Some(cut_off)) = (several, candidate.cut_off) {
+    if let (true, Some(cut_off), Some(slope)) = (several, candidate.cut_off, candidate.slope) {
         let stages: Vec<String> = (0..models.len())
             .map(|level| {
                 let name = quoted(&models[level].whole.model);

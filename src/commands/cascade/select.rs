@@ -28,12 +28,14 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
             return Err(Failure::BadInput(format!("{name}: must be above 0, got {got}")));
         }
     }
-    // Whatever the cut-offs that are tried.
-    super::reroute(0.0, args.slope)?;
+    for &slope in &args.slope {
+        // Whatever the cut-offs that are tried.
+        super::reroute(0.0, slope)?;
+    }
     let profiled = ProfiledModels::read(&args.profiled).map_err(Failure::bad_input)?;
     let repository = repository(&profiled, &args.profiled)?;
     let rules = Rules {
-        slope: args.slope,
+        slopes: args.slope.clone(),
         levels_max: args.levels as usize,
         join: match args.early_stops {
             EarlyStopsName::None => Joins::Both,
@@ -57,7 +59,7 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
         Err(nearest) => (nearest.iter().collect(), false),
     };
     if let (true, Some(path)) = (found, &args.scenario) {
-        let text = scenario::text(rows[0], args.slope, &profiled, &args.profiled)?;
+        let text = scenario::text(rows[0], &profiled, &args.profiled)?;
         write_whole(path, text.as_bytes()).map_err(Failure::running)?;
         say(output, &format!("scenario: {}", path.display()));
         let what = path.display();
@@ -78,6 +80,7 @@ pub fn run(args: &CascadeSelectArgs, output: &OutputArgs) -> Result<(), Failure>
         let header = [
             "models",
             "c",
+            "k",
             "α",
             "weights",
             "accuracy",
@@ -137,6 +140,7 @@ fn described(candidate: &Candidate) -> serde_json::Value {
     json!({
         "models": candidate.models,
         "cut_off": candidate.cut_off,
+        "slope": candidate.slope,
         "prune": candidate.prune,
         "weights": candidate.weights,
         "accuracy": candidate.accuracy,
@@ -154,6 +158,7 @@ fn cells(candidate: &Candidate) -> Vec<String> {
     vec![
         candidate.models.join(" + "),
         number(candidate.cut_off),
+        candidate.slope.map_or(String::new(), |slope| slope.to_string()),
         list(candidate.prune.iter().map(degree).collect()),
         match &candidate.weights {
             Some(weights) => list(weights.iter().map(weight).collect()),
