@@ -181,6 +181,22 @@ fn a_profile_is_of_the_very_files_that_it_names() {
     let weights = judged["ensemble"][0]["weights"].as_array().expect("a list");
     let sum: f64 = weights.iter().filter_map(serde_json::Value::as_f64).sum();
     assert!(weights.len() == 2 && (sum - 1.0).abs() < 1e-9, "{weights:?}");
+    // Weights where words are pruned are by what is left of them, or else it is said that they are not.
+    let pruned = |alpha| with(&judge("test.csv"), &["--alpha", alpha]);
+    let told = tenantry(folder, &pruned("0.55"));
+    let said = String::from_utf8_lossy(&told.stderr);
+    assert!(
+        said.contains("`tenantry cascade profile --route small=0.55,large` measures it"),
+        "{said}"
+    );
+    for (alpha, by_whole_items) in [("0.55", vec!["large"]), ("0.5", Vec::new())] {
+        let judged = good_json(folder, &pruned(alpha));
+        assert_eq!(
+            judged["weights_by_whole_items"],
+            serde_json::json!(by_whole_items),
+            "{alpha}"
+        );
+    }
     // Calibrated there, on other items: only the weights are of these.
     let calibrated = ["--calibrated-by", "profiled", "--out", "tested"];
     let profile_test = ["cascade", "profile", "small", "large", "--items", "test.csv"];

@@ -66,6 +66,29 @@ fn close(name: &str, found: &[f32], expected: &[f32]) {
     }
 }
 
+/// XLM-RoBERTa's files have RoBERTa's tensors under RoBERTa's names.
+#[test]
+fn xlm_roberta_is_read_as_roberta() {
+    let roberta = fixture("roberta");
+    let folder = tempfile::tempdir().unwrap();
+    let config = std::fs::read_to_string(roberta.join("config.json")).unwrap();
+    let renamed = config.replace("\"roberta\"", "\"xlm-roberta\"");
+    assert_ne!(renamed, config);
+    std::fs::write(folder.path().join("config.json"), renamed).unwrap();
+    std::fs::copy(
+        roberta.join("model.safetensors"),
+        folder.path().join("model.safetensors"),
+    )
+    .unwrap();
+    let Expected { texts, logits, .. } = expected(&roberta);
+    let classifier = Classifier::read(folder.path(), DType::F32, Device::Cpu).unwrap();
+    let batch: Vec<&Tokens> = texts.iter().collect();
+    let found = classifier.classify(&batch, false).unwrap().logits;
+    for (row, (found, expected)) in found.iter().zip(&logits).enumerate() {
+        close(&format!("logits of {row}"), found, expected);
+    }
+}
+
 #[test]
 fn heads_and_attention_are_the_references() {
     // As `fixtures/make_tiny_classifiers.py` says.

@@ -134,8 +134,12 @@ impl ClassifierConfig {
         let family = match stored.model_type.as_str() {
             "bert" => Family::Bert,
             "distilbert" => Family::DistilBert,
-            "roberta" => Family::Roberta,
-            other => return Err(wrong("model_type", "bert, distilbert or roberta", other.into())),
+            // XLM-RoBERTa is RoBERTa with other words.
+            "roberta" | "xlm-roberta" => Family::Roberta,
+            other => {
+                let must = "bert, distilbert, roberta or xlm-roberta";
+                return Err(wrong("model_type", must, other.into()));
+            }
         };
         for (field, must, got) in [
             ("hidden_act", "gelu", &stored.hidden_act),
@@ -301,7 +305,7 @@ mod tests {
             (
                 r#""distilbert""#,
                 r#""deberta""#,
-                "model_type: must be bert, distilbert or roberta, got deberta",
+                "model_type: must be bert, distilbert, roberta or xlm-roberta, got deberta",
             ),
             (
                 r#""n_heads""#,

@@ -45,6 +45,13 @@ impl Temperature {
         self.0
     }
 
+    /// Whether it is an end of the range that [`Temperature::fit`] tries, and so not where the likelihood is greatest: of items that are all answered
+    /// rightly there is no such place.
+    pub fn is_at_an_end(self) -> bool {
+        const NEAR: f64 = 1e-6;
+        self.0 <= TEMPERATURES.start() * (1.0 + NEAR) || self.0 >= TEMPERATURES.end() * (1.0 - NEAR)
+    }
+
     /// The temperature that minimises the mean negative log-likelihood of the labels, from 0.01 to 100.
     ///
     /// `items` are logits and label. The likelihood is concave in the inverse temperature, so that Newton's method within a bracket finds its
@@ -312,9 +319,16 @@ mod tests {
     #[test]
     fn the_fit_stops_at_its_ends() {
         let right = of_one_gap(1.0, 10, 10);
-        assert!((Temperature::fit(borrowed(&right)).unwrap().value() - 0.01).abs() < 1e-9);
+        let sure = Temperature::fit(borrowed(&right)).unwrap();
+        assert!((sure.value() - 0.01).abs() < 1e-9 && sure.is_at_an_end());
         let wrong = of_one_gap(1.0, 0, 10);
-        assert!((Temperature::fit(borrowed(&wrong)).unwrap().value() - 100.0).abs() < 1e-6);
+        let unsure = Temperature::fit(borrowed(&wrong)).unwrap();
+        assert!((unsure.value() - 100.0).abs() < 1e-6 && unsure.is_at_an_end());
+        assert!(
+            !Temperature::fit(borrowed(&of_one_gap(1.0, 8, 10)))
+                .unwrap()
+                .is_at_an_end()
+        );
     }
 
     #[test]

@@ -17,9 +17,9 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
         return Err(Failure::BadInput(message));
     }
     let asked = Asked::read(&args.models)?;
-    let profiled = profiles(&asked, args, |_| Vec::new())?;
+    let (profiled, _) = profiles(&asked, args, |_| Vec::new())?;
     // Each model's attention prunes to the same degree what those after it read.
-    let pruned = profiles(&asked, args, |level| {
+    let (pruned, of_whole_items) = profiles(&asked, args, |level| {
         let before = asked.models[..level].iter();
         let step = |model: &TextModel| PruneStep {
             by: model.name().into(),
@@ -27,6 +27,9 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
         };
         before.map(step).filter(|step| step.alpha > 0.0).collect()
     })?;
+    if !of_whole_items.is_empty() {
+        say(output, &not_profiled(&asked, args, &of_whole_items));
+    }
     let fitted_here = fitted_to(&asked.items_hash, profiled.iter().chain(&pruned));
     if let Some(what) = fitted_here {
         let items = args.models.items.display();
@@ -88,6 +91,7 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
     let value = json!({
         "items": asked.items.len(),
         "fitted_to_these_items": fitted_here,
+        "weights_by_whole_items": of_whole_items,
         "runs": rows,
         "ensemble": effects,
         "calibration": errors,
@@ -172,27 +176,52 @@ fn effect(effect: &EnsembleEffect) -> Vec<String> {
         .collect()
 }
 
-/// What each model made of the profiled items as `pruned` has them at its level; of whole ones, where those were not profiled.
+/// What to make of weights that are not by what the models read here, and how to have them.
+fn not_profiled(asked: &Asked, args: &CascadeJudgeArgs, models: &[String]) -> String {
+    let (last, before) = asked.models.split_last().expect("there are models");
+    let pruning = before.iter().map(|model| format!("{}={}", model.name(), args.alpha));
+    let route: Vec<String> = pruning.chain([last.name().to_owned()]).collect();
+    format!(
+        "note: what {} makes of words pruned to {} is not in {}: the weights where words are pruned are by its accuracy on whole items; `tenantry cascade profile --route {}` \
+         measures it",
+        models.join(" and "),
+        args.alpha,
+        args.profiled.display(),
+        route.join(",")
+    )
+}
+
+/// What each model made of the profiled items as `pruned` has them at its level; of whole ones, where those were not profiled, and of which models that is.
 fn profiles(
     asked: &Asked,
     args: &CascadeJudgeArgs,
     pruned: impl Fn(usize) -> Vec<PruneStep>,
-) -> Result<Vec<Outputs>, Failure> {
+) -> Result<(Vec<Outputs>, Vec<String>), Failure> {
     let folder = ProfiledModels::read(&args.profiled).map_err(Failure::bad_input)?;
-    let outputs = |(level, model): (usize, &TextModel)| {
+    let mut of_whole_items = Vec::new();
+    let mut outputs = |(level, model): (usize, &TextModel)| {
         let Some(profiled) = folder.find(model.name()) else {
             let (place, known) = (args.profiled.display(), folder.names().join(", "));
             let message = format!("{place}: must have the model {}, got {known}", model.name());
             return Err(Failure::BadInput(message));
         };
-        let saved = profiled.after(&pruned(level)).unwrap_or(&profiled.whole);
+        let saved = profiled.after(&pruned(level)).unwrap_or_else(|| {
+            of_whole_items.push(model.name().to_owned());
+            &profiled.whole
+        });
         let place = args.profiled.join(saved.file_name());
         model
             .check_profiled(&saved.model_hash, &place)
             .map_err(Failure::bad_input)?;
         Outputs::of_saved(saved.clone()).map_err(Failure::bad_input)
     };
-    asked.models.iter().enumerate().map(outputs).collect()
+    let all = asked
+        .models
+        .iter()
+        .enumerate()
+        .map(&mut outputs)
+        .collect::<Result<_, _>>()?;
+    Ok((all, of_whole_items))
 }
 
 /// What was fitted to these very items: calibrations, or weights.

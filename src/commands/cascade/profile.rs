@@ -59,6 +59,19 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
             .map_err(failure)?;
     }
     unfinished.finish()?;
+    for model in profiled.iter().filter(|_| calibrations.is_none()) {
+        if let Calibration::Classes(temperature) = model.whole.calibration
+            && temperature.is_at_an_end()
+        {
+            let note = format!(
+                "note: {}: the temperature of {:.3} is the end of what is tried, where the likelihood still rises: confidences by it say nothing of other items, of \
+                 which some must be answered wrongly to fit it",
+                model.whole.model,
+                temperature.value()
+            );
+            say(output, &note);
+        }
+    }
     let row = |outputs: &&Outputs| {
         let [service_us, attended_us] = [&outputs.observed.service_us, &outputs.observed.attended_us].map(|us| {
             let mut sorted = us.clone();

@@ -202,7 +202,7 @@ fn repository(profiled: &ProfiledModels, folder: &Path) -> Result<Repository, Fa
     Ok(Repository {
         labels: profiled.labels().iter().map(|&class| class as usize).collect(),
         models: profiled.models.iter().map(model).collect::<Result<_, Failure>>()?,
-        // What lies between the models is in their measured times.
+        // Some microseconds a text (docs/tabi.md), which a profile's times leave out.
         control_ms: 0.0,
     })
 }
