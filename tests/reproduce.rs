@@ -302,7 +302,7 @@ fn tabi_is_reproduced() {
     check(
         "tabi",
         TABI_NOT_MET,
-        &[("Fig. 7", 14), ("Table 5", 3)],
+        &[("Fig. 7", 14), ("Table 5", 4)],
         &[
             ("Table 1", "roberta-large", 26.0),
             ("Table 2", "SST-2, Tabi, latency", 12.75),
@@ -356,9 +356,13 @@ fn tabi_is_reproduced() {
                 19.05,
             ),
             ("Table 5", "mean latency", 22.63),
-            ("Table 5", "p99", 111.0),
-            ("Table 5", "median", 14.5),
-            ("Table 5", "p99 over two levels'", 20.0),
+            ("Table 5", "mean latency, lengths as MNLI's", 23.2),
+            ("Table 5", "p99", 51.2),
+            ("Table 5", "p99, lengths as MNLI's", 111.0),
+            ("Table 5", "median", 26.6),
+            ("Table 5", "median, lengths as MNLI's", 14.5),
+            ("Table 5", "p99 over two levels'", 55.5),
+            ("Table 5", "p99 over two levels', lengths as MNLI's", 20.0),
         ],
     );
 }

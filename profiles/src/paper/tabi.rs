@@ -158,9 +158,10 @@ pub(super) fn outcomes(paper: &Paper, card: &Card) -> Vec<Outcome> {
         ms("distilbert", words) + control + re_routed(task) * ms(large, pruned(task, words))
     };
     let [second, third] = [number("three_levels_second"), number("three_levels_third")];
+    // The control looks at the answers of both levels that another comes after.
     let three = ms("distilbert", mnli)
         + control
-        + (second + third) * ms("deberta_base", pruned("mnli", mnli))
+        + (second + third) * (ms("deberta_base", pruned("mnli", mnli)) + control)
         + third * ms("deberta_large", pruned("mnli", mnli));
     vec![
         input("RoBERTa-large on MNLI, ms (Table 1)", 26.0, ms("roberta_large", mnli)),
