@@ -3,8 +3,8 @@
 use tch::Device;
 use tenantry_cascade::{Reroute, expected_calibration_error};
 use tenantry_executor::cascade::{
-    Calibration, Cascade, Classifier, ExampleModel, ExampleSize, Item, Level, Outputs, Reviews, Source, TextModel,
-    Texts, make_example, read_items,
+    Answered, Calibration, Cascade, Classifier, EnsembleEffect, ExampleModel, ExampleSize, Item, Label, Level, Outputs,
+    Reviews, Settings, Source, TextModel, Texts, judge, make_example, read_items,
 };
 use tenantry_executor::{ExecutorError, prepare_lane_thread};
 use tenantry_profiles::DType;
@@ -29,7 +29,7 @@ fn model(name: &'static str, [layers, hidden, heads]: [u32; 3], epochs: u32) -> 
     }
 }
 
-fn labels(items: &[Item]) -> Vec<tenantry_executor::cascade::Label> {
+fn labels(items: &[Item]) -> Vec<Label> {
     items.iter().map(|item| item.label).collect()
 }
 
@@ -127,6 +127,17 @@ fn a_trained_cascade_serves_real_texts() {
     let right: Vec<bool> = all_on.iter().map(|(_, right)| *right).collect();
     assert_eq!(right, large_test.right());
 
+    ensembles_are_of_all_that_were_asked(&run(1.0, 10.0, 0.0, Some(vec![0.7, 0.3])), [&tested, &large_test]);
+    let settings = Settings {
+        reroute: Reroute::new(1.0, 10.0).unwrap(),
+        alpha: 0.0,
+    };
+    let coin = |item: u64, stage: u32| coins.of(item, stage);
+    let texts = [read(&files.models[0]), read(&files.models[1])];
+    let verdict = judge(&texts, [&profiled, &profiled], &test, settings, &coin).unwrap();
+    let rejoined = joined_again(&verdict.ensemble[0].weights, [&tested, &large_test]);
+    effects_are_counted_again(&verdict.ensemble[0], &rejoined, [&tested, &large_test]);
+
     let some = run(0.8, 1e6, 0.0, None);
     let returned = some.iter().filter(|(answered, _)| answered.level == 0).count();
     let sure = tested
@@ -141,7 +152,7 @@ fn a_trained_cascade_serves_real_texts() {
         assert!(pruned.words.last() <= plain.words.last());
         assert!(pruned.words[pruned.level] > 0);
     }
-    let words = |answers: &[(tenantry_executor::cascade::Answered, bool)]| -> usize {
+    let words = |answers: &[(Answered, bool)]| -> usize {
         answers
             .iter()
             .filter(|(answered, _)| answered.level == 1)
@@ -151,6 +162,73 @@ fn a_trained_cascade_serves_real_texts() {
     assert!(
         words(&pruned) < words(&some),
         "words are pruned through the text, whatever the tokenizers"
+    );
+}
+
+/// By item, the average of what both models saved.
+fn joined_again(weights: &[f64], saved: [&Outputs; 2]) -> Vec<Vec<f64>> {
+    let [small, large] = saved.map(|outputs| &outputs.softmax);
+    let sum: f64 = weights.iter().sum();
+    let mean = |(a, b): (&f32, &f32)| (weights[0] * f64::from(*a) + weights[1] * f64::from(*b)) / sum;
+    { small.iter().zip(large) }
+        .map(|(small, large)| small.iter().zip(large).map(mean).collect())
+        .collect()
+}
+
+fn class(shares: &[f64]) -> usize {
+    (1..shares.len()).fold(0, |best, class| if shares[class] > shares[best] { class } else { best })
+}
+
+/// What a cascade with weights answers is the average of what was saved of its models, and not the last one's answer.
+fn ensembles_are_of_all_that_were_asked(answers: &[(Answered, bool)], saved: [&Outputs; 2]) {
+    let mut others = 0;
+    for (item, expected) in joined_again(&[0.7, 0.3], saved).iter().enumerate() {
+        let (answered, right) = &answers[item];
+        for (found, expected) in answered.answer.iter().zip(expected) {
+            assert!(
+                (found - expected).abs() < 1e-4,
+                "item {item}: {found} instead of {expected}"
+            );
+        }
+        assert_eq!(
+            *right,
+            saved[1].labels[item] == Label::Class(class(expected)),
+            "item {item}"
+        );
+        let last: Vec<f64> = saved[1].softmax[item].iter().map(|&share| share.into()).collect();
+        others += u32::from(class(expected) != class(&last));
+    }
+    assert!(
+        others > 0,
+        "an average that never differs from the last answer holds nothing"
+    );
+}
+
+/// All items are re-routed: what the average mends and breaks is counted again from what was saved.
+fn effects_are_counted_again(effect: &EnsembleEffect, rejoined: &[Vec<f64>], saved: [&Outputs; 2]) {
+    let [small, large] = saved.map(Outputs::right);
+    let averaged: Vec<bool> = { rejoined.iter().zip(&saved[1].labels) }
+        .map(|(shares, label)| Label::Class(class(shares)) == *label)
+        .collect();
+    let count = |holds: &dyn Fn(usize) -> bool| (0..averaged.len()).filter(|&item| holds(item)).count();
+    let expected = [
+        averaged.len(),
+        count(&|item| !large[item]),
+        count(&|item| !large[item] && small[item]),
+        count(&|item| !large[item] && averaged[item]),
+        count(&|item| large[item] && !averaged[item]),
+    ];
+    let found = [
+        effect.items,
+        effect.wrong,
+        effect.earlier_right,
+        effect.mended,
+        effect.broken,
+    ];
+    assert_eq!(found, expected);
+    assert!(
+        effect.mended + effect.broken > 0,
+        "an ensemble that changes nothing holds nothing: {found:?}"
     );
 }
 

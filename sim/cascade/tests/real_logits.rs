@@ -113,12 +113,16 @@ fn a_model_that_is_too_modest_is_mended() {
     assert!(held.error[1] < held.error[0] / 2.0);
 }
 
-/// What is fitted is the likelihood: where a model is nearly calibrated already, that may cost calibration error.
+/// What is fitted is the likelihood: a model that is nearly calibrated already pays for it with nearly twice its calibration error.
 #[test]
-fn a_model_that_is_nearly_calibrated_is_hardly_changed() {
+fn a_model_that_is_nearly_calibrated_is_less_so_by_a_better_likelihood() {
     let Some(held) = calibrated(SMALL, "qwen_72b_pred") else {
         return;
     };
     assert!(held.loss[1] < held.loss[0]);
-    assert!(held.error.iter().all(|&error| error < 0.06));
+    let [before, after] = held.error;
+    assert!(
+        before < 0.035 && after > 1.5 * before && after < 0.065,
+        "{before} and {after}"
+    );
 }
