@@ -222,7 +222,7 @@ impl Loaded {
         (!prices.is_empty()).then(|| {
             format!(
                 "Costs are by the prices that the scenario gives, a card and hour: {}. All cards of the cluster are paid all the time, \
-                 but those of runtimes that come and go only while they are there.",
+                 but those that come and go only while they are there.",
                 prices.join(", ")
             )
         })

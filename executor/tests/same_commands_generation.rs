@@ -12,8 +12,9 @@ use tenantry_core::log::{Log, replay};
 use tenantry_core::machine::MachineError;
 use tenantry_core::op::{OpKind, Run, Until};
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, ConsolidateSpec, DisaggregatedSpec, GenerationSpec, HeadTask, JoinSpec, LoraSpec, Met,
-    Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, SwapSpec, SystemSpec, TenantState,
+    AdmitSpec, BatchSpec, ConsolidateSpec, DisaggregatedSpec, GenerationSpec, HeadTask, JoinSpec, LightLoadSpec,
+    LoraSpec, Met, Padding, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, SwapSpec, SystemSpec,
+    TenantState,
 };
 use tenantry_core::topology::LaneKind;
 use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
@@ -280,20 +281,31 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
             light,
         })
     });
+    let scale = (1u32..4, 0u64..4, 0u64..8).prop_map(|(light, start_up_ms, patience_ms)| LightLoadSpec {
+        light,
+        cards_at_start: 1,
+        cards_min: 1,
+        start_up: Duration::from_millis(start_up_ms),
+        patience: Duration::from_millis(patience_ms),
+    });
     let place = prop_oneof![
         Just(PlaceSpec::LargestWorkingSet),
         Just(PlaceSpec::LeastLoaded),
         Just(PlaceSpec::RoundRobin),
     ];
     // Whether one of the cards only takes prompts in, where there are two.
-    (join, prefill, owned, consolidate, place, 1u32..6, any::<bool>()).prop_map(
-        |(join, prefill, (own, slots, table), consolidate, place, max_batch, apart)| {
+    let cards = (consolidate, proptest::option::of(scale));
+    (join, prefill, owned, cards, place, 1u32..6, any::<bool>()).prop_map(
+        |(join, prefill, (own, slots, table), (consolidate, scale), place, max_batch, apart)| {
             // What goes with that.
             let (own, join, table) = match apart {
                 true => (own.max(1), JoinSpec::AnyTenant, 0),
                 false => (own, join, table),
             };
-            system(join, prefill, (own, slots, table), consolidate, place, max_batch, apart)
+            let mut system = system(join, prefill, (own, slots, table), consolidate, place, max_batch, apart);
+            let generation = system.pool.generation.as_mut().expect("it generates");
+            generation.scale = scale.filter(|_| !apart);
+            system
         },
     )
 }

@@ -1,9 +1,9 @@
 //! From raw types to the plain specifications that the other crates take, and what can be wrong between several values.
 
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, ConsolidateSpec, DisaggregatedSpec, GenerationSpec, HeadTask, JoinSpec, LinkSpec, LoraSpec,
-    Met, Padding, ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec, QueueSpec, StopSpec,
-    SwapSpec, SystemSpec, TasksSpec, TenantState, Weights,
+    AdmitSpec, BatchSpec, ConsolidateSpec, DisaggregatedSpec, GenerationSpec, HeadTask, JoinSpec, LightLoadSpec,
+    LinkSpec, LoraSpec, Met, Padding, ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, PoolSpec, PrefillSpec,
+    QueueSpec, StopSpec, SwapSpec, SystemSpec, TasksSpec, TenantState, Weights,
 };
 use tenantry_profiles::{ModelKind, ModelShape};
 use tenantry_traces::Duration;
@@ -457,6 +457,7 @@ fn check_generation(
         ));
     }
     check_prefill_gpus(system, generation, raw.cluster.gpus.0, &in_generation, problems);
+    check_card_scale(generation, raw.cluster.gpus.0, &in_generation, problems);
     if !model.heads.is_multiple_of(generation.tensor_parallel.0) {
         let must = format!("a divisor of the {} attention heads of {}", model.heads, model.name);
         problems.push(Problem::new(
@@ -503,6 +504,36 @@ fn check_prefill_gpus(
     ];
     for (_, why) in unless.into_iter().filter(|(is_so, _)| *is_so) {
         must(format!("left out where {why}"));
+    }
+}
+
+/// What must hold where cards come and go.
+fn check_card_scale(generation: &RawGeneration, gpus: u32, path: &Path, problems: &mut Vec<Problem>) {
+    let Some(RawCardScale { start, min, .. }) = generation.scale else {
+        return;
+    };
+    let path = path.key("scale");
+    let of_instance = generation.tensor_parallel.0;
+    let bounds = [
+        ("start", start.0, "cluster.gpus", gpus),
+        ("min", min.0, "start", start.0),
+    ];
+    for (key, cards, of, most) in bounds {
+        if cards > most {
+            problems.push(Problem::new(path.key(key), format!("at most {of} ({most})"), cards));
+        }
+        if !cards.is_multiple_of(of_instance) {
+            let must = format!("a multiple of tensor_parallel ({of_instance})");
+            problems.push(Problem::new(path.key(key), must, cards));
+        }
+    }
+    if generation.consolidate.is_none() {
+        let must = "left out without consolidate, whose `light` says which cards are lightly loaded";
+        problems.push(Problem::new(path.clone(), must, "given"));
+    }
+    if generation.prefill_gpus.is_some() {
+        let must = "left out where some cards only take prompts in, which are not emptied";
+        problems.push(Problem::new(path, must, "given"));
     }
 }
 
@@ -601,6 +632,13 @@ fn generation_of(generation: &RawGeneration, link: Option<RawLink>) -> Generatio
         consolidate: generation.consolidate.map(|consolidate| ConsolidateSpec {
             every: consolidate.every.0,
             light: consolidate.light.0,
+        }),
+        scale: { generation.scale.zip(generation.consolidate) }.map(|(scale, consolidate)| LightLoadSpec {
+            light: consolidate.light.0,
+            cards_at_start: scale.start.0,
+            cards_min: scale.min.0,
+            start_up: scale.start_up.0,
+            patience: scale.patience.0,
         }),
         stop: match generation.stop {
             RawSequenceEnd::Length => StopSpec::Length,

@@ -451,6 +451,42 @@ fn cards_for_prompts_that_cannot_be() {
 }
 
 #[test]
+fn cards_that_come_and_go_and_cannot_be() {
+    let of = |keys: &str| {
+        let system = format!("{{ preset: punica, model: tiny-llama, generation: {{ {keys} }} }}\n");
+        errors(
+            &GOOD
+                .replacen("gpus: 1", "gpus: 4", 1)
+                .replacen("preset: hbert-adapter\n", &system, 1),
+            &[],
+        )
+    };
+    let scale = |start: u32, min: u32| format!("scale: {{ start: {start}, min: {min}, start_up: 1s, patience: 10s }}");
+    assert_eq!(of(&scale(4, 2)), "nothing wrong");
+    let at = "s.yaml:13: systems[0].generation.scale";
+    for (keys, said) in [
+        (scale(5, 1), ".start: must be at most cluster.gpus (4), got 5"),
+        (scale(2, 3), ".min: must be at most start (2), got 3"),
+        (scale(0, 1), ".start: must be"),
+        (
+            format!("{}, tensor_parallel: 2", scale(3, 2)),
+            ".start: must be a multiple of tensor_parallel (2), got 3",
+        ),
+        (
+            format!("{}, consolidate: null", scale(1, 1)),
+            ": must be left out without consolidate, whose `light` says which cards are lightly loaded, got given",
+        ),
+        (
+            format!("{}, prefill_gpus: 1", scale(1, 1)),
+            ": must be left out where some cards only take prompts in, which are not emptied, got given",
+        ),
+    ] {
+        let errors = of(&keys);
+        assert!(errors.contains(&format!("{at}{said}")), "{keys}: {errors}");
+    }
+}
+
+#[test]
 fn tasks_that_are_wrong() {
     assert_eq!(
         errors(TASKS, &[]),

@@ -371,7 +371,18 @@ impl Prices {
                 ModelPrices::Encoder(Box::new(prices))
             }
         };
-        Prices::of_models(card, &[pool], vec![model], jitter)
+        let prices = Prices::of_models(card, &[pool], vec![model], jitter)?;
+        let scales = pool
+            .generation
+            .as_ref()
+            .is_some_and(|generation| generation.scale.is_some());
+        prices.with_model_loads(card, scales)
+    }
+
+    /// With what models that are loaded onto cards take, if any are.
+    fn with_model_loads(mut self, card: &Card, scales: bool) -> Result<Prices, PriceError> {
+        self.model_load = scales.then(|| card.model_load(LoadSource::Host)).transpose()?;
+        Ok(self)
     }
 
     /// Binds the tables that a system's ops need, whatever its pools.
@@ -397,8 +408,7 @@ impl Prices {
         let models = route.stages.iter().map(model).collect::<Result<_, MissingTable>>()?;
         let prices = Prices::of_models(card, &system.pools().collect::<Vec<_>>(), models, jitter)?;
         let scales = route.stages.iter().any(|stage| stage.scale.is_some());
-        let model_load = scales.then(|| card.model_load(LoadSource::Host)).transpose()?;
-        Ok(Prices { model_load, ..prices })
+        prices.with_model_loads(card, scales)
     }
 
     /// The prices of each pool's model; a table is the first pool's.

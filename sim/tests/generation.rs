@@ -10,8 +10,8 @@ use common::{ADAPTERS, cluster};
 use proptest::prelude::*;
 use tenantry_core::log::replay;
 use tenantry_core::spec::{
-    ConsolidateSpec, DisaggregatedSpec, GenerationSpec, JoinSpec, LinkSpec, LoraSpec, PipelineSpec, PlaceSpec,
-    PrefillSpec, QueueSpec, StopSpec, SwapSpec, SystemSpec, TenantState, Weights,
+    ConsolidateSpec, DisaggregatedSpec, GenerationSpec, JoinSpec, LightLoadSpec, LinkSpec, LoraSpec, PipelineSpec,
+    PlaceSpec, PrefillSpec, QueueSpec, StopSpec, SwapSpec, SystemSpec, TenantState, Weights,
 };
 use tenantry_core::{Commands, Event, Machine, Next, Server};
 use tenantry_profiles::testing::synthetic_card;
@@ -497,7 +497,9 @@ fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
     // What tenants have of their own, for how many of them there is room, on the cards and in host memory, and whether a table stands for
     // the lower layer.
     let owned = (0u8..4, 1u32..6, proptest::option::of(1u32..8), 0u8..3);
-    let consolidate = proptest::option::of(1u64..30);
+    // How often, and how cards come and go.
+    let scale = (1u32..4, 0u64..20, 0u64..40);
+    let consolidate = proptest::option::of((1u64..30, proptest::option::of(scale)));
     let stop = prop_oneof![
         2 => Just(StopSpec::Length),
         1 => (1u32..400_000).prop_map(|chance_ppm| StopSpec::EndOfSequence { token: 2, chance_ppm }),
@@ -567,9 +569,19 @@ fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
                 disaggregated,
                 stop,
                 queue,
-                consolidate: consolidate.map(|ms| ConsolidateSpec {
+                consolidate: consolidate.map(|(ms, _)| ConsolidateSpec {
                     every: Duration::from_millis(ms),
                     light: 2,
+                }),
+                scale: { consolidate.filter(|_| disaggregated.is_none()) }.and_then(|(_, scale)| {
+                    let (start, start_up_ms, patience_ms) = scale?;
+                    Some(LightLoadSpec {
+                        light: 2,
+                        cards_at_start: start.min(gpus),
+                        cards_min: 1,
+                        start_up: Duration::from_millis(start_up_ms),
+                        patience: Duration::from_millis(patience_ms),
+                    })
                 }),
                 ..GenerationSpec::default()
             };

@@ -1,9 +1,11 @@
 //! What the lanes do for decoders: copies of what tenants have of their own on one, runs of steps on the other, look-ups where a table
 //! stands for the lower layers, and copies of keys and values where prompts are taken in apart.
 //!
-//! Weights are shared by all instances of the device, unless each tenant has a model of its own; each instance has slots for tenants and a
+//! Weights are shared by all instances of the device, unless each tenant has a model of its own or cards come and go, onto which the model
+//! is then loaded; each instance has slots for tenants and a
 //! key-value cache. What a request has generated is kept in host memory, so that it goes on elsewhere after it has left an instance.
 
+mod cards;
 mod disk;
 mod lane;
 mod pages;
@@ -24,6 +26,7 @@ use tenantry_core::server::generation::GenerationServer;
 use tenantry_core::spec::{GenerationSpec, PoolSpec, StopSpec, TenantState};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
 
+use self::cards::Cards;
 pub(super) use self::disk::Disk;
 use self::lane::RunLane;
 use self::places::{LinkLane, Places};
@@ -62,6 +65,8 @@ pub struct GenerationServing {
     vocabulary: u64,
     /// Absent where each tenant has a model of its own.
     decoder: Option<Decoder>,
+    /// Where they come and go, and there is one model for all tenants.
+    cards: Option<Cards>,
     retrieval: Option<Arc<Retrieval>>,
     store: Store,
     /// By instance.
@@ -154,6 +159,13 @@ impl GenerationServing {
                 }
             }),
         };
+        let cards = match (&decoder, generation.scale) {
+            (Some(decoder), Some(scale)) => {
+                let loaded = scale.cards_at_start as usize;
+                Some(Cards::new(decoder, instances.len(), loaded, device)?)
+            }
+            _ => None,
+        };
         let fillable = generation
             .max_batch
             .saturating_mul(model.positions.div_ceil(generation.page_tokens));
@@ -165,6 +177,7 @@ impl GenerationServing {
             manager: Manager::new(store.sets(), tables),
             disk,
             decoder,
+            cards,
             retrieval,
             store,
             slots: of_instances,
@@ -227,6 +240,7 @@ impl GenerationServing {
                     store: self.store.share(),
                     manager: self.manager.share(),
                     disk: self.disk.clone(),
+                    cards: self.cards.as_ref().map(Cards::share),
                     slots: self.slots.iter().map(Slots::share).collect(),
                     retrieval: self.retrieval.clone(),
                     generated: Arc::clone(&self.generated),
@@ -249,6 +263,12 @@ impl GenerationServing {
         topology.lanes.iter().enumerate().map(lane).collect()
     }
 
+    /// The model that an instance computes with; nothing where each tenant has one of its own.
+    fn model(&self, instance: usize) -> Option<&Decoder> {
+        let own = self.cards.as_ref().map(|cards| cards.model(instance));
+        own.or(self.decoder.as_ref())
+    }
+
     /// What each request has got so far, by ticket. For requests that were cancelled or failed, what they had until then.
     pub fn generated(&self) -> Vec<Generated> {
         let tokens = self.generated.lock().expect("no lane panics with the tokens");
@@ -268,6 +288,7 @@ struct HostLane {
     store: Store,
     manager: Manager,
     disk: Option<Arc<Disk>>,
+    cards: Option<Cards>,
     /// By instance.
     slots: Vec<Slots>,
     retrieval: Option<Arc<Retrieval>>,
@@ -309,6 +330,12 @@ impl Perform for HostLane {
             OpKind::Stage(_) => {
                 let staged = retrieval().stage(batch);
                 staged.map_err(|error| reason(&error, FailureReason::LoadFailed))
+            }
+            OpKind::LoadModel(_) => {
+                let cards = self.cards.as_ref().expect("only cards that come and go load models");
+                // A device that is lost will say so when a request asks for it.
+                let _ = cards.load(batch.instance);
+                return;
             }
             OpKind::Manage(manage) => return self.manager.perform(manage, batch),
             OpKind::Fetch(fetch) => {

@@ -29,7 +29,7 @@ pub struct CascadeSummary {
     pub scaling: Option<ScalingSummary>,
 }
 
-/// How the models used cards that come and go.
+/// How the models, or the one that generates, used cards that come and go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScalingSummary {
     /// Times that a model was brought onto a card.
@@ -43,7 +43,7 @@ pub struct ScalingSummary {
 }
 
 impl ScalingSummary {
-    fn new(scaling: &ScalingUse) -> ScalingSummary {
+    pub(super) fn new(scaling: &ScalingUse) -> ScalingSummary {
         let row = |(from, cards): &(Time, Vec<u32>)| (rounded(from.as_secs_f64()), cards.clone());
         ScalingSummary {
             cards_added: scaling.added,

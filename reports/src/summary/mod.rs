@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::curves::Run;
 
 pub use asked::{Across, FairnessSummary, Tokens, WorkloadSummary};
-pub use cascade::{CascadeSummary, StageSummary};
+pub use cascade::{CascadeSummary, ScalingSummary, StageSummary};
 pub use figures::{Distribution, LaneSummary, RequestCounts, SloSummary};
 pub use fleet::FleetSummary;
 pub use labels::{Parameters, Rent, RunLabels, Slo, VIRTUAL};

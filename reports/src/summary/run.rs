@@ -7,7 +7,7 @@ use tenantry_core::RunRecord;
 use tenantry_core::command::{FailureReason, RejectReason};
 
 use super::asked::{FairnessSummary, WorkloadSummary};
-use super::cascade::CascadeSummary;
+use super::cascade::{CascadeSummary, ScalingSummary};
 use super::figures::{Distribution, LaneSummary, RequestCounts, SloSummary};
 use super::fleet::FleetSummary;
 use super::labels::{Parameters, RunLabels, Slo};
@@ -99,15 +99,18 @@ pub struct RunSummary {
     /// Absent for encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<GenerationSummary>,
+    /// Of decoders, over the whole run; absent where no cards come and go. A cascade has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<ScalingSummary>,
     /// Absent where tenants are no tasks that share models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TaskSummary>,
-    /// Cards with a request on them, averaged over the run; with runtimes, cards from their start-up until they are given back.
+    /// Cards with a request on them, averaged over the run; where cards come and go, from their start-up until they are given back.
     /// Absent for other encoders, whose cards are all kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_time_weighted: Option<f64>,
     /// What the cards cost while a million requests are answered, at the pace after the warm-up and in the currency of the scenario's
-    /// prices: all of the cluster's cards, whether busy or not; with runtimes, `gpus_time_weighted` of them. Absent without a price, and
+    /// prices: all of the cluster's cards, whether busy or not; where they come and go, `gpus_time_weighted` of them. Absent without a price, and
     /// where nothing was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_per_million_requests: Option<f64>,
@@ -183,10 +186,11 @@ impl RunSummary {
             swap: record.swaps.map(SwapSummary::of),
             tasks: record.tasks.as_ref().map(TaskSummary::new),
             generation: record.generation.map(GenerationSummary::of),
-            gpus_time_weighted: record
-                .generation
-                .and_then(|generation| ratio(generation.occupied.as_secs_f64(), record.end.as_secs_f64()))
-                .or(fleet_gpus),
+            scaling: { record.generation.and(record.scaling.as_ref()) }.map(ScalingSummary::new),
+            gpus_time_weighted: fleet_gpus.or_else(|| {
+                let occupied = record.generation?.occupied;
+                ratio(occupied.as_secs_f64(), record.end.as_secs_f64())
+            }),
             cost_per_million_requests: labels.rent.and_then(|rent| {
                 let an_hour = fleet_gpus.unwrap_or(rent.gpus.into()) * rent.price_per_hour;
                 ratio(an_hour / 3600.0 * 1e6, throughput_rps?)

@@ -107,6 +107,9 @@ pub struct RawGeneration {
     /// Whether nearly empty instances are emptied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consolidate: Option<RawConsolidate>,
+    /// Whether cards come and go, up to `cluster.gpus`. Default: all are there always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<RawCardScale>,
     /// What ends a sequence.
     #[serde(default)]
     pub stop: RawSequenceEnd,
@@ -218,6 +221,22 @@ pub struct RawConsolidate {
     pub every: Period,
     /// Requests up to which an instance has little to do.
     pub light: Count,
+}
+
+/// A card is asked for while none that is there has as little to do as `consolidate.light` says, and given back while it has nothing to do and
+/// another has little.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub struct RawCardScale {
+    /// Cards at the start.
+    pub start: Count,
+    /// Cards that are kept, at least.
+    #[serde(default = "one")]
+    pub min: Count,
+    /// From the decision to ask for a card until it begins to load the model.
+    pub start_up: Span,
+    /// How long a card has had nothing to do before it is given back.
+    pub patience: Span,
 }
 
 fn half_of_occurrences() -> Memory {

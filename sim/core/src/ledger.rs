@@ -239,7 +239,7 @@ pub struct RunRecord {
     pub lookups: Option<LookupCounts>,
     /// Of the whole run; absent where there are no runtimes.
     pub fleet: Option<FleetUse>,
-    /// Of the whole run; absent where no stage's cards come and go.
+    /// Of the whole run; absent where no cards of stages or of decoders come and go.
     pub scaling: Option<ScalingUse>,
     /// Of a route between models; absent without one.
     pub cascade: Option<CascadeRecord>,

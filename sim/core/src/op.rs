@@ -196,7 +196,7 @@ pub struct LoadRuntime {
     pub bytes: u64,
 }
 
-/// Brings a stage's model onto a card, for all of the stage's instances there.
+/// Brings a model onto a card: a stage's, for all of its instances there, or an instance's part of the model that generates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadModel {
     /// Size of its weights.
@@ -257,7 +257,7 @@ pub enum OpKind {
     Infer(Infer),
     /// A runtime into an instance.
     LoadRuntime(LoadRuntime),
-    /// A stage's model onto a card.
+    /// A model onto a card: a stage's, or the one that generates.
     LoadModel(LoadModel),
     /// How many instances of each runtime.
     Solve(Solve),

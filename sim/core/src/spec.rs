@@ -114,6 +114,8 @@ pub struct GenerationSpec {
     pub tensor_parallel: u32,
     /// Whether, and how, nearly empty instances are emptied.
     pub consolidate: Option<ConsolidateSpec>,
+    /// Whether, and how, cards come and go; not where some only take prompts in.
+    pub scale: Option<LightLoadSpec>,
     /// What ends a sequence.
     pub stop: StopSpec,
     /// Who is next of those that wait for an instance.
@@ -137,6 +139,7 @@ impl Default for GenerationSpec {
             prefix_caching: false,
             tensor_parallel: 1,
             consolidate: None,
+            scale: None,
             stop: StopSpec::Length,
             queue: QueueSpec::Arrival,
             shared_prefix_tokens: 0,
@@ -243,6 +246,21 @@ pub struct ConsolidateSpec {
     pub every: Duration,
     /// Requests up to which an instance is lightly loaded.
     pub light: u32,
+}
+
+/// Cards are asked for while none is lightly loaded, and given back while they have no load (Punica, section 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LightLoadSpec {
+    /// Requests up to which an instance is lightly loaded: [`ConsolidateSpec::light`], where instances are emptied.
+    pub light: u32,
+    /// Cards at the start, whole instances of them and at least one.
+    pub cards_at_start: u32,
+    /// Never fewer cards serve; no more than at the start.
+    pub cards_min: u32,
+    /// From the decision to ask for a card until it begins to load the model.
+    pub start_up: Duration,
+    /// How long a card has had no load before it is given back.
+    pub patience: Duration,
 }
 
 impl PoolSpec {

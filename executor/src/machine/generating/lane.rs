@@ -120,7 +120,7 @@ impl RunLane {
             only_prefills: (instance as u32) < serving.prefill_instances,
             only_decodes: serving.prefill_instances > 0 && instance as u32 >= serving.prefill_instances,
             ..RunLane::over(
-                serving.decoder.as_ref(),
+                serving.model(instance),
                 &serving.caches[instance],
                 serving.slots[instance].share(),
                 (serving.seed, serving.vocabulary, serving.device),
@@ -540,6 +540,7 @@ mod tests {
             seed: 1,
             vocabulary: model.vocabulary.into(),
             decoder: Some(Decoder::random(&model, 1, DType::F32, Device::Cpu).unwrap()),
+            cards: None,
             retrieval: None,
             store: Store::None,
             slots: vec![Slots::None],

@@ -6,8 +6,8 @@ use tch::Tensor;
 use tenantry_core::command::{Command, Finish, RejectReason, Verdict};
 use tenantry_core::log::{Log, replay};
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, ConsolidateSpec, HeadTask, JoinSpec, LoraSpec, Padding, PipelineSpec, PlaceSpec, PrefillSpec,
-    StopSpec, SwapSpec, SystemSpec, TenantState,
+    AdmitSpec, BatchSpec, ConsolidateSpec, HeadTask, JoinSpec, LightLoadSpec, LoraSpec, Padding, PipelineSpec,
+    PlaceSpec, PrefillSpec, StopSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
@@ -185,6 +185,10 @@ fn serve_system(
     // Large enough that every part shows in the output: a tenant's adapters too.
     if let Some(decoder) = &serving.decoder {
         decoder.load(&(decoder.parameters() * 5.0)).unwrap();
+    }
+    // On a processor that is what cards load their models from.
+    if let Some(cards) = &serving.cards {
+        cards.load(InstanceId(0)).unwrap();
     }
     let by = match &serving.store {
         Store::Models(_) => 5.0,
@@ -391,6 +395,36 @@ fn who_is_evicted_or_moved_goes_on_as_if_nothing_had_happened() {
         (served.record.generation.unwrap().migrations > 0).then_some(served)
     });
     moved.expect("somebody is moved").assert_greedy("migrations");
+}
+
+#[test]
+fn a_worker_that_is_asked_for_loads_its_model_and_serves() {
+    let scaled = GenerationSpec {
+        scale: Some(LightLoadSpec {
+            light: 3,
+            cards_at_start: 1,
+            cards_min: 1,
+            start_up: Duration::ZERO,
+            patience: Duration::ZERO,
+        }),
+        ..generation()
+    };
+    // All but a few at once; when these come, long after, there is nothing left to do for two.
+    let mut entries = requests();
+    for entry in &mut entries {
+        let Entry::Request(request) = entry else { unreachable!() };
+        request.arrival = match request.ticket < REQUESTS - 3 {
+            true => Time::ZERO,
+            false => Time::ZERO + Duration::from_secs(1),
+        };
+    }
+    let served = serve(scaled, 2, 60, entries, |serving| serving);
+    // The second worker's weights are zeros until its model is loaded, and every token is right.
+    served.assert_greedy("a worker that came");
+    let scaling = served.record.scaling.as_ref().unwrap();
+    assert!(scaling.added > 0 && scaling.released > 0, "{scaling:?}");
+    let workers = served.record.lanes.iter().filter(|lane| lane.name.contains("compute"));
+    assert!(workers.clone().count() == 2 && { workers }.all(|lane| lane.busy > Duration::ZERO));
 }
 
 #[test]

@@ -188,11 +188,12 @@ impl Server {
         }
     }
 
-    /// How a route's stages used cards that come and go; nothing where none does.
+    /// How cards that come and go were used, by a route's stages or where tokens are generated; nothing where none do.
     pub fn scaling(&self, now: Time) -> Option<ScalingUse> {
         match self {
             Server::Cascade(server) => server.scaling(now),
-            Server::Encoding(_) | Server::Generation(_) | Server::Tasks(_) | Server::Runtimes(_) => None,
+            Server::Generation(server) => server.scaling(now),
+            Server::Encoding(_) | Server::Tasks(_) | Server::Runtimes(_) => None,
         }
     }
 

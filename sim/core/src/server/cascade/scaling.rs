@@ -16,7 +16,7 @@ use crate::server::queue::QueueView;
 /// Changes that are remembered, at most.
 const MOST_REMEMBERED: usize = 4096;
 
-/// How a cascade's stages used cards that come and go.
+/// How a cascade's stages used cards that come and go; or a system of decoders, as if it were a single stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScalingUse {
     /// Card time from the decision to use a card until no stage had anything on it any more.

@@ -38,7 +38,8 @@ impl GenerationServer {
                 ));
             }
         }
-        self.check_transfers(now)
+        self.check_transfers(now)?;
+        self.check_cards()
     }
 
     /// Keys and values that are being copied are counted on both sides, and who has room for what waits to be copied has it.

@@ -83,11 +83,16 @@ impl GenerationMemory {
         (self.tenant_bytes > 0).then_some(self.slots)
     }
 
-    /// `peak_pages` is the sum of what each instance held at most.
-    pub fn used(&self, slots: u32, peak_pages: u64) -> MemoryUse {
+    /// Of what all tenants share, on all cards of an instance together.
+    pub fn weights_bytes(&self) -> u64 {
+        self.weights_bytes
+    }
+
+    /// With the model on so many instances at once, at most; `peak_pages` is the sum of what each instance held at most.
+    pub fn used(&self, loaded: u32, slots: u32, peak_pages: u64) -> MemoryUse {
         MemoryUse {
             capacity_bytes: self.instances * self.capacity_bytes,
-            shared_bytes: self.instances * self.weights_bytes,
+            shared_bytes: u64::from(loaded) * self.weights_bytes,
             per_tenant_bytes: self.tenant_bytes,
             tenant_bytes: u64::from(slots.min(self.slots * self.instances as u32)) * self.tenant_bytes,
             cache_bytes: peak_pages * self.page_bytes,
@@ -288,6 +293,12 @@ impl Pages {
             pages,
             end: self.next_place,
         }
+    }
+
+    /// Nothing lies there any more of what requests left.
+    pub fn forget(&mut self) {
+        self.handed_out += u64::from(self.total);
+        self.next_place += u64::from(self.total);
     }
 
     /// Tokens at the beginning of a request that left whose pages nobody has been given since.

@@ -15,6 +15,7 @@ mod page;
 mod placing;
 mod prefixes;
 mod retrieving;
+mod scaling;
 mod sequence;
 mod step;
 mod transfer;
@@ -23,6 +24,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use tenantry_traces::{Duration, ManageRequest, Request, Ticket, Time};
 
+use super::FLEET;
 use super::memory::{MemoryUse, ServerError};
 use super::slots::{Acquired, Slots, SwapCounts};
 use super::tenancy::{Begun, Tenancy, discard};
@@ -40,6 +42,7 @@ use loads::ByLoad;
 use memory::{GenerationMemory, Pages, Rooms};
 use page::PageSize;
 use prefixes::{Entered, Prefixes};
+use scaling::Cards;
 use sequence::{Place, Queue, Retrieval, Sequence, Sequences, Transferred};
 use transfer::Sending;
 
@@ -158,6 +161,10 @@ enum Flight {
         to: InstanceId,
         request: RequestId,
     },
+    /// The model, onto a card that was asked for.
+    LoadModel {
+        instance: InstanceId,
+    },
     Manage(ManageRequest),
 }
 
@@ -186,6 +193,8 @@ pub struct GenerationServer {
     host: Option<HostMemory>,
     /// All instances by load; where there is only one, it stays as it was.
     by_load: ByLoad,
+    /// Where they come and go.
+    cards: Option<Cards>,
     flights: Slab<BatchId, Flight>,
     tenancy: Tenancy,
     placed: u64,
@@ -253,6 +262,8 @@ impl GenerationServer {
                 .and_then(|lora| lora.host_slots)
                 .map(|slots| HostMemory::new(tenants, slots)),
             by_load: ByLoad::new(topology.instance_ids()),
+            cards: { generation.scale }
+                .map(|scale| Cards::new(scale, generation.tensor_parallel, topology.instances.len())),
             topology,
             tenancy: Tenancy::new(pool, tenants, memory.tenant_bytes()),
             memory,
@@ -294,7 +305,9 @@ impl GenerationServer {
     pub fn memory(&self) -> MemoryUse {
         let slots = self.instances.iter().filter_map(|i| i.slots.as_ref()).map(Slots::used);
         let pages = self.instances.iter().map(|i| u64::from(i.pages.peak()));
-        self.memory.used(slots.sum(), pages.sum())
+        let loaded = self.cards.as_ref().map(Cards::ours_most);
+        let loaded = loaded.unwrap_or(self.instances.len() as u32);
+        self.memory.used(loaded, slots.sum(), pages.sum())
     }
 
     /// See [`super::Server::swaps`].
@@ -323,12 +336,21 @@ impl GenerationServer {
     /// Takes an event and says what is to be done about it.
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
         self.count_occupied(now);
+        // What a timer finds with nobody inside can wait until somebody comes: the run may be over.
+        let cards_change = self.cards.is_some() && !(matches!(event, Event::Timer(_)) && self.sequences.is_empty());
+        if cards_change {
+            self.before_event(now, commands);
+        }
         match *event {
             Event::Arrived(ref request) => self.arrived(now, request, commands),
             Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),
             Event::Manage(request) => self.manage(now, request, commands),
+            Event::Timer(FLEET) => {}
             Event::Timer(_) => self.consolidate(now, commands),
             Event::Done(ref done) => self.done(now, done, commands),
+        }
+        if cards_change {
+            self.after_event(now, commands);
         }
         self.set_consolidation(now, commands);
     }
@@ -417,6 +439,7 @@ impl GenerationServer {
             Flight::Retrieve { instance, request } => self.retrieved(now, done, instance, request, commands),
             Flight::Transfer { from, to, request } => self.transferred(now, done, from, to, request, commands),
             Flight::Run { instance } => self.ran(now, done, instance, commands),
+            Flight::LoadModel { instance } => self.serve_on(now, instance, commands),
             Flight::Manage(request) => {
                 let failed = done.failures.first().map(|failure| failure.reason);
                 self.managed(now, request, failed, commands);

@@ -109,7 +109,7 @@ impl GenerationServer {
     fn takes(&self, instance: InstanceId, id: RequestId) -> bool {
         let state = &self.instances[instance.index()];
         let sequence = &self.sequences[id];
-        if state.load() >= self.spec.max_batch || state.emptying {
+        if state.load() >= self.spec.max_batch || state.emptying || !self.is_there(instance) {
             return false;
         }
         let same_tenant = || self.tenant_on(state).is_none_or(|tenant| tenant == sequence.tenant);
@@ -127,6 +127,11 @@ impl GenerationServer {
                 let on_card = state.slots.as_ref().is_some_and(|slots| slots.holds(sequence.tenant));
                 on_card || host.has_room_for(sequence.tenant)
             })
+    }
+
+    /// Whether an instance's cards are there, with the model, where they come and go.
+    fn is_there(&self, instance: InstanceId) -> bool {
+        self.cards.as_ref().is_none_or(|cards| cards.serves(instance))
     }
 
     /// Puts a request on an instance; its tenant's adapters begin to come in, if they must.
@@ -214,7 +219,7 @@ impl GenerationServer {
     }
 
     #[inline(never)]
-    fn reclaim_prefixes(&mut self, instance: InstanceId, pages: u32, commands: &mut Commands) {
+    pub(super) fn reclaim_prefixes(&mut self, instance: InstanceId, pages: u32, commands: &mut Commands) {
         while self.instances[instance.index()].pages.unused() < pages {
             let Some(unread) = self.instances[instance.index()].prefixes.reclaim() else {
                 break;

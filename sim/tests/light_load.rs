@@ -1,0 +1,167 @@
+//! Cards that come and go with decoders' load: known answers on the synthetic card, on which a model of so many bytes is loaded in
+//! 100 µs and a nanosecond for each ten of them, a command takes 5 µs to begin and 20 µs to be
+//! heard of again, and the server notices arrivals and timers after 8 µs.
+
+mod common;
+
+use common::decoders::{generation, request, simulate, system};
+use tenantry_core::spec::{ConsolidateSpec, GenerationSpec, LightLoadSpec, SystemSpec};
+use tenantry_core::{Command, RunRecord};
+use tenantry_sim::Jitter;
+use tenantry_traces::{Duration, Entry, Time};
+
+const START_UP: Duration = Duration::from_millis(10);
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Four requests on a card, of which up to two are a light load.
+fn scaled() -> SystemSpec {
+    let light = 2;
+    system(GenerationSpec {
+        consolidate: Some(ConsolidateSpec {
+            every: Duration::from_millis(5),
+            light,
+        }),
+        scale: Some(LightLoadSpec {
+            light,
+            cards_at_start: 1,
+            cards_min: 1,
+            start_up: START_UP,
+            patience: PATIENCE,
+        }),
+        lora: None,
+        ..generation()
+    })
+}
+
+fn us(at: Time) -> f64 {
+    at.0 as f64 / 1e3
+}
+
+/// Cards by when there came to be so many, in microseconds.
+fn cards(record: &RunRecord) -> Vec<(f64, u32)> {
+    let scaling = record.scaling.as_ref().expect("cards come and go");
+    scaling.cards.iter().map(|(at, cards)| (us(*at), cards[0])).collect()
+}
+
+/// Card time by the changes that are remembered.
+fn card_time(record: &RunRecord) -> Duration {
+    let cards = &record.scaling.as_ref().expect("cards come and go").cards;
+    let ends = cards[1..].iter().map(|&(at, _)| at).chain([record.end]);
+    let spans = cards
+        .iter()
+        .zip(ends)
+        .map(|((from, cards), to)| to.since(*from).0 * u64::from(cards[0]));
+    Duration(spans.sum())
+}
+
+#[test]
+fn a_card_is_asked_for_when_none_is_lightly_loaded_and_returned_when_it_has_no_load() {
+    // The third, 2 ms after the first, is one too many for a light load, and the fifth finds no room. The last comes long after.
+    let mut entries: Vec<Entry> = (0..5).map(|n| request(n, n * 1_000, 0, 20, 200)).collect();
+    entries.push(request(5, 500_000, 0, 20, 2));
+    let mut system = scaled();
+    // Nobody is moved meanwhile.
+    let generation = system.pool.generation.as_mut().expect("it generates");
+    generation.consolidate.as_mut().expect("cards are emptied").every = Duration::from_secs(1);
+    let (record, log) = simulate(&system, 3, 400, Jitter::None, entries, false);
+    assert_eq!(record.counts.served, 6);
+    let finish = |ticket: u64| {
+        let mut finished = log.commands.iter().filter_map(|logged| match &logged.command {
+            Command::Finish(finish) if finish.ticket == ticket => Some((us(logged.at), *finish)),
+            _ => None,
+        });
+        finished.next().expect("all leave")
+    };
+    let model_bytes = system.pool.decoder_parameters() * system.pool.dtype.bytes();
+    let changes = cards(&record);
+    let asked_us = 2_000.0 + 8.0;
+    let loaded_us = asked_us + 10_000.0 + 8.0 + 5.0 + 100.0 + model_bytes as f64 / 10e3 + 20.0;
+    assert_eq!(changes[..2], [(0.0, 1), (asked_us, 2)]);
+    // The fifth waits for the new card, or for the first to end on the old one.
+    let (first_end_us, _) = finish(0);
+    assert!(first_end_us > loaded_us, "{first_end_us} and {loaded_us}");
+    let (_, fifth) = finish(4);
+    let queued_until_us = 4_000.0 + fifth.waits.queue.0 as f64 / 1e3;
+    assert!(
+        (queued_until_us - loaded_us).abs() < 0.1,
+        "{queued_until_us}, not {loaded_us}"
+    );
+    // One card is empty first and is returned when that has lasted for its patience.
+    let (returned_us, left) = changes[2];
+    let empty_us = returned_us - 20_000.0;
+    let ends_us: Vec<f64> = (0..5).map(|ticket| finish(ticket).0).collect();
+    assert_eq!((changes.len(), left), (3, 1));
+    assert!(
+        ends_us.iter().any(|end_us| (end_us - empty_us).abs() < 0.1),
+        "{empty_us} is not when anyone ended: {ends_us:?}"
+    );
+    let scaling = record.scaling.as_ref().expect("cards come and go");
+    assert_eq!((scaling.added, scaling.released), (1, 1));
+    assert_eq!(scaling.card_time, card_time(&record));
+}
+
+#[test]
+fn the_least_are_kept_and_the_most_not_exceeded() {
+    let mut system = scaled();
+    let scale = system
+        .pool
+        .generation
+        .as_mut()
+        .and_then(|generation| generation.scale.as_mut());
+    let scale = scale.expect("cards come and go");
+    (scale.cards_at_start, scale.cards_min) = (3, 2);
+    // Twenty at once are five cards' load, and there are four.
+    let burst = (0..20).map(|n| request(n, 100_000, 0, 20, 200));
+    let entries: Vec<Entry> = [request(20, 50_000, 0, 20, 2)].into_iter().chain(burst).collect();
+    let (record, _) = simulate(&system, 4, 400, Jitter::None, entries, false);
+    assert_eq!(record.counts.served, 21);
+    let counts: Vec<u32> = cards(&record).iter().map(|&(_, cards)| cards).collect();
+    assert_eq!(counts[..4], [3, 2, 3, 4], "{counts:?}");
+    assert!(counts.iter().all(|cards| (2..=4).contains(cards)), "{counts:?}");
+    // Patience begins with the run.
+    assert_eq!(cards(&record)[1].0, 20_000.0);
+    assert_eq!(
+        record.scaling.as_ref().expect("cards come and go").card_time,
+        card_time(&record)
+    );
+}
+
+#[test]
+fn what_nobody_waits_for_does_not_make_a_run_longer() {
+    // A card that is asked for in the run's last moments would come after a minute.
+    let mut system = scaled();
+    let entries: Vec<Entry> = (0..3).map(|n| request(n, 0, 0, 20, 20)).collect();
+    let (kept, _) = simulate(&system, 2, 400, Jitter::None, entries.clone(), false);
+    let scale = system
+        .pool
+        .generation
+        .as_mut()
+        .and_then(|generation| generation.scale.as_mut());
+    scale.expect("cards come and go").start_up = Duration::from_secs(60);
+    let (record, _) = simulate(&system, 2, 400, Jitter::None, entries, false);
+    assert!(record.end < Time(100_000_000), "{:?}", record.end);
+    assert_eq!(cards(&record), [(0.0, 1), (0.0, 2)]);
+    assert_eq!(
+        record.scaling.as_ref().expect("cards come and go").card_time.0,
+        2 * record.end.0
+    );
+    assert_eq!(kept.counts.served, 3);
+}
+
+#[test]
+fn adapters_are_gone_with_their_card() {
+    let mut system = scaled();
+    system.pool.generation.as_mut().expect("it generates").lora = generation().lora;
+    // Three of one tenant, so that a second card comes, and three again when it has gone: what lay there is loaded anew.
+    let burst = |first: u64, at_us: u64| (first..first + 5).map(move |n| request(n, at_us, 1, 20, 200));
+    let entries: Vec<Entry> = burst(0, 0).chain(burst(5, 500_000)).collect();
+    let (record, _) = simulate(&system, 2, 400, Jitter::None, entries, false);
+    assert_eq!(record.counts.served, 10);
+    let counts: Vec<u32> = cards(&record).iter().map(|&(_, cards)| cards).collect();
+    assert_eq!(counts[..4], [1, 2, 1, 2], "{counts:?}");
+    let swaps = record.swaps.expect("adapters are swapped");
+    assert_eq!(
+        swaps.misses, 3,
+        "on the card that stays once, on the other each time that it comes"
+    );
+}
