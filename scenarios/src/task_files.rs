@@ -4,12 +4,9 @@ use std::path::Path;
 
 use safetensors::SafeTensors;
 use tenantry_core::command::TaskFault;
+use tenantry_core::policy::pet_header::PetHeader;
 use tenantry_core::policy::pet_tensors::{self, Stored, StoredTensor};
 use tenantry_profiles::{ModelShape, PetKind};
-
-/// The entries of the header that name the shared model and the kind.
-const MODEL: &str = "shared_model";
-const KIND: &str = "kind";
 
 /// A file and what its header says of its task.
 pub(crate) struct StoredTask {
@@ -34,15 +31,9 @@ impl StoredTask {
         // Refuses a file that is shorter than its header says, too.
         SafeTensors::deserialize(&bytes).map_err(foreign)?;
         let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(foreign)?;
-        let entry = |key: &str| {
-            let value = metadata
-                .metadata()
-                .as_ref()
-                .and_then(|entries| entries.get(key))
-                .cloned();
-            value.ok_or_else(|| Unread::Foreign(format!("header: must be one with an entry {key}, got none")))
-        };
-        let (model, kind) = (entry(MODEL)?, entry(KIND)?);
+        let entries = metadata.metadata().as_ref();
+        let header = PetHeader::read(|key| entries.and_then(|entries| entries.get(key)).map(String::as_str));
+        let PetHeader { model, kind, .. } = header.map_err(|misfit| Unread::Foreign(misfit.to_string()))?;
         Ok(StoredTask { model, kind, bytes })
     }
 
@@ -81,6 +72,8 @@ mod tests {
     use safetensors::Dtype;
     use safetensors::tensor::TensorView;
 
+    use tenantry_core::policy::pet_header::{ACTIVATION, KIND, SHARED_MODEL};
+
     use super::*;
 
     fn write(path: &Path, header: &[(&str, &str)], tensors: &[(&str, Dtype, &[usize])]) {
@@ -103,7 +96,7 @@ mod tests {
     fn stored(kind: &str, tensors: &[(&str, Dtype, &[usize])]) -> StoredTask {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("task.safetensors");
-        write(&path, &[(MODEL, "tiny"), (KIND, kind)], tensors);
+        write(&path, &[(SHARED_MODEL, "tiny"), (KIND, kind)], tensors);
         StoredTask::read(&path).unwrap_or_else(|_| panic!("it was just written"))
     }
 
@@ -169,8 +162,14 @@ mod tests {
         };
         std::fs::write(&path, "text").unwrap();
         assert!(why().starts_with("header: must be that of a safetensors file"));
-        write(&path, &[(MODEL, "tiny")], &[]);
+        write(&path, &[(SHARED_MODEL, "tiny")], &[]);
         assert_eq!(why(), "header: must be one with an entry kind, got none");
+        write(
+            &path,
+            &[(SHARED_MODEL, "tiny"), (KIND, "adapters"), (ACTIVATION, "gelu")],
+            &[],
+        );
+        assert_eq!(why(), "header: must be one whose entry activation is relu, got gelu");
         let absent = StoredTask::read(&folder.path().join("nothing"));
         assert!(matches!(absent, Err(Unread::Absent(_))));
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use tch::{Kind as Number, Tensor};
+use tenantry_core::policy::pet_header::{KIND, PetHeader, SHARED_MODEL};
 use tenantry_core::policy::pet_tensors::{self, Misfit, Resident, Stored, StoredTensor};
 use tenantry_profiles::{ModelShape, PetKind};
 
@@ -51,6 +52,17 @@ impl Array {
         Array::new(Dtype::U8, shape, data)
     }
 
+    /// Makes floats larger by a factor; others stay.
+    fn scale(&mut self, factor: f32) {
+        if self.dtype != Dtype::F32 {
+            return;
+        }
+        for number in self.data.chunks_exact_mut(4) {
+            let scaled = f32::from_le_bytes(number.try_into().expect("four bytes")) * factor;
+            number.copy_from_slice(&scaled.to_le_bytes());
+        }
+    }
+
     fn new(dtype: Dtype, shape: &[usize], data: Vec<u8>) -> Array {
         let bytes = shape.iter().product::<usize>() * dtype.bitsize() / 8;
         assert_eq!(data.len(), bytes, "an array is as long as its shape {shape:?} says");
@@ -65,10 +77,6 @@ impl Array {
 pub struct Parameters {
     arrays: BTreeMap<String, Array>,
 }
-
-/// The header entries of a file.
-const MODEL: &str = "shared_model";
-const KIND: &str = "kind";
 
 impl Parameters {
     /// Puts an array in, in place of another of its name.
@@ -88,11 +96,7 @@ impl Parameters {
 
     /// The same with all floats larger by a factor.
     pub(crate) fn scaled(mut self, factor: f32) -> Parameters {
-        let floats = self.arrays.values_mut().filter(|array| array.dtype == Dtype::F32);
-        for number in floats.flat_map(|array| array.data.chunks_exact_mut(4)) {
-            let scaled = f32::from_le_bytes(number.try_into().expect("four bytes")) * factor;
-            number.copy_from_slice(&scaled.to_le_bytes());
-        }
+        self.arrays.values_mut().for_each(|array| array.scale(factor));
         self
     }
 
@@ -111,7 +115,7 @@ impl Parameters {
             path: path.to_path_buf(),
             source,
         };
-        let header = [(MODEL, model), (KIND, kind)].map(|(key, value)| (key.to_string(), value.to_string()));
+        let header = [(SHARED_MODEL, model), (KIND, kind)].map(|(key, value)| (key.to_string(), value.to_string()));
         let mut tensors = Vec::new();
         for (name, array) in &self.arrays {
             let view = TensorView::new(array.dtype, array.shape.clone(), &array.data);
@@ -125,10 +129,11 @@ impl Parameters {
         std::fs::rename(&partial, path).map_err(failed)
     }
 
-    /// Reads what [`save`](Self::save) wrote: the shared model's name, the kind's, and the parameters.
+    /// Reads what [`save`](Self::save) or another program wrote: the shared model's name, the kind's, and the parameters. LoRA's scale is multiplied
+    /// into what it scales.
     ///
     /// # Errors
-    /// A file that cannot be read, is no safetensors file, or does not say of which model and kind it is.
+    /// A file that cannot be read, is no safetensors file, or whose header does not say of which model and kind it is, or says what is not computed.
     pub fn read(path: &Path) -> Result<(String, String, Parameters), ExecutorError> {
         let bytes = std::fs::read(path).map_err(|source| ExecutorError::File {
             path: path.to_path_buf(),
@@ -144,15 +149,17 @@ impl Parameters {
             |error: safetensors::SafeTensorError| wrong("header", "that of a safetensors file", error.to_string());
         let tensors = SafeTensors::deserialize(&bytes).map_err(no_header)?;
         let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(no_header)?;
-        let entry = |key: &str| {
-            let entries = metadata.metadata().as_ref();
-            let value = entries.and_then(|entries| entries.get(key)).cloned();
-            value.ok_or_else(|| wrong("header", &format!("one with an entry {key}"), "none".into()))
-        };
-        let (model, kind) = (entry(MODEL)?, entry(KIND)?);
+        let entries = metadata.metadata().as_ref();
+        let header = PetHeader::read(|key| entries.and_then(|entries| entries.get(key)).map(String::as_str));
+        let PetHeader { model, kind, scale } =
+            header.map_err(|Misfit { tensor, must, got }| wrong(&tensor, &must, got))?;
         let mut parameters = Parameters::default();
         for (name, view) in tensors.iter() {
-            parameters.insert(name, Array::new(view.dtype(), view.shape(), view.data().to_vec()));
+            let mut array = Array::new(view.dtype(), view.shape(), view.data().to_vec());
+            if scale != 1.0 && name.ends_with(".lora_b") {
+                array.scale(scale);
+            }
+            parameters.insert(name, array);
         }
         Ok((model, kind, parameters))
     }

@@ -324,6 +324,30 @@ fn what_was_saved_is_registered_from_its_file() {
         5,
         "no partial files are left"
     );
+    // Another program says LoRA's scale beside its factors, and an activation that nobody computes.
+    let path = folder.path().join("lora.safetensors");
+    let bytes = std::fs::read(&path).unwrap();
+    let foreign = |kind: &str, [key, value]: [&str; 2]| {
+        let entries = [("shared_model", "small"), ("kind", kind), (key, value)];
+        let header = entries.map(|(key, value)| (key.to_string(), value.to_string()));
+        let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap().tensors();
+        let file = safetensors::serialize(tensors, Some(header.into())).unwrap();
+        std::fs::write(folder.path().join("foreign"), file).unwrap();
+        Parameters::read(&folder.path().join("foreign"))
+    };
+    let (plain, (.., scaled)) = (
+        Parameters::read(&path).unwrap().2,
+        foreign("lora", ["scale", "2"]).unwrap(),
+    );
+    let [a, b] = ["layer.0.output.lora_a", "layer.0.output.lora_b"];
+    assert_eq!(scaled.get(a), plain.get(a));
+    assert_eq!(scaled.get(b), plain.scaled(2.0).get(b));
+    let refused = foreign("adapters", ["activation", "gelu"]).unwrap_err().to_string();
+    assert!(
+        refused.ends_with("header: must be one whose entry activation is relu, got gelu"),
+        "{refused}"
+    );
+    std::fs::remove_file(folder.path().join("foreign")).unwrap();
     std::fs::write(folder.path().join("text"), b"no tensors").unwrap();
     let refused = registry
         .register_file(9, &folder.path().join("text"))

@@ -9,6 +9,7 @@ pub mod coordinated;
 pub mod fairness;
 pub mod fleet;
 pub mod levels;
+pub mod pet_header;
 mod pet_kinds;
 pub mod pet_tensors;
 pub mod pet_work;
