@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use tenantry_core::SystemSpec;
-use tenantry_core::policy::pet_work::PetSizes;
+use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
 use tenantry_core::spec::{LengthsFound, RuntimeLengths};
-use tenantry_profiles::{Beyond, Card, Changing, DeviceKind, Family, Source};
+use tenantry_profiles::{Beyond, Card, Changing, DeviceKind, Family, PetKind, Source};
 use tenantry_reports::Run;
 use tenantry_traces::fit::cascade::STATED_CONFIDENCES;
 use tenantry_traces::outcome::{AnswersSpec, OutcomesSpec};
@@ -124,9 +124,10 @@ pub fn unpriced_models(card: &Card, system: &SystemSpec) -> Option<String> {
     })
 }
 
-/// Tasks' operators of other sizes than those that cards are measured and derived with.
+/// Tasks' operators of other sizes than those that cards are measured and derived with, made up or from files.
 pub fn sizes_as_measured(system: &SystemSpec) -> Option<String> {
-    let tasks = system.pool.tasks.as_ref()?;
+    let pool = &system.pool;
+    let tasks = pool.tasks.as_ref().filter(|tasks| tasks.plans())?;
     let described = |sizes: &PetSizes| {
         format!(
             "adapters {} wide, LoRA of rank {}, masks of {} % and differences of {} %",
@@ -136,12 +137,35 @@ pub fn sizes_as_measured(system: &SystemSpec) -> Option<String> {
             100.0 * sizes.difference_share
         )
     };
-    (tasks.plans() && tasks.sizes != PetSizes::PAPER).then(|| {
+    let random = { tasks.registrations.iter() }.any(|task| task.file.is_none());
+    let mut others = Vec::new();
+    if random && tasks.sizes != PetSizes::PAPER {
+        others.push(format!("this system's are {}", described(&tasks.sizes)));
+    }
+    // What a file's operators take in memory says whether they are of those sizes; trained masks and differences have a share of zeros nearly as large.
+    let same = |bytes: u64, paper: u64| 50 * bytes.abs_diff(paper) <= paper;
+    let in_files: BTreeSet<u32> = { tasks.registrations.iter() }
+        .filter(|task| task.file.as_ref().is_some_and(|file| file.fault.is_none()))
+        .filter_map(|task| {
+            let bytes = task.file.as_ref()?.resident_bytes?;
+            let kind = PetKind::ALL.iter().copied().find(|kind| kind.name() == task.kind)?;
+            let (_, shape) = tasks.named_models(&pool.model).find(|(name, _)| *name == task.model)?;
+            (!same(bytes, resident_bytes(kind, shape, &PetSizes::PAPER))).then_some(task.task)
+        })
+        .collect();
+    match (in_files.len(), in_files.first()) {
+        (1, Some(task)) => others.push(format!("the file of task {task} has others")),
+        (count, Some(task)) => others.push(format!(
+            "the files of {count} tasks have others, that of task {task} the first"
+        )),
+        (_, None) => {}
+    }
+    (!others.is_empty()).then(|| {
         format!(
-            "{}: tasks' operators take the time of {}, as cards know them; this system's are {}.",
+            "{}: tasks' operators take the time of {}, as cards know them; {}.",
             system.name,
             described(&PetSizes::PAPER),
-            described(&tasks.sizes)
+            others.join(", and ")
         )
     })
 }

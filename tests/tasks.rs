@@ -282,12 +282,55 @@ fn operators_of_other_sizes_are_said_to_be_priced_as_measured() {
     };
     let said =
         "tasks' operators take the time of adapters 64 wide, LoRA of rank 16, masks of 5 % and differences of 0.5 %";
+    let manifest = caveats(&[]);
+    assert!(
+        manifest.contains(said) && manifest.contains("as cards know them; the file of task 0 has others."),
+        "{manifest}"
+    );
+    let of_layer = |layer| {
+        let linears = [
+            ("query_key_value", 384, 128),
+            ("attention_output", 128, 128),
+            ("intermediate", 512, 128),
+            ("output", 128, 512),
+        ];
+        linears.into_iter().flat_map(move |(of, outputs, inputs)| {
+            let name = move |part| format!("layer.{layer}.{of}.{part}");
+            [
+                (name("lora_a"), "F32", vec![16, inputs]),
+                (name("lora_b"), "F32", vec![outputs, 16]),
+            ]
+        })
+    };
+    let of_the_cards_size: Vec<_> = (0..2).flat_map(of_layer).collect();
+    write_task(
+        &folder.path().join("good.safetensors"),
+        "tiny",
+        "lora",
+        &of_the_cards_size,
+    );
     assert!(!caveats(&[]).contains(said));
     let manifest = caveats(&["--set", "systems[0].tasks.sizes.bottleneck=256"]);
     assert!(
         manifest.contains(said) && manifest.contains("this system's are adapters 256 wide"),
         "{manifest}"
     );
+}
+
+/// Small enough to be executed: two shared models at once, by each rule for the number of streams.
+#[cfg(feature = "libtorch")]
+#[test]
+fn two_shared_models_are_simulated_and_executed_from_a_shipped_card() {
+    let place = tempfile::tempdir().unwrap();
+    for args in [&["simulate"][..], &["execute", "--device", "cpu"]] {
+        let args = [args, &["pets/two-models", "--json", "--out", "out"]].concat();
+        let runs = runs(&good(place.path(), &args));
+        assert_eq!(runs.len(), 3);
+        for run in runs {
+            assert_eq!(run["tasks"]["loaded"], 16, "{run}");
+            assert_eq!(run["requests"]["finished"], 64, "{run}");
+        }
+    }
 }
 
 /// The real machine computes with the good file, and refuses the others alone, for the same reasons.
