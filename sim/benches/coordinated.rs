@@ -49,6 +49,7 @@ fn planning(criterion: &mut Criterion) {
             ("beta-only", Batching::BetaOnly),
             ("coordinated", Batching::Coordinated),
             ("by-variance", Batching::ByVariance { std_tokens_max: 4.0 }),
+            ("cheaper", Batching::Cheaper),
         ] {
             let pool = pool(4.0);
             let mut planner = Planner::default();
