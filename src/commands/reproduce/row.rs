@@ -15,6 +15,8 @@ pub enum Kind {
     Assumed,
     /// An order or a direction is compared, not a size.
     ShapeOnly,
+    /// Likewise of what the paper does not have: not counted among its orders.
+    Ours,
     /// The paper's own figures exclude each other, whatever is simulated: the note shows it.
     Contradicted,
     /// The text cannot support a comparison: the note says why.
@@ -29,6 +31,7 @@ impl Kind {
             Kind::Predicted => "predicted",
             Kind::Assumed => "assumed",
             Kind::ShapeOnly => "shape only",
+            Kind::Ours => "ours",
             Kind::Contradicted => "contradicted",
             Kind::NotCheckable => "not checkable",
         }
@@ -179,6 +182,14 @@ impl Row {
         }
     }
 
+    /// Likewise of what the paper does not have.
+    pub fn ours(figure: &'static str, what: impl Into<String>, unit: &'static str, ours: f64, holds: bool) -> Row {
+        Row {
+            kind: Kind::Ours,
+            ..Row::shape(figure, what, unit, ours, holds)
+        }
+    }
+
     /// What the text cannot support, and why.
     pub fn not_checkable(figure: &'static str, what: impl Into<String>, reason: impl Into<String>) -> Row {
         Row::new(Kind::NotCheckable, figure, what, "").note(reason)
@@ -223,7 +234,7 @@ impl Row {
                 },
                 ..self
             },
-            Kind::Assumed | Kind::ShapeOnly | Kind::Contradicted | Kind::NotCheckable => self,
+            Kind::Assumed | Kind::ShapeOnly | Kind::Ours | Kind::Contradicted | Kind::NotCheckable => self,
         }
     }
 

@@ -142,8 +142,15 @@ pub fn markdown(reproduction: &Reproduction) -> String {
 pub fn verdict(rows: &[Row]) -> String {
     let of = |kind: Kind| rows.iter().filter(move |row| row.kind == kind);
     let met = |kind: Kind| of(kind).filter(|row| row.within == Some(true)).count();
+    let ours = match of(Kind::Ours).count() {
+        0 => String::new(),
+        count => format!(
+            ", of {count} more, of what the paper does not have, {}",
+            met(Kind::Ours)
+        ),
+    };
     let mut text = format!(
-        "{} of {} predictions within their tolerance, {} of {} shapes hold, {} of {} inputs met; {} rows rest on assumptions, {} \
+        "{} of {} predictions within their tolerance, {} of {} shapes hold{ours}, {} of {} inputs met; {} rows rest on assumptions, {} \
          cannot be checked{}.",
         met(Kind::Predicted),
         of(Kind::Predicted).count(),

@@ -89,12 +89,13 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
             .map(|&(tasks, tokens)| saved(one, tasks, tokens) - saved(other, tasks, tokens));
         more.collect()
     };
-    rows.push(Row::shape(
+    // Chosen by the very prices that are charged: neither can fail but by a mistake in the program.
+    rows.push(Row::ours(
         FIGURE,
         "as many streams as the profile says, over all shapes, time saved at least: none lost",
         "%",
         worst("by-profile"),
-        worst("by-profile") > -1.0,
+        worst("by-profile") >= 0.0,
     ));
     let behind: Vec<f64> = { every.iter() }
         .map(|&(tasks, tokens)| {
@@ -104,7 +105,7 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
         .collect();
     let not_best = behind.iter().filter(|behind| **behind < -0.01).count();
     rows.push(
-        Row::shape(
+        Row::ours(
             FIGURE,
             "as many streams as the profile says over the best of 1, 2, 8 and 32, time saved in the mean of all shapes: the best",
             "%",
