@@ -4,18 +4,18 @@ mod common;
 
 use common::{cluster, request, run_checked_on, run_listed, system};
 use proptest::prelude::*;
-use tenantry_core::command::TaskFault;
+use tenantry_core::command::{Command, TaskFault};
 use tenantry_core::log::{Log, replay};
 use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::{PetSizes, activation_bytes, resident_bytes};
 use tenantry_core::server::ServerError;
 use tenantry_core::spec::{EngineSpec, PlanningSpec, Registration, SharedModel, StreamsSpec, SystemSpec, TasksSpec};
-use tenantry_core::{Ledger, RunRecord, Server, run};
+use tenantry_core::{Commands, Ledger, Observer, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
     Card, ConcurrentLayerRow, DType, DeviceKind, ModelShape, PetKind, PlanRow, PoolBatching, Stats,
 };
-use tenantry_sim::{Jitter, Prices, VirtualMachine};
+use tenantry_sim::{Jitter, Prices, Run, VirtualMachine, simulate};
 use tenantry_traces::{Duration, Entry, Listed, Time};
 
 const MEMORY: u64 = 1 << 30;
@@ -544,6 +544,69 @@ fn an_urgent_class_goes_first_where_batches_are_planned_online() {
         .flat_map(|c| c.members.iter().map(|m| m.ticket))
         .collect();
     assert_eq!(order[..6], [0, 15, 16, 17, 18, 19], "the first found the card idle");
+}
+
+/// Latencies by class of 160 bulk queries and, just after them, 8 interactive ones of the same lengths, which all wait when the card is free for
+/// them; batches are of up to 16.
+fn latencies_ms(targets_ms: [u64; 2]) -> [Vec<f64>; 2] {
+    let card = synthetic_card();
+    let mut system = tasks(40);
+    let spec = of(&mut system);
+    spec.planning = PlanningSpec::Online {
+        window: 32,
+        targets: targets_ms.map(Duration::from_millis).to_vec(),
+    };
+    // The first finds the card idle, and the others wait for it.
+    let mut entries = vec![request(0, 0, 0, 64)];
+    let (bulk, interactive) = (160, 8);
+    for ticket in 1..=bulk + interactive {
+        let Entry::Request(mut query) = request(ticket, 50, (ticket % 40) as u32, 10 + (ticket % 8) as u32 * 6) else {
+            unreachable!("it is a request")
+        };
+        query.class = u16::from(ticket > bulk);
+        entries.push(Entry::Request(query));
+    }
+    #[derive(Default)]
+    struct Left([Vec<f64>; 2]);
+    impl Observer for Left {
+        fn command(&mut self, now: Time, command: &Command, _: &Commands) {
+            if let Command::Finish(finish) = command {
+                self.0[usize::from(finish.class)].push(now.since(finish.arrival).as_millis_f64());
+            }
+        }
+    }
+    let mut left = Left::default();
+    let spec = Run {
+        card: &card,
+        cluster: cluster(1, MEMORY),
+        system: &system,
+        tenants: 40,
+        warm_up: Time::ZERO,
+        jitter: Jitter::None,
+        seed: 1,
+        answers: None,
+    };
+    let record = simulate(&spec, &mut Listed::new(entries), Default::default(), &mut left);
+    record.expect("the run is sound");
+    left.0
+}
+
+#[test]
+fn batches_of_many_are_filled_only_as_far_as_the_urgent_are_in_time() {
+    let greatest = |ms: &[f64]| ms.iter().copied().fold(0.0, f64::max);
+    // All of them take 3 ms. As if they were in one class, interactive queries are in batches with bulk ones of their lengths, first to last.
+    let [_, interactive] = latencies_ms([2, 2]);
+    assert_eq!(interactive.len(), 8);
+    assert!(greatest(&interactive) > 3.0, "{interactive:?}");
+    let [bulk, interactive] = latencies_ms([20, 2]);
+    assert_eq!((bulk.len(), interactive.len()), (161, 8));
+    assert!(greatest(&interactive) <= 2.0, "{interactive:?}");
+    assert!(greatest(&bulk) <= 20.0);
+    // Who is urgent does not compute alone: bulk queries fill its batches.
+    assert!(
+        bulk.iter().filter(|ms| **ms < greatest(&interactive)).count() > 8,
+        "{bulk:?}"
+    );
 }
 
 fn systems() -> impl Strategy<Value = SystemSpec> {

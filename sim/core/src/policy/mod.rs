@@ -21,3 +21,4 @@ pub mod scale;
 pub mod side_by_side;
 pub mod stream_prices;
 pub mod streams;
+pub mod urgency;

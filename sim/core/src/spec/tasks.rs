@@ -137,9 +137,10 @@ pub enum PlanningSpec {
         /// Nothing waits for ever where it is given.
         max_wait: Option<Duration>,
     },
-    /// Afresh for each batch, over what waits; the batch with the earliest deadline runs.
+    /// Afresh for each batch, over what waits ([`crate::policy::urgency`]); the batch with the earliest deadline runs. A fixed
+    /// size and the baselines take what waits as it came.
     Online {
-        /// Of those that wait the oldest so many are looked at.
+        /// Of those that wait so many are looked at.
         window: u32,
         /// From arrival to answer, by service class; the last holds for the classes beyond.
         targets: Vec<Duration>,

@@ -1,9 +1,12 @@
 //! What policies know of a card: α and β of each shared model, and what operators take on several streams.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tenantry_profiles::{Card, DeviceKind, ModelShape, PetKind};
 
+use super::planning::Candidate;
+use super::repository::Task;
 use crate::op::PetGroup;
 use crate::policy::coordinated::{Tables, TablesError};
 use crate::policy::pet_work::{PetSizes, layer_work};
@@ -70,6 +73,32 @@ impl Latencies {
         index.expect("a loaded task's kind has a table") as u32
     }
 
+    /// What queries of any tasks take together, before it is known which share a batch: each shared model's padded to their mean length, as
+    /// batches of like lengths nearly are, and each task's operators over its own at once.
+    pub fn predicted_ns(&self, pool: &[Candidate]) -> u64 {
+        let mut of_model: BTreeMap<u16, (u32, u32)> = BTreeMap::new();
+        let mut of_task: BTreeMap<u32, (Task, (u32, u32))> = BTreeMap::new();
+        for query in pool {
+            let model = of_model.entry(query.task.model).or_default();
+            let (_, task) = of_task.entry(query.tenant).or_insert((query.task, (0, 0)));
+            for (count, tokens) in [model, task] {
+                *count += 1;
+                *tokens += query.tokens;
+            }
+        }
+        let shared = of_model.into_iter().map(|(model, of)| {
+            let tables = &self.tables[usize::from(model)];
+            in_batches(of, tables.max_batch(), |count, tokens| tables.shared_ns(count, tokens))
+        });
+        let own = of_task.into_values().map(|(task, of)| {
+            let (tables, kind) = (&self.tables[usize::from(task.model)], self.kind(task.kind));
+            in_batches(of, tables.max_batch(), |count, tokens| {
+                tables.task_ns(kind, count, tokens)
+            })
+        });
+        shared.chain(own).sum()
+    }
+
     /// A group's operators in one layer, as the scheduler of streams sees them.
     pub fn operator(&self, model: u16, group: &PetGroup) -> StreamOperator {
         let (shape, tables) = (&self.shapes[usize::from(model)], &self.tables[usize::from(model)]);
@@ -94,6 +123,20 @@ impl Latencies {
     pub fn layer_ns(&mut self, model: u16, groups: &[PetGroup], alone_ns: &[u64], streams: u32) -> u64 {
         self.streams.layer_ns(model, groups, alone_ns, streams as u16)
     }
+}
+
+/// Queries and the sum of their tokens, in batches of up to `max`, padded to their mean length.
+fn in_batches((count, tokens): (u32, u32), max: u32, batch_ns: impl Fn(u32, u32) -> u64) -> u64 {
+    let mean_tokens = tokens.div_ceil(count);
+    let full_ns = match count / max {
+        0 => 0,
+        full => u64::from(full) * batch_ns(max, mean_tokens),
+    };
+    let rest_ns = match count % max {
+        0 => 0,
+        rest => batch_ns(rest, mean_tokens),
+    };
+    full_ns + rest_ns
 }
 
 fn tables(

@@ -25,9 +25,10 @@ use crate::event::{Done, Event};
 use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{BatchShape, Member, NO_SLOT, Op, OpKind, Pet, PetGroup, Sequence};
 use crate::policy::admit::{self, Admit};
-use crate::policy::coordinated::PoolPlan;
+use crate::policy::coordinated::{Batching, PoolPlan};
 use crate::policy::place::{self, Loads, Place};
 use crate::policy::streams::{StreamOperator, StreamScheduler};
+use crate::policy::urgency::first_due;
 use crate::slab::Slab;
 use crate::spec::{ClusterSpec, EngineSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec, TasksSpec};
 use crate::topology::Topology;
@@ -347,7 +348,7 @@ impl TaskServer {
             match self.ready(now, instance) {
                 Ready::Now => match self.instances[instance.index()].planned.pop_front() {
                     Some(batch) => self.start(now, instance, &batch, commands),
-                    None => self.plan(instance, commands),
+                    None => self.plan(now, instance, commands),
                 },
                 Ready::At(at) => {
                     let timer = &mut self.instances[instance.index()].timer;
@@ -386,8 +387,18 @@ impl TaskServer {
         }
     }
 
+    /// Whether deadlines decide which queries are planned together. A fixed size takes queries as they came, and a full model has one task's.
+    fn urgent_first(&self) -> bool {
+        let planner = match self.engine {
+            EngineSpec::Shared { batching, .. } => !matches!(batching, Batching::Fixed { .. }),
+            EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => false,
+        };
+        planner && matches!(self.planning, PlanningSpec::Online { .. })
+    }
+
     /// Has those that wait planned: on the host's lane where there is anything to plan, and at once where there is not.
-    fn plan(&mut self, instance: InstanceId, commands: &mut Commands) {
+    fn plan(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
+        let urgent_first = self.urgent_first();
         let state = &mut self.instances[instance.index()];
         let (window, targets) = match &self.planning {
             PlanningSpec::Pool { size, .. } => (*size, &[][..]),
@@ -409,7 +420,16 @@ impl TaskServer {
                 deadline: deadline(waiting.arrival, self.requests[waiting.id].class, targets),
             }
         };
-        let pool: Vec<Candidate> = queue.iter().take(window as usize).map(candidate).collect();
+        let pool: Vec<Candidate> = match urgent_first {
+            true => first_due(
+                now,
+                queue.iter().map(candidate).collect(),
+                window as usize,
+                |query| query.deadline,
+                |queries| self.latencies.predicted_ns(queries),
+            ),
+            false => queue.iter().take(window as usize).map(candidate).collect(),
+        };
         self.repository.counts.plans += 1;
         if let PlanningSpec::Pool { size, .. } = &self.planning {
             let missing = size - pool.len() as u32;
@@ -512,7 +532,7 @@ impl TaskServer {
                 self.repository.counts.groups += (commands.groups.len() - mark.groups) as u64;
                 self.assign_streams(streams, planned.model, &mut commands.groups[mark.groups..])
             }
-            // The task's own operators have been merged into its model.
+            // A full model stands for the task's own operators merged into it (docs/pets.md says what the executed one is).
             EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => {
                 commands.groups.truncate(mark.groups);
                 1
