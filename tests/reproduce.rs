@@ -249,17 +249,17 @@ fn pets_is_reproduced() {
             (
                 "Section 8",
                 "1000/s: over that of up to 32 or 128 taken as soon as the card is free: at most 1.02",
-                0.495,
+                0.110,
             ),
             (
                 "Section 8",
                 "900/s: interactive queries within 150 ms where bulk ones have 600 ms, over planning with 150 ms for all: more",
-                6.74,
+                2.90,
             ),
             (
                 "Section 8",
                 "1300/s: interactive queries within 150 ms where bulk ones have 600 ms, over planning with 150 ms for all: more",
-                23.15,
+                53.7,
             ),
         ],
     );

@@ -637,7 +637,7 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
         }),
         (1u32..20, 1u64..50).prop_map(|(window, ms)| PlanningSpec::Online {
             window,
-            targets: vec![Duration::from_millis(ms)]
+            targets: vec![Duration::from_millis(ms), Duration::from_millis(4 * ms)]
         }),
     ];
     (engine, planning, 1u32..9).prop_map(|(engine, planning, max_batch)| {

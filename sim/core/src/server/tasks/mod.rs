@@ -387,13 +387,17 @@ impl TaskServer {
         }
     }
 
-    /// Whether deadlines decide which queries are planned together. A fixed size takes queries as they came, and a full model has one task's.
+    /// Whether deadlines decide which queries are planned together. With one target for all nobody is more urgent than who came before; a
+    /// fixed size takes queries as they came, and a full model has one task's.
     fn urgent_first(&self) -> bool {
         let planner = match self.engine {
             EngineSpec::Shared { batching, .. } => !matches!(batching, Batching::Fixed { .. }),
             EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => false,
         };
-        planner && matches!(self.planning, PlanningSpec::Online { .. })
+        let PlanningSpec::Online { targets, .. } = &self.planning else {
+            return false;
+        };
+        planner && targets.iter().any(|target| *target != targets[0])
     }
 
     /// Has those that wait planned: on the host's lane where there is anything to plan, and at once where there is not.
