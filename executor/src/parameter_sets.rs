@@ -108,6 +108,11 @@ impl ParameterSets {
         })
     }
 
+    /// Why blocks could not be had.
+    pub(crate) fn missing_why(&self) -> Vec<String> {
+        self.missing.iter().map(|(_, reason)| reason.clone()).collect()
+    }
+
     /// Blocks that could not be had, by their number, and why. What copies one fails.
     pub(crate) fn missing(&self) -> &[(usize, String)] {
         &self.missing

@@ -13,10 +13,10 @@ use tenantry_core::policy::scale::{HeadroomSpec, TargetTrackingSpec};
 use tenantry_core::spec::{
     AnswerJoin, BatchSpec, DispatchSpec, OrderSpec, RouteSpec, ScaleRule, ScaleSpec, StageSpec, SystemSpec, TenantState,
 };
-use tenantry_core::{RunRecord, Server};
+use tenantry_core::{Observer, RunRecord, Server};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AttendedLayerRow, Card, DType, ModelShape, Stats, TextLookRow, TextPassRow};
-use tenantry_sim::{Jitter, Run, simulate};
+use tenantry_sim::{Jitter, Run, SimulateError, Simulated, simulate};
 use tenantry_traces::outcome::{AnswersSpec, KnownAverage, OtherModel, OutcomesSpec, PrunedPoint};
 use tenantry_traces::{Duration, Entry, Listed, Time};
 
@@ -67,7 +67,20 @@ fn logged(system: &SystemSpec, gpus: u32, entries: Vec<Entry>) -> (RunRecord, Lo
 }
 
 fn logged_on(card: &Card, system: &SystemSpec, gpus: u32, entries: Vec<Entry>) -> (RunRecord, Log) {
-    let answers = common::answers();
+    let mut log = Log::default();
+    let done = judged_on(card, system, gpus, &common::answers(), entries, &mut log).expect("the run is sound");
+    (done.record, log)
+}
+
+/// Where the system has a route, by these answers.
+fn judged_on(
+    card: &Card,
+    system: &SystemSpec,
+    gpus: u32,
+    answers: &AnswersSpec,
+    entries: Vec<Entry>,
+    watch: impl Observer,
+) -> Result<Simulated, SimulateError> {
     let spec = Run {
         card,
         cluster: cluster(gpus, MEMORY),
@@ -76,11 +89,9 @@ fn logged_on(card: &Card, system: &SystemSpec, gpus: u32, entries: Vec<Entry>) -
         warm_up: Time::ZERO,
         jitter: Jitter::None,
         seed: 1,
-        answers: system.route.is_some().then_some((&answers, 9)),
+        answers: system.route.is_some().then_some((answers, 9)),
     };
-    let mut log = Log::default();
-    let done = simulate(&spec, &mut Listed::new(entries), Default::default(), &mut log).expect("the run is sound");
-    (done.record, log)
+    simulate(&spec, &mut Listed::new(entries), Default::default(), watch)
 }
 
 fn finishes(log: &Log) -> Vec<Finish> {
@@ -234,17 +245,7 @@ fn each_pruning_before_it_costs_the_last_model_accuracy() {
         ];
         let mut system = routed(OrderSpec::OneByOne, stages);
         system.route.as_mut().expect("it has one").join = AnswerJoin::Last;
-        let spec = Run {
-            card: &synthetic_card(),
-            cluster: cluster(1, MEMORY),
-            system: &system,
-            tenants: TENANTS,
-            warm_up: Time::ZERO,
-            jitter: Jitter::None,
-            seed: 1,
-            answers: Some((&answers, 9)),
-        };
-        let done = simulate(&spec, &mut Listed::new(apart(4_000)), Default::default(), ()).expect("the run is sound");
+        let done = judged_on(&synthetic_card(), &system, 1, &answers, apart(4_000), ()).expect("the run is sound");
         let cascade = done.record.cascade.expect("there is a route");
         assert_eq!(cascade.returned, [0, 0, 4_000], "all go on to the last");
         cascade.right[2] as f64 / cascade.judged[2] as f64
@@ -278,18 +279,7 @@ fn an_average_brings_what_is_said_of_its_weights() {
         let stages = vec![stage("tiny", &[0], ALL), stage("bert-base", &[0], None)];
         let mut system = routed(OrderSpec::OneByOne, stages);
         system.route.as_mut().expect("it has one").join = join;
-        let spec = Run {
-            card: &synthetic_card(),
-            cluster: cluster(1, MEMORY),
-            system: &system,
-            tenants: TENANTS,
-            warm_up: Time::ZERO,
-            jitter: Jitter::None,
-            seed: 1,
-            answers: Some((&answers, 9)),
-        };
-        let done =
-            simulate(&spec, &mut Listed::new(apart(4_000)), Default::default(), ()).map_err(|e| e.to_string())?;
+        let done = judged_on(&synthetic_card(), &system, 1, &answers, apart(4_000), ()).map_err(|e| e.to_string())?;
         let cascade = done.record.cascade.expect("there is a route");
         Ok::<_, String>(cascade.right[1] as f64 / cascade.judged[1] as f64)
     };

@@ -350,14 +350,13 @@ fn cards_come_with_the_load_and_go_with_it() {
     assert!(record.latency.max_ns() > 500_000_000);
 }
 
-#[test]
-fn tracking_the_tail_adds_the_longest_runtime() {
-    let mut spec = runtimes(PAPER, fixed(&[1, 0, 1]));
-    spec.scale = Some(ScaleSpec {
+/// Two cards at the start and three at most, by the tail of what is to be answered within `slo_ms`.
+fn tracking(slo_ms: u64, start_up_ms: u64) -> ScaleSpec {
+    ScaleSpec {
         cards_at_start: 2,
-        start_up: Duration::from_millis(100),
+        start_up: Duration::from_millis(start_up_ms),
         rule: ScaleRule::TargetTracking(TargetTrackingSpec {
-            slo: Duration::from_millis(480),
+            slo: Duration::from_millis(slo_ms),
             percentile: 98,
             add_percent: 95,
             release_percent: 50,
@@ -367,7 +366,13 @@ fn tracking_the_tail_adds_the_longest_runtime() {
             cards_min: 2,
             cards_max: 3,
         }),
-    });
+    }
+}
+
+#[test]
+fn tracking_the_tail_adds_the_longest_runtime() {
+    let mut spec = runtimes(PAPER, fixed(&[1, 0, 1]));
+    spec.scale = Some(tracking(480, 100));
     let system = of(&spec, 1);
     let entries = (0..300).map(|n| at(n, 15 * n, 500)).collect();
     let record = record(3, &system, entries);
@@ -412,21 +417,7 @@ fn an_even_allocation_stays_even_when_a_card_is_added() {
 #[test]
 fn an_instance_that_loads_is_part_of_the_next_allocation() {
     let mut spec = runtimes(PAPER, periodic(100));
-    spec.scale = Some(ScaleSpec {
-        cards_at_start: 2,
-        start_up: Duration::from_millis(95),
-        rule: ScaleRule::TargetTracking(TargetTrackingSpec {
-            slo: Duration::from_millis(1),
-            percentile: 98,
-            add_percent: 95,
-            release_percent: 50,
-            recent: Duration::from_secs(10),
-            period: Duration::from_secs(60),
-            settle: Duration::from_secs(1),
-            cards_min: 2,
-            cards_max: 3,
-        }),
-    });
+    spec.scale = Some(tracking(1, 95));
     let system = of(&spec, 1);
     // Short ones but for a few, so that the solver wants most instances short, and the one that comes is long.
     let entries = (0..300)

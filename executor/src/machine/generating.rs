@@ -214,8 +214,9 @@ impl GenerationServing {
 
     /// Why tenants' parameters are missing, whose requests fail.
     pub(crate) fn missing(&self) -> Vec<String> {
-        let missing = self.store.sets().map_or(&[][..], crate::ParameterSets::missing);
-        missing.iter().map(|(_, reason)| reason.clone()).collect()
+        self.store
+            .sets()
+            .map_or_else(Vec::new, crate::ParameterSets::missing_why)
     }
 
     /// Bytes of tenants' parameters in host memory.

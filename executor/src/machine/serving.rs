@@ -280,7 +280,9 @@ impl Serving {
 
     /// Why tenants' parameters are missing, whose requests fail.
     pub(crate) fn missing(&self) -> Vec<String> {
-        self.store.missing().iter().map(|(_, reason)| reason.clone()).collect()
+        self.store
+            .sets()
+            .map_or_else(Vec::new, crate::ParameterSets::missing_why)
     }
 
     /// Bytes of tenants' parameters in host memory.

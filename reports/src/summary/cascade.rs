@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use tenantry_core::ledger::CascadeRecord;
-use tenantry_core::server::cascade::{ScalingUse, StageCounts};
+use tenantry_core::server::ScalingUse;
+use tenantry_core::server::cascade::StageCounts;
 use tenantry_traces::Time;
 
 use super::number::{ratio, rounded};

@@ -162,38 +162,14 @@ fn counts_of(layers: &[Vec<State>], mut index: usize) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::curve::MeanLatency;
-    use crate::problem::Runtime;
+    use crate::testing::{assert_stopped, problem};
 
     #[test]
     fn beyond_its_limit_the_best_known_is_returned_with_its_gap() {
-        let runtime = |at: u32| Runtime {
-            max_length: at,
-            capacity: 12 / at,
-            latency: MeanLatency::Serial {
-                service_ns: u64::from(at) * 1_000_000,
-            },
-        };
-        let problem = Problem {
-            runtimes: (1..5).map(runtime).collect(),
-            demand_milli: vec![31_000, 11_500, 5_200, 1_700],
-            cards: 12,
-            instances_per_card: 1,
-            previous: Vec::new(),
-        };
+        let problem = problem();
         let floors = problem.floors();
         let solved = solve(&problem, &floors);
         assert_eq!(solved.status, Status::Optimal);
-        let stopped = solve_within(&problem, &floors, 0);
-        let Status::Limit(gap) = stopped.status else {
-            panic!("no state is allowed: {:?}", stopped.status);
-        };
-        assert!(stopped.status.is_fallback());
-        assert_eq!(stopped.instances.iter().sum::<u32>(), 12);
-        let above = (stopped.flow.cost - solved.flow.cost) as f64 / stopped.flow.cost as f64;
-        assert!(
-            above <= gap && gap < 0.5,
-            "the optimum is {above} below, the bound {gap}"
-        );
+        assert_stopped(&solve_within(&problem, &floors, 0), &solved);
     }
 }

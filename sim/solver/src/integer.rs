@@ -172,27 +172,7 @@ fn settle(problem: &Problem, floors: &[u64], counts: &mut Vec<u32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::curve::MeanLatency;
-    use crate::problem::Runtime;
-
-    /// Four runtimes whose shares cannot be told apart at once.
-    fn problem() -> Problem {
-        Problem {
-            runtimes: (1..5)
-                .map(|at| Runtime {
-                    max_length: at,
-                    capacity: 12 / at,
-                    latency: MeanLatency::Serial {
-                        service_ns: u64::from(at) * 1_000_000,
-                    },
-                })
-                .collect(),
-            demand_milli: vec![31_000, 11_500, 5_200, 1_700],
-            cards: 12,
-            instances_per_card: 1,
-            previous: Vec::new(),
-        }
-    }
+    use crate::testing::{assert_stopped, problem};
 
     #[test]
     fn beyond_its_limit_the_best_known_is_returned_with_its_gap() {
@@ -203,16 +183,6 @@ mod tests {
             "{:?}",
             solved.status
         );
-        let stopped = solve_within(&problem, &problem.floors(), 1);
-        let Status::Limit(gap) = stopped.status else {
-            panic!("one arc is no network: {:?}", stopped.status);
-        };
-        assert!(stopped.status.is_fallback());
-        assert_eq!(stopped.instances.iter().sum::<u32>(), 12);
-        let above = (stopped.flow.cost - solved.flow.cost) as f64 / stopped.flow.cost as f64;
-        assert!(
-            above <= gap && gap < 0.5,
-            "the optimum is {above} below, the bound {gap}"
-        );
+        assert_stopped(&solve_within(&problem, &problem.floors(), 1), &solved);
     }
 }

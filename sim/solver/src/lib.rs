@@ -21,6 +21,8 @@ mod error;
 mod integer;
 mod problem;
 mod solve;
+#[cfg(test)]
+mod testing;
 
 pub use allocation::{Allocation, Status};
 pub use answer::answer;

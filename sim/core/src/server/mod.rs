@@ -11,6 +11,7 @@ pub mod generation;
 mod memory;
 mod queue;
 pub mod runtimes;
+mod scaling;
 mod slots;
 pub mod tasks;
 mod tenancy;
@@ -20,6 +21,7 @@ use tenantry_traces::Time;
 
 pub use memory::{MemoryUse, ServerError};
 pub use queue::{QueueView, Waiting};
+pub use scaling::ScalingUse;
 pub use slots::SwapCounts;
 
 use crate::answers::TextLengths;
@@ -28,7 +30,7 @@ use crate::event::Event;
 use crate::ids::InstanceId;
 use crate::spec::{ClusterSpec, SystemSpec};
 use crate::topology::Topology;
-use cascade::{CascadeServer, ScalingUse, StageCounts};
+use cascade::{CascadeServer, StageCounts};
 use encoding::EncoderServer;
 use generation::GenerationServer;
 use runtimes::{FleetUse, RuntimeServer};

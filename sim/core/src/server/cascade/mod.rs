@@ -9,7 +9,6 @@ mod stage;
 
 use tenantry_traces::{Duration, Request, Ticket, Time};
 
-pub use scaling::ScalingUse;
 pub use stage::StageCounts;
 
 use super::FLEET;

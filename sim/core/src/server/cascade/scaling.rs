@@ -12,24 +12,7 @@ use crate::op::{BatchShape, LoadModel, Op, OpKind};
 use crate::policy::scale::{ASK_EVERY, Scale};
 use crate::server::FLEET;
 use crate::server::queue::QueueView;
-
-/// Changes that are remembered, at most.
-const MOST_REMEMBERED: usize = 4096;
-
-/// How a cascade's stages used cards that come and go; or a system of decoders, as if it were a single stage.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScalingUse {
-    /// Card time from the decision to use a card until no stage had anything on it any more.
-    pub card_time: Duration,
-    /// Cards that each stage has, or is to have, from each decision that changed them on.
-    pub cards: Vec<(Time, Vec<u32>)>,
-    /// Requests that were placed anew because their instance left.
-    pub redispatched: u64,
-    /// Times that a stage took a card.
-    pub added: u64,
-    /// Times that a stage gave one up.
-    pub released: u64,
-}
+use crate::server::scaling::{ScalingLog, ScalingUse};
 
 /// What a stage has on one of its cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +49,6 @@ pub(super) struct Cards {
     users: Vec<u32>,
     /// By card: when its start-up is over, while anybody uses it.
     up_at: Vec<Time>,
-    /// When `counts.card_time` was last brought up to date.
-    counted_until: Time,
     /// When stages are asked next.
     next: Time,
     /// A timer is set and has not come.
@@ -75,7 +56,7 @@ pub(super) struct Cards {
     /// In the cards' memory, now and at most.
     bytes: u64,
     bytes_most: u64,
-    counts: ScalingUse,
+    log: ScalingLog,
 }
 
 impl Cards {
@@ -83,18 +64,17 @@ impl Cards {
         Cards {
             users: vec![0; gpus as usize],
             up_at: vec![Time::ZERO; gpus as usize],
-            counted_until: Time::ZERO,
             next: Time::ZERO + ASK_EVERY,
             armed: false,
             bytes: 0,
             bytes_most: 0,
-            counts: ScalingUse::default(),
+            log: ScalingLog::default(),
         }
     }
 
     /// A stage takes a card, which is ours from now on and up after so long, unless it was ours already.
     fn take(&mut self, now: Time, gpu: GpuId, start_up: Duration, bytes: u64) {
-        self.count_until(now);
+        self.log.count_until(now, self.used());
         let users = &mut self.users[gpu.index()];
         if *users == 0 {
             self.up_at[gpu.index()] = now + start_up;
@@ -106,19 +86,14 @@ impl Cards {
 
     /// A stage has nothing on a card any more.
     fn give_back(&mut self, now: Time, gpu: GpuId, bytes: u64) {
-        self.count_until(now);
+        self.log.count_until(now, self.used());
         self.users[gpu.index()] -= 1;
         self.bytes -= bytes;
     }
 
-    fn count_until(&mut self, now: Time) {
-        self.counts.card_time += self.time_since_counted(now);
-        self.counted_until = now;
-    }
-
-    fn time_since_counted(&self, now: Time) -> Duration {
-        let used = self.users.iter().filter(|&&users| users > 0).count();
-        Duration(now.0.saturating_sub(self.counted_until.0) * used as u64)
+    /// Cards that somebody uses.
+    fn used(&self) -> u32 {
+        self.users.iter().filter(|&&users| users > 0).count() as u32
     }
 
     pub fn bytes_most(&self) -> u64 {
@@ -132,9 +107,7 @@ impl CascadeServer {
         if !self.scales() {
             return None;
         }
-        let mut counts = self.cards.counts.clone();
-        counts.card_time += self.cards.time_since_counted(now);
-        Some(counts)
+        Some(self.cards.log.until(now, self.cards.used()))
     }
 
     fn scales(&self) -> bool {
@@ -159,11 +132,8 @@ impl CascadeServer {
     }
 
     fn remember(&mut self, now: Time) {
-        let remembered = &mut self.cards.counts.cards;
-        if remembered.len() < MOST_REMEMBERED {
-            let counted = self.stages.iter().map(|stage| stage.cards_counted());
-            remembered.push((now, counted.collect()));
-        }
+        let counted = self.stages.iter().map(|stage| stage.cards_counted());
+        self.cards.log.counts.remember(now, counted);
     }
 
     pub(super) fn scaling_timer(&mut self, now: Time, commands: &mut Commands) {
@@ -210,7 +180,7 @@ impl CascadeServer {
             let stage = &mut self.stages[index];
             let gpu = stage.cards[card].gpu;
             self.cards.take(now, gpu, stage.start_up, stage.memory_bytes);
-            self.cards.counts.added += 1;
+            self.cards.log.counts.added += 1;
             let up_at = self.cards.up_at[gpu.index()];
             if up_at > now {
                 stage.cards[card].state = State::Starting(up_at);
@@ -269,7 +239,7 @@ impl CascadeServer {
         let stage = &mut self.stages[index];
         stage.cards[card].state = State::Leaving;
         stage.close(card);
-        self.cards.counts.released += 1;
+        self.cards.log.counts.released += 1;
         self.remember(now);
         for instance in self.stages[index].on(card) {
             let line = QueueView {
@@ -277,7 +247,7 @@ impl CascadeServer {
                 queue: &self.instances[instance.index()].queue,
             };
             let moving: Vec<RequestId> = line.iter().map(|waiting| waiting.id).collect();
-            self.cards.counts.redispatched += moving.len() as u64;
+            self.cards.log.counts.redispatched += moving.len() as u64;
             for id in moving {
                 self.instances[instance.index()].queue.remove(&mut self.entries, id);
                 self.stages[index].left(instance);

@@ -6,11 +6,8 @@
 use super::*;
 use crate::op::LoadModel;
 use crate::server::FLEET;
-use crate::server::cascade::ScalingUse;
+use crate::server::scaling::{ScalingLog, ScalingUse};
 use crate::spec::LightLoadSpec;
-
-/// Changes that are remembered, at most.
-const MOST_REMEMBERED: usize = 4096;
 
 /// What an instance's cards are doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,11 +32,9 @@ pub(super) struct Cards {
     /// Instances whose cards are ours, now and at most.
     ours: u32,
     ours_most: u32,
-    /// When `counts.card_time` was last brought up to date.
-    counted_until: Time,
     /// The last event: what is due by itself was decided by what that left.
     heard: Time,
-    counts: ScalingUse,
+    log: ScalingLog,
 }
 
 impl Cards {
@@ -56,9 +51,8 @@ impl Cards {
             states,
             ours,
             ours_most: ours,
-            counted_until: Time::ZERO,
             heard: Time::ZERO,
-            counts: ScalingUse::default(),
+            log: ScalingLog::default(),
         };
         all.remember(Time::ZERO);
         all
@@ -77,36 +71,24 @@ impl Cards {
     }
 
     fn take(&mut self, now: Time, instance: InstanceId) {
-        self.count_until(now);
+        self.log.count_until(now, self.ours * self.cards);
         self.states[instance.index()] = State::Starting(now + self.spec.start_up);
         self.ours += 1;
         self.ours_most = self.ours_most.max(self.ours);
-        self.counts.added += u64::from(self.cards);
+        self.log.counts.added += u64::from(self.cards);
         self.remember(now);
     }
 
     fn give_back(&mut self, at: Time, instance: InstanceId) {
-        self.count_until(at);
+        self.log.count_until(at, self.ours * self.cards);
         self.states[instance.index()] = State::Away;
         self.ours -= 1;
-        self.counts.released += u64::from(self.cards);
+        self.log.counts.released += u64::from(self.cards);
         self.remember(at);
     }
 
     fn remember(&mut self, at: Time) {
-        if self.counts.cards.len() < MOST_REMEMBERED {
-            self.counts.cards.push((at, vec![self.ours * self.cards]));
-        }
-    }
-
-    fn count_until(&mut self, now: Time) {
-        self.counts.card_time += self.time_since_counted(now);
-        self.counted_until = now;
-    }
-
-    fn time_since_counted(&self, now: Time) -> Duration {
-        let cards = u64::from(self.ours * self.cards);
-        Duration(now.0.saturating_sub(self.counted_until.0) * cards)
+        self.log.counts.remember(at, std::iter::once(self.ours * self.cards));
     }
 }
 
@@ -114,9 +96,7 @@ impl GenerationServer {
     /// See [`super::super::Server::scaling`].
     pub fn scaling(&self, now: Time) -> Option<ScalingUse> {
         let cards = self.cards.as_ref()?;
-        let mut counts = cards.counts.clone();
-        counts.card_time += cards.time_since_counted(now);
-        Some(counts)
+        Some(cards.log.until(now, cards.ours * cards.cards))
     }
 
     /// What became due since the last event: cards that have had no load for long enough are given back, and those that are up load their

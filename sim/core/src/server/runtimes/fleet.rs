@@ -2,7 +2,7 @@
 
 use tenantry_traces::{Duration, Time};
 
-use super::instances::State;
+use super::instances::{Instance, State};
 use super::{Running, RuntimeServer};
 use crate::command::{Command, Commands};
 use crate::ids::{GpuId, InstanceId};
@@ -210,11 +210,16 @@ impl RuntimeServer {
 
     /// Instances that each runtime has or is to have.
     pub(super) fn deployed(&self) -> Vec<u32> {
-        let mut deployed = vec![0; self.fleet.counts.runtimes.len()];
-        for runtime in self.instances.iter().filter_map(|instance| instance.runtime()) {
-            deployed[self.number(runtime)] += 1;
+        self.by_runtime(|instance| instance.runtime())
+    }
+
+    /// Instances by the runtime that is said of them.
+    fn by_runtime(&self, of: impl Fn(&Instance) -> Option<RuntimeRef>) -> Vec<u32> {
+        let mut counts = vec![0; self.fleet.counts.runtimes.len()];
+        for runtime in self.instances.iter().filter_map(of) {
+            counts[self.number(runtime)] += 1;
         }
-        deployed
+        counts
     }
 
     fn remember(&mut self, now: Time, allocation: Vec<u32>) {
@@ -375,12 +380,10 @@ impl RuntimeServer {
     /// Plans the way to an allocation for all instances that serve or load. Those that load, on a card that has just come, count for what they will be;
     /// they cannot be changed yet.
     fn plan(&mut self, now: Time, target: Vec<u32>) {
-        let mut loading = vec![0; target.len()];
-        for state in &self.instances {
-            if let State::Loading(runtime) = state.state {
-                loading[self.number(runtime)] += 1;
-            }
-        }
+        let loading = self.by_runtime(|instance| match instance.state {
+            State::Loading(runtime) => Some(runtime),
+            _ => None,
+        });
         let deployed: Vec<Deployed> = (0..)
             .zip(&self.instances)
             .filter_map(|(instance, state)| match state.state {
