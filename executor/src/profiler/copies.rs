@@ -14,40 +14,90 @@ use super::schedule::Point;
 use super::timing::timed;
 use crate::device::{Stream, copy_block, host_memory_for};
 use crate::error::ExecutorError;
-use crate::host::forget_cached;
+use crate::host::{available_host_bytes, forget_cached};
 use crate::model::{Encoder, read_checkpoint, write_checkpoint};
 use crate::stored_blocks::StoredBlocks;
 use crate::whole_models::WholeModel;
 
 /// Bytes of host memory that copies are spread over at least: far more than processors' caches hold.
 const POOL_BYTES: u64 = 256 << 20;
+/// Where the device is the host's own processor, over so many of the largest: tenants' parameters lie all over the memory, of which on a virtual
+/// machine some parts are up to twice as far away as others.
+const LARGEST_APART: u64 = 64;
+/// But no more than this,
+const POOL_MOST_BYTES: u64 = 4 << 30;
+/// nor than this share of the memory that is free.
+const MEMORY_SHARE: u64 = 4;
 /// Bytes of the device's memory that they go to.
 const SLOTS_BYTES: u64 = 64 << 20;
+/// Bytes of a block at least: smaller copies have their places within blocks.
+const BLOCK_BYTES: u64 = 16 << 20;
 
 /// Blocks of each size that are read from the disk.
 const STORED_BLOCKS: u32 = 8;
 /// The table of all that is read from there.
 const FROM_DISK: &str = "model_load from disk";
 
+/// Memory in blocks of their own, as tenants' parameters and slots lie: a copy between places of one large block takes up to a third longer.
+/// Of numbers, as parameters are: single bytes are copied a fifth more slowly.
+struct Blocks(Vec<Tensor>);
+
+impl Blocks {
+    /// A power of two of `block_bytes`, at least two and as many as `bytes` has room for.
+    fn new(block_bytes: u64, bytes: u64, device: Device) -> Result<Blocks, ExecutorError> {
+        let numbers = block_bytes.div_ceil(NUMBER_BYTES) as i64;
+        let block = |_| Ok(Tensor::f_ones([numbers], (NUMBER, device))?);
+        let count = 1u64 << (bytes / block_bytes).max(2).ilog2();
+        (0..count).map(block).collect::<Result<_, ExecutorError>>().map(Blocks)
+    }
+
+    fn share(&self) -> Blocks {
+        Blocks(self.0.iter().map(Tensor::shallow_clone).collect())
+    }
+
+    /// Places for so many numbers: a power of two.
+    fn places(&self, numbers: i64) -> u32 {
+        (self.0.len() as u32) << (self.0[0].numel() as i64 / numbers).ilog2()
+    }
+
+    /// One place after the other lies in another block.
+    fn place(&self, index: u32, numbers: i64) -> Result<Tensor, ExecutorError> {
+        let blocks = self.0.len() as u32;
+        let (block, place) = (index % blocks, index / blocks);
+        Ok(self.0[block as usize].f_narrow(0, i64::from(place) * numbers, numbers)?)
+    }
+}
+
+const NUMBER: Kind = Kind::Float;
+const NUMBER_BYTES: u64 = 4;
+
 /// Host memory to copy from, and device memory to copy to.
 pub(crate) struct Copies {
     /// Page-locked where the device is a GPU.
-    pool: Tensor,
+    pool: Blocks,
     /// Likewise and not page-locked; nothing where the device is the host's own processor, to which that makes no difference.
-    pageable: Option<Tensor>,
-    slots: Tensor,
+    pageable: Option<Blocks>,
+    slots: Blocks,
     device: Device,
 }
 
 impl Copies {
     /// Memory for copies of up to `bytes_max`.
     pub fn new(device: Device, bytes_max: u64) -> Result<Copies, ExecutorError> {
-        let block = |bytes: u64, device| Tensor::f_ones([bytes.max(2 * bytes_max) as i64], (Kind::Uint8, device));
-        let pool = || block(POOL_BYTES, Device::Cpu);
+        let block_bytes = bytes_max.max(BLOCK_BYTES);
+        let pool_bytes = match device.is_cuda() {
+            true => POOL_BYTES,
+            false => (LARGEST_APART * bytes_max)
+                .min(POOL_MOST_BYTES)
+                .min(available_host_bytes() / MEMORY_SHARE)
+                .max(POOL_BYTES),
+        };
+        let pageable = || Blocks::new(block_bytes, pool_bytes, Device::Cpu);
+        let pinned = pageable()?.0.into_iter().map(|block| host_memory_for(device, block));
         Ok(Copies {
-            pool: host_memory_for(device, pool()?)?,
-            pageable: device.is_cuda().then(pool).transpose()?,
-            slots: block(SLOTS_BYTES, device)?,
+            pool: Blocks(pinned.collect::<Result<_, _>>()?),
+            pageable: device.is_cuda().then(pageable).transpose()?,
+            slots: Blocks::new(block_bytes, SLOTS_BYTES, device)?,
             device,
         })
     }
@@ -60,9 +110,9 @@ impl Copies {
     /// Another handle on the same memory, for another thread.
     pub fn share(&self) -> Copies {
         Copies {
-            pool: self.pool.shallow_clone(),
-            pageable: self.pageable.as_ref().map(Tensor::shallow_clone),
-            slots: self.slots.shallow_clone(),
+            pool: self.pool.share(),
+            pageable: self.pageable.as_ref().map(Blocks::share),
+            slots: self.slots.share(),
             device: self.device,
         }
     }
@@ -75,19 +125,18 @@ impl Copies {
 
     fn measure_from<'a>(
         &'a self,
-        pool: &'a Tensor,
+        pool: &'a Blocks,
         bytes: u64,
     ) -> impl FnMut() -> Result<Duration, ExecutorError> + 'a {
-        let places = |tensor: &Tensor| 1 << (tensor.size()[0] as u64 / bytes).ilog2();
-        let (sources, targets) = (places(pool), places(&self.slots));
+        let numbers = bytes.div_ceil(NUMBER_BYTES) as i64;
+        let (sources, targets) = (pool.places(numbers), self.slots.places(numbers));
         let mut calls = 0;
         move || {
-            let at = |count| i64::from(spread_out(calls, count)) * bytes as i64;
-            let (from, to) = (at(sources), at(targets));
+            let (from, to) = (spread_out(calls, sources), spread_out(calls, targets));
             calls = calls.wrapping_add(1);
             timed(self.device, || {
-                let source = pool.f_narrow(0, from, bytes as i64)?;
-                copy_block(&mut self.slots.f_narrow(0, to, bytes as i64)?, &source)
+                let source = pool.place(from, numbers)?;
+                copy_block(&mut self.slots.place(to, numbers)?, &source)
             })
         }
     }
@@ -224,6 +273,33 @@ impl Drop for Checkpoint<'_> {
 mod tests {
     use super::super::Suite;
     use super::*;
+
+    #[test]
+    fn places_cover_their_blocks_without_meeting() {
+        let blocks = Blocks::new(1 << 10, 15 << 10, Device::Cpu).unwrap();
+        assert_eq!(blocks.0.len(), 8);
+        assert_eq!(
+            (blocks.places(256), blocks.places(100), blocks.places(1)),
+            (8, 16, 2048)
+        );
+        for index in 0..16 {
+            let _ = blocks
+                .place(index, 100)
+                .unwrap()
+                .f_fill_(f64::from(index) + 2.0)
+                .unwrap();
+        }
+        for index in 0..16 {
+            let place = blocks.place(index, 100).unwrap();
+            assert!(
+                Vec::<f32>::try_from(place)
+                    .unwrap()
+                    .iter()
+                    .all(|&number| number == index as f32 + 2.0)
+            );
+        }
+        assert!(blocks.place(16, 100).is_err(), "beyond the blocks");
+    }
 
     #[test]
     fn models_of_more_than_4_gib_are_copied_too() {

@@ -31,6 +31,9 @@ const VISIT: Duration = Duration::from_millis(5);
 /// median is known, and slow ops take more than their part.
 const VISIT_LEAST: Duration = Duration::from_millis(1);
 const VISITS_WANTED: u32 = 16;
+/// How long a visit repeats an op before its measurements count: other points have filled the caches meanwhile, and a core gets back half of what
+/// it has lost in each 2.4 ms of work (docs/validation.md). What serving finds cold is measured by itself (`resume.rs`).
+const WARM_UP: Duration = Duration::from_millis(5);
 /// How often a table is measured again in which an op costs less than a smaller one,
 const SETTLE_ROUNDS: u32 = 3;
 /// and for how long for each of its points.
@@ -50,8 +53,6 @@ pub(crate) struct Point<'a> {
     visits: Visits,
     /// Whether it is no part of its table, and checks it.
     held_out: bool,
-    /// Whether this process has visited it.
-    warm: bool,
     finished: bool,
 }
 
@@ -70,7 +71,6 @@ impl<'a> Point<'a> {
             record,
             visits: Visits::default(),
             held_out: false,
-            warm: false,
             finished: false,
         }
     }
@@ -80,20 +80,18 @@ impl<'a> Point<'a> {
         Point { held_out, ..self }
     }
 
-    fn visit(&mut self, lasting: Duration) -> Result<(), ExecutorError> {
+    fn visit(&mut self, warm_up: Duration, lasting: Duration) -> Result<(), ExecutorError> {
         let start = Instant::now();
-        let mut visit = Samples::default();
-        let warm_up = (self.measure)()?;
-        // Other points have filled the caches meanwhile. An op longer than a visit is past that within itself, and warms up
-        // only once.
-        if self.warm && warm_up > lasting {
-            visit.push(micros(warm_up));
+        (self.measure)()?;
+        while start.elapsed() < warm_up {
+            (self.measure)()?;
         }
+        let mut visit = Samples::default();
+        let start = Instant::now();
         while visit.count() == 0 || start.elapsed() < lasting && visit.count() < MEASUREMENTS_A_VISIT {
             visit.push(micros((self.measure)()?));
         }
         self.visits.push(visit);
-        self.warm = true;
         self.finished = self.is_finished();
         Ok(())
     }
@@ -148,8 +146,9 @@ pub(crate) struct Schedule<'a> {
     round: u64,
     /// Points that this round has not visited, the next one last.
     rest: Vec<usize>,
-    /// What a visit lasts.
+    /// What a visit lasts, once it is warm.
     visit: Duration,
+    warm_up: Duration,
 }
 
 impl<'a> Schedule<'a> {
@@ -160,6 +159,7 @@ impl<'a> Schedule<'a> {
             round: 0,
             rest: Vec::new(),
             visit: VISIT,
+            warm_up: WARM_UP,
         }
     }
 
@@ -282,7 +282,7 @@ impl<'a> Schedule<'a> {
                 continue;
             }
             let visit = Instant::now();
-            self.points[index].visit(self.visit)?;
+            self.points[index].visit(self.warm_up, self.visit)?;
             (visiting, visits) = (visiting + visit.elapsed(), visits + 1);
             (watch.progress)(Progress {
                 points_done: self.points.iter().filter(|point| point.finished).count(),
@@ -387,8 +387,16 @@ mod tests {
         (1..=count).map(point).collect()
     }
 
+    /// Of points that say at once what they take: one call warms them up.
+    fn warm(points: Vec<Point<'_>>, seed: u64) -> Schedule<'_> {
+        Schedule {
+            warm_up: Duration::ZERO,
+            ..Schedule::new(points, seed)
+        }
+    }
+
     fn run(points: Vec<Point<'_>>, time: Duration, interrupted: &AtomicBool) -> (Outcome, Tables) {
-        let mut schedule = Schedule::new(points, 1);
+        let mut schedule = warm(points, 1);
         measure(&mut schedule, time, interrupted);
         let mut tables = Tables::default();
         (schedule.record(&mut tables, &mut Tables::default()), tables)
@@ -445,7 +453,7 @@ mod tests {
         let mut all = points(3, Duration::from_micros);
         let checked = all.remove(1).held_out(true);
         all.push(checked);
-        let mut schedule = Schedule::new(all, 1);
+        let mut schedule = warm(all, 1);
         measure(&mut schedule, IN_TIME, &never);
         let (mut tables, mut held_out) = (Tables::default(), Tables::default());
         schedule.record(&mut tables, &mut held_out);
@@ -478,7 +486,7 @@ mod tests {
             Ok(Duration::from_millis(11))
         };
         let point = |bytes: u64| Point::new(bytes.to_string(), move || slow(bytes), |_, _| {});
-        let mut schedule = Schedule::new((0..3).map(point).collect(), 1);
+        let mut schedule = warm((0..3).map(point).collect(), 1);
         let (never, mut left) = (AtomicBool::new(false), Vec::new());
         schedule
             .measure(&mut Watch {
@@ -545,16 +553,16 @@ mod tests {
     #[test]
     fn what_is_interrupted_goes_on_with_the_same_points_in_the_same_order() {
         let (whole, never) = (RefCell::new(Vec::new()), AtomicBool::new(false));
-        let mut schedule = Schedule::new(noting(&whole, None, &never), 5);
+        let mut schedule = warm(noting(&whole, None, &never), 5);
         measure(&mut schedule, IN_TIME, &never);
         let mut expected = Tables::default();
         let outcome = schedule.record(&mut expected, &mut Tables::default());
 
         let (parts, stop) = (RefCell::new(Vec::new()), AtomicBool::new(false));
-        let mut schedule = Schedule::new(noting(&parts, Some(14), &stop), 5);
+        let mut schedule = warm(noting(&parts, Some(14), &stop), 5);
         let state = measure(&mut schedule, IN_TIME, &stop).unwrap();
         let text = serde_json::to_string(&state).unwrap();
-        let mut resumed = Schedule::new(noting(&parts, None, &never), 5);
+        let mut resumed = warm(noting(&parts, None, &never), 5);
         assert!(resumed.resume(serde_json::from_str(&text).unwrap()));
         assert_eq!(resumed.state(), state);
         measure(&mut resumed, IN_TIME, &never);
@@ -563,7 +571,7 @@ mod tests {
             (resumed.record(&mut tables, &mut Tables::default()), tables),
             (outcome, expected)
         );
-        // A visit that warms up anew calls twice.
+        // A visit warms up, and so calls more than once.
         parts.borrow_mut().dedup();
         whole.borrow_mut().dedup();
         assert_eq!(*parts.borrow(), *whole.borrow());
@@ -575,7 +583,7 @@ mod tests {
         // While the machine is disturbed, the smallest copy is the slowest.
         let disturbed = Cell::new(true);
         let took = |bytes| Duration::from_micros(if disturbed.get() && bytes == 1 { 50 } else { bytes });
-        let mut schedule = Schedule::new(points(3, took), 1);
+        let mut schedule = warm(points(3, took), 1);
         let mut ignored = |_| ();
         let mut measured_anew = || {
             let mut watch = Watch {
@@ -599,7 +607,7 @@ mod tests {
     fn an_interrupted_table_that_falls_is_kept_for_the_next_run() {
         let stopped = AtomicBool::new(false);
         let took = |bytes| Duration::from_micros(10 - bytes);
-        let mut schedule = Schedule::new(points(3, took), 1);
+        let mut schedule = warm(points(3, took), 1);
         measure(&mut schedule, IN_TIME, &stopped);
         let before = schedule.state();
         stopped.store(true, Ordering::Relaxed);
