@@ -1,25 +1,33 @@
-//! How two cards differ: the ratios of their medians over the points that both have. Of one machine measured twice it is the
-//! drift.
+//! How two cards differ: the ratios of their medians, at the points of the first that the second has or can be interpolated at. Of one machine
+//! measured twice it is the drift.
 
 use std::collections::HashMap;
 
 use crate::card::Card;
 use crate::family::Family;
-use crate::slice::Slice;
+use crate::grid::Grid;
+use crate::slice::{Point, Slice};
 use crate::stats::nearest_rank;
 
 /// An op's medians on both cards, in microseconds.
-type Medians = (f64, f64);
+struct Medians {
+    first: f64,
+    second: f64,
+    /// The second's lies between points that it has.
+    interpolated: bool,
+}
 
 /// How one table, or all of a family, differs between two cards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratios {
     /// The op family.
     pub family: Family,
-    /// Which of the family's tables; none for all of them together.
+    /// Which of the family's tables; none for all of them together. Tables of one model in two number formats are told by both.
     pub table: Option<String>,
-    /// Points that both cards have.
+    /// Points that were compared,
     pub points: usize,
+    /// of which the second card has so many between its own only.
+    pub interpolated: usize,
     /// 5 % of the points have no larger ratio of the second card's median to the first's.
     pub p05: f64,
     /// Half of the points.
@@ -35,8 +43,9 @@ pub struct Ratios {
 }
 
 impl Ratios {
-    fn of(family: Family, table: Option<String>, medians_us: &[Medians]) -> Ratios {
-        let mut ratios: Vec<f64> = medians_us.iter().map(|(first, second)| second / first).collect();
+    fn of<'a>(family: Family, table: Option<String>, medians_us: impl IntoIterator<Item = &'a Medians>) -> Ratios {
+        let medians_us: Vec<&Medians> = medians_us.into_iter().collect();
+        let mut ratios: Vec<f64> = medians_us.iter().map(|both| both.second / both.first).collect();
         ratios.sort_by(f64::total_cmp);
         let mut drift: Vec<f64> = ratios.iter().map(|ratio| (ratio - 1.0).abs()).collect();
         drift.sort_by(f64::total_cmp);
@@ -44,12 +53,13 @@ impl Ratios {
             family,
             table,
             points: ratios.len(),
+            interpolated: medians_us.iter().filter(|both| both.interpolated).count(),
             p05: nearest_rank(&ratios, 5),
             median: nearest_rank(&ratios, 50),
             p95: nearest_rank(&ratios, 95),
             drift: nearest_rank(&drift, 50),
-            first_us: medians_us.iter().map(|(first, _)| first).sum(),
-            second_us: medians_us.iter().map(|(_, second)| second).sum(),
+            first_us: medians_us.iter().map(|both| both.first).sum(),
+            second_us: medians_us.iter().map(|both| both.second).sum(),
         }
     }
 }
@@ -59,26 +69,19 @@ pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
     let seconds = second.tables.slices();
     let mut found: Vec<(Family, String, Vec<Medians>)> = Vec::new();
     for slice in first.tables.slices() {
-        let same = |other: &&Slice| other.family == slice.family && other.label == slice.label;
-        let Some(other) = seconds.iter().find(same) else {
+        let Some((other, label)) = counterpart(&slice, &seconds) else {
             continue;
         };
-        let medians: HashMap<&[u64], f64> = other
-            .points
-            .iter()
-            .map(|point| (point.at.as_slice(), point.stats.median_us))
-            .collect();
-        let both = |point: &crate::slice::Point| Some((point.stats.median_us, *medians.get(point.at.as_slice())?));
-        let both: Vec<Medians> = slice.points.iter().filter_map(both).collect();
+        let both = medians(&slice, other);
         if !both.is_empty() {
-            found.push((slice.family, slice.label, both));
+            found.push((slice.family, label, both));
         }
     }
     let mut all = Vec::new();
     for tables in found.chunk_by(|a, b| a.0 == b.0) {
         let family = tables[0].0;
-        let together: Vec<Medians> = tables.iter().flat_map(|(_, _, both)| both.iter().copied()).collect();
-        all.push(Ratios::of(family, None, &together));
+        let together = tables.iter().flat_map(|(_, _, both)| both);
+        all.push(Ratios::of(family, None, together));
         let each = tables
             .iter()
             .map(|(_, table, both)| Ratios::of(family, Some(table.clone()), both));
@@ -87,9 +90,74 @@ pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
     all
 }
 
+/// The table of the same names; else the only one that differs in its numbers' format alone. And what both are called.
+fn counterpart<'a>(slice: &Slice, others: &'a [Slice]) -> Option<(&'a Slice, String)> {
+    let of_family = || others.iter().filter(|other| other.family == slice.family);
+    if let Some(same) = of_family().find(|other| other.label == slice.label) {
+        return Some((same, slice.label.clone()));
+    }
+    let (names, dtype) = without_dtype(&slice.label);
+    let mut alike = of_family().filter(|other| without_dtype(&other.label).0 == names);
+    let only = alike.next().filter(|_| alike.next().is_none())?;
+    let label = format!("{} dtype={}/{}", names.join(" "), dtype?, without_dtype(&only.label).1?);
+    Some((only, label))
+}
+
+fn without_dtype(label: &str) -> (Vec<&str>, Option<&str>) {
+    let names = label.split(' ').filter(|cell| !cell.starts_with(DTYPE)).collect();
+    (names, label.split(' ').find_map(|cell| cell.strip_prefix(DTYPE)))
+}
+
+const DTYPE: &str = "dtype=";
+
+/// Both tables' medians at the first's points, as far as the second has measured that far.
+fn medians(first: &Slice, second: &Slice) -> Vec<Medians> {
+    match first.axes.len() {
+        1 => medians_on::<1>(first, second),
+        2 => medians_on::<2>(first, second),
+        3 => medians_on::<3>(first, second),
+        4 => medians_on::<4>(first, second),
+        _ => medians_on::<0>(first, second),
+    }
+}
+
+fn medians_on<const N: usize>(first: &Slice, second: &Slice) -> Vec<Medians> {
+    let measured: HashMap<&[u64], f64> = second
+        .points
+        .iter()
+        .map(|point| (point.at.as_slice(), point.stats.median_us))
+        .collect();
+    let (knots, grid) = (second.knots(), Grid::<N>::new(second).ok());
+    let between = |at: &[u64]| {
+        let inside = |(axis, knots): (usize, &Vec<u64>)| {
+            let value = at[axis];
+            match second.family.interpolates(axis) {
+                true => (knots[0]..=knots[knots.len() - 1]).contains(&value),
+                false => knots.contains(&value),
+            }
+        };
+        let inside = knots.iter().enumerate().all(inside);
+        let at = at.try_into().ok().filter(|_| inside)?;
+        Some(grid.as_ref()?.median_ns(at) as f64 / 1e3)
+    };
+    let both = |point: &Point| {
+        let same = measured.get(point.at.as_slice()).copied();
+        Some(Medians {
+            first: point.stats.median_us,
+            second: same.or_else(|| between(&point.at))?,
+            interpolated: same.is_none(),
+        })
+    };
+    first.points.iter().filter_map(both).collect()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::model::DType;
+    use crate::rows::EncoderLayerRow;
     use crate::testing::synthetic_card;
 
     #[test]
@@ -106,8 +174,13 @@ mod tests {
         );
     }
 
+    fn layers_of_tiny(card: &Card) -> Vec<EncoderLayerRow> {
+        let rows = card.tables.encoder_layer.iter();
+        rows.filter(|row| row.model == "tiny").cloned().collect()
+    }
+
     #[test]
-    fn only_common_points_count_and_the_way_does_not() {
+    fn what_the_second_never_reached_does_not_count_and_the_way_does_not() {
         let first = synthetic_card();
         let mut second = first.clone();
         second.tables.copy.clear();
@@ -127,16 +200,59 @@ mod tests {
         assert_eq!(layers.len(), 2, "all together, and the one table that both have");
         assert_eq!(layers[1].table.as_deref(), Some("model=tiny dtype=f32"));
         assert_eq!(layers[0].points, second.tables.encoder_layer.len());
+        assert_eq!(layers[0].interpolated, 0);
         assert!((layers[0].drift - 0.1).abs() < 1e-9);
         assert!((layers[0].p05 - 0.9).abs() < 1e-9 && (layers[0].p95 - 1.1).abs() < 1e-9);
         let sum = |card: &Card| -> f64 {
-            let both = card
-                .tables
-                .encoder_layer
-                .iter()
-                .filter(|row| row.model == "tiny" && row.batch > 1);
+            let both = layers_of_tiny(card).into_iter().filter(|row| row.batch > 1);
             both.map(|row| row.stats.median_us).sum()
         };
         assert!((layers[0].first_us - sum(&first)).abs() < 1e-6 && (layers[0].second_us - sum(&second)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn between_the_seconds_points_its_prices_count() {
+        let first = synthetic_card();
+        let mut second = first.clone();
+        let batches: BTreeSet<u32> = layers_of_tiny(&first).iter().map(|row| row.batch).collect();
+        let (least, most) = (batches.first().copied(), batches.last().copied());
+        second
+            .tables
+            .encoder_layer
+            .retain(|row| Some(row.batch) == least || Some(row.batch) == most);
+        // Whatever lies between costs what the line between its neighbours says.
+        for row in &mut second.tables.encoder_layer {
+            row.stats.median_us = f64::from(row.batch);
+        }
+        let found = compare(&first, &second);
+        let table = |ratios: &&Ratios| ratios.table.as_deref() == Some("model=tiny dtype=f32");
+        let layers = found.iter().find(table).unwrap();
+        let points = layers_of_tiny(&first);
+        let between = points
+            .iter()
+            .filter(|row| Some(row.batch) != least && Some(row.batch) != most);
+        assert_eq!((layers.points, layers.interpolated), (points.len(), between.count()));
+        let batches: u32 = points.iter().map(|row| row.batch).sum();
+        assert!((layers.second_us / f64::from(batches) - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_model_in_another_format_is_the_same_model() {
+        let first = synthetic_card();
+        let mut second = first.clone();
+        for row in &mut second.tables.encoder_layer {
+            row.dtype = DType::Bf16;
+        }
+        let found = compare(&first, &second);
+        let names: Vec<_> = found.iter().filter_map(|ratios| ratios.table.as_deref()).collect();
+        assert!(names.contains(&"model=tiny dtype=f32/bf16"), "{names:?}");
+        // Where it has several other formats, none of them is meant.
+        let mut rows = second.tables.encoder_layer.clone();
+        for row in &mut rows {
+            row.dtype = DType::F16;
+        }
+        second.tables.encoder_layer.extend(rows);
+        let found = compare(&first, &second);
+        assert!(found.iter().all(|ratios| ratios.family != Family::EncoderLayer));
     }
 }

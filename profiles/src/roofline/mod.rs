@@ -6,12 +6,12 @@
 mod complete;
 mod derive;
 mod fit;
-mod ops;
+pub mod ops;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Invalid, ProfileError};
-use crate::model::{DType, ModelShape};
+use crate::model::DType;
 use crate::names::near_miss;
 use crate::stats::Stats;
 
@@ -131,6 +131,13 @@ pub struct Work {
     pub moved_bytes: f64,
 }
 
+impl Work {
+    /// Operations for each byte.
+    pub fn intensity(&self) -> f64 {
+        self.flops / (self.streamed_bytes + self.moved_bytes)
+    }
+}
+
 /// How a card's ops are priced by its datasheet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roofline {
@@ -162,11 +169,6 @@ impl Roofline {
         let products_s = (work.flops / peak).max(work.streamed_bytes / bandwidth);
         work.launches * launch_us + 1e6 * (products_s + work.moved_bytes / bandwidth)
     }
-}
-
-/// What one encoder layer asks of a card.
-pub fn encoder_layer_work(model: &ModelShape, dtype: DType, batch: u32, tokens: u32) -> Work {
-    ops::encoder_layer(model, dtype, batch, tokens)
 }
 
 impl Stats {

@@ -63,7 +63,7 @@ fn matrices(model: &ModelShape) -> f64 {
 }
 
 /// One encoder layer over `batch` sequences of `tokens` tokens.
-pub(crate) fn encoder_layer(model: &ModelShape, dtype: DType, batch: u32, tokens: u32) -> Work {
+pub fn encoder_layer(model: &ModelShape, dtype: DType, batch: u32, tokens: u32) -> Work {
     let [hidden, intermediate] = [model.hidden, model.intermediate].map(f64::from);
     let (all, bytes) = (f64::from(batch) * f64::from(tokens), dtype.bytes() as f64);
     let weights = matrix_weights(model);
@@ -73,6 +73,44 @@ pub(crate) fn encoder_layer(model: &ModelShape, dtype: DType, batch: u32, tokens
         flops: 2.0 * all * weights + 4.0 * all * f64::from(tokens) * hidden,
         streamed_bytes: weights * bytes,
         moved_bytes: all * (14.0 * hidden + 2.0 * intermediate) * bytes,
+    }
+}
+
+/// One decoder layer without attention over `tokens`, on each of the cards that share it.
+pub fn decoder_dense(model: &ModelShape, dtype: DType, tensor_parallel: u32, tokens: u32) -> Work {
+    let (all, bytes, cards) = (f64::from(tokens), dtype.bytes() as f64, f64::from(tensor_parallel));
+    let [hidden, intermediate] = [model.hidden, model.intermediate].map(f64::from);
+    let weights = matrix_weights(model) / cards;
+    Work {
+        launches: DENSE_LAUNCHES,
+        flops: 2.0 * all * weights,
+        streamed_bytes: weights * bytes,
+        // Every card has the whole hidden state.
+        moved_bytes: all * (8.0 * hidden + 2.0 * intermediate / cards) * bytes,
+    }
+}
+
+/// One decoder layer's attention of a chunk of `tokens` whose last token attends to `context`.
+pub fn decoder_prefill(model: &ModelShape, dtype: DType, tensor_parallel: u32, [tokens, context]: [u32; 2]) -> Work {
+    let [tokens, context, cards] = [tokens, context, tensor_parallel].map(f64::from);
+    let mean_context = context - (tokens - 1.0) / 2.0;
+    Work {
+        launches: ATTENTION_LAUNCHES,
+        flops: 4.0 * tokens * mean_context * f64::from(model.hidden) / cards,
+        streamed_bytes: 2.0 * context * kv_width(model) * dtype.bytes() as f64 / cards,
+        moved_bytes: 0.0,
+    }
+}
+
+/// One decoder layer's attention of a new token for each of `sequences`, each to `context`.
+pub fn decoder_decode(model: &ModelShape, dtype: DType, tensor_parallel: u32, [sequences, context]: [u32; 2]) -> Work {
+    let [sequences, context, cards] = [sequences, context, tensor_parallel].map(f64::from);
+    let pairs = sequences * context / cards;
+    Work {
+        launches: ATTENTION_LAUNCHES,
+        flops: 4.0 * pairs * f64::from(model.hidden),
+        streamed_bytes: 2.0 * pairs * kv_width(model) * dtype.bytes() as f64,
+        moved_bytes: 0.0,
     }
 }
 
@@ -196,55 +234,17 @@ impl Roofline {
 
     /// One decoder layer without attention, on each of the cards that share it.
     pub fn decoder_dense_us(&self, model: &ModelShape, dtype: DType, tensor_parallel: u32, tokens: u32) -> f64 {
-        let (all, bytes, cards) = (f64::from(tokens), dtype.bytes() as f64, f64::from(tensor_parallel));
-        let [hidden, intermediate] = [model.hidden, model.intermediate].map(f64::from);
-        let weights = matrix_weights(model) / cards;
-        let work = Work {
-            launches: DENSE_LAUNCHES,
-            flops: 2.0 * all * weights,
-            streamed_bytes: weights * bytes,
-            // Every card has the whole hidden state.
-            moved_bytes: all * (8.0 * hidden + 2.0 * intermediate / cards) * bytes,
-        };
-        self.us(work, dtype)
+        self.us(decoder_dense(model, dtype, tensor_parallel, tokens), dtype)
     }
 
     /// One decoder layer's attention of a chunk of `tokens` whose last token attends to `context`.
-    pub fn decoder_prefill_us(
-        &self,
-        model: &ModelShape,
-        dtype: DType,
-        tensor_parallel: u32,
-        [tokens, context]: [u32; 2],
-    ) -> f64 {
-        let [tokens, context, cards] = [tokens, context, tensor_parallel].map(f64::from);
-        let mean_context = context - (tokens - 1.0) / 2.0;
-        let work = Work {
-            launches: ATTENTION_LAUNCHES,
-            flops: 4.0 * tokens * mean_context * f64::from(model.hidden) / cards,
-            streamed_bytes: 2.0 * context * kv_width(model) * dtype.bytes() as f64 / cards,
-            moved_bytes: 0.0,
-        };
-        self.us(work, dtype)
+    pub fn decoder_prefill_us(&self, model: &ModelShape, dtype: DType, tensor_parallel: u32, at: [u32; 2]) -> f64 {
+        self.us(decoder_prefill(model, dtype, tensor_parallel, at), dtype)
     }
 
     /// One decoder layer's attention of a new token for each of `sequences`.
-    pub fn decoder_decode_us(
-        &self,
-        model: &ModelShape,
-        dtype: DType,
-        tensor_parallel: u32,
-        [sequences, context]: [u32; 2],
-    ) -> f64 {
-        let [sequences, context, cards] = [sequences, context, tensor_parallel].map(f64::from);
-        let pairs = sequences * context / cards;
-        let work = Work {
-            launches: ATTENTION_LAUNCHES,
-            flops: 4.0 * pairs * f64::from(model.hidden),
-            streamed_bytes: 2.0 * pairs * kv_width(model) * dtype.bytes() as f64,
-            moved_bytes: 0.0,
-        };
-        self.us(work, dtype)
+    pub fn decoder_decode_us(&self, model: &ModelShape, dtype: DType, tensor_parallel: u32, at: [u32; 2]) -> f64 {
+        self.us(decoder_decode(model, dtype, tensor_parallel, at), dtype)
     }
 
     /// A decoder before and after its layers.

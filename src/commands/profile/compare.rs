@@ -26,6 +26,7 @@ fn ratios_json(ratios: &Ratios) -> serde_json::Value {
         "family": ratios.family.to_string(),
         "table": ratios.table,
         "points": ratios.points,
+        "interpolated": ratios.interpolated,
         "p05": ratios.p05,
         "median": ratios.median,
         "p95": ratios.p95,
@@ -38,7 +39,7 @@ fn text(first: &Card, second: &Card, ratios: &[Ratios]) -> String {
         |which: &str, card: &Card| format!("{which}  {}: {} ({})", card.name, card.device.name, provenance(card));
     let heading = format!("{}\n{}\n", card("first ", first), card("second", second));
     if ratios.is_empty() {
-        return heading + "\nThey have no point in common.";
+        return heading + "\nThey have no table in common that reaches as far in both.";
     }
     let mut table = Table::new();
     table
@@ -48,6 +49,7 @@ fn text(first: &Card, second: &Card, ratios: &[Ratios]) -> String {
         "Family",
         "Table",
         "Points",
+        "of these between",
         "Second / first: p5",
         "median",
         "p95",
@@ -58,18 +60,20 @@ fn text(first: &Card, second: &Card, ratios: &[Ratios]) -> String {
             ratios.family.to_string(),
             ratios.table.clone().unwrap_or_else(|| "(all)".to_owned()),
             ratios.points.to_string(),
+            ratios.interpolated.to_string(),
             format!("{:.3}", ratios.p05),
             format!("{:.3}", ratios.median),
             format!("{:.3}", ratios.p95),
             format!("{:.1} %", 100.0 * ratios.drift),
         ]);
     }
-    for column in 2..7 {
+    for column in 2..8 {
         let column = table.column_mut(column).expect("the header has it");
         column.set_cell_alignment(CellAlignment::Right);
     }
     heading
         + "\n"
         + &table.trim_fmt()
-        + "\n\nDrift is the median of |second / first − 1| over the points that both have."
+        + "\n\nDrift is the median of |second / first − 1| over the first card's points that lie within the second's;\n\
+             \"between\" are those that the second has no measurement at, and interpolates."
 }

@@ -1,7 +1,7 @@
 //! What the page of a profile draws: costs over batch and length, copies as bandwidth, and the roofline.
 
-use tenantry_profiles::Card;
-use tenantry_profiles::roofline::encoder_layer_work;
+use tenantry_profiles::roofline::{Work, ops};
+use tenantry_profiles::{Card, DType, Stats};
 use tenantry_reports::page::Curves;
 
 /// The charts of a card; those without lines are left out by the page.
@@ -9,7 +9,8 @@ pub fn curves(card: &Card) -> Vec<Curves> {
     vec![
         by_tokens(card),
         by_batch(card),
-        roofline(card),
+        encoders_roofline(card),
+        decoders_roofline(card),
         copies(card),
         dense(card),
         decode(card),
@@ -80,15 +81,19 @@ fn by_batch(card: &Card) -> Curves {
     }
 }
 
-/// What each measured layer reached, over its operations a byte. Where the line is level the card computes, where it rises it
+/// Where measured work lies under the roof: its operations for each byte, and how many a second it reached, in TFLOP/s.
+fn under_the_roof(work: Work, stats: &Stats) -> (f64, f64) {
+    (work.intensity(), work.flops / stats.median_us / 1e6)
+}
+
+/// What measured ops reached, over their operations a byte. Where a line is level the card computes, where it rises it
 /// waits for memory or launches.
-fn roofline(card: &Card) -> Curves {
-    let points = card.tables.encoder_layer.iter().filter_map(|row| {
-        let work = encoder_layer_work(&card.model(&row.model)?, row.dtype, row.batch, row.tokens);
-        let bytes = work.streamed_bytes + work.moved_bytes;
-        let name = format!("{} {}", row.model, row.dtype);
-        Some((name, (work.flops / bytes, work.flops / row.stats.median_us / 1e6)))
-    });
+fn roofline(
+    id: &'static str,
+    title: &'static str,
+    caption: &'static str,
+    points: impl Iterator<Item = (String, (f64, f64))>,
+) -> Curves {
     let mut lines = grouped(points);
     for (_, line) in &mut lines {
         // Several shapes can have one intensity: the best is what the card can do.
@@ -96,13 +101,53 @@ fn roofline(card: &Card) -> Curves {
         line.dedup_by(|next, kept| next.0 == kept.0);
     }
     Curves {
-        id: "roofline",
-        title: "Roofline of encoder layers",
-        caption: "What layers reached (up) by their operations for each byte (across). The highest points are the roof.",
+        id,
+        title,
+        caption,
         x: "Operations a byte",
         y: "TFLOP/s",
         lines,
     }
+}
+
+fn encoders_roofline(card: &Card) -> Curves {
+    let points = card.tables.encoder_layer.iter().filter_map(|row| {
+        let work = ops::encoder_layer(&card.model(&row.model)?, row.dtype, row.batch, row.tokens);
+        Some((format!("{} {}", row.model, row.dtype), under_the_roof(work, &row.stats)))
+    });
+    let caption =
+        "What layers reached (up) by their operations for each byte (across). The highest points are the roof.";
+    roofline("roofline", "Roofline of encoder layers", caption, points)
+}
+
+fn decoders_roofline(card: &Card) -> Curves {
+    let tables = &card.tables;
+    let named = |part: &str, model: &str, dtype: DType, cards: u32| format!("{}, {part}", decoder(model, dtype, cards));
+    let products = tables.decoder_dense.iter().filter_map(|row| {
+        let work = ops::decoder_dense(&card.model(&row.model)?, row.dtype, row.tensor_parallel, row.tokens);
+        let name = named("products", &row.model, row.dtype, row.tensor_parallel);
+        Some((name, under_the_roof(work, &row.stats)))
+    });
+    let prompts = tables.decoder_prefill.iter().filter_map(|row| {
+        let at = [row.tokens, row.context];
+        let work = ops::decoder_prefill(&card.model(&row.model)?, row.dtype, row.tensor_parallel, at);
+        let name = named("prompts' attention", &row.model, row.dtype, row.tensor_parallel);
+        Some((name, under_the_roof(work, &row.stats)))
+    });
+    let new_tokens = tables.decoder_decode.iter().filter_map(|row| {
+        let at = [row.sequences, row.context];
+        let work = ops::decoder_decode(&card.model(&row.model)?, row.dtype, row.tensor_parallel, at);
+        let name = named("new tokens' attention", &row.model, row.dtype, row.tensor_parallel);
+        Some((name, under_the_roof(work, &row.stats)))
+    });
+    let caption = "What each card's part of a layer reached (up) by its operations for each byte (across).";
+    let points = products.chain(prompts).chain(new_tokens);
+    roofline("decoders-roofline", "Roofline of decoder layers", caption, points)
+}
+
+/// What charts call a decoder that so many cards share.
+fn decoder(model: &str, dtype: DType, cards: u32) -> String {
+    format!("{model} {dtype}, {cards} cards")
 }
 
 fn copies(card: &Card) -> Curves {
@@ -125,7 +170,7 @@ fn copies(card: &Card) -> Curves {
 
 fn dense(card: &Card) -> Curves {
     let points = card.tables.decoder_dense.iter().map(|row| {
-        let name = format!("{} {}, {} cards", row.model, row.dtype, row.tensor_parallel);
+        let name = decoder(&row.model, row.dtype, row.tensor_parallel);
         (name, (f64::from(row.tokens), row.stats.median_us / 1e3))
     });
     Curves {
@@ -142,10 +187,8 @@ fn decode(card: &Card) -> Curves {
     let rows = &card.tables.decoder_decode;
     let sequences = few(rows.iter().map(|row| row.sequences));
     let points = rows.iter().filter(|row| sequences.contains(&row.sequences)).map(|row| {
-        let name = format!(
-            "{}, {} cards, {} sequences",
-            row.model, row.tensor_parallel, row.sequences
-        );
+        let decoder = decoder(&row.model, row.dtype, row.tensor_parallel);
+        let name = format!("{decoder}, {} sequences", row.sequences);
         (name, (f64::from(row.context), row.stats.median_us / 1e3))
     });
     Curves {
@@ -155,5 +198,70 @@ fn decode(card: &Card) -> Curves {
         x: "Tokens of context",
         y: "ms",
         lines: grouped(points),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cards::find_card;
+
+    fn line(card: &Card, id: &str, name: &str) -> Points {
+        let chart = curves(card).into_iter().find(|curves| curves.id == id);
+        let lines = chart.expect("every chart is drawn").lines;
+        let found = lines.into_iter().find(|(known, _)| known == name);
+        found.unwrap_or_else(|| panic!("{id} has no {name}")).1
+    }
+
+    #[test]
+    fn ops_lie_under_the_roof_where_arithmetic_puts_them() {
+        let card = find_card("rtx4090").unwrap();
+        let products = line(&card, "decoders-roofline", "llama3.1-8b bf16, 1 cards, products");
+        // Queries and outputs are 4096 × 4096, keys and values 4096 × 1024, the three of the feed-forward 4096 × 14336.
+        let weights = 2.0 * 4096.0 * 4096.0 + 2.0 * 4096.0 * 1024.0 + 3.0 * 4096.0 * 14336.0;
+        let moved = 8.0 * 4096.0 + 2.0 * 14336.0;
+        let mut rows = card.tables.decoder_dense.iter();
+        let one = rows
+            .find(|row| (row.model.as_str(), row.tokens, row.tensor_parallel) == ("llama3.1-8b", 1, 1))
+            .unwrap();
+        let (intensity, tflops) = products[0];
+        assert!((intensity - weights / (weights + moved)).abs() < 1e-9, "{intensity}");
+        assert!(
+            (tflops - 2.0 * weights / one.stats.median_us / 1e6).abs() < 1e-9,
+            "{tflops}"
+        );
+
+        // Every new token's attention reads what it computes with: one intensity, of which the best is shown.
+        let attention = line(
+            &card,
+            "decoders-roofline",
+            "llama3.1-8b bf16, 1 cards, new tokens' attention",
+        );
+        let reached = card
+            .tables
+            .decoder_decode
+            .iter()
+            .filter(|row| row.model == "llama3.1-8b" && row.tensor_parallel == 1)
+            .map(|row| 4.0 * f64::from(row.sequences) * f64::from(row.context) * 4096.0 / row.stats.median_us / 1e6);
+        assert_eq!(attention.len(), 1);
+        // Four queries share a key: 4 × 4096 operations for 2 × 1024 numbers of two bytes.
+        assert!((attention[0].0 - 4.0).abs() < 1e-9);
+        assert!((attention[0].1 - reached.fold(0.0, f64::max)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn copies_are_drawn_as_bandwidth_and_layers_as_time() {
+        let card = find_card("cpu-epyc").unwrap();
+        let copies = line(&card, "copies", "pageable");
+        assert_eq!(copies.len(), card.tables.copy.len());
+        for (row, (bytes, gbytes_per_s)) in card.tables.copy.iter().zip(copies) {
+            assert_eq!(bytes, row.bytes as f64);
+            assert!((gbytes_per_s * row.stats.median_us * 1e3 / bytes - 1.0).abs() < 1e-9);
+        }
+        let layers = line(&card, "tokens", "bert-mini f32, batch 1");
+        let mut rows = card.tables.encoder_layer.iter();
+        let (tokens, ms) = layers[0];
+        let row = rows.find(|row| (row.model.as_str(), row.batch, f64::from(row.tokens)) == ("bert-mini", 1, tokens));
+        assert!((ms - row.unwrap().stats.median_us / 1e3).abs() < 1e-12);
     }
 }
