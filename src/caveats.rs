@@ -114,7 +114,7 @@ pub fn unpriced_models(card: &Card, system: &SystemSpec) -> Option<String> {
     let pool = &system.pool;
     let unpriced = card.provenance.source == Source::Measured
         && pool.changing() == Changing::Model
-        && matches!(card.resume(&pool.model, Changing::Model), Ok(None));
+        && matches!(card.resume(&pool.model, Changing::Model, pool.first_layer()), Ok(None));
     unpriced.then(|| {
         format!(
             "{}: what a batch of {} takes longer after another tenant's model was not measured on card {}, so that it is simulated as \

@@ -16,7 +16,7 @@ use crate::keys::{
 };
 use crate::model::{DType, ModelShape};
 use crate::rows::{ResumeRow, Row};
-use crate::slice::{Slice, slices};
+use crate::slice::{Slice, slices, table_of};
 use crate::static_model::StaticModel;
 use crate::tables::{Role, Tables};
 
@@ -388,16 +388,22 @@ impl Card {
 
     /// What compute takes longer after its lane was idle, or after another tenant's model; nothing where that was not measured. Without
     /// rows of its own, a model that was just copied has those of one that lay untouched, and a model on which less than all changes those of its adapters, where tasks do, or of its heads, or of the model
-    /// that comes first: what idleness costs depends on the machine more than on the model.
+    /// that comes first: what idleness costs depends on the machine more than on the model. So have models computed from a later layer on those of all layers.
     ///
     /// # Errors
     /// A table with holes.
-    pub fn resume(&self, model: &ModelShape, changing: Changing) -> Result<Option<Resume>, MissingTable> {
+    pub fn resume(
+        &self,
+        model: &ModelShape,
+        changing: Changing,
+        first_layer: u32,
+    ) -> Result<Option<Resume>, MissingTable> {
         let all = &self.tables.resume;
-        let measured = |changing| {
+        let from = |changing, first_layer| {
             all.iter()
-                .find(|row| row.model == model.name && row.changing == changing)
+                .find(|row| row.model == model.name && row.changing == changing && row.from_layer == first_layer + 1)
         };
+        let measured = |changing| from(changing, first_layer).or_else(|| from(changing, 0));
         let nearest = match changing {
             Changing::Model => measured(Changing::Model),
             Changing::CopiedModel => measured(changing).or_else(|| measured(Changing::Model)),
@@ -406,13 +412,12 @@ impl Card {
                 .or_else(|| measured(Changing::Heads))
                 .or_else(|| all.iter().find(|row| row.changing == Changing::Heads)),
         };
-        let Some(ResumeRow { model, changing, .. }) = nearest else {
+        let Some(nearest) = nearest else {
             return Ok(None);
         };
-        let is_of = |row: &&ResumeRow| row.model == *model && row.changing == *changing;
+        let is_of = |row: &&ResumeRow| row.names() == nearest.names();
         let rows: Vec<ResumeRow> = all.iter().filter(is_of).cloned().collect();
-        self.resume_of(rows, &format!("model={model} changing={changing}"))
-            .map(Some)
+        self.resume_of(rows, &table_of(nearest)).map(Some)
     }
 
     /// What a copy takes longer after its lane was idle; nothing where that was not measured.

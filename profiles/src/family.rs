@@ -133,6 +133,7 @@ impl Family {
         match (self, column) {
             (Family::PlotLookup, "outcome") => Some("any"),
             (Family::PlotLookup, "fragment_tokens") => Some("3"),
+            (Family::Resume, "from_layer") => Some("1"),
             _ => None,
         }
     }

@@ -255,6 +255,8 @@ family! {
         model: String,
         /// Whose parameters are others than those of the pass before.
         changing: Changing,
+        /// The layer from which on it is computed, 1 being all. Where tenants have whole models, these are theirs from there on.
+        from_layer: u32,
     },
     axes {
         /// How long the lane was idle, in microseconds. Where the model changes, 1 stands for not at all.

@@ -87,7 +87,7 @@ fn label<'a>(cells: impl Iterator<Item = (&'a str, &'a String)>) -> String {
 }
 
 /// What messages and origins call the table of a row: what older profiles do not have is left out where it is what theirs is.
-fn table_of<R: Row>(row: &R) -> String {
+pub(crate) fn table_of<R: Row>(row: &R) -> String {
     let names = row.names();
     let cells = R::NAMES.iter().copied().zip(&names);
     label(cells.filter(|(column, cell)| R::FAMILY.default_of(column) != Some(cell.as_str())))

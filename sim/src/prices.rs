@@ -867,7 +867,7 @@ struct ResumePrices {
 
 impl ResumePrices {
     fn new(card: &Card, pool: &PoolSpec) -> Result<ResumePrices, MissingTable> {
-        let of = |changing| card.resume(&pool.model, changing);
+        let of = |changing| card.resume(&pool.model, changing, pool.first_layer());
         Ok(match pool.changing() {
             Changing::Model => ResumePrices {
                 same: of(Changing::Heads)?,

@@ -93,6 +93,7 @@ fn a_lane_that_was_idle_takes_longer() {
         .map(|(idle_us, work_us, us)| ResumeRow {
             model: "another".into(),
             changing: Changing::Heads,
+            from_layer: 1,
             idle_us,
             work_us,
             stats: Stats::exact(us),
@@ -109,7 +110,7 @@ fn a_lane_that_was_idle_takes_longer() {
     };
     // Rows of another model stand in. Back to back it costs nothing, and below the least measured idleness its part.
     let resume = card
-        .resume(&system.pool.model, Changing::Heads)
+        .resume(&system.pool.model, Changing::Heads, 0)
         .unwrap()
         .expect("it has rows");
     let extra_ns = |idle_us, work_us| resume.extra_ns(idle_us, work_us, |whole| whole.median_ns);
@@ -144,6 +145,7 @@ fn a_lane_warms_up_over_several_ops() {
     let row = |of_work: f64, us| ResumeRow {
         model: system.pool.model.name.clone(),
         changing: Changing::Heads,
+        from_layer: 1,
         idle_us: 500_000,
         work_us: (of_work * work_us) as u32,
         stats: Stats::exact(us),
@@ -278,6 +280,7 @@ fn another_tenants_whole_model_is_not_in_the_caches() {
     let row = |changing, idle_us, work_us, us| ResumeRow {
         model: system.pool.model.name.clone(),
         changing,
+        from_layer: 1,
         idle_us,
         work_us,
         stats: Stats::exact(us),
@@ -306,6 +309,18 @@ fn another_tenants_whole_model_is_not_in_the_caches() {
     ]);
     let gained = others - copied_ns(&card);
     assert!((gained - 40_000.0).abs() < 1.0, "{gained}");
+    // What is measured of models from a later layer on is for those that begin there.
+    card.tables.resume.push(ResumeRow {
+        from_layer: 2,
+        ..row(Changing::CopiedModel, 1, 50, 5.0)
+    });
+    assert_eq!(others - copied_ns(&card), gained);
+    let of_copy_us = |first_layer| {
+        let model = &system.pool.model;
+        let resume = card.resume(model, Changing::CopiedModel, first_layer).unwrap().unwrap();
+        resume.extra_ns(1, 50, |whole| whole.median_ns)
+    };
+    assert_eq!([0, 1, 2].map(of_copy_us), [30_000, 5_000, 30_000]);
 }
 
 #[test]

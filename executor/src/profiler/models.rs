@@ -83,18 +83,21 @@ impl Models {
         interrupted: &AtomicBool,
     ) -> Result<Vec<ResumeRow>, ExecutorError> {
         let mut rows = Vec::new();
-        for changing in passes::changings(plan) {
+        for (changing, first_layer) in passes::changings(plan) {
             for (subject, heads) in self.encoders.iter().zip(&self.heads) {
                 let Some((_, heads)) = heads.first() else { continue };
                 let name = &subject.encoder.shape().name;
                 let of_texts = texts.iter().find(|text| text.probe.shape().name == *name);
                 rows.extend(match of_texts {
                     Some(text) => passes::measure_texts(text, interrupted)?,
-                    None => passes::measure_encoder(subject, heads, changing, plan, interrupted)?,
+                    None => passes::measure_encoder(subject, heads, (changing, first_layer), plan, interrupted)?,
                 });
             }
             for subject in &self.decoders {
-                rows.extend(passes::measure_decoder(subject, changing, plan, interrupted)?);
+                // What a decoder looks up itself is part of its steps, whatever its tenants have of their own.
+                if first_layer == 0 {
+                    rows.extend(passes::measure_decoder(subject, changing, plan, interrupted)?);
+                }
             }
         }
         Ok(rows)

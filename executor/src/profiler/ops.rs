@@ -13,8 +13,8 @@ pub struct Ops {
     pub adapters: Vec<AdapterImplementation>,
     /// Operators of parameter-efficient tasks.
     pub pets: Vec<PetKind>,
-    /// Passes with another tenant's whole model than the ones before.
-    pub whole_models: bool,
+    /// Passes with another tenant's whole model than the ones before: of the model's layers from so many on.
+    pub whole_models: Vec<u32>,
     /// Look-ups of lower layers' results, by tables of fragments of so many tokens.
     pub lookups: Vec<u32>,
     /// Heads that label every token.
@@ -37,7 +37,7 @@ impl Ops {
         Ops {
             adapters: AdapterImplementation::ALL.to_vec(),
             pets: PetKind::ALL.to_vec(),
-            whole_models: true,
+            whole_models: vec![0],
             lookups: vec![TRIGRAM],
             tagging: true,
             attended: true,

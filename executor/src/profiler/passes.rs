@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use tch::Tensor;
 use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
 use tenantry_profiles::{Changing, ResumeRow};
 
@@ -15,10 +16,10 @@ use super::texts::TextSubject;
 use super::timing::timed;
 use super::{Plan, Suite};
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
-use crate::device::prepare_lane_thread;
+use crate::device::{element_bytes, prepare_lane_thread};
 use crate::error::ExecutorError;
 use crate::host::available_host_bytes;
-use crate::model::{Encoder, Heads};
+use crate::model::{Encoder, Heads, Input};
 use crate::pet::{Member, PetBatch, Reader, Streams, kind_named};
 use crate::whole_models::WholeModel;
 
@@ -44,24 +45,22 @@ const TASKS_BYTES: u64 = 256 << 20;
 /// in at most so many of each kind: the order in which they come jumps over a power of two of them.
 const TASKS_MAX: u32 = 13;
 
-/// What changes from one pass to the next in the systems that are planned for. On a GPU the heads alone: what else is new does not lie in
+/// What changes from one pass to the next in the systems that are planned for, and the first layer of the passes. On a GPU the heads alone: what else is new does not lie in
 /// caches that a lane's idleness empties.
 /// With several bottlenecks or implementations the first is
 /// measured: what idleness adds depends little on them. Where time is short, adapters stand for tasks.
-pub(crate) fn changings(plan: &Plan) -> Vec<Changing> {
+pub(crate) fn changings(plan: &Plan) -> Vec<(Changing, u32)> {
     if plan.device.is_cuda() {
-        return vec![Changing::Heads];
+        return vec![(Changing::Heads, 0)];
     }
     let has_adapters = !plan.bottlenecks.is_empty() && !plan.ops.adapters.is_empty();
     let adapters = has_adapters.then_some(Changing::Adapters);
     let has_tasks = !plan.ops.pets.is_empty() && (plan.suite == Suite::Full || !has_adapters);
     let tasks = has_tasks.then_some(Changing::Tasks);
-    let of_models = |changing| plan.ops.whole_models.then_some(changing);
-    let (model, copied) = (of_models(Changing::Model), of_models(Changing::CopiedModel));
-    [Some(Changing::Heads), adapters, tasks, model, copied]
-        .into_iter()
-        .flatten()
-        .collect()
+    let whole = [Some(Changing::Heads), adapters, tasks].into_iter().flatten();
+    let first_layers = plan.ops.whole_models.iter();
+    let models = first_layers.flat_map(|&first| [(Changing::Model, first), (Changing::CopiedModel, first)]);
+    whole.map(|changing| (changing, 0)).chain(models).collect()
 }
 
 /// Measures a trained classifier's passes over texts after idleness, as its lane makes them.
@@ -78,20 +77,24 @@ pub(crate) fn measure_texts(text: &TextSubject, interrupted: &AtomicBool) -> Res
         }
     };
     let passes = ENCODED.iter().map(pass).collect();
-    resume::measure(&text.probe.shape().name, Changing::Heads, passes, interrupted)
+    resume::measure(&text.probe.shape().name, Changing::Heads, 0, passes, interrupted)
 }
 
 /// Measures an encoder's passes, from drawing token ids to the answers, after idleness and after another tenant's model.
 pub(crate) fn measure_encoder(
     subject: &Subject,
     heads: &Heads,
-    changing: Changing,
+    (changing, first_layer): (Changing, u32),
     plan: &Plan,
     interrupted: &AtomicBool,
 ) -> Result<Vec<ResumeRow>, ExecutorError> {
     let encoder = &subject.encoder;
     let (shape, device) = (encoder.shape(), encoder.device());
-    let models = Turns::new(encoder, changing, plan)?;
+    // Another model's, which has more of them.
+    if first_layer >= shape.layers {
+        return Ok(Vec::new());
+    }
+    let models = Turns::new(encoder, changing, first_layer, plan)?;
     let adapters = match changing {
         Changing::Adapters => Some((random_adapters(encoder, plan)?, plan.ops.adapters[0])),
         _ => None,
@@ -112,8 +115,22 @@ pub(crate) fn measure_encoder(
             first += batch;
             let among = |count| (0..batch).map(|row| spread_out(first + row, count)).collect::<Vec<_>>();
             let encoder = models.current();
+            // What was looked up for the layers below, which a lane of its own brings.
+            let looked_up = match first_layer {
+                0 => None,
+                _ => {
+                    let size = [batch, tokens, shape.hidden].map(i64::from);
+                    Some(Tensor::f_randn(size, (encoder.kind(), device))?)
+                }
+            };
             timed(device, || {
-                let input = encoder.input(&subject.sequences(batch, tokens, first.into()), tokens as usize)?;
+                let input = match looked_up {
+                    None => encoder.input(&subject.sequences(batch, tokens, first.into()), tokens as usize)?,
+                    Some(_) => {
+                        let lengths = vec![tokens as usize; batch as usize];
+                        Input::of_lengths(&lengths, tokens as usize, encoder.kind(), device)?
+                    }
+                };
                 let planned = match adapters {
                     None => None,
                     Some((cache, implementation)) => Some((
@@ -122,8 +139,11 @@ pub(crate) fn measure_encoder(
                     )),
                 };
                 let adapters = planned.as_ref().map(|(cache, plan)| Adapters::new(cache, plan));
-                let layers = 0..shape.layers as usize;
-                let hidden = encoder.embed(&input)?;
+                let layers = first_layer as usize..shape.layers as usize;
+                let hidden = match looked_up {
+                    None => encoder.embed(&input)?,
+                    Some(hidden) => hidden,
+                };
                 let hidden = match tasks {
                     Some((tasks, streams)) => {
                         of_tasks(tasks, first, batch, tokens).layers(encoder, hidden, layers, &input, streams)?
@@ -141,7 +161,13 @@ pub(crate) fn measure_encoder(
         }
     };
     let measured = ENCODED.iter().filter(|(batch, ..)| subject.axes.batch.contains(batch));
-    resume::measure(&shape.name, changing, measured.map(pass).collect(), interrupted)
+    resume::measure(
+        &shape.name,
+        changing,
+        first_layer,
+        measured.map(pass).collect(),
+        interrupted,
+    )
 }
 
 /// Measures steps of a decoder's sequences that get their next token, likewise: all layers that it is measured with.
@@ -154,7 +180,7 @@ pub(crate) fn measure_decoder(
     let decoder = &subject.decoder;
     let (shape, device) = (decoder.shape(), decoder.device());
     // What tenants add to steps is measured with them (`steps.rs`).
-    let models = Turns::new(decoder, changing, plan)?;
+    let models = Turns::new(decoder, changing, 0, plan)?;
     let pass = |&(sequences, calls): &(u32, u32)| -> Pass<'_> {
         let (models, mut first) = (&models, 0);
         let measure = move || {
@@ -168,7 +194,7 @@ pub(crate) fn measure_decoder(
             change_model: models.change(),
         }
     };
-    resume::measure(&shape.name, changing, STEPS.iter().map(pass).collect(), interrupted)
+    resume::measure(&shape.name, changing, 0, STEPS.iter().map(pass).collect(), interrupted)
 }
 
 /// Whole models that take turns.
@@ -182,19 +208,23 @@ struct Turns<M> {
 }
 
 impl<M: WholeModel + Send + 'static> Turns<M> {
-    fn new(model: &M, changing: Changing, plan: &Plan) -> Result<Turns<M>, ExecutorError> {
-        let unloaded = |_| M::unloaded(model.shape(), 0, plan.dtype, plan.device);
+    /// Of a model's layers from `first_layer` on, where whole models are what changes.
+    fn new(model: &M, changing: Changing, first_layer: u32, plan: &Plan) -> Result<Turns<M>, ExecutorError> {
+        let unloaded = |_| M::unloaded(model.shape(), first_layer, plan.dtype, plan.device);
+        let numbers = M::numbers(model.shape(), first_layer)? as i64;
+        let all = model.parameters();
+        let own = all.f_narrow(0, all.size()[0] - numbers, numbers)?;
         let slots = match changing {
             Changing::CopiedModel => (0..MODEL_SLOTS).map(unloaded).collect::<Result<_, _>>()?,
             _ => Vec::new(),
         };
         let copy = |number| {
             let copy = unloaded(number)?;
-            copy.load(model.parameters())?;
+            copy.load(&own)?;
             Ok(copy)
         };
         let bytes = MODELS_BYTES.min(available_host_bytes() / MEMORY_SHARE);
-        let count = (bytes / model.device_bytes()).clamp(2, MODELS_MAX);
+        let count = (bytes / (numbers as u64 * element_bytes(own.kind()))).clamp(2, MODELS_MAX);
         let models = match changing {
             Changing::Model | Changing::CopiedModel => (0..count).map(copy).collect::<Result<_, ExecutorError>>()?,
             Changing::Heads | Changing::Adapters | Changing::Tasks => vec![model.share()],
@@ -292,4 +322,39 @@ fn random_adapters(encoder: &Encoder, plan: &Plan) -> Result<AdapterCache, Execu
         cache.load(&store, slot, slot, 0..shape.layers as usize)?;
     }
     Ok(cache)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_profiles::{DType, ModelShape};
+
+    use super::*;
+
+    #[test]
+    fn what_tenants_have_from_a_later_layer_on_is_all_that_is_copied() {
+        let plan = super::super::tests::plan();
+        let shape = ModelShape::builtin("tiny").unwrap();
+        let encoder = Encoder::random(&shape, 3, DType::F32, plan.device).unwrap();
+        let upper = Encoder::numbers(&shape, 1).unwrap() as i64;
+        let all = encoder.parameters().size()[0];
+        assert!(upper < all);
+        let of = encoder.parameters().narrow(0, all - upper, upper);
+        let turns = Turns::new(&encoder, Changing::CopiedModel, 1, &plan).unwrap();
+        assert_eq!(turns.slots.len(), MODEL_SLOTS as usize);
+        assert!(turns.current().first_layer() == 1 && turns.current().parameters() == &of);
+        // The next turn's slot has nothing yet.
+        let next = &turns.slots[1];
+        assert!(next.parameters() != &of);
+        turns.change().expect("there are several")().unwrap();
+        assert!(turns.current().parameters() == &of && next.parameters() == &of);
+        // Nothing is copied where models lie on the card, nor changes where they are shared.
+        let resident = Turns::new(&encoder, Changing::Model, 0, &plan).unwrap();
+        assert!(resident.slots.is_empty() && resident.current().parameters() == encoder.parameters());
+        assert!(
+            Turns::new(&encoder, Changing::Heads, 0, &plan)
+                .unwrap()
+                .change()
+                .is_none()
+        );
+    }
 }

@@ -93,6 +93,7 @@ pub(crate) fn measure_copies(copies: &Copies, interrupted: &AtomicBool) -> Resul
 pub(crate) fn measure(
     model: &str,
     changing: Changing,
+    first_layer: u32,
     passes: Vec<Pass<'_>>,
     interrupted: &AtomicBool,
 ) -> Result<Vec<ResumeRow>, ExecutorError> {
@@ -115,6 +116,7 @@ pub(crate) fn measure(
         rows.extend(measured.into_iter().map(|of| ResumeRow {
             model: model.to_string(),
             changing,
+            from_layer: first_layer + 1,
             idle_us: of.idle_us,
             work_us,
             stats: of.extra.stats(),

@@ -12,7 +12,7 @@ use super::timing::issued;
 use super::*;
 use crate::device::synchronize;
 
-fn plan() -> Plan {
+pub(super) fn plan() -> Plan {
     let small = ModelShape {
         name: "smallest".into(),
         hidden: 16,
@@ -193,7 +193,7 @@ fn what_makes_no_sense_on_a_gpu_is_left_out_and_said() {
         device: tch::Device::Cpu,
         ..gpu.clone()
     };
-    assert_eq!(passes::changings(&gpu), [tenantry_profiles::Changing::Heads]);
+    assert_eq!(passes::changings(&gpu), [(tenantry_profiles::Changing::Heads, 0)]);
     assert_eq!(passes::changings(&cpu).len(), 4);
     let notes = unmeasured(&gpu).join("\n");
     for left_out in ["static_model", "concurrent_step", "resume"] {

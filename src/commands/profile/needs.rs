@@ -159,7 +159,9 @@ impl Needs {
             add(&mut self.ops.lookups, plot.fragment_tokens);
         }
         self.ops.tagging |= pool.heads == HeadTask::Tagging;
-        self.ops.whole_models |= pool.changing() == Changing::Model;
+        if pool.changing() == Changing::Model {
+            add(&mut self.ops.whole_models, pool.first_layer());
+        }
         if let TenantState::Adapters {
             bottleneck,
             implementation,
