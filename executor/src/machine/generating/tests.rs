@@ -15,6 +15,7 @@ use tenantry_traces::draw::{Draws, Purpose};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
 mod apart;
+mod files;
 mod hierarchical;
 
 use super::*;
@@ -165,8 +166,7 @@ fn serve_system(
     change: impl FnOnce(GenerationServing) -> GenerationServing,
 ) -> Served {
     let cluster = cluster(system, gpus, pages);
-    let mut server = Server::new(&cluster, system, TENANTS).unwrap();
-    let topology = server.topology().clone();
+    let server = Server::new(&cluster, system, TENANTS).unwrap();
     let Server::Generation(generating) = &server else {
         unreachable!()
     };
@@ -205,7 +205,18 @@ fn serve_system(
         max_host_bytes: 1 << 30,
     };
     serving.disk = serving.store.disk(generation, source).unwrap();
-    let serving = change(serving);
+    executed(system, &cluster, server, change(serving), entries)
+}
+
+/// Runs it, and replays its log.
+fn executed(
+    system: &SystemSpec,
+    cluster: &ClusterSpec,
+    mut server: Server,
+    serving: GenerationServing,
+    entries: Vec<Entry>,
+) -> Served {
+    let topology = server.topology().clone();
     let threads = Threads::start(serving.lanes(&topology), Arc::default()).unwrap();
     let threads = threads.counting(serving.lookups());
     let mut machine = RealMachine::new(&topology, threads);
@@ -214,7 +225,7 @@ fn serve_system(
     let end = run(&mut server, &mut workload, &mut machine, &mut ledger, &mut log).unwrap();
     server.check_laws(end.at).unwrap();
     // What a real machine said, told to a fresh server, leads to the same commands: the policies depend on nothing else.
-    let mut fresh = Server::new(&cluster, system, TENANTS).unwrap();
+    let mut fresh = Server::new(cluster, system, TENANTS).unwrap();
     assert_eq!(replay(&mut fresh, &log.events), log.commands);
     let record = ledger.close(end, &server, &machine).unwrap();
     machine.into_workers().stop();
