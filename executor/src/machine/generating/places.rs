@@ -206,6 +206,9 @@ impl Perform for LinkLane {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
     use tenantry_core::op::Sequence;
 
     use super::*;
@@ -252,5 +255,129 @@ mod tests {
         let landed = places.take_landed(member(0, None).request).unwrap();
         places.give_back(landed.pages);
         places.check(false, 4);
+    }
+
+    /// What may happen to requests, in any order.
+    #[derive(Clone, Copy, Debug)]
+    enum Move {
+        /// One comes from elsewhere, with so many pages of its own beside its prefix's.
+        Land { who: u32, prefix: Option<u32>, own: u32 },
+        /// Its first step, by so many pages longer.
+        Run { who: u32, by: u32 },
+        /// It ends, is evicted, goes on elsewhere or is given up.
+        Leave { who: u32 },
+        /// Nobody reads a prefix any more.
+        Release { prefix: u32 },
+    }
+
+    const WHO: u32 = 12;
+    const PREFIXES: u32 = 4;
+
+    fn moves() -> impl Strategy<Value = Vec<Move>> {
+        let prefix = proptest::option::of(0..PREFIXES);
+        let one = prop_oneof![
+            3 => (0..WHO, prefix, 1u32..5).prop_map(|(who, prefix, own)| Move::Land { who, prefix, own }),
+            3 => (0..WHO, 0u32..4).prop_map(|(who, by)| Move::Run { who, by }),
+            2 => (0..WHO).prop_map(|who| Move::Leave { who }),
+            1 => (0..PREFIXES).prop_map(|prefix| Move::Release { prefix }),
+        ];
+        proptest::collection::vec(one, 5_000..10_000)
+    }
+
+    /// Who holds a page, as an account of its own.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Owner {
+        Request(u32),
+        Prefix(u32),
+    }
+
+    /// What an account knows of one that is here.
+    struct Here {
+        prefix: Option<SharedPrefix>,
+        /// Once it runs.
+        held: Option<Held>,
+        table: Vec<u32>,
+    }
+
+    proptest! {
+        // Some two million moves.
+        #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 2_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_page_is_lost_or_shared_by_those_who_should_not(total in 8u32..60, moves in moves()) {
+            let places = Places::new(total);
+            let mut owner: Vec<Option<Owner>> = vec![None; total as usize];
+            let mut here: BTreeMap<u32, Here> = BTreeMap::new();
+            let mut prefixes: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+            // Each prefix is of as many pages wherever it is named.
+            let shared = |id: u32| SharedPrefix { id, pages: 1 + id % 3 };
+            for step in moves {
+                match step {
+                    Move::Land { who, prefix, own } if !here.contains_key(&who) => {
+                        let prefix = prefix.map(shared);
+                        let begun = prefix.filter(|of| !prefixes.contains_key(&of.id)).map_or(0, |of| of.pages);
+                        if places.state().pages.free() < own + begun {
+                            continue;
+                        }
+                        let of_prefix = prefix.map_or(0, |of| of.pages);
+                        let table = places.land(&member(who, prefix), vec![who.into()], own + of_prefix).expect("there is room");
+                        prop_assert_eq!(table.len() as u32, own + of_prefix);
+                        let (front, back) = table.split_at(of_prefix as usize);
+                        if let Some(prefix) = prefix {
+                            let known = prefixes.entry(prefix.id).or_insert_with(|| {
+                                front.iter().for_each(|&page| {
+                                    assert!(owner[page as usize].replace(Owner::Prefix(prefix.id)).is_none());
+                                });
+                                front.to_vec()
+                            });
+                            prop_assert_eq!(&known[..], front, "all read the same");
+                        }
+                        for &page in back {
+                            let before = owner[page as usize].replace(Owner::Request(who));
+                            prop_assert!(before.is_none(), "page {} is {:?}'s", page, before);
+                        }
+                        here.insert(who, Here { prefix, held: None, table });
+                    }
+                    Move::Run { who, by } => {
+                        let Some(Here { held, table, .. }) = here.get_mut(&who) else { continue };
+                        if held.is_none() {
+                            let landed = places.take_landed(member(who, None).request).expect("it came");
+                            prop_assert_eq!((&landed.table, &landed.ids), (&*table, &vec![i64::from(who)]));
+                            *held = Some(landed);
+                        }
+                        let held = held.as_mut().expect("it runs");
+                        let before = held.pages.ids().to_vec();
+                        let pages = before.len() as u32 + by.min(places.state().pages.free());
+                        places.grow(&mut held.pages, pages);
+                        prop_assert_eq!(&held.pages.ids()[..before.len()], &before[..], "what is cached stays where it is");
+                        for &page in &held.pages.ids()[before.len()..] {
+                            let before = owner[page as usize].replace(Owner::Request(who));
+                            prop_assert!(before.is_none(), "page {} is {:?}'s", page, before);
+                        }
+                    }
+                    Move::Leave { who } => {
+                        let Some(gone) = here.remove(&who) else { continue };
+                        // One that never ran here is let go of from where it landed.
+                        let held = gone.held.or_else(|| places.take_landed(member(who, None).request));
+                        for &page in held.as_ref().expect("it is here").pages.ids() {
+                            prop_assert_eq!(owner[page as usize].take(), Some(Owner::Request(who)));
+                        }
+                        places.give_back(held.expect("it is here").pages);
+                    }
+                    Move::Release { prefix } => {
+                        if here.values().any(|other| other.prefix.is_some_and(|of| of.id == prefix)) {
+                            continue;
+                        }
+                        places.release_prefix(prefix);
+                        for page in prefixes.remove(&prefix).unwrap_or_default() {
+                            prop_assert_eq!(owner[page as usize].take(), Some(Owner::Prefix(prefix)));
+                        }
+                    }
+                    Move::Land { .. } => {}
+                }
+                let owned = owner.iter().flatten().count() as u32;
+                prop_assert_eq!(places.state().pages.free(), total - owned, "a page is lost");
+            }
+        }
     }
 }
