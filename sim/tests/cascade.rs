@@ -487,6 +487,25 @@ fn a_stage_has_the_cards_that_its_load_needs() {
     assert!(record.latency.max_ns() * 2 < fixed.latency.max_ns());
 }
 
+/// The same rush, and then nobody for a minute: cards are given back as if somebody had stayed, and not paid for meanwhile.
+#[test]
+fn a_stage_gives_cards_back_while_nobody_is_inside() {
+    let service = latency(&alone(stage("bert-base", &[0], None)), 1);
+    let mut system = alone(one_by_one(stage("bert-base", &[0, 1, 2], None)));
+    system.route.as_mut().expect("it has one").stages[0].scale = Some(headroom(3));
+    let rushing: Vec<Entry> = { rush(service).into_iter() }
+        .filter(|entry| matches!(entry, Entry::Request(request) if request.arrival.0 <= 5_000_000_000))
+        .collect();
+    let late = request(rushing.len() as u64, 65_000_000, 0, 40);
+    let record = logged(&system, 3, rushing.into_iter().chain([late]).collect()).0;
+    let scaling = record.scaling.expect("its cards come and go");
+    let counts: Vec<u32> = scaling.cards.iter().map(|(_, cards)| cards[0]).collect();
+    assert_eq!(counts, [1, 3, 2, 1], "{scaling:?}");
+    assert!(scaling.cards[3].0.as_secs_f64() < 12.0, "{scaling:?}");
+    let card_s = scaling.card_time.as_secs_f64();
+    assert!(card_s < record.end.as_secs_f64() + 2.0 * 11.0, "{card_s} s of cards");
+}
+
 /// Of a cascade only so much comes to the large model, which is yet the first to have too little.
 #[test]
 fn each_stage_scales_by_its_own_load_on_cards_that_it_may_share() {

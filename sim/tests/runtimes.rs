@@ -350,6 +350,44 @@ fn cards_come_with_the_load_and_go_with_it() {
     assert!(record.latency.max_ns() > 500_000_000);
 }
 
+/// Three cards of work for four seconds, nobody for a minute and a half, and then somebody: cards go as they would if somebody had stayed, and are
+/// not paid for meanwhile.
+#[test]
+fn cards_go_while_nobody_is_inside() {
+    let mut spec = runtimes(Rule::LeastPadding, AllocateSpec::Even);
+    spec.streams = vec![stream("all", &[512], ShapeKind::Static)];
+    spec.scale = Some(headroom(1, 5));
+    let system = of(&spec, 1);
+    let busy = (0..400).map(|n| at(n, 10 * n, 500));
+    let late = (0..5).map(|n| at(400 + n, 94_000 + 100 * n, 500));
+    let record = record(5, &system, busy.chain(late).collect());
+    let fleet = record.fleet.clone().unwrap();
+    assert_eq!((fleet.added, fleet.released), (2, 2), "{fleet:?}");
+    // One card all the time, and two more from 1 s until after two intervals each that needed fewer, at 6 s or 7 s and two seconds later.
+    let more_s = fleet.card_time.as_secs_f64() - record.end.as_secs_f64();
+    assert!((11.9..14.1).contains(&more_s), "{more_s} s of further cards");
+}
+
+/// What came before a minute without anybody is not what the next allocation is solved for: its period begins with who comes then.
+#[test]
+fn an_allocation_after_an_idle_stretch_is_for_who_comes_then() {
+    let mut spec = runtimes(PAPER, periodic(1_000));
+    spec.streams = vec![stream("all", &[128, 256, 512], ShapeKind::Static)];
+    let system = of(&spec, 1);
+    // Short ones, of which the last period's are not asked for, and then long ones.
+    let short = (0..190).map(|n| at(n, 10 * n, 100));
+    let long = (0..300).map(|n| at(190 + n, 60_000 + 10 * n, 500));
+    let fleet = record(3, &system, short.chain(long).collect()).fleet.unwrap();
+    let times: Vec<f64> = fleet.allocations.iter().map(|(at, _)| at.as_secs_f64()).collect();
+    let after: Vec<&(Time, Vec<u32>)> = { fleet.allocations.iter() }
+        .filter(|(at, _)| at.as_secs_f64() > 50.0)
+        .collect();
+    assert!(!after.is_empty(), "{fleet:?}");
+    // A period after the first of them, and by long ones alone: all instances are long.
+    assert!(after[0].0.as_secs_f64() >= 61.0, "{times:?}");
+    assert_eq!(after[0].1, [0, 0, 3], "{fleet:?}");
+}
+
 /// Two cards at the start and three at most, by the tail of what is to be answered within `slo_ms`.
 fn tracking(slo_ms: u64, start_up_ms: u64) -> ScaleSpec {
     ScaleSpec {

@@ -172,6 +172,10 @@ impl CascadeServer {
 
     /// Takes an event and says what is to be done about it.
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
+        // Timers that find nobody are no part of a run.
+        if self.jobs.is_empty() && !matches!(event, Event::Timer(_)) {
+            self.stages_idled(now);
+        }
         match *event {
             Event::Arrived(request) => self.arrived(now, request, commands),
             Event::Cancelled(ticket) => self.cancelled(now, ticket, commands),

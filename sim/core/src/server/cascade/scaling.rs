@@ -141,8 +141,23 @@ impl CascadeServer {
         self.ask_stages(now, commands);
     }
 
-    /// Asks the stages how many cards they want, if that is due, and sets the next timer. Without anybody inside there is nothing to
-    /// decide: the next who comes asks.
+    /// What was due while nobody was inside, at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
+    /// as ever, and none is added, since nobody is kept waiting.
+    pub(super) fn stages_idled(&mut self, now: Time) {
+        while self.cards.next < now && self.scales() {
+            let at = self.cards.next;
+            self.cards.next += ASK_EVERY;
+            for index in 0..self.stages.len() {
+                let stage = &mut self.stages[index];
+                let cards = stage.cards_counted();
+                if stage.scaler.as_mut().and_then(|scaler| scaler.decide(at, cards)) == Some(Scale::Release) {
+                    self.release_card(at, index);
+                }
+            }
+        }
+    }
+
+    /// Asks the stages how many cards they want, if that is due, and sets the next timer, while anybody is inside.
     pub(super) fn ask_stages(&mut self, now: Time, commands: &mut Commands) {
         if self.cards.armed || self.jobs.is_empty() || !self.scales() {
             return;

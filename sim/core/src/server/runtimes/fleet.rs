@@ -263,7 +263,29 @@ impl RuntimeServer {
         self.fleet_decisions(now, commands);
     }
 
-    /// Decides what is due, and sets the next timer. Without anybody inside there is nothing to decide: the next who comes asks.
+    /// What was due while nobody was inside, at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
+    /// as ever, and none is added, since nobody is kept waiting. Requests that were counted before a whole period without any say nothing
+    /// of those who come after it.
+    pub(super) fn fleet_idled(&mut self, now: Time, commands: &mut Commands) {
+        if let Some(periodic) = self.fleet.periodic
+            && now >= self.fleet.next_allocation + periodic.period
+        {
+            self.streams.iter_mut().for_each(|stream| stream.observed.fill(0));
+            self.fleet.observed_since = now;
+            self.fleet.next_allocation = now + periodic.period;
+        }
+        while let Some(scaler) = &mut self.fleet.scaler
+            && self.fleet.next_scaling < now
+        {
+            let at = self.fleet.next_scaling;
+            self.fleet.next_scaling += ASK_EVERY;
+            if scaler.decide(at, self.fleet.cards) == Some(Scale::Release) {
+                self.release_card(at, commands);
+            }
+        }
+    }
+
+    /// Decides what is due, and sets the next timer, while anybody is inside.
     fn fleet_decisions(&mut self, now: Time, commands: &mut Commands) {
         if self.requests.is_empty() {
             return;
@@ -421,16 +443,17 @@ impl RuntimeServer {
                 self.fleet.counts.added += added.len() as u64;
                 added.into_iter().for_each(|gpu| self.start_card(now, gpu, commands));
             }
-            Some(Scale::Release) => {
-                if let Some(gpu) = self.least_busy_card() {
-                    self.fleet.counts.released += 1;
-                    // What was still to be changed counted on it.
-                    self.fleet.plan.clear();
-                    for index in self.on_gpu(gpu) {
-                        self.leave(now, InstanceId(index as u32), None, commands);
-                    }
-                }
-            }
+            Some(Scale::Release) => self.release_card(now, commands),
+        }
+    }
+
+    fn release_card(&mut self, now: Time, commands: &mut Commands) {
+        let Some(gpu) = self.least_busy_card() else { return };
+        self.fleet.counts.released += 1;
+        // What was still to be changed counted on it.
+        self.fleet.plan.clear();
+        for index in self.on_gpu(gpu) {
+            self.leave(now, InstanceId(index as u32), None, commands);
         }
     }
 
