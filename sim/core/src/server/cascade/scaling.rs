@@ -142,9 +142,9 @@ impl CascadeServer {
     }
 
     /// What was due while nobody was inside, at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
-    /// as ever, and none is added, since nobody is kept waiting.
+    /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come.
     pub(super) fn stages_idled(&mut self, now: Time) {
-        while self.cards.next < now && self.scales() {
+        while self.cards.next + ASK_EVERY <= now && self.scales() {
             let at = self.cards.next;
             self.cards.next += ASK_EVERY;
             for index in 0..self.stages.len() {

@@ -264,7 +264,7 @@ impl RuntimeServer {
     }
 
     /// What was due while nobody was inside, at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
-    /// as ever, and none is added, since nobody is kept waiting. Requests that were counted before a whole period without any say nothing
+    /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come. Requests that were counted before a whole period without any say nothing
     /// of those who come after it.
     pub(super) fn fleet_idled(&mut self, now: Time, commands: &mut Commands) {
         if let Some(periodic) = self.fleet.periodic
@@ -275,7 +275,7 @@ impl RuntimeServer {
             self.fleet.next_allocation = now + periodic.period;
         }
         while let Some(scaler) = &mut self.fleet.scaler
-            && self.fleet.next_scaling < now
+            && self.fleet.next_scaling + ASK_EVERY <= now
         {
             let at = self.fleet.next_scaling;
             self.fleet.next_scaling += ASK_EVERY;
