@@ -91,6 +91,7 @@ impl Device {
             max_host_bytes: tenantry_executor::available_host_bytes() / host_share,
             files: Files {
                 model: run.files.model.clone(),
+                models: run.files.models.clone(),
                 domains: run.files.domains.clone(),
                 tenants: run.files.tenants.clone(),
                 corpus: run.files.corpus.clone(),

@@ -125,11 +125,30 @@ fn masks(columns: usize) -> Vec<(String, &'static str, Vec<usize>)> {
     (0..2).flat_map(of_layer).collect()
 }
 
+/// A classification layer of so many classes over `tiny`.
+fn classifier(classes: usize) -> Vec<(String, &'static str, Vec<usize>)> {
+    vec![
+        ("classifier.weight".into(), "F32", vec![classes, 128]),
+        ("classifier.bias".into(), "F32", vec![classes]),
+    ]
+}
+
 /// Ten tasks, of which the first seven are handed in as files: one is good, and each of the others is wrong in a way of its own.
 fn folder_with_tasks() -> tempfile::TempDir {
     let folder = common::folder();
     let path = |name: &str| folder.path().join(name);
-    write_task(&path("good.safetensors"), "tiny", "lora", &lora(128));
+    write_task(
+        &path("good.safetensors"),
+        "tiny",
+        "lora",
+        &[lora(128), classifier(2)].concat(),
+    );
+    write_task(
+        &path("many.safetensors"),
+        "tiny",
+        "lora",
+        &[lora(128), classifier(99)].concat(),
+    );
     write_task(&path("wide.safetensors"), "tiny", "lora", &lora(256));
     write_task(&path("kind.safetensors"), "tiny", "dora", &lora(128));
     write_task(&path("model.safetensors"), "tinny", "lora", &lora(128));
@@ -229,6 +248,16 @@ fn tasks_are_handed_in_as_files_and_faulty_ones_refused_alone() {
     ] {
         assert!(manifest.contains(reason), "{reason}: {manifest}");
     }
+
+    // A classification layer that does not fit is its task's fault like any other.
+    let set = "systems[0].tasks.registrations[1].file=many.safetensors";
+    good(
+        folder.path(),
+        &["simulate", "files.yaml", "--out", "many", "--set", set],
+    );
+    let manifest = std::fs::read_to_string(folder.path().join("many/manifest.json")).unwrap();
+    let reason = "pets: refused: task 1: many.safetensors: classifier.weight: must be F32 of shape [2, 128], got F32 of shape [99, 128]";
+    assert!(manifest.contains(reason), "{manifest}");
 
     // A file that is not there is a mistake in the scenario.
     let absent = [
@@ -367,7 +396,19 @@ fn both_machines_refuse_the_same_headers() {
         .map(|layer| (format!("layer.{layer}.output.bias"), "F32", vec![128]))
         .collect();
     let (shape, mask) = ("task_of_wrong_shape", "task_with_wrong_mask");
-    let cases: [(&str, Tensors, &str, &str); 10] = [
+    let cases: [(&str, Tensors, &str, &str); 12] = [
+        (
+            "lora",
+            [lora(128), classifier(9)].concat(),
+            shape,
+            "classifier.weight: must be F32 of shape [2, 128], got F32 of shape [9, 128]",
+        ),
+        (
+            "lora",
+            without([lora(128), classifier(2)].concat(), 5),
+            shape,
+            "classifier.bias: must be F32 of shape [2], got no such tensor",
+        ),
         (
             "lora",
             change(lora(128), 0, |tensor| tensor.1 = "BF16"),
@@ -438,10 +479,10 @@ fn both_machines_refuse_the_same_headers() {
     // A file that ends before its header says it does.
     let whole = std::fs::read(folder.path().join("good.safetensors")).unwrap();
     std::fs::write(folder.path().join("cut.safetensors"), &whole[..whole.len() - 1]).unwrap();
-    listed += "        - { task: 10, file: cut.safetensors }\n";
+    listed += "        - { task: 12, file: cut.safetensors }\n";
     let yaml = std::fs::read_to_string(folder.path().join("files.yaml")).unwrap();
     let first = yaml.find("        - {").unwrap();
-    let yaml = yaml[..first].replace("count: 10", "count: 12") + &listed;
+    let yaml = yaml[..first].replace("count: 10", "count: 14") + &listed;
     std::fs::write(folder.path().join("cases.yaml"), yaml).unwrap();
     for (out, args) in [
         ("simulated", &["simulate"][..]),
@@ -449,7 +490,7 @@ fn both_machines_refuse_the_same_headers() {
     ] {
         let printed = good(folder.path(), &[args, &["cases.yaml", "--json", "--out", out]].concat());
         let refused = &runs(&printed)[0]["tasks"]["refused"];
-        for (fault, count) in [(shape, 8), (mask, 2), ("task_of_unreadable_file", 1)] {
+        for (fault, count) in [(shape, 10), (mask, 2), ("task_of_unreadable_file", 1)] {
             assert_eq!(refused[fault], count, "{out}: {refused}");
         }
         assert_eq!(runs(&printed)[0]["tasks"]["loaded"], 1, "{out}");
@@ -458,7 +499,7 @@ fn both_machines_refuse_the_same_headers() {
             let reason = format!("task {task}: case{task}.safetensors: {reason}");
             assert!(manifest.contains(&reason), "{out}: {reason}: {manifest}");
         }
-        let cut = "task 10: cut.safetensors: header: must be that of a safetensors file";
+        let cut = "task 12: cut.safetensors: header: must be that of a safetensors file";
         assert!(manifest.contains(cut), "{out}: {manifest}");
     }
 }

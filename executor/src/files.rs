@@ -3,6 +3,7 @@
 //! A checkpoint is a folder with `model.safetensors` (and `config.json`, which is then checked), or the file alone. Tenants' files lie in one
 //! folder, in the order of their names; tenants take them in turns where there are fewer.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use crate::adapters::AdapterShape;
 use crate::cascade::{ClassifierConfig, read_encoder};
 use crate::decoder::{DecoderConfig, map, numbers, parse, read_decoder};
 use crate::error::ExecutorError;
-use crate::model::{Encoder, LAYER_NORM_EPSILON, read_checkpoint};
+use crate::model::{Encoder, Variant, read_checkpoint};
 use crate::whole_models::WholeModel;
 
 const CONFIG: &str = "config.json";
@@ -25,8 +26,10 @@ const SUFFIX: &str = "safetensors";
 /// What is read instead of being drawn at random. Whatever is left out is random.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Files {
-    /// The checkpoint of the backbone, or of the generic model that a table's root is built from.
+    /// The checkpoint of the backbone, of tasks' own shared model, or of the generic model that a table's root is built from.
     pub model: Option<PathBuf>,
+    /// Of tasks' further shared models, by name.
+    pub models: BTreeMap<String, PathBuf>,
     /// Checkpoints that were further pretrained for domains, whose lower layers fill these domains' tables (HMI, section 5.1). Domain `d`
     /// has the `d`-th; those beyond have the model's.
     pub domains: Vec<PathBuf>,
@@ -40,6 +43,7 @@ impl Files {
     /// All is random.
     pub const NONE: Files = Files {
         model: None,
+        models: BTreeMap::new(),
         domains: Vec::new(),
         tenants: None,
         corpus: Vec::new(),
@@ -91,10 +95,10 @@ pub(crate) fn hash_file(path: &Path, hasher: &mut blake3::Hasher) -> Result<(), 
     })
 }
 
-/// A block of an encoder's parameters, and what its norms add to variances.
+/// A block of an encoder's parameters, and what it has otherwise than BERT: never another layout.
 pub(crate) struct EncoderBlock {
     pub parameters: Tensor,
-    pub norm_epsilon: f64,
+    variant: Variant,
 }
 
 impl EncoderBlock {
@@ -110,7 +114,7 @@ impl EncoderBlock {
             .f_narrow(0, all - upper, upper)?
             .f_contiguous()?
             .f_to(device)?;
-        Ok(Encoder::from_upper_parameters(shape, first_layer, own)?.with_norm_epsilon(self.norm_epsilon))
+        Encoder::of_variant(shape, self.variant, first_layer, own)
     }
 }
 
@@ -123,14 +127,22 @@ pub(crate) fn read_encoder_block(path: &Path, shape: &ModelShape, dtype: DType) 
     if !config.exists() {
         return Ok(EncoderBlock {
             parameters: read_checkpoint(&weights_of(path), shape, dtype)?,
-            norm_epsilon: LAYER_NORM_EPSILON,
+            variant: Variant::BERT,
         });
     }
     let stored = ClassifierConfig::read(&config, &shape.name)?;
     agree(&config, shape, &stored.shape)?;
+    if stored.variant.one_layer {
+        return Err(ExecutorError::Checkpoint {
+            path: config,
+            tensor: "model_type".into(),
+            must: "bert, distilbert, roberta or xlm-roberta here (cascades read albert too)".into(),
+            got: "albert, whose layers are one".into(),
+        });
+    }
     Ok(EncoderBlock {
         parameters: read_encoder(&weights_of(path), &stored, dtype)?,
-        norm_epsilon: stored.norm_epsilon,
+        variant: stored.variant,
     })
 }
 

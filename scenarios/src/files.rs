@@ -34,11 +34,13 @@ pub(crate) fn files(raw: &mut RawScenario) -> Vec<&mut PathBuf> {
     for system in &mut raw.systems {
         let Files {
             model,
+            models,
             domains,
             tenants,
             corpus,
         } = &mut system.files;
-        files.extend(model.iter_mut().chain(domains).chain(tenants).chain(corpus));
+        let checkpoints = model.iter_mut().chain(models.values_mut());
+        files.extend(checkpoints.chain(domains).chain(tenants).chain(corpus));
     }
     files
 }
@@ -191,10 +193,10 @@ mod tests {
         let text = format!(
             "{{name: n, models: {{backbone: tiny}}, tenants: {{count: 2}}, \
              workload: {{arrivals: {{poisson: {{rate: 1/s}}}}, lengths: {{input: {{fixed: 3}}}}}}, \
-             systems: [{{name: s, tenant_state: head, files: {{model: {model}, domains: [b], tenants: c, corpus: [d, e]}}}}]}}"
+             systems: [{{name: s, tenant_state: head, files: {{model: {model}, models: {{f: f}}, domains: [b], tenants: c, corpus: [d, e]}}}}]}}"
         );
         let mut raw: RawScenario = decode(&serde_yaml::from_str(&text).unwrap()).unwrap();
-        assert_eq!(files(&mut raw).len(), 5);
+        assert_eq!(files(&mut raw).len(), 6);
         let read: Vec<String> = inputs(&raw).iter().map(|file| file.display().to_string()).collect();
         assert_eq!(
             read,

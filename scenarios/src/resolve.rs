@@ -541,6 +541,7 @@ fn check_card_scale(generation: &RawGeneration, gpus: u32, path: &Path, problems
 fn check_files(system: &RawSystem, domain_count: u32, path: &Path, problems: &mut Vec<Problem>) {
     let Files {
         model,
+        models,
         domains,
         tenants,
         corpus,
@@ -555,8 +556,19 @@ fn check_files(system: &RawSystem, domain_count: u32, path: &Path, problems: &mu
     };
     let without_table = system.plot.is_none();
     let others = "only pools with a table, adapters, heads or models of tenants' own read files";
-    unused("model", is_other && model.is_some(), others);
-    unused("tenants", is_other && tenants.is_some(), others);
+    unused("model", is_other && system.tasks.is_none() && model.is_some(), others);
+    unused(
+        "models",
+        system.tasks.is_none() && !models.is_empty(),
+        "only tasks share several models",
+    );
+    let registrations = "a task's file is one of tasks.registrations";
+    unused("tenants", system.tasks.is_some() && tenants.is_some(), registrations);
+    unused(
+        "tenants",
+        is_other && system.tasks.is_none() && tenants.is_some(),
+        others,
+    );
     let own = system.tenant_state == RawTenantState::Model && without_table && !is_other;
     unused("model", own && model.is_some(), "each tenant has a model of its own");
     unused(

@@ -37,11 +37,12 @@ impl StoredTask {
         Ok(StoredTask { model, kind, bytes })
     }
 
-    /// Bytes that the parameters take on the card: numbers and indices of 4 bytes each. Nothing where nobody implements the kind.
+    /// Bytes that the parameters take on the card, beside the classification layer, which every task has: numbers and indices of 4 bytes each. Nothing where
+    /// nobody implements the kind.
     ///
     /// # Errors
-    /// The first tensor that does not fit the kind and the model.
-    pub fn resident_bytes(&self, model: &ModelShape) -> Result<Option<u64>, (TaskFault, String)> {
+    /// The first tensor that does not fit the kind, the model and a system of so many classes.
+    pub fn resident_bytes(&self, model: &ModelShape, classes: u32) -> Result<Option<u64>, (TaskFault, String)> {
         let Some(kind) = PetKind::ALL.iter().copied().find(|kind| kind.name() == self.kind) else {
             return Ok(None);
         };
@@ -58,7 +59,9 @@ impl StoredTask {
                 (name.as_str(), tensor)
             })
             .collect();
-        match pet_tensors::check(kind, model, &stored) {
+        let resident = pet_tensors::check(kind, model, &stored);
+        let resident = resident.and_then(|resident| pet_tensors::check_head(model, classes, &stored).map(|_| resident));
+        match resident {
             Ok(resident) => Ok(Some(4 * (resident.numbers + resident.indices))),
             Err(misfit) => Err((misfit.fault(), misfit.to_string())),
         }
@@ -111,8 +114,8 @@ mod tests {
         ];
         let task = stored("lora", &tensors);
         assert_eq!((task.model.as_str(), task.kind.as_str()), ("tiny", "lora"));
-        assert_eq!(task.resident_bytes(&tiny()), Ok(Some(4 * 2 * 8 * (128 + 512))));
-        assert_eq!(stored("dora", &tensors).resident_bytes(&tiny()), Ok(None));
+        assert_eq!(task.resident_bytes(&tiny(), 3), Ok(Some(4 * 2 * 8 * (128 + 512))));
+        assert_eq!(stored("dora", &tensors).resident_bytes(&tiny(), 3), Ok(None));
         let columns = [
             ("query_key_value", 384, 16),
             ("attention_output", 128, 16),
@@ -129,7 +132,7 @@ mod tests {
         // All bits are 0: everything is taken away, and resident with its column; so are where the rows start.
         let (weights, rows) = (2 * (4 * 128 * 128 + 2 * 128 * 512), 2 * (384 + 128 + 512 + 128 + 4));
         assert_eq!(
-            stored("mask-bert", &masks).resident_bytes(&tiny()),
+            stored("mask-bert", &masks).resident_bytes(&tiny(), 3),
             Ok(Some(4 * (2 * weights + rows)))
         );
     }
@@ -137,12 +140,25 @@ mod tests {
     #[test]
     fn a_tensor_that_does_not_fit_is_named() {
         let refused =
-            |kind, tensors: &[(&str, Dtype, &[usize])]| stored(kind, tensors).resident_bytes(&tiny()).unwrap_err();
+            |kind, tensors: &[(&str, Dtype, &[usize])]| stored(kind, tensors).resident_bytes(&tiny(), 3).unwrap_err();
         let (fault, reason) = refused("lora", &[("layer.0.output.lora_a", Dtype::F32, &[8, 768])]);
         assert_eq!(fault, TaskFault::WrongShape);
         assert_eq!(
             reason,
             "layer.0.output.lora_a: must be F32 of shape [1 or more, 512], got F32 of shape [8, 768]"
+        );
+        let lora: [(&str, Dtype, &[usize]); 4] = [
+            ("layer.0.output.lora_a", Dtype::F32, &[8, 512]),
+            ("layer.0.output.lora_b", Dtype::F32, &[128, 8]),
+            ("classifier.weight", Dtype::F32, &[4, 128]),
+            ("classifier.bias", Dtype::F32, &[4]),
+        ];
+        assert_eq!(
+            refused("lora", &lora),
+            (
+                TaskFault::WrongShape,
+                "classifier.weight: must be F32 of shape [2 to 3, 128], got F32 of shape [4, 128]".to_string()
+            )
         );
         let (fault, reason) = refused("mask-bert", &[("layer.0.query_key_value.mask", Dtype::F32, &[384, 16])]);
         assert_eq!(fault, TaskFault::WrongMask);

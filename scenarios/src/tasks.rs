@@ -115,6 +115,7 @@ pub(crate) fn resolve(
     problems: &mut Vec<Problem>,
 ) -> TasksSpec {
     check_system(system, path, problems);
+    let in_system = path;
     let own = match shared(raw, &system.model, path.key("model")) {
         Ok(own) => own.name,
         Err(problem) => {
@@ -148,10 +149,20 @@ pub(crate) fn resolve(
         let targets = path.key("planning").key("online").key("targets");
         problems.push(Problem::new(targets, "a list of at least one latency", "an empty list"));
     }
+    for name in system.files.models.keys() {
+        if !more_models.iter().any(|model| model.name == *name) {
+            let path = in_system.key("files").key("models").key(name);
+            let known = more_models.iter().map(|model| model.name.as_str());
+            problems.push(match more_models.is_empty() {
+                true => Problem::new(path, "left out here: all tasks share the model of files.model", name),
+                false => Problem::unknown_name(path, name, known),
+            });
+        }
+    }
     let registrations = tasks.registrations.iter().enumerate();
     let registrations = registrations.filter_map(|(index, registration)| {
         let path = path.key("registrations").index(index);
-        match registration_of(registration, &own, raw, &path) {
+        match registration_of(registration, &own, system.classes.0, raw, &path) {
             Ok(registration) => Some(registration),
             Err(problem) => {
                 problems.push(problem);
@@ -213,6 +224,7 @@ fn check_system(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
 fn registration_of(
     registration: &RawRegistration,
     own: &str,
+    classes: u32,
     raw: &RawScenario,
     path: &Path,
 ) -> Result<Registration, Problem> {
@@ -221,7 +233,7 @@ fn registration_of(
         return Err(Problem::new(path.key("task"), must, registration.task));
     }
     if let Some(file) = &registration.file {
-        return registration_from(file, registration, raw, path);
+        return registration_from(file, registration, classes, raw, path);
     }
     let Some(kind) = &registration.kind else {
         return Err(Problem::new(
@@ -252,6 +264,7 @@ fn registration_of(
 fn registration_from(
     file: &std::path::Path,
     registration: &RawRegistration,
+    classes: u32,
     raw: &RawScenario,
     path: &Path,
 ) -> Result<Registration, Problem> {
@@ -277,7 +290,7 @@ fn registration_from(
     match StoredTask::read(file) {
         Ok(stored) => {
             let known = shared(raw, &stored.model, path.key("file")).ok();
-            match known.as_ref().map(|model| stored.resident_bytes(&model.shape)) {
+            match known.as_ref().map(|model| stored.resident_bytes(&model.shape, classes)) {
                 Some(Ok(bytes)) => of_file.resident_bytes = bytes,
                 Some(Err(fault)) => of_file.fault = Some(fault),
                 None => {}

@@ -180,7 +180,9 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("preset: hbert-adapter\n", "{ preset: hbert-plot, plot: { lower_layers: 1, met: { shares: { domain_hits: 60%, fallbacks: 50% } } } }\n",
      "s.yaml:13: systems[0].plot.met.shares.domain_hits: must be at most 100% together with fallbacks, got 60% and 50%"),
     ("preset: hbert-adapter\n", "{ preset: hbert-adapter, files: { modle: x } }\n",
-     "s.yaml:13: systems[0].files.modle: must be one of model, domains, tenants, corpus, got an unknown key; did you mean model?"),
+     "s.yaml:13: systems[0].files.modle: must be one of model, models, domains, tenants, corpus, got an unknown key; did you mean model?"),
+    ("preset: hbert-adapter\n", "{ preset: hbert-adapter, files: { models: { small: x } } }\n",
+     "s.yaml:13: systems[0].files.models: must be left out here: only tasks share several models, got files"),
     ("preset: hbert-adapter\n", "{ preset: hbert-adapter, files: { corpus: [x.txt] } }\n",
      "s.yaml:13: systems[0].files.corpus: must be left out here: there is no table that it would fill, got files"),
     ("tenants: { count: 10, popularity: uniform }\nworkload:\n", "tenants: { count: 10, domains: 10 }\nworkload:\n  management: { list: [{ at: 1s, update_domain: 9 }, { at: 1s, update_domain: 10 }] }\n",
@@ -549,6 +551,16 @@ fn tasks_that_are_wrong() {
             "kind: dora",
             "file: no/such.safetensors",
             "systems[0].tasks.registrations[0].file: must be a file that can be read, got no/such.safetensors: No such file",
+        ),
+        (
+            "preset: pets",
+            "preset: pets\n    files: { model: x, models: { bert-smal: y } }",
+            "systems[0].files.models.bert-smal: must be bert-small, got bert-smal; did you mean bert-small?",
+        ),
+        (
+            "preset: pets",
+            "preset: pets\n    files: { tenants: x }",
+            "systems[0].files.tenants: must be left out here: a task's file is one of tasks.registrations, got files",
         ),
         (
             "fixed: 32",

@@ -9,7 +9,7 @@ use super::config::{ClassifierConfig, Family, ROBERTA_SKIPPED};
 use super::importance::layers_with_importance;
 use super::text::Tokens;
 use crate::error::ExecutorError;
-use crate::model::{Encoder, Input, LinearParameters, Place, places, read_places, write_places};
+use crate::model::{Encoder, Input, LinearParameters, Place, places, places_of, read_places, write_places};
 use crate::random::{INITIAL_STD, Part, fill, weights};
 
 const CONFIG: &str = "config.json";
@@ -81,7 +81,7 @@ impl Classifier {
             .collect::<Result<Vec<_>, _>>()?;
         let [dense, dense_bias, output, output_bias] = pieces.try_into().expect("a head has four tensors");
         Ok(Classifier {
-            encoder: encoder.with_norm_epsilon(config.norm_epsilon),
+            encoder,
             dense: LinearParameters {
                 weight: dense,
                 bias: dense_bias,
@@ -104,7 +104,7 @@ impl Classifier {
         let config = ClassifierConfig::read(&folder.join(CONFIG), &name.unwrap_or_else(|| "model".into()))?;
         let path = folder.join(WEIGHTS);
         let block = read_encoder(&path, &config, dtype)?.f_to(device)?;
-        let encoder = Encoder::from_parameters(&config.shape, block)?;
+        let encoder = Encoder::of_variant(&config.shape, config.variant, 0, block)?;
         let head = read_places(&path, &head_places(&config), dtype)?.f_to(device)?;
         Classifier::from_parts(config, encoder, head)
     }
@@ -185,7 +185,7 @@ impl Classifier {
     fn answer(&self, hidden: &Tensor) -> Result<Tensor, ExecutorError> {
         let dense = self.dense.forward(&hidden.f_select(1, 0)?)?;
         let active = match self.config.family {
-            Family::Bert | Family::Roberta => dense.f_tanh()?,
+            Family::Bert | Family::Roberta | Family::Albert => dense.f_tanh()?,
             Family::DistilBert => dense.f_relu()?,
         };
         self.output.forward(&active)
@@ -221,6 +221,7 @@ fn head_places(config: &ClassifierConfig) -> Vec<Place> {
         Family::Bert => ("pooler.dense", "classifier"),
         Family::DistilBert => ("pre_classifier", "classifier"),
         Family::Roberta => ("classifier.dense", "classifier.out_proj"),
+        Family::Albert => ("albert.pooler", "classifier"),
     };
     let (hidden, outputs) = (config.shape.hidden as usize, config.answer.outputs());
     let mut offset = 0;
@@ -240,7 +241,7 @@ fn head_places(config: &ClassifierConfig) -> Vec<Place> {
 
 /// The encoder's block, in BERT's order, from a file of its family.
 pub(crate) fn read_encoder(path: &Path, config: &ClassifierConfig, dtype: DType) -> Result<Tensor, ExecutorError> {
-    let wanted = places(&config.shape);
+    let wanted = places_of(&config.shape, &config.variant);
     if config.family == Family::Bert {
         return read_places(path, &wanted, dtype);
     }
@@ -290,6 +291,21 @@ impl Family {
                     stored.shape[0] += ROBERTA_SKIPPED as usize;
                 } else if place.name.contains("token_type_embeddings") {
                     stored.shape[0] = 1;
+                }
+            }
+            Family::Albert => {
+                stored.name = format!("albert.{}", place.name);
+                // From the more to the less particular.
+                for (ours, theirs) in [
+                    ("embeddings.projection", "encoder.embedding_hidden_mapping_in"),
+                    ("encoder.layer.0", "encoder.albert_layer_groups.0.albert_layers.0"),
+                    ("attention.self", "attention"),
+                    ("attention.output", "attention"),
+                    ("intermediate.dense", "ffn"),
+                    ("output.dense", "ffn_output"),
+                    ("output.LayerNorm", "full_layer_layer_norm"),
+                ] {
+                    stored.name = stored.name.replace(ours, theirs);
                 }
             }
             Family::DistilBert => {

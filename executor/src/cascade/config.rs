@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use tenantry_profiles::{ModelKind, ModelShape};
 
 use crate::error::ExecutorError;
-use crate::model::{LAYER_NORM_EPSILON, check};
+use crate::model::{Gelu, LAYER_NORM_EPSILON, Variant, check};
 
 /// What a head answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,13 +35,13 @@ pub struct ClassifierConfig {
     pub shape: ModelShape,
     /// How its files name what BERT has.
     pub(crate) family: Family,
-    /// Added to the variance by its norms.
-    pub(crate) norm_epsilon: f64,
+    /// What it has otherwise than BERT.
+    pub(crate) variant: Variant,
     /// What it answers.
     pub answer: Answer,
 }
 
-/// Encoders that compute as BERT does and differ in names and heads.
+/// Encoders that compute as BERT does and differ in names, heads and [`Variant`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// `BertForSequenceClassification`.
@@ -50,6 +50,8 @@ pub(crate) enum Family {
     DistilBert,
     /// `RobertaForSequenceClassification`: positions count from 2, and all tokens are of one segment.
     Roberta,
+    /// `AlbertForSequenceClassification`: narrow embeddings, and one layer that stands for all.
+    Albert,
 }
 
 /// A shape as a scenario's `models` write it.
@@ -88,6 +90,9 @@ struct Stored {
     hidden_act: Option<String>,
     position_embedding_type: Option<String>,
     layer_norm_eps: Option<f64>,
+    embedding_size: Option<u32>,
+    num_hidden_groups: Option<u32>,
+    inner_group_num: Option<u32>,
     problem_type: Option<String>,
     id2label: Option<Map<String, Value>>,
     num_labels: Option<usize>,
@@ -108,13 +113,13 @@ impl ClassifierConfig {
         Ok(ClassifierConfig {
             shape: shape.clone(),
             family: Family::Bert,
-            norm_epsilon: LAYER_NORM_EPSILON,
+            variant: Variant::BERT,
             answer,
         })
     }
 
-    /// Reads a `config.json` of a `BertForSequenceClassification`, `DistilBertForSequenceClassification` or
-    /// `RobertaForSequenceClassification`; `name` is what the model is to be called.
+    /// Reads a `config.json` of a `BertForSequenceClassification`, `DistilBertForSequenceClassification`, `RobertaForSequenceClassification` or
+    /// `AlbertForSequenceClassification`; `name` is what the model is to be called.
     ///
     /// # Errors
     /// A file that cannot be read, another architecture, or a variant of these that is not computed here.
@@ -136,19 +141,15 @@ impl ClassifierConfig {
             "distilbert" => Family::DistilBert,
             // XLM-RoBERTa is RoBERTa with other words.
             "roberta" | "xlm-roberta" => Family::Roberta,
+            "albert" => Family::Albert,
             other => {
-                let must = "bert, distilbert, roberta or xlm-roberta";
+                let must = "bert, distilbert, roberta, xlm-roberta or albert";
                 return Err(wrong("model_type", must, other.into()));
             }
         };
-        for (field, must, got) in [
-            ("hidden_act", "gelu", &stored.hidden_act),
-            ("position_embedding_type", "absolute", &stored.position_embedding_type),
-        ] {
-            if let Some(got) = got.as_ref().filter(|got| *got != must) {
-                return Err(wrong(field, must, got.clone()));
-            }
-        }
+        let variant = stored
+            .variant(family)
+            .map_err(|(field, must, got)| wrong(field, must, got))?;
         let skipped = if family == Family::Roberta { ROBERTA_SKIPPED } else { 0 };
         let config = ClassifierConfig {
             shape: ModelShape {
@@ -164,7 +165,7 @@ impl ClassifierConfig {
                 positions: stored.max_position_embeddings.saturating_sub(skipped),
             },
             family,
-            norm_epsilon: stored.layer_norm_eps.unwrap_or(LAYER_NORM_EPSILON),
+            variant,
             answer: stored.answer().map_err(|(field, must, got)| wrong(field, must, got))?,
         };
         check(&config.shape)?;
@@ -202,7 +203,7 @@ impl ClassifierConfig {
             "max_position_embeddings": shape.positions,
             "type_vocab_size": 2,
             "hidden_act": "gelu",
-            "layer_norm_eps": self.norm_epsilon,
+            "layer_norm_eps": self.variant.norm_epsilon,
             "problem_type": problem,
             "id2label": id2label,
             "label2id": label2id,
@@ -212,6 +213,36 @@ impl ClassifierConfig {
 }
 
 impl Stored {
+    /// What it has otherwise than BERT.
+    fn variant(&self, family: Family) -> Result<Variant, (&'static str, &'static str, String)> {
+        let albert = family == Family::Albert;
+        // In files of Hugging Face's since 2020, where nothing is said ALBERT has the near one.
+        let gelu = match (self.hidden_act.as_deref(), albert) {
+            (None | Some("gelu"), false) | (Some("gelu"), true) => Gelu::Exact,
+            (None | Some("gelu_new" | "gelu_pytorch_tanh"), true) => Gelu::Tanh,
+            (Some(other), false) => return Err(("hidden_act", "gelu", other.into())),
+            (Some(other), true) => return Err(("hidden_act", "gelu, gelu_new or gelu_pytorch_tanh", other.into())),
+        };
+        if let Some(other) = { self.position_embedding_type.as_ref() }.filter(|kind| *kind != "absolute") {
+            return Err(("position_embedding_type", "absolute", other.clone()));
+        }
+        for (field, groups) in [
+            ("num_hidden_groups", self.num_hidden_groups),
+            ("inner_group_num", self.inner_group_num),
+        ] {
+            if let Some(groups) = groups.filter(|groups| albert && *groups != 1) {
+                return Err((field, "1, as in all published ALBERTs", groups.to_string()));
+            }
+        }
+        Ok(Variant {
+            norm_epsilon: self.layer_norm_eps.unwrap_or(LAYER_NORM_EPSILON),
+            gelu,
+            // What `AlbertConfig` has where nothing is said.
+            embedding: albert.then(|| self.embedding_size.unwrap_or(128)),
+            one_layer: albert,
+        })
+    }
+
     /// Hugging Face's rules: `problem_type` where there is one, else one output is a number; two classes where nothing is said.
     fn answer(&self) -> Result<Answer, (&'static str, &'static str, String)> {
         let outputs = match (&self.id2label, self.num_labels) {
@@ -305,7 +336,7 @@ mod tests {
             (
                 r#""distilbert""#,
                 r#""deberta""#,
-                "model_type: must be bert, distilbert, roberta or xlm-roberta, got deberta",
+                "model_type: must be bert, distilbert, roberta, xlm-roberta or albert, got deberta",
             ),
             (
                 r#""n_heads""#,

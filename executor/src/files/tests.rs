@@ -168,6 +168,7 @@ fn files(folder: &TempDir) -> Files {
         domains: vec![checkpoint("domain-0", 72)],
         tenants: Some(tenants),
         corpus: vec![corpus],
+        ..Files::NONE
     }
 }
 

@@ -262,6 +262,7 @@ impl Parameters {
                     device,
                     max_bytes: spec.cluster.gpu_memory_bytes,
                     kinds: &KINDS,
+                    files: spec.files.clone(),
                 };
                 Parameters::Tasks(Box::new(TaskServing::new(pool, tasks, server, provision)?))
             }

@@ -1,27 +1,28 @@
 //! What the lanes of a pool of tasks do: forward passes over many tasks by the registry's operators, or over one task's own model.
 
+mod origin;
+
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tch::{Device, Tensor};
 use tenantry_core::command::FailureReason;
 use tenantry_core::op::{Member, OpKind, Pet};
 use tenantry_core::policy::coordinated::Planner;
-use tenantry_core::policy::pet_work::linear_weights;
 use tenantry_core::server::tasks::TaskServer;
 use tenantry_core::spec::{EngineSpec, PoolSpec, Registration, TaskFile, TasksSpec};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
-use tenantry_profiles::PetKind;
 use tenantry_traces::draw::{Draws, Purpose};
 
+use self::origin::Origin;
 use super::Batch;
 use super::serving::{Answer, fail_all, reason};
 use super::threads::Perform;
 use crate::device::prepare_lane_thread;
 use crate::error::ExecutorError;
+use crate::files::Files;
 use crate::model::{Encoder, Heads, Input};
-use crate::pet::{Array, Group, Kind, Parameters, PetError, Registry, Streams, kind_named};
+use crate::pet::{Group, Kind, OwnModel, PetError, Registry, Streams};
 
 /// The shared models and tasks of a pool: all that must exist before the first request.
 pub struct TaskServing {
@@ -29,7 +30,7 @@ pub struct TaskServing {
     models: Vec<(String, Heads)>,
     registry: Registry,
     /// By task, where each has a model of its own.
-    own: BTreeMap<u32, Encoder>,
+    own: BTreeMap<u32, OwnModel>,
     host_bytes: u64,
     max_tokens: u32,
     seed: u64,
@@ -37,7 +38,7 @@ pub struct TaskServing {
 }
 
 /// What a pool's tasks depend on, beside the pool itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TaskProvision {
     /// How many tenants.
     pub tenants: u32,
@@ -49,14 +50,17 @@ pub struct TaskProvision {
     pub max_bytes: u64,
     /// That tasks can be of: as a rule [`KINDS`](crate::pet::KINDS).
     pub kinds: &'static [&'static dyn Kind],
+    /// The shared models' weights, where they are not random.
+    pub files: Files,
 }
 
 impl TaskServing {
-    /// Random weights for shared models and tasks. Every registration is handed to the registry, which refuses on its own what it
+    /// Shared models and tasks, from files or of random weights. Every registration is handed to the registry, which refuses on its own what it
     /// cannot serve; what the server loads must be among the others. A task for which there is no memory is taken from the server again.
     ///
     /// # Errors
-    /// A shape that cannot be built, a task that the server loads and the registry refuses, or no memory for the shared models.
+    /// A shape that cannot be built, files that cannot be read or are of another shape, a task that the server loads and the registry refuses, or no
+    /// memory for the shared models.
     pub fn new(
         pool: &PoolSpec,
         tasks: &TasksSpec,
@@ -69,7 +73,14 @@ impl TaskServing {
             device,
             max_bytes,
             kinds,
+            files,
         } = provision;
+        let origin = Origin {
+            pool,
+            tasks,
+            files: &files,
+            seed,
+        };
         let mut serving = TaskServing {
             models: Vec::new(),
             registry: Registry::new(kinds, max_bytes),
@@ -80,25 +91,30 @@ impl TaskServing {
             device,
         };
         let shared = matches!(tasks.engine, EngineSpec::Shared { .. });
-        for (index, (name, shape)) in tasks.named_models(&pool.model).enumerate() {
+        for (name, shape) in tasks.named_models(&pool.model) {
             let heads = Heads::random(shape, tenants, pool.classes, seed, pool.dtype, device)?;
             serving.models.push((name.to_string(), heads));
             if shared {
-                let encoder = Encoder::random(shape, seed_of(seed, index as u64), pool.dtype, device)?;
-                serving.registry.add_model(name, encoder).map_err(of_task)?;
+                let model = origin.model(name, device)?;
+                serving.registry.add_model(name, model).map_err(of_task)?;
             }
         }
+        // What full models are made from lies in host memory, until they are.
+        let mut merged_from = Registry::new(kinds, u64::MAX);
         for registration in &tasks.registrations {
             let loaded = match shared {
-                true => serving.register(registration, pool, tasks, server),
-                false => serving.build(registration, pool, tasks, server),
+                true => serving.register(registration, &origin, server),
+                false => serving.build(registration, &origin, &mut merged_from, server),
             };
             match loaded {
                 Err(error) if error.is_out_of_memory() => server.unload(registration, &error.to_string()),
                 loaded => loaded?,
             }
         }
-        let missing = |task: &u32| shared && serving.registry.triplet(*task).is_none();
+        let missing = |task: &u32| match shared {
+            true => serving.registry.triplet(*task).is_none(),
+            false => !serving.own.contains_key(task),
+        };
         match (0..tenants).filter(|&task| server.task(task).is_some()).find(missing) {
             Some(task) => Err(ExecutorError::input(
                 format!("task {task}"),
@@ -113,77 +129,59 @@ impl TaskServing {
     fn register(
         &mut self,
         registration: &Registration,
-        pool: &PoolSpec,
-        tasks: &TasksSpec,
+        origin: &Origin<'_>,
         server: &TaskServer,
     ) -> Result<(), ExecutorError> {
         let task = registration.task;
-        let parameters = match &registration.file {
-            None => self.made_up(registration, pool, tasks),
-            Some(TaskFile { fault: Some(_), .. }) => return Ok(()),
-            Some(file) => Parameters::read(Path::new(&file.path))?.2,
+        let Some(handed) = hand_in(registration, origin, &mut self.registry)? else {
+            return Ok(());
         };
-        let bytes = parameters.bytes();
-        match self
-            .registry
-            .register(task, &registration.model, &registration.kind, parameters)
-        {
-            Err(PetError::Executor(error)) => Err(error),
-            // For which the server refuses it as well, or says that they differ.
-            Err(_) if server.task(task).is_none() || self.registry.triplet(task).is_some() => Ok(()),
-            Err(error) => Err(of_task(error)),
+        if server.task(task).is_none() {
             // The server found no memory for it.
-            Ok(()) if server.task(task).is_none() => self.registry.remove(task).map_err(of_task),
-            Ok(()) => {
-                if let Err(error) = self.registry.load(task) {
-                    self.registry.remove(task).map_err(of_task)?;
-                    return Err(of_task(error));
-                }
-                self.host_bytes += bytes;
-                Ok(())
-            }
+            return self.registry.remove(task).map_err(of_task);
         }
+        if let Err(error) = self.registry.load(task) {
+            self.registry.remove(task).map_err(of_task)?;
+            return Err(of_task(error));
+        }
+        self.host_bytes += handed.bytes;
+        self.put_head(registration, handed)
     }
 
-    /// A whole model for a task that the server loads.
+    /// Merges one registration into a full model, if the server loads its task.
     fn build(
         &mut self,
         registration: &Registration,
-        pool: &PoolSpec,
-        tasks: &TasksSpec,
+        origin: &Origin<'_>,
+        merged_from: &mut Registry,
         server: &TaskServer,
     ) -> Result<(), ExecutorError> {
-        let task = registration.task;
-        if let (Some((model, _)), false) = (server.task(task), self.own.contains_key(&task)) {
-            let shape = tasks.models(&pool.model).nth(model.into());
-            let shape = shape.expect("a loaded task has a model");
-            let encoder = Encoder::random(shape, seed_of(self.seed, task.into()), pool.dtype, self.device)?;
-            self.own.insert(task, encoder);
+        let (task, model) = (registration.task, registration.model.as_str());
+        if server.task(task).is_none() || self.own.contains_key(&task) {
+            return Ok(());
         }
-        Ok(())
+        if merged_from.model(model).is_none() && origin.find(model).is_some() {
+            let shared = origin.model(model, Device::Cpu)?;
+            merged_from.add_model(model, shared).map_err(of_task)?;
+        }
+        let Some(handed) = hand_in(registration, origin, merged_from)? else {
+            return Ok(());
+        };
+        let own = merged_from.own_model(task, self.device).map_err(of_task);
+        merged_from.remove(task).map_err(of_task)?;
+        self.own.insert(task, own?);
+        self.put_head(registration, handed)
     }
 
-    /// Random parameters, with the faults that the registration says they have.
-    fn made_up(&self, registration: &Registration, pool: &PoolSpec, tasks: &TasksSpec) -> Parameters {
-        let mut models = tasks.named_models(&pool.model);
-        let model = models
-            .find(|(name, _)| *name == registration.model)
-            .map(|(_, shape)| shape);
-        let shape = registration.trained_on.as_ref().or(model);
-        let mut parameters = match (kind_named(&registration.kind), shape) {
-            (Some(kind), Some(shape)) => kind.random(shape, &tasks.sizes, self.seed, registration.task),
-            _ => Parameters::default(),
+    /// Takes a task's own classification layer, where it has one.
+    fn put_head(&self, registration: &Registration, handed: Handed) -> Result<(), ExecutorError> {
+        let Some([weight, bias]) = handed.head else {
+            return Ok(());
         };
-        if let Some(elements) = registration.mask_elements
-            && registration.kind == PetKind::MaskBert.name()
-            && model.is_some_and(|shape| elements != linear_weights(shape))
-        {
-            // One row of so many bits, which is the size of no mask.
-            let bytes = elements.div_ceil(8).min(1 << 20) as usize;
-            let mask = Array::bytes(&[1, bytes], vec![0; bytes]);
-            parameters.insert("layer.0.query_key_value.mask", mask);
-        }
-        parameters
+        let (_, heads) = { self.models.iter() }
+            .find(|(name, _)| *name == registration.model)
+            .expect("a task that was taken has a model");
+        heads.put(registration.task, &weight, &bias)
     }
 
     /// Bytes of tasks' parameters in host memory, compressed.
@@ -218,10 +216,38 @@ impl TaskServing {
     }
 }
 
-/// Of the weights of one among several models, the first of them by the run's own seed: neighbours' have nothing in common, whether or not
-/// they are of one shape.
-fn seed_of(seed: u64, index: u64) -> u64 {
-    seed.wrapping_add(index << 32)
+/// What a task brought beside its operators.
+struct Handed {
+    /// Of all its parameters, compressed.
+    bytes: u64,
+    /// Its classification layer: weight and bias.
+    head: Option<[Tensor; 2]>,
+}
+
+/// Hands a registration to a registry. Nothing comes of one that it refuses: the server does so too, and says why.
+fn hand_in(
+    registration: &Registration,
+    origin: &Origin<'_>,
+    registry: &mut Registry,
+) -> Result<Option<Handed>, ExecutorError> {
+    if let Some(TaskFile { fault: Some(_), .. }) = registration.file {
+        return Ok(None);
+    }
+    let parameters = origin.parameters(registration)?;
+    let bytes = parameters.bytes();
+    let head = match origin.find(&registration.model) {
+        None => None,
+        Some((_, shape)) => match parameters.head(shape, origin.pool.classes) {
+            Ok(head) => head.map(|[weight, bias]| Ok::<_, ExecutorError>([weight.tensor()?, bias.tensor()?])),
+            Err(_) => return Ok(None),
+        },
+    };
+    let head = head.transpose()?;
+    match registry.register(registration.task, &registration.model, &registration.kind, parameters) {
+        Err(PetError::Executor(error)) => Err(error),
+        Err(_) => Ok(None),
+        Ok(()) => Ok(Some(Handed { bytes, head })),
+    }
 }
 
 /// What the registry says of a task that a batch names.
@@ -259,7 +285,7 @@ impl Perform for PlannerLane {
 struct TaskLane {
     models: Vec<(String, Heads)>,
     registry: Registry,
-    own: BTreeMap<u32, Encoder>,
+    own: BTreeMap<u32, OwnModel>,
     /// As many as any batch so far had.
     streams: Option<Streams>,
     max_tokens: u32,
@@ -279,18 +305,17 @@ impl TaskLane {
         }
         let streams = self.streams.as_ref().expect("there are streams from here on");
         let (name, heads) = &self.models[usize::from(pet.model)];
-        let encoder = match self.own.get(&batch.members[0].tenant) {
-            Some(own) => own,
+        let own = self.own.get(&batch.members[0].tenant);
+        let encoder = match own {
+            Some(own) => own.encoder(),
             None => self.registry.model(name).expect("a batch's model is shared"),
         };
         let input = self.input(encoder, batch)?;
         let hidden = encoder.embed(&input)?;
-        let layers = 0..encoder.shape().layers as usize;
-        let hidden = match batch.groups.as_slice() {
-            [] => encoder.layers(hidden, layers, &input, None)?,
-            groups => {
-                let of_tasks: Vec<Group> = groups
-                    .iter()
+        let hidden = match own {
+            Some(own) => own.layers(hidden, &input, streams)?,
+            None => {
+                let of_tasks: Vec<Group> = { batch.groups.iter() }
                     .map(|group| Group {
                         task: group.task,
                         count: group.count as usize,
@@ -298,8 +323,9 @@ impl TaskLane {
                     })
                     .collect();
                 let mut of_tasks = self.registry.batch(name, &of_tasks).map_err(of_task)?;
-                let stream_of: Vec<u32> = groups.iter().map(|group| group.stream.into()).collect();
+                let stream_of: Vec<u32> = batch.groups.iter().map(|group| group.stream.into()).collect();
                 of_tasks.assign(&stream_of);
+                let layers = 0..encoder.shape().layers as usize;
                 of_tasks.layers(encoder, hidden, layers, &input, streams)?
             }
         };
@@ -350,7 +376,7 @@ impl Perform for TaskLane {
     fn prepare(&mut self) {
         prepare_lane_thread();
         let shared = self.models.iter().filter_map(|(name, _)| self.registry.model(name));
-        for encoder in shared.chain(self.own.values().take(1)) {
+        for encoder in shared.chain(self.own.values().take(1).map(OwnModel::encoder)) {
             for batch in [1, 8] {
                 // What cannot run will say so when a request asks for it.
                 if (0..2).any(|_| self.warm_up(encoder, batch).is_err()) {

@@ -7,15 +7,13 @@ use tenantry_profiles::{DType, ModelShape};
 
 use super::input::Input;
 use super::layout;
+use super::variant::{Gelu, Variant};
 use crate::adapters::Adapters;
 use crate::device::kind;
 use crate::error::ExecutorError;
 use crate::whole_models::WholeModel;
 
-/// BERT's, in all published checkpoints.
-pub(crate) const LAYER_NORM_EPSILON: f64 = 1e-12;
-
-/// A BERT-like encoder on a device (Devlin et al., 2019): layers that normalise after each sub-layer, exact GELU, no pooler.
+/// A BERT-like encoder on a device (Devlin et al., 2019): layers that normalise after each sub-layer, no pooler.
 ///
 /// All parameters lie in one block and the layers are views into it, so that a whole model is swapped by one copy:
 /// [`load`](Self::load).
@@ -24,7 +22,7 @@ pub struct Encoder {
     shape: ModelShape,
     /// The lowest layer that is here.
     first_layer: u32,
-    norm_epsilon: f64,
+    variant: Variant,
     parameters: Tensor,
     /// Absent where the lower layers are.
     embedding: Option<Embedding>,
@@ -38,6 +36,8 @@ struct Embedding {
     positions: Tensor,
     segments: Tensor,
     norm: Norm,
+    /// From embeddings of another width.
+    projection: Option<Linear>,
 }
 
 /// One layer's parameters, as views.
@@ -49,6 +49,7 @@ pub(crate) struct Layer {
     pub intermediate: Linear,
     pub output: Linear,
     pub output_norm: Norm,
+    gelu: Gelu,
 }
 
 impl Encoder {
@@ -106,10 +107,20 @@ impl Encoder {
         first_layer: u32,
         parameters: Tensor,
     ) -> Result<Encoder, ExecutorError> {
-        let (found, must) = (
-            parameters.size(),
-            [layout::upper_parameters(shape, first_layer)? as i64],
-        );
+        Encoder::of_variant(shape, Variant::BERT, first_layer, parameters)
+    }
+
+    /// The same of a variant of BERT. Upper layers are BERT's in their size.
+    pub(crate) fn of_variant(
+        shape: &ModelShape,
+        variant: Variant,
+        first_layer: u32,
+        parameters: Tensor,
+    ) -> Result<Encoder, ExecutorError> {
+        let upper = layout::upper_parameters(shape, first_layer)? as i64;
+        let all = layout::places_of(shape, &variant);
+        let all = all.iter().map(layout::Place::length).sum::<usize>() as i64;
+        let (found, must) = (parameters.size(), [if first_layer == 0 { all } else { upper }]);
         if found != must || !parameters.is_contiguous() {
             let what = format!("parameters of {}", shape.name);
             return Err(ExecutorError::input(
@@ -122,17 +133,24 @@ impl Encoder {
         let mut views = Views {
             block: &parameters,
             offset: 0,
+            norm_epsilon: variant.norm_epsilon,
         };
         let mut embedding = || -> Result<Embedding, ExecutorError> {
+            let width = variant.embedding.map_or(hidden, i64::from);
             Ok(Embedding {
-                words: views.matrix(shape.vocabulary.into(), hidden)?,
-                positions: views.matrix(shape.positions.into(), hidden)?,
-                segments: views.matrix(2, hidden)?,
-                norm: views.norm(hidden)?,
+                words: views.matrix(shape.vocabulary.into(), width)?,
+                positions: views.matrix(shape.positions.into(), width)?,
+                segments: views.matrix(2, width)?,
+                norm: views.norm(width)?,
+                projection: { variant.embedding }.map(|_| views.linear(hidden, width)).transpose()?,
             })
         };
         let embedding = (first_layer == 0).then(&mut embedding).transpose()?;
+        let of_layers = views.offset;
         let mut layer = || -> Result<Layer, ExecutorError> {
+            if variant.one_layer {
+                views.offset = of_layers;
+            }
             Ok(Layer {
                 query_key_value: views.linear(3 * hidden, hidden)?,
                 attention_output: views.linear(hidden, hidden)?,
@@ -140,13 +158,14 @@ impl Encoder {
                 intermediate: views.linear(intermediate, hidden)?,
                 output: views.linear(hidden, intermediate)?,
                 output_norm: views.norm(hidden)?,
+                gelu: variant.gelu,
             })
         };
         let layers = (first_layer..shape.layers).map(|_| layer()).collect::<Result<_, _>>()?;
         Ok(Encoder {
             shape: shape.clone(),
             first_layer,
-            norm_epsilon: LAYER_NORM_EPSILON,
+            variant,
             parameters,
             embedding,
             layers,
@@ -155,9 +174,13 @@ impl Encoder {
 
     /// Another handle on the same memory, for another thread.
     pub fn share(&self) -> Encoder {
-        Encoder::from_upper_parameters(&self.shape, self.first_layer, self.parameters.shallow_clone())
-            .expect("the same block fits again")
-            .with_norm_epsilon(self.norm_epsilon)
+        Encoder::of_variant(
+            &self.shape,
+            self.variant,
+            self.first_layer,
+            self.parameters.shallow_clone(),
+        )
+        .expect("the same block fits again")
     }
 
     /// The same encoder in memory of its own.
@@ -165,24 +188,17 @@ impl Encoder {
     /// # Errors
     /// No memory.
     pub(crate) fn copy(&self) -> Result<Encoder, ExecutorError> {
-        let mut parameters = self.parameters.f_empty_like()?;
-        parameters.f_copy_(&self.parameters)?;
-        let copied = Encoder::from_upper_parameters(&self.shape, self.first_layer, parameters)?;
-        Ok(copied.with_norm_epsilon(self.norm_epsilon))
+        self.copy_to(self.device())
     }
 
-    /// The same encoder, with another number than BERT's 1e-12 added to variances by its norms.
-    pub(crate) fn with_norm_epsilon(mut self, epsilon: f64) -> Encoder {
-        self.norm_epsilon = epsilon;
-        let of_embedding = self.embedding.iter_mut().map(|part| &mut part.norm);
-        let of_layers = self
-            .layers
-            .iter_mut()
-            .flat_map(|layer| [&mut layer.attention_norm, &mut layer.output_norm]);
-        for norm in of_embedding.chain(of_layers) {
-            norm.epsilon = epsilon;
-        }
-        self
+    /// The same encoder in memory of its own on a device.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn copy_to(&self, device: Device) -> Result<Encoder, ExecutorError> {
+        let mut parameters = Tensor::f_empty(self.parameters.size(), (self.kind(), device))?;
+        parameters.f_copy_(&self.parameters)?;
+        Encoder::of_variant(&self.shape, self.variant, self.first_layer, parameters)
     }
 
     /// A padded batch of token ids, ready for [`embed`](Self::embed): each of `sequences` is padded to `tokens`.
@@ -225,6 +241,7 @@ impl Encoder {
             positions,
             segments,
             norm,
+            projection,
         } = embedding;
         let segment = match &input.segments {
             Some(ids) => Tensor::f_embedding(segments, ids, -1, false, false)?,
@@ -232,7 +249,10 @@ impl Encoder {
         };
         let position = positions.f_narrow(0, 0, input.tokens() as i64)?.f_add(&segment)?;
         let mut sum = Tensor::f_embedding(words, ids, -1, false, false)?;
-        norm.forward(&sum.f_add_(&position)?)
+        let embedded = norm.forward(&sum.f_add_(&position)?)?;
+        projection
+            .as_ref()
+            .map_or(Ok(embedded.shallow_clone()), |own| own.forward(&embedded))
     }
 
     /// Layers `range` over `hidden`, `[n, l, hidden]` both in and out, where `input` is the batch that `hidden` came from.
@@ -334,9 +354,13 @@ impl Encoder {
     pub(crate) fn pieces(&self) -> Vec<&Tensor> {
         let embedding = self.embedding.iter().flat_map(|part| {
             let [weight, bias] = part.norm.pieces();
+            let projection = part.projection.iter().flat_map(Linear::pieces);
             [&part.words, &part.positions, &part.segments, weight, bias]
+                .into_iter()
+                .chain(projection)
         });
-        let layers = self.layers.iter().flat_map(|layer| {
+        let distinct = if self.variant.one_layer { 1 } else { self.layers.len() };
+        let layers = self.layers.iter().take(distinct).flat_map(|layer| {
             let pieces = [
                 layer.query_key_value.pieces(),
                 layer.attention_output.pieces(),
@@ -396,12 +420,17 @@ impl WholeModel for Encoder {
 }
 
 impl Layer {
+    /// What stands between the two products of the feed-forward block.
+    pub(crate) fn activate(&self, mut inner: Tensor) -> Result<Tensor, ExecutorError> {
+        Ok(inner.f_gelu_(self.gelu.name())?)
+    }
+
     /// What comes after attention: the sum with what the layer was given, and the feed-forward block.
     pub(crate) fn after_attention(&self, mut attention: Tensor, hidden: &Tensor) -> Result<Tensor, ExecutorError> {
         let hidden = self.attention_norm.forward(&attention.f_add_(hidden)?)?;
         let mut output = self
             .output
-            .forward(&self.intermediate.forward(&hidden)?.f_gelu_("none")?)?;
+            .forward(&self.activate(self.intermediate.forward(&hidden)?)?)?;
         self.output_norm.forward(&output.f_add_(&hidden)?)
     }
 }
@@ -446,6 +475,7 @@ impl Norm {
 struct Views<'a> {
     block: &'a Tensor,
     offset: i64,
+    norm_epsilon: f64,
 }
 
 impl Views<'_> {
@@ -470,7 +500,7 @@ impl Views<'_> {
         Ok(Norm {
             weight: self.vector(width)?,
             bias: self.vector(width)?,
-            epsilon: LAYER_NORM_EPSILON,
+            epsilon: self.norm_epsilon,
         })
     }
 }

@@ -94,6 +94,24 @@ impl Heads {
         })
     }
 
+    /// Gives a tenant a head of its own: a weight, `[classes, hidden]`, and a bias, `[classes]`. Of fewer classes than other tenants have, those that it does
+    /// not have never win.
+    ///
+    /// # Errors
+    /// More classes, or another width.
+    ///
+    /// # Panics
+    /// If there is no such tenant.
+    pub(crate) fn put(&self, tenant: u32, weight: &Tensor, bias: &Tensor) -> Result<(), ExecutorError> {
+        assert!(tenant < self.tenants(), "a tenant beyond those that have heads");
+        let missing = [0, self.classes - bias.size()[0]];
+        let weight = weight.f_transpose(0, 1)?.f_pad(missing, "constant", 0.0)?;
+        let bias = bias.f_pad(missing, "constant", f64::NEG_INFINITY)?;
+        let head = Tensor::f_cat(&[weight.f_reshape([-1])?, bias], 0)?;
+        tch::no_grad(|| self.parameters.f_select(0, tenant.into())?.f_copy_(&head))?;
+        Ok(())
+    }
+
     /// Logits `[n, classes]` of the last layer's `hidden`, `[n, l, hidden]`, each by its tenant's head.
     ///
     /// # Errors

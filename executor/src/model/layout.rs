@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use tenantry_profiles::{ModelKind, ModelShape};
 
+use super::variant::Variant;
 use crate::error::ExecutorError;
 use crate::random::{INITIAL_STD, Part, fill, weights};
 
@@ -62,23 +63,35 @@ pub(crate) fn check(shape: &ModelShape) -> Result<(), ExecutorError> {
 
 /// All tensors of an encoder, in the order of its flat block and without gaps.
 pub(crate) fn places(shape: &ModelShape) -> Vec<Place> {
+    places_of(shape, &Variant::BERT)
+}
+
+/// Likewise of a variant: a projection of the embedding has its name behind `embeddings.projection`, and one layer that stands for all is the first.
+pub(crate) fn places_of(shape: &ModelShape, variant: &Variant) -> Vec<Place> {
     let (hidden, intermediate) = (shape.hidden, shape.intermediate);
+    let width = variant.embedding.unwrap_or(hidden);
     let mut tensors = vec![
         (
             "embeddings.word_embeddings.weight".to_string(),
-            vec![shape.vocabulary, hidden],
+            vec![shape.vocabulary, width],
         ),
         (
             "embeddings.position_embeddings.weight".to_string(),
-            vec![shape.positions, hidden],
+            vec![shape.positions, width],
         ),
         (
             "embeddings.token_type_embeddings.weight".to_string(),
-            vec![SEGMENTS, hidden],
+            vec![SEGMENTS, width],
         ),
-        ("embeddings.LayerNorm.weight".to_string(), vec![hidden]),
-        ("embeddings.LayerNorm.bias".to_string(), vec![hidden]),
+        ("embeddings.LayerNorm.weight".to_string(), vec![width]),
+        ("embeddings.LayerNorm.bias".to_string(), vec![width]),
     ];
+    if variant.embedding.is_some() {
+        tensors.extend([
+            ("embeddings.projection.weight".to_string(), vec![hidden, width]),
+            ("embeddings.projection.bias".to_string(), vec![hidden]),
+        ]);
+    }
     let of_layer = [
         ("attention.self.query.weight", vec![hidden, hidden]),
         ("attention.self.key.weight", vec![hidden, hidden]),
@@ -97,7 +110,8 @@ pub(crate) fn places(shape: &ModelShape) -> Vec<Place> {
         ("output.LayerNorm.weight", vec![hidden]),
         ("output.LayerNorm.bias", vec![hidden]),
     ];
-    for layer in 0..shape.layers {
+    let layers = if variant.one_layer { 1 } else { shape.layers };
+    for layer in 0..layers {
         let named = |(name, shape): &(&str, Vec<u32>)| (format!("encoder.layer.{layer}.{name}"), shape.clone());
         tensors.extend(of_layer.iter().map(named));
     }

@@ -7,11 +7,13 @@ mod encoder;
 mod heads;
 mod input;
 mod layout;
+mod variant;
 
 pub use checkpoint::{read_checkpoint, write_checkpoint};
 pub(crate) use checkpoint::{read_places, write_places};
 pub use encoder::Encoder;
-pub(crate) use encoder::{LAYER_NORM_EPSILON, Layer, Linear as LinearParameters, Norm as NormParameters};
+pub(crate) use encoder::{Layer, Linear as LinearParameters, Norm as NormParameters};
 pub use heads::Heads;
 pub use input::Input;
-pub(crate) use layout::{Place, check, lower_matrices, places};
+pub(crate) use layout::{Place, check, lower_matrices, places, places_of};
+pub(crate) use variant::{Gelu, LAYER_NORM_EPSILON, Variant};

@@ -63,6 +63,11 @@ impl Kind for Adapters {
         Ok(Box::new(Loaded(layers?)))
     }
 
+    /// They stand behind what the weights yield, with a nonlinearity of their own.
+    fn merges(&self) -> bool {
+        false
+    }
+
     fn random(&self, shape: &ModelShape, sizes: &PetSizes, seed: u64, task: u32) -> Parameters {
         let (hidden, bottleneck) = (shape.hidden as usize, sizes.bottleneck as usize);
         let mut stream = weights(seed, Part::Adapter, task.into());

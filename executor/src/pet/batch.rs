@@ -114,7 +114,9 @@ impl PetBatch {
         let attended = encoder.attend_projected(&linear(Linear::QueryKeyValue, hidden)?, input)?;
         let mut attention = linear(Linear::AttentionOutput, &attended)?;
         let hidden = self.norm(encoder, layer, Norm::Attention, &attention.f_add_(hidden)?)?;
-        let inner = linear(Linear::Intermediate, &hidden)?.f_gelu_("none")?;
+        let inner = encoder
+            .layer_parts(layer)
+            .activate(linear(Linear::Intermediate, &hidden)?)?;
         let mut output = linear(Linear::Output, &inner)?;
         self.norm(encoder, layer, Norm::Output, &output.f_add_(&hidden)?)
     }

@@ -96,6 +96,10 @@ impl Operators for Loaded {
         Ok(Some(self.0[layer][linear as usize].delta.product(&rows(x)?)?))
     }
 
+    fn weight_delta(&self, layer: usize, linear: Linear) -> Result<Option<Tensor>, ExecutorError> {
+        Ok(Some(self.0[layer][linear as usize].delta.dense()?))
+    }
+
     fn has_delta(&self, _: usize, _: Linear) -> bool {
         true
     }

@@ -116,6 +116,12 @@ pub trait Kind: Debug + Sync {
     /// No memory, or an operator that this device does not have.
     fn load(&self, parameters: &Reader<'_>, model: &Encoder) -> Result<Box<dyn Operators>, ExecutorError>;
 
+    /// Whether its operators can be added to the shared model's parameters, so that the task's full model is of the shared one's shape: then they have
+    /// [`weight_delta`](Operators::weight_delta) wherever they have [`delta`](Operators::delta).
+    fn merges(&self) -> bool {
+        true
+    }
+
     /// Random parameters of the given sizes, the same for the same seed and task on every device.
     fn random(&self, shape: &ModelShape, sizes: &PetSizes, seed: u64, task: u32) -> Parameters;
 }
@@ -138,6 +144,14 @@ pub trait Operators: Debug + Send {
     /// # Errors
     /// No memory.
     fn delta(&self, _layer: usize, _linear: Linear, _x: &Tensor, _y: &Tensor) -> Result<Option<Tensor>, ExecutorError> {
+        Ok(None)
+    }
+
+    /// [`delta`](Self::delta) as a matrix to add to the shared weight, `[out, in]`, of kinds that merge.
+    ///
+    /// # Errors
+    /// No memory.
+    fn weight_delta(&self, _layer: usize, _linear: Linear) -> Result<Option<Tensor>, ExecutorError> {
         Ok(None)
     }
 

@@ -85,6 +85,11 @@ impl Operators for Loaded {
         self.0[layer][linear as usize].as_ref().map(product).transpose()
     }
 
+    fn weight_delta(&self, layer: usize, linear: Linear) -> Result<Option<Tensor>, ExecutorError> {
+        let product = |own: &Factors| Ok(own.down.f_matmul(&own.up)?.f_transpose(0, 1)?);
+        self.0[layer][linear as usize].as_ref().map(product).transpose()
+    }
+
     fn has_delta(&self, layer: usize, linear: Linear) -> bool {
         self.0[layer][linear as usize].is_some()
     }

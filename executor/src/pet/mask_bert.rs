@@ -99,6 +99,10 @@ impl Operators for Loaded {
         Ok(Some(self.0[layer][linear as usize].product(&rows(x)?)?))
     }
 
+    fn weight_delta(&self, layer: usize, linear: Linear) -> Result<Option<Tensor>, ExecutorError> {
+        Ok(Some(self.0[layer][linear as usize].dense()?))
+    }
+
     fn has_delta(&self, _: usize, _: Linear) -> bool {
         true
     }

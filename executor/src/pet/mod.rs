@@ -8,7 +8,7 @@
 //! it is computed: sparse matrices as CSR with their values, 8 bytes an element, so that a mask of 5 % zeros takes 34 MB of
 //! BERT-base and not the 10.6 MB of its bits; everything else as dense blocks.
 //! [`Registry::batch`] makes a [`PetBatch`], whose [`layers`](PetBatch::layers) is the forward pass; [`Streams`] are the threads
-//! that its operators run on.
+//! that its operators run on. [`Registry::own_model`] merges a task into a full model of its own, as systems serve it that know no tasks.
 //!
 //! A new kind is one file that implements [`Kind`], and a line in [`KINDS`]. To be planned and simulated too, by a core that knows no tensors, it is one
 //! more file there that implements `Rules` (`policy/pet_kinds/`: its tensors' names and shapes, bytes and work) and a line, and a name in the profiles'
@@ -23,17 +23,19 @@ mod error;
 mod kind;
 mod lora;
 mod mask_bert;
+mod own_model;
 mod parameters;
 mod registry;
 mod sparse;
 mod streams;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use batch::{Group, PetBatch};
 pub use error::PetError;
 pub use kind::{KINDS, Kind, Linear, Norm, Operators, kind_named};
+pub use own_model::OwnModel;
 pub use parameters::{Array, Parameters, Reader};
 pub use registry::{Registry, Triplet};
 pub use streams::Streams;

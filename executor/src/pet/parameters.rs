@@ -8,7 +8,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use tch::{Kind as Number, Tensor};
 use tenantry_core::policy::pet_header::{KIND, PetHeader, SHARED_MODEL};
-use tenantry_core::policy::pet_tensors::{self, Misfit, Resident, Stored, StoredTensor};
+use tenantry_core::policy::pet_tensors::{self, HEAD, Misfit, Resident, Stored, StoredTensor};
 use tenantry_profiles::{ModelShape, PetKind};
 
 use crate::error::ExecutorError;
@@ -52,6 +52,20 @@ impl Array {
         Array::new(Dtype::U8, shape, data)
     }
 
+    /// As a tensor in host memory.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn tensor(&self) -> Result<Tensor, ExecutorError> {
+        let kind = match self.dtype {
+            Dtype::F32 => Number::Float,
+            Dtype::I32 => Number::Int,
+            _ => Number::Uint8,
+        };
+        let shape: Vec<i64> = self.shape.iter().map(|&size| size as i64).collect();
+        Ok(Tensor::f_from_data_size(&self.data, &shape, kind)?)
+    }
+
     /// Makes floats larger by a factor; others stay.
     fn scale(&mut self, factor: f32) {
         if self.dtype != Dtype::F32 {
@@ -72,7 +86,7 @@ impl Array {
 }
 
 /// A task's parameters, compressed: what the repository keeps and files hold. `layer.<i>.<linear or norm>.<part>` names an array;
-/// which parts there are is said in each kind's file.
+/// which parts there are is said in each kind's file. Beside them may be a classification layer of the task's own ([`HEAD`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     arrays: BTreeMap<String, Array>,
@@ -92,6 +106,26 @@ impl Parameters {
     /// The array of this name.
     pub fn get(&self, name: &str) -> Option<&Array> {
         self.arrays.get(name)
+    }
+
+    /// The task's own classification layer, where there is one: weight and bias.
+    ///
+    /// # Errors
+    /// One that does not fit a model of this shape, or a system of so many classes.
+    pub fn head(&self, shape: &ModelShape, classes: u32) -> Result<Option<[&Array; 2]>, Misfit> {
+        let there = pet_tensors::check_head(shape, classes, &self.stored())?;
+        Ok(there.then(|| HEAD.map(|name| &self.arrays[name])))
+    }
+
+    /// As the core checks them.
+    fn stored(&self) -> Stored<'_> {
+        let tensor = |array| {
+            let Array { dtype, shape, data }: &Array = array;
+            let dtype = format!("{dtype:?}");
+            StoredTensor { dtype, shape, data }
+        };
+        let arrays = self.arrays.iter();
+        arrays.map(|(name, array)| (name.as_str(), tensor(array))).collect()
     }
 
     /// The same with all floats larger by a factor.
@@ -191,14 +225,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The first that does not fit.
     pub fn check(&self, kind: PetKind, shape: &ModelShape) -> Result<Resident, Misfit> {
-        let tensor = |array: &'a Array| StoredTensor {
-            dtype: format!("{:?}", array.dtype),
-            shape: &array.shape,
-            data: &array.data,
-        };
-        let arrays = self.parameters.arrays.iter();
-        let stored: Stored<'_> = arrays.map(|(name, array)| (name.as_str(), tensor(array))).collect();
-        let resident = pet_tensors::check(kind, shape, &stored)?;
+        let resident = pet_tensors::check(kind, shape, &self.parameters.stored())?;
         self.read
             .borrow_mut()
             .extend(self.parameters.arrays.keys().map(String::as_str));
@@ -252,14 +279,7 @@ impl<'a> Reader<'a> {
 
     /// A checked array as a tensor in host memory.
     pub(crate) fn host_tensor(&self, name: &str) -> Result<Tensor, ExecutorError> {
-        let array = self.checked(name);
-        let kind = match array.dtype {
-            Dtype::F32 => Number::Float,
-            Dtype::I32 => Number::Int,
-            _ => Number::Uint8,
-        };
-        let shape: Vec<i64> = array.shape.iter().map(|&size| size as i64).collect();
-        Ok(Tensor::f_from_data_size(&array.data, &shape, kind)?)
+        self.checked(name).tensor()
     }
 
     /// Refuses arrays that were not read.

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use tch::Device;
+
 use super::batch::{Group, Member, PetBatch};
 use super::error::{PetError, near_miss};
 use super::kind::{Kind, Operators};
+use super::own_model::OwnModel;
 use super::parameters::{Parameters, Reader};
 use crate::device::element_bytes;
 use crate::error::ExecutorError;
@@ -154,6 +157,16 @@ impl Registry {
         found.operators = Some(Arc::new(Mutex::new(operators)));
         self.used_bytes += bytes;
         Ok(())
+    }
+
+    /// A registered task's full model: its shared model's with its parameters merged in, in memory of its own on that device.
+    ///
+    /// # Errors
+    /// A task that is not registered, no memory, or a device that cannot compute it.
+    pub fn own_model(&self, task: u32, device: Device) -> Result<OwnModel, PetError> {
+        let found = self.tasks.get(&task).ok_or(PetError::NotRegistered { task })?;
+        let copied = self.models[&found.triplet.model].copy_to(device)?;
+        Ok(OwnModel::new(copied, found.kind, &Reader::new(&found.parameters))?)
     }
 
     /// Takes a task off the device; it stays registered. A batch that holds it keeps its memory until the batch is dropped.

@@ -70,6 +70,11 @@ impl Sparse {
         Ok(Sparse(csr))
     }
 
+    /// With its zeros.
+    pub fn dense(&self) -> Result<Tensor, TchError> {
+        self.0.f_to_dense(None::<Kind>, false)
+    }
+
     /// `x · Sᵀ` of `x`, `[tokens, in]`: `[tokens, out]`.
     pub fn product(&self, x: &Tensor) -> Result<Tensor, TchError> {
         let (out, inputs, tokens) = (self.0.size()[0], self.0.size()[1], x.size()[0]);

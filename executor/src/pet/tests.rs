@@ -114,6 +114,10 @@ fn merged(encoder: &Encoder, kind: &str, parameters: &Parameters) -> Encoder {
 /// operations.
 fn with_adapters(encoder: &Encoder, parameters: &Parameters, ids: &[i64]) -> Tensor {
     let input = encoder.input(&[ids], ids.len()).unwrap();
+    let (heads, width) = (
+        encoder.shape().heads,
+        i64::from(encoder.shape().hidden / encoder.shape().heads),
+    );
     let mut hidden = encoder.embed(&input).unwrap().get(0);
     for layer in 0..2 {
         let parts = encoder.layer_parts(layer);
@@ -125,10 +129,12 @@ fn with_adapters(encoder: &Encoder, parameters: &Parameters, ids: &[i64]) -> Ten
         };
         let norm = |norm: Norm, x: Tensor| norm.of(parts).forward(&x).unwrap();
         let by_part = linear(Linear::QueryKeyValue, &hidden).chunk(3, -1);
-        let heads: Vec<Tensor> = (0..2)
+        let heads: Vec<Tensor> = (0..heads)
             .map(|head| {
-                let [q, k, v] = [0, 1, 2].map(|part: usize| by_part[part].narrow(-1, head * 10, 10));
-                (q.matmul(&k.tr()) / 10f64.sqrt()).softmax(-1, Number::Float).matmul(&v)
+                let [q, k, v] = [0, 1, 2].map(|part: usize| by_part[part].narrow(-1, i64::from(head) * width, width));
+                (q.matmul(&k.tr()) / (width as f64).sqrt())
+                    .softmax(-1, Number::Float)
+                    .matmul(&v)
             })
             .collect();
         let attention = linear(Linear::AttentionOutput, &Tensor::cat(&heads, -1));
@@ -140,7 +146,7 @@ fn with_adapters(encoder: &Encoder, parameters: &Parameters, ids: &[i64]) -> Ten
 }
 
 /// What serves a task alone: its merged model, or its adapters beside the shared one.
-enum Alone {
+pub(crate) enum Alone {
     Merged(Encoder),
     Adapters(Encoder, Parameters),
 }
@@ -148,7 +154,10 @@ enum Alone {
 impl Alone {
     fn new(encoder: &Encoder, task: u32) -> Alone {
         let kind = KINDS[task as usize % 5].name();
-        let parameters = random(kind, task);
+        Alone::of(encoder, kind, random(kind, task))
+    }
+
+    pub(crate) fn of(encoder: &Encoder, kind: &str, parameters: Parameters) -> Alone {
         match kind {
             "adapters" => Alone::Adapters(encoder.share(), parameters),
             _ => Alone::Merged(merged(encoder, kind, &parameters)),
@@ -156,7 +165,7 @@ impl Alone {
     }
 
     /// The last hidden states of one sequence, `[l, hidden]`.
-    fn run(&self, ids: &[i64]) -> Tensor {
+    pub(crate) fn run(&self, ids: &[i64]) -> Tensor {
         match self {
             Alone::Adapters(encoder, parameters) => with_adapters(encoder, parameters, ids),
             Alone::Merged(own) => {
@@ -247,6 +256,30 @@ fn a_mixed_batch_equals_each_request_on_its_dense_merge() {
     };
     let mut runner = TestRunner::new(ProptestConfig::with_cases(48));
     runner.run(&(groups(TASKS), 1u32..4), check).unwrap();
+}
+
+#[test]
+fn a_full_model_is_the_shared_one_with_the_task_merged_into_it() {
+    let registry = registry(5);
+    let shared = registry.model("small").unwrap();
+    let ids: Vec<i64> = (0..9).collect();
+    for task in 0..5 {
+        let own = registry.own_model(task, Device::Cpu).unwrap();
+        let alone = Alone::new(shared, task);
+        if let Alone::Merged(by_hand) = &alone {
+            let off = difference(own.encoder().parameters(), by_hand.parameters());
+            assert!(off < 1e-6, "task {task}: {off}");
+        }
+        let input = own.encoder().input(&[&ids], 9).unwrap();
+        let hidden = own.encoder().embed(&input).unwrap();
+        let found = own.layers(hidden, &input, &Streams::new(1).unwrap()).unwrap();
+        let off = difference(&found.get(0), &alone.run(&ids));
+        assert!(off < 2e-5, "task {task}: {off}");
+    }
+    assert!(
+        shared.parameters().equal(encoder("small").parameters()),
+        "the shared model stays as it is"
+    );
 }
 
 #[test]
@@ -679,6 +712,12 @@ fn a_new_kind_is_one_implementation() {
         .layers(scaled.embed(&input).unwrap(), 0..2, &input, None)
         .unwrap();
     assert!(difference(&found, &expected) < 2e-5);
+
+    // It does not say what to add to the weights, nor that there is no such thing.
+    assert_eq!(
+        registry.own_model(0, Device::Cpu).unwrap_err().to_string(),
+        "operator at output of layer 0: must be a matrix, since its kind merges, got none"
+    );
 }
 
 #[test]

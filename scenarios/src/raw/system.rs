@@ -1,6 +1,7 @@
 //! `systems:` — one system is one list of decisions.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -405,9 +406,12 @@ pub enum RawTenantState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
-    /// The checkpoint of the backbone, or of the generic model that a table is built from. A `tokenizer.json` beside it reads `corpus`.
+    /// The checkpoint of the backbone, of tasks' shared model, or of the generic model that a table is built from. A `tokenizer.json` beside it reads `corpus`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<PathBuf>,
+    /// Of tasks: the checkpoints of the shared models beside the system's own, by their keys of `models`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub models: BTreeMap<String, PathBuf>,
     /// Checkpoints further pretrained for domains, whose lower layers fill these domains' tables; those beyond have the model's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<PathBuf>,

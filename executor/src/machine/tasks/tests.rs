@@ -1,10 +1,12 @@
 //! Whole runs of tasks on real threads: batching, streams and engines do not change the answers, and what is refused is refused alone.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use tenantry_core::command::TaskFault;
 use tenantry_core::log::{Log, replay};
 use tenantry_core::policy::coordinated::Batching;
+use tenantry_core::policy::pet_tensors::HEAD;
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, HeadTask, Padding, PipelineSpec, PlaceSpec, PlanningSpec, SharedModel, StreamsSpec, SwapSpec,
@@ -12,13 +14,17 @@ use tenantry_core::spec::{
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Card, ConcurrentPetRow, DType, ModelShape, Stats};
+use tenantry_profiles::{Card, ConcurrentPetRow, DType, ModelShape, PetKind, Stats};
 use tenantry_traces::{Entry, Listed, Request, Time};
 
 use super::*;
+use crate::cascade::ClassifierConfig;
+use crate::files::read_encoder_block;
 use crate::machine::RealMachine;
 use crate::machine::threads::Threads;
-use crate::pet::{KINDS, Misfit, Operators, Reader, Resident};
+use crate::pet::tests::Alone;
+use crate::pet::{Array, KINDS, Misfit, Operators, Parameters, Reader, Resident, kind_named};
+use crate::random::{Part, fill, weights};
 
 const TASKS: u32 = 64;
 const QUERIES: u64 = 256;
@@ -84,16 +90,17 @@ fn shared(batching: Batching, streams: u32) -> EngineSpec {
 
 /// Runs a pool of queries.
 fn serve(system: &SystemSpec, memory: u64) -> (RunRecord, Vec<Answer>, Vec<String>) {
-    let (record, answers, refused, _) = serve_on(&synthetic_card(), system, memory, &KINDS);
+    let (record, answers, refused, _) = serve_on(&synthetic_card(), system, memory, &KINDS, &Files::NONE);
     (record, answers, refused)
 }
 
-/// The same on another card, of tasks of these kinds; and the most streams that a batch had.
+/// The same on another card, of tasks of these kinds on models from files; and the most streams that a batch had.
 fn serve_on(
     card: &Card,
     system: &SystemSpec,
     memory: u64,
     kinds: &'static [&'static dyn Kind],
+    files: &Files,
 ) -> (RunRecord, Vec<Answer>, Vec<String>, u16) {
     let cluster = ClusterSpec {
         gpus: 1,
@@ -113,6 +120,7 @@ fn serve_on(
             device: Device::Cpu,
             max_bytes: memory,
             kinds,
+            files: files.clone(),
         };
         let serving = TaskServing::new(&system.pool, spec, tasks, provision).unwrap();
         let refused = tasks.refusals().to_vec();
@@ -193,7 +201,7 @@ fn a_stream_for_each_task_and_as_many_as_the_profile_says_do_not_change_the_answ
             batching: Batching::Coordinated,
             streams,
         };
-        serve_on(card, &system(engine), 1 << 30, &KINDS)
+        serve_on(card, &system(engine), 1 << 30, &KINDS, &Files::NONE)
     };
     let (one_each, answers, _, streams) = of(&card, StreamsSpec::OneEach);
     assert_eq!(answers, expected);
@@ -268,6 +276,8 @@ fn a_full_model_of_each_task_one_after_another_and_side_by_side() {
     let (side, answers, _) = serve(&system(parallel), 1 << 30);
     assert_eq!((one.counts.served, side.counts.served), (QUERIES, QUERIES));
     assert_eq!(answers, expected);
+    // Both serve the very tasks that they are compared with.
+    assert_eq!(serve(&system(shared(Batching::Coordinated, 1)), 1 << 30).1, expected);
     let computing = side.lanes.iter().filter(|lane| lane.name.contains("compute"));
     assert_eq!(computing.count(), 4);
 
@@ -315,7 +325,7 @@ fn a_task_for_which_the_device_has_no_memory_is_refused_alone() {
     assert_eq!(KINDS[3].name(), Vast.name());
     let sound = system(shared(Batching::Coordinated, 1));
     let (_, expected, _) = serve(&sound, 1 << 30);
-    let (record, answers, refused, _) = serve_on(&synthetic_card(), &sound, 1 << 30, &WITH_VAST);
+    let (record, answers, refused, _) = serve_on(&synthetic_card(), &sound, 1 << 30, &WITH_VAST, &Files::NONE);
     let of_vast = |answer: &Answer| answer.ticket * 7 % u64::from(TASKS) % 5 == 3;
     let expected: Vec<Answer> = expected.into_iter().filter(|answer| !of_vast(answer)).collect();
     assert_eq!(answers, expected);
@@ -346,7 +356,148 @@ fn card_with(shape: &ModelShape) -> Card {
         row.model.clone_from(&shape.name);
         tables.head.push(row);
     }
+    for mut row in tables.pet.clone() {
+        row.model.clone_from(&shape.name);
+        tables.pet.push(row);
+    }
     card
+}
+
+/// Two checkpoints of Hugging Face's as shared models, and a file for each task, with a classification layer of its own for six in seven; a second
+/// registration of task 5 finds a first one that was refused.
+#[test]
+fn trained_tasks_are_answered_by_the_models_and_heads_in_their_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let fixture = |name: &str| {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny_classifiers");
+        fixtures.join(name)
+    };
+    let config = ClassifierConfig::read(&fixture("bert").join("config.json"), "fixture").unwrap();
+    let shape = &config.shape;
+    let files = Files {
+        model: Some(fixture("bert")),
+        models: [("second".to_string(), fixture("bert_regression"))].into(),
+        ..Files::NONE
+    };
+    let checkpoint = |path: &Path| {
+        let block = read_encoder_block(path, shape, DType::F32).unwrap();
+        block.encoder(shape, 0, Device::Cpu).unwrap()
+    };
+    let shared_models = [checkpoint(&fixture("bert")), checkpoint(&fixture("bert_regression"))];
+
+    let mut trained = system(shared(Batching::Coordinated, 2));
+    trained.pool.model = shape.clone();
+    let tasks = trained.pool.tasks.as_mut().unwrap();
+    (tasks.model, tasks.max_tokens) = ("first".into(), shape.positions);
+    tasks.more_models = vec![SharedModel {
+        name: "second".into(),
+        shape: shape.clone(),
+    }];
+    let sizes = PetSizes {
+        bottleneck: 4,
+        rank: 2,
+        masked_share: 0.2,
+        difference_share: 0.1,
+    };
+    let mut alone = Vec::new();
+    for registration in &mut tasks.registrations {
+        let task = registration.task;
+        let (model, kind) = (task as usize / 5 % 2, registration.kind.clone());
+        registration.model = ["first", "second"][model].into();
+        let mut parameters = kind_named(&kind).unwrap().random(shape, &sizes, 11, task);
+        let resident = kind_named(&kind)
+            .unwrap()
+            .check(&Reader::new(&parameters), shape)
+            .unwrap();
+        alone.push(Alone::of(&shared_models[model], &kind, parameters.clone()));
+        if task % 7 > 0 {
+            let classes = 1 + task as usize % 7;
+            let numbers = |count: usize| {
+                let mut numbers = vec![0.0; count];
+                fill(&mut weights(13, Part::Head, task.into()), 1.0, &mut numbers);
+                numbers
+            };
+            let width = shape.hidden as usize;
+            for (name, size) in HEAD.into_iter().zip([vec![classes, width], vec![classes]]) {
+                parameters.insert(name, Array::floats(&size, &numbers(size.iter().product())));
+            }
+        }
+        let path = folder.path().join(format!("{task}.safetensors"));
+        parameters.save(&path, &registration.model, &kind).unwrap();
+        registration.file = Some(TaskFile {
+            path: path.display().to_string(),
+            resident_bytes: Some(4 * (resident.numbers + resident.indices)),
+            fault: None,
+        });
+    }
+    let bad = Registration {
+        kind: "adaptors".into(),
+        ..tasks.registrations[5].clone()
+    };
+    tasks.registrations.insert(5, bad);
+
+    let random_heads = Heads::random(shape, TASKS, 7, 3, DType::F32, Device::Cpu).unwrap();
+    let class_of = |ticket: u64, hidden_of: &dyn Fn(usize, &[i64]) -> Tensor| {
+        let task = (ticket * 7 % u64::from(TASKS)) as u32;
+        let mut draws = Draws::new(3, Purpose::Tokens).about(ticket);
+        let ids: Vec<i64> = (0..1 + ticket % 24)
+            .map(|_| draws.below(shape.vocabulary.into()) as i64)
+            .collect();
+        let hidden = hidden_of(task as usize, &ids).get(0);
+        let parameters = Parameters::read(&folder.path().join(format!("{task}.safetensors")))
+            .unwrap()
+            .2;
+        let logits = match parameters.get(HEAD[0]) {
+            Some(weight) => {
+                let bias = parameters.get(HEAD[1]).unwrap().tensor().unwrap();
+                weight.tensor().unwrap().mv(&hidden) + bias
+            }
+            None => random_heads.forward(&hidden.view([1, 1, -1]), &[task]).unwrap().get(0),
+        };
+        logits.argmax(0, false).int64_value(&[]) as u32
+    };
+    let answers_by = |hidden_of: &dyn Fn(usize, &[i64]) -> Tensor| -> Vec<Answer> {
+        (0..QUERIES)
+            .filter(|ticket| ticket % 24 < shape.positions.into())
+            .map(|ticket| Answer {
+                ticket,
+                class: class_of(ticket, hidden_of),
+            })
+            .collect()
+    };
+    let expected = answers_by(&|task, ids| alone[task].run(ids));
+    let differ = |other: &[Answer]| other.iter().zip(&expected).filter(|(other, own)| other != own).count();
+    let without_tasks = answers_by(&|task, ids| {
+        let model = &shared_models[task / 5 % 2];
+        let input = model.input(&[ids], ids.len()).unwrap();
+        let hidden = model.embed(&input).unwrap();
+        model.layers(hidden, 0..2, &input, None).unwrap().get(0)
+    });
+    assert!(differ(&without_tasks) > 20, "{}", differ(&without_tasks));
+    let classes: std::collections::BTreeSet<u32> = expected.iter().map(|answer| answer.class).collect();
+    assert_eq!(classes.len(), 7);
+    let card = card_with(shape);
+    for engine in [
+        shared(Batching::Coordinated, 2),
+        EngineSpec::Sequential { own_embeddings: true },
+        EngineSpec::Parallel {
+            own_embeddings: true,
+            streams: 2,
+        },
+    ] {
+        trained.pool.tasks.as_mut().unwrap().engine = engine;
+        let (record, answers, refused, _) = serve_on(&card, &trained, 1 << 30, &KINDS, &files);
+        assert_eq!(record.counts.served, expected.len() as u64);
+        assert_eq!(answers, expected, "{engine:?}");
+        assert_eq!(refused.len(), 1, "{refused:?}");
+    }
+    // Another checkpoint answers otherwise.
+    let swapped = Files {
+        model: Some(fixture("bert_regression")),
+        ..files
+    };
+    let (_, answers, ..) = serve_on(&card, &trained, 1 << 30, &KINDS, &swapped);
+    assert!(differ(&answers) > 20, "{}", differ(&answers));
 }
 
 /// Likewise of full models, one after another and side by side.
@@ -375,7 +526,7 @@ fn a_full_model_for_which_the_device_has_no_memory_is_refused_alone() {
         }];
         tasks.registrations[5].model = "vast".into();
         // More than a process can address, and all of it promised.
-        let (record, answers, refused, _) = serve_on(&card, &system, 1 << 60, &KINDS);
+        let (record, answers, refused, _) = serve_on(&card, &system, 1 << 60, &KINDS, &Files::NONE);
         let other = |answer: &Answer| answer.ticket * 7 % u64::from(TASKS) != 5;
         let expected: Vec<Answer> = expected.into_iter().filter(other).collect();
         assert_eq!(answers, expected);

@@ -25,9 +25,13 @@ impl std::fmt::Display for Size {
             Size::Is(size) => size.fmt(f),
             Size::AtLeast(0) => f.write_str("any"),
             Size::AtLeast(least) => write!(f, "{least} or more"),
+            Size::Between(least, most) => write!(f, "{least} to {most}"),
         }
     }
 }
+
+/// A task's own classification layer in its file: both tensors, or neither.
+pub const HEAD: [&str; 2] = ["classifier.weight", "classifier.bias"];
 
 /// Tensors of one linear layer or norm that make one operator together.
 #[derive(Debug)]
@@ -109,7 +113,31 @@ pub struct StoredTensor<'a> {
 /// Tensors by name.
 pub type Stored<'a> = BTreeMap<&'a str, StoredTensor<'a>>;
 
-/// Holds a task's tensors against those that its kind has for a model of this shape. Returns what they will take on the device.
+/// Holds a task's classification layer against a model of this shape and a system that tells so many classes apart, of which a task may have fewer.
+/// Returns whether there is one.
+///
+/// # Errors
+/// The first of the two tensors that is missing, or of another element type or shape.
+pub fn check_head(shape: &ModelShape, classes: u32, stored: &Stored<'_>) -> Result<bool, Misfit> {
+    if !HEAD.iter().any(|name| stored.contains_key(name)) {
+        return Ok(false);
+    }
+    let classes = match classes as usize {
+        few @ ..=2 => Size::Is(few),
+        more => Size::Between(2, more),
+    };
+    let mut own = None;
+    for (name, sizes) in HEAD
+        .iter()
+        .zip([&[classes, Size::Is(shape.hidden as usize)][..], &[classes]])
+    {
+        fits(name, Element::F32, sizes, &mut own, stored)?;
+    }
+    Ok(true)
+}
+
+/// Holds a task's tensors, its [classification layer](check_head) apart, against those that its kind has for a model of this shape. Returns what they will
+/// take on the device.
 ///
 /// # Errors
 /// The first tensor, in the order of the layers, that is missing, or of another element type or shape; else the first by name that neither
@@ -150,7 +178,7 @@ pub fn check(kind: PetKind, shape: &ModelShape, stored: &Stored<'_>) -> Result<R
         let name = first.name(0, first.parts[0].0);
         return Err(misfit(&name, "there, or another linear layer's", "no such tensor"));
     }
-    if let Some(name) = stored.keys().find(|name| !known.contains(**name)) {
+    if let Some(name) = { stored.keys() }.find(|name| !known.contains(**name) && !HEAD.contains(name)) {
         let must = "a tensor of this kind and shared model";
         return Err(misfit(name, must, "one that neither kind nor shared model has"));
     }
@@ -174,7 +202,7 @@ fn fits(
     let wanted: Vec<Size> = sizes
         .iter()
         .map(|size| match (size, *own) {
-            (Size::AtLeast(_), Some(own)) => Size::Is(own),
+            (Size::AtLeast(_) | Size::Between(..), Some(own)) => Size::Is(own),
             _ => *size,
         })
         .collect();
@@ -195,11 +223,12 @@ fn fits(
     let fits = |(found, wanted): (&usize, &Size)| match wanted {
         Size::Is(size) => found == size,
         Size::AtLeast(least) => found >= least,
+        Size::Between(least, most) => (least..=most).contains(&found),
     };
     if dtype != element.name() || found.len() != wanted.len() || !found.iter().zip(&wanted).all(fits) {
         return misfit(format!("{dtype} of shape {found:?}"));
     }
-    let free = wanted.iter().position(|size| matches!(size, Size::AtLeast(_)));
+    let free = wanted.iter().position(|size| !matches!(size, Size::Is(_)));
     *own = own.or(free.map(|dimension| found[dimension]));
     Ok(found.iter().map(|&size| size as u64).product())
 }
@@ -226,7 +255,7 @@ mod tests {
     fn whole(kind: PetKind, shape: &ModelShape) -> Vec<Tensor> {
         let size = |size: &Size| match size {
             Size::Is(size) => *size,
-            Size::AtLeast(_) => 3,
+            Size::AtLeast(_) | Size::Between(..) => 3,
         };
         let tensors = (0..shape.layers).flat_map(|layer| {
             groups(kind, shape).into_iter().flat_map(move |group| {
@@ -365,6 +394,45 @@ mod tests {
             indices: rows + 4 + 3,
         };
         assert_eq!(resident(&tensors), three);
+    }
+
+    /// A classification layer tells as many classes apart as the system, or fewer.
+    #[test]
+    fn a_classification_layer_fits_model_and_system() {
+        let shape = ModelShape::builtin("tiny").unwrap();
+        let said = |weight: &[usize], bias: &[usize]| {
+            let tensors: Vec<Tensor> = HEAD
+                .iter()
+                .zip([weight, bias])
+                .filter(|(_, size)| !size.is_empty())
+                .map(|(name, size)| (name.to_string(), "F32".to_string(), size.to_vec(), Vec::new()))
+                .collect();
+            check_head(&shape, 5, &stored(&tensors)).map_err(|misfit| misfit.to_string())
+        };
+        assert_eq!(said(&[], &[]), Ok(false));
+        assert_eq!(said(&[5, 128], &[5]), Ok(true));
+        assert_eq!(said(&[2, 128], &[2]), Ok(true));
+        for (weight, bias, why) in [
+            (
+                &[6, 128][..],
+                &[6][..],
+                "weight: must be F32 of shape [2 to 5, 128], got F32 of shape [6, 128]",
+            ),
+            (
+                &[3, 64],
+                &[3],
+                "weight: must be F32 of shape [2 to 5, 128], got F32 of shape [3, 64]",
+            ),
+            (&[3, 128], &[4], "bias: must be F32 of shape [3], got F32 of shape [4]"),
+            (&[3, 128], &[], "bias: must be F32 of shape [3], got no such tensor"),
+            (
+                &[],
+                &[3],
+                "weight: must be F32 of shape [2 to 5, 128], got no such tensor",
+            ),
+        ] {
+            assert_eq!(said(weight, bias).unwrap_err(), format!("classifier.{why}"));
+        }
     }
 
     /// What the shapes of a sparse matrix do not show: rows that do not add up, and columns beyond it or out of order.

@@ -76,6 +76,8 @@ pub(super) enum Size {
     Is(usize),
     /// The task's own (a rank, a bottleneck, a number of elements), so much at least; the same in all tensors of a place.
     AtLeast(usize),
+    /// Likewise, from so much to so much.
+    Between(usize, usize),
 }
 
 /// A tensor: the end of its name, its elements, and its dimensions.
