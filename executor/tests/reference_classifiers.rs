@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
 use tch::Device;
-use tenantry_executor::cascade::{Answer, Classified, Classifier, Tokens};
+use tenantry_executor::cascade::{Answer, Classified, Classifier, TextTokenizer, Texts, Tokens};
 use tenantry_profiles::DType;
 
 fn fixture(name: &str) -> PathBuf {
@@ -89,6 +89,38 @@ fn xlm_roberta_is_read_as_roberta() {
     }
 }
 
+/// ALBERT from text to logits: SentencePiece's unigrams, which know a word by the space before it, double spaces, accents and capitals.
+#[test]
+fn texts_are_tokenized_and_classified_as_the_reference_does() {
+    let folder = fixture("albert");
+    let classifier = Classifier::read(&folder, DType::F32, Device::Cpu).unwrap();
+    let shape = &classifier.config().shape;
+    let path = folder.join("tokenizer.json");
+    let tokenizer = TextTokenizer::read(&path, shape.positions, shape.vocabulary).unwrap();
+    let written = std::fs::read_to_string(folder.join("texts.json")).unwrap();
+    let written: Vec<serde_json::Value> = serde_json::from_str(&written).unwrap();
+    assert_eq!(written.len(), 3);
+    for expected in &written {
+        let texts = Texts {
+            first: expected["first"].as_str().unwrap().into(),
+            second: expected["second"].as_str().map(str::to_owned),
+        };
+        let tokens = tokenizer.encode(&texts).unwrap();
+        assert_eq!(serde_json::json!(tokens.ids), expected["ids"], "{texts:?}");
+        assert_eq!(serde_json::json!(tokens.segments), expected["segments"], "{texts:?}");
+        let found = &classifier.classify(&[&tokens], false).unwrap().logits[0];
+        let logits: Vec<f32> = serde_json::from_value(expected["logits"].clone()).unwrap();
+        close(&format!("{texts:?}"), found, &logits);
+    }
+    // Words go with all their pieces, and the piece of a space goes with its word.
+    let texts = Texts::one("The soup was  unbelievably good!");
+    let tokens = tokenizer.encode(&texts).unwrap();
+    assert_eq!(tokens.ids, [2, 5, 6, 7, 11, 12, 13, 9, 16, 3]);
+    let importance = [0.0, 1.0, 9.0, 1.0, 1.0, 1.0, 9.0, 1.0, 9.0, 0.0];
+    let pruned = texts.pruned(&tokens, &importance, 0.7).unwrap();
+    assert_eq!(pruned, Texts::one("soup unbelievably good!"));
+}
+
 #[test]
 fn heads_and_attention_are_the_references() {
     // As `fixtures/make_tiny_classifiers.py` says.
@@ -98,6 +130,7 @@ fn heads_and_attention_are_the_references() {
         ("bert_regression", Answer::Number),
         ("distilbert", classes(2)),
         ("roberta", classes(5)),
+        ("albert", classes(4)),
     ] {
         let folder = fixture(name);
         let Expected {
