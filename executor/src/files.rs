@@ -132,12 +132,12 @@ pub(crate) fn read_encoder_block(path: &Path, shape: &ModelShape, dtype: DType) 
     }
     let stored = ClassifierConfig::read(&config, &shape.name)?;
     agree(&config, shape, &stored.shape)?;
-    if stored.variant.one_layer {
+    if stored.variant.one_layer || stored.variant.relative.is_some() {
         return Err(ExecutorError::Checkpoint {
             path: config,
             tensor: "model_type".into(),
-            must: "bert, distilbert, roberta or xlm-roberta here (cascades read albert too)".into(),
-            got: "albert, whose layers are one".into(),
+            must: "bert, distilbert, roberta or xlm-roberta here (cascades read others too)".into(),
+            got: "one of another layout".into(),
         });
     }
     Ok(EncoderBlock {

@@ -131,6 +131,7 @@ fn heads_and_attention_are_the_references() {
         ("distilbert", classes(2)),
         ("roberta", classes(5)),
         ("albert", classes(4)),
+        ("deberta_v3", classes(3)),
     ] {
         let folder = fixture(name);
         let Expected {

@@ -187,6 +187,7 @@ impl Classifier {
         let active = match self.config.family {
             Family::Bert | Family::Roberta | Family::Albert => dense.f_tanh()?,
             Family::DistilBert => dense.f_relu()?,
+            Family::DebertaV2 => dense.f_gelu("none")?,
         };
         self.output.forward(&active)
     }
@@ -218,7 +219,7 @@ fn rows(tensor: &Tensor) -> Result<Vec<Vec<f32>>, ExecutorError> {
 /// The tensors of a head, by the names that they have in its family's files.
 fn head_places(config: &ClassifierConfig) -> Vec<Place> {
     let (dense, output) = match config.family {
-        Family::Bert => ("pooler.dense", "classifier"),
+        Family::Bert | Family::DebertaV2 => ("pooler.dense", "classifier"),
         Family::DistilBert => ("pre_classifier", "classifier"),
         Family::Roberta => ("classifier.dense", "classifier.out_proj"),
         Family::Albert => ("albert.pooler", "classifier"),
@@ -280,7 +281,7 @@ pub(crate) fn read_encoder(path: &Path, config: &ClassifierConfig, dtype: DType)
 }
 
 impl Family {
-    /// What stands in this family's files for one of BERT's tensors; nothing stands for DistilBERT's segments.
+    /// What stands in this family's files for one of BERT's tensors; nothing stands for DistilBERT's segments, nor for DeBERTa's and its positions.
     fn stored(self, place: &Place) -> Option<Place> {
         let mut stored = place.clone();
         match self {
@@ -291,6 +292,16 @@ impl Family {
                     stored.shape[0] += ROBERTA_SKIPPED as usize;
                 } else if place.name.contains("token_type_embeddings") {
                     stored.shape[0] = 1;
+                }
+            }
+            Family::DebertaV2 => {
+                if place.name.contains("token_type_embeddings") || place.name.contains("position_embeddings") {
+                    return None;
+                }
+                stored.name = format!("deberta.{}", place.name);
+                for part in ["query", "key", "value"] {
+                    let theirs = format!("attention.self.{part}_proj");
+                    stored.name = stored.name.replace(&format!("attention.self.{part}"), &theirs);
                 }
             }
             Family::Albert => {

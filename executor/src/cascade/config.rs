@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use tenantry_profiles::{ModelKind, ModelShape};
 
 use crate::error::ExecutorError;
-use crate::model::{Gelu, LAYER_NORM_EPSILON, Variant, check};
+use crate::model::{Distances, Gelu, LAYER_NORM_EPSILON, Variant, check};
 
 /// What a head answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +52,8 @@ pub(crate) enum Family {
     Roberta,
     /// `AlbertForSequenceClassification`: narrow embeddings, and one layer that stands for all.
     Albert,
+    /// `DebertaV2ForSequenceClassification`, as version 3 is configured: positions by distance alone, and GELU before the classifier.
+    DebertaV2,
 }
 
 /// A shape as a scenario's `models` write it.
@@ -93,6 +95,11 @@ struct Stored {
     embedding_size: Option<u32>,
     num_hidden_groups: Option<u32>,
     inner_group_num: Option<u32>,
+    position_buckets: Option<i64>,
+    max_relative_positions: Option<i64>,
+    /// What else is said, for what only some families have.
+    #[serde(flatten)]
+    others: Map<String, Value>,
     problem_type: Option<String>,
     id2label: Option<Map<String, Value>>,
     num_labels: Option<usize>,
@@ -118,8 +125,8 @@ impl ClassifierConfig {
         })
     }
 
-    /// Reads a `config.json` of a `BertForSequenceClassification`, `DistilBertForSequenceClassification`, `RobertaForSequenceClassification` or
-    /// `AlbertForSequenceClassification`; `name` is what the model is to be called.
+    /// Reads a `config.json` of a `BertForSequenceClassification`, `DistilBertForSequenceClassification`, `RobertaForSequenceClassification`,
+    /// `AlbertForSequenceClassification` or `DebertaV2ForSequenceClassification`; `name` is what the model is to be called.
     ///
     /// # Errors
     /// A file that cannot be read, another architecture, or a variant of these that is not computed here.
@@ -142,8 +149,9 @@ impl ClassifierConfig {
             // XLM-RoBERTa is RoBERTa with other words.
             "roberta" | "xlm-roberta" => Family::Roberta,
             "albert" => Family::Albert,
+            "deberta-v2" => Family::DebertaV2,
             other => {
-                let must = "bert, distilbert, roberta, xlm-roberta or albert";
+                let must = "bert, distilbert, roberta, xlm-roberta, albert or deberta-v2";
                 return Err(wrong("model_type", must, other.into()));
             }
         };
@@ -240,7 +248,51 @@ impl Stored {
             // What `AlbertConfig` has where nothing is said.
             embedding: albert.then(|| self.embedding_size.unwrap_or(128)),
             one_layer: albert,
+            relative: match family {
+                Family::DebertaV2 => Some(self.distances()?),
+                Family::Bert | Family::DistilBert | Family::Roberta | Family::Albert => None,
+            },
         })
+    }
+
+    /// How a DeBERTa tells distances apart. What version 3 has otherwise than this is refused.
+    fn distances(&self) -> Result<Distances, (&'static str, &'static str, String)> {
+        let text = |said: &Value| said.as_str().map_or_else(|| said.to_string(), str::to_owned);
+        for (field, must, where_nothing_is_said) in [
+            ("relative_attention", "true", false),
+            ("share_att_key", "true", false),
+            ("norm_rel_ebd", "layer_norm", false),
+            ("position_biased_input", "false", false),
+            ("type_vocab_size", "0", true),
+            ("conv_kernel_size", "0", true),
+            ("pooler_hidden_act", "gelu", true),
+        ] {
+            match self.others.get(field).map(text) {
+                Some(got) if got != must => return Err((field, must, got)),
+                None if !where_nothing_is_said => return Err((field, must, "nothing".into())),
+                _ => {}
+            }
+        }
+        // A list, or text with strokes between.
+        let kinds = self.others.get("pos_att_type").map(text).unwrap_or_default();
+        if !["c2p", "p2c"].iter().all(|kind| kinds.contains(kind)) || kinds.contains("p2p") {
+            return Err(("pos_att_type", "c2p and p2c", kinds));
+        }
+        if let Some(width) = self.embedding_size.filter(|width| *width != self.hidden_size) {
+            return Err(("embedding_size", "hidden_size for a DeBERTa", width.to_string()));
+        }
+        let buckets = self.position_buckets.unwrap_or(-1);
+        let longest = { self.max_relative_positions }
+            .filter(|longest| *longest > 0)
+            .unwrap_or(self.max_position_embeddings.into());
+        match (u32::try_from(buckets), u32::try_from(longest)) {
+            (Ok(buckets @ 4..), Ok(longest)) if longest > buckets / 2 + 1 => Ok(Distances { buckets, longest }),
+            _ => Err((
+                "position_buckets",
+                "at least 4, half of them fewer than the longest distance",
+                format!("{buckets}, with {longest}"),
+            )),
+        }
     }
 
     /// Hugging Face's rules: `problem_type` where there is one, else one output is a number; two classes where nothing is said.
@@ -304,6 +356,84 @@ mod tests {
         assert_eq!(config.answer, Answer::Class(vec!["NEGATIVE".into(), "POSITIVE".into()]));
     }
 
+    /// As `albert/albert-base-v2` and `microsoft/deberta-v3-base` say it.
+    const ALBERT_BASE: &str = r#"{
+        "architectures": ["AlbertForMaskedLM"], "embedding_size": 128, "hidden_act": "gelu_new", "hidden_size": 768, "inner_group_num": 1,
+        "intermediate_size": 3072, "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "model_type": "albert",
+        "num_attention_heads": 12, "num_hidden_groups": 1, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30000
+    }"#;
+    const DEBERTA_V3_BASE: &str = r#"{
+        "model_type": "deberta-v2", "hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512,
+        "relative_attention": true, "position_buckets": 256, "norm_rel_ebd": "layer_norm", "share_att_key": true,
+        "pos_att_type": "p2c|c2p", "layer_norm_eps": 1e-7, "max_relative_positions": -1, "position_biased_input": false,
+        "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 0, "vocab_size": 128100
+    }"#;
+
+    #[test]
+    fn variants_are_read_and_others_of_their_families_refused() {
+        let albert = read(ALBERT_BASE).unwrap();
+        assert_eq!((albert.shape.layers, albert.shape.hidden), (12, 768));
+        let expected = Variant {
+            gelu: Gelu::Tanh,
+            embedding: Some(128),
+            one_layer: true,
+            ..Variant::BERT
+        };
+        assert_eq!(albert.variant, expected);
+        let deberta = read(DEBERTA_V3_BASE).unwrap();
+        assert_eq!((deberta.shape.vocabulary, deberta.shape.positions), (128_100, 512));
+        let expected = Variant {
+            norm_epsilon: 1e-7,
+            relative: Some(Distances {
+                buckets: 256,
+                longest: 512,
+            }),
+            ..Variant::BERT
+        };
+        assert_eq!(deberta.variant, expected);
+        for (text, from, to, message) in [
+            (
+                ALBERT_BASE,
+                r#""num_hidden_groups": 1"#,
+                r#""num_hidden_groups": 2"#,
+                "num_hidden_groups: must be 1, as in all published ALBERTs, got 2",
+            ),
+            (
+                ALBERT_BASE,
+                "gelu_new",
+                "relu",
+                "hidden_act: must be gelu, gelu_new or gelu_pytorch_tanh, got relu",
+            ),
+            (
+                DEBERTA_V3_BASE,
+                r#""p2c|c2p""#,
+                r#"["c2p"]"#,
+                r#"pos_att_type: must be c2p and p2c, got ["c2p"]"#,
+            ),
+            (
+                DEBERTA_V3_BASE,
+                r#""type_vocab_size": 0"#,
+                r#""type_vocab_size": 0, "conv_kernel_size": 3"#,
+                "conv_kernel_size: must be 0, got 3",
+            ),
+            (
+                DEBERTA_V3_BASE,
+                r#""share_att_key": true,"#,
+                "",
+                "share_att_key: must be true, got nothing",
+            ),
+            (
+                DEBERTA_V3_BASE,
+                r#""position_buckets": 256"#,
+                r#""position_buckets": -1"#,
+                "position_buckets: must be at least 4, half of them fewer than the longest distance, got -1, with 512",
+            ),
+        ] {
+            assert!(text.contains(from), "{from}");
+            assert_eq!(read(&text.replace(from, to)).unwrap_err(), message);
+        }
+    }
+
     #[test]
     fn what_is_written_is_read() {
         let shape = ModelShape {
@@ -336,7 +466,7 @@ mod tests {
             (
                 r#""distilbert""#,
                 r#""deberta""#,
-                "model_type: must be bert, distilbert, roberta, xlm-roberta or albert, got deberta",
+                "model_type: must be bert, distilbert, roberta, xlm-roberta, albert or deberta-v2, got deberta",
             ),
             (
                 r#""n_heads""#,

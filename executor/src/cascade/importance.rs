@@ -30,8 +30,10 @@ pub(crate) fn layers_with_importance(
         for index in 0..encoder.shape().layers as usize {
             let layer = encoder.layer_parts(index);
             let [query, key, value] = encoder.by_head(&layer.query_key_value.forward(&hidden)?)?;
-            let width = query.size()[3] as f64;
-            let mut scores = query.f_matmul(&key.f_transpose(2, 3)?)?.f_div_scalar(width.sqrt())?;
+            let mut scores = { query.f_matmul(&key.f_transpose(2, 3)?)? }.f_mul_scalar(encoder.score_scale())?;
+            if let Some(by_distance) = encoder.scores_by_distance(index, &query, &key)? {
+                let _ = scores.f_add_(&by_distance)?;
+            }
             if let Some(mask) = &input.mask {
                 let _ = scores.f_add_(mask)?;
             }

@@ -7,6 +7,7 @@ use tenantry_profiles::{DType, ModelShape};
 
 use super::input::Input;
 use super::layout;
+use super::relative::{Distances, Relative};
 use super::variant::{Gelu, Variant};
 use crate::adapters::Adapters;
 use crate::device::kind;
@@ -28,6 +29,16 @@ pub struct Encoder {
     embedding: Option<Embedding>,
     /// From `first_layer` on.
     layers: Vec<Layer>,
+    distances: Option<DistanceEmbedding>,
+    /// What the layers make of it.
+    relative: Option<Relative>,
+}
+
+#[derive(Debug)]
+struct DistanceEmbedding {
+    /// `[rows, hidden]`.
+    rows: Tensor,
+    norm: Norm,
 }
 
 #[derive(Debug)]
@@ -117,6 +128,32 @@ impl Encoder {
         first_layer: u32,
         parameters: Tensor,
     ) -> Result<Encoder, ExecutorError> {
+        let mut encoder = Encoder::views(shape, variant, first_layer, parameters)?;
+        encoder.relative = tch::no_grad(|| encoder.relative())?;
+        Ok(encoder)
+    }
+
+    /// Queries and keys that the layers make of distances, where tokens attend by these.
+    fn relative(&self) -> Result<Option<Relative>, ExecutorError> {
+        let (Some(distances), Some(embedding)) = (self.variant.relative, &self.distances) else {
+            return Ok(None);
+        };
+        let rows = embedding.norm.forward(&embedding.rows)?.f_unsqueeze(0)?;
+        let layer = |layer: &Layer| {
+            let [query, key, _] = self.by_head(&layer.query_key_value.forward(&rows)?)?;
+            Ok([query, key])
+        };
+        let layers = self.layers.iter().map(layer).collect::<Result<_, ExecutorError>>()?;
+        Ok(Some(Relative::new(distances, layers)?))
+    }
+
+    /// An encoder that does not know yet what its layers make of distances.
+    fn views(
+        shape: &ModelShape,
+        variant: Variant,
+        first_layer: u32,
+        parameters: Tensor,
+    ) -> Result<Encoder, ExecutorError> {
         let upper = layout::upper_parameters(shape, first_layer)? as i64;
         let all = layout::places_of(shape, &variant);
         let all = all.iter().map(layout::Place::length).sum::<usize>() as i64;
@@ -162,6 +199,13 @@ impl Encoder {
             })
         };
         let layers = (first_layer..shape.layers).map(|_| layer()).collect::<Result<_, _>>()?;
+        let mut distances = |rows: u32| -> Result<DistanceEmbedding, ExecutorError> {
+            Ok(DistanceEmbedding {
+                rows: views.matrix(rows.into(), hidden)?,
+                norm: views.norm(hidden)?,
+            })
+        };
+        let distances = { variant.relative }.map(|of| distances(of.rows())).transpose()?;
         Ok(Encoder {
             shape: shape.clone(),
             first_layer,
@@ -169,18 +213,19 @@ impl Encoder {
             parameters,
             embedding,
             layers,
+            distances,
+            relative: None,
         })
     }
 
     /// Another handle on the same memory, for another thread.
     pub fn share(&self) -> Encoder {
-        Encoder::of_variant(
-            &self.shape,
-            self.variant,
-            self.first_layer,
-            self.parameters.shallow_clone(),
-        )
-        .expect("the same block fits again")
+        let parameters = self.parameters.shallow_clone();
+        let shared = Encoder::views(&self.shape, self.variant, self.first_layer, parameters);
+        Encoder {
+            relative: self.relative.as_ref().map(Relative::share),
+            ..shared.expect("the same block fits again")
+        }
     }
 
     /// The same encoder in memory of its own.
@@ -287,7 +332,7 @@ impl Encoder {
         adapters: Option<&Adapters<'_>>,
     ) -> Result<Tensor, ExecutorError> {
         let layer = self.layer_parts(index);
-        let attended = self.attend_projected(&layer.query_key_value.forward(hidden)?, input)?;
+        let attended = self.attend_projected(index, &layer.query_key_value.forward(hidden)?, input)?;
         let mut attention = layer.attention_output.forward(&attended)?;
         if let Some(adapters) = adapters {
             attention = adapters.apply(index, attention)?;
@@ -295,12 +340,42 @@ impl Encoder {
         layer.after_attention(attention, hidden)
     }
 
-    /// Attention over queries, keys and values that are already there, `[n, l, 3 · hidden]`.
-    pub(crate) fn attend_projected(&self, projected: &Tensor, input: &Input) -> Result<Tensor, ExecutorError> {
+    /// A layer's attention over queries, keys and values that are already there, `[n, l, 3 · hidden]`.
+    pub(crate) fn attend_projected(
+        &self,
+        index: usize,
+        projected: &Tensor,
+        input: &Input,
+    ) -> Result<Tensor, ExecutorError> {
         let [query, key, value] = self.by_head(projected)?;
-        let mask = input.mask.as_ref();
-        let attended = Tensor::f_scaled_dot_product_attention(&query, &key, &value, mask, 0.0, false, None, false)?;
+        let by_distance = self.scores_by_distance(index, &query, &key)?;
+        let scale = by_distance.as_ref().map(|_| self.score_scale());
+        let mask = match (by_distance, &input.mask) {
+            (Some(scores), Some(mask)) => Some(scores.f_add(mask)?),
+            (scores, mask) => scores.or_else(|| mask.as_ref().map(Tensor::shallow_clone)),
+        };
+        let attended = Tensor::f_scaled_dot_product_attention(&query, &key, &value, mask, 0.0, false, scale, false)?;
         self.rejoined(&attended)
+    }
+
+    /// What products of queries with keys are multiplied by.
+    pub(crate) fn score_scale(&self) -> f64 {
+        let width = self.shape.hidden / self.shape.heads;
+        match self.variant.relative {
+            None => 1.0 / f64::from(width).sqrt(),
+            Some(_) => Distances::scale(width.into()),
+        }
+    }
+
+    /// What is added to a layer's scores, `[n, heads, l, l]`, where tokens attend by how far apart they are.
+    pub(crate) fn scores_by_distance(
+        &self,
+        index: usize,
+        query: &Tensor,
+        key: &Tensor,
+    ) -> Result<Option<Tensor>, ExecutorError> {
+        let relative = self.relative.as_ref();
+        relative.map(|of| of.scores(index, query, key)).transpose()
     }
 
     /// Queries, keys and values of `projected`, `[n, l, 3 · hidden]`: each `[n, heads, l, width]`.
@@ -371,7 +446,11 @@ impl Encoder {
             ];
             pieces.into_iter().flatten()
         });
-        embedding.chain(layers).collect()
+        let distances = self.distances.iter().flat_map(|part| {
+            let [weight, bias] = part.norm.pieces();
+            [&part.rows, weight, bias]
+        });
+        embedding.chain(layers).chain(distances).collect()
     }
 
     /// Where it computes.

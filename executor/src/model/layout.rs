@@ -66,7 +66,8 @@ pub(crate) fn places(shape: &ModelShape) -> Vec<Place> {
     places_of(shape, &Variant::BERT)
 }
 
-/// Likewise of a variant: a projection of the embedding has its name behind `embeddings.projection`, and one layer that stands for all is the first.
+/// Likewise of a variant: a projection of the embedding has its name behind `embeddings.projection`, and one layer that stands for all is the first;
+/// the embedding of distances comes last.
 pub(crate) fn places_of(shape: &ModelShape, variant: &Variant) -> Vec<Place> {
     let (hidden, intermediate) = (shape.hidden, shape.intermediate);
     let width = variant.embedding.unwrap_or(hidden);
@@ -114,6 +115,16 @@ pub(crate) fn places_of(shape: &ModelShape, variant: &Variant) -> Vec<Place> {
     for layer in 0..layers {
         let named = |(name, shape): &(&str, Vec<u32>)| (format!("encoder.layer.{layer}.{name}"), shape.clone());
         tensors.extend(of_layer.iter().map(named));
+    }
+    if let Some(distances) = variant.relative {
+        tensors.extend([
+            (
+                "encoder.rel_embeddings.weight".to_string(),
+                vec![distances.rows(), hidden],
+            ),
+            ("encoder.LayerNorm.weight".to_string(), vec![hidden]),
+            ("encoder.LayerNorm.bias".to_string(), vec![hidden]),
+        ]);
     }
     let mut offset = 0;
     let place = |(name, shape): (String, Vec<u32>)| {

@@ -7,6 +7,7 @@ mod encoder;
 mod heads;
 mod input;
 mod layout;
+mod relative;
 mod variant;
 
 pub use checkpoint::{read_checkpoint, write_checkpoint};
@@ -16,4 +17,5 @@ pub(crate) use encoder::{Layer, Linear as LinearParameters, Norm as NormParamete
 pub use heads::Heads;
 pub use input::Input;
 pub(crate) use layout::{Place, check, lower_matrices, places, places_of};
+pub(crate) use relative::Distances;
 pub(crate) use variant::{Gelu, LAYER_NORM_EPSILON, Variant};

@@ -1,5 +1,7 @@
 //! What encoders have otherwise than BERT.
 
+use super::relative::Distances;
+
 /// BERT's, in all published checkpoints.
 pub(crate) const LAYER_NORM_EPSILON: f64 = 1e-12;
 
@@ -14,6 +16,8 @@ pub(crate) struct Variant {
     pub embedding: Option<u32>,
     /// Whether one layer's parameters stand for all layers' (likewise).
     pub one_layer: bool,
+    /// Where tokens attend by how far apart they are (DeBERTa).
+    pub relative: Option<Distances>,
 }
 
 impl Variant {
@@ -23,6 +27,7 @@ impl Variant {
         gelu: Gelu::Exact,
         embedding: None,
         one_layer: false,
+        relative: None,
     };
 }
 

@@ -111,7 +111,7 @@ impl PetBatch {
         streams: &Streams,
     ) -> Result<Tensor, ExecutorError> {
         let linear = |linear, x: &Tensor| self.linear(encoder, layer, linear, x, streams);
-        let attended = encoder.attend_projected(&linear(Linear::QueryKeyValue, hidden)?, input)?;
+        let attended = encoder.attend_projected(layer, &linear(Linear::QueryKeyValue, hidden)?, input)?;
         let mut attention = linear(Linear::AttentionOutput, &attended)?;
         let hidden = self.norm(encoder, layer, Norm::Attention, &attention.f_add_(hidden)?)?;
         let inner = encoder
