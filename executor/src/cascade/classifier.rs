@@ -426,6 +426,24 @@ mod tests {
         );
     }
 
+    /// What an encoder has otherwise than BERT is there for other threads and cards too.
+    #[test]
+    fn shared_and_copied_classifiers_answer_alike() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny_classifiers");
+        for name in ["bert_regression", "albert", "deberta_v3"] {
+            let read = Classifier::read(&fixtures.join(name), DType::F32, Device::Cpu).unwrap();
+            let text = tokens(&[3, 9, 4, 17, 5, 6, 8], 7);
+            let logits = |classifier: &Classifier| classifier.classify(&[&text], true).unwrap().logits;
+            assert_eq!(logits(&read.share()), logits(&read), "{name}");
+            assert_eq!(logits(&read.copy().unwrap()), logits(&read), "{name}");
+            // Its views into the block are all of it, once.
+            for (block, pieces) in read.blocks() {
+                let numbers: usize = pieces.iter().map(|piece| piece.numel()).sum();
+                assert_eq!(numbers, block.numel(), "{name}");
+            }
+        }
+    }
+
     /// BERT's tensors under another family's names, as that family's files hold them.
     #[test]
     fn other_families_compute_as_bert_does() {

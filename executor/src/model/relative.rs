@@ -121,11 +121,10 @@ mod tests {
         };
         let found = distances.of_pairs(512, Device::Cpu).unwrap();
         let found = Vec::<Vec<i64>>::try_from(found).unwrap();
-        for distance in 0..512_usize {
-            let beyond = STARTS.partition_point(|start| *start <= distance as i64) as i64;
-            let bucket = (distance as i64).min(128) + beyond;
-            assert_eq!(found[distance][0], 256 + bucket, "{distance}");
-            assert_eq!(found[0][distance], 256 - bucket, "{distance}");
+        for (distance, (row, behind)) in (0..).zip(found.iter().zip(&found[0])) {
+            let beyond = STARTS.partition_point(|start| *start <= distance) as i64;
+            let bucket = distance.min(128) + beyond;
+            assert_eq!((row[0], *behind), (256 + bucket, 256 - bucket), "{distance}");
         }
     }
 }
