@@ -360,6 +360,19 @@ fn two_shared_models_are_simulated_and_executed_from_a_shipped_card() {
             assert_eq!(run["requests"]["finished"], 64, "{run}");
         }
     }
+    // Each model has a checkpoint of its own: one that is none ends the execution, and simulations read none.
+    write_task(&place.path().join("none.safetensors"), "tiny", "lora", &lora(128));
+    for model in ["model", "models.small"] {
+        let set = format!("systems[0].files.{model}=none.safetensors");
+        let run = |machine: &[&str]| {
+            let args = [machine, &["pets/two-models", "--out", "none", "--set", &set]].concat();
+            common::tenantry(place.path(), &args)
+        };
+        assert!(run(&["simulate"]).status.success());
+        let error = String::from_utf8_lossy(&run(&["execute", "--device", "cpu"]).stderr).into_owned();
+        let expected = "none.safetensors: embeddings.word_embeddings.weight: must be a tensor [";
+        assert!(error.contains(expected), "{model}: {error}");
+    }
 }
 
 /// The real machine computes with the good file, and refuses the others alone, for the same reasons.
