@@ -295,9 +295,10 @@ impl Encoder {
         let position = positions.f_narrow(0, 0, input.tokens() as i64)?.f_add(&segment)?;
         let mut sum = Tensor::f_embedding(words, ids, -1, false, false)?;
         let embedded = norm.forward(&sum.f_add_(&position)?)?;
-        projection
-            .as_ref()
-            .map_or(Ok(embedded.shallow_clone()), |own| own.forward(&embedded))
+        match projection {
+            None => Ok(embedded),
+            Some(projection) => projection.forward(&embedded),
+        }
     }
 
     /// Layers `range` over `hidden`, `[n, l, hidden]` both in and out, where `input` is the batch that `hidden` came from.
