@@ -98,7 +98,7 @@ pub(crate) fn hash_file(path: &Path, hasher: &mut blake3::Hasher) -> Result<(), 
 /// A block of an encoder's parameters, and what it has otherwise than BERT: never another layout.
 pub(crate) struct EncoderBlock {
     pub parameters: Tensor,
-    variant: Variant,
+    pub variant: Variant,
 }
 
 impl EncoderBlock {
@@ -162,6 +162,39 @@ pub(crate) fn read_decoder_block(
     };
     agree(&stored, shape, &config.shape)?;
     Ok((config, read_decoder(path, shape, dtype)?))
+}
+
+/// What all tenants' own models have beside their shape is one thing, by which their slots on the device compute: the first's that can be read.
+#[derive(Debug)]
+pub(crate) struct OneForAll<T>(Option<T>);
+
+impl<T: PartialEq> OneForAll<T> {
+    /// Nobody's was read yet.
+    pub fn unknown() -> OneForAll<T> {
+        OneForAll(None)
+    }
+
+    /// # Errors
+    /// Another than that of a tenant before.
+    pub fn agree(&mut self, path: &Path, own: T) -> Result<(), ExecutorError> {
+        match &self.0 {
+            Some(first) if *first != own => Err(ExecutorError::Checkpoint {
+                path: path.join(CONFIG),
+                tensor: "what layers compute".into(),
+                must: "as in the first tenant's".into(),
+                got: "another (activation, what norms add to variances, how positions are told)".into(),
+            }),
+            Some(_) => Ok(()),
+            None => {
+                self.0 = Some(own);
+                Ok(())
+            }
+        }
+    }
+
+    pub fn get(self) -> Option<T> {
+        self.0
+    }
 }
 
 fn agree(path: &Path, shape: &ModelShape, stored: &ModelShape) -> Result<(), ExecutorError> {

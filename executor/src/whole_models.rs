@@ -129,8 +129,12 @@ impl<M: WholeModel> ModelSlots<M> {
         dtype: DType,
         device: Device,
     ) -> Result<ModelSlots<M>, ExecutorError> {
-        let slot = |_| M::unloaded(shape, first_layer, dtype, device);
-        Ok(ModelSlots((0..slots).map(slot).collect::<Result<_, _>>()?))
+        ModelSlots::of(slots, || M::unloaded(shape, first_layer, dtype, device))
+    }
+
+    /// `slots` slots, each a model with room for another's parameters that is otherwise as tenants' are.
+    pub(crate) fn of(slots: u32, slot: impl Fn() -> Result<M, ExecutorError>) -> Result<ModelSlots<M>, ExecutorError> {
+        Ok(ModelSlots((0..slots).map(|_| slot()).collect::<Result<_, _>>()?))
     }
 
     /// Copies a tenant's model into a slot, over whatever was there. No forward pass may run on that slot meanwhile.

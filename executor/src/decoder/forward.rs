@@ -122,7 +122,11 @@ impl Decoder {
         Decoder::upper(&self.config, first_layer, own)
     }
 
-    fn upper(config: &DecoderConfig, first_layer: u32, parameters: Tensor) -> Result<Decoder, ExecutorError> {
+    pub(crate) fn upper(
+        config: &DecoderConfig,
+        first_layer: u32,
+        parameters: Tensor,
+    ) -> Result<Decoder, ExecutorError> {
         let shape = &config.shape;
         let (found, must) = (
             parameters.size(),

@@ -22,8 +22,8 @@ use super::threads::Perform;
 use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
 use crate::device::{Stream, kind, prepare_lane_thread};
 use crate::error::ExecutorError;
-use crate::files::{Files, read_encoder_block};
-use crate::model::{Encoder, Heads, Input};
+use crate::files::{EncoderBlock, Files, OneForAll, read_encoder_block};
+use crate::model::{Encoder, Heads, Input, Variant};
 use crate::plot::Tables;
 use crate::whole_models::{ModelSlots, ModelStore, WholeModel};
 
@@ -173,6 +173,7 @@ impl Serving {
             None => Encoder::random_upper(model, first_layer, seed, *dtype, device),
             Some(path) => read_encoder_block(path, model, *dtype)?.encoder(model, first_layer, device),
         };
+        let mut variant = OneForAll::unknown();
         let (backbone, store) = match pool.tenant_state {
             TenantState::Model => {
                 let store = match &of_tenants {
@@ -183,8 +184,12 @@ impl Serving {
                     Some(paths) => {
                         let upper = Encoder::numbers(model, first_layer)? as i64;
                         let blocks = paths.iter().map(|path| {
-                            let whole = read_encoder_block(path, model, *dtype)?.parameters;
-                            Ok(whole.f_narrow(0, whole.size()[0] - upper, upper)?)
+                            let EncoderBlock {
+                                parameters,
+                                variant: own,
+                            } = read_encoder_block(path, model, *dtype)?;
+                            variant.agree(path, own)?;
+                            Ok(parameters.f_narrow(0, parameters.size()[0] - upper, upper)?)
                         });
                         let of = ModelStore::of_blocks::<Encoder>;
                         of(model, first_layer, tenants, *dtype, device, max_host_bytes, blocks)?
@@ -218,10 +223,14 @@ impl Serving {
                 .map(|_| streams.iter().map(own).collect())
                 .collect::<Result<_, ExecutorError>>()?,
         };
+        let variant = variant.get().unwrap_or(Variant::BERT);
         let instance_slots = |_| -> Result<Slots, ExecutorError> {
             Ok(match (pool.tenant_state, slots) {
                 (TenantState::Model, Some(slots)) => {
-                    Slots::Models(ModelSlots::new(model, first_layer, slots, *dtype, device)?)
+                    let numbers = Encoder::numbers(model, first_layer)? as i64;
+                    let room = || Tensor::f_zeros([numbers], (kind(*dtype), device));
+                    let slot = || Encoder::of_variant(model, variant, first_layer, room()?);
+                    Slots::Models(ModelSlots::of(slots, slot)?)
                 }
                 (
                     TenantState::Adapters {

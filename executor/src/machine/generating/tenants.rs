@@ -2,24 +2,26 @@
 
 use std::sync::Arc;
 
-use tch::Device;
+use tch::{Device, Tensor};
 use tenantry_core::spec::{GenerationSpec, PoolSpec, TenantState};
 use tenantry_profiles::AdapterImplementation;
 
 use super::disk::Disk;
 use crate::ParameterSets;
 use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
-use crate::decoder::{Decoder, Step, TenantParameters};
+use crate::decoder::{Decoder, DecoderConfig, Step, TenantParameters};
+use crate::device::kind;
 use crate::error::ExecutorError;
-use crate::files::{Files, read_decoder_block};
+use crate::files::{Files, OneForAll, read_decoder_block};
 use crate::lora::{LoraCache, LoraPlan, LoraShape, LoraStore, Loras, Segment};
-use crate::whole_models::{ModelSlots, ModelStore};
+use crate::whole_models::{ModelSlots, ModelStore, WholeModel};
 
 /// In host memory.
 pub(crate) enum Store {
     Loras(LoraStore),
     Adapters(AdapterStore),
-    Models(ModelStore),
+    /// And what these compute beside their parameters.
+    Models(ModelStore, DecoderConfig),
     /// All share the backbone.
     None,
 }
@@ -53,19 +55,21 @@ impl Store {
         } = source;
         let of_tenants = files.of_tenants()?;
         Ok(match (pool.tenant_state, generation.lora, of_tenants) {
-            (TenantState::Model, _, None) => Store::Models(ModelStore::random::<Decoder>(
-                model,
-                first_layer,
-                tenants,
-                seed,
-                dtype,
-                device,
-                max_host_bytes,
-            )?),
+            (TenantState::Model, _, None) => {
+                let random = ModelStore::random::<Decoder>;
+                let store = random(model, first_layer, tenants, seed, dtype, device, max_host_bytes)?;
+                Store::Models(store, DecoderConfig::new(model)?)
+            }
             (TenantState::Model, _, Some(paths)) if first_layer == 0 => {
-                let blocks = paths.iter().map(|path| Ok(read_decoder_block(path, model, dtype)?.1));
+                let mut config = OneForAll::unknown();
+                let blocks = paths.iter().map(|path| {
+                    let (own, block) = read_decoder_block(path, model, dtype)?;
+                    config.agree(path, own)?;
+                    Ok(block)
+                });
                 let of = ModelStore::of_blocks::<Decoder>;
-                Store::Models(of(model, first_layer, tenants, dtype, device, max_host_bytes, blocks)?)
+                let store = of(model, first_layer, tenants, dtype, device, max_host_bytes, blocks)?;
+                Store::Models(store, config.get().map_or_else(|| DecoderConfig::new(model), Ok)?)
             }
             (TenantState::Model, _, Some(_)) => {
                 let must = "left out above a table for a decoder's whole models";
@@ -117,7 +121,12 @@ impl Store {
     ) -> Result<Slots, ExecutorError> {
         let dtype = pool.dtype;
         Ok(match self {
-            Store::Models(_) => Slots::Models(ModelSlots::new(&pool.model, pool.first_layer(), slots, dtype, device)?),
+            Store::Models(_, config) => {
+                let first_layer = pool.first_layer();
+                let numbers = Decoder::numbers(&pool.model, first_layer)? as i64;
+                let room = || Tensor::f_zeros([numbers], (kind(dtype), device));
+                Slots::Models(ModelSlots::of(slots, || Decoder::upper(config, first_layer, room()?))?)
+            }
             Store::Adapters(store) => {
                 let cache = AdapterCache::new(store.shape(), slots, dtype, device)?;
                 let TenantState::Adapters { implementation, .. } = pool.tenant_state else {
@@ -144,7 +153,7 @@ impl Store {
         match self {
             Store::Loras(store) => Some(&store.sets),
             Store::Adapters(store) => Some(&store.sets),
-            Store::Models(store) => Some(&store.sets),
+            Store::Models(store, _) => Some(&store.sets),
             Store::None => None,
         }
     }
@@ -153,7 +162,7 @@ impl Store {
         match self {
             Store::Loras(store) => Store::Loras(store.share()),
             Store::Adapters(store) => Store::Adapters(store.share()),
-            Store::Models(store) => Store::Models(store.share()),
+            Store::Models(store, config) => Store::Models(store.share(), config.clone()),
             Store::None => Store::None,
         }
     }
@@ -188,7 +197,7 @@ impl Slots {
         match (self, store) {
             (Slots::Loras(cache, _), Store::Loras(store)) => cache.load(store, tenant, slot, layers),
             (Slots::Adapters(cache, _), Store::Adapters(store)) => cache.load(store, tenant, slot, layers),
-            (Slots::Models(slots), Store::Models(store)) => slots.load(store, tenant, slot),
+            (Slots::Models(slots), Store::Models(store, _)) => slots.load(store, tenant, slot),
             _ => Err(ExecutorError::input(
                 "what tenants have of their own",
                 "of the slots' kind",

@@ -191,7 +191,7 @@ fn serve_system(
         cards.load(InstanceId(0)).unwrap();
     }
     let by = match &serving.store {
-        Store::Models(_) => 5.0,
+        Store::Models(..) => 5.0,
         _ => 10.0,
     };
     for tenant in serving.store.sets().into_iter().flat_map(|_| 0..TENANTS) {

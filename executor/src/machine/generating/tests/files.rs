@@ -53,8 +53,8 @@ fn write_adapters(folder: &Path) {
     fs::write(&broken, &bytes[..bytes.len() / 2]).unwrap();
 }
 
-/// The checkpoint with an adapter's products added to its weights, `W + lora_alpha / r · B · A`, read as any other checkpoint is.
-fn merged(adapter: Option<&Path>) -> Decoder {
+/// Writes the checkpoint with an adapter's products added to its weights, `W + lora_alpha / r · B · A`.
+fn write_merged(adapter: Option<&Path>, folder: &Path) {
     let mut weights = tensors(&fixture(CHECKPOINT).join("model.safetensors"));
     if let Some(adapter) = adapter {
         let config: serde_json::Value =
@@ -72,11 +72,78 @@ fn merged(adapter: Option<&Path>) -> Decoder {
         }
         assert_eq!(added, matrices.len(), "every matrix is some projection's");
     }
+    write(&weights, &folder.join("model.safetensors"));
+    fs::copy(fixture(CHECKPOINT).join("config.json"), folder.join("config.json")).unwrap();
+}
+
+fn config() -> DecoderConfig {
+    DecoderConfig::read(&fixture(CHECKPOINT).join("config.json"), CHECKPOINT).unwrap()
+}
+
+fn checkpoint(folder: &Path) -> Decoder {
+    let block = read_decoder(folder, &config().shape, DType::F32).unwrap();
+    Decoder::from_parameters(&config(), block).unwrap()
+}
+
+fn merged(adapter: Option<&Path>) -> Decoder {
     let folder = tempfile::tempdir().unwrap();
-    write(&weights, &folder.path().join("model.safetensors"));
-    let config = DecoderConfig::read(&fixture(CHECKPOINT).join("config.json"), CHECKPOINT).unwrap();
-    let block = read_decoder(folder.path(), &config.shape, DType::F32).unwrap();
-    Decoder::from_parameters(&config, block).unwrap()
+    write_merged(adapter, folder.path());
+    checkpoint(folder.path())
+}
+
+fn short_requests() -> Vec<Request> {
+    let short = |ticket| Request {
+        input_tokens: 3 + (ticket * 5 % 11) as u32,
+        output_tokens: OUTPUT_TOKENS,
+        ..request(ticket)
+    };
+    (0..REQUESTS).map(short).collect()
+}
+
+/// Serves them with the checkpoint as backbone, and what its tenants have in `folder`.
+fn served(system: &SystemSpec, folder: &Path) -> (Served, Vec<String>) {
+    let cluster = cluster(system, 1, 100);
+    let server = Server::new(&cluster, system, TENANTS).unwrap();
+    let Server::Generation(generating) = &server else {
+        unreachable!()
+    };
+    let has_backbone = system.pool.tenant_state != TenantState::Model;
+    let provision = Provision {
+        files: Files {
+            model: has_backbone.then(|| fixture(CHECKPOINT)),
+            tenants: Some(folder.to_path_buf()),
+            ..Files::NONE
+        },
+        ..provision(generating, None)
+    };
+    let spec = system.pool.generation.clone().unwrap();
+    let serving = GenerationServing::new(&system.pool, &spec, generating, provision).unwrap();
+    let missing = serving.missing();
+    let entries = short_requests().into_iter().map(Entry::Request).collect();
+    (executed(system, &cluster, server, serving, entries), missing)
+}
+
+/// That each tenant's tokens are those of its model, and that who has the broken folder fails alone. Each request, its prompt and tokens.
+fn assert_own(served: &Served, models: &[Decoder]) -> Vec<(Request, Vec<i64>, Vec<i64>)> {
+    let mut all = Vec::new();
+    for request in short_requests() {
+        let (ticket, own) = (request.ticket, request.tenant % FOLDERS);
+        let verdict = served.finished[&ticket].verdict;
+        if own == BROKEN {
+            assert_eq!(verdict, Verdict::Failed(FailureReason::LoadFailed), "ticket {ticket}");
+            continue;
+        }
+        assert_eq!(verdict, Verdict::Served, "ticket {ticket}");
+        let vocabulary = u64::from(config().shape.vocabulary);
+        let draws = Draws::new(SEED, Purpose::Tokens);
+        let prompt = lane::prompt(draws, vocabulary, (ticket, request.tenant), (request.input_tokens, 0));
+        let tokens = served.generated[&ticket].clone();
+        assert_eq!(tokens.len(), OUTPUT_TOKENS as usize);
+        let worst = regret(&models[own as usize], prompt.clone(), &tokens);
+        assert!(worst < 1e-3, "ticket {ticket} of folder {own} is off by {worst}");
+        all.push((request, prompt, tokens));
+    }
+    all
 }
 
 /// How far tokens are from being the most likely ones after `ids`, in logits, at worst.
@@ -104,60 +171,63 @@ fn regret(decoder: &Decoder, mut ids: Vec<i64>, tokens: &[i64]) -> f64 {
 fn tenants_with_pefts_folders_get_the_tokens_of_their_merged_models() {
     let folder = tempfile::tempdir().unwrap();
     write_adapters(folder.path());
-    let config = DecoderConfig::read(&fixture(CHECKPOINT).join("config.json"), CHECKPOINT).unwrap();
     let mut system = system(generation());
-    system.pool.model = config.shape.clone();
-    let vocabulary = u64::from(config.shape.vocabulary);
-    let entries = (0..REQUESTS).map(|ticket| Request {
-        input_tokens: 3 + (ticket * 5 % 11) as u32,
-        output_tokens: OUTPUT_TOKENS,
-        ..request(ticket)
-    });
-    let requests: Vec<Request> = entries.collect();
-
-    let cluster = cluster(&system, 1, 100);
-    let server = Server::new(&cluster, &system, TENANTS).unwrap();
-    let Server::Generation(generating) = &server else {
-        unreachable!()
-    };
-    let provision = Provision {
-        files: Files {
-            model: Some(fixture(CHECKPOINT)),
-            tenants: Some(folder.path().to_path_buf()),
-            ..Files::NONE
-        },
-        ..provision(generating, None)
-    };
-    let spec = system.pool.generation.clone().unwrap();
-    let serving = GenerationServing::new(&system.pool, &spec, generating, provision).unwrap();
-    let missing = serving.missing();
+    system.pool.model = config().shape;
+    let (served, missing) = served(&system, folder.path());
     assert_eq!(missing.len(), 1, "{missing:?}");
     assert!(missing[0].contains("0002/adapter_model.safetensors"), "{missing:?}");
-    let entries = requests.iter().map(|request| Entry::Request(request.clone())).collect();
-    let served = executed(&system, &cluster, server, serving, entries);
 
     let models = [0, 1].map(|number: u32| merged(Some(&folder.path().join(format!("{number:04}")))));
     let backbone = merged(None);
     let (mut without, mut anothers) = (0.0_f64, 0.0_f64);
-    for request in &requests {
-        let (ticket, own) = (request.ticket, request.tenant % FOLDERS);
-        if own == BROKEN {
-            let verdict = served.finished[&ticket].verdict;
-            assert_eq!(verdict, Verdict::Failed(FailureReason::LoadFailed), "ticket {ticket}");
-            continue;
-        }
-        assert_eq!(served.finished[&ticket].verdict, Verdict::Served, "ticket {ticket}");
-        let draws = Draws::new(SEED, Purpose::Tokens);
-        let prompt = || lane::prompt(draws, vocabulary, (ticket, request.tenant), (request.input_tokens, 0));
-        let tokens = &served.generated[&ticket];
-        assert_eq!(tokens.len(), OUTPUT_TOKENS as usize);
-        let worst = regret(&models[own as usize], prompt(), tokens);
-        assert!(worst < 1e-3, "ticket {ticket} of folder {own} is off by {worst}");
-        without = without.max(regret(&backbone, prompt(), tokens));
-        anothers = anothers.max(regret(&models[1 - own as usize], prompt(), tokens));
+    for (request, prompt, tokens) in assert_own(&served, &models) {
+        let another = &models[1 - (request.tenant % FOLDERS) as usize];
+        without = without.max(regret(&backbone, prompt.clone(), &tokens));
+        anothers = anothers.max(regret(another, prompt, &tokens));
     }
     assert!(
         without > 0.05 && anothers > 0.05,
         "adapters change answers: {without}, {anothers}"
     );
+}
+
+/// The checkpoint's norms and positions are not what a decoder of that shape has by default: whole models compute with theirs.
+#[test]
+fn tenants_with_whole_checkpoints_get_their_own_tokens() {
+    let (adapters, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write_adapters(adapters.path());
+    let own = |number: u32| folder.path().join(format!("{number:04}"));
+    for number in 0..FOLDERS {
+        fs::create_dir(own(number)).unwrap();
+        let adapter = (number != BROKEN).then(|| adapters.path().join(format!("{number:04}")));
+        write_merged(adapter.as_deref(), &own(number));
+    }
+    let other = own(BROKEN).join("config.json");
+    let text = fs::read_to_string(&other).unwrap();
+    assert!(text.contains("\"rms_norm_eps\": 0.001"));
+    fs::write(&other, text.replace("\"rms_norm_eps\": 0.001", "\"rms_norm_eps\": 0.1")).unwrap();
+
+    let mut system = system(GenerationSpec {
+        lora: None,
+        slots: 2,
+        join: JoinSpec::QueuePerTenant,
+        ..generation()
+    });
+    system.pool.tenant_state = TenantState::Model;
+    system.pool.model = config().shape;
+    let (served, missing) = served(&system, folder.path());
+    assert_eq!(missing.len(), 1, "{missing:?}");
+    assert!(missing[0].contains("as in the first tenant's"), "{missing:?}");
+    let models = [0, 1].map(|number| checkpoint(&own(number)));
+    let shape = config().shape;
+    let defaults = [0, 1].map(|number| {
+        let block = read_decoder(&own(number), &shape, DType::F32).unwrap();
+        Decoder::from_parameters(&DecoderConfig::new(&shape).unwrap(), block).unwrap()
+    });
+    let mut by_default = 0.0_f64;
+    for (request, prompt, tokens) in assert_own(&served, &models) {
+        let default = &defaults[(request.tenant % FOLDERS) as usize];
+        by_default = by_default.max(regret(default, prompt, &tokens));
+    }
+    assert!(by_default > 1e-2, "norms and positions change answers: {by_default}");
 }

@@ -218,7 +218,7 @@ fn tenants_decoders_are_swapped() {
     assert_eq!(served.record.counts.served, REQUESTS);
     let swaps = served.record.swaps.unwrap();
     assert!(swaps.evictions > 0 && swaps.hits > 0, "{swaps:?}");
-    let Store::Models(store) = &served.serving.store else {
+    let Store::Models(store, _) = &served.serving.store else {
         unreachable!()
     };
     let regret = |ticket: u64, tenant: u32| {
