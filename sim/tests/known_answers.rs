@@ -356,12 +356,29 @@ fn prefetching_hides_the_copy_of_the_next_batch() {
 }
 
 /// What the parts of a batch take on a card on which lanes neither slow each other down nor take time to be handed over to.
+#[derive(Clone, Copy, Debug)]
 struct Parts {
     lookup: u64,
     copies: u64,
     stage: u64,
     encode: u64,
+    /// Of these copies, one layer's.
+    layer_copies: u64,
+    /// What of the encoding comes after the last layer's adapters: this layer and the heads.
+    last_layer: u64,
 }
+
+/// How much slower than the synthetic card another is at some of a batch's parts.
+#[derive(Clone, Copy)]
+struct Slower {
+    lookups: f64,
+    copies: f64,
+}
+
+const AS_IT_IS: Slower = Slower {
+    lookups: 1.0,
+    copies: 1.0,
+};
 
 /// Batches of four requests of 128 tokens, each of another tenant, above half of a model's layers: how long so many take in a pipeline, and
 /// what each takes.
@@ -369,6 +386,7 @@ fn hierarchical(
     model: &str,
     tenant_state: TenantState,
     tier: Tier,
+    slower: Slower,
     pipeline: PipelineSpec,
     batches: u64,
 ) -> (u64, Parts) {
@@ -382,6 +400,12 @@ fn hierarchical(
     };
     for row in &mut card.tables.dispatch {
         row.stats = Stats::exact(0.0);
+    }
+    for row in &mut card.tables.copy {
+        row.stats = Stats::exact(slower.copies * row.stats.median_us);
+    }
+    for row in &mut card.tables.plot_lookup {
+        row.stats = Stats::exact(slower.lookups * row.stats.median_us);
     }
     let mut system = system();
     let pool = &mut system.pool;
@@ -403,30 +427,29 @@ fn hierarchical(
     let (model, dtype) = (&pool.model, pool.dtype);
     let layers = u64::from(model.layers / 2);
     let copy = card.copy(Direction::HostToDevice, false).unwrap();
-    let (copies, adapters) = match tenant_state {
+    let (layer_copies, adapters) = match tenant_state {
         TenantState::Adapters {
             bottleneck,
             implementation,
         } => {
             let bytes = model.adapter_parameters_per_layer(bottleneck) * dtype.bytes();
             let adapter = card.adapter(model, dtype, implementation, bottleneck).unwrap();
-            (
-                4 * layers * copy.cost(bytes).median_ns,
-                layers * adapter.cost(4, 4, 128).median_ns,
-            )
+            (4 * copy.cost(bytes).median_ns, adapter.cost(4, 4, 128).median_ns)
         }
         _ => (0, 0),
     };
     let lookup = card.plot_lookup(model, tier, LookupOutcome::RootHit).unwrap();
+    let layer = card.encoder_layer(model, dtype).unwrap().cost(4, 128).median_ns + adapters;
+    let heads = card.head(model, dtype, pool.classes).unwrap().cost(4).median_ns;
     let parts = Parts {
         lookup: lookup.cost(1, TOKENS, 3).median_ns,
-        copies,
+        copies: layers * layer_copies,
         stage: copy
             .cost(u64::from(TOKENS) * u64::from(model.hidden) * dtype.bytes())
             .median_ns,
-        encode: layers * card.encoder_layer(model, dtype).unwrap().cost(4, 128).median_ns
-            + adapters
-            + card.head(model, dtype, pool.classes).unwrap().cost(4).median_ns,
+        encode: layers * layer + heads,
+        layer_copies,
+        last_layer: layer + heads,
     };
     let tenants = 4 * batches as u32;
     let memory = memory_for(&system, tenants, 12);
@@ -436,38 +459,94 @@ fn hierarchical(
     (record.duration.0, parts)
 }
 
-/// Fig. 10 by arithmetic: one after the other, all parts add up; look-ups ahead are hidden; with adapters ahead too, the longest lane is what
-/// a batch takes.
-#[test]
-fn each_pipeline_takes_what_its_lanes_leave_open() {
-    const BATCHES: u64 = 50;
-    let run = |pipeline| hierarchical("bert-base", ADAPTERS, Tier::Memory, pipeline, BATCHES);
-    let (synchronous, parts) = run(PipelineSpec::SYNCHRONOUS);
-    let Parts {
-        lookup,
-        copies,
-        stage,
-        encode,
-    } = parts;
-    assert!(lookup + copies + stage < encode, "the compute lane is the longest");
-    assert_eq!(synchronous, BATCHES * (lookup + copies + stage + encode));
-    let first = lookup.max(copies) + stage + encode;
-    let (retrieval_ahead, _) = run(PipelineSpec::PREFETCH_RETRIEVAL);
-    assert_eq!(retrieval_ahead, first + (BATCHES - 1) * (copies + stage + encode));
-    let (both_ahead, _) = run(PipelineSpec::PREFETCH);
-    assert_eq!(both_ahead, first + (BATCHES - 1) * encode);
-    let (layer_by_layer, _) = run(PipelineSpec::LAYERWISE);
-    assert!(
-        layer_by_layer <= both_ahead && layer_by_layer >= BATCHES * encode,
-        "{layer_by_layer}"
-    );
+/// Which of a batch's parts takes longest.
+#[derive(Debug)]
+enum Longest {
+    Compute,
+    Copies,
+    LookUp,
 }
 
-/// Where look-ups take longest, they are what a batch takes.
+/// Fig. 10 by arithmetic: one after the other, all parts add up; with retrieval ahead, a batch takes its look-up or all else, whichever is
+/// longer; with adapters ahead too, it takes what the longest lane has to do for it, and the others' work shows once, before or after; layer by
+/// layer, that once is a layer's.
+#[test]
+fn each_pipeline_takes_what_its_lanes_leave_open() {
+    let slower = |lookups, copies| Slower { lookups, copies };
+    for (longest, slower) in [
+        (Longest::Compute, AS_IT_IS),
+        (Longest::Compute, slower(3.0, 2.0)),
+        (Longest::Copies, slower(1.0, 60.0)),
+        (Longest::Copies, slower(8.0, 200.0)),
+        (Longest::LookUp, slower(300.0, 1.0)),
+        (Longest::LookUp, slower(900.0, 40.0)),
+    ] {
+        for batches in [1, 2, 3, 50] {
+            let run = |pipeline| hierarchical("bert-base", ADAPTERS, Tier::Memory, slower, pipeline, batches);
+            let (synchronous, parts) = run(PipelineSpec::SYNCHRONOUS);
+            let Parts {
+                lookup,
+                copies,
+                stage,
+                encode,
+                layer_copies,
+                last_layer,
+            } = parts;
+            let others = batches - 1;
+            // The first batch's look-up and its adapters come in side by side.
+            let (before, before_first_layer) = (lookup.max(copies), lookup.max(layer_copies));
+            let (retrieval_ahead, both_ahead, layer_by_layer) = match longest {
+                Longest::Compute => {
+                    assert!(before + stage <= encode, "{parts:?}");
+                    (
+                        before + stage + encode + others * (copies + stage + encode),
+                        before + stage + batches * encode,
+                        before_first_layer + stage + batches * encode,
+                    )
+                }
+                Longest::Copies => {
+                    assert!(encode <= copies + stage && lookup <= copies, "{parts:?}");
+                    // Layers wait for their adapters, and not these for them.
+                    assert!(
+                        encode - last_layer < layer_copies && last_layer + lookup <= copies,
+                        "{parts:?}"
+                    );
+                    (
+                        batches * (copies + stage + encode),
+                        batches * (copies + stage) + encode,
+                        before_first_layer - layer_copies + batches * (copies + stage) + last_layer,
+                    )
+                }
+                Longest::LookUp => {
+                    assert!(lookup >= copies + stage + encode, "{parts:?}");
+                    let until_staged = batches * lookup + stage;
+                    // A lane keeps its order: all but the first layer's adapters come in behind what was looked up.
+                    let others_copied = copies - layer_copies + last_layer;
+                    (
+                        until_staged + encode,
+                        until_staged + encode,
+                        until_staged + encode.max(others_copied),
+                    )
+                }
+            };
+            let what = format!("{longest:?} takes longest of {parts:?}, {batches} batches");
+            assert_eq!(synchronous, batches * (lookup + copies + stage + encode), "{what}");
+            for (pipeline, expected) in [
+                (PipelineSpec::PREFETCH_RETRIEVAL, retrieval_ahead),
+                (PipelineSpec::PREFETCH, both_ahead),
+                (PipelineSpec::LAYERWISE, layer_by_layer),
+            ] {
+                assert_eq!(run(pipeline).0, expected, "{pipeline:?}: {what}");
+            }
+        }
+    }
+}
+
+/// Where nothing is copied but what was looked up, the longer of both lanes is what a batch takes.
 #[test]
 fn look_ups_ahead_take_the_longer_of_both_lanes() {
     const BATCHES: u64 = 50;
-    let run = |pipeline| hierarchical("tiny", TenantState::Head, Tier::Disk, pipeline, BATCHES);
+    let run = |pipeline| hierarchical("tiny", TenantState::Head, Tier::Disk, AS_IT_IS, pipeline, BATCHES);
     let (synchronous, parts) = run(PipelineSpec::SYNCHRONOUS);
     let Parts {
         lookup, stage, encode, ..
