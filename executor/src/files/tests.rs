@@ -396,3 +396,91 @@ fn a_checkpoint_of_another_shape_is_refused() {
         "{error}"
     );
 }
+
+/// Two tenants of one batch, by every implementation, as the `adapters` library computes each for itself: after each layer, and the logits.
+#[test]
+fn adapters_compute_what_their_library_does() {
+    // As `make_tiny_houlsby.py` says.
+    let shape = ModelShape {
+        name: "fixture".into(),
+        layers: 3,
+        hidden: 32,
+        heads: 4,
+        kv_heads: 4,
+        intermediate: 64,
+        vocabulary: 64,
+        positions: 16,
+        ..ModelShape::builtin("tiny").unwrap()
+    };
+    let fixture = |name: &str| {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/fixtures/tiny_houlsby")
+            .join(format!("{name}.safetensors"))
+    };
+    let bytes = std::fs::read(fixture("expected")).unwrap();
+    let expected = SafeTensors::deserialize(&bytes).unwrap();
+    let whole = |name: &str| -> Vec<i64> {
+        let numbers = expected.tensor(name).unwrap().data().chunks(8);
+        numbers
+            .map(|number| i64::from_le_bytes(number.try_into().unwrap()))
+            .collect()
+    };
+    let (ids, lengths) = (whole("ids"), whole("lengths"));
+    let tokens = ids.len() / lengths.len();
+    let texts = lengths.len();
+    let tenants = ["first", "second"];
+    // Each text for each tenant.
+    let sequences: Vec<&[i64]> = { ids.chunks(tokens).zip(&lengths) }
+        .map(|(text, &length)| &text[..length as usize])
+        .cycle()
+        .take(texts * tenants.len())
+        .collect();
+    let of_sequence: Vec<u32> = (0..tenants.len() as u32)
+        .flat_map(|tenant| std::iter::repeat_n(tenant, texts))
+        .collect();
+
+    let (dtype, device) = (DType::F32, Device::Cpu);
+    let model = read_encoder_block(&fixture("model"), &shape, dtype).unwrap();
+    let encoder = model.encoder(&shape, 0, device).unwrap();
+    let adapter = AdapterShape::upper(&shape, 1, 8).unwrap();
+    let files = tenants.map(fixture);
+    let store = AdapterStore::read(adapter, 2, &files, dtype, device, 1 << 20).unwrap();
+    let cache = AdapterCache::new(adapter, 2, dtype, device).unwrap();
+    (0..2).for_each(|tenant| cache.load(&store, tenant, tenant, 1..3).unwrap());
+    let heads = Heads::read(&shape, 2, 3, &files, Default::default(), dtype, device).unwrap();
+    let input = encoder.input(&sequences, tokens).unwrap();
+    for implementation in cache.implementations() {
+        let plan = cache.plan(&of_sequence, tokens, implementation).unwrap();
+        let adapters = Adapters::new(&cache, &plan);
+        let close = |name: &str, found: &Tensor, is_of_tokens: bool| {
+            for (row, (length, &tenant)) in lengths.iter().cycle().zip(&of_sequence).enumerate() {
+                let name = format!("{}.{name}", tenants[tenant as usize]);
+                let stored = expected.tensor(&name).unwrap();
+                let size: Vec<i64> = stored.shape().iter().map(|&n| n as i64).collect();
+                let stored = Tensor::from_data_size(stored.data(), &size, Kind::Float).get((row % texts) as i64);
+                let found = found.get(row as i64);
+                // What stands at padded positions means nothing, and nothing reads it.
+                let (found, stored) = match is_of_tokens {
+                    true => (found.narrow(0, 0, *length), stored.narrow(0, 0, *length)),
+                    false => (found, stored),
+                };
+                let difference = (found - stored).abs().max().double_value(&[]);
+                assert!(
+                    difference < 1e-5,
+                    "{implementation}, {name}, text {row}: off by {difference}"
+                );
+            }
+        };
+        let mut hidden = encoder
+            .layers(encoder.embed(&input).unwrap(), 0..1, &input, None)
+            .unwrap();
+        close("after_layer_0", &hidden, true);
+        for layer in 1..3 {
+            hidden = encoder
+                .layers(hidden, layer..layer + 1, &input, Some(&adapters))
+                .unwrap();
+            close(&format!("after_layer_{layer}"), &hidden, true);
+        }
+        close("logits", &heads.forward(&hidden, &of_sequence).unwrap(), false);
+    }
+}

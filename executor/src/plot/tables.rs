@@ -534,6 +534,81 @@ mod tests {
         assert_eq!(encoded.get(), built, "what was built is found again");
     }
 
+    /// Fragments of each length stand for inputs as long, below each split that HMI has (6 + 6 layers, 6 + 4 and 2 + 4): what is looked up is what
+    /// the lower layers make of the input, and with the upper layers on top the whole model answers.
+    #[test]
+    fn fragments_as_long_as_the_input_stand_for_the_lower_layers_of_each_split() {
+        for (lower_layers, upper_layers) in [(6, 6), (6, 4), (2, 4)] {
+            let folder = tempfile::tempdir().unwrap();
+            let layers = lower_layers + upper_layers;
+            let model = ModelShape {
+                name: format!("of-{layers}"),
+                layers,
+                hidden: 64,
+                heads: 2,
+                kv_heads: 2,
+                intermediate: 128,
+                vocabulary: 120,
+                ..ModelShape::builtin("tiny").unwrap()
+            };
+            let encoder = Encoder::random(&model, 5, DType::F32, Device::Cpu).unwrap();
+            // Weights that let a token's neighbours show.
+            encoder.load(&(encoder.parameters() * 3.0)).unwrap();
+            let (below, all) = (lower_layers as usize, layers as usize);
+            for fragment_tokens in [1, 2, 3, 5, 8] {
+                let what = format!("{lower_layers} + {upper_layers} layers, {fragment_tokens} tokens");
+                let plot = PlotSpec {
+                    lower_layers,
+                    fragment_tokens,
+                    ..PLOT
+                };
+                let mut encode = |_, tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+                    Ok(encoder_layers(&encoder, lower_layers, tokens, fragments, rows)?)
+                };
+                let texts = Texts::Made(Language::new(5, model.vocabulary).with_corpus(1));
+                let go_on = &mut |_: Building<'_>| ControlFlow::Continue(());
+                let tables =
+                    Tables::with_encoder(folder.path(), "split", &model, &plot, texts, &mut encode, go_on).unwrap();
+                let text = tables.texts.corpus(1).next().unwrap();
+                let retrieve = |tokens: &[u32]| {
+                    let mut found = vec![0f32; tokens.len() * model.hidden as usize];
+                    let batch = Batch {
+                        tokens,
+                        width: tokens.len(),
+                        lengths: &[tokens.len() as u32],
+                        domains: &[None],
+                    };
+                    let engine = Engine::new(1).unwrap();
+                    let met = engine.retrieve(&tables.snapshot(), &batch, &mut found).unwrap();
+                    (
+                        met,
+                        Tensor::from_slice(&found).view([1, tokens.len() as i64, model.hidden.into()]),
+                    )
+                };
+                let assert_close = |found: &Tensor, expected: &Tensor| {
+                    let scale = expected.abs().max().double_value(&[]);
+                    let difference = (found - expected).abs().max().double_value(&[]);
+                    assert!(difference < 2e-3 * scale, "{what}: off by {difference} of {scale}");
+                };
+                let tokens = fragment_tokens as usize;
+                for start in [0, 17, 30] {
+                    let input = &text[start..start + tokens];
+                    let (met, found) = retrieve(input);
+                    assert_eq!((met.root_hits, met.fallbacks, met.misses), (1, 0, 0), "{what}");
+                    assert_close(&found, &lower(&encoder, input, 0..below));
+                    let mask = crate::Input::of_lengths(&[tokens], tokens, Kind::Float, Device::Cpu).unwrap();
+                    let answer = encoder.layers(found, below..all, &mask, None).unwrap();
+                    assert_close(&answer, &lower(&encoder, input, 0..all));
+                }
+                // Longer by a token, it is no longer the same: fragments do not see beyond themselves.
+                let longer = &text[17..18 + tokens];
+                let (_, found) = retrieve(longer);
+                let expected = lower(&encoder, longer, 0..below);
+                assert!(!found.allclose(&expected, 1e-2, 1e-2, false), "{what}");
+            }
+        }
+    }
+
     /// What further pretraining is taken to make of the lower layers: other representations of every fragment, near the root's, each domain's its
     /// own; and a domain's table answers before the root's (Eq. 3).
     #[test]
