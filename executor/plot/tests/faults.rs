@@ -438,6 +438,46 @@ fn a_full_disk_keeps_what_was_built_and_shows_no_table() {
     assert!(fs::read(&path).unwrap() == whole);
 }
 
+/// A disk that is really full (ENOSPC), which is then made larger. It is a small tmpfs, for which a namespace of one's own is needed.
+#[test]
+fn a_disk_without_space_is_gone_on_with_once_it_has_some() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, copied) = (folder.path().join("disk"), folder.path().join("copied.plot"));
+    fs::create_dir(&disk).unwrap();
+    let in_namespace = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", script]);
+        command.arg(std::env::current_exe().unwrap()).arg(&disk).arg(&copied);
+        command.env("PLOT_CHILD", disk.join("full.plot")).output()
+    };
+    match in_namespace("mount -t tmpfs tmpfs \"$1\"") {
+        Ok(tried) if tried.status.success() => (),
+        tried => {
+            eprintln!("SKIPPED: no tmpfs can be mounted here: {tried:?}");
+            return;
+        }
+    }
+    let output = in_namespace(
+        "mount -t tmpfs -o size=300k tmpfs \"$1\"
+         \"$0\" --exact child_builds --nocapture
+         echo \"ended with $?\"
+         test ! -e \"$1/full.plot\" && test -s \"$1/full.plot.building/journal\" && echo \"kept\"
+         mount -o remount,size=64m \"$1\"
+         \"$0\" --exact child_builds && cp \"$1/full.plot\" \"$2\"",
+    )
+    .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    for said in [
+        "full.plot.building/rows: ",
+        "No space left on device",
+        "ended with 9\nkept\n",
+    ] {
+        assert!(text.contains(said), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let whole = fs::read(table(folder.path())).unwrap();
+    assert!(fs::read(&copied).unwrap() == whole);
+}
+
 #[test]
 fn a_full_disk_while_counting_leaves_nothing_half_chosen() {
     let folder = tempfile::tempdir().unwrap();
