@@ -1,7 +1,7 @@
 //! HMI's Quadro P5000: PyTorch, so that small batches are bound by launches and large ones by arithmetic.
 
 use super::draft::{Draft, Link, builtin};
-use super::{Outcome, Paper, input, predicted};
+use super::{Outcome, Paper, assumed, input, predicted};
 use crate::card::{Card, Source};
 use crate::keys::{AdapterImplementation, Direction, LookupOutcome, Tier};
 use crate::model::{DType, ModelShape};
@@ -307,22 +307,22 @@ pub(super) fn outcomes(paper: &Paper, card: &Card) -> Vec<Outcome> {
             6.0,
             6.0 * ms(layer.cost(1, tokens).median_ns),
         ),
-        predicted(
+        assumed(
             "BERT-dedicated in 16 GB, instances (Table 2)",
             35.0,
             fit(base.parameters()),
         ),
-        predicted(
+        assumed(
             "BERT-compress distil in 16 GB, instances (Table 2)",
             60.0,
             fit(builtin("distilbert").parameters()),
         ),
-        predicted(
+        assumed(
             "BERT-compress tiny4 in 16 GB, instances (Table 2)",
             280.0,
             fit(builtin("tinybert-4").parameters()),
         ),
-        predicted(
+        assumed(
             "hBERT-PLOT in 16 GB, instances (Table 2)",
             90.0,
             fit(6 * base.layer_parameters()),
