@@ -83,6 +83,7 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
             )
             .note(assumptions("vllm-backbone", model, &identical)),
         );
+        let static_lora = speed(&runs, "static-batches-lora", model, &identical);
         let static_batches = speed(&runs, "static-batches", model, &identical);
         rows.push(
             Row::shape(
@@ -93,6 +94,20 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
                 static_batches < backbone,
             )
             .note(assumptions("static-batches", model, &identical)),
+        );
+        rows.push(
+            Row::shape(
+                FIGURE,
+                format!("{name}, static batches with LoRA, identical: below those without, and Punica's"),
+                "tok/s",
+                static_lora,
+                static_lora < static_batches && static_lora < speed(&runs, "punica", model, &identical),
+            )
+            .note(format!(
+                "as Hugging Face and DeepSpeed are run, with this card's kernels: what the paper's Hugging Face lacks (FlashAttention) it does not \
+                 say in numbers. {}",
+                assumptions("static-batches-lora", model, &identical)
+            )),
         );
         for (pattern, popularity) in &patterns()[..3] {
             let baseline = at(&runs, "vllm-backbone", model, popularity);
@@ -109,6 +124,17 @@ pub fn figure_11(lab: &Lab) -> Result<Vec<Row>, Failure> {
                     "{:.0} tok/s: only neighbours in the queue run together",
                     tokens_per_s(baseline)
                 )),
+            );
+            let waiting = at(&runs, "static-batches-lora", model, popularity);
+            rows.push(
+                Row::shape(
+                    FIGURE,
+                    format!("{name}, static batches with LoRA, {pattern}: no faster than vLLM's backbone"),
+                    "tok/s",
+                    tokens_per_s(waiting),
+                    tokens_per_s(waiting) <= tokens_per_s(baseline),
+                )
+                .note(format!("batches of {:.1}", waiting.batch_size_mean.unwrap_or(0.0))),
             );
         }
     }
