@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use tenantry_core::SystemSpec;
 use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
-use tenantry_core::spec::{LengthsFound, RuntimeLengths};
+use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths};
 use tenantry_profiles::{Beyond, Card, Changing, DeviceKind, Family, PetKind, Source};
 use tenantry_reports::Run;
 use tenantry_traces::fit::cascade::STATED_CONFIDENCES;
@@ -127,7 +127,9 @@ pub fn unpriced_models(card: &Card, system: &SystemSpec) -> Option<String> {
 /// Tasks' operators of other sizes than those that cards are measured and derived with, made up or from files.
 pub fn sizes_as_measured(system: &SystemSpec) -> Option<String> {
     let pool = &system.pool;
-    let tasks = pool.tasks.as_ref().filter(|tasks| tasks.plans())?;
+    let tasks = pool.tasks.as_ref()?;
+    let kind_of = |task: &Registration| PetKind::ALL.iter().copied().find(|kind| kind.name() == task.kind);
+    let with_operators = |task: &&Registration| kind_of(task).is_some_and(|kind| tasks.engine.has_operators(kind));
     let described = |sizes: &PetSizes| {
         format!(
             "adapters {} wide, LoRA of rank {}, masks of {} % and differences of {} %",
@@ -137,18 +139,18 @@ pub fn sizes_as_measured(system: &SystemSpec) -> Option<String> {
             100.0 * sizes.difference_share
         )
     };
-    let random = { tasks.registrations.iter() }.any(|task| task.file.is_none());
+    let random = { tasks.registrations.iter().filter(with_operators) }.any(|task| task.file.is_none());
     let mut others = Vec::new();
     if random && tasks.sizes != PetSizes::PAPER {
         others.push(format!("this system's are {}", described(&tasks.sizes)));
     }
     // What a file's operators take in memory says whether they are of those sizes; trained masks and differences have a share of zeros nearly as large.
     let same = |bytes: u64, paper: u64| 50 * bytes.abs_diff(paper) <= paper;
-    let in_files: BTreeSet<u32> = { tasks.registrations.iter() }
+    let in_files: BTreeSet<u32> = { tasks.registrations.iter().filter(with_operators) }
         .filter(|task| task.file.as_ref().is_some_and(|file| file.fault.is_none()))
         .filter_map(|task| {
             let bytes = task.file.as_ref()?.resident_bytes?;
-            let kind = PetKind::ALL.iter().copied().find(|kind| kind.name() == task.kind)?;
+            let kind = kind_of(task)?;
             let (_, shape) = tasks.named_models(&pool.model).find(|(name, _)| *name == task.model)?;
             (!same(bytes, resident_bytes(kind, shape, &PetSizes::PAPER))).then_some(task.task)
         })

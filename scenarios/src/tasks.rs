@@ -4,7 +4,8 @@ use tenantry_core::command::TaskFault;
 use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_core::spec::{
-    EngineSpec, PlanningSpec, PoolSpec, Registration, SharedModel, StreamsSpec, SystemSpec, TaskFile, TasksSpec,
+    EngineSpec, FineTuned, FullModels, PlanningSpec, PoolSpec, Registration, SharedModel, StreamsSpec, SystemSpec,
+    TaskFile, TasksSpec,
 };
 use tenantry_profiles::{DType, ModelKind, ModelShape, PetKind};
 use tenantry_traces::Duration;
@@ -158,6 +159,22 @@ pub(crate) fn resolve(
                 false => Problem::unknown_name(path, name, known),
             });
         }
+    }
+    let full_models = match tasks.engine {
+        RawEngine::Shared { .. } => None,
+        RawEngine::Sequential { fine_tuned, .. } => Some(("sequential", fine_tuned)),
+        RawEngine::Parallel { fine_tuned, .. } => Some(("parallel", fine_tuned)),
+    };
+    if let Some((engine, RawFineTuned::AsAWhole)) = full_models
+        && let Some(task) = tasks.registrations.iter().find(|task| task.file.is_some())
+    {
+        let path = path.key("engine").key(engine).key("fine_tuned");
+        let must = "by-kind where a task has a file, which holds its kind's parameters";
+        problems.push(Problem::new(
+            path,
+            must,
+            format!("as-a-whole, with the file of task {}", task.task),
+        ));
     }
     let registrations = tasks.registrations.iter().enumerate();
     let registrations = registrations.filter_map(|(index, registration)| {
@@ -336,13 +353,29 @@ fn engine_of(engine: RawEngine) -> EngineSpec {
                 RawStreams::OneEach => StreamsSpec::OneEach,
             },
         },
-        RawEngine::Sequential { own_embeddings } => EngineSpec::Sequential { own_embeddings },
+        RawEngine::Sequential {
+            own_embeddings,
+            fine_tuned,
+        } => EngineSpec::Sequential {
+            models: full_models(own_embeddings, fine_tuned),
+        },
         RawEngine::Parallel {
             own_embeddings,
+            fine_tuned,
             streams,
         } => EngineSpec::Parallel {
-            own_embeddings,
+            models: full_models(own_embeddings, fine_tuned),
             streams: streams.0,
+        },
+    }
+}
+
+fn full_models(own_embeddings: bool, fine_tuned: RawFineTuned) -> FullModels {
+    FullModels {
+        own_embeddings,
+        fine_tuned: match fine_tuned {
+            RawFineTuned::ByKind => FineTuned::ByKind,
+            RawFineTuned::AsAWhole => FineTuned::AsAWhole,
         },
     }
 }

@@ -576,4 +576,11 @@ fn tasks_that_are_wrong() {
         let errors = errors(&TASKS.replacen(what, by, 1), &[]);
         assert!(errors.contains(said), "{by}: {errors}");
     }
+    // Any file that can be read: what it holds is another matter.
+    let of_file = "systems[0].tasks.registrations=[{ task: 3, file: Cargo.toml }]";
+    let whole = "systems[0].tasks.engine={ sequential: { fine_tuned: as-a-whole } }";
+    let said = errors(TASKS, &[of_file, whole]);
+    let expected = "systems[0].tasks.engine.sequential.fine_tuned: must be by-kind where a task has a file, which holds its kind's parameters, \
+                    got as-a-whole, with the file of task 3";
+    assert!(said.ends_with(expected), "{said}");
 }

@@ -37,13 +37,7 @@ struct OfModel {
 
 impl PetPrices {
     pub fn new(card: &Card, pool: &PoolSpec, tasks: &TasksSpec) -> Result<PetPrices, MissingTable> {
-        let kinds: Vec<PetKind> = match tasks.engine {
-            EngineSpec::Shared { .. } => {
-                let asked = |kind: &PetKind| tasks.registrations.iter().any(|of| of.kind == kind.name());
-                PetKind::ALL.iter().copied().filter(asked).collect()
-            }
-            EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => Vec::new(),
-        };
+        let kinds = tasks.engine.kinds_with_operators(&tasks.registrations);
         let several = matches!(tasks.engine, EngineSpec::Parallel { .. } | EngineSpec::Shared { .. });
         let model = |shape: &ModelShape| OfModel::new(card, pool, shape, &kinds, several);
         Ok(PetPrices {

@@ -9,7 +9,9 @@ use tenantry_core::log::{Log, replay};
 use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::{PetSizes, activation_bytes, resident_bytes};
 use tenantry_core::server::ServerError;
-use tenantry_core::spec::{EngineSpec, PlanningSpec, Registration, SharedModel, StreamsSpec, SystemSpec, TasksSpec};
+use tenantry_core::spec::{
+    EngineSpec, FineTuned, FullModels, PlanningSpec, Registration, SharedModel, StreamsSpec, SystemSpec, TasksSpec,
+};
 use tenantry_core::{Commands, Ledger, Observer, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
@@ -76,6 +78,11 @@ fn of(system: &mut SystemSpec) -> &mut TasksSpec {
     system.pool.tasks.as_mut().expect("it has tasks")
 }
 
+const BY_KIND: FullModels = FullModels {
+    own_embeddings: true,
+    fine_tuned: FineTuned::ByKind,
+};
+
 /// Two layers of `tiny`, as the synthetic card's table has them: α in microseconds.
 fn alpha_us(batch: u32, tokens: u32) -> f64 {
     let work = f64::from(batch * tokens);
@@ -121,24 +128,23 @@ fn a_refused_task_keeps_nobody_waiting_for_a_full_pool() {
 #[test]
 fn sequential_models_compute_one_after_another() {
     let card = synthetic_card();
-    let mut system = tasks(3);
-    of(&mut system).engine = EngineSpec::Sequential { own_embeddings: true };
-    of(&mut system).planning = PlanningSpec::Pool {
-        size: 6,
-        max_wait: None,
-    };
-    let entries = (0..6).map(|i| request(i, 100, (i % 3) as u32, 32)).collect();
-    let record = run_listed(&card, cluster(1, MEMORY), &system, 3, Jitter::None, entries).record;
-    assert_eq!((record.batches, record.counts.served), (3, 6));
-    assert_eq!(record.compute.mean_ns(), 1e3 * alpha_us(2, 32));
-    // The lane is busy with the three passes and nothing else.
-    let busy = record
-        .lanes
-        .iter()
-        .find(|lane| lane.name.contains("compute"))
-        .unwrap()
-        .busy;
-    assert_eq!(busy.0 as f64, 3.0 * 1e3 * alpha_us(2, 32));
+    // Of adapters, a mask and a difference the last two are merged into their models, and adapters are computed behind theirs.
+    for (fine_tuned, beside_us) in [(FineTuned::AsAWhole, 0.0), (FineTuned::ByKind, beta_us(0, 2, 32))] {
+        let mut system = tasks(3);
+        of(&mut system).engine = EngineSpec::Sequential {
+            models: FullModels { fine_tuned, ..BY_KIND },
+        };
+        of(&mut system).planning = PlanningSpec::Pool {
+            size: 6,
+            max_wait: None,
+        };
+        let entries = (0..6).map(|i| request(i, 100, (i % 3) as u32, 32)).collect();
+        let record = run_listed(&card, cluster(1, MEMORY), &system, 3, Jitter::None, entries).record;
+        assert_eq!((record.batches, record.counts.served), (3, 6));
+        // The lane is busy with the three passes and nothing else.
+        let busy_us = lane_busy(&record, "gpu0/compute0").0 as f64 / 1e3;
+        assert_eq!(busy_us, 3.0 * alpha_us(2, 32) + beside_us);
+    }
 }
 
 /// `streams` models side by side take `streams` times 0.8 as long as one.
@@ -166,7 +172,7 @@ fn parallel_models_compute_side_by_side() {
     let card = with_concurrency(synthetic_card());
     let mut system = tasks(2);
     of(&mut system).engine = EngineSpec::Parallel {
-        own_embeddings: true,
+        models: BY_KIND,
         streams: 8,
     };
     of(&mut system).planning = PlanningSpec::Pool {
@@ -182,13 +188,10 @@ fn parallel_models_compute_side_by_side() {
         .filter(|lane| lane.name.contains("compute"))
         .collect();
     assert_eq!(computing.len(), 2, "a stream for each task");
-    // Both start at once (to the nanosecond) and slow each other down all the time.
-    let alone = 1e3 * alpha_us(2, 32);
-    assert!(
-        (record.compute.mean_ns() / (1.6 * alone) - 1.0).abs() < 1e-3,
-        "{}",
-        record.compute.mean_ns()
-    );
+    // Both start at once (to the nanosecond) and slow each other down, until one has only its adapters left to compute.
+    let expected_us = 1.6 * alpha_us(2, 32) + beta_us(0, 2, 32) / 2.0;
+    let found_us = record.compute.mean_ns() / 1e3;
+    assert!((found_us / expected_us - 1.0).abs() < 1e-3, "{found_us} {expected_us}");
 }
 
 #[test]
@@ -268,11 +271,19 @@ fn memory_that_is_exhausted_refuses_what_does_not_fit() {
     let none = Server::on_card(&card, &cluster(1, model.parameters() * 4), &system, 40);
     assert!(matches!(none.err(), Some(ServerError::BackboneDoesNotFit { .. })));
 
-    // A full model of each task takes the card far sooner.
-    of(&mut system).engine = EngineSpec::Sequential { own_embeddings: true };
-    let memory = 3 * (model.parameters() * 4 + head) + 16 * activation_bytes(&model, 64);
-    let server = Server::on_card(&card, &cluster(1, memory), &system, 40).unwrap();
-    assert_eq!(server.tasks().unwrap().loaded, 3);
+    // A full model of each task takes the card far sooner; adapters lie beside theirs, unless it is fine-tuned as a whole.
+    let three = 3 * (model.parameters() * 4 + head) + 16 * activation_bytes(&model, 64);
+    let adapters = resident_bytes(PetKind::Adapters, &model, &PetSizes::PAPER);
+    for (fine_tuned, memory) in [(FineTuned::AsAWhole, three), (FineTuned::ByKind, three + adapters)] {
+        of(&mut system).engine = EngineSpec::Sequential {
+            models: FullModels { fine_tuned, ..BY_KIND },
+        };
+        for (memory, loaded) in [(memory, 3), (memory - 1, 2)] {
+            let server = Server::on_card(&card, &cluster(1, memory), &system, 40).unwrap();
+            assert_eq!(server.tasks().unwrap().loaded, loaded);
+        }
+    }
+    let memory = three + adapters;
     let entries = (0..4).map(|i| request(i, 100, i as u32, 32)).collect();
     of(&mut system).planning = PlanningSpec::Online {
         window: 16,
@@ -470,7 +481,7 @@ fn planning_takes_its_time_on_the_host() {
     assert_eq!(lane_busy(&online, "host/planner"), Duration::from_millis(3));
     assert_eq!(lane_busy(&run(&system, 1), "host/planner"), Duration::ZERO);
     // The baselines only take what each task has: they have no planner.
-    of(&mut system).engine = EngineSpec::Sequential { own_embeddings: true };
+    of(&mut system).engine = EngineSpec::Sequential { models: BY_KIND };
     assert!(run(&system, 4).lanes.iter().all(|lane| lane.name != "host/planner"));
 }
 
@@ -627,8 +638,9 @@ fn systems() -> impl Strategy<Value = SystemSpec> {
     ];
     let engine = prop_oneof![
         4 => (batching, streams).prop_map(|(batching, streams)| EngineSpec::Shared { batching, streams }),
-        1 => any::<bool>().prop_map(|own_embeddings| EngineSpec::Sequential { own_embeddings }),
-        1 => (1u32..4).prop_map(|streams| EngineSpec::Parallel { own_embeddings: true, streams }),
+        1 => (any::<bool>(), prop_oneof![Just(FineTuned::ByKind), Just(FineTuned::AsAWhole)])
+            .prop_map(|(own_embeddings, fine_tuned)| EngineSpec::Sequential { models: FullModels { own_embeddings, fine_tuned } }),
+        1 => (1u32..4).prop_map(|streams| EngineSpec::Parallel { models: BY_KIND, streams }),
     ];
     let planning = prop_oneof![
         (1u32..9, 0u64..20).prop_map(|(size, ms)| PlanningSpec::Pool {

@@ -148,7 +148,7 @@ impl TaskServing {
         self.put_head(registration, handed)
     }
 
-    /// Merges one registration into a full model, if the server loads its task.
+    /// Makes a full model of one registration, if the server loads its task.
     fn build(
         &mut self,
         registration: &Registration,
@@ -167,7 +167,10 @@ impl TaskServing {
         let Some(handed) = hand_in(registration, origin, merged_from)? else {
             return Ok(());
         };
-        let own = merged_from.own_model(task, self.device).map_err(of_task);
+        let full = { origin.tasks.engine.full_models() }.expect("an engine of full models");
+        let own = merged_from
+            .own_model(task, full.fine_tuned, self.device)
+            .map_err(of_task);
         merged_from.remove(task).map_err(of_task)?;
         self.own.insert(task, own?);
         self.put_head(registration, handed)

@@ -7,7 +7,7 @@
 
 use tch::Tensor;
 use tenantry_core::policy::pet_tensors::{Misfit, Resident};
-use tenantry_core::policy::pet_work::PetSizes;
+use tenantry_core::policy::pet_work::{PetSizes, merges};
 use tenantry_profiles::{ModelShape, PetKind};
 
 use super::kind::{Kind, Linear, Operators, parameter, rows};
@@ -63,9 +63,8 @@ impl Kind for Adapters {
         Ok(Box::new(Loaded(layers?)))
     }
 
-    /// They stand behind what the weights yield, with a nonlinearity of their own.
     fn merges(&self) -> bool {
-        false
+        merges(PetKind::Adapters)
     }
 
     fn random(&self, shape: &ModelShape, sizes: &PetSizes, seed: u64, task: u32) -> Parameters {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tch::Tensor;
+use tenantry_core::spec::FineTuned;
 
 use super::batch::{Member, PetBatch};
 use super::kind::{Kind, Linear, Norm, Operators};
@@ -15,24 +16,31 @@ use crate::model::{Encoder, Input};
 #[derive(Debug)]
 pub struct OwnModel {
     encoder: Encoder,
-    /// Of a kind that does not merge.
+    /// Of a kind that does not merge, where the model is fine-tuned by its kind.
     operators: Option<Arc<Mutex<Box<dyn Operators>>>>,
 }
 
 impl OwnModel {
-    /// Makes a copy of a shared model one task's own, whose checked parameters these are.
+    /// Makes a copy of a shared model one task's own, whose checked parameters these are. There are no weights that are fine-tuned as a whole: what does not
+    /// merge is then left out, and the model computes as much as one that is.
     ///
     /// # Errors
     /// No memory, or an operator that this device does not have.
-    pub(crate) fn new(encoder: Encoder, kind: &dyn Kind, parameters: &Reader<'_>) -> Result<OwnModel, ExecutorError> {
+    pub(crate) fn new(
+        encoder: Encoder,
+        kind: &dyn Kind,
+        parameters: &Reader<'_>,
+        fine_tuned: FineTuned,
+    ) -> Result<OwnModel, ExecutorError> {
         tch::no_grad(|| {
             let operators = kind.load(parameters, &encoder)?;
-            let operators = match kind.merges() {
-                true => {
+            let operators = match (kind.merges(), fine_tuned) {
+                (true, _) => {
                     merge(&encoder, &*operators)?;
                     None
                 }
-                false => Some(Arc::new(Mutex::new(operators))),
+                (false, FineTuned::ByKind) => Some(Arc::new(Mutex::new(operators))),
+                (false, FineTuned::AsAWhole) => None,
             };
             Ok(OwnModel { encoder, operators })
         })

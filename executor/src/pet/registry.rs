@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tch::Device;
+use tenantry_core::spec::FineTuned;
 
 use super::batch::{Group, Member, PetBatch};
 use super::error::{PetError, near_miss};
@@ -163,10 +164,11 @@ impl Registry {
     ///
     /// # Errors
     /// A task that is not registered, no memory, or a device that cannot compute it.
-    pub fn own_model(&self, task: u32, device: Device) -> Result<OwnModel, PetError> {
+    pub fn own_model(&self, task: u32, fine_tuned: FineTuned, device: Device) -> Result<OwnModel, PetError> {
         let found = self.tasks.get(&task).ok_or(PetError::NotRegistered { task })?;
         let copied = self.models[&found.triplet.model].copy_to(device)?;
-        Ok(OwnModel::new(copied, found.kind, &Reader::new(&found.parameters))?)
+        let parameters = Reader::new(&found.parameters);
+        Ok(OwnModel::new(copied, found.kind, &parameters, fine_tuned)?)
     }
 
     /// Takes a task off the device; it stays registered. A batch that holds it keeps its memory until the batch is dropped.

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tch::{Device, Kind as Number, Tensor};
-use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
+use tenantry_core::policy::pet_work::{PetSizes, merges, resident_bytes};
+use tenantry_core::spec::FineTuned;
 use tenantry_profiles::{DType, ModelShape, PetKind};
 
 use super::*;
@@ -264,7 +265,7 @@ fn a_full_model_is_the_shared_one_with_the_task_merged_into_it() {
     let shared = registry.model("small").unwrap();
     let ids: Vec<i64> = (0..9).collect();
     for task in 0..5 {
-        let own = registry.own_model(task, Device::Cpu).unwrap();
+        let own = registry.own_model(task, FineTuned::ByKind, Device::Cpu).unwrap();
         let alone = Alone::new(shared, task);
         if let Alone::Merged(by_hand) = &alone {
             let off = difference(own.encoder().parameters(), by_hand.parameters());
@@ -280,6 +281,32 @@ fn a_full_model_is_the_shared_one_with_the_task_merged_into_it() {
         shared.parameters().equal(encoder("small").parameters()),
         "the shared model stays as it is"
     );
+}
+
+#[test]
+fn adapters_are_beside_a_full_model_that_is_fine_tuned_by_kind_and_not_beside_one_that_is_as_a_whole() {
+    let (registry, streams) = (registry(1), Streams::new(1).unwrap());
+    let shared = registry.model("small").unwrap();
+    let ids: Vec<i64> = (0..9).collect();
+    let input = shared.input(&[&ids], 9).unwrap();
+    let plain = shared
+        .layers(shared.embed(&input).unwrap(), 0..2, &input, None)
+        .unwrap();
+    let [by_kind, as_a_whole] = [FineTuned::ByKind, FineTuned::AsAWhole].map(|fine_tuned| {
+        let own = registry.own_model(0, fine_tuned, Device::Cpu).unwrap();
+        own.layers(own.encoder().embed(&input).unwrap(), &input, &streams)
+            .unwrap()
+    });
+    assert!(as_a_whole.equal(&plain));
+    assert!(difference(&by_kind, &plain) > 1e-3);
+}
+
+#[test]
+fn policies_know_which_kinds_merge() {
+    for kind in KINDS {
+        let known = PetKind::ALL.iter().find(|known| known.name() == kind.name()).unwrap();
+        assert_eq!(kind.merges(), merges(*known), "{known}");
+    }
 }
 
 #[test]
@@ -715,7 +742,10 @@ fn a_new_kind_is_one_implementation() {
 
     // It does not say what to add to the weights, nor that there is no such thing.
     assert_eq!(
-        registry.own_model(0, Device::Cpu).unwrap_err().to_string(),
+        registry
+            .own_model(0, FineTuned::ByKind, Device::Cpu)
+            .unwrap_err()
+            .to_string(),
         "operator at output of layer 0: must be a matrix, since its kind merges, got none"
     );
 }

@@ -46,16 +46,33 @@ pub enum RawEngine {
         /// Whether each has an embedding of its own.
         #[serde(default = "yes")]
         own_embeddings: bool,
+        /// How they came from the shared model.
+        #[serde(default)]
+        fine_tuned: RawFineTuned,
     },
     /// A full model of each task, side by side.
     Parallel {
         /// Likewise.
         #[serde(default = "yes")]
         own_embeddings: bool,
+        /// Likewise.
+        #[serde(default)]
+        fine_tuned: RawFineTuned,
         /// Models that compute at once on a card, at most.
         #[serde(default = "many")]
         streams: Count,
     },
+}
+
+/// How a task's full model came from the shared one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RawFineTuned {
+    /// By the task's parameters merged in. Adapters cannot be merged: they stay beside it.
+    #[default]
+    ByKind,
+    /// As a whole, as the baselines of PetS were: nothing is beside it, whatever the task's kind.
+    AsAWhole,
 }
 
 fn yes() -> bool {

@@ -123,7 +123,7 @@ pub struct Encode {
 }
 
 /// A whole forward pass of a shared model over the batch, and in each layer every task's own operators over its groups: those of the
-/// submission. Without groups the model is one task's own.
+/// submission. A model that is one task's own has a group where operators are beside it, and none where they are merged into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pet {
     /// Which of the pool's models: its own is 0.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, RouteSpec, StageSpec, TenantState};
 use tenantry_executor::profiler::{Ops, Served, ServedRoute};
-use tenantry_profiles::{Changing, DType, ModelShape, PetKind};
+use tenantry_profiles::{Changing, DType, ModelShape};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::spec::WorkloadSpec;
@@ -200,18 +200,10 @@ impl Needs {
         for &batching in tasks.batchings() {
             add(&mut self.ops.plans, batching);
         }
-        let several = match tasks.engine {
-            EngineSpec::Shared { .. } => {
-                let known = |kind: &&PetKind| tasks.registrations.iter().any(|of| of.kind == kind.name());
-                for &kind in PetKind::ALL.iter().filter(known) {
-                    add(&mut self.ops.pets, kind);
-                }
-                true
-            }
-            EngineSpec::Parallel { .. } => true,
-            EngineSpec::Sequential { .. } => false,
-        };
-        self.ops.concurrent |= several;
+        for kind in tasks.engine.kinds_with_operators(&tasks.registrations) {
+            add(&mut self.ops.pets, kind);
+        }
+        self.ops.concurrent |= !matches!(tasks.engine, EngineSpec::Sequential { .. });
         Ok(())
     }
 }
@@ -238,6 +230,8 @@ fn add<T: PartialEq>(list: &mut Vec<T>, one: T) {
 
 #[cfg(test)]
 mod tests {
+    use tenantry_profiles::PetKind;
+
     use super::*;
 
     fn served(name: &str, set: &[&str]) -> Served {
@@ -270,6 +264,21 @@ mod tests {
             ),
             of(Some(64), Some(64))
         );
+    }
+
+    /// Operators are measured that the baselines compute too.
+    #[test]
+    fn of_full_models_operators_are_measured_that_do_not_merge() {
+        let kinds = |engine: &str| {
+            let args = ScenarioArgs {
+                scenario: "pets/mixed-64".into(),
+                set: vec![format!("systems=[{{ preset: seqs, tasks: {{ engine: {engine} }} }}]")],
+                seed: None,
+            };
+            needs_of(&scenario(&args).unwrap().runs()).unwrap().ops.pets
+        };
+        assert_eq!(kinds("{ sequential: {} }"), [PetKind::Adapters]);
+        assert!(kinds("{ parallel: { fine_tuned: as-a-whole } }").is_empty());
     }
 
     /// Inputs beyond the usual lengths are measured as far as the workload brings them, a little rounded up, and so are larger batches.

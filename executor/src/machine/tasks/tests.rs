@@ -9,8 +9,8 @@ use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_tensors::HEAD;
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_core::spec::{
-    AdmitSpec, BatchSpec, HeadTask, Padding, PipelineSpec, PlaceSpec, PlanningSpec, SharedModel, StreamsSpec, SwapSpec,
-    SystemSpec, TenantState,
+    AdmitSpec, BatchSpec, FineTuned, FullModels, HeadTask, Padding, PipelineSpec, PlaceSpec, PlanningSpec, SharedModel,
+    StreamsSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
@@ -28,6 +28,11 @@ use crate::random::{Part, fill, weights};
 
 const TASKS: u32 = 64;
 const QUERIES: u64 = 256;
+
+const BY_KIND: FullModels = FullModels {
+    own_embeddings: true,
+    fine_tuned: FineTuned::ByKind,
+};
 
 fn registration(task: u32, kind: &str) -> Registration {
     Registration {
@@ -267,9 +272,9 @@ fn tasks_of_several_shared_models_are_each_answered_by_their_own() {
 
 #[test]
 fn a_full_model_of_each_task_one_after_another_and_side_by_side() {
-    let sequential = EngineSpec::Sequential { own_embeddings: true };
+    let sequential = EngineSpec::Sequential { models: BY_KIND };
     let parallel = EngineSpec::Parallel {
-        own_embeddings: true,
+        models: BY_KIND,
         streams: 4,
     };
     let (one, expected, _) = serve(&system(sequential), 1 << 30);
@@ -479,9 +484,9 @@ fn trained_tasks_are_answered_by_the_models_and_heads_in_their_files() {
     let card = card_with(shape);
     for engine in [
         shared(Batching::Coordinated, 2),
-        EngineSpec::Sequential { own_embeddings: true },
+        EngineSpec::Sequential { models: BY_KIND },
         EngineSpec::Parallel {
-            own_embeddings: true,
+            models: BY_KIND,
             streams: 2,
         },
     ] {
@@ -511,9 +516,9 @@ fn a_full_model_for_which_the_device_has_no_memory_is_refused_alone() {
     };
     let card = card_with(&vast);
     for engine in [
-        EngineSpec::Sequential { own_embeddings: true },
+        EngineSpec::Sequential { models: BY_KIND },
         EngineSpec::Parallel {
-            own_embeddings: true,
+            models: BY_KIND,
             streams: 4,
         },
     ] {

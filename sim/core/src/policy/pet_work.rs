@@ -74,6 +74,11 @@ pub fn mask_elements(kind: PetKind, shape: &ModelShape) -> Option<u64> {
     rules(kind).masks_weights().then(|| linear_weights(shape))
 }
 
+/// Whether a task's operators can be merged into its full model; else they stay beside it.
+pub fn merges(kind: PetKind) -> bool {
+    rules(kind).merges()
+}
+
 /// Bytes of activations that a forward pass holds at once for each query of so many tokens: in attention its input, query, key,
 /// value, their result and the scores; in the feed-forward its input, the inner state and its result; the larger of the two.
 pub fn activation_bytes(shape: &ModelShape, tokens: u32) -> u64 {

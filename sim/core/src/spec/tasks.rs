@@ -1,11 +1,11 @@
 //! Parameter-efficient tasks over shared models, and the systems that serve them (PetS).
 
-use tenantry_profiles::{ModelShape, PoolBatching};
+use tenantry_profiles::{ModelShape, PetKind, PoolBatching};
 use tenantry_traces::Duration;
 
 use crate::command::TaskFault;
 use crate::policy::coordinated::Batching;
-use crate::policy::pet_work::PetSizes;
+use crate::policy::pet_work::{PetSizes, merges};
 
 /// Tasks that are registered with a pool, each tenant's its own, and how they are served. The pool's model is the first shared
 /// model; what it says of batches, padding, pipeline, swapping and tenants' state is not used.
@@ -88,16 +88,58 @@ pub enum EngineSpec {
     },
     /// A full model of each task, one after another (PetS, section 6.2, SeqS).
     Sequential {
-        /// Whether each task's model has an embedding of its own, or all of one shared model use its.
-        own_embeddings: bool,
+        /// What each is.
+        models: FullModels,
     },
     /// A full model of each task, side by side (ParS).
     Parallel {
-        /// Likewise.
-        own_embeddings: bool,
+        /// What each is.
+        models: FullModels,
         /// Models that compute at once on a card, at most; a task stays with its stream.
         streams: u32,
     },
+}
+
+impl EngineSpec {
+    /// What each task's full model is, where each has one.
+    pub fn full_models(&self) -> Option<FullModels> {
+        match *self {
+            EngineSpec::Shared { .. } => None,
+            EngineSpec::Sequential { models } | EngineSpec::Parallel { models, .. } => Some(models),
+        }
+    }
+
+    /// Whether a task of this kind has operators beside the model that it is computed with.
+    pub fn has_operators(&self, kind: PetKind) -> bool {
+        match self.full_models() {
+            None => true,
+            Some(models) => models.fine_tuned == FineTuned::ByKind && !merges(kind),
+        }
+    }
+
+    /// The kinds of registered tasks that have such operators.
+    pub fn kinds_with_operators(&self, registrations: &[Registration]) -> Vec<PetKind> {
+        let asked = |kind: &PetKind| registrations.iter().any(|of| of.kind == kind.name()) && self.has_operators(*kind);
+        PetKind::ALL.iter().copied().filter(asked).collect()
+    }
+}
+
+/// What a task's full model is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FullModels {
+    /// Whether each has an embedding of its own, or all of one shared model use its.
+    pub own_embeddings: bool,
+    /// How they came from the shared model.
+    pub fine_tuned: FineTuned,
+}
+
+/// How a task's full model came from the shared one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FineTuned {
+    /// By the task's parameters merged in; those of a kind that does not merge stay beside it.
+    ByKind,
+    /// As a whole: whatever the task's kind, it is of the shared model's shape, and nothing is beside it.
+    AsAWhole,
 }
 
 /// Streams that a layer's operators run on.

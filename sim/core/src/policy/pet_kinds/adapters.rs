@@ -32,6 +32,11 @@ impl Rules for Adapters {
         ]
     }
 
+    /// They stand behind what the weights yield, with a nonlinearity of their own.
+    fn merges(&self) -> bool {
+        false
+    }
+
     fn bytes(&self, place: Place, sizes: &PetSizes) -> u64 {
         let bottleneck = u64::from(sizes.bottleneck);
         width(place).map_or(0, |width| (2 * width * bottleneck + bottleneck + width) * NUMBER)

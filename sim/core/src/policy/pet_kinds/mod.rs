@@ -125,6 +125,11 @@ pub(super) trait Rules: Sync {
     /// What its operator does there for each token.
     fn work(&self, place: Place, sizes: &PetSizes) -> TokenWork;
 
+    /// Whether its operators can be added to the shared model's parameters, so that a task's full model is of the shared one's shape.
+    fn merges(&self) -> bool {
+        true
+    }
+
     /// Whether it is a mask with an element for each weight of the linear layers, of which a registration may state the number.
     fn masks_weights(&self) -> bool {
         false

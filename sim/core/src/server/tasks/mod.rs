@@ -536,9 +536,11 @@ impl TaskServer {
                 self.repository.counts.groups += (commands.groups.len() - mark.groups) as u64;
                 self.assign_streams(streams, planned.model, &mut commands.groups[mark.groups..])
             }
-            // A full model stands for the task's own operators merged into it (docs/pets.md says what the executed one is).
+            // One task's: its operators are in its full model, or behind it on the same stream.
             EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => {
-                commands.groups.truncate(mark.groups);
+                if !self.engine.has_operators(commands.groups[mark.groups].kind) {
+                    commands.groups.truncate(mark.groups);
+                }
                 1
             }
         };

@@ -226,14 +226,15 @@ impl Repository {
             ));
         }
         let number = pool.dtype.bytes();
-        let own_bytes = match tasks.engine {
-            EngineSpec::Shared { .. } => file
+        let operators_bytes = match tasks.engine.has_operators(kind) {
+            true => file
                 .and_then(|file| file.resident_bytes)
                 .unwrap_or_else(|| resident_bytes(kind, model, &tasks.sizes)),
-            EngineSpec::Sequential { own_embeddings } | EngineSpec::Parallel { own_embeddings, .. } => {
-                number * merged_parameters(model, own_embeddings)
-            }
+            false => 0,
         };
+        let full_model = tasks.engine.full_models();
+        let model_bytes = full_model.map_or(0, |of| number * full_parameters(model, of.own_embeddings));
+        let own_bytes = model_bytes + operators_bytes;
         let head_bytes = number * model.head_parameters(pool.classes);
         if self.shared_bytes + self.tasks_bytes + own_bytes + head_bytes > self.card_bytes {
             let left = self.card_bytes - self.shared_bytes - self.tasks_bytes;
@@ -338,18 +339,15 @@ pub fn refusals(cluster: &ClusterSpec, pool: &PoolSpec, tenants: u32) -> Vec<Str
 
 /// Parameters of one shape that are there once, whatever the tasks.
 fn common_parameters(model: &ModelShape, engine: &EngineSpec) -> u64 {
-    match engine {
-        EngineSpec::Shared { .. } => model.parameters(),
-        EngineSpec::Sequential { own_embeddings } | EngineSpec::Parallel { own_embeddings, .. } => match own_embeddings
-        {
-            true => 0,
-            false => model.embedding_parameters(),
-        },
+    match engine.full_models() {
+        None => model.parameters(),
+        Some(full) if full.own_embeddings => 0,
+        Some(_) => model.embedding_parameters(),
     }
 }
 
-/// Parameters of a model into which a task has been merged.
-fn merged_parameters(model: &ModelShape, own_embeddings: bool) -> u64 {
+/// Parameters of a task's full model.
+fn full_parameters(model: &ModelShape, own_embeddings: bool) -> u64 {
     match own_embeddings {
         true => model.parameters(),
         false => u64::from(model.layers) * model.layer_parameters(),
