@@ -189,6 +189,11 @@ impl ModelShape {
         (u64::from(self.hidden) + 1) * u64::from(classes)
     }
 
+    /// Parameters of a dense layer before a head: as many outputs as inputs, with bias.
+    pub fn pooler_parameters(&self) -> u64 {
+        (u64::from(self.hidden) + 1) * u64::from(self.hidden)
+    }
+
     /// Refuses shapes that no transformer can have.
     ///
     /// # Errors

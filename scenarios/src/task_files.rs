@@ -5,7 +5,7 @@ use std::path::Path;
 use safetensors::SafeTensors;
 use tenantry_core::command::TaskFault;
 use tenantry_core::policy::pet_header::PetHeader;
-use tenantry_core::policy::pet_tensors::{self, Stored, StoredTensor};
+use tenantry_core::policy::pet_tensors::{self, HeadInFile, Stored, StoredTensor};
 use tenantry_profiles::{ModelShape, PetKind};
 
 /// A file and what its header says of its task.
@@ -37,12 +37,12 @@ impl StoredTask {
         Ok(StoredTask { model, kind, bytes })
     }
 
-    /// Bytes that the parameters take on the card, beside the classification layer, which every task has: numbers and indices of 4 bytes each. Nothing where
-    /// nobody implements the kind.
+    /// Bytes that the parameters take on the card, beside the classification layer, which every task has, and a pooler: numbers and indices of 4 bytes each;
+    /// and whether there is a pooler. Nothing where nobody implements the kind.
     ///
     /// # Errors
     /// The first tensor that does not fit the kind, the model and a system of so many classes.
-    pub fn resident_bytes(&self, model: &ModelShape, classes: u32) -> Result<Option<u64>, (TaskFault, String)> {
+    pub fn resident_bytes(&self, model: &ModelShape, classes: u32) -> Result<Option<(u64, bool)>, (TaskFault, String)> {
         let Some(kind) = PetKind::ALL.iter().copied().find(|kind| kind.name() == self.kind) else {
             return Ok(None);
         };
@@ -60,9 +60,12 @@ impl StoredTask {
             })
             .collect();
         let resident = pet_tensors::check(kind, model, &stored);
-        let resident = resident.and_then(|resident| pet_tensors::check_head(model, classes, &stored).map(|_| resident));
-        match resident {
-            Ok(resident) => Ok(Some(4 * (resident.numbers + resident.indices))),
+        let with_head = resident.and_then(|resident| Ok((resident, pet_tensors::check_head(model, classes, &stored)?)));
+        match with_head {
+            Ok((resident, head)) => {
+                let bytes = 4 * (resident.numbers + resident.indices);
+                Ok(Some((bytes, head == HeadInFile::Pooled)))
+            }
             Err(misfit) => Err((misfit.fault(), misfit.to_string())),
         }
     }
@@ -114,7 +117,21 @@ mod tests {
         ];
         let task = stored("lora", &tensors);
         assert_eq!((task.model.as_str(), task.kind.as_str()), ("tiny", "lora"));
-        assert_eq!(task.resident_bytes(&tiny(), 3), Ok(Some(4 * 2 * 8 * (128 + 512))));
+        assert_eq!(
+            task.resident_bytes(&tiny(), 3),
+            Ok(Some((4 * 2 * 8 * (128 + 512), false)))
+        );
+        let head: [(&str, Dtype, &[usize]); 4] = [
+            ("classifier.weight", Dtype::F32, &[3, 128]),
+            ("classifier.bias", Dtype::F32, &[3]),
+            ("pooler.weight", Dtype::F32, &[128, 128]),
+            ("pooler.bias", Dtype::F32, &[128]),
+        ];
+        let pooled = stored("lora", &[&tensors[..], &head].concat());
+        assert_eq!(
+            pooled.resident_bytes(&tiny(), 3),
+            Ok(Some((4 * 2 * 8 * (128 + 512), true)))
+        );
         assert_eq!(stored("dora", &tensors).resident_bytes(&tiny(), 3), Ok(None));
         let columns = [
             ("query_key_value", 384, 16),
@@ -133,7 +150,7 @@ mod tests {
         let (weights, rows) = (2 * (4 * 128 * 128 + 2 * 128 * 512), 2 * (384 + 128 + 512 + 128 + 4));
         assert_eq!(
             stored("mask-bert", &masks).resident_bytes(&tiny(), 3),
-            Ok(Some(4 * (2 * weights + rows)))
+            Ok(Some((4 * (2 * weights + rows), false)))
         );
     }
 

@@ -301,6 +301,7 @@ fn registration_from(
     let mut of_file = TaskFile {
         path: file.display().to_string(),
         resident_bytes: None,
+        pooled: false,
         fault: None,
     };
     let (mut model, mut kind) = (String::new(), String::new());
@@ -308,9 +309,9 @@ fn registration_from(
         Ok(stored) => {
             let known = shared(raw, &stored.model, path.key("file")).ok();
             match known.as_ref().map(|model| stored.resident_bytes(&model.shape, classes)) {
-                Some(Ok(bytes)) => of_file.resident_bytes = bytes,
+                Some(Ok(Some((bytes, pooled)))) => (of_file.resident_bytes, of_file.pooled) = (Some(bytes), pooled),
                 Some(Err(fault)) => of_file.fault = Some(fault),
-                None => {}
+                Some(Ok(None)) | None => {}
             }
             model = known.map_or(stored.model, |model| model.name);
             kind = stored.kind;

@@ -10,7 +10,8 @@ use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::{PetSizes, activation_bytes, resident_bytes};
 use tenantry_core::server::ServerError;
 use tenantry_core::spec::{
-    EngineSpec, FineTuned, FullModels, PlanningSpec, Registration, SharedModel, StreamsSpec, SystemSpec, TasksSpec,
+    EngineSpec, FineTuned, FullModels, PlanningSpec, Registration, SharedModel, StreamsSpec, SystemSpec, TaskFile,
+    TasksSpec,
 };
 use tenantry_core::{Commands, Ledger, Observer, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
@@ -295,6 +296,26 @@ fn memory_that_is_exhausted_refuses_what_does_not_fit() {
         (3, 1),
         "out of memory is an outcome"
     );
+}
+
+#[test]
+fn a_pooler_in_a_tasks_file_takes_memory_beside_its_head() {
+    let card = synthetic_card();
+    let bytes = |engine: EngineSpec, pooled: bool| {
+        let mut system = tasks(1);
+        of(&mut system).engine = engine;
+        of(&mut system).registrations[0].file = Some(TaskFile {
+            path: "task.safetensors".into(),
+            resident_bytes: Some(1_000),
+            pooled,
+            fault: None,
+        });
+        let server = Server::on_card(&card, &cluster(1, MEMORY), &system, 1).unwrap();
+        server.memory().tenant_bytes
+    };
+    for engine in [SHARED, EngineSpec::Sequential { models: BY_KIND }] {
+        assert_eq!(bytes(engine, true) - bytes(engine, false), 4 * (128 * 128 + 128));
+    }
 }
 
 #[test]

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use tch::{Device, Kind, Tensor};
+use tenantry_core::policy::pet_header::PoolerActivation;
 use tenantry_profiles::DType;
 
 use super::config::{ClassifierConfig, Family, ROBERTA_SKIPPED};
 use super::importance::layers_with_importance;
 use super::text::Tokens;
 use crate::error::ExecutorError;
-use crate::model::{Encoder, Input, LinearParameters, Place, places, places_of, read_places, write_places};
+use crate::model::{Encoder, Input, LinearParameters, Place, Pooler, places, places_of, read_places, write_places};
 use crate::random::{INITIAL_STD, Part, fill, weights};
 
 const CONFIG: &str = "config.json";
@@ -24,7 +25,7 @@ pub struct Classifier {
     /// The head's parameters in one block, as [`head_places`] says.
     head: Tensor,
     /// Views into it.
-    dense: LinearParameters,
+    pooler: Pooler,
     output: LinearParameters,
 }
 
@@ -82,9 +83,16 @@ impl Classifier {
         let [dense, dense_bias, output, output_bias] = pieces.try_into().expect("a head has four tensors");
         Ok(Classifier {
             encoder,
-            dense: LinearParameters {
-                weight: dense,
-                bias: dense_bias,
+            pooler: Pooler {
+                dense: LinearParameters {
+                    weight: dense,
+                    bias: dense_bias,
+                },
+                activation: match config.family {
+                    Family::Bert | Family::Roberta | Family::Albert => PoolerActivation::Tanh,
+                    Family::DistilBert => PoolerActivation::Relu,
+                    Family::DebertaV2 => PoolerActivation::Gelu,
+                },
             },
             output: LinearParameters {
                 weight: output,
@@ -183,13 +191,8 @@ impl Classifier {
 
     /// The head over the last hidden state, `[n, l, hidden]`.
     fn answer(&self, hidden: &Tensor) -> Result<Tensor, ExecutorError> {
-        let dense = self.dense.forward(&hidden.f_select(1, 0)?)?;
-        let active = match self.config.family {
-            Family::Bert | Family::Roberta | Family::Albert => dense.f_tanh()?,
-            Family::DistilBert => dense.f_relu()?,
-            Family::DebertaV2 => dense.f_gelu("none")?,
-        };
-        self.output.forward(&active)
+        let pooled = self.pooler.forward(&hidden.f_select(1, 0)?)?;
+        self.output.forward(&pooled)
     }
 
     /// What it is.
@@ -204,7 +207,7 @@ impl Classifier {
 
     /// The two blocks of parameters and the views into each, in order and without gaps.
     pub(crate) fn blocks(&self) -> [(&Tensor, Vec<&Tensor>); 2] {
-        let (dense, output) = (&self.dense, &self.output);
+        let (dense, output) = (&self.pooler.dense, &self.output);
         let head = vec![&dense.weight, &dense.bias, &output.weight, &output.bias];
         [(self.encoder.parameters(), self.encoder.pieces()), (&self.head, head)]
     }

@@ -21,13 +21,15 @@ use super::threads::Perform;
 use crate::device::prepare_lane_thread;
 use crate::error::ExecutorError;
 use crate::files::Files;
-use crate::model::{Encoder, Heads, Input};
-use crate::pet::{Group, Kind, OwnModel, PetError, Registry, Streams};
+use crate::model::{Encoder, Heads, Input, LinearParameters, Pooler, Poolers};
+use crate::pet::{Array, Group, Kind, OwnModel, PetError, Registry, StoredHead, Streams};
 
 /// The shared models and tasks of a pool: all that must exist before the first request.
 pub struct TaskServing {
     /// By index of the shared model: its name, and the heads of all tenants.
     models: Vec<(String, Heads)>,
+    /// Before the heads of those tasks that brought one.
+    poolers: Poolers,
     registry: Registry,
     /// By task, where each has a model of its own.
     own: BTreeMap<u32, OwnModel>,
@@ -83,6 +85,7 @@ impl TaskServing {
         };
         let mut serving = TaskServing {
             models: Vec::new(),
+            poolers: Poolers::default(),
             registry: Registry::new(kinds, max_bytes),
             own: BTreeMap::new(),
             host_bytes: 0,
@@ -176,15 +179,22 @@ impl TaskServing {
         self.put_head(registration, handed)
     }
 
-    /// Takes a task's own classification layer, where it has one.
-    fn put_head(&self, registration: &Registration, handed: Handed) -> Result<(), ExecutorError> {
-        let Some([weight, bias]) = handed.head else {
+    /// Takes a task's own head, where it has one.
+    fn put_head(&mut self, registration: &Registration, handed: Handed) -> Result<(), ExecutorError> {
+        let Some(Head { linear, pooler }) = handed.head else {
             return Ok(());
         };
+        if let Some(Pooler { dense, activation }) = pooler {
+            let dense = LinearParameters {
+                weight: dense.weight.f_to(self.device)?,
+                bias: dense.bias.f_to(self.device)?,
+            };
+            self.poolers.put(registration.task, Pooler { dense, activation });
+        }
         let (_, heads) = { self.models.iter() }
             .find(|(name, _)| *name == registration.model)
             .expect("a task that was taken has a model");
-        heads.put(registration.task, &weight, &bias)
+        heads.put(registration.task, &linear.weight, &linear.bias)
     }
 
     /// Bytes of tasks' parameters in host memory, compressed.
@@ -204,6 +214,7 @@ impl TaskServing {
                         .iter()
                         .map(|(name, heads)| (name.clone(), heads.share()))
                         .collect(),
+                    poolers: self.poolers.share(),
                     registry: self.registry.share(),
                     own: self.own.iter().map(|(task, model)| (*task, model.share())).collect(),
                     streams: None,
@@ -223,8 +234,35 @@ impl TaskServing {
 struct Handed {
     /// Of all its parameters, compressed.
     bytes: u64,
-    /// Its classification layer: weight and bias.
-    head: Option<[Tensor; 2]>,
+    head: Option<Head>,
+}
+
+/// A task's own head, in host memory.
+struct Head {
+    /// The classification layer.
+    linear: LinearParameters,
+    pooler: Option<Pooler>,
+}
+
+impl Head {
+    fn read(stored: StoredHead<'_>) -> Result<Head, ExecutorError> {
+        let linear = |[weight, bias]: [&Array; 2]| -> Result<LinearParameters, ExecutorError> {
+            Ok(LinearParameters {
+                weight: weight.tensor()?,
+                bias: bias.tensor()?,
+            })
+        };
+        let pooler = stored
+            .pooler
+            .map(|(dense, activation)| -> Result<Pooler, ExecutorError> {
+                let dense = linear(dense)?;
+                Ok(Pooler { dense, activation })
+            });
+        Ok(Head {
+            linear: linear(stored.linear)?,
+            pooler: pooler.transpose()?,
+        })
+    }
 }
 
 /// Hands a registration to a registry. Nothing comes of one that it refuses: the server does so too, and says why.
@@ -241,7 +279,7 @@ fn hand_in(
     let head = match origin.find(&registration.model) {
         None => None,
         Some((_, shape)) => match parameters.head(shape, origin.pool.classes) {
-            Ok(head) => head.map(|[weight, bias]| Ok::<_, ExecutorError>([weight.tensor()?, bias.tensor()?])),
+            Ok(head) => head.map(Head::read),
             Err(_) => return Ok(None),
         },
     };
@@ -287,6 +325,7 @@ impl Perform for PlannerLane {
 /// Runs forward passes of one instance.
 struct TaskLane {
     models: Vec<(String, Heads)>,
+    poolers: Poolers,
     registry: Registry,
     own: BTreeMap<u32, OwnModel>,
     /// As many as any batch so far had.
@@ -333,7 +372,8 @@ impl TaskLane {
             }
         };
         let tenants: Vec<u32> = batch.members.iter().map(|member| member.tenant).collect();
-        let classes = heads.forward(&hidden, &tenants)?.f_argmax(1, false)?;
+        let pooled = self.poolers.forward(&hidden, &tenants)?;
+        let classes = heads.forward(&pooled, &tenants)?.f_argmax(1, false)?;
         // Reading the answer waits for the device.
         let classes = Vec::<i64>::try_from(&classes)?;
         let answer = |(member, class): (&Member, i64)| Answer {

@@ -7,6 +7,7 @@ mod encoder;
 mod heads;
 mod input;
 mod layout;
+mod pooler;
 mod relative;
 mod variant;
 
@@ -17,5 +18,6 @@ pub(crate) use encoder::{Layer, Linear as LinearParameters, Norm as NormParamete
 pub use heads::Heads;
 pub use input::Input;
 pub(crate) use layout::{Place, check, lower_matrices, places, places_of};
+pub(crate) use pooler::{Pooler, Poolers};
 pub(crate) use relative::Distances;
 pub(crate) use variant::{Gelu, LAYER_NORM_EPSILON, Variant};

@@ -36,7 +36,7 @@ pub use batch::{Group, PetBatch};
 pub use error::PetError;
 pub use kind::{KINDS, Kind, Linear, Norm, Operators, kind_named};
 pub use own_model::OwnModel;
-pub use parameters::{Array, Parameters, Reader};
+pub use parameters::{Array, Parameters, Reader, StoredHead};
 pub use registry::{Registry, Triplet};
 pub use streams::Streams;
 pub use tenantry_core::policy::pet_tensors::{Misfit, Resident};

@@ -7,8 +7,8 @@ use std::path::Path;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use tch::{Kind as Number, Tensor};
-use tenantry_core::policy::pet_header::{KIND, PetHeader, SHARED_MODEL};
-use tenantry_core::policy::pet_tensors::{self, HEAD, Misfit, Resident, Stored, StoredTensor};
+use tenantry_core::policy::pet_header::{KIND, POOLER_ACTIVATION, PetHeader, PoolerActivation, SHARED_MODEL};
+use tenantry_core::policy::pet_tensors::{self, HEAD, HeadInFile, Misfit, POOLER, Resident, Stored, StoredTensor};
 use tenantry_profiles::{ModelShape, PetKind};
 
 use crate::error::ExecutorError;
@@ -86,10 +86,20 @@ impl Array {
 }
 
 /// A task's parameters, compressed: what the repository keeps and files hold. `layer.<i>.<linear or norm>.<part>` names an array;
-/// which parts there are is said in each kind's file. Beside them may be a classification layer of the task's own ([`HEAD`]).
+/// which parts there are is said in each kind's file. Beside them may be a classification layer of the task's own ([`HEAD`]), and before it a [`POOLER`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     arrays: BTreeMap<String, Array>,
+    pooler_activation: PoolerActivation,
+}
+
+/// A task's own head, as it is stored.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredHead<'a> {
+    /// Weight and bias of the classification layer.
+    pub linear: [&'a Array; 2],
+    /// Those of the pooler before it, where there is one, and its nonlinearity.
+    pub pooler: Option<([&'a Array; 2], PoolerActivation)>,
 }
 
 impl Parameters {
@@ -108,13 +118,24 @@ impl Parameters {
         self.arrays.get(name)
     }
 
-    /// The task's own classification layer, where there is one: weight and bias.
+    /// Says what stands between the task's own pooler and its classification layer.
+    pub fn set_pooler_activation(&mut self, activation: PoolerActivation) {
+        self.pooler_activation = activation;
+    }
+
+    /// The task's own head, where there is one.
     ///
     /// # Errors
     /// One that does not fit a model of this shape, or a system of so many classes.
-    pub fn head(&self, shape: &ModelShape, classes: u32) -> Result<Option<[&Array; 2]>, Misfit> {
-        let there = pet_tensors::check_head(shape, classes, &self.stored())?;
-        Ok(there.then(|| HEAD.map(|name| &self.arrays[name])))
+    pub fn head(&self, shape: &ModelShape, classes: u32) -> Result<Option<StoredHead<'_>>, Misfit> {
+        let of = |names: [&str; 2]| names.map(|name| &self.arrays[name]);
+        let pooler = match pet_tensors::check_head(shape, classes, &self.stored())? {
+            HeadInFile::None => return Ok(None),
+            HeadInFile::Linear => None,
+            HeadInFile::Pooled => Some((of(POOLER), self.pooler_activation)),
+        };
+        let linear = of(HEAD);
+        Ok(Some(StoredHead { linear, pooler }))
     }
 
     /// As the core checks them.
@@ -149,13 +170,19 @@ impl Parameters {
             path: path.to_path_buf(),
             source,
         };
-        let header = [(SHARED_MODEL, model), (KIND, kind)].map(|(key, value)| (key.to_string(), value.to_string()));
+        let mut header = vec![(SHARED_MODEL, model), (KIND, kind)];
+        if self.arrays.contains_key(POOLER[0]) {
+            header.push((POOLER_ACTIVATION, self.pooler_activation.name()));
+        }
+        let header: HashMap<String, String> = { header.into_iter() }
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect();
         let mut tensors = Vec::new();
         for (name, array) in &self.arrays {
             let view = TensorView::new(array.dtype, array.shape.clone(), &array.data);
             tensors.push((name, view.expect("an array is as long as its shape says")));
         }
-        let bytes = safetensors::serialize(tensors, Some(HashMap::from(header)))
+        let bytes = safetensors::serialize(tensors, Some(header))
             .map_err(|error| failed(std::io::Error::other(error.to_string())))?;
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
@@ -185,9 +212,14 @@ impl Parameters {
         let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(no_header)?;
         let entries = metadata.metadata().as_ref();
         let header = PetHeader::read(|key| entries.and_then(|entries| entries.get(key)).map(String::as_str));
-        let PetHeader { model, kind, scale } =
-            header.map_err(|Misfit { tensor, must, got }| wrong(&tensor, &must, got))?;
+        let PetHeader {
+            model,
+            kind,
+            scale,
+            pooler_activation,
+        } = header.map_err(|Misfit { tensor, must, got }| wrong(&tensor, &must, got))?;
         let mut parameters = Parameters::default();
+        parameters.set_pooler_activation(pooler_activation);
         for (name, view) in tensors.iter() {
             let mut array = Array::new(view.dtype(), view.shape(), view.data().to_vec());
             if scale != 1.0 && name.ends_with(".lora_b") {

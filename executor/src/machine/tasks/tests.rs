@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use tenantry_core::command::TaskFault;
 use tenantry_core::log::{Log, replay};
 use tenantry_core::policy::coordinated::Batching;
-use tenantry_core::policy::pet_tensors::HEAD;
+use tenantry_core::policy::pet_header::PoolerActivation;
+use tenantry_core::policy::pet_tensors::{HEAD, POOLER};
 use tenantry_core::policy::pet_work::PetSizes;
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, FineTuned, FullModels, HeadTask, Padding, PipelineSpec, PlaceSpec, PlanningSpec, SharedModel,
@@ -368,15 +369,87 @@ fn card_with(shape: &ModelShape) -> Card {
     card
 }
 
-/// Two checkpoints of Hugging Face's as shared models, and a file for each task, with a classification layer of its own for six in seven; a second
-/// registration of task 5 finds a first one that was refused.
+fn fixture(name: &str) -> std::path::PathBuf {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny_classifiers");
+    fixtures.join(name)
+}
+
+/// Hugging Face's heads, handed in as a task's file, put out what its own classes do (`fixtures/make_tiny_classifiers.py`).
+#[test]
+fn a_head_over_a_pooler_answers_as_the_reference_does() {
+    for (name, [pooler, classifier], activation) in [
+        ("bert", ["bert.pooler.dense", "classifier"], PoolerActivation::Tanh),
+        (
+            "roberta",
+            ["classifier.dense", "classifier.out_proj"],
+            PoolerActivation::Tanh,
+        ),
+        ("distilbert", ["pre_classifier", "classifier"], PoolerActivation::Relu),
+    ] {
+        let folder = fixture(name);
+        let shape = ClassifierConfig::read(&folder.join("config.json"), name).unwrap().shape;
+        let read = |file: &str| -> BTreeMap<String, Tensor> {
+            Tensor::read_safetensors(folder.join(file))
+                .unwrap()
+                .into_iter()
+                .collect()
+        };
+        let checkpoint = read("model.safetensors");
+        let mut parameters = Parameters::default();
+        parameters.set_pooler_activation(activation);
+        for (theirs, ours) in [(pooler, POOLER), (classifier, HEAD)] {
+            for (part, own) in ["weight", "bias"].into_iter().zip(ours) {
+                let tensor = &checkpoint[&format!("{theirs}.{part}")];
+                let size: Vec<usize> = tensor.size().iter().map(|&size| size as usize).collect();
+                let numbers = Vec::<f32>::try_from(tensor.flatten(0, -1)).unwrap();
+                parameters.insert(own, Array::floats(&size, &numbers));
+            }
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        parameters.save(file.path(), "backbone", "bit-fit").unwrap();
+        let (_, _, parameters) = Parameters::read(file.path()).unwrap();
+        let classes = parameters.get(HEAD[1]).unwrap().shape[0] as u32;
+        let stored = parameters.head(&shape, classes).unwrap().unwrap();
+        let head = Head::read(stored).unwrap();
+        let heads = Heads::random(&shape, 3, classes, 3, DType::F32, Device::Cpu).unwrap();
+        heads.put(1, &head.linear.weight, &head.linear.bias).unwrap();
+        let mut poolers = Poolers::default();
+        poolers.put(1, head.pooler.unwrap());
+
+        let expected = read("expected.safetensors");
+        let whole = |name: &str| Vec::<Vec<i64>>::try_from(&expected[name]).unwrap();
+        let lengths = Vec::<i64>::try_from(&expected["lengths"]).unwrap();
+        let cut = |mut rows: Vec<Vec<i64>>| {
+            rows.iter_mut()
+                .zip(&lengths)
+                .for_each(|(row, &length)| row.truncate(length as usize));
+            rows
+        };
+        let (ids, segments) = (cut(whole("ids")), cut(whole("segments")));
+        let encoder = read_encoder_block(&folder, &shape, DType::F32).unwrap();
+        let encoder = encoder.encoder(&shape, 0, Device::Cpu).unwrap();
+        let longest = lengths.iter().max().unwrap();
+        let input = encoder.input(&ids, *longest as usize).unwrap();
+        let input = input.with_segments(&segments).unwrap();
+        let hidden = encoder.embed(&input).unwrap();
+        let hidden = encoder.layers(hidden, 0..shape.layers as usize, &input, None).unwrap();
+        let tenants = vec![1; ids.len()];
+        let logits = |poolers: &Poolers| {
+            heads
+                .forward(&poolers.forward(&hidden, &tenants).unwrap(), &tenants)
+                .unwrap()
+        };
+        let off = |logits: Tensor| (logits - &expected["logits"]).abs().max().double_value(&[]);
+        assert!(off(logits(&poolers)) < 2e-5, "{name}: {}", off(logits(&poolers)));
+        assert!(off(logits(&Poolers::default())) > 1e-2, "{name}: the pooler matters");
+    }
+}
+
+/// Two checkpoints of Hugging Face's as shared models, and a file for each task, with a classification layer of its own for six in seven, every other one over a
+/// pooler; a second registration of task 5 finds a first one that was refused.
 #[test]
 fn trained_tasks_are_answered_by_the_models_and_heads_in_their_files() {
     let folder = tempfile::tempdir().unwrap();
-    let fixture = |name: &str| {
-        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tiny_classifiers");
-        fixtures.join(name)
-    };
     let config = ClassifierConfig::read(&fixture("bert").join("config.json"), "fixture").unwrap();
     let shape = &config.shape;
     let files = Files {
@@ -426,11 +499,18 @@ fn trained_tasks_are_answered_by_the_models_and_heads_in_their_files() {
             for (name, size) in HEAD.into_iter().zip([vec![classes, width], vec![classes]]) {
                 parameters.insert(name, Array::floats(&size, &numbers(size.iter().product())));
             }
+            if task % 2 == 1 {
+                for (name, size) in POOLER.into_iter().zip([vec![width, width], vec![width]]) {
+                    parameters.insert(name, Array::floats(&size, &numbers(size.iter().product())));
+                }
+                parameters.set_pooler_activation(PoolerActivation::ALL[task as usize % 3]);
+            }
         }
         let path = folder.path().join(format!("{task}.safetensors"));
         parameters.save(&path, &registration.model, &kind).unwrap();
         registration.file = Some(TaskFile {
             path: path.display().to_string(),
+            pooled: parameters.get(POOLER[0]).is_some(),
             resident_bytes: Some(4 * (resident.numbers + resident.indices)),
             fault: None,
         });
@@ -452,11 +532,18 @@ fn trained_tasks_are_answered_by_the_models_and_heads_in_their_files() {
         let parameters = Parameters::read(&folder.path().join(format!("{task}.safetensors")))
             .unwrap()
             .2;
+        let linear = |[weight, bias]: [&str; 2], hidden: &Tensor| {
+            let tensor = |name| parameters.get(name).unwrap().tensor().unwrap();
+            tensor(weight).mv(hidden) + tensor(bias)
+        };
+        let hidden = match (parameters.get(POOLER[0]), task % 3) {
+            (None, _) => hidden,
+            (Some(_), 0) => linear(POOLER, &hidden).tanh(),
+            (Some(_), 1) => linear(POOLER, &hidden).relu(),
+            (Some(_), _) => linear(POOLER, &hidden).gelu("none"),
+        };
         let logits = match parameters.get(HEAD[0]) {
-            Some(weight) => {
-                let bias = parameters.get(HEAD[1]).unwrap().tensor().unwrap();
-                weight.tensor().unwrap().mv(&hidden) + bias
-            }
+            Some(_) => linear(HEAD, &hidden),
             None => random_heads.forward(&hidden.view([1, 1, -1]), &[task]).unwrap().get(0),
         };
         logits.argmax(0, false).int64_value(&[]) as u32

@@ -13,6 +13,9 @@ pub const ACTIVATION: &str = "activation";
 /// Of LoRA: what its product is multiplied by, as a rule α over the rank.
 pub const SCALE: &str = "scale";
 
+/// The nonlinearity of the task's own pooler.
+pub const POOLER_ACTIVATION: &str = "pooler_activation";
+
 /// The only nonlinearity that adapters are computed with.
 const RELU: &str = "relu";
 
@@ -25,6 +28,34 @@ pub struct PetHeader {
     pub kind: String,
     /// Of LoRA, 1 where nothing is said.
     pub scale: f32,
+    /// Of the task's own pooler, where it has one.
+    pub pooler_activation: PoolerActivation,
+}
+
+/// The nonlinearity between a pooler and the classification layer over it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PoolerActivation {
+    /// As Hugging Face's BERT and RoBERTa have it.
+    #[default]
+    Tanh,
+    /// As DistilBERT.
+    Relu,
+    /// As DeBERTa, by the error function.
+    Gelu,
+}
+
+impl PoolerActivation {
+    /// All.
+    pub const ALL: [PoolerActivation; 3] = [PoolerActivation::Tanh, PoolerActivation::Relu, PoolerActivation::Gelu];
+
+    /// As headers call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            PoolerActivation::Tanh => "tanh",
+            PoolerActivation::Relu => "relu",
+            PoolerActivation::Gelu => "gelu",
+        }
+    }
 }
 
 impl PetHeader {
@@ -55,7 +86,21 @@ impl PetHeader {
                 .filter(|scale: &f32| scale.is_finite())
                 .ok_or_else(|| misfit(format!("one whose entry {SCALE} is a number"), text))?,
         };
-        Ok(PetHeader { model, kind, scale })
+        let pooler_activation = match entry(POOLER_ACTIVATION) {
+            None => PoolerActivation::default(),
+            Some(name) => { PoolerActivation::ALL.into_iter() }
+                .find(|known| known.name() == name)
+                .ok_or_else(|| {
+                    let known = PoolerActivation::ALL.map(PoolerActivation::name).join(", ");
+                    misfit(format!("one whose entry {POOLER_ACTIVATION} is one of {known}"), name)
+                })?,
+        };
+        Ok(PetHeader {
+            model,
+            kind,
+            scale,
+            pooler_activation,
+        })
     }
 }
 
@@ -86,6 +131,11 @@ mod tests {
         assert_eq!(of("adapters", &[(ACTIVATION, "relu")]).unwrap().kind, "adapters");
         let why = of("adapters", &[(ACTIVATION, "gelu")]).unwrap_err();
         assert_eq!(why, "header: must be one whose entry activation is relu, got gelu");
+        let pooler = |name| of("bit-fit", &[(POOLER_ACTIVATION, name)]).map(|header| header.pooler_activation);
+        assert_eq!(of("bit-fit", &[]).unwrap().pooler_activation, PoolerActivation::Tanh);
+        assert_eq!(pooler("relu"), Ok(PoolerActivation::Relu));
+        let why = "header: must be one whose entry pooler_activation is one of tanh, relu, gelu, got swish";
+        assert_eq!(pooler("swish").unwrap_err(), why);
     }
 
     #[test]

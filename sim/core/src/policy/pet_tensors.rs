@@ -33,6 +33,20 @@ impl std::fmt::Display for Size {
 /// A task's own classification layer in its file: both tensors, or neither.
 pub const HEAD: [&str; 2] = ["classifier.weight", "classifier.bias"];
 
+/// A dense layer of the task's own between the encoder and its classification layer: both tensors, or neither.
+pub const POOLER: [&str; 2] = ["pooler.weight", "pooler.bias"];
+
+/// What of its head a task's file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadInFile {
+    /// Nothing.
+    None,
+    /// A classification layer.
+    Linear,
+    /// A classification layer over a pooler.
+    Pooled,
+}
+
 /// Tensors of one linear layer or norm that make one operator together.
 #[derive(Debug)]
 struct Group {
@@ -113,30 +127,35 @@ pub struct StoredTensor<'a> {
 /// Tensors by name.
 pub type Stored<'a> = BTreeMap<&'a str, StoredTensor<'a>>;
 
-/// Holds a task's classification layer against a model of this shape and a system that tells so many classes apart, of which a task may have fewer.
-/// Returns whether there is one.
+/// Holds a task's classification layer, and its pooler, against a model of this shape and a system that tells so many classes apart, of which a task may
+/// have fewer. Returns what there is.
 ///
 /// # Errors
-/// The first of the two tensors that is missing, or of another element type or shape.
-pub fn check_head(shape: &ModelShape, classes: u32, stored: &Stored<'_>) -> Result<bool, Misfit> {
-    if !HEAD.iter().any(|name| stored.contains_key(name)) {
-        return Ok(false);
+/// The first of the tensors that is missing, or of another element type or shape. A pooler alone lacks a classification layer.
+pub fn check_head(shape: &ModelShape, classes: u32, stored: &Stored<'_>) -> Result<HeadInFile, Misfit> {
+    let there = |names: [&str; 2]| names.iter().any(|name| stored.contains_key(name));
+    if !there(HEAD) && !there(POOLER) {
+        return Ok(HeadInFile::None);
     }
+    let hidden = Size::Is(shape.hidden as usize);
     let classes = match classes as usize {
         few @ ..=2 => Size::Is(few),
         more => Size::Between(2, more),
     };
     let mut own = None;
-    for (name, sizes) in HEAD
-        .iter()
-        .zip([&[classes, Size::Is(shape.hidden as usize)][..], &[classes]])
-    {
+    for (name, sizes) in HEAD.iter().zip([&[classes, hidden][..], &[classes]]) {
         fits(name, Element::F32, sizes, &mut own, stored)?;
     }
-    Ok(true)
+    if !there(POOLER) {
+        return Ok(HeadInFile::Linear);
+    }
+    for (name, sizes) in POOLER.iter().zip([&[hidden, hidden][..], &[hidden]]) {
+        fits(name, Element::F32, sizes, &mut None, stored)?;
+    }
+    Ok(HeadInFile::Pooled)
 }
 
-/// Holds a task's tensors, its [classification layer](check_head) apart, against those that its kind has for a model of this shape. Returns what they will
+/// Holds a task's tensors, its [head](check_head) apart, against those that its kind has for a model of this shape. Returns what they will
 /// take on the device.
 ///
 /// # Errors
@@ -178,7 +197,9 @@ pub fn check(kind: PetKind, shape: &ModelShape, stored: &Stored<'_>) -> Result<R
         let name = first.name(0, first.parts[0].0);
         return Err(misfit(&name, "there, or another linear layer's", "no such tensor"));
     }
-    if let Some(name) = { stored.keys() }.find(|name| !known.contains(**name) && !HEAD.contains(name)) {
+    if let Some(name) =
+        { stored.keys() }.find(|name| !known.contains(**name) && ![HEAD, POOLER].concat().contains(name))
+    {
         let must = "a tensor of this kind and shared model";
         return Err(misfit(name, must, "one that neither kind nor shared model has"));
     }
@@ -409,9 +430,9 @@ mod tests {
                 .collect();
             check_head(&shape, 5, &stored(&tensors)).map_err(|misfit| misfit.to_string())
         };
-        assert_eq!(said(&[], &[]), Ok(false));
-        assert_eq!(said(&[5, 128], &[5]), Ok(true));
-        assert_eq!(said(&[2, 128], &[2]), Ok(true));
+        assert_eq!(said(&[], &[]), Ok(HeadInFile::None));
+        assert_eq!(said(&[5, 128], &[5]), Ok(HeadInFile::Linear));
+        assert_eq!(said(&[2, 128], &[2]), Ok(HeadInFile::Linear));
         for (weight, bias, why) in [
             (
                 &[6, 128][..],
@@ -433,6 +454,53 @@ mod tests {
         ] {
             assert_eq!(said(weight, bias).unwrap_err(), format!("classifier.{why}"));
         }
+    }
+
+    #[test]
+    fn a_pooler_is_as_wide_as_the_model_and_stands_before_a_classification_layer() {
+        let shape = ModelShape::builtin("tiny").unwrap();
+        let tensor = |name: &str, size: &[usize]| {
+            (
+                name.to_string(),
+                "F32".to_string(),
+                size.to_vec(),
+                vec![0; 4 * size.iter().product::<usize>()],
+            )
+        };
+        let head = [tensor(HEAD[0], &[3, 128]), tensor(HEAD[1], &[3])];
+        let said = |tensors: &[Tensor]| check_head(&shape, 5, &stored(tensors)).map_err(|misfit| misfit.to_string());
+        let pooled = |weight: &[usize], bias: &[usize]| {
+            [&head[..], &[tensor(POOLER[0], weight), tensor(POOLER[1], bias)]].concat()
+        };
+        let whole_head = pooled(&[128, 128], &[128]);
+        assert_eq!(said(&whole_head), Ok(HeadInFile::Pooled));
+        for (tensors, why) in [
+            (
+                pooled(&[128, 64], &[128]),
+                "pooler.weight: must be F32 of shape [128, 128], got F32 of shape [128, 64]",
+            ),
+            (
+                pooled(&[128, 128], &[64]),
+                "pooler.bias: must be F32 of shape [128], got F32 of shape [64]",
+            ),
+            (
+                whole_head[..3].to_vec(),
+                "pooler.bias: must be F32 of shape [128], got no such tensor",
+            ),
+            (
+                whole_head[2..].to_vec(),
+                "classifier.weight: must be F32 of shape [2 to 5, 128], got no such tensor",
+            ),
+        ] {
+            assert_eq!(said(&tensors).unwrap_err(), why);
+        }
+        // Beside a kind's tensors it is none of them.
+        let of_kind = whole(PetKind::BitFit, &shape);
+        let with_head = [&of_kind[..], &whole_head].concat();
+        assert_eq!(
+            check(PetKind::BitFit, &shape, &stored(&with_head)),
+            check(PetKind::BitFit, &shape, &stored(&of_kind))
+        );
     }
 
     /// What the shapes of a sparse matrix do not show: rows that do not add up, and columns beyond it or out of order.

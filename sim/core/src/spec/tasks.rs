@@ -72,6 +72,8 @@ pub struct TaskFile {
     pub path: String,
     /// What the parameters take on the card: of no use where the kind or the model is not known.
     pub resident_bytes: Option<u64>,
+    /// Whether it holds a pooler too.
+    pub pooled: bool,
     /// What is wrong with it, and why.
     pub fault: Option<(TaskFault, String)>,
 }

@@ -16,7 +16,7 @@ pub(crate) struct Task {
     pub kind: PetKind,
     /// Position among the loaded tasks.
     pub position: u32,
-    /// Of its own parameters on each card, and of its head.
+    /// Of its own parameters on each card, and of its head with its pooler.
     own_bytes: u64,
     head_bytes: u64,
 }
@@ -235,7 +235,9 @@ impl Repository {
         let full_model = tasks.engine.full_models();
         let model_bytes = full_model.map_or(0, |of| number * full_parameters(model, of.own_embeddings));
         let own_bytes = model_bytes + operators_bytes;
-        let head_bytes = number * model.head_parameters(pool.classes);
+        let pooled = file.is_some_and(|file| file.pooled);
+        let pooler = if pooled { model.pooler_parameters() } else { 0 };
+        let head_bytes = number * (model.head_parameters(pool.classes) + pooler);
         if self.shared_bytes + self.tasks_bytes + own_bytes + head_bytes > self.card_bytes {
             let left = self.card_bytes - self.shared_bytes - self.tasks_bytes;
             return Err(Refusal {
