@@ -267,7 +267,7 @@ impl Parameters {
                 Parameters::Tasks(Box::new(TaskServing::new(pool, tasks, server, provision)?))
             }
             _ => {
-                let serving = Serving::new(pool, server.topology(), provision()?)?;
+                let serving = Serving::new(pool, server, provision()?)?;
                 Parameters::Encoders(Box::new(serving))
             }
         })

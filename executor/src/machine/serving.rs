@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use tch::{Device, Kind, Tensor};
+use tenantry_core::Server;
 use tenantry_core::command::FailureReason;
 use tenantry_core::event::MemberFailure;
 use tenantry_core::ids::InstanceId;
 use tenantry_core::machine::LookupCounts;
-use tenantry_core::op::{Encode, Layers, Member, OpKind};
+use tenantry_core::op::{Encode, Layers, Member, NO_SLOT, OpKind};
 use tenantry_core::policy::fleet;
 use tenantry_core::spec::{HeadTask, PoolSpec, StreamSpec, TenantState};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
@@ -45,7 +46,7 @@ pub struct Tagged {
     pub labels: Vec<u32>,
 }
 
-/// Slots whose last load failed. Whoever finds his tenant there fails too.
+/// Slots whose last load failed; [`NO_SLOT`] of an instance whose runtime's did. Whoever finds his tenant or his runtime there fails too.
 type BadSlots = Arc<Mutex<BTreeSet<(InstanceId, u32)>>>;
 
 /// What each tenant has of its own, in host memory.
@@ -126,7 +127,7 @@ pub struct Serving {
     /// By instance.
     slots: Vec<Slots>,
     manager: Manager,
-    /// By instance and then by stream: the weights of its runtime; empty where instances share the backbone.
+    /// By instance and then by stream: [room] for the weights of its runtime; empty where instances share the backbone.
     runtimes: Vec<Vec<Encoder>>,
     /// What heads that label tokens have said, shared by all lanes.
     tagged: Arc<Mutex<Vec<Tagged>>>,
@@ -143,7 +144,7 @@ impl Serving {
     ///
     /// # Errors
     /// A shape that cannot be built, tables of another width or none for a pool that looks up, or no memory.
-    pub fn new(pool: &PoolSpec, topology: &Topology, provision: Provision) -> Result<Serving, ExecutorError> {
+    pub fn new(pool: &PoolSpec, server: &Server, provision: Provision) -> Result<Serving, ExecutorError> {
         let PoolSpec {
             model, dtype, classes, ..
         } = pool;
@@ -216,13 +217,13 @@ impl Serving {
         };
         let others = streams.iter().skip(1).map(model_of);
         let others = others.collect::<Result<Vec<Model>, ExecutorError>>()?;
-        let own = |stream: &StreamSpec| Encoder::random(&stream.model, seed, stream.dtype, device);
-        let runtimes = match streams.len() {
-            0 => Vec::new(),
-            _ => (0..topology.instances.len())
-                .map(|_| streams.iter().map(own).collect())
-                .collect::<Result<_, ExecutorError>>()?,
-        };
+        let weights: Vec<&Encoder> = backbone
+            .iter()
+            .chain(others.iter().map(|other| &other.weights))
+            .collect();
+        let deployed = server.streams_of_instances().into_iter();
+        let runtimes = deployed.map(|stream| room(&weights, stream.map(usize::from)));
+        let runtimes = runtimes.collect::<Result<_, _>>()?;
         let variant = variant.get().unwrap_or(Variant::BERT);
         let instance_slots = |_| -> Result<Slots, ExecutorError> {
             Ok(match (pool.tenant_state, slots) {
@@ -258,9 +259,7 @@ impl Serving {
             backbone,
             others,
             store,
-            slots: topology
-                .instances
-                .iter()
+            slots: { server.topology().instances.iter() }
                 .map(instance_slots)
                 .collect::<Result<_, _>>()?,
             pool: pool.clone(),
@@ -315,54 +314,72 @@ impl Serving {
         let lane = |(index, lane): (usize, &Lane)| {
             let perform: Box<dyn Perform> = match lane.kind {
                 LaneKind::Solve => Box::new(SolverLane),
-                LaneKind::Copy | LaneKind::Lookup | LaneKind::Link => Box::new(HostLane {
-                    retrieval: self.retrieval.clone(),
-                    kind: kind(self.pool.dtype),
-                    device: self.device,
-                    first_layer: self.pool.first_layer() as u16,
-                    store: self.store.share(),
-                    slots: self.slots.iter().map(Slots::share).collect(),
-                    bad_slots: Arc::clone(&bad_slots),
-                    manager: self.manager.share(),
-                    runtimes: self.runtimes.iter().map(handles).collect(),
-                    weights: handles(
-                        self.backbone
-                            .iter()
-                            .chain(self.others.iter().map(|other| &other.weights)),
-                    ),
-                }),
+                LaneKind::Copy | LaneKind::Lookup | LaneKind::Link => Box::new(self.host_lane(&bad_slots)),
                 LaneKind::Compute => {
                     let instance = topology
                         .instances
                         .iter()
                         .position(|instance| instance.compute.index() == index)
                         .expect("a compute lane belongs to an instance");
-                    let slots = &self.slots[instance];
-                    let heads = [&self.heads]
-                        .into_iter()
-                        .chain(self.others.iter().map(|other| &other.heads));
-                    Box::new(ComputeLane {
-                        backbones: match self.runtimes.get(instance) {
-                            Some(own) => handles(own),
-                            None => handles(&self.backbone),
-                        },
-                        heads: heads.map(Heads::share).collect(),
-                        stream: 0,
-                        slots: slots.share(),
-                        looks_up: self.retrieval.is_some(),
-                        tokens: Draws::new(self.seed, Purpose::Tokens),
-                        device: self.device,
-                        bad_slots: Arc::clone(&bad_slots),
-                        answers: Arc::clone(answers),
-                        tags: (self.pool.heads == HeadTask::Tagging).then(|| Arc::clone(&self.tagged)),
-                        under_way: None,
-                    })
+                    Box::new(self.compute_lane(instance, &bad_slots, answers))
                 }
             };
             (lane.clone(), perform)
         };
         topology.lanes.iter().enumerate().map(lane).collect()
     }
+
+    fn host_lane(&self, bad_slots: &BadSlots) -> HostLane {
+        let others = self.others.iter().map(|other| &other.weights);
+        HostLane {
+            retrieval: self.retrieval.clone(),
+            kind: kind(self.pool.dtype),
+            device: self.device,
+            first_layer: self.pool.first_layer() as u16,
+            store: self.store.share(),
+            slots: self.slots.iter().map(Slots::share).collect(),
+            bad_slots: Arc::clone(bad_slots),
+            manager: self.manager.share(),
+            runtimes: self.runtimes.iter().map(handles).collect(),
+            weights: handles(self.backbone.iter().chain(others)),
+        }
+    }
+
+    fn compute_lane(&self, instance: usize, bad_slots: &BadSlots, answers: &Arc<Mutex<Vec<Answer>>>) -> ComputeLane {
+        let others = self.others.iter().map(|other| &other.heads);
+        ComputeLane {
+            backbones: match self.runtimes.get(instance) {
+                Some(own) => handles(own),
+                None => handles(&self.backbone),
+            },
+            heads: [&self.heads].into_iter().chain(others).map(Heads::share).collect(),
+            stream: 0,
+            slots: self.slots[instance].share(),
+            looks_up: self.retrieval.is_some(),
+            tokens: Draws::new(self.seed, Purpose::Tokens),
+            device: self.device,
+            bad_slots: Arc::clone(bad_slots),
+            answers: Arc::clone(answers),
+            tags: (self.pool.heads == HeadTask::Tagging).then(|| Arc::clone(&self.tagged)),
+            under_way: None,
+        }
+    }
+}
+
+/// Memory for the largest of all streams' models, as each of them would lie in it: an instance has the one that was loaded last, at first that of the
+/// stream it is deployed for.
+fn room(weights: &[&Encoder], deployed: Option<usize>) -> Result<Vec<Encoder>, ExecutorError> {
+    let largest = { weights.iter() }.max_by_key(|encoder| encoder.parameters().numel());
+    let block = largest
+        .expect("a pool of runtimes has a stream")
+        .parameters()
+        .f_zeros_like()?;
+    let within = |encoder: &&Encoder| encoder.over(block.f_narrow(0, 0, encoder.parameters().numel() as i64)?);
+    let room: Vec<Encoder> = weights.iter().map(within).collect::<Result<_, _>>()?;
+    if let Some(stream) = deployed {
+        room[stream].load(weights[stream].parameters())?;
+    }
+    Ok(room)
 }
 
 /// Handles on the same weights.
@@ -382,7 +399,7 @@ struct HostLane {
     slots: Vec<Slots>,
     bad_slots: BadSlots,
     manager: Manager,
-    /// By instance and then by stream: weights of its own, where it has such.
+    /// By instance and then by stream, where instances have runtimes.
     runtimes: Vec<Vec<Encoder>>,
     /// By stream: what those are loaded from.
     weights: Vec<Encoder>,
@@ -427,9 +444,15 @@ impl Perform for HostLane {
             }
             OpKind::Manage(manage) => self.manager.perform(manage, batch),
             OpKind::LoadRuntime(load) => {
-                // A runtime's weights are its stream's model's, whatever its length. A copy that fails leaves those that were there.
+                // A runtime's weights are its stream's model's, whatever its length.
                 let stream = usize::from(load.runtime.stream);
-                let _ = self.runtimes[batch.instance.index()][stream].load(self.weights[stream].parameters());
+                let loaded = self.runtimes[batch.instance.index()][stream].load(self.weights[stream].parameters());
+                let mut bad = self.bad_slots.lock().expect("no lane panics with the list");
+                // Nobody is in this batch to be failed; those are who come to run on what it leaves.
+                match loaded {
+                    Ok(()) => bad.remove(&(batch.instance, NO_SLOT)),
+                    Err(_) => bad.insert((batch.instance, NO_SLOT)),
+                };
             }
             _ => unreachable!("a host's lane computes nothing"),
         }

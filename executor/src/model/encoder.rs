@@ -220,12 +220,19 @@ impl Encoder {
 
     /// Another handle on the same memory, for another thread.
     pub fn share(&self) -> Encoder {
-        let parameters = self.parameters.shallow_clone();
-        let shared = Encoder::views(&self.shape, self.variant, self.first_layer, parameters);
-        Encoder {
+        let shared = self.over(self.parameters.shallow_clone());
+        shared.expect("the same block fits again")
+    }
+
+    /// What this encoder is in other memory, once its parameters are [loaded](WholeModel::load) there; until then its weights are whatever lies there.
+    ///
+    /// # Errors
+    /// A block of another length.
+    pub(crate) fn over(&self, block: Tensor) -> Result<Encoder, ExecutorError> {
+        Ok(Encoder {
             relative: self.relative.as_ref().map(Relative::share),
-            ..shared.expect("the same block fits again")
-        }
+            ..Encoder::views(&self.shape, self.variant, self.first_layer, block)?
+        })
     }
 
     /// The same encoder in memory of its own.

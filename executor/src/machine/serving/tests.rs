@@ -1,5 +1,7 @@
 //! Whole runs on real threads: what comes of them, and that their logs replay.
 
+mod runtimes;
+
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -10,11 +12,9 @@ use tenantry_core::command::{Refusal, RejectReason};
 use tenantry_core::event::Event;
 use tenantry_core::log::{Log, replay};
 use tenantry_core::op::{Lookup, Manage};
-use tenantry_core::policy::levels::Rule;
 use tenantry_core::run::Observer;
 use tenantry_core::spec::{
-    AdmitSpec, AllocateSpec, BatchSpec, HeadTask, Met, Padding, ParameterPipeline, PeriodicSpec, PipelineSpec,
-    PlaceSpec, PlotSpec, RuntimeLengths, RuntimeSpec, RuntimesSpec, ShapeKind, SolverSpec, StreamSpec, SwapSpec,
+    AdmitSpec, BatchSpec, HeadTask, Met, Padding, ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, SwapSpec,
     SystemSpec,
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
@@ -177,15 +177,8 @@ fn serve_entries(
 /// Who does each lane's ops.
 type Lanes = Vec<(Lane, Box<dyn Perform>)>;
 
-fn serve_entries_between(
-    system: &SystemSpec,
-    slots: u64,
-    tables: Option<Tables>,
-    entries: Vec<Entry>,
-    change: impl FnOnce(&mut Serving),
-    between: impl FnOnce(Lanes) -> Lanes,
-    watch: impl Observer,
-) -> (RunRecord, Vec<Answer>) {
+/// A card with room for `slots` of a system's tenants, the server, and all parameters.
+fn provisioned(system: &SystemSpec, slots: u64, tables: Option<Tables>) -> (ClusterSpec, Server, Serving) {
     let pool = &system.pool;
     let heads = match &pool.runtimes {
         None => pool.model.head_parameters(pool.classes),
@@ -215,8 +208,7 @@ fn serve_entries_between(
         copy_lanes: 1,
         lookup_lanes: 1,
     };
-    let mut server = Server::new(&cluster, system, TENANTS).unwrap();
-    let topology = server.topology().clone();
+    let server = Server::new(&cluster, system, TENANTS).unwrap();
     let provision = Provision {
         tenants: TENANTS,
         slots: server.slots_per_instance(),
@@ -226,10 +218,24 @@ fn serve_entries_between(
         tables,
         files: crate::Files::NONE,
     };
-    let mut serving = Serving::new(pool, &topology, provision)
+    let serving = Serving::new(pool, &server, provision)
         .unwrap()
         .with_management()
         .unwrap();
+    (cluster, server, serving)
+}
+
+fn serve_entries_between(
+    system: &SystemSpec,
+    slots: u64,
+    tables: Option<Tables>,
+    entries: Vec<Entry>,
+    change: impl FnOnce(&mut Serving),
+    between: impl FnOnce(Lanes) -> Lanes,
+    watch: impl Observer,
+) -> (RunRecord, Vec<Answer>) {
+    let (cluster, mut server, mut serving) = provisioned(system, slots, tables);
+    let topology = server.topology().clone();
     change(&mut serving);
     let answers = Arc::default();
     let threads = Threads::start(between(serving.lanes(&topology, &answers)), Arc::default())
@@ -352,81 +358,6 @@ fn heads_label_every_token() {
         tagged.sort_unstable();
         assert_eq!(tagged, expected);
     }
-}
-
-/// Runtimes of two lengths of each model, on three threads, replaced every few milliseconds.
-fn with_runtimes(mut system: SystemSpec, models: &[ModelShape]) -> SystemSpec {
-    let pool = &mut system.pool;
-    pool.instances_per_gpu = 3;
-    let stream = |model: &ModelShape| StreamSpec {
-        name: model.name.clone(),
-        model: model.clone(),
-        dtype: pool.dtype,
-        classes: pool.classes,
-        slo: Duration::from_millis(100),
-        runtimes: [8, 20]
-            .map(|max_length| RuntimeSpec {
-                max_length,
-                shape: ShapeKind::Static,
-            })
-            .to_vec(),
-        lengths: RuntimeLengths::Given,
-        service: vec![Duration::from_micros(300), Duration::from_micros(600)],
-    };
-    pool.runtimes = Some(RuntimesSpec {
-        streams: models.iter().map(stream).collect(),
-        dispatch: Rule::LeastPadding,
-        allocate: AllocateSpec::Periodic(PeriodicSpec {
-            period: Duration::from_millis(2),
-            first: Duration::from_millis(2),
-            at_once: 1,
-            solver: SolverSpec::Dynamic,
-        }),
-        scale: None,
-    });
-    system
-}
-
-/// Two request streams on the same threads: each is answered by its own model, whatever an instance served before.
-#[test]
-fn streams_are_answered_by_their_own_models() {
-    let tiny = ModelShape::builtin("tiny").unwrap();
-    let models = [tiny.clone(), ModelShape { layers: 1, ..tiny }];
-    let alone = models.clone().map(|model| {
-        let mut head = system(TenantState::Head, ONE_BY_ONE, PipelineSpec::SYNCHRONOUS);
-        head.pool.model = model;
-        serve(&head, 0, |_| {}).1
-    });
-    assert_ne!(alone[0], alone[1], "the models tell inputs apart differently");
-    let of_stream = |ticket: u64| (ticket % 2) as usize;
-    let entries = requests(Time::ZERO).into_iter().map(|entry| match entry {
-        Entry::Request(request) => Entry::Request(Request {
-            class: of_stream(request.ticket) as u16,
-            ..request
-        }),
-        other => other,
-    });
-    let head = system(TenantState::Head, ONE_BY_ONE, PipelineSpec::SYNCHRONOUS);
-    let streams = with_runtimes(head, &models);
-    let (record, answers) = serve_entries(&streams, 0, None, entries.collect(), |_| {});
-    assert_eq!(record.counts.served, REQUESTS);
-    let expected = |ticket: u64| alone[of_stream(ticket)][ticket as usize];
-    assert_eq!(answers, (0..REQUESTS).map(expected).collect::<Vec<_>>());
-}
-
-/// Runtimes of two lengths on two threads: what a request is padded to does not change its answer, and instances change their
-/// runtimes as a solver on a lane of its own says.
-#[test]
-fn runtimes_answer_as_the_model_does_while_they_are_replaced() {
-    let head = system(TenantState::Head, ONE_BY_ONE, PipelineSpec::SYNCHRONOUS);
-    let (_, expected) = serve(&head, 0, |_| {});
-    let runtimes = with_runtimes(head.clone(), std::slice::from_ref(&head.pool.model));
-    let (record, answers) = serve(&runtimes, 0, |_| {});
-    assert_eq!(record.counts.served, REQUESTS);
-    assert_eq!(answers, expected);
-    let fleet = record.fleet.unwrap();
-    assert!(fleet.decisions > 0 && fleet.allocations[0].1 == [1, 2], "{fleet:?}");
-    assert!(record.padded_tokens > record.input_tokens);
 }
 
 #[test]

@@ -139,6 +139,14 @@ impl Server {
         }
     }
 
+    /// The request stream whose runtime each instance has, nothing for one without; empty where there are no runtimes.
+    pub fn streams_of_instances(&self) -> Vec<Option<u16>> {
+        match self {
+            Server::Runtimes(server) => server.streams_of_instances(),
+            Server::Encoding(_) | Server::Generation(_) | Server::Tasks(_) | Server::Cascade(_) => Vec::new(),
+        }
+    }
+
     /// What lies in the cards' memory, and what lay there at most.
     pub fn memory(&self) -> MemoryUse {
         either!(self, server => server.memory())

@@ -137,6 +137,12 @@ impl RuntimeServer {
         &self.topology
     }
 
+    /// The stream whose runtime each instance has or is to have.
+    pub fn streams_of_instances(&self) -> Vec<Option<u16>> {
+        let stream = |instance: &Instance| Some(instance.runtime()?.stream);
+        self.instances.iter().map(stream).collect()
+    }
+
     /// What lay in the cards' memory at most: each instance has weights of its own.
     pub fn memory(&self) -> MemoryUse {
         self.fleet.memory()
