@@ -60,6 +60,15 @@ impl Scaler {
             Scaler::Headroom(headroom) => headroom.decide(now, cards),
         }
     }
+
+    /// Whether to release one now that nobody is inside: nobody is kept waiting, so that no card is missing.
+    pub fn releases(&mut self, now: Time, cards: u32) -> bool {
+        let decided = match self {
+            Scaler::Tracking(tracking) => tracking.decide_up_to(now, cards, cards),
+            Scaler::Headroom(headroom) => headroom.decide_up_to(now, cards, cards),
+        };
+        decided == Some(Scale::Release)
+    }
 }
 
 /// Target tracking's settings.
@@ -161,6 +170,10 @@ impl TargetTracking {
 
     /// What to do now, with so many cards there or starting. To be asked regularly, at least at [`TargetTracking::next`].
     pub fn decide(&mut self, now: Time, cards: u32) -> Option<Scale> {
+        self.decide_up_to(now, cards, self.spec.cards_max)
+    }
+
+    fn decide_up_to(&mut self, now: Time, cards: u32, cards_max: u32) -> Option<Scale> {
         if now < self.deaf_until {
             return None;
         }
@@ -168,7 +181,7 @@ impl TargetTracking {
         let mut recent = Classes::default();
         self.recent.iter().for_each(|slice| recent.add(*slice));
         let mut decision = None;
-        if cards < self.spec.cards_max && recent.all > 0 && !self.is_below(recent.below_add, recent.all) {
+        if cards < cards_max && recent.all > 0 && !self.is_below(recent.below_add, recent.all) {
             decision = Some(Scale::Add(1));
         } else if now >= self.period_end {
             // A period in which nothing ended says nothing of the latency, but nor is anyone kept waiting.
@@ -275,6 +288,10 @@ impl Headroom {
 
     /// What to do now, with so many cards there or starting. To be asked at [`Headroom::next`]; before, there is nothing to do.
     pub fn decide(&mut self, now: Time, cards: u32) -> Option<Scale> {
+        self.decide_up_to(now, cards, self.spec.cards_max)
+    }
+
+    fn decide_up_to(&mut self, now: Time, cards: u32, cards_max: u32) -> Option<Scale> {
         if now < self.interval_end {
             return None;
         }
@@ -283,7 +300,7 @@ impl Headroom {
         let load = work * (100 + u128::from(self.spec.headroom_percent));
         let card = u128::from(self.spec.interval.0) * u128::from(self.spec.instances_per_card);
         let needed = load.div_ceil(card * 100);
-        let (least, most) = (u128::from(self.spec.cards_min), u128::from(self.spec.cards_max));
+        let (least, most) = (u128::from(self.spec.cards_min), u128::from(cards_max));
         let needed = needed.min(most).max(least) as u32;
         self.arrived = 0;
         self.interval_end = now + self.spec.interval;
@@ -360,6 +377,17 @@ mod tests {
         );
         feed(&mut tracking, at(6001), 500, 10);
         assert_eq!(tracking.decide(at(6001), 6), Some(Scale::Add(1)));
+    }
+
+    /// Nobody is inside: a card that would be added then is not, and no time is given it to take effect.
+    #[test]
+    fn nothing_settles_after_a_card_that_is_not_added() {
+        let mut tracking = Scaler::new(ScaleRule::TargetTracking(arlo()));
+        for _ in 0..10 {
+            tracking.served(at(1000), Duration::from_millis(500), Duration::ZERO);
+        }
+        assert!(!tracking.releases(at(1000), 5));
+        assert_eq!(tracking.decide(at(1001), 5), Some(Scale::Add(1)));
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl CascadeServer {
             for index in 0..self.stages.len() {
                 let stage = &mut self.stages[index];
                 let cards = stage.cards_counted();
-                if stage.scaler.as_mut().and_then(|scaler| scaler.decide(at, cards)) == Some(Scale::Release) {
+                if { stage.scaler.as_mut() }.is_some_and(|scaler| scaler.releases(at, cards)) {
                     self.release_card(at, index);
                 }
             }

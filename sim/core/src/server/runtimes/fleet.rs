@@ -279,7 +279,7 @@ impl RuntimeServer {
         {
             let at = self.fleet.next_scaling;
             self.fleet.next_scaling += ASK_EVERY;
-            if scaler.decide(at, self.fleet.cards) == Some(Scale::Release) {
+            if scaler.releases(at, self.fleet.cards) {
                 self.release_card(at, commands);
             }
         }
