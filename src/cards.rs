@@ -136,7 +136,7 @@ pub fn on_card(run: &RunSpec, card: &Card) -> Result<Result<SystemSpec, String>,
             tenantry_sim::whole_workload(runtimes, &mut *workload, cards * system.pool.instances_per_gpu, solver)
                 .map_err(Failure::bad_input)?;
         match tenantry_sim::allocate(&question) {
-            Ok(answer) => runtimes.allocate = AllocateSpec::Fixed(answer.instances),
+            Ok(answer) => runtimes.allocate = AllocateSpec::Solved(answer),
             Err(error) => return Ok(Err(unfit(&error))),
         }
     }

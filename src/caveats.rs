@@ -7,7 +7,7 @@ use tenantry_core::SystemSpec;
 use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
 use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths};
 use tenantry_profiles::{Beyond, Card, Changing, DeviceKind, Family, PetKind, Source};
-use tenantry_reports::Run;
+use tenantry_reports::{Run, RunSummary};
 use tenantry_traces::fit::cascade::STATED_CONFIDENCES;
 use tenantry_traces::outcome::{AnswersSpec, OutcomesSpec};
 
@@ -267,6 +267,36 @@ pub fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
     .collect()
 }
 
+/// Sentences on systems whose allocations of runtimes are not all what the program says for the time.
+pub fn fleet_caveats<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<String> {
+    // By system and machine: decisions, fallbacks, late ones.
+    let mut fleets: BTreeMap<(&str, &str), [u64; 3]> = BTreeMap::new();
+    for RunSummary {
+        system, machine, fleet, ..
+    } in runs.into_iter().map(|run| &run.summary)
+    {
+        let Some(fleet) = fleet else { continue };
+        let counts = fleets.entry((system, machine)).or_default();
+        let more = [fleet.decisions, fleet.fallbacks, fleet.late];
+        counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+    }
+    let mut caveats = Vec::new();
+    for ((system, machine), [decisions, fallbacks, late]) in fleets {
+        if fallbacks > 0 {
+            caveats.push(format!(
+                "{system} on {machine}: {fallbacks} of {decisions} allocations stand for a solution, since there were more requests than the instances finish within \
+                 the SLO, or the solver met its limit."
+            ));
+        }
+        if late > 0 {
+            caveats.push(format!(
+                "{system} on {machine}: in {late} periods the solver was still at the question before, and the allocation stayed as it was."
+            ));
+        }
+    }
+    caveats
+}
+
 /// A sentence on what was extrapolated, if anything.
 pub fn extrapolation_caveat<'a>(extrapolated: impl IntoIterator<Item = &'a Extrapolated>) -> Option<String> {
     let mut farthest: BTreeMap<Family, &Extrapolated> = BTreeMap::new();
@@ -288,9 +318,43 @@ pub fn extrapolation_caveat<'a>(extrapolated: impl IntoIterator<Item = &'a Extra
 
 #[cfg(test)]
 mod tests {
+    use tenantry_core::RunRecord;
+    use tenantry_core::server::runtimes::FleetUse;
     use tenantry_profiles::testing::synthetic_card;
+    use tenantry_reports::RunLabels;
 
     use super::*;
+
+    #[test]
+    fn allocations_that_are_no_solutions_are_told_of_once_a_system() {
+        let run = |fallbacks, late| {
+            let labels = RunLabels {
+                system: "arlo".to_owned(),
+                parameters: Default::default(),
+                repeat: 0,
+                machine: "virtual".to_owned(),
+                seed: 1,
+                slo: None,
+                rent: None,
+            };
+            let fleet = Some(FleetUse {
+                decisions: 6,
+                fallbacks,
+                late,
+                ..FleetUse::default()
+            });
+            let record = RunRecord {
+                fleet,
+                ..RunRecord::default()
+            };
+            Run::new(labels, &record)
+        };
+        assert!(fleet_caveats(&[run(0, 0)]).is_empty());
+        let told = fleet_caveats(&[run(1, 0), run(2, 3)]);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("arlo on virtual: 3 of 12 allocations"), "{told:?}");
+        assert!(told[1].starts_with("arlo on virtual: in 3 periods"), "{told:?}");
+    }
 
     #[test]
     fn a_card_of_then_or_there_is_told_of() {

@@ -8,6 +8,7 @@
 mod answer;
 pub(crate) mod charts;
 mod curves;
+mod fleet;
 pub(crate) mod gantt;
 mod plan;
 mod profile;
@@ -238,7 +239,9 @@ impl Page<'_> {
     fn charts(&self, compared: &Compared<'_, '_>) -> Charts {
         Charts {
             sweep: sweep::chart(compared),
-            main: curves::main(compared),
+            main: { curves::main(compared).into_iter() }
+                .chain(fleet::chart(compared))
+                .collect(),
             tenants: curves::tenants(compared),
             gantt: gantt::gantt(compared),
         }

@@ -9,7 +9,7 @@ use super::number::rounded;
 /// How a fleet of runtimes was used, over the whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FleetSummary {
-    /// Allocations that were solved for.
+    /// Allocations that were solved for, one before the start included.
     pub decisions: u64,
     /// Of those, allocations that stand for a solution: the constraints could not be met, or the solver's limit was.
     pub fallbacks: u64,

@@ -41,7 +41,7 @@ impl Case {
                 let mut workload = tenantry_traces::build(&run.workload).expect("the workload is sound");
                 let question = whole_workload(runtimes, &mut *workload, run.gpus * instances, solver);
                 let answer = allocate(&question.expect("the workload is readable")).expect("it is solvable");
-                runtimes.allocate = AllocateSpec::Fixed(answer.instances);
+                runtimes.allocate = AllocateSpec::Solved(answer);
             }
         }
         Case { name, run, card }

@@ -3,6 +3,7 @@
 use tenantry_profiles::{Beyond, Card, Cost, DType, DeviceKind, Family, MissingTable, ModelShape};
 use tenantry_traces::Duration;
 
+use crate::policy::fleet::Allocated;
 use crate::policy::levels::Rule;
 use crate::policy::scale::{HeadroomSpec, TargetTrackingSpec};
 
@@ -76,8 +77,10 @@ pub enum AllocateSpec {
     /// These, by runtime, the streams one after the other.
     Fixed(Vec<u32>),
     /// As the program says for the whole workload's lengths, once, before the start (section 5.2.3). Who knows the workload and the
-    /// card makes it [`AllocateSpec::Fixed`].
+    /// card makes it [`AllocateSpec::Solved`].
     Global(SolverSpec),
+    /// As the program said then.
+    Solved(Allocated),
     /// As the program says, each period anew, for the lengths observed in the last one (section 3.3).
     Periodic(PeriodicSpec),
 }

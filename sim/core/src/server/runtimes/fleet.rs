@@ -26,7 +26,7 @@ pub struct FleetUse {
     pub allocations: Vec<(Time, Vec<u32>)>,
     /// By runtime: its stream's name and the longest request that it serves.
     pub runtimes: Vec<(String, u32)>,
-    /// Allocations that were solved for.
+    /// Allocations that were solved for, one before the start included.
     pub decisions: u64,
     /// Of those, allocations that stand for a solution: the constraints could not be met, or the solver's limit was.
     pub fallbacks: u64,
@@ -79,7 +79,7 @@ impl Fleet {
     pub fn new(cluster: &ClusterSpec, spec: &RuntimesSpec, instances_per_gpu: u32, heads_bytes: u64) -> Fleet {
         let periodic = match &spec.allocate {
             AllocateSpec::Periodic(periodic) => Some(*periodic),
-            AllocateSpec::Even | AllocateSpec::Fixed(_) | AllocateSpec::Global(_) => None,
+            AllocateSpec::Even | AllocateSpec::Fixed(_) | AllocateSpec::Global(_) | AllocateSpec::Solved(_) => None,
         };
         let largest = spec
             .streams
@@ -92,6 +92,10 @@ impl Fleet {
         let cards = spec
             .scale
             .map_or(cluster.gpus, |scale| scale.cards_at_start.min(cluster.gpus));
+        let solved = match &spec.allocate {
+            AllocateSpec::Solved(answer) => Some(answer.fallback),
+            _ => None,
+        };
         Fleet {
             periodic,
             even: matches!(spec.allocate, AllocateSpec::Even),
@@ -110,6 +114,8 @@ impl Fleet {
             counted_until: Time::ZERO,
             counts: FleetUse {
                 runtimes: runtimes.collect(),
+                decisions: u64::from(solved.is_some()),
+                fallbacks: u64::from(solved == Some(true)),
                 ..FleetUse::default()
             },
             capacity_bytes: u64::from(cluster.gpus) * cluster.gpu_memory_bytes,
@@ -175,6 +181,7 @@ impl RuntimeServer {
         let target = match &spec.allocate {
             AllocateSpec::Even | AllocateSpec::Periodic(_) => self.even_shares(instances),
             AllocateSpec::Fixed(counts) => fitted(counts.clone(), instances),
+            AllocateSpec::Solved(answer) => fitted(answer.instances.clone(), instances),
             AllocateSpec::Global(_) => return Err(ServerError::CardUnknown),
         };
         // Without it some requests would wait for ever (Eq. 7).
