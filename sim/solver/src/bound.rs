@@ -114,6 +114,15 @@ impl Bound {
         }
     }
 
+    /// The same that excludes nothing unless it costs more than so many times the incumbent.
+    #[cfg(test)]
+    pub(crate) fn opened(self, times: f64) -> Bound {
+        Bound {
+            limit: times * self.limit,
+            ..self
+        }
+    }
+
     /// No allocation costs less.
     pub(crate) fn lower(&self, instances: u32) -> f64 {
         self.rest[0] - self.fee * f64::from(instances)

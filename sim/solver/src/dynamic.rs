@@ -13,7 +13,7 @@ use crate::bound::Bound;
 use crate::problem::Problem;
 
 /// Partial allocations held at once before the search gives up with the best allocation that it knows.
-const STATES_MAX: usize = 4_000_000;
+pub(crate) const STATES_MAX: usize = 4_000_000;
 
 /// A partial allocation, ending with the runtime of its layer.
 #[derive(Clone, Copy, Debug)]
@@ -30,11 +30,10 @@ struct State {
 
 /// Solves a problem that is sound and whose floors fit.
 pub(crate) fn solve(problem: &Problem, floors: &[u64]) -> Allocation {
-    solve_within(problem, floors, STATES_MAX)
+    solve_within(problem, floors, &Bound::new(problem, floors), STATES_MAX)
 }
 
-fn solve_within(problem: &Problem, floors: &[u64], states_max: usize) -> Allocation {
-    let bound = Bound::new(problem, floors);
+pub(crate) fn solve_within(problem: &Problem, floors: &[u64], bound: &Bound, states_max: usize) -> Allocation {
     let counts = bound.counts(problem, floors);
     let instances = problem.instances();
     let last = problem.runtimes.len() - 1;
@@ -170,6 +169,7 @@ mod tests {
         let floors = problem.floors();
         let solved = solve(&problem, &floors);
         assert_eq!(solved.status, Status::Optimal);
-        assert_stopped(&solve_within(&problem, &floors, 0), &solved);
+        let bound = Bound::new(&problem, &floors);
+        assert_stopped(&solve_within(&problem, &floors, &bound, 0), &solved);
     }
 }

@@ -18,7 +18,7 @@ use crate::bound::{Bound, gap, keeps};
 use crate::problem::Problem;
 
 /// Arcs above which the best allocation known is returned instead: some seconds of HiGHS's.
-const ARCS_MAX: usize = 200_000;
+pub(crate) const ARCS_MAX: usize = 200_000;
 /// What the bound leaves to be found, in the solver's units, so that its tolerances mean the same for every problem.
 const SCALE: f64 = 100.0;
 
@@ -34,13 +34,12 @@ struct Arc {
 
 /// Solves a problem that is sound and whose floors fit.
 pub(crate) fn solve(problem: &Problem, floors: &[u64]) -> Allocation {
-    solve_within(problem, floors, ARCS_MAX)
+    solve_within(problem, floors, &Bound::new(problem, floors), ARCS_MAX)
 }
 
-fn solve_within(problem: &Problem, floors: &[u64], arcs_max: usize) -> Allocation {
-    let bound = Bound::new(problem, floors);
+pub(crate) fn solve_within(problem: &Problem, floors: &[u64], bound: &Bound, arcs_max: usize) -> Allocation {
     let instances = problem.instances();
-    let found = network(problem, floors, &bound, arcs_max).and_then(|arcs| shortest(&arcs, bound.room(instances)));
+    let found = network(problem, floors, bound, arcs_max).and_then(|arcs| shortest(&arcs, bound.room(instances)));
     let Some((mut counts, above)) = found else {
         return Allocation::new(problem, bound.incumbent.clone(), bound.gave_up(instances));
     };
@@ -177,12 +176,14 @@ mod tests {
     #[test]
     fn beyond_its_limit_the_best_known_is_returned_with_its_gap() {
         let problem = problem();
-        let solved = solve(&problem, &problem.floors());
+        let floors = problem.floors();
+        let solved = solve(&problem, &floors);
         assert!(
             matches!(solved.status, Status::Within(gap) if gap < 1e-6),
             "{:?}",
             solved.status
         );
-        assert_stopped(&solve_within(&problem, &problem.floors(), 1), &solved);
+        let bound = Bound::new(&problem, &floors);
+        assert_stopped(&solve_within(&problem, &floors, &bound, 1), &solved);
     }
 }

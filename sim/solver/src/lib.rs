@@ -23,6 +23,8 @@ mod problem;
 mod solve;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod unpruned;
 
 pub use allocation::{Allocation, Status};
 pub use answer::answer;
