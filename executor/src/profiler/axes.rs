@@ -11,6 +11,8 @@ const BATCH: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const TOKENS: [u32; 10] = [1, 4, 8, 15, 24, 32, 45, 64, 96, 128];
 /// Those beyond, where longer ones are served; attention grows with their square.
 const LONGER_TOKENS: [u32; 6] = [192, 256, 384, 512, 768, 1024];
+/// Those beyond are apart by so many where steps are looked for: two on each of the paper's, which are of 64 tokens (Arlo, Fig. 2).
+const STEP_TOKENS: u32 = 32;
 /// Those of a table with a third dimension.
 const FEWER_TOKENS: [u32; 6] = [1, 8, 15, 32, 64, 128];
 
@@ -37,6 +39,8 @@ pub struct Served {
     pub batch: Option<u32>,
     /// Tokens of a padded sequence.
     pub tokens: Option<u32>,
+    /// Whether the lengths must show the steps of the latency, if it has such.
+    pub steps: bool,
 }
 
 /// The values of a grid's two dimensions, ascending.
@@ -52,8 +56,13 @@ impl Axes {
     pub fn affordable(positions: u32, served: Served, per_token: Duration, pass: Duration) -> Axes {
         let longest = served.tokens.map_or(positions, |tokens| tokens.clamp(1, positions));
         let longer = LONGER_TOKENS.into_iter().filter(|_| served.tokens.is_some());
-        let usual = TOKENS.into_iter().chain(longer);
+        let steps = (1..=longest / STEP_TOKENS)
+            .map(|at| at * STEP_TOKENS)
+            .filter(|_| served.steps);
+        let usual = TOKENS.into_iter().chain(longer).chain(steps);
         let mut tokens: Vec<u32> = usual.filter(|&tokens| tokens <= longest).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
         if tokens.is_empty() || served.tokens.is_some() && tokens.last() != Some(&longest) {
             tokens.push(longest);
         }
@@ -109,6 +118,9 @@ impl Axes {
 
 #[cfg(test)]
 mod tests {
+    use tenantry_profiles::testing::synthetic_card;
+    use tenantry_profiles::{DType, EncoderLayerRow, ModelShape, Stats};
+
     use super::*;
 
     #[test]
@@ -145,6 +157,7 @@ mod tests {
             let served = Served {
                 batch: Some(batch),
                 tokens: Some(tokens),
+                steps: false,
             };
             let axes = Axes::affordable(512, served, Duration::from_nanos(1), Duration::from_secs(1));
             (axes.batch, axes.tokens)
@@ -160,5 +173,29 @@ mod tests {
         let (batch, tokens) = grid(4, 4096);
         assert_eq!(batch.last(), Some(&32));
         assert_eq!(tokens[9..], [128, 192, 256, 384, 512]);
+    }
+    /// An op whose latency rises at every 64 tokens, as the paper's card has it: its steps are found where they are looked for.
+    #[test]
+    fn steps_are_measured_where_they_are_looked_for() {
+        let model = ModelShape::builtin("bert-base").unwrap();
+        let found = |steps| {
+            let served = Served {
+                batch: None,
+                tokens: Some(512),
+                steps,
+            };
+            let mut card = synthetic_card();
+            let axes = Axes::affordable(model.positions, served, Duration::from_nanos(1), Duration::from_secs(1));
+            let row = |[batch, tokens]: [u32; 2]| EncoderLayerRow {
+                model: model.name.clone(),
+                dtype: DType::F32,
+                batch,
+                tokens,
+                stats: Stats::exact(f64::from(batch * tokens.div_ceil(64)) * 100.0),
+            };
+            card.tables.encoder_layer = axes.points().map(row).collect();
+            card.staircase(&model, DType::F32).map(|staircase| staircase.step)
+        };
+        assert_eq!((found(true), found(false)), (Some(64), None));
     }
 }

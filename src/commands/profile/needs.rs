@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, RouteSpec, StageSpec, TenantState};
+use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, RouteSpec, RuntimeLengths, StageSpec, TenantState};
 use tenantry_executor::profiler::{Ops, Served, ServedRoute};
 use tenantry_profiles::{Changing, DType, ModelShape};
 use tenantry_scenarios::RunSpec;
@@ -183,6 +183,7 @@ impl Needs {
                 let lengths = stream.runtimes.iter().map(|runtime| runtime.max_length);
                 let longer = lengths.max().filter(|&tokens| tokens > USUAL_TOKENS);
                 self.served.tokens = self.served.tokens.max(longer);
+                self.served.steps |= stream.lengths == RuntimeLengths::OfCard;
             }
             return Ok(());
         }
@@ -245,7 +246,11 @@ mod tests {
     }
 
     fn of(batch: Option<u32>, tokens: Option<u32>) -> Served {
-        Served { batch, tokens }
+        Served {
+            batch,
+            tokens,
+            steps: false,
+        }
     }
 
     /// A pool of tasks says how large its batches can be and how long its inputs.
@@ -290,6 +295,13 @@ mod tests {
         assert_eq!(served("quickstart", &[long, large]), of(Some(64), Some(384)));
         let short = "workload.lengths.input={ normal: { mean: 64, sd: 30, min: 1, max: 128 } }";
         assert_eq!(served("quickstart", &[short]), of(Some(8), None));
+        // Where the card is to say which runtimes there are, its steps are looked for.
+        let stepped = Served {
+            steps: true,
+            ..of(None, Some(512))
+        };
+        assert_eq!(served("arlo/fig-6a", &[]), stepped);
+        assert_eq!(served("arlo/tweets-on-two-cores", &[]), of(None, Some(192)));
         // Beside tasks, what is usual is measured of all.
         let tasks = "systems=[{ preset: pets, tasks: { max_tokens: 64 } }, { preset: bert-shared }]";
         let kinds = "tenants.kinds={ adapters: 1 }";
