@@ -4,10 +4,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use rayon::prelude::*;
 use tenantry_core::durations::Durations;
 use tenantry_core::{Observer, RunRecord};
 use tenantry_profiles::paper::Paper;
-use tenantry_profiles::{Card, DType, ModelKind, ModelShape};
+use tenantry_profiles::{Beyond, Card, DType, Family, ModelKind, ModelShape};
 use tenantry_reports::RunSummary;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_scenarios::RunSpec;
@@ -15,6 +16,7 @@ use tenantry_traces::Time;
 
 use super::grounds::{Ground, Grounds};
 use super::number::signed;
+use super::seeds::Seeds;
 use crate::cards::{cluster, find_card, on_card};
 use crate::cli::ScenarioArgs;
 use crate::failure::Failure;
@@ -73,20 +75,7 @@ impl Lab {
 
     /// A shipped scenario with changes, as `--set` has them.
     pub fn load(&self, scenario: &str, set: &[&str]) -> Result<Loaded, Failure> {
-        let args = ScenarioArgs {
-            scenario: scenario.to_owned(),
-            set: set.iter().map(|text| (*text).to_owned()).collect(),
-            seed: None,
-        };
-        let mut loaded = Loaded::load(&args, self.other_card())?;
-        if let Some(card) = &self.card {
-            let card = find_card(card)?;
-            for run in &mut loaded.runs {
-                let pool = &mut run.system.pool;
-                pool.dtype = dtype_on(&card, &pool.model).unwrap_or(pool.dtype);
-            }
-            loaded.complete();
-        }
+        let loaded = load_on(self.other_card(), scenario, set)?;
         self.grounds.scenario(&loaded);
         Ok(loaded)
     }
@@ -94,22 +83,39 @@ impl Lab {
     /// All runs of a shipped scenario.
     pub fn runs(&self, scenario: &str, set: &[&str]) -> Result<Runs, Failure> {
         let loaded = self.load(scenario, set)?;
-        let runs = loaded.runs.iter().map(|run| self.lab_run(run, loaded.card(run), ()));
-        runs.collect::<Result<_, _>>().map(Runs)
+        let runs = loaded.runs.iter().map(|run| (run, loaded.card(run)));
+        self.side_by_side(&runs.collect::<Vec<_>>()).map(Runs)
+    }
+
+    /// Likewise with each of these seeds, which must be an odd number.
+    pub fn seeds(&self, scenario: &str, set: &[&str], seeds: &[u64]) -> Result<Seeds, Failure> {
+        let card = self.other_card();
+        let load = |seed: &u64| load_on(card, scenario, &[set, &[&format!("seed={seed}")]].concat());
+        let loaded: Vec<Result<Loaded, Failure>> = seeds.par_iter().map(load).collect();
+        let loaded = loaded.into_iter().collect::<Result<Vec<Loaded>, Failure>>()?;
+        loaded.iter().for_each(|loaded| self.grounds.scenario(loaded));
+        let of_seeds = loaded.iter();
+        let runs = of_seeds.flat_map(|loaded| loaded.runs.iter().map(move |run| (run, loaded.card(run))));
+        let runs: Vec<(&RunSpec, &Card)> = runs.collect();
+        let mut done = self.side_by_side(&runs)?.into_iter();
+        let of_seed = |loaded: &Loaded| Runs(done.by_ref().take(loaded.runs.len()).collect());
+        Ok(Seeds(loaded.iter().map(of_seed).collect()))
     }
 
     /// Likewise, where the card is made from another value for one of the paper's numbers.
     pub fn runs_with(&self, scenario: &str, set: &[&str], number: &str, value: Changed) -> Result<Runs, Failure> {
         let loaded = self.load(scenario, set)?;
-        let run = |run: &RunSpec| {
+        let card = |run: &RunSpec| {
             let paper = Paper::load(&run.card)?;
             let value = match value {
                 Changed::To(value) => value,
                 Changed::By(factor) => factor * paper.number(number),
             };
-            self.lab_run(run, &paper.with(number, value).card(), ())
+            Ok(paper.with(number, value).card())
         };
-        loaded.runs.iter().map(run).collect::<Result<_, _>>().map(Runs)
+        let cards: Vec<Card> = loaded.runs.iter().map(card).collect::<Result<_, Failure>>()?;
+        let runs: Vec<(&RunSpec, &Card)> = loaded.runs.iter().zip(&cards).collect();
+        self.side_by_side(&runs).map(Runs)
     }
 
     /// As [`runs_with`](Self::runs_with); nothing on another card than the paper's, which is not made from its numbers.
@@ -122,45 +128,90 @@ impl Lab {
 
     /// One run, for whoever watches.
     pub fn run(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<RunSummary, Failure> {
-        Ok(self.lab_run(run, card, watch)?.summary)
-    }
-
-    fn lab_run(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<LabRun, Failure> {
-        let (record, beyond) = self.recorded(run, card, watch)?;
-        let summary = summarized(run, VIRTUAL, run.repeat, &record).summary;
-        Ok(LabRun { summary, beyond })
+        let record = self.recorded(run, card, watch)?;
+        Ok(summary_of(run, &record))
     }
 
     /// The latencies of a system of a shipped scenario, for quantiles that summaries leave out.
     pub fn latencies(&self, loaded: &Loaded, system: &str) -> Result<Durations, Failure> {
         let found = loaded.runs.iter().find(|run| run.system.name == system);
         let run = found.unwrap_or_else(|| panic!("the scenario has a run of {system}"));
-        Ok(self.recorded(run, loaded.card(run), ())?.0.latency)
+        Ok(self.recorded(run, loaded.card(run), ())?.latency)
     }
 
-    fn recorded(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<(RunRecord, bool), Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::Running(format!("system {}: {error}", run.system.name));
-        let system = on_card(run, card)?.map_err(Failure::BadInput)?;
-        let spec = tenantry_sim::Run {
-            card,
-            cluster: cluster(run, card),
-            system: &system,
-            tenants: run.tenants,
-            warm_up: Time::ZERO + run.warm_up,
-            jitter: tenantry_sim::Jitter::None,
-            seed: 1,
-            answers: run.answers.as_ref().map(|answers| (answers, run.seed)),
-        };
-        let mut workload = tenantry_traces::build(&run.workload).map_err(|error| failed(&error))?;
-        let done = tenantry_sim::simulate(&spec, &mut *workload, Arc::clone(&self.interrupt), watch)
-            .map_err(|error| failure_of(run, error))?;
-        if done.record.interrupted {
-            return Err(Failure::Interrupted("nothing was written".into()));
-        }
-        let beyond = !done.extrapolated.is_empty();
-        self.grounds.run(card, done.extrapolated);
-        Ok((done.record, beyond))
+    fn recorded(&self, run: &RunSpec, card: &Card, watch: impl Observer) -> Result<RunRecord, Failure> {
+        let (record, beyond) = simulated(run, card, &self.interrupt, watch)?;
+        self.grounds.run(card, beyond);
+        Ok(record)
     }
+
+    /// Runs on their cards, as many at once as there are cores. Their order, and so what comes of them, is that of `runs`.
+    fn side_by_side(&self, runs: &[(&RunSpec, &Card)]) -> Result<Vec<LabRun>, Failure> {
+        let interrupt = &self.interrupt;
+        let one = |&(run, card): &(&RunSpec, &Card)| {
+            let (record, beyond) = simulated(run, card, interrupt, ())?;
+            Ok((summary_of(run, &record), beyond))
+        };
+        let done: Vec<Result<_, Failure>> = runs.par_iter().map(one).collect();
+        let noted = |(done, (_, card)): (Result<(RunSummary, Vec<_>), Failure>, &(_, &Card))| {
+            let (summary, extrapolated) = done?;
+            let beyond = !extrapolated.is_empty();
+            self.grounds.run(card, extrapolated);
+            Ok(LabRun { summary, beyond })
+        };
+        done.into_iter().zip(runs).map(noted).collect()
+    }
+}
+
+/// A shipped scenario with changes, on another card than its own where one is named.
+fn load_on(card: Option<&str>, scenario: &str, set: &[&str]) -> Result<Loaded, Failure> {
+    let args = ScenarioArgs {
+        scenario: scenario.to_owned(),
+        set: set.iter().map(|text| (*text).to_owned()).collect(),
+        seed: None,
+    };
+    let mut loaded = Loaded::load(&args, card)?;
+    if let Some(card) = card {
+        let card = find_card(card)?;
+        for run in &mut loaded.runs {
+            let pool = &mut run.system.pool;
+            pool.dtype = dtype_on(&card, &pool.model).unwrap_or(pool.dtype);
+        }
+        loaded.complete();
+    }
+    Ok(loaded)
+}
+
+/// What came of a run, and what was priced beyond the range of its card's tables.
+fn simulated(
+    run: &RunSpec,
+    card: &Card,
+    interrupt: &Arc<AtomicBool>,
+    watch: impl Observer,
+) -> Result<(RunRecord, Vec<(Family, Beyond)>), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::Running(format!("system {}: {error}", run.system.name));
+    let system = on_card(run, card)?.map_err(Failure::BadInput)?;
+    let spec = tenantry_sim::Run {
+        card,
+        cluster: cluster(run, card),
+        system: &system,
+        tenants: run.tenants,
+        warm_up: Time::ZERO + run.warm_up,
+        jitter: tenantry_sim::Jitter::None,
+        seed: 1,
+        answers: run.answers.as_ref().map(|answers| (answers, run.seed)),
+    };
+    let mut workload = tenantry_traces::build(&run.workload).map_err(|error| failed(&error))?;
+    let done = tenantry_sim::simulate(&spec, &mut *workload, Arc::clone(interrupt), watch)
+        .map_err(|error| failure_of(run, error))?;
+    match done.record.interrupted {
+        true => Err(Failure::Interrupted("nothing was written".into())),
+        false => Ok((done.record, done.extrapolated)),
+    }
+}
+
+fn summary_of(run: &RunSpec, record: &RunRecord) -> RunSummary {
+    summarized(run, VIRTUAL, run.repeat, record).summary
 }
 
 /// The number format that a card knows a model in, or else others of its kind: papers' cards have single precision, most others half of it.

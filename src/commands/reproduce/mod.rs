@@ -12,6 +12,7 @@ mod number;
 mod pets;
 mod punica;
 mod row;
+mod seeds;
 mod show;
 mod tabi;
 

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use tenantry_reports::summary::rounded;
 
+use super::seeds::{Range, Spread};
+
 /// What a comparison is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -58,6 +60,9 @@ pub struct Row {
     /// Ours, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ours: Option<f64>,
+    /// Where ours is the median of several seeds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub range: Option<Range>,
     /// Ours relative to the paper's, less 1; in points ours less the paper's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<f64>,
@@ -87,6 +92,7 @@ impl Row {
             kind,
             paper: None,
             ours: None,
+            range: None,
             difference: None,
             in_points: false,
             tolerance: None,
@@ -201,6 +207,14 @@ impl Row {
         Row {
             difference,
             in_points: true,
+            ..self
+        }
+    }
+
+    /// The same where ours is the median of several seeds.
+    pub fn over(self, spread: Spread) -> Row {
+        Row {
+            range: Some(spread.into()),
             ..self
         }
     }

@@ -7,6 +7,7 @@ use tenantry_reports::terminal::{self, Style};
 
 use super::number::{fixed, proper, signed};
 use super::row::{Kind, Row};
+use super::seeds::Range;
 use super::{OfFigure, Reproduction};
 use crate::caveats::table_caveats;
 
@@ -54,6 +55,13 @@ fn cells(row: &Row) -> [String; HEADER.len()] {
         };
         value.map_or(human::ABSENT.to_owned(), with_unit)
     };
+    let ours = match row.range {
+        None => figure(row.ours),
+        Some(Range { seeds, least, greatest }) => {
+            let [least, greatest] = [least, greatest].map(|value| proper(&human::number(value)));
+            format!("{} ({seeds} seeds: {least} to {greatest})", figure(row.ours))
+        }
+    };
     let off = |difference: f64| match row.in_points {
         true => format!("{} points", signed(difference, 1)),
         false => format!("{} %", signed(100.0 * difference, 1)),
@@ -72,7 +80,7 @@ fn cells(row: &Row) -> [String; HEADER.len()] {
     [
         row.what.clone(),
         figure(row.paper),
-        figure(row.ours),
+        ours,
         row.difference.map_or(human::ABSENT.to_owned(), off),
         match row.extrapolated {
             Some(true) => format!("{}, {EXTRAPOLATED}", row.kind.name()),
