@@ -344,6 +344,11 @@ fn arlo_is_reproduced() {
             ("Table 3", "global, mean", 133.0),
             ("Table 3", "each period, mean", 7.09),
             ("Table 4", "25 cards, 6,000/s, RS: mean", 245.0),
+            (
+                "Table 4",
+                "25 cards, 5,000/s without bursts, tweets that get longer and shorter within 5 s, ILB: mean",
+                831.0,
+            ),
         ],
     );
 }
