@@ -349,6 +349,11 @@ fn arlo_is_reproduced() {
                 "25 cards, 5,000/s without bursts, tweets that get longer and shorter within 5 s, ILB: mean",
                 831.0,
             ),
+            (
+                "Section 6",
+                "two streams on 16 cards, mean: the shares that are best for the whole workload over shares that follow the work: longer",
+                3.89,
+            ),
         ],
     );
 }

@@ -3,6 +3,7 @@
 mod ablations;
 mod latency;
 mod overhead;
+mod streams;
 
 use super::Figure;
 use tenantry_reports::RunSummary;
@@ -26,6 +27,7 @@ pub const FIGURES: &[Figure] = &[
     ablations::table_3,
     ablations::figure_12,
     ablations::table_4,
+    streams::section_6,
 ];
 
 /// Of figures that a single load's chance may turn round: the median of these counts. The first is the scenarios' own.
