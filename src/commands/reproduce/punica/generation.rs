@@ -3,18 +3,14 @@
 use serde_json::{Value, json};
 use tenantry_reports::RunSummary;
 
+use super::patterns::Pattern;
 use crate::commands::reproduce::lab::{Changed, Lab, Runs, change, tokens_per_s};
 use crate::commands::reproduce::row::Row;
 use crate::failure::Failure;
 
 /// Patterns of popularity: the paper's name, and what `tenants.popularity` is.
 fn patterns() -> [(&'static str, Value); 4] {
-    [
-        ("distinct", json!("distinct")),
-        ("uniform", json!("uniform-sqrt")),
-        ("skewed", json!({ "skewed": 1.5 })),
-        ("identical", json!("identical")),
-    ]
+    Pattern::ALL.map(|pattern| (pattern.name(), pattern.popularity()))
 }
 
 const MODELS: [(&str, &str, f64, f64); 2] = [("7B", "llama-7b", 1044.0, 1140.0), ("13B", "llama-13b", 693.0, 789.0)];

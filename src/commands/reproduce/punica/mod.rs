@@ -3,6 +3,9 @@
 mod cluster;
 mod generation;
 mod kernels;
+mod layers;
+mod patterns;
+mod products;
 
 use super::Figure;
 
@@ -13,10 +16,10 @@ pub const TITLE: &str = "Punica: many LoRAs on one model (cards paper-a100-80g a
 pub const FIGURES: &[Figure] = &[
     kernels::figure_1,
     kernels::section_5,
-    kernels::figure_7,
-    kernels::figure_8,
-    kernels::figure_9,
-    kernels::figure_10,
+    products::figure_7,
+    products::figure_8,
+    products::figure_9,
+    layers::figure_10,
     generation::figure_11,
     generation::figure_11_public,
     generation::figure_12,
