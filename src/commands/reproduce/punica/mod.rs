@@ -1,6 +1,7 @@
 //! Punica (multi-tenant LoRA serving), on `paper-a100-80g` and `paper-a100-40g`.
 
 mod cluster;
+mod conversations;
 mod generation;
 mod kernels;
 mod layers;
@@ -24,4 +25,5 @@ pub const FIGURES: &[Figure] = &[
     generation::figure_11_public,
     generation::figure_12,
     cluster::figure_13,
+    conversations::figure_13_conversations,
 ];
