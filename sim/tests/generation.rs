@@ -2,22 +2,22 @@
 
 mod common;
 
+use common::cluster;
 use common::decoders::{
-    EVENTS_MAX, PAGE_TOKENS, PLOT, TENANTS, card_of_whole_steps, generation, hierarchical, memory, request, simulate,
-    simulate_on, system,
+    TENANTS, card_of_whole_steps, entries, generation, hierarchical, memory, request, simulate, simulate_on, system,
+    systems,
 };
-use common::{ADAPTERS, cluster};
 use proptest::prelude::*;
 use tenantry_core::log::replay;
 use tenantry_core::spec::{
-    ConsolidateSpec, DisaggregatedSpec, GenerationSpec, JoinSpec, LightLoadSpec, LinkSpec, LoraSpec, PipelineSpec,
-    PlaceSpec, PrefillSpec, QueueSpec, StopSpec, SwapSpec, SystemSpec, TenantState, Weights,
+    ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, PipelineSpec, PlaceSpec, PrefillSpec, QueueSpec, StopSpec,
+    SystemSpec, TenantState, Weights,
 };
-use tenantry_core::{Commands, Event, Machine, Next, Server};
+use tenantry_core::Server;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card};
-use tenantry_sim::{Jitter, Prices, VirtualMachine};
-use tenantry_traces::{Duration, Entry, Listed, Time, Workload};
+use tenantry_sim::Jitter;
+use tenantry_traces::{Duration, Entry, Time};
 
 #[test]
 fn one_request_takes_what_its_steps_take() {
@@ -477,157 +477,6 @@ fn lightly_loaded_cards_are_emptied() {
     );
 }
 
-/// Systems of every kind, and few pages.
-fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
-    let join = prop_oneof![
-        2 => Just(JoinSpec::AnyTenant),
-        1 => Just(JoinSpec::HeadRun),
-        1 => Just(JoinSpec::HeadRunStatic),
-        1 => Just(JoinSpec::QueuePerTenant),
-    ];
-    let prefill = prop_oneof![
-        Just(PrefillSpec::OnePerStep),
-        (8u32..200).prop_map(|max_tokens| PrefillSpec::Chunked { max_tokens }),
-    ];
-    let place = prop_oneof![
-        2 => Just(PlaceSpec::LargestWorkingSet),
-        1 => Just(PlaceSpec::LeastLoaded),
-        1 => Just(PlaceSpec::RoundRobin),
-    ];
-    // What tenants have of their own, for how many of them there is room, on the cards and in host memory, and whether a table stands for
-    // the lower layer.
-    let owned = (0u8..4, 1u32..6, proptest::option::of(1u32..8), 0u8..3);
-    // How often, and how cards come and go.
-    let scale = (1u32..4, 0u64..20, 0u64..40);
-    let consolidate = proptest::option::of((1u64..30, proptest::option::of(scale)));
-    let stop = prop_oneof![
-        2 => Just(StopSpec::Length),
-        1 => (1u32..400_000).prop_map(|chance_ppm| StopSpec::EndOfSequence { token: 2, chance_ppm }),
-    ];
-    let weights = (0u32..3, 1u32..4).prop_map(|(input, output)| Weights { input, output });
-    let queue = prop_oneof![
-        2 => Just(QueueSpec::Arrival),
-        1 => weights.prop_map(QueueSpec::VirtualTokenCounter),
-    ];
-    // What an evicted request left, or what tenants share.
-    let caching = prop_oneof![
-        1 => Just((false, 0)),
-        1 => Just((true, 0)),
-        1 => (16u32..100).prop_map(|tokens| (false, tokens)),
-    ];
-    // Cards that only take prompts in, over what.
-    let link = (1_000_000u64..10_000_000_000, 0u64..3_000).prop_map(|(bytes_per_s, us)| LinkSpec {
-        bytes_per_s,
-        latency: Duration::from_micros(us),
-    });
-    let apart = proptest::option::of((1u32..4, proptest::option::of(link)));
-    let spec = (join, prefill, place, owned, consolidate, caching, stop, queue);
-    (spec, 1u32..6, 1u32..5, 8u32..60, apart).prop_map(
-        |(
-            (join, prefill, place, owned, consolidate, (prefix_caching, shared_prefix_tokens), stop, queue),
-            max_batch,
-            gpus,
-            pages,
-            apart,
-        )| {
-            let (own, slots, host_slots, table) = owned;
-            let disaggregated = apart
-                .filter(|_| gpus > 1)
-                .map(|(prefill_gpus, link)| DisaggregatedSpec {
-                    prefill_gpus: prefill_gpus.min(gpus - 1),
-                    link,
-                });
-            // What goes with that.
-            let (own, join, table, prefix_caching) = match disaggregated {
-                Some(_) => (own.max(1), JoinSpec::AnyTenant, 0, false),
-                None => (own, join, table, prefix_caching),
-            };
-            let lora = LoraSpec {
-                rank: 8,
-                implementation: AdapterImplementation::Grouped,
-                slots,
-                host_slots,
-            };
-            let tenant_state = match own {
-                0 => TenantState::Model,
-                1 => ADAPTERS,
-                _ => TenantState::Head,
-            };
-            let generation = GenerationSpec {
-                lora: (own == 2).then_some(lora),
-                slots,
-                join: match (tenant_state, join) {
-                    // A tenant's model serves nobody else.
-                    (TenantState::Model, JoinSpec::AnyTenant) => JoinSpec::QueuePerTenant,
-                    _ => join,
-                },
-                max_batch,
-                prefill,
-                page_tokens: PAGE_TOKENS,
-                prefix_caching,
-                shared_prefix_tokens,
-                disaggregated,
-                stop,
-                queue,
-                consolidate: consolidate.map(|(ms, _)| ConsolidateSpec {
-                    every: Duration::from_millis(ms),
-                    light: 2,
-                }),
-                scale: { consolidate.filter(|_| disaggregated.is_none()) }.and_then(|(_, scale)| {
-                    let (start, start_up_ms, patience_ms) = scale?;
-                    Some(LightLoadSpec {
-                        light: 2,
-                        cards_at_start: start.min(gpus),
-                        cards_min: 1,
-                        start_up: Duration::from_millis(start_up_ms),
-                        patience: Duration::from_millis(patience_ms),
-                    })
-                }),
-                ..GenerationSpec::default()
-            };
-            let mut system = system(generation);
-            system.pool.place = place;
-            system.pool.tenant_state = tenant_state;
-            system.pool.swap = match slots % 2 {
-                0 => SwapSpec::LeastRecentlyUsed,
-                _ => SwapSpec::LeastFrequentlyUsed,
-            };
-            system.pool.plot = (table > 0).then_some(PLOT);
-            system.pool.pipeline = match table {
-                1 => PipelineSpec::PREFETCH_RETRIEVAL,
-                _ => PipelineSpec::SYNCHRONOUS,
-            };
-            (system, gpus, pages)
-        },
-    )
-}
-
-fn entries() -> impl Strategy<Value = Vec<Entry>> {
-    let one = (
-        0u64..3_000,
-        0..TENANTS,
-        1u32..120,
-        1u32..200,
-        proptest::option::weighted(0.15, 0u64..60_000),
-    );
-    let changes = prop_oneof![Just(Vec::new()), common::changes(TENANTS, 100_000)];
-    (proptest::collection::vec(one, 1..40), changes).prop_map(|(requests, changes)| {
-        let mut at_us = 0;
-        let mut entries = changes;
-        for (ticket, (gap_us, tenant, input, output, cancel_after_us)) in requests.into_iter().enumerate() {
-            at_us += gap_us;
-            entries.push(request(ticket as u64, at_us, tenant, input, output));
-            if let Some(after_us) = cancel_after_us {
-                entries.push(Entry::Cancel {
-                    at: Time((at_us + after_us) * 1_000),
-                    ticket: ticket as u64,
-                });
-            }
-        }
-        entries
-    })
-}
-
 fn jitters() -> impl Strategy<Value = Jitter> {
     prop_oneof![
         Just(Jitter::None),
@@ -642,7 +491,7 @@ proptest! {
     #[test]
     fn leaping_is_stepping(
         (system, gpus, pages) in systems(),
-        entries in entries(),
+        entries in entries(40),
         jitter in jitters(),
         whole_steps: bool,
     ) {
@@ -653,46 +502,9 @@ proptest! {
         prop_assert_eq!(format!("{leapt:?}"), format!("{stepped:?}"));
     }
 
-    /// The server's laws after every event: no page is lost or held twice, nobody waits for room that is there.
-    #[test]
-    fn the_servers_laws_hold_after_every_event((system, gpus, pages) in systems(), entries in entries()) {
-        let card = synthetic_card();
-        let mut server = Server::new(&cluster(gpus, memory(&system, pages)), &system, TENANTS).unwrap();
-        let prices = Prices::new(&card, &system.pool, Jitter::None)
-            .and_then(|prices| prices.with_management(&card))
-            .unwrap();
-        let stop = system.pool.generation.as_ref().expect("it generates").stop;
-        let mut machine =
-            VirtualMachine::new(server.topology(), prices, &card.contention, Default::default()).with_ends(stop, 5);
-        let mut workload = Listed::new(entries);
-        let mut commands = Commands::default();
-        for events in 0.. {
-            prop_assert!(events < EVENTS_MAX, "requests are moved about and never end");
-            let due = workload.peek().unwrap();
-            let (now, event) = match machine.next(due).unwrap() {
-                Next::Event(now, event) => (now, event),
-                Next::Due(now) => match workload.next().unwrap().unwrap() {
-                    Entry::Request(request) => (now, Event::Arrived(request)),
-                    Entry::Cancel { ticket, .. } => (now, Event::Cancelled(ticket)),
-                    Entry::Manage(request) => (now, Event::Manage(request)),
-                },
-                Next::Idle => break,
-            };
-            server.handle(now, &event, &mut commands);
-            for command in &commands.list {
-                machine.perform(now, command, &commands).unwrap();
-            }
-            commands.clear();
-            if let Err(law) = server.check_laws(now) {
-                return Err(TestCaseError::fail(law));
-            }
-        }
-        prop_assert_eq!(server.in_flight(), 0);
-    }
-
     /// A server told the same events gives the same commands.
     #[test]
-    fn runs_replay((system, gpus, pages) in systems(), entries in entries()) {
+    fn runs_replay((system, gpus, pages) in systems(), entries in entries(40)) {
         let (_, log) = simulate(&system, gpus, pages, Jitter::None, entries, false);
         let mut fresh = Server::new(&cluster(gpus, memory(&system, pages)), &system, TENANTS).unwrap();
         prop_assert_eq!(replay(&mut fresh, &log.events), log.commands);

@@ -1,15 +1,19 @@
 //! Small systems of decoders, requests to them, and runs on the virtual machine.
 
+use proptest::prelude::*;
 use tenantry_core::log::Log;
 use tenantry_core::run::Observer;
-use tenantry_core::spec::{GenerationSpec, LoraSpec, Met, PipelineSpec, PlaceSpec, PlotSpec, SystemSpec, TenantState};
+use tenantry_core::spec::{
+    ConsolidateSpec, DisaggregatedSpec, GenerationSpec, JoinSpec, LightLoadSpec, LinkSpec, LoraSpec, Met, PipelineSpec,
+    PlaceSpec, PlotSpec, PrefillSpec, QueueSpec, StopSpec, SwapSpec, SystemSpec, TenantState, Weights,
+};
 use tenantry_core::{Event, Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
     AdapterImplementation, Added, Card, ConcurrentStepRow, DType, DecoderStepRow, ModelShape, Stats, Tier,
 };
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
-use tenantry_traces::{Entry, Listed, Request, Time};
+use tenantry_traces::{Duration, Entry, Listed, Request, Time};
 
 pub const TENANTS: u32 = 12;
 pub const PAGE_TOKENS: u32 = 16;
@@ -195,4 +199,156 @@ pub fn simulate_on(
     )
     .unwrap();
     (ledger.close(end, &server, &machine).unwrap(), log)
+}
+
+/// Systems of every kind, and few pages.
+pub fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
+    let join = prop_oneof![
+        2 => Just(JoinSpec::AnyTenant),
+        1 => Just(JoinSpec::HeadRun),
+        1 => Just(JoinSpec::HeadRunStatic),
+        1 => Just(JoinSpec::QueuePerTenant),
+    ];
+    let prefill = prop_oneof![
+        Just(PrefillSpec::OnePerStep),
+        (8u32..200).prop_map(|max_tokens| PrefillSpec::Chunked { max_tokens }),
+    ];
+    let place = prop_oneof![
+        2 => Just(PlaceSpec::LargestWorkingSet),
+        1 => Just(PlaceSpec::LeastLoaded),
+        1 => Just(PlaceSpec::RoundRobin),
+    ];
+    // What tenants have of their own, for how many of them there is room, on the cards and in host memory, and whether a table stands for
+    // the lower layer.
+    let owned = (0u8..4, 1u32..6, proptest::option::of(1u32..8), 0u8..3);
+    // How often, and how cards come and go.
+    let scale = (1u32..4, 0u64..20, 0u64..40);
+    let consolidate = proptest::option::of((1u64..30, proptest::option::of(scale)));
+    let stop = prop_oneof![
+        2 => Just(StopSpec::Length),
+        1 => (1u32..400_000).prop_map(|chance_ppm| StopSpec::EndOfSequence { token: 2, chance_ppm }),
+    ];
+    let weights = (0u32..3, 1u32..4).prop_map(|(input, output)| Weights { input, output });
+    let queue = prop_oneof![
+        2 => Just(QueueSpec::Arrival),
+        1 => weights.prop_map(QueueSpec::VirtualTokenCounter),
+    ];
+    // What an evicted request left, or what tenants share.
+    let caching = prop_oneof![
+        1 => Just((false, 0)),
+        1 => Just((true, 0)),
+        1 => (16u32..100).prop_map(|tokens| (false, tokens)),
+    ];
+    // Cards that only take prompts in, over what.
+    let link = (1_000_000u64..10_000_000_000, 0u64..3_000).prop_map(|(bytes_per_s, us)| LinkSpec {
+        bytes_per_s,
+        latency: Duration::from_micros(us),
+    });
+    let apart = proptest::option::of((1u32..4, proptest::option::of(link)));
+    let spec = (join, prefill, place, owned, consolidate, caching, stop, queue);
+    (spec, 1u32..6, 1u32..5, 8u32..60, apart).prop_map(
+        |(
+            (join, prefill, place, owned, consolidate, (prefix_caching, shared_prefix_tokens), stop, queue),
+            max_batch,
+            gpus,
+            pages,
+            apart,
+        )| {
+            let (own, slots, host_slots, table) = owned;
+            let disaggregated = apart
+                .filter(|_| gpus > 1)
+                .map(|(prefill_gpus, link)| DisaggregatedSpec {
+                    prefill_gpus: prefill_gpus.min(gpus - 1),
+                    link,
+                });
+            // What goes with that.
+            let (own, join, table, prefix_caching) = match disaggregated {
+                Some(_) => (own.max(1), JoinSpec::AnyTenant, 0, false),
+                None => (own, join, table, prefix_caching),
+            };
+            let lora = LoraSpec {
+                rank: 8,
+                implementation: AdapterImplementation::Grouped,
+                slots,
+                host_slots,
+            };
+            let tenant_state = match own {
+                0 => TenantState::Model,
+                1 => super::ADAPTERS,
+                _ => TenantState::Head,
+            };
+            let generation = GenerationSpec {
+                lora: (own == 2).then_some(lora),
+                slots,
+                join: match (tenant_state, join) {
+                    // A tenant's model serves nobody else.
+                    (TenantState::Model, JoinSpec::AnyTenant) => JoinSpec::QueuePerTenant,
+                    _ => join,
+                },
+                max_batch,
+                prefill,
+                page_tokens: PAGE_TOKENS,
+                prefix_caching,
+                shared_prefix_tokens,
+                disaggregated,
+                stop,
+                queue,
+                consolidate: consolidate.map(|(ms, _)| ConsolidateSpec {
+                    every: Duration::from_millis(ms),
+                    light: 2,
+                }),
+                scale: { consolidate.filter(|_| disaggregated.is_none()) }.and_then(|(_, scale)| {
+                    let (start, start_up_ms, patience_ms) = scale?;
+                    Some(LightLoadSpec {
+                        light: 2,
+                        cards_at_start: start.min(gpus),
+                        cards_min: 1,
+                        start_up: Duration::from_millis(start_up_ms),
+                        patience: Duration::from_millis(patience_ms),
+                    })
+                }),
+                ..GenerationSpec::default()
+            };
+            let mut system = system(generation);
+            system.pool.place = place;
+            system.pool.tenant_state = tenant_state;
+            system.pool.swap = match slots % 2 {
+                0 => SwapSpec::LeastRecentlyUsed,
+                _ => SwapSpec::LeastFrequentlyUsed,
+            };
+            system.pool.plot = (table > 0).then_some(PLOT);
+            system.pool.pipeline = match table {
+                1 => PipelineSpec::PREFETCH_RETRIEVAL,
+                _ => PipelineSpec::SYNCHRONOUS,
+            };
+            (system, gpus, pages)
+        },
+    )
+}
+
+/// Requests, fewer than so many, of which some are given up, and changes of tenants.
+pub fn entries(requests: usize) -> impl Strategy<Value = Vec<Entry>> {
+    let one = (
+        0u64..3_000,
+        0..TENANTS,
+        1u32..120,
+        1u32..200,
+        proptest::option::weighted(0.15, 0u64..60_000),
+    );
+    let changes = prop_oneof![Just(Vec::new()), super::changes(TENANTS, 100_000)];
+    (proptest::collection::vec(one, 1..requests), changes).prop_map(|(requests, changes)| {
+        let mut at_us = 0;
+        let mut entries = changes;
+        for (ticket, (gap_us, tenant, input, output, cancel_after_us)) in requests.into_iter().enumerate() {
+            at_us += gap_us;
+            entries.push(request(ticket as u64, at_us, tenant, input, output));
+            if let Some(after_us) = cancel_after_us {
+                entries.push(Entry::Cancel {
+                    at: Time((at_us + after_us) * 1_000),
+                    ticket: ticket as u64,
+                });
+            }
+        }
+        entries
+    })
 }
