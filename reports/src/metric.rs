@@ -40,7 +40,7 @@ pub struct Metric {
 }
 
 /// The figures that tables show.
-const METRICS: [Metric; 16] = [
+const METRICS: [Metric; 17] = [
     Metric {
         title: "Requests/s",
         help: "Requests answered a second.",
@@ -59,6 +59,11 @@ const METRICS: [Metric; 16] = [
     latency("TPOT ms", "Mean time from one token of a request to its next.", |run| {
         Some(run.tpot_ms?.mean)
     }),
+    latency(
+        "Longest gap ms",
+        "Mean over requests of the longest time from one token to the next.",
+        |run| Some(run.longest_token_gap_ms?.mean),
+    ),
     latency("Mean ms", "Mean latency, from arrival to answer.", |run| {
         Some(run.latency_ms?.mean)
     }),
@@ -125,10 +130,11 @@ const METRICS: [Metric; 16] = [
 ];
 
 /// What only some systems have: its column is left out where none does.
-const OF_SOME: [&str; 7] = [
+const OF_SOME: [&str; 8] = [
     "Tokens/s",
     "TTFT ms",
     "TPOT ms",
+    "Longest gap ms",
     "Right",
     "At once",
     "Cost/million",

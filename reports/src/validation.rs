@@ -223,6 +223,10 @@ impl Comparison {
                 figure("output_tokens_per_s", None, |run| run.output_tokens_per_s),
                 figure("ttft_ms.mean", None, |run| Some(run.ttft_ms?.mean)),
                 figure("tpot_ms.mean", None, |run| Some(run.tpot_ms?.mean)),
+                figure("token_gap_ms.p98", None, |run| Some(run.token_gap_ms?.p98)),
+                figure("longest_token_gap_ms.mean", None, |run| {
+                    Some(run.longest_token_gap_ms?.mean)
+                }),
             ]
             .into_iter()
             .chain(classes(pair))

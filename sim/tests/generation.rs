@@ -13,7 +13,7 @@ use tenantry_core::spec::{
     ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, PipelineSpec, PlaceSpec, PrefillSpec, QueueSpec, StopSpec,
     SystemSpec, TenantState, Weights,
 };
-use tenantry_core::Server;
+use tenantry_core::{RunRecord, Server};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card};
 use tenantry_sim::Jitter;
@@ -38,6 +38,56 @@ fn one_request_takes_what_its_steps_take() {
     );
     assert!((record.latency.mean_ns() / 1e3 - all_us).abs() < 0.1, "{all_us}");
     assert_eq!((record.output_tokens, record.batches), (3, 3));
+}
+
+#[test]
+fn gaps_between_tokens_are_what_lies_between_them() {
+    let run = |prefill, entries| {
+        let system = system(GenerationSpec {
+            lora: None,
+            prefill,
+            ..generation()
+        });
+        let (record, _) = simulate(&system, 1, 200, Jitter::None, entries, false);
+        assert_eq!(record.token_gap.count(), record.output_tokens - record.served);
+        assert_eq!(record.token_gap.max_ns(), record.longest_gap.max_ns());
+        record
+    };
+    let longest_us = |record: RunRecord| record.longest_gap.max_ns() as f64 / 1e3;
+    // As in `one_request_takes_what_its_steps_take`: two tokens after the first, each counted as the mean of both.
+    let token_us = |context: f64| 2.0 * (30.5 + 2.0 + 0.01 * context) + (10.0 + 1.0 + 0.01);
+    let mean_us = (token_us(257.0) + token_us(258.0)) / 2.0;
+    let record = run(PrefillSpec::OnePerStep, vec![request(0, 0, 0, 256, 3)]);
+    let gap_us = record.token_gap.mean_ns() / 1e3;
+    assert!((gap_us - mean_us).abs() < 0.1, "{gap_us} instead of {mean_us}");
+
+    // While the first generates, another's prompt comes in: as a whole, or in pieces beside its tokens.
+    let (first, prompt) = (request(0, 0, 0, 16, 60), request(1, 2_000, 1, 1_024, 2));
+    let alone = run(PrefillSpec::OnePerStep, vec![prompt]);
+    let prompt_us = alone.first_token.mean_ns() / 1e3;
+    let whole_us = longest_us(run(PrefillSpec::OnePerStep, vec![first, prompt]));
+    // What the first one's token takes beside it, and to hear of one run and begin the next, is little.
+    assert!(
+        (prompt_us..1.1 * prompt_us).contains(&whole_us),
+        "{whole_us}, a prompt takes {prompt_us}"
+    );
+    let pieces_us = longest_us(run(PrefillSpec::Chunked { max_tokens: 65 }, vec![first, prompt]));
+    assert!(pieces_us < whole_us / 3.0, "{pieces_us} of {whole_us}");
+}
+
+#[test]
+fn the_time_away_from_a_card_is_a_gap() {
+    let system = system(GenerationSpec {
+        lora: None,
+        ..generation()
+    });
+    // As in `who_runs_out_of_pages_is_computed_again`: the second leaves, and comes back when the first has ended.
+    let entries = vec![request(0, 0, 0, 30, 60), request(1, 10, 1, 30, 60)];
+    let (record, _) = simulate(&system, 1, 9, Jitter::None, entries, false);
+    assert_eq!(record.generation.expect("it generates").evictions, 1);
+    assert_eq!(record.token_gap.count(), 2 * 59);
+    let (longest, others) = (record.longest_gap.max_ns(), record.token_gap.quantile_ns(0.98));
+    assert!(longest > 5 * others, "{longest} ns away, {others} ns between others");
 }
 
 /// What the synthetic card says of looking so many tokens of 512 bytes up, and of bringing what was found to the card.
@@ -500,6 +550,11 @@ proptest! {
         let (stepped, steps) = simulate_on(&card, &system, gpus, pages, jitter, entries, true);
         prop_assert_eq!(leaps, steps);
         prop_assert_eq!(format!("{leapt:?}"), format!("{stepped:?}"));
+        // Every token but a request's first comes after a gap, and the longest is somebody's.
+        if leapt.counts.cancelled + leapt.counts.failed == 0 {
+            prop_assert_eq!(leapt.token_gap.count(), leapt.output_tokens - leapt.served);
+            prop_assert_eq!(leapt.token_gap.max_ns(), leapt.longest_gap.max_ns());
+        }
     }
 
     /// A server told the same events gives the same commands.

@@ -55,6 +55,13 @@ pub struct RunSummary {
     /// Of each request, the mean time from one token to the next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tpot_ms: Option<Distribution>,
+    /// From each token that was made after the warm-up, a request's first aside, back to the one before it. Where steps follow each other with
+    /// nothing between them, each counts as their mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_gap_ms: Option<Distribution>,
+    /// Of each request with several tokens, the longest of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_token_gap_ms: Option<Distribution>,
     /// From arrival to answer. The five parts below add up to it, request by request and so in the mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ms: Option<Distribution>,
@@ -167,6 +174,8 @@ impl RunSummary {
                 .and_then(|_| ratio(record.output_tokens as f64, duration_s)),
             ttft_ms: Distribution::of(&record.first_token),
             tpot_ms: Distribution::of(&record.per_token),
+            token_gap_ms: Distribution::of(&record.token_gap),
+            longest_token_gap_ms: Distribution::of(&record.longest_gap),
             latency_ms: Distribution::of(&record.latency),
             queue_ms: Distribution::of(&record.queue),
             lane_ms: Distribution::of(&record.lane),

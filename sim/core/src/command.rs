@@ -150,6 +150,9 @@ pub struct Finish {
     pub output_tokens: u32,
     /// When the first of them was made.
     pub first_token: Option<Time>,
+    /// The longest time from one of them to the next, as far as it is known of each: see [`crate::ledger::RunRecord::token_gap`]. Zero
+    /// where there were not two.
+    pub longest_gap: Duration,
     /// How it ended.
     pub verdict: Verdict,
     /// Where its time went.
@@ -224,6 +227,7 @@ impl Finish {
             batch_requests: 0,
             output_tokens: 0,
             first_token: None,
+            longest_gap: Duration::ZERO,
             verdict,
             waits: Waits::default(),
             returned: None,

@@ -80,7 +80,7 @@ impl Durations {
 
 /// Durations while they are recorded, cell by cell of the histogram that they will be in: one place of an array each, where the histogram
 /// also looks at its range, its total and its extremes (some 27 instructions instead of 65).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Not counted yet: fewer than [`AT_ONCE`].
     recent: Vec<Duration>,
@@ -164,7 +164,7 @@ impl Tally {
 
 /// Several durations of each request that come many times in a row, as the requests of a batch share theirs: each run of equals is
 /// counted at once, and so are several runs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct InRuns<const N: usize> {
     tallies: [Tally; N],
     /// Not counted yet, and how often each came in a row: at most [`AT_ONCE`].
@@ -183,16 +183,22 @@ impl<const N: usize> Default for InRuns<N> {
 impl<const N: usize> InRuns<N> {
     #[inline]
     pub fn record(&mut self, durations: [Duration; N]) {
+        self.record_times(durations, 1);
+    }
+
+    /// Adds so many that are alike.
+    #[inline]
+    pub fn record_times(&mut self, durations: [Duration; N], more: u64) {
         if let Some((last, times)) = self.recent.last_mut()
             && *last == durations
         {
-            *times += 1;
+            *times += more;
             return;
         }
         if self.recent.len() == AT_ONCE {
             self.settle();
         }
-        self.recent.push((durations, 1));
+        self.recent.push((durations, more));
     }
 
     #[inline(never)]

@@ -210,6 +210,11 @@ pub struct RunRecord {
     pub first_token: Durations,
     /// Of each request with several tokens: its mean time from one to the next, up to its end.
     pub per_token: Durations,
+    /// From each token that was made after the warm-up, a request's first aside, back to the one before it. Where steps of a run follow each
+    /// other with nothing between them, each counts as their mean.
+    pub token_gap: Durations,
+    /// Of each request with several tokens: the longest of these.
+    pub longest_gap: Durations,
     /// Tokens of the requests answered after the warm-up.
     pub output_tokens: u64,
     /// Absent for encoders.
@@ -297,6 +302,7 @@ pub struct Ledger {
     queue: Tally,
     first_token: Tally,
     per_token: Tally,
+    longest_gap: Tally,
     /// On the lane, stalled, computing, and until it was told.
     of_batch: InRuns<4>,
     in_flight: u64,
@@ -319,6 +325,7 @@ impl Ledger {
             queue: Tally::default(),
             first_token: Tally::default(),
             per_token: Tally::default(),
+            longest_gap: Tally::default(),
             of_batch: InRuns::default(),
         }
     }
@@ -334,8 +341,9 @@ impl Ledger {
         self.at_warm_up.is_some()
     }
 
-    /// The warm-up is over: what was swapped, looked up and answered by single models until now is not counted.
-    pub fn warmed_up(&mut self, server: &Server, machine: &impl Machine) {
+    /// The warm-up is over: what was swapped, looked up and answered by single models until now is not counted, nor which tokens were made.
+    pub fn warmed_up(&mut self, server: &mut Server, machine: &impl Machine) {
+        server.warmed_up();
         self.at_warm_up = Some(Before {
             swaps: server.swaps(),
             lookups: machine.lookups(),
@@ -480,6 +488,7 @@ impl Ledger {
                 self.first_token.record(first_token.since(finish.arrival));
                 if let Some(later_tokens) = u64::from(finish.output_tokens).checked_sub(1).filter(|&n| n > 0) {
                     self.per_token.record(Duration(now.since(first_token).0 / later_tokens));
+                    self.longest_gap.record(finish.longest_gap);
                 }
             }
         }
@@ -516,6 +525,8 @@ impl Ledger {
         record.queue = self.queue.into_durations();
         record.first_token = self.first_token.into_durations();
         record.per_token = self.per_token.into_durations();
+        record.longest_gap = self.longest_gap.into_durations();
+        record.token_gap = server.token_gaps().unwrap_or_default();
         [record.lane, record.stall, record.compute, record.tell] = self.of_batch.into_durations();
         record.interrupted = end.interrupted;
         record.end = end.at;

@@ -26,6 +26,7 @@ pub use slots::SwapCounts;
 
 use crate::answers::TextLengths;
 use crate::command::Commands;
+use crate::durations::Durations;
 use crate::event::Event;
 use crate::ids::InstanceId;
 use crate::spec::{ClusterSpec, SystemSpec};
@@ -171,6 +172,21 @@ impl Server {
         match self {
             Server::Encoding(_) | Server::Tasks(_) | Server::Cascade(_) | Server::Runtimes(_) => None,
             Server::Generation(server) => Some(server.counts()),
+        }
+    }
+
+    /// Times from one token of a request to its next, of the tokens made since the end of the warm-up; nothing for encoders.
+    pub fn token_gaps(&self) -> Option<Durations> {
+        match self {
+            Server::Encoding(_) | Server::Tasks(_) | Server::Cascade(_) | Server::Runtimes(_) => None,
+            Server::Generation(server) => Some(server.token_gaps()),
+        }
+    }
+
+    /// The warm-up is over: what is tallied here counts from now on.
+    pub fn warmed_up(&mut self) {
+        if let Server::Generation(server) = self {
+            server.warmed_up();
         }
     }
 

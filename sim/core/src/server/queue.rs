@@ -3,7 +3,7 @@
 //! The links live beside the requests, so that a request is taken from the middle in constant time and 10,000 tenants cost
 //! eight bytes each.
 
-use tenantry_traces::Time;
+use tenantry_traces::{Duration, Time};
 
 use crate::command::{Finish, Verdict, Waits};
 use crate::ids::RequestId;
@@ -70,6 +70,7 @@ impl InFlight {
             batch_requests,
             output_tokens: 0,
             first_token: None,
+            longest_gap: Duration::ZERO,
             verdict,
             waits,
             returned: None,

@@ -5,8 +5,9 @@
 //! a request remembers how far that was when it joined, and the difference is what became of it ([`Generating::book`]). What policies
 //! and machines want to know of all of them at once is kept as a sum, or by what does not change while everybody makes steps.
 
-use tenantry_traces::Duration;
+use tenantry_traces::{Duration, Time};
 
+use super::gaps::RunGaps;
 use super::memory::{Rooms, total};
 use super::page::PageSize;
 use super::sequence::Sequence;
@@ -49,6 +50,10 @@ pub(super) struct Generating {
     longest: Option<i64>,
     /// Runs that had more requests than all after them: each one's number, and its requests.
     largest: Vec<(u64, u32)>,
+    /// When the last token was made.
+    last_token: Time,
+    /// Likewise runs with a longer time between two tokens: each one's number, and that time.
+    longest_gaps: Vec<(u64, Duration)>,
 }
 
 impl Generating {
@@ -63,6 +68,8 @@ impl Generating {
             different_tenants: 0,
             longest: None,
             largest: Vec::new(),
+            last_token: Time::ZERO,
+            longest_gaps: Vec::new(),
         }
     }
 
@@ -146,10 +153,19 @@ impl Generating {
         let later = self.largest.partition_point(|&(run, _)| run <= since.runs);
         let largest = self.largest.get(later).map_or(0, |&(_, requests)| requests);
         sequence.batch_requests = sequence.batch_requests.max(largest);
+        let later = self.longest_gaps.partition_point(|&(run, _)| run <= since.runs);
+        let longest = self.longest_gaps.get(later).map_or(Duration::ZERO, |&(_, gap)| gap);
+        sequence.longest_gap = sequence.longest_gap.max(longest);
+        sequence.last_token = Some(self.last_token);
+    }
+
+    /// When the last token was made here.
+    pub fn last_token(&self) -> Time {
+        self.last_token
     }
 
     /// A run is over. The pages that those who had joined before it have taken.
-    pub fn ran(&mut self, outcome: &RunOutcome<'_>, took: Took) -> u32 {
+    pub fn ran(&mut self, outcome: &RunOutcome<'_>, took: Took, gaps: &RunGaps) -> u32 {
         self.done.runs += 1;
         self.done.computed += took.computed;
         self.done.told += took.told;
@@ -161,6 +177,16 @@ impl Generating {
         if steps == 0 {
             return 0;
         }
+        if self.requests == 0 {
+            self.longest_gaps.clear();
+        } else {
+            let gap = gaps.first(self.last_token).max(gaps.later);
+            while { self.longest_gaps.last() }.is_some_and(|&(_, other)| other <= gap) {
+                self.longest_gaps.pop();
+            }
+            self.longest_gaps.push((self.done.runs, gap));
+        }
+        self.last_token = gaps.ended;
         let page = self.page.tokens();
         let whole = self.page.filled_by(steps - 1);
         // At least one, and at most a page's.
@@ -257,6 +283,9 @@ mod tests {
             beside: u32,
             computed: u64,
             told: u64,
+            /// Until its first step was over, and then until its last was.
+            first_ns: u64,
+            later_ns: u64,
         },
         Leave {
             who: usize,
@@ -266,8 +295,16 @@ mod tests {
     fn moves() -> impl Strategy<Value = Vec<Move>> {
         let one = prop_oneof![
             2 => (0u32..5, 1u32..30).prop_map(|(tenant, tokens)| Move::Join { tenant, tokens }),
-            3 => (0u32..14, 0u32..3, 0u64..99, 0u64..9)
-                .prop_map(|(steps, beside, computed, told)| Move::Ran { steps, beside, computed, told }),
+            3 => (0u32..14, 0u32..3, 0u64..99, 0u64..9, 0u64..500, 0u64..2_000).prop_map(
+                |(steps, beside, computed, told, first_ns, later_ns)| Move::Ran {
+                    steps,
+                    beside,
+                    computed,
+                    told,
+                    first_ns,
+                    later_ns,
+                }
+            ),
             1 => (0usize..20).prop_map(|who| Move::Leave { who }),
         ];
         proptest::collection::vec(one, 0..200)
@@ -292,7 +329,8 @@ mod tests {
     /// What is compared of a request.
     fn account(sequence: &Sequence) -> impl PartialEq + std::fmt::Debug {
         let tokens = (sequence.cached_tokens, sequence.generated_tokens, sequence.pages);
-        (tokens, sequence.computed, sequence.told, sequence.batch_requests)
+        let times = (sequence.computed, sequence.told, sequence.longest_gap);
+        (tokens, times, sequence.batch_requests)
     }
 
     proptest! {
@@ -302,6 +340,7 @@ mod tests {
             let mut generating = Generating::new(PageSize::new(PAGE_TOKENS), 5);
             // As they joined, and as they are.
             let mut here: Vec<(Sequence, Sequence)> = Vec::new();
+            let mut last_token = Time::ZERO;
             for step in moves {
                 match step {
                     Move::Join { tenant, tokens } => {
@@ -309,15 +348,19 @@ mod tests {
                         let since = generating.join(&now);
                         here.push((Sequence { since, ..now.clone() }, now));
                     }
-                    Move::Ran { steps, beside, computed, told } => {
+                    Move::Ran { steps, beside, computed, told, first_ns, later_ns } => {
                         let took = Took { computed: Duration(computed), told: Duration(told) };
+                        let first_step_ended = last_token + Duration(first_ns);
+                        let ended = first_step_ended + Duration(if steps > 1 { later_ns } else { 0 });
                         let outcome = RunOutcome {
                             requests: here.len() as u32 + beside,
                             steps,
-                            first_step_ended: Time::ZERO,
+                            first_step_ended,
                             ended: &[],
                             failed: &[],
                         };
+                        let later_ns = later_ns / u64::from(steps.saturating_sub(1).max(1));
+                        let gap = Duration(if steps > 1 { first_ns.max(later_ns) } else { first_ns });
                         let mut pages = 0;
                         for (_, now) in &mut here {
                             now.cached_tokens += steps;
@@ -325,10 +368,17 @@ mod tests {
                             now.computed += took.computed;
                             now.told += took.told;
                             now.batch_requests = now.batch_requests.max(outcome.requests);
+                            if steps > 0 {
+                                now.longest_gap = now.longest_gap.max(gap);
+                            }
                             let held = now.cached_tokens.div_ceil(PAGE_TOKENS);
                             pages += held - std::mem::replace(&mut now.pages, held);
                         }
-                        prop_assert_eq!(generating.ran(&outcome, took), pages);
+                        let gaps = RunGaps::new(&outcome, ended);
+                        prop_assert_eq!(generating.ran(&outcome, took, &gaps), pages);
+                        if steps > 0 {
+                            last_token = ended;
+                        }
                     }
                     Move::Leave { who } if who < here.len() => {
                         let (mut joined, now) = here.remove(who);

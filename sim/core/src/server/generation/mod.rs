@@ -5,6 +5,7 @@
 //! what its tenant has of its own comes in beside what runs, and its prompt may be looked up there. [`GenerationServer::advance`] submits an instance's next run of steps: at most until
 //! someone ends, the pages are used up, or somebody new is ready to join, who interrupts it.
 
+mod gaps;
 mod generating;
 mod host;
 mod laws;
@@ -29,6 +30,7 @@ use super::memory::{MemoryUse, ServerError};
 use super::slots::{Acquired, Slots, SwapCounts};
 use super::tenancy::{Begun, Tenancy, discard};
 use crate::command::{Command, Commands, FailureReason, Finish, RejectReason, Verdict, Waits};
+use crate::durations::Durations;
 use crate::event::{Done, Event, RunOutcome};
 use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{After, BatchShape, CopyIn, Layers, Load, Member, NO_SLOT, Op, OpKind};
@@ -36,6 +38,7 @@ use crate::policy::admit::{self, Admit};
 use crate::slab::Slab;
 use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, SystemSpec, TenantState};
 use crate::topology::Topology;
+use gaps::{Gaps, RunGaps};
 use generating::{Generating, Took};
 use host::{HostMemory, InHost, Waiting};
 use loads::ByLoad;
@@ -199,6 +202,7 @@ pub struct GenerationServer {
     tenancy: Tenancy,
     placed: u64,
     counts: GenerationCounts,
+    gaps: Gaps,
     occupied_instances: u32,
     occupied_since: Time,
     consolidation_set: bool,
@@ -273,6 +277,7 @@ impl GenerationServer {
             flights: Slab::default(),
             placed: 0,
             counts: GenerationCounts::default(),
+            gaps: Gaps::default(),
             occupied_instances: 0,
             occupied_since: Time::ZERO,
             consolidation_set: false,
@@ -331,6 +336,16 @@ impl GenerationServer {
             reads: self.host.as_ref().map_or(0, HostMemory::reads),
             ..self.counts
         }
+    }
+
+    /// See [`super::Server::token_gaps`].
+    pub fn token_gaps(&self) -> Durations {
+        self.gaps.durations()
+    }
+
+    /// See [`super::Server::warmed_up`].
+    pub fn warmed_up(&mut self) {
+        self.gaps.forget();
     }
 
     /// Takes an event and says what is to be done about it.
@@ -502,14 +517,24 @@ impl GenerationServer {
             false => self.leaving(instance, &outcome),
         };
         self.count_served(instance, &outcome);
+        let gaps = RunGaps::new(&outcome, done.timing.ended);
         let state = &mut self.instances[instance.index()];
         state.run = None;
         state.pages.promise(0);
-        let pages = state.generating.ran(&outcome, took);
+        if outcome.steps > 0 {
+            let gap = gaps.first(state.generating.last_token());
+            self.gaps.add(gap, state.generating.requests());
+        }
+        let pages = state.generating.ran(&outcome, took, &gaps);
         state.pages.take(pages);
         let mut prompts = std::mem::take(&mut state.prompts);
-        prompts.retain(|&id| !self.took_in(id, instance, &outcome, took));
-        self.instances[instance.index()].prompts = prompts;
+        prompts.retain(|&id| !self.took_in(id, instance, &outcome, took, &gaps));
+        let state = &mut self.instances[instance.index()];
+        state.prompts = prompts;
+        if outcome.steps > 1 {
+            let surplus = outcome.ended.iter().map(|ended| outcome.steps - ended.step).sum();
+            self.gaps.add_later(&gaps, state.generating.requests(), surplus);
+        }
         if !nobody_leaves {
             self.let_leave(now, leaving, instance, &outcome, commands);
         }
@@ -571,7 +596,14 @@ impl GenerationServer {
     }
 
     /// Books a run on a request, if it was one of those whose prompts the run took in. Whether that completed it.
-    fn took_in(&mut self, id: RequestId, instance: InstanceId, outcome: &RunOutcome<'_>, took: Took) -> bool {
+    fn took_in(
+        &mut self,
+        id: RequestId,
+        instance: InstanceId,
+        outcome: &RunOutcome<'_>,
+        took: Took,
+        gaps: &RunGaps,
+    ) -> bool {
         let sequence = &mut self.sequences[id];
         let chunk = std::mem::take(&mut sequence.chunk_tokens);
         if chunk == 0 {
@@ -591,6 +623,13 @@ impl GenerationServer {
             sequence.cached_tokens += outcome.steps - 1;
             sequence.generated_tokens += outcome.steps;
             sequence.first_token.get_or_insert(outcome.first_step_ended);
+            sequence.longest_gap = sequence.longest_gap.max(gaps.later);
+            // It had come to an end elsewhere, or here before it was evicted.
+            if let Some(last) = sequence.last_token {
+                let gap = gaps.first(last);
+                sequence.longest_gap = sequence.longest_gap.max(gap);
+                self.gaps.add(gap, 1);
+            }
         }
         let state = &mut self.instances[instance.index()];
         if let Some(prefix) = sequence.prefix {
@@ -700,6 +739,7 @@ impl GenerationServer {
             batch_requests: sequence.batch_requests,
             output_tokens: sequence.generated_tokens,
             first_token: sequence.first_token,
+            longest_gap: sequence.longest_gap,
             verdict,
             waits: Waits {
                 queue: queued,

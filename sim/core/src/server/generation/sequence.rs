@@ -85,6 +85,10 @@ pub(super) struct Sequence {
     pub since: Progress,
     pub cancelled: bool,
     pub first_token: Option<Time>,
+    /// When it made its last token before it left the instance where it then was.
+    pub last_token: Option<Time>,
+    /// The longest time from one of its tokens to the next.
+    pub longest_gap: Duration,
     /// Since when it is in the queue.
     pub queued_since: Time,
     pub queued: Duration,
@@ -120,6 +124,8 @@ impl Sequence {
             since: Progress::default(),
             cancelled: false,
             first_token: None,
+            last_token: None,
+            longest_gap: Duration::ZERO,
             queued_since: now,
             queued: now.since(request.arrival),
             computed: Duration::ZERO,
