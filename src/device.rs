@@ -123,9 +123,8 @@ impl Device {
         let done = done.map_err(|error| {
             let message = format!("system {} on {}: {error}", run.system.name, self.name);
             match &error {
-                ExecuteError::Server(_)
-                | ExecuteError::Answers(_)
-                | ExecuteError::Executor(ExecutorError::Input { .. }) => Failure::BadInput(message),
+                ExecuteError::Server(_) | ExecuteError::Answers(_) => Failure::BadInput(message),
+                ExecuteError::Executor(error) if error.is_bad_input() => Failure::BadInput(message),
                 ExecuteError::Run(error) => run_failure(message, error),
                 ExecuteError::Executor(ExecutorError::Plot(PlotError::Interrupted { .. })) => {
                     Failure::Interrupted(format!("{message}; the same command goes on"))

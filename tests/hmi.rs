@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::folder;
+use common::{folder, tenantry};
 use tenantry_executor::machine::execute::{self, execute};
 use tenantry_executor::{Device, Files};
 use tenantry_profiles::testing::synthetic_card;
@@ -35,6 +35,38 @@ workload:
 systems:
   - { preset: hmi, plot: { lower_layers: 3 } }
 ";
+
+/// Weights that are not the model's, or not there, are a mistake in what was handed in, and named with the file.
+#[test]
+fn a_checkpoint_that_does_not_fit_is_bad_input() {
+    let folder = folder();
+    // A safetensors file without a tensor.
+    let header = b"{}      ";
+    let empty = [&(header.len() as u64).to_le_bytes()[..], header].concat();
+    fs::write(folder.path().join("empty.safetensors"), empty).unwrap();
+    fs::write(folder.path().join("text.safetensors"), "no weights").unwrap();
+    for (file, fault) in [
+        (
+            "empty.safetensors",
+            "empty.safetensors: embeddings.word_embeddings.weight: must be a tensor [",
+        ),
+        (
+            "text.safetensors",
+            "text.safetensors: header: must be that of a safetensors file, got ",
+        ),
+        ("absent.safetensors", "absent.safetensors: "),
+    ] {
+        let set = format!("systems[0].files={{model: {file}}}");
+        let output = tenantry(
+            folder.path(),
+            &["execute", "s.yaml", "--device", "cpu", "--set", &set, "--out", "out"],
+        );
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{file}: {said}");
+        assert!(said.contains(fault), "{file}: {said}");
+        assert!(!folder.path().join("out").exists());
+    }
+}
 
 /// Whether a table of trigrams is being filled somewhere below.
 fn is_filling(folder: &Path) -> bool {

@@ -97,6 +97,20 @@ impl ExecutorError {
             .any(|words| text.contains(words))
     }
 
+    /// Whether what was asked for or handed in is at fault, and not the device, a thread, or a file while it is read or written.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            ExecutorError::Shape { .. }
+            | ExecutorError::Input { .. }
+            | ExecutorError::Unavailable { .. }
+            | ExecutorError::Cascade { .. }
+            | ExecutorError::Checkpoint { .. } => true,
+            ExecutorError::File { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+            ExecutorError::Trace(error) => !matches!(error, tenantry_traces::TraceError::Io { .. }),
+            ExecutorError::Torch(_) | ExecutorError::Plot(_) | ExecutorError::Machine(_) => false,
+        }
+    }
+
     /// The same of one of several texts, told by its number from 0.
     pub(crate) fn of_item(self, item: usize) -> ExecutorError {
         match self {

@@ -105,8 +105,8 @@ impl<'a> Unfinished<'a> {
 
 /// A model or an item that cannot be used is the input's fault; a file that cannot be written, or a device without memory, is not.
 fn failure(error: ExecutorError) -> Failure {
-    match error {
-        ExecutorError::Torch(_) | ExecutorError::File { .. } => Failure::running(error),
-        _ => Failure::bad_input(error),
+    match error.is_bad_input() {
+        true => Failure::bad_input(error),
+        false => Failure::running(error),
     }
 }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use serde_json::json;
-use tenantry_executor::ExecutorError;
 use tenantry_executor::profiler::{Plan, Profiled, Progress, Suite as Thoroughness, profile};
 use tenantry_profiles::{Card, DType};
 
@@ -74,8 +73,8 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     };
     let Profiled { card, interrupted } =
         profile(&plan, &mut show_progress, &interrupt).map_err(|error| match error {
-            ExecutorError::Input { .. } => Failure::bad_input(error),
-            other => Failure::running(other),
+            error if error.is_bad_input() => Failure::bad_input(error),
+            error => Failure::running(error),
         })?;
     bar.finish_and_clear();
     if interrupted {
