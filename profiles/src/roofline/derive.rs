@@ -1,6 +1,6 @@
 //! Fills a card with tables that are computed from a datasheet, each marked as derived.
 
-use super::ops::{is_encoder, plot_lookup_us};
+use super::ops::{DISK_BYTES_PER_US, is_encoder, plot_lookup_us};
 use super::{DerivedError, Factors, Roofline};
 use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
 use crate::family::Family;
@@ -414,18 +414,27 @@ pub(super) fn merge(card: &mut Card, derived: Tables, datasheet: &str) {
         }
     });
     for (family, table) in added {
-        let assumed = family == Family::Dispatch;
+        let assumed = of_some_host(family, &table);
+        let derived = || format!("roofline of datasheet {datasheet}");
         card.origins.push(Origin {
             family,
             table: Some(table),
-            kind: if assumed { Source::Assumed } else { Source::Derived },
-            source: match (assumed, family) {
-                (true, _) => "a host that nobody named".to_owned(),
-                (_, Family::PlotLookup) => "HMI's host, section 6.1".to_owned(),
-                _ => format!("roofline of datasheet {datasheet}"),
-            },
-            error: (!assumed).then(|| DerivedError::stated(family)),
+            kind: assumed.as_ref().map_or(Source::Derived, |_| Source::Assumed),
+            error: assumed.is_none().then(|| DerivedError::stated(family)),
+            source: assumed.unwrap_or_else(derived),
         });
+    }
+}
+
+/// What stands for a table of the card's host, of which a datasheet says nothing.
+fn of_some_host(family: Family, table: &str) -> Option<String> {
+    match family {
+        Family::Dispatch => Some("a host that nobody named".to_owned()),
+        Family::PlotLookup => Some("HMI's host, section 6.1".to_owned()),
+        Family::ModelLoad if table == "source=disk" => {
+            Some(format!("a disk of {} GB/s that nobody named", DISK_BYTES_PER_US / 1e3))
+        }
+        _ => None,
     }
 }
 
@@ -453,6 +462,9 @@ mod tests {
                     summary.table
                 );
                 assert!(origin.kind == Source::Assumed || origin.error.is_some());
+                let of_the_host =
+                    matches!(summary.family, Family::Dispatch | Family::PlotLookup) || summary.table == "source=disk";
+                assert_eq!(origin.kind == Source::Assumed, of_the_host, "{}", summary.table);
             }
             assert!(card.encoder_layer(&models[0], DType::F32).is_ok());
             assert!(card.decoder(&models[1], DType::F32, 8).is_ok());

@@ -34,7 +34,7 @@ const COPY_US: f64 = 10.0;
 const LOAD_US: f64 = 200.0;
 const MESSAGE_US: f64 = 10.0;
 /// A disk that nobody named.
-const DISK_BYTES_PER_US: f64 = 2e3;
+pub(super) const DISK_BYTES_PER_US: f64 = 2e3;
 /// One vector of a PLOT table's row: cache misses, and half precision to single (HMI, section 6.1: 0.2 ms for 128 tokens, each in three
 /// overlapping trigrams); and one that must come from the disk (2.4 ms).
 const VECTOR_US: f64 = 0.2e3 / (3.0 * 128.0);
