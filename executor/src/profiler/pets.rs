@@ -3,6 +3,7 @@
 //! They are measured as they are served: several tasks' mini-batches of one batch, taken out of it one after the other at each linear layer,
 //! whose shared product has just been written over the whole batch. What one mini-batch takes is its part of that.
 
+use std::cell::OnceCell;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,6 +39,15 @@ pub(crate) struct PetSubject<'a> {
     kinds: Vec<(PetKind, Vec<Loaded>)>,
     /// Kinds that do not run here, with the reason.
     fails: Vec<(PetKind, String)>,
+    /// All points', since one is measured at a time: room for each would be tens of gigabytes.
+    room: OnceCell<Room>,
+}
+
+/// Numbers for the activations of the largest point, all of them ones.
+struct Room {
+    /// Inputs and results of each of [`Linear::ALL`].
+    linear: Vec<[Tensor; 2]>,
+    normalised: Tensor,
 }
 
 impl<'a> PetSubject<'a> {
@@ -58,6 +68,7 @@ impl<'a> PetSubject<'a> {
             shape,
             kinds: Vec::new(),
             fails: Vec::new(),
+            room: OnceCell::new(),
         };
         for &name in kinds {
             let kind = kind_named(name.name()).expect("every kind of a profile is implemented");
@@ -118,19 +129,18 @@ impl<'a> PetSubject<'a> {
         Ok(points)
     }
 
-    /// Points of operators on several streams at once: on a CPU, as far as there are cores.
+    /// Points of operators on several streams at once.
     pub fn side_by_side(&self, suite: Suite) -> Result<Vec<Point<'_>>, ExecutorError> {
         let (name, dtype, axes) = (&self.subject.encoder.shape().name, self.dtype, &self.subject.axes);
-        if self.kinds.is_empty() || self.subject.encoder.device().is_cuda() {
+        if self.kinds.is_empty() {
             return Ok(Vec::new());
         }
         let (batches, lengths) = match suite {
             Suite::Quick => (vec![axes.batch[0], axes.batch[axes.batch.len() / 2]], axes.few_tokens()),
             Suite::Full => (few(&axes.batch), axes.few_tokens()),
         };
-        let cores = crate::host::cores();
         let mut points = Vec::new();
-        for streams in STREAMS.into_iter().filter(|&streams| streams == 1 || streams <= cores) {
+        for streams in self.streams() {
             for (&batch, &tokens) in batches
                 .iter()
                 .flat_map(|batch| lengths.iter().map(move |tokens| (batch, tokens)))
@@ -160,10 +170,9 @@ impl<'a> PetSubject<'a> {
         batch: u32,
         tokens: u32,
     ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
-        // At least a mini-batch of each kind, and a batch as large as for one stream.
         let kinds = self.kinds.len() as u32;
-        let each = self.batch(batch, tokens).1.max(kinds);
-        let sequences = streams * each * batch;
+        let sequences = self.batch_of_streams(streams, batch, tokens);
+        let each = sequences / (streams * batch);
         let mut activations = self.activations(sequences, tokens)?;
         let layers = self.shape.layers as usize;
         let threads = Streams::new(streams)?;
@@ -198,21 +207,60 @@ impl<'a> PetSubject<'a> {
     /// Inputs and results of each linear layer, for a batch of so many sequences. Most batches are padded to more than a mini-batch's longest: rows then do
     /// not follow each other.
     fn activations(&self, sequences: u32, tokens: u32) -> Result<Vec<(Linear, Tensor, Tensor)>, ExecutorError> {
-        let of = |linear: Linear| {
+        let of = |(linear, [x, y]): (Linear, &[Tensor; 2])| {
             let (outputs, inputs) = linear.size(&self.shape);
             Ok((
                 linear,
-                self.ones(sequences, tokens, inputs)?,
-                self.ones(sequences, tokens, outputs)?,
+                batch_of(x, sequences, tokens, inputs)?,
+                batch_of(y, sequences, tokens, outputs)?,
             ))
         };
-        Linear::ALL.into_iter().map(of).collect()
+        let linear = &self.room()?.linear;
+        Linear::ALL.into_iter().zip(linear).map(of).collect()
     }
 
-    fn ones(&self, sequences: u32, tokens: u32, width: usize) -> Result<Tensor, ExecutorError> {
-        let (device, number) = (self.subject.encoder.device(), self.subject.encoder.kind());
-        let size = [i64::from(sequences), i64::from(tokens) + 1, width as i64];
-        Ok(Tensor::f_ones(size, (Number::Float, device))?.f_to_kind(number)?)
+    fn room(&self) -> Result<&Room, ExecutorError> {
+        if self.room.get().is_none() {
+            let rows = self.rows_max();
+            let (device, number) = (self.subject.encoder.device(), self.subject.encoder.kind());
+            let ones = |width: usize| {
+                let ones = Tensor::f_ones([rows as i64 * width as i64], (Number::Float, device))?;
+                Ok::<_, ExecutorError>(ones.f_to_kind(number)?)
+            };
+            let of = |linear: Linear| {
+                let (outputs, inputs) = linear.size(&self.shape);
+                Ok([ones(inputs)?, ones(outputs)?])
+            };
+            let linear = { Linear::ALL.into_iter().map(of) }.collect::<Result<_, ExecutorError>>()?;
+            let normalised = ones(self.shape.hidden as usize)?;
+            let _ = self.room.set(Room { linear, normalised });
+        }
+        Ok(self.room.get().expect("there is room by now"))
+    }
+
+    /// Tokens of the largest batch of all points, padding included.
+    fn rows_max(&self) -> u64 {
+        let axes = &self.subject.axes;
+        let shapes = { axes.batch.iter() }.flat_map(|&batch| axes.tokens.iter().map(move |&tokens| (batch, tokens)));
+        let rows = |(batch, tokens)| {
+            let alone = self.batch(batch, tokens).0;
+            let beside = self
+                .streams()
+                .map(|streams| self.batch_of_streams(streams, batch, tokens));
+            u64::from(beside.max().unwrap_or(0).max(alone)) * u64::from(tokens + 1)
+        };
+        shapes.map(rows).max().expect("a grid has points")
+    }
+
+    /// Streams that are measured at once: on a CPU, as far as there are cores.
+    fn streams(&self) -> impl Iterator<Item = u32> {
+        let (is_cuda, cores) = (self.subject.encoder.device().is_cuda(), crate::host::cores());
+        { STREAMS.into_iter() }.filter(move |&streams| !is_cuda && (streams == 1 || streams <= cores))
+    }
+
+    /// Sequences of what several streams compute at once: at least a mini-batch of each kind a stream, and a batch as large as for one stream.
+    fn batch_of_streams(&self, streams: u32, batch: u32, tokens: u32) -> u32 {
+        streams * self.batch(batch, tokens).1.max(self.kinds.len() as u32) * batch
     }
 
     /// Sequences of the batch in which mini-batches of so many lie, and mini-batches that are computed of it.
@@ -234,7 +282,7 @@ impl<'a> PetSubject<'a> {
         let device = self.subject.encoder.device();
         let (sequences, groups) = self.batch(batch, tokens);
         let mut activations = self.activations(sequences, tokens)?;
-        let mut normalised = self.ones(sequences, tokens, self.shape.hidden as usize)?;
+        let mut normalised = batch_of(&self.room()?.normalised, sequences, tokens, self.shape.hidden as usize)?;
         let layers = self.shape.layers as usize;
         let streams = Streams::new(1)?;
         let (mut visits, mut calls) = (0, 0);
@@ -274,4 +322,10 @@ fn few(all: &[u32]) -> Vec<u32> {
     let mut few = vec![all[0], all[last / 2], all[last]];
     few.dedup();
     few
+}
+
+/// The first of these numbers as a batch, padded by a token.
+fn batch_of(numbers: &Tensor, sequences: u32, tokens: u32, width: usize) -> Result<Tensor, ExecutorError> {
+    let size = [i64::from(sequences), i64::from(tokens) + 1, width as i64];
+    Ok(numbers.f_narrow(0, 0, size.iter().product())?.f_view(size)?)
 }
