@@ -36,22 +36,29 @@ static TABLE: LazyLock<[Cell; CELLS]> = LazyLock::new(|| {
 /// or less, from nothing or more.
 #[inline]
 pub fn whole(t: f64, k: f64, value: impl Fn(f64) -> f64) -> u64 {
-    if let Some(near) = approximate(t, k) {
-        let near = value(near);
-        // Below 2^63, where a signed number is the quicker to convert: larger ones are near to everything.
-        let whole = near as i64;
-        let (over, doubt) = (near - whole as f64, near * ERROR);
-        if doubt < over && over < 1.0 - doubt {
-            return whole as u64;
-        }
+    if let Some(whole) = approximate(t, k)
+        .map(&value)
+        .and_then(|near| certainly_whole(near, near))
+    {
+        return whole;
     }
     // libm's power is the same on every processor.
     value(libm::pow(t, k)) as u64
 }
 
+/// The whole part of a positive number where it is beyond doubt: `near` is as near to the number as [`approximate`] comes to a power of `of`, which is
+/// no less.
+#[inline]
+pub fn certainly_whole(near: f64, of: f64) -> Option<u64> {
+    // Below 2^63, where a signed number is the quicker to convert: larger ones are near to everything.
+    let whole = near as i64;
+    let (over, doubt) = (near - whole as f64, of * ERROR);
+    (doubt < over && over < 1.0 - doubt).then_some(whole as u64)
+}
+
 /// `t^k`; nothing where that is too near to nothing.
 #[inline]
-fn approximate(t: f64, k: f64) -> Option<f64> {
+pub fn approximate(t: f64, k: f64) -> Option<f64> {
     const MANTISSA: u64 = (1 << 52) - 1;
     const ROUND: f64 = 1.5 * (1_u64 << 52) as f64;
     // Zero has no logarithm, and what is near to it none in this form.

@@ -97,15 +97,15 @@ pub struct Tables {
 macro_rules! for_each_family {
     (@all $how:ident $tables:expr, $rows:ident => $body:expr) => {{
         let tables = $tables;
-        for_each_family!(@$how tables, $rows, $body;
+        $crate::tables::for_each_family!(@$how tables, $rows, $body;
             encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
             static_model concurrent_layer concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve plan);
     }};
     (shared $tables:expr, $rows:ident => $body:expr) => {
-        for_each_family!(@all shared $tables, $rows => $body)
+        $crate::tables::for_each_family!(@all shared $tables, $rows => $body)
     };
     ($tables:expr, $rows:ident => $body:expr) => {
-        for_each_family!(@all changed $tables, $rows => $body)
+        $crate::tables::for_each_family!(@all changed $tables, $rows => $body)
     };
     (@changed $tables:ident, $rows:ident, $body:expr; $($family:ident)+) => {
         $({ let $rows = &mut $tables.$family; $body; })+
@@ -114,6 +114,8 @@ macro_rules! for_each_family {
         $({ let $rows = &$tables.$family; $body; })+
     };
 }
+
+pub(crate) use for_each_family;
 
 /// Runs an expression for each family's rows in two sets of tables, whatever their type.
 macro_rules! for_each_family_pair {

@@ -6,13 +6,19 @@ use crate::model::{DType, ModelShape};
 use crate::origin::Origins;
 use crate::rows::{
     AdapterRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, DispatchRow,
-    EmbeddingRow, EncoderLayerRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow,
+    EmbeddingRow, EncoderLayerRow, HeadRow, LoraRow, ModelLoadRow, PetRow, PlotLookupRow, Row,
 };
 use crate::stats::Stats;
-use crate::tables::Tables;
+use crate::tables::{Tables, for_each_family};
 
 const BATCHES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const TOKENS: [u32; 4] = [16, 32, 64, 128];
+const CONTENTION: Contention = Contention {
+    compute_beside_copy: 1.1,
+    compute_beside_lookup: 1.0,
+    lookup_beside_compute: 1.0,
+    copy_beside_compute: 1.2,
+};
 const BYTES: [u64; 5] = [1 << 10, 1 << 15, 1 << 20, 1 << 25, 1 << 30];
 
 /// A card whose costs are easy to compute by hand. It has `tiny` and `bert-base` in f32, adapters of bottleneck 16 and 64
@@ -53,12 +59,7 @@ pub fn synthetic_card() -> Card {
             },
         },
         lanes: Lanes { host: 2 },
-        contention: Contention {
-            compute_beside_copy: 1.1,
-            compute_beside_lookup: 1.0,
-            lookup_beside_compute: 1.0,
-            copy_beside_compute: 1.2,
-        },
+        contention: CONTENTION,
         provenance: Provenance {
             source: Source::Derived,
             date: "1970-01-01".into(),
@@ -74,6 +75,16 @@ pub fn synthetic_card() -> Card {
         held_out: Tables::default(),
         certainty: Vec::new(),
     }
+}
+
+/// The same card with the spread and the contention of the synthetic one: cards that are made from papers have neither.
+pub fn disturbed(mut card: Card) -> Card {
+    for_each_family!(&mut card.tables, rows => rows.iter_mut().for_each(|row| {
+        let median_us = row.stats().median_us;
+        *row.stats_mut() = stats(median_us);
+    }));
+    card.contention = CONTENTION;
+    card
 }
 
 fn tables() -> Tables {

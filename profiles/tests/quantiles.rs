@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Cost, DispatchOperation, DispatchRow, Spread, Stats, Tables};
+use tenantry_profiles::{Cost, DispatchOperation, DispatchRow, Drawn, Spread, Stats, Tables};
 
 const MEDIAN_NS: u64 = 1_000_000;
 
@@ -75,6 +75,21 @@ proptest! {
         let known = [(0.0, p05_ppm), (0.05, p05_ppm), (0.5, 1_000_000), (0.95, p95_ppm), (0.99, p99_ppm), (1.0, p99_ppm)];
         for (u, ppm) in known {
             prop_assert_eq!(cost.at_quantile(u), u64::from(ppm), "at {}", u);
+        }
+    }
+
+    /// What is drawn again and again is what is defined, to the nanosecond.
+    #[test]
+    fn drawing_again_and_again_is_drawing_once(
+        quantiles in quantiles(),
+        mean in 0.0..20.0_f64,
+        median_ns in prop_oneof![0..2_000_u64, 0..10_000_000_u64, 0..2_000_000_000_000_u64],
+        shares in prop::collection::vec(0.0..=1.0_f64, 50),
+    ) {
+        let cost = Cost { median_ns, ..cost(mean, quantiles) };
+        let drawn = Drawn::from(cost);
+        for u in shares.into_iter().chain([0.05, 0.5, 0.95, 0.99]) {
+            prop_assert_eq!(drawn.at_quantile(u), cost.at_quantile(u), "at {}", u);
         }
     }
 

@@ -8,15 +8,16 @@ mod common;
 use std::hint::black_box;
 use std::time::Instant;
 
-use common::{ALL, ARLO, Case, HMI, PUNICA, digest};
+use common::{ALIKE, ALL, ARLO, Case, HMI, PUNICA, SWAPPING, TABI, digest};
 use peak_alloc::PeakAlloc;
 use rayon::prelude::*;
 use tenantry_core::RunRecord;
 use tenantry_core::durations::Tally;
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{DType, ModelShape};
-use tenantry_traces::Duration;
+use tenantry_profiles::{DType, Drawn, ModelShape};
+use tenantry_reports::Seen;
 use tenantry_traces::draw::{Draws, Purpose};
+use tenantry_traces::{Duration, Time};
 
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
@@ -96,7 +97,7 @@ fn print_run(name: &str, measured: &Measured) {
         tokens => millions(tokens as f64 / busy_s),
     };
     println!(
-        "{name:<22}{:>10}{:>12}{:>12}{:>12}{:>8.1}{:>11.1}{:>13}  {}",
+        "{name:<24}{:>10}{:>12}{:>12}{:>12}{:>8.1}{:>11.1}{:>13}  {}",
         millions(record.counts.offered as f64),
         millions(record.counts.offered as f64 / busy_s),
         millions(*ops as f64 / busy_s),
@@ -124,25 +125,35 @@ fn machine() -> String {
 fn systems() {
     println!("{}\n", machine());
     println!(
-        "{:<22}{:>10}{:>12}{:>12}{:>12}{:>8}{:>11}{:>13}  digest",
+        "{:<24}{:>10}{:>12}{:>12}{:>12}{:>8}{:>11}{:>13}  digest",
         "system", "requests", "requests/s", "ops/s", "tokens/s", "batch", "in flight", "peak heap"
     );
+    let median = |name: &str, case: &Case| print_run(name, &Measured::median(REPEATS, || Measured::once(case)));
     for (name, yaml) in ALL {
-        let case = case(name, yaml, &[]);
-        print_run(name, &Measured::median(REPEATS, || Measured::once(&case)));
+        median(name, &case(name, yaml, &[]));
     }
-    let sixteen = case(
-        "punica",
-        PUNICA,
-        &["cluster.gpus=16", "workload.arrivals.poisson.rate=16/s"],
-    );
-    print_run(
-        "punica, 16 cards",
-        &Measured::median(REPEATS, || Measured::once(&sixteen)),
-    );
-    let stepping = case("punica", PUNICA, &["workload.stop.requests=10000"]);
-    let step_by_step = || Measured::of(|| stepping.simulate_step_by_step());
-    print_run("punica, step by step", &Measured::median(REPEATS, step_by_step));
+    let at_16 = ["cluster.gpus=16", "workload.arrivals.poisson.rate=16/s"];
+    median("punica, 16 cards", &case("punica", PUNICA, &at_16));
+    let at_rate = "workload.arrivals.poisson.rate=1.5/s";
+    median("punica, 1,147 and 211", &case("punica", PUNICA, &[ALIKE, at_rate]));
+    // The same run twice: leaping must have the digest of stepping.
+    let fewer = case("punica", PUNICA, &[ALIKE, at_rate, "workload.stop.requests=10000"]);
+    median("  10,000 of them", &fewer);
+    let step_by_step = || Measured::of(|| fewer.simulate_step_by_step());
+    print_run("  step by step", &Measured::median(REPEATS, step_by_step));
+    for (name, yaml) in [("arlo", ARLO), ("punica", PUNICA), ("tabi", TABI)] {
+        median(&format!("{name}, disturbed"), &case(name, yaml, &[]).disturbed());
+    }
+    for (name, yaml) in [("hmi", HMI), ("punica", PUNICA)] {
+        let case = case(name, yaml, &[]);
+        let watched = || {
+            Measured::of(|| {
+                let done = case.simulate_watched(&mut Seen::new(Time::ZERO, None, true));
+                (done.record, done.ops)
+            })
+        };
+        print_run(&format!("{name}, for a page"), &Measured::median(REPEATS, watched));
+    }
 }
 
 /// A hundred thousand tenants and a million, on cards with as much more memory as their heads take: as many adapters fit as before.
@@ -168,15 +179,19 @@ fn parts() {
     let card = synthetic_card();
     let tiny = ModelShape::builtin("tiny").expect("it is built in");
     let layer = card.encoder_layer(&tiny, DType::F32).expect("the card has it");
-    let shape = |index: u64| (1 + (index * 7 % 48) as u32, 1 + (index * 11 % 192) as u32);
+    // Enough that branches cannot be learnt.
+    let mixed = |index: u64, below: u64| 1 + ((index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % below) as u32;
+    let shapes: Vec<(u32, u32)> = { 0..1 << 16 }
+        .map(|index| (mixed(index, 48), mixed(index + (1 << 16), 192)))
+        .collect();
     print_part("look a layer's price up", COUNT, || {
-        for (batch, tokens) in (0..COUNT).map(shape) {
+        for &(batch, tokens) in shapes.iter().cycle().take(COUNT as usize) {
             black_box(layer.cost(batch, tokens));
         }
     });
     let mut stream = Draws::new(7, Purpose::Jitter).about(0);
     print_part("draw from its spread", COUNT, || {
-        let cost = layer.cost(8, 128);
+        let cost = Drawn::from(layer.cost(8, 128));
         for _ in 0..COUNT {
             black_box(cost.at_quantile(stream.unit()));
         }
@@ -197,11 +212,35 @@ fn parts() {
     });
 }
 
-/// Every request of ShareGPT's mean lengths.
-const ALIKE: &str = "workload.lengths={input: {fixed: 1147}, output: {fixed: 211}}";
+/// Cards that have their own compute lanes each, as the synthetic one has not.
+const CARD_1: &[&str] = &["card=v100"];
+const CARDS_10: &[&str] = &["card=v100", "cluster.gpus=10", "workload.arrivals.poisson.rate=38000/s"];
+const CARDS_100: &[&str] = &[
+    "card=v100",
+    "cluster.gpus=100",
+    "workload.arrivals.poisson.rate=380000/s",
+];
+const MODELS_1: &[&str] = &[
+    "card=v100",
+    "models.backbone=bert-base",
+    "cluster.gpu_memory=8 GiB",
+    "workload.arrivals.poisson.rate=20/s",
+];
+const MODELS_10: &[&str] = &[
+    "card=v100",
+    "models.backbone=bert-base",
+    "cluster={gpus: 10, gpu_memory: 8 GiB}",
+    "workload.arrivals.poisson.rate=200/s",
+];
+const MODELS_100: &[&str] = &[
+    "card=v100",
+    "models.backbone=bert-base",
+    "cluster={gpus: 100, gpu_memory: 8 GiB}",
+    "workload.arrivals.poisson.rate=2000/s",
+];
 
 /// What is grown, and by which overrides before and after.
-const SLOPES: [(&str, &str, &str, [&[&str]; 2]); 12] = [
+const SLOPES: [(&str, &str, &str, [&[&str]; 2]); 16] = [
     ("tenants", "hmi", HMI, [&[], TENANTS_100K]),
     ("tenants a hundredfold", "hmi", HMI, [&[], TENANTS_1M]),
     (
@@ -225,6 +264,10 @@ const SLOPES: [(&str, &str, &str, [&[&str]; 2]); 12] = [
             &[ALIKE, "cluster.gpus=100", "workload.arrivals.poisson.rate=100/s"],
         ],
     ),
+    ("cards, and rate with them", "hmi", HMI, [CARD_1, CARDS_10]),
+    ("cards a hundredfold", "hmi", HMI, [CARD_1, CARDS_100]),
+    ("cards, and rate with them", "swapping", SWAPPING, [MODELS_1, MODELS_10]),
+    ("cards a hundredfold", "swapping", SWAPPING, [MODELS_1, MODELS_100]),
     // One card at the rate at which its batches are as large as placing makes those of many.
     (
         "16 cards, batches alike",
@@ -294,6 +337,13 @@ fn memory() {
     };
     let per_tenant = (of_tenants(TENANTS_1M) - of_tenants(&[])) / 990_000.0;
     println!("{:<56}{per_tenant:>14.1}", "hmi, each tenant");
+    let of_cards = |gpus: u32| {
+        let gpus = format!("cluster={{gpus: {gpus}, gpu_memory: 12 GiB}}");
+        let case = case("hmi", HMI, &["card=v100", "tenants.count=1000000", &gpus]);
+        live_bytes(|| case.server()) as f64
+    };
+    let per_card = (of_cards(11) - of_cards(1)) / 10e6;
+    println!("{:<56}{per_card:>14.1}", "hmi, each tenant for each further card");
     for (name, yaml) in [("hmi", HMI), ("punica", PUNICA)] {
         let at_once = |requests: &str| {
             let burst =

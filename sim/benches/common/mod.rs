@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tenantry_core::run::Observer;
 use tenantry_core::spec::{AllocateSpec, ClusterSpec};
 use tenantry_core::{Ledger, RunRecord, Server, run};
-use tenantry_profiles::testing::synthetic_card;
+use tenantry_profiles::testing::{disturbed, synthetic_card};
 use tenantry_profiles::{Card, DeviceKind};
 use tenantry_scenarios::{RunSpec, Scenario};
 use tenantry_sim::{Jitter, Prices, Run, Simulated, VirtualMachine, allocate, simulate, whole_workload};
@@ -45,6 +45,14 @@ impl Case {
             }
         }
         Case { name, run, card }
+    }
+
+    /// On the same card with a spread and contention, which those that are made from papers have not.
+    pub fn disturbed(self) -> Case {
+        Case {
+            card: disturbed(self.card),
+            ..self
+        }
     }
 
     pub fn simulate(&self) -> Simulated {
@@ -97,25 +105,9 @@ impl Case {
     }
 }
 
-/// Enough to see that two results are the same.
+/// Of all that a run's record holds: whether two results are the same.
 pub fn digest(record: &RunRecord) -> String {
-    let counts = record.counts;
-    let ended = [counts.served, counts.rejected, counts.failed, counts.unfinished];
-    let latency = [0.5, 0.99, 1.0].map(|share| record.latency.quantile_ns(share));
-    let figures = [
-        record.end.0,
-        record.batches,
-        record.batch_requests,
-        record.output_tokens,
-        record.latency.mean_ns().to_bits(),
-        record.queue.mean_ns().to_bits(),
-        record.stall.mean_ns().to_bits(),
-        record.first_token.mean_ns().to_bits(),
-        record.swaps.map_or(0, |swaps| swaps.misses),
-        record.generation.map_or(0, |counts| counts.evictions),
-        record.lanes.iter().map(|lane| lane.busy.0).sum(),
-    ];
-    digest_of(ended.into_iter().chain(latency).chain(figures))
+    digest_of(format!("{record:?}").bytes().map(u64::from))
 }
 
 /// FNV-1a, by the number.
@@ -213,6 +205,9 @@ systems:
       max_batch: 32
       consolidate: null
 ";
+
+/// Every request of ShareGPT's mean lengths.
+pub const ALIKE: &str = "workload.lengths={input: {fixed: 1147}, output: {fixed: 211}}";
 
 /// Tabi's cascade on two cards under tweets' bursts.
 pub const TABI: &str = "

@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use crate::op::NO_SLOT;
 use crate::spec::SwapSpec;
 
+/// Whose a slot is that nobody finds any more, though batches still use it.
+const NOBODY: u32 = u32::MAX;
+
 /// A slot that no batch uses is evictable; one in use is pinned by every batch that uses it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
@@ -179,19 +182,23 @@ impl Slots {
         if state.pins > 0 {
             return;
         }
-        if self.slot_of[state.tenant as usize] == slot {
-            self.put_in(slot);
-        } else {
-            self.empty.push(slot);
+        match state.tenant {
+            NOBODY => self.empty.push(slot),
+            _ => self.put_in(slot),
         }
     }
 
     /// What the slot holds is not what it should be: nobody finds it from now on.
     pub fn invalidate(&mut self, tenant: u32) {
         let slot = std::mem::replace(&mut self.slot_of[tenant as usize], NO_SLOT);
-        if slot != NO_SLOT && self.slots[slot as usize].pins == 0 {
+        if slot == NO_SLOT {
+            return;
+        }
+        if self.slots[slot as usize].pins == 0 {
             self.take_out(slot);
             self.empty.push(slot);
+        } else {
+            self.slots[slot as usize].tenant = NOBODY;
         }
     }
 
