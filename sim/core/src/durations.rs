@@ -92,7 +92,7 @@ pub struct Tally {
 
 /// So many are counted at once. Their cells lie anywhere in what is more than a processor's first cache holds, and places that are asked for
 /// together are waited for together.
-const AT_ONCE: usize = 32;
+pub(crate) const AT_ONCE: usize = 32;
 
 /// Durations are told apart to so many binary digits: three decimal ones.
 const DIGITS: u32 = 11;
@@ -123,22 +123,26 @@ impl Tally {
     #[inline(never)]
     fn count_recent(&mut self) {
         let recent = std::mem::take(&mut self.recent);
-        for &duration in &recent {
-            self.count(duration, 1);
-        }
+        self.count(recent.iter().map(|&duration| (duration, 1)));
         self.recent = recent;
         self.recent.clear();
     }
 
+    /// Adds durations, each so many times.
     #[inline]
-    fn count(&mut self, duration: Duration, times: u64) {
-        let cell = cell(duration.0);
-        match self.counts.get_mut(cell) {
-            Some(count) => *count += times,
-            None => self.grow(cell, times),
+    pub(crate) fn count(&mut self, all: impl Iterator<Item = (Duration, u64)>) {
+        // Kept apart, since for all that a compiler knows the cells could lie where these do.
+        let (mut sum_ns, mut max_ns) = (self.sum_ns, self.max_ns);
+        for (duration, times) in all {
+            let cell = cell(duration.0);
+            match self.counts.get_mut(cell) {
+                Some(count) => *count += times,
+                None => self.grow(cell, times),
+            }
+            sum_ns += u128::from(duration.0) * u128::from(times);
+            max_ns = max_ns.max(duration.0);
         }
-        self.sum_ns += u128::from(duration.0) * u128::from(times);
-        self.max_ns = self.max_ns.max(duration.0);
+        (self.sum_ns, self.max_ns) = (sum_ns, max_ns);
     }
 
     #[cold]
@@ -164,7 +168,7 @@ impl Tally {
 
 /// Several durations of each request that come many times in a row, as the requests of a batch share theirs: each run of equals is
 /// counted at once, and so are several runs.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct InRuns<const N: usize> {
     tallies: [Tally; N],
     /// Not counted yet, and how often each came in a row: at most [`AT_ONCE`].
@@ -183,30 +187,22 @@ impl<const N: usize> Default for InRuns<N> {
 impl<const N: usize> InRuns<N> {
     #[inline]
     pub fn record(&mut self, durations: [Duration; N]) {
-        self.record_times(durations, 1);
-    }
-
-    /// Adds so many that are alike.
-    #[inline]
-    pub fn record_times(&mut self, durations: [Duration; N], more: u64) {
         if let Some((last, times)) = self.recent.last_mut()
             && *last == durations
         {
-            *times += more;
+            *times += 1;
             return;
         }
         if self.recent.len() == AT_ONCE {
             self.settle();
         }
-        self.recent.push((durations, more));
+        self.recent.push((durations, 1));
     }
 
     #[inline(never)]
     fn settle(&mut self) {
         for (part, tally) in self.tallies.iter_mut().enumerate() {
-            for (durations, times) in &self.recent {
-                tally.count(durations[part], *times);
-            }
+            tally.count(self.recent.iter().map(|(durations, times)| (durations[part], *times)));
         }
         self.recent.clear();
     }

@@ -7,67 +7,91 @@
 
 use tenantry_traces::{Duration, Time};
 
-use crate::durations::{Durations, InRuns};
+use crate::durations::{AT_ONCE, Durations, Tally};
 use crate::event::RunOutcome;
 
-/// Gaps in one run of an instance.
-#[derive(Clone, Copy, Debug)]
+/// Gaps in a run of an instance.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RunGaps {
+    /// Before the token of its first step, for those who made the one before on this instance.
+    pub first: Duration,
     /// Between its further steps, in the mean; zero where there are none.
     pub later: Duration,
-    /// How many each request has of these that makes tokens to its end.
-    later_times: u32,
-    pub first_step_ended: Time,
-    pub ended: Time,
 }
 
 impl RunGaps {
-    /// Of a run whose last step ended then.
-    pub fn new(outcome: &RunOutcome<'_>, ended: Time) -> RunGaps {
-        let later_times = outcome.steps.saturating_sub(1);
-        // Two clocks' reading of one instant may differ by their resolution.
-        let later_ns = ended.0.saturating_sub(outcome.first_step_ended.0) / u64::from(later_times.max(1));
+    /// Of a run that made steps until `ended`, on an instance that had made a token at `last`.
+    #[inline]
+    pub fn new(outcome: &RunOutcome<'_>, last: Time, ended: Time) -> RunGaps {
+        let later = match outcome.steps {
+            ..=1 => Duration::ZERO,
+            steps => Duration(between(outcome.first_step_ended, ended).0 / u64::from(steps - 1)),
+        };
         RunGaps {
-            later: Duration(if later_times == 0 { 0 } else { later_ns }),
-            later_times,
-            first_step_ended: outcome.first_step_ended,
-            ended,
+            first: between(last, outcome.first_step_ended),
+            later,
         }
-    }
-
-    /// Before its first token, for who made one at `last`.
-    pub fn first(&self, last: Time) -> Duration {
-        Duration(self.first_step_ended.0.saturating_sub(last.0))
     }
 }
 
+/// From one token to another. A real machine's two readings of an instant may differ by their resolution.
+#[inline]
+pub(super) fn between(before: Time, after: Time) -> Duration {
+    Duration(after.0.saturating_sub(before.0))
+}
+
 /// Of all requests together.
-#[derive(Debug, Default)]
-pub(super) struct Gaps(InRuns<1>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gaps {
+    /// Not counted yet, [`AT_ONCE`] at most, and how many requests had the first of each run and how many times there were others.
+    recent: Vec<(RunGaps, u64, u64)>,
+    tally: Tally,
+}
 
 impl Gaps {
-    /// So many requests had this one.
-    pub fn add(&mut self, gap: Duration, requests: u32) {
-        if requests > 0 {
-            self.0.record_times([gap], requests.into());
+    /// A run with so many further steps is over, in which so many went on.
+    #[inline]
+    pub fn ran(&mut self, gaps: RunGaps, requests: u32, further_steps: u32) {
+        if self.recent.len() == AT_ONCE {
+            self.settle();
+        }
+        let (requests, further_steps) = (u64::from(requests), u64::from(further_steps));
+        self.recent.push((gaps, requests, requests * further_steps));
+    }
+
+    /// A request has made its first token on an instance in that run's first step.
+    #[inline]
+    pub fn joined(&mut self, further_steps: u32) {
+        if let Some((_, _, times)) = self.recent.last_mut() {
+            *times += u64::from(further_steps);
         }
     }
 
-    /// So many requests made tokens in all of a run's steps, but for `surplus` tokens that were made after some had their last.
-    pub fn add_later(&mut self, run: &RunGaps, requests: u32, surplus: u32) {
-        let times = u64::from(requests) * u64::from(run.later_times) - u64::from(surplus);
-        if times > 0 {
-            self.0.record_times([run.later], times);
+    /// So many tokens of that run were made after somebody's last.
+    pub fn less(&mut self, tokens: u32) {
+        if let Some((_, _, times)) = self.recent.last_mut() {
+            *times -= u64::from(tokens);
         }
     }
 
-    /// Forgets those so far.
-    pub fn forget(&mut self) {
-        self.0 = InRuns::default();
+    /// Of one request that came back.
+    pub fn away(&mut self, gap: Duration) {
+        self.tally.record(gap);
     }
 
+    #[inline(never)]
+    fn settle(&mut self) {
+        let first = self.recent.iter().map(|&(gaps, requests, _)| (gaps.first, requests));
+        self.tally.count(first.filter(|&(_, requests)| requests > 0));
+        let later = self.recent.iter().map(|&(gaps, _, times)| (gaps.later, times));
+        self.tally.count(later.filter(|&(_, times)| times > 0));
+        self.recent.clear();
+    }
+
+    /// All of them.
     pub fn durations(&self) -> Durations {
-        let [durations] = self.0.clone().into_durations();
-        durations
+        let mut all = self.clone();
+        all.settle();
+        all.tally.into_durations()
     }
 }

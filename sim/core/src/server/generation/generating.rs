@@ -150,22 +150,15 @@ impl Generating {
         sequence.told += Duration(self.done.told.0 - since.told.0);
         let own = sequence.cached_tokens - sequence.shared_pages() * self.page.tokens();
         sequence.pages = self.page.taken_by(own);
-        let later = self.largest.partition_point(|&(run, _)| run <= since.runs);
-        let largest = self.largest.get(later).map_or(0, |&(_, requests)| requests);
+        let largest = greatest_since(&self.largest, since.runs).unwrap_or(0);
         sequence.batch_requests = sequence.batch_requests.max(largest);
-        let later = self.longest_gaps.partition_point(|&(run, _)| run <= since.runs);
-        let longest = self.longest_gaps.get(later).map_or(Duration::ZERO, |&(_, gap)| gap);
+        let longest = greatest_since(&self.longest_gaps, since.runs).unwrap_or(Duration::ZERO);
         sequence.longest_gap = sequence.longest_gap.max(longest);
         sequence.last_token = Some(self.last_token);
     }
 
-    /// When the last token was made here.
-    pub fn last_token(&self) -> Time {
-        self.last_token
-    }
-
-    /// A run is over. The pages that those who had joined before it have taken.
-    pub fn ran(&mut self, outcome: &RunOutcome<'_>, took: Took, gaps: &RunGaps) -> u32 {
+    /// A run is over, and its last step since `ended`. The pages that those who had joined before it have taken, and the time between tokens.
+    pub fn ran(&mut self, outcome: &RunOutcome<'_>, took: Took, ended: Time) -> (u32, RunGaps) {
         self.done.runs += 1;
         self.done.computed += took.computed;
         self.done.told += took.told;
@@ -175,18 +168,19 @@ impl Generating {
         self.largest.push((self.done.runs, outcome.requests));
         let steps = outcome.steps;
         if steps == 0 {
-            return 0;
+            return (0, RunGaps::default());
         }
+        let gaps = RunGaps::new(outcome, self.last_token, ended);
+        self.last_token = ended;
         if self.requests == 0 {
             self.longest_gaps.clear();
         } else {
-            let gap = gaps.first(self.last_token).max(gaps.later);
+            let gap = gaps.first.max(gaps.later);
             while { self.longest_gaps.last() }.is_some_and(|&(_, other)| other <= gap) {
                 self.longest_gaps.pop();
             }
             self.longest_gaps.push((self.done.runs, gap));
         }
-        self.last_token = gaps.ended;
         let page = self.page.tokens();
         let whole = self.page.filled_by(steps - 1);
         // At least one, and at most a page's.
@@ -199,7 +193,7 @@ impl Generating {
         let over = self.done.over + last;
         self.done.over = if over < page { over } else { over - page };
         self.cached_tokens += u64::from(self.requests) * u64::from(steps);
-        pages
+        (pages, gaps)
     }
 
     /// Requests by the tokens for which there is room on their last page, from none up to all of a page but one.
@@ -256,6 +250,12 @@ impl Generating {
         self.longest
             .map_or(0, |longest| (longest + self.done.steps as i64) as u32)
     }
+}
+
+/// What was greatest after so many runs, of those that were greater than all after them. Mostly few of them are as late.
+fn greatest_since<T: Copy>(greatest: &[(u64, T)], runs: u64) -> Option<T> {
+    let later = greatest.iter().rev().take_while(|&&(run, _)| run > runs);
+    later.last().map(|&(_, what)| what)
 }
 
 /// Tokens in the cache less the steps done.
@@ -374,8 +374,7 @@ mod tests {
                             let held = now.cached_tokens.div_ceil(PAGE_TOKENS);
                             pages += held - std::mem::replace(&mut now.pages, held);
                         }
-                        let gaps = RunGaps::new(&outcome, ended);
-                        prop_assert_eq!(generating.ran(&outcome, took, &gaps), pages);
+                        prop_assert_eq!(generating.ran(&outcome, took, ended).0, pages);
                         if steps > 0 {
                             last_token = ended;
                         }

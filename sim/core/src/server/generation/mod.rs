@@ -38,7 +38,7 @@ use crate::policy::admit::{self, Admit};
 use crate::slab::Slab;
 use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, SystemSpec, TenantState};
 use crate::topology::Topology;
-use gaps::{Gaps, RunGaps};
+use gaps::Gaps;
 use generating::{Generating, Took};
 use host::{HostMemory, InHost, Waiting};
 use loads::ByLoad;
@@ -205,6 +205,8 @@ pub struct GenerationServer {
     gaps: Gaps,
     occupied_instances: u32,
     occupied_since: Time,
+    /// Of the last event.
+    now: Time,
     consolidation_set: bool,
     /// Run that last counted each tenant, to count the different tenants of its prompts.
     counted_in: Vec<u64>,
@@ -280,6 +282,7 @@ impl GenerationServer {
             gaps: Gaps::default(),
             occupied_instances: 0,
             occupied_since: Time::ZERO,
+            now: Time::ZERO,
             consolidation_set: false,
             counted_in: vec![u64::MAX; tenants as usize],
             runs: 0,
@@ -334,6 +337,7 @@ impl GenerationServer {
     pub fn counts(&self) -> GenerationCounts {
         GenerationCounts {
             reads: self.host.as_ref().map_or(0, HostMemory::reads),
+            occupied: self.counts.occupied + self.occupied_since_then(),
             ..self.counts
         }
     }
@@ -345,12 +349,12 @@ impl GenerationServer {
 
     /// See [`super::Server::warmed_up`].
     pub fn warmed_up(&mut self) {
-        self.gaps.forget();
+        self.gaps = Gaps::default();
     }
 
     /// Takes an event and says what is to be done about it.
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
-        self.count_occupied(now);
+        self.now = now;
         // What a timer finds with nobody inside can wait until somebody comes: the run may be over.
         let cards_change = self.cards.is_some() && !(matches!(event, Event::Timer(_)) && self.sequences.is_empty());
         if cards_change {
@@ -370,10 +374,10 @@ impl GenerationServer {
         self.set_consolidation(now, commands);
     }
 
-    fn count_occupied(&mut self, now: Time) {
+    /// Time for which cards had a request on them, since their number last changed.
+    fn occupied_since_then(&self) -> Duration {
         let cards = u64::from(self.occupied_instances * self.spec.tensor_parallel);
-        self.counts.occupied += Duration(cards * now.since(self.occupied_since).0);
-        self.occupied_since = now;
+        Duration(cards * self.now.since(self.occupied_since).0)
     }
 
     fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
@@ -517,23 +521,21 @@ impl GenerationServer {
             false => self.leaving(instance, &outcome),
         };
         self.count_served(instance, &outcome);
-        let gaps = RunGaps::new(&outcome, done.timing.ended);
         let state = &mut self.instances[instance.index()];
         state.run = None;
         state.pages.promise(0);
-        if outcome.steps > 0 {
-            let gap = gaps.first(state.generating.last_token());
-            self.gaps.add(gap, state.generating.requests());
-        }
-        let pages = state.generating.ran(&outcome, took, &gaps);
+        let going_on = state.generating.requests();
+        let (pages, gaps) = state.generating.ran(&outcome, took, done.timing.ended);
         state.pages.take(pages);
+        if outcome.steps > 0 {
+            self.gaps.ran(gaps, going_on, outcome.steps - 1);
+        }
         let mut prompts = std::mem::take(&mut state.prompts);
-        prompts.retain(|&id| !self.took_in(id, instance, &outcome, took, &gaps));
-        let state = &mut self.instances[instance.index()];
-        state.prompts = prompts;
-        if outcome.steps > 1 {
-            let surplus = outcome.ended.iter().map(|ended| outcome.steps - ended.step).sum();
-            self.gaps.add_later(&gaps, state.generating.requests(), surplus);
+        prompts.retain(|&id| !self.took_in(id, instance, &outcome, took, gaps.later));
+        self.instances[instance.index()].prompts = prompts;
+        if self.spec.join == JoinSpec::HeadRunStatic {
+            self.gaps
+                .less(outcome.ended.iter().map(|ended| outcome.steps - ended.step).sum());
         }
         if !nobody_leaves {
             self.let_leave(now, leaving, instance, &outcome, commands);
@@ -602,7 +604,7 @@ impl GenerationServer {
         instance: InstanceId,
         outcome: &RunOutcome<'_>,
         took: Took,
-        gaps: &RunGaps,
+        later_gap: Duration,
     ) -> bool {
         let sequence = &mut self.sequences[id];
         let chunk = std::mem::take(&mut sequence.chunk_tokens);
@@ -623,12 +625,13 @@ impl GenerationServer {
             sequence.cached_tokens += outcome.steps - 1;
             sequence.generated_tokens += outcome.steps;
             sequence.first_token.get_or_insert(outcome.first_step_ended);
-            sequence.longest_gap = sequence.longest_gap.max(gaps.later);
-            // It had come to an end elsewhere, or here before it was evicted.
+            self.gaps.joined(outcome.steps - 1);
+            sequence.longest_gap = sequence.longest_gap.max(later_gap);
+            // It had made one elsewhere, or here before it was evicted.
             if let Some(last) = sequence.last_token {
-                let gap = gaps.first(last);
+                let gap = gaps::between(last, outcome.first_step_ended);
                 sequence.longest_gap = sequence.longest_gap.max(gap);
-                self.gaps.add(gap, 1);
+                self.gaps.away(gap);
             }
         }
         let state = &mut self.instances[instance.index()];
@@ -715,10 +718,13 @@ impl GenerationServer {
         if self.instances.len() > 1 {
             self.by_load.change(instance, was, load);
         }
-        match (was, load) {
-            (0, 1..) => self.occupied_instances += 1,
-            (1.., 0) => self.occupied_instances -= 1,
-            _ => {}
+        if was == 0 || load == 0 {
+            self.counts.occupied += self.occupied_since_then();
+            self.occupied_since = self.now;
+            match was {
+                0 => self.occupied_instances += 1,
+                _ => self.occupied_instances -= 1,
+            }
         }
     }
 
