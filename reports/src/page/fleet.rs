@@ -113,7 +113,7 @@ mod tests {
         };
         let level = run("level", &[(0, [1, 3])]);
         let of = |runs: &[Run]| chart(&Compared::new(&Group::all(runs)));
-        assert!(of(&[level.clone()]).is_none(), "nothing changed");
+        assert!(of(std::slice::from_ref(&level)).is_none(), "nothing changed");
         let changes = run("arlo", &[(0, [2, 2]), (4, [3, 1])]);
         let drawn = of(&[level, changes]).unwrap();
         assert_eq!((drawn.views.len(), drawn.choices.len()), (1, 0));
