@@ -615,7 +615,11 @@ impl Prices {
     pub fn streams_ppm(&self, pool: PoolId, kind: &OpKind, streams: u32, shape: BatchShape) -> Option<u64> {
         let prices = match (&self.models[pool.index()], kind) {
             (ModelPrices::Encoder(prices), _) => prices,
-            (ModelPrices::Tasks(prices), OpKind::Pet(pet)) => return prices.streams_ppm(pet, streams, shape),
+            (ModelPrices::Tasks(prices), OpKind::Pet(pet)) => {
+                // Of streams beyond the cores nothing is measured: these take turns.
+                let at_once = self.cores.map_or(streams, |cores| streams.min(cores.max(1)));
+                return prices.streams_ppm(pet, at_once, shape);
+            }
             (ModelPrices::Runtimes(prices), OpKind::Infer(infer)) => return prices.streams_ppm(*infer, streams, shape),
             (ModelPrices::Decoder(prices), OpKind::Run(_)) => return prices.streams_ppm(streams, shape.requests),
             _ => return None,
@@ -626,10 +630,15 @@ impl Prices {
     }
 
     /// Cores that all lanes of all cards share; nothing where each card computes for itself, or where it was not measured what
-    /// instances that compute side by side take from each other.
+    /// decoders that compute side by side take from each other.
     pub fn cores_shared(&self) -> Option<u64> {
-        let measured = matches!(&self.models[0], ModelPrices::Decoder(steps) if steps.streams_ppm(1, 1).is_some());
-        self.cores.filter(|_| measured).map(u64::from)
+        let share = match &self.models[0] {
+            ModelPrices::Decoder(steps) => steps.streams_ppm(1, 1).is_some(),
+            // Full models side by side may be as many as there are tasks.
+            ModelPrices::Tasks(_) => true,
+            _ => false,
+        };
+        self.cores.filter(|_| share).map(u64::from)
     }
 
     /// A dispatcher's look at what a pass came to, after which so many of its texts go on pruned.

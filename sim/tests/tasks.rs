@@ -195,6 +195,37 @@ fn parallel_models_compute_side_by_side() {
     assert!((found_us / expected_us - 1.0).abs() < 1e-3, "{found_us} {expected_us}");
 }
 
+/// Full models beyond the cores take turns: all compute lanes together are busy for no longer than the cores.
+#[test]
+fn models_side_by_side_compute_on_the_cores_that_there_are() {
+    let card = with_concurrency(synthetic_card());
+    let busy = |streams: u32| {
+        let mut system = tasks(16);
+        of(&mut system).engine = EngineSpec::Parallel {
+            models: BY_KIND,
+            streams,
+        };
+        // As many batches whatever the streams, which have pools of their own.
+        of(&mut system).max_batch = 1;
+        of(&mut system).planning = PlanningSpec::Pool {
+            size: 4,
+            max_wait: None,
+        };
+        let entries = (0..64).map(|i| request(i, 100, (i % 16) as u32, 32)).collect();
+        let record = run_listed(&card, cluster(1, MEMORY), &system, 16, Jitter::None, entries).record;
+        assert_eq!(record.counts.served, 64);
+        record.end.0
+    };
+    let cores = u64::from(card.device.host.cores);
+    assert_eq!(cores, 4);
+    let [alone, as_cores, twice, fourfold] = [1, 4, 8, 16].map(busy);
+    assert!(as_cores < alone, "{as_cores} {alone}");
+    assert!(
+        twice as f64 > 0.99 * as_cores as f64 && fourfold as f64 > 0.99 * as_cores as f64,
+        "{as_cores} {twice} {fourfold}"
+    );
+}
+
 #[test]
 fn each_faulty_registration_is_refused_alone() {
     let card = synthetic_card();

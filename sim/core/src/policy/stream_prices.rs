@@ -7,7 +7,7 @@
 //!
 //! On a CPU a stream is a thread, and the busiest decides. How much slower threads are side by side, hand-overs and all, is measured with operators
 //! (`concurrent_pet`). A card that lacks that table takes what it says of whole layers side by side (`concurrent_layer`), and the hand-overs on top;
-//! one that lacks both says that nothing is gained.
+//! one that lacks both says that nothing is gained. Threads beyond the cores take turns on them, and gain nothing but hand-overs.
 
 use tenantry_profiles::{AdapterSurface, Card, DeviceKind, DispatchOperation, MissingTable, ModelShape, PetKind};
 
@@ -23,6 +23,8 @@ const LINEARS: u64 = 4;
 #[derive(Debug)]
 pub struct StreamPrices {
     device: DeviceKind,
+    /// Of the host, on which a CPU's streams compute.
+    cores: u32,
     /// For each further stream, in a layer.
     meeting_ns: u64,
     sizes: PetSizes,
@@ -68,6 +70,7 @@ impl StreamPrices {
         let model = |shape: &ModelShape| OfModel::new(card, pool, shape, kinds, &tasks.sizes);
         Ok(StreamPrices {
             device: card.device.kind,
+            cores: card.device.host.cores.max(1),
             meeting_ns: LINEARS * (dispatch(DispatchOperation::Wake)? + dispatch(DispatchOperation::Tell)?),
             sizes: tasks.sizes,
             kinds: kinds.to_vec(),
@@ -104,17 +107,21 @@ impl StreamPrices {
                     self.busy_ns[usize::from(group.stream)] += ns;
                 }
                 let busiest_ns = self.busy_ns.iter().copied().max().unwrap_or(0);
-                let streams = u32::from(streams);
+                let busiest_ns = busiest_ns.max(u64::div_ceil(all_ns, self.cores.into()));
+                let (streams, threads) = (u32::from(streams), u32::from(streams).min(self.cores));
                 let longest = groups.iter().map(|group| group.tokens).max().unwrap_or(1);
                 let members: u32 = groups.iter().map(|group| group.count).sum();
                 let slower = |surface: &AdapterSurface, batch: u32| {
-                    let ns = |streams| surface.cost(streams, batch.max(1), longest).median_ns;
-                    u128::from(busiest_ns) * u128::from(ns(streams)) / u128::from(ns(1).max(1))
+                    let ns = |threads| surface.cost(threads, batch.max(1), longest).median_ns;
+                    u128::from(busiest_ns) * u128::from(ns(threads)) / u128::from(ns(1).max(1))
                 };
                 match &self.models[usize::from(model)].threads {
-                    Threads::Operators(of) => (slower(of, members / groups.len().max(1) as u32) as u64).max(busiest_ns),
+                    Threads::Operators(of) => {
+                        let ns = slower(of, members / groups.len().max(1) as u32) as u64;
+                        ns.max(busiest_ns) + self.meeting_ns * u64::from(streams - threads)
+                    }
                     Threads::Layers(of) => {
-                        let ns = (slower(of, members / streams) as u64).max(busiest_ns);
+                        let ns = (slower(of, members / threads) as u64).max(busiest_ns);
                         ns.min(all_ns) + meeting_ns
                     }
                     Threads::Unmeasured => all_ns + meeting_ns,
