@@ -301,7 +301,7 @@ mod tests {
             ..of(None, Some(512))
         };
         assert_eq!(served("arlo/fig-6a", &[]), stepped);
-        assert_eq!(served("arlo/tweets-on-two-cores", &[]), of(None, Some(192)));
+        assert_eq!(served("arlo/tweets-on-two-cores", &[]), of(None, Some(134)));
         // Beside tasks, what is usual is measured of all.
         let tasks = "systems=[{ preset: pets, tasks: { max_tokens: 64 } }, { preset: bert-shared }]";
         let kinds = "tenants.kinds={ adapters: 1 }";
