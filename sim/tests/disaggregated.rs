@@ -5,14 +5,14 @@ mod common;
 
 use common::decoders::{PAGE_TOKENS, generation, memory, request, simulate, simulate_on, system};
 use tenantry_core::RunRecord;
-use tenantry_core::command::{Command, Verdict};
+use tenantry_core::command::{Command, FailureReason, Verdict};
 use tenantry_core::log::Log;
 use tenantry_core::op::{Op, OpKind, Transfer};
 use tenantry_core::spec::{ConsolidateSpec, DisaggregatedSpec, GenerationSpec, LinkSpec, PlaceSpec, SystemSpec};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{CollectiveOperation, CollectiveRow, Stats};
 use tenantry_sim::Jitter;
-use tenantry_traces::{Duration, Entry, Time};
+use tenantry_traces::{Action, Duration, Entry, Time};
 
 const LINK: LinkSpec = LinkSpec {
     bytes_per_s: 1_000_000_000,
@@ -137,6 +137,30 @@ fn where_cards_exchange_messages_a_transfer_is_one() {
         (busy_us - message_us).abs() < 0.01 * busy_us,
         "{busy_us}, not {message_us}"
     );
+}
+
+/// A prompt that fills the cache but for a token is parked with its first, and computed anew with that, since its tenant's adapters are
+/// others: it makes a second token, which no cache has room for.
+#[test]
+fn who_is_parked_with_more_than_a_cache_holds_fails_and_holds_nobody_back() {
+    let mut system = apart(1, LINK);
+    let generation = system.pool.generation.as_mut().expect("it generates");
+    generation.lora = common::decoders::generation().lora;
+    generation.page_tokens = 1;
+    let entries = vec![
+        request(0, 0, 0, 20, 30),
+        request(1, 0, 1, 63, 40),
+        common::manage(1_500, 1, Action::Update),
+        request(2, 10_000, 2, 20, 3),
+    ];
+    let (_, log) = run(&system, 2, 64, entries);
+    let mut verdicts: Vec<(u64, Verdict)> = finished(&log)
+        .into_iter()
+        .map(|(ticket, _, verdict)| (ticket, verdict))
+        .collect();
+    verdicts.sort_by_key(|&(ticket, _)| ticket);
+    let no_room = Verdict::Failed(FailureReason::OutOfMemory);
+    assert_eq!(verdicts, [(0, Verdict::Served), (1, no_room), (2, Verdict::Served)]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use common::cluster;
 use common::decoders::{EVENTS_MAX, PAGE_TOKENS, TENANTS, entries, memory, systems};
 use proptest::prelude::*;
-use proptest::test_runner::TestRunner;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use tenantry_core::ids::{BatchId, InstanceId, RequestId};
 use tenantry_core::op::{GoingOn, Member, Op, OpKind, SharedPrefix, Submission};
 use tenantry_core::spec::SystemSpec;
@@ -360,12 +360,14 @@ fn systems_by_page() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
 #[test]
 fn no_page_is_lost_or_shared_and_each_request_ends_once() {
     let operations = Cell::new(0);
-    let mut runner = TestRunner::new(ProptestConfig {
+    // The same scenarios each time, so that a failure says something of what was changed.
+    let config = ProptestConfig {
         cases: 5_000,
         max_shrink_iters: 2_000,
-        source_file: Some(file!()),
+        failure_persistence: None,
         ..ProptestConfig::default()
-    });
+    };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let scenarios = (systems_by_page(), entries(400));
     let result = runner.run(&scenarios, |((system, gpus, pages), entries)| {
         let done = serve(&system, gpus, pages, entries).map_err(TestCaseError::fail)?;

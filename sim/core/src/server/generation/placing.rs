@@ -311,17 +311,22 @@ impl GenerationServer {
             self.finish(now, id, Verdict::Failed(FailureReason::Deleted), commands);
             return false;
         }
-        let pages = &self.instances[0].pages;
         let sequence = &mut self.sequences[id];
-        sequence.to_prefill = sequence.prompt_tokens + sequence.generated_tokens;
+        sequence.to_prefill = sequence.tokens();
         sequence.cached_tokens = 0;
-        let fits = pages.of(sequence.to_prefill) <= pages.total();
+        let fits = self.fits_a_cache(id);
         if fits {
             self.queue.push(id, &self.sequences[id]);
         } else {
             self.finish(now, id, Verdict::Failed(FailureReason::OutOfMemory), commands);
         }
         fits
+    }
+
+    /// Whether a whole cache holds a request, with what it has generated.
+    pub(super) fn fits_a_cache(&self, id: RequestId) -> bool {
+        let pages = &self.instances[0].pages;
+        pages.of(self.sequences[id].tokens()) <= pages.total()
     }
 
     /// The pool's timer runs while there is anybody to move.

@@ -41,13 +41,14 @@ impl GenerationServer {
             let (arrival, ticket) = sequence.order();
             self.parked.insert((arrival, ticket, id));
             commands.list.push(Command::Park { instance, request: id });
-            if !is_current {
+            if !is_current || !self.fits_a_cache(id) {
                 self.unpark(now, id, commands);
             }
         }
     }
 
-    /// A request that is parked is taken in anew: what its tenant has of its own is not any more what its prompt was computed with.
+    /// A request that is parked is taken in anew: what its tenant has of its own is not any more what its prompt was computed with. Or it
+    /// fails: with the token that its prompt gave, after an eviction, no cache holds it.
     pub(super) fn unpark(&mut self, now: Time, id: RequestId, commands: &mut Commands) {
         let Place::Instance(instance) = self.sequences[id].place else {
             unreachable!("who is parked is on an instance")
