@@ -40,6 +40,14 @@ pub enum ExecutorError {
     /// A table of precomputed representations that could not be built, opened or read.
     #[error(transparent)]
     Plot(#[from] tenantry_plot::PlotError),
+    /// Tables kept from an earlier run that are not what they were.
+    #[error("{source}; remove {} and its tables are built anew", folder.display())]
+    KeptTables {
+        /// Where they lie.
+        folder: PathBuf,
+        /// What is wrong with them.
+        source: tenantry_plot::PlotError,
+    },
     /// Labels, logits or texts that a cascade cannot be made of.
     #[error("{what}: {error}")]
     Cascade {
@@ -107,7 +115,10 @@ impl ExecutorError {
             | ExecutorError::Checkpoint { .. } => true,
             ExecutorError::File { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
             ExecutorError::Trace(error) => !matches!(error, tenantry_traces::TraceError::Io { .. }),
-            ExecutorError::Torch(_) | ExecutorError::Plot(_) | ExecutorError::Machine(_) => false,
+            ExecutorError::Torch(_)
+            | ExecutorError::Plot(_)
+            | ExecutorError::KeptTables { .. }
+            | ExecutorError::Machine(_) => false,
         }
     }
 

@@ -198,7 +198,10 @@ impl Tables {
             building.root(&texts, Select::of_root(fallbacks_ppm))?;
             Tree::found(&folder, tiers)?;
         }
-        let tree = Tree::open(&folder, tiers)?;
+        let tree = Tree::open(&folder, tiers).map_err(|source| ExecutorError::KeptTables {
+            folder: folder.clone(),
+            source,
+        })?;
         if let Some(select) = Select::of_domain(domain_hits_ppm) {
             for domain in texts.domains() {
                 let name = domain_name(domain);
@@ -779,6 +782,33 @@ mod tests {
         }
         assert!(stopped > 3, "there are several tables of several chunks: {stopped}");
         assert_eq!(in_pieces, at_once, "nothing is encoded twice");
+    }
+
+    /// A broken table is refused, and the message says which folder is to be removed for a new one.
+    #[test]
+    fn what_was_kept_and_is_broken_is_refused_until_it_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let encoder = Encoder::random(&model(), 5, DType::F32, Device::Cpu).unwrap();
+        let open = || {
+            let mut encode = |_, tokens: usize, fragments: &[u32], rows: &mut [f32]| {
+                Ok(encoder_layers(&encoder, 2, tokens, fragments, rows)?)
+            };
+            let texts = Texts::Made(Language::new(5, model().vocabulary).with_corpus(1));
+            let go_on = &mut |_: Building<'_>| ControlFlow::Continue(());
+            Tables::with_encoder(folder.path(), "kept", &model(), &PLOT, texts, &mut encode, go_on)
+        };
+        let kept = open().unwrap().folder;
+        let table = kept.join("root").join("v1").join("6.plot");
+        let length = fs::metadata(&table).unwrap().len();
+        { fs::File::options().write(true).open(&table).unwrap() }
+            .set_len(length / 2)
+            .unwrap();
+        let message = open().err().expect("it was cut").to_string();
+        assert!(message.contains("the file was cut"), "{message}");
+        let advice = format!("remove {} and its tables are built anew", kept.display());
+        assert!(message.ends_with(&advice), "{message}");
+        fs::remove_dir_all(&kept).unwrap();
+        open().unwrap();
     }
 
     #[test]
