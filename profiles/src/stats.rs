@@ -64,6 +64,15 @@ impl Stats {
         }
     }
 
+    /// The same median, with a spread about it as these others have about theirs.
+    pub fn spread_like(self, others: Stats) -> Stats {
+        Stats {
+            count: self.count,
+            median_us: self.median_us,
+            ..others.at_pace(self.median_us / others.median_us)
+        }
+    }
+
     /// Whether any measurement took another time than the median.
     pub(crate) fn varies(&self) -> bool {
         [self.mean_us, self.p05_us, self.p95_us, self.p99_us] != [self.median_us; 4]

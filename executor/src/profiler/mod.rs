@@ -62,6 +62,8 @@ use crate::machine::hand_overs::hand_overs;
 const AFTER_POINTS: Duration = Duration::from_secs(15);
 /// and what each model's passes after idleness do, of those that change the same.
 const RESUME: Duration = Duration::from_secs(12);
+/// Part of a suite's time that the points have at least.
+const POINTS_PART_LEAST: f64 = 0.5;
 /// Part of a suite's time for measuring tables anew in which an op had cost less than a smaller one.
 const SETTLE_PART: f64 = 0.1;
 
@@ -83,7 +85,10 @@ pub fn profile(
     let changings = passes::changings(plan);
     let after = AFTER_POINTS + RESUME * (plan.models.len() * changings.len()) as u32;
     let suite_time = plan.suite.duration(plan.models.len(), plan.device);
-    let time = suite_time.saturating_sub(after);
+    // However much comes after them.
+    let time = suite_time
+        .saturating_sub(after)
+        .max(suite_time.mul_f64(POINTS_PART_LEAST));
     let earlier = match &plan.partial {
         Some(path) => Partial::read(path, plan)?,
         None => None,

@@ -25,7 +25,7 @@ const GPU_FULL: Duration = Duration::from_secs(520);
 
 impl Suite {
     /// How long it takes. It ends earlier when every point's median is known to 2 %, and later where ops are so slow that three measurements of
-    /// each take longer.
+    /// each take longer, or where what is no op (idleness, hand-overs) takes more than half of it.
     pub fn duration(self, models: usize, device: tch::Device) -> Duration {
         let seconds = match self {
             Suite::Quick => 60 + 80 * (models as u64).saturating_sub(1),

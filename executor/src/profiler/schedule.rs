@@ -107,6 +107,20 @@ impl<'a> Point<'a> {
     fn is_usable(&self) -> bool {
         self.visits.measurements() >= MEASUREMENTS_NEEDED
     }
+
+    /// Whether it was visited too rarely to tell how well its median is known, and so how far its measurements spread.
+    fn is_rarely_visited(&self) -> bool {
+        self.visits.relative_half_width().is_infinite()
+    }
+
+    /// What came out of it, spread as [those visited as rarely](Schedule::spreads) are together, if it is one of them.
+    fn stats(&self, spreads: &BTreeMap<&str, Stats>) -> Stats {
+        let own = self.visits.stats();
+        match spreads.get(self.table.as_str()) {
+            Some(&others) if self.is_rarely_visited() => own.spread_like(others),
+            _ => own,
+        }
+    }
 }
 
 fn micros(duration: Duration) -> f64 {
@@ -238,11 +252,27 @@ impl<'a> Schedule<'a> {
         Ok(settled)
     }
 
+    /// By table: how far the measurements of points that were visited rarely spread about their medians, together. Of three visits one that
+    /// met a disturbance would make a third of its op's costs slow; it meets any point as likely.
+    fn spreads(&self) -> BTreeMap<&str, Stats> {
+        let mut deviations: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        let usable = self.points.iter().filter(|point| point.is_usable());
+        for point in usable.filter(|point| point.is_rarely_visited()) {
+            deviations
+                .entry(&point.table)
+                .or_default()
+                .extend(point.visits.deviations());
+        }
+        let spread = |(table, mut deviations): (_, Vec<f64>)| (table, Stats::of(&mut deviations));
+        deviations.into_iter().map(spread).collect()
+    }
+
     /// The tables with an op that costs less than a smaller one.
     fn dipped(&self) -> Vec<String> {
         let mut by_table: BTreeMap<&str, Tables> = BTreeMap::new();
+        let spreads = self.spreads();
         for point in self.points.iter().filter(|point| point.is_usable() && !point.held_out) {
-            (point.record)(by_table.entry(&point.table).or_default(), point.visits.stats());
+            (point.record)(by_table.entry(&point.table).or_default(), point.stats(&spreads));
         }
         let dipped = by_table.into_iter().filter(|(_, table)| table.dips());
         dipped.map(|(name, _)| name.to_string()).collect()
@@ -308,9 +338,10 @@ impl<'a> Schedule<'a> {
         left_out.dedup();
         let saved = |point: &&Point<'_>| point.is_usable() && !left_out.contains(&point.table);
         let saved: Vec<&Point<'_>> = self.points.iter().filter(saved).collect();
+        let spreads = self.spreads();
         for point in &saved {
             let tables = if point.held_out { &mut *held_out } else { &mut *tables };
-            (point.record)(tables, point.visits.stats());
+            (point.record)(tables, point.stats(&spreads));
         }
         let mut widths: Vec<f64> = saved.iter().map(|point| point.visits.relative_half_width()).collect();
         widths.sort_by(f64::total_cmp);
@@ -466,6 +497,50 @@ mod tests {
         assert_eq!(certainty[0].table, "direction=host-to-device pinned=false");
         let bytes = |tables: &Tables| tables.copy.iter().map(|row| row.bytes).collect::<Vec<_>>();
         assert_eq!((bytes(&tables), bytes(&held_out)), (vec![1, 3], vec![2]));
+    }
+
+    /// Three visits of each of 20 points, of which one was disturbed: its median is its own, and its spread that of all.
+    #[test]
+    fn what_is_visited_rarely_spreads_as_all_such_do() {
+        let mut schedule = warm(points(20, Duration::from_micros), 1);
+        for (index, point) in schedule.points.iter_mut().enumerate() {
+            let us = 100.0 * (index + 1) as f64;
+            for third in [us, us, if index == 7 { 3.0 * us } else { us }] {
+                let mut visit = Samples::default();
+                visit.push(third);
+                point.visits.push(visit);
+            }
+        }
+        let mut tables = Tables::default();
+        schedule.record(&mut tables, &mut Tables::default());
+        for (row, at) in tables.copy.iter().zip(1..) {
+            let us = f64::from(at) * 100.0;
+            let Stats {
+                count,
+                mean_us,
+                median_us,
+                p95_us,
+                p99_us,
+                ..
+            } = row.stats;
+            assert_eq!((count, median_us, p95_us, p99_us), (3, us, us, 3.0 * us));
+            assert!((mean_us / us - 62.0 / 60.0).abs() < 1e-9, "{mean_us}");
+        }
+        // Who was visited often enough keeps its own.
+        for _ in 0..5 {
+            let mut visit = Samples::default();
+            visit.push(100.0);
+            schedule.points[0].visits.push(visit);
+        }
+        let mut tables = Tables::default();
+        schedule.record(&mut tables, &mut Tables::default());
+        assert_eq!(
+            tables.copy[0].stats,
+            Stats {
+                count: 8,
+                ..Stats::exact(100.0)
+            }
+        );
     }
 
     #[test]

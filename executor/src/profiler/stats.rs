@@ -61,6 +61,12 @@ impl Visits {
         Stats::of(&mut self.0.iter().flat_map(|visit| &visit.0).copied().collect::<Vec<_>>())
     }
 
+    /// The first measurement of each visit, as a share of the median of all.
+    pub fn deviations(&self) -> impl Iterator<Item = f64> + '_ {
+        let median_us = self.stats().median_us;
+        self.0.iter().map(move |visit| visit.0[0] / median_us)
+    }
+
     /// Half the width of the median's 95 % confidence interval, as a share of the median; infinite where there are too few
     /// visits for one.
     pub fn relative_half_width(&self) -> f64 {

@@ -21,10 +21,9 @@ const DEFAULT_CLASSES: u32 = 2;
 /// Of decoders' LoRA; a full suite takes all of them.
 const DEFAULT_RANKS: [u32; 4] = [8, 16, 32, 64];
 const QUICK_RANKS: usize = 2;
-/// Tokens up to which encoders are measured whatever is served,
-const USUAL_TOKENS: u32 = 128;
-/// and in steps of how many their longest input is beyond: another seed's may be a little longer.
-const TOKENS_STEP: u32 = 64;
+/// An encoder's longest input is rounded up to a power of two up to these tokens, and beyond to a multiple of half of them: another seed's may
+/// be longer.
+const SHORT_TOKENS: u32 = 128;
 /// Requests that are looked at for the longest input.
 const REQUESTS_LOOKED_AT: u64 = 1_000_000;
 
@@ -124,13 +123,11 @@ impl Needs {
             }
             seen.push(&run.workload);
             let longest = longest_input(&run.workload).map_err(Failure::bad_input)?;
-            if longest > USUAL_TOKENS {
-                self.served.tokens = self.served.tokens.max(Some(longest.next_multiple_of(TOKENS_STEP)));
-            }
-        }
-        // Where others are served beside tasks, what is usual is measured of all.
-        if !seen.is_empty() {
-            self.served.tokens = self.served.tokens.map(|tokens| tokens.max(USUAL_TOKENS));
+            let longest = match longest > SHORT_TOKENS {
+                true => longest.next_multiple_of(SHORT_TOKENS / 2),
+                false => longest.next_power_of_two(),
+            };
+            self.served.tokens = self.served.tokens.max(Some(longest));
         }
         Ok(self)
     }
@@ -181,8 +178,7 @@ impl Needs {
                 add(&mut self.models, stream.model.clone());
                 self.classes.push(stream.classes);
                 let lengths = stream.runtimes.iter().map(|runtime| runtime.max_length);
-                let longer = lengths.max().filter(|&tokens| tokens > USUAL_TOKENS);
-                self.served.tokens = self.served.tokens.max(longer);
+                self.served.tokens = self.served.tokens.max(lengths.max());
                 self.served.steps |= stream.lengths == RuntimeLengths::OfCard;
             }
             return Ok(());
@@ -286,15 +282,17 @@ mod tests {
         assert!(kinds("{ parallel: { fine_tuned: as-a-whole } }").is_empty());
     }
 
-    /// Inputs beyond the usual lengths are measured as far as the workload brings them, a little rounded up, and so are larger batches.
+    /// Inputs are measured as far as the workload brings them, a little rounded up, and so are batches beyond the usual ones.
     #[test]
     fn the_inputs_that_a_workload_brings_are_measured() {
-        assert_eq!(served("quickstart", &[]), of(Some(8), None));
+        assert_eq!(served("quickstart", &[]), of(Some(8), Some(128)));
         let long = "workload.lengths.input={ lognormal: { median: 100, sigma: 1, min: 1, max: 384 } }";
         let large = "systems[1].batch.size-or-timeout.max_size=64";
         assert_eq!(served("quickstart", &[long, large]), of(Some(64), Some(384)));
         let short = "workload.lengths.input={ normal: { mean: 64, sd: 30, min: 1, max: 128 } }";
-        assert_eq!(served("quickstart", &[short]), of(Some(8), None));
+        assert_eq!(served("quickstart", &[short]), of(Some(8), Some(128)));
+        let fixed = "workload.lengths.input={ fixed: 20 }";
+        assert_eq!(served("quickstart", &[fixed]), of(Some(8), Some(32)));
         // Where the card is to say which runtimes there are, its steps are looked for.
         let stepped = Served {
             steps: true,
@@ -302,7 +300,7 @@ mod tests {
         };
         assert_eq!(served("arlo/fig-6a", &[]), stepped);
         assert_eq!(served("arlo/tweets-on-two-cores", &[]), of(None, Some(134)));
-        // Beside tasks, what is usual is measured of all.
+        // Beside tasks, what others bring is measured of all.
         let tasks = "systems=[{ preset: pets, tasks: { max_tokens: 64 } }, { preset: bert-shared }]";
         let kinds = "tenants.kinds={ adapters: 1 }";
         assert_eq!(served("quickstart", &[tasks, kinds, short]).tokens, Some(128));
