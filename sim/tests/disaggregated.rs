@@ -163,6 +163,31 @@ fn who_is_parked_with_more_than_a_cache_holds_fails_and_holds_nobody_back() {
     assert_eq!(verdicts, [(0, Verdict::Served), (1, no_room), (2, Verdict::Served)]);
 }
 
+/// Its keys and values are of the old adapters, and it would go on with the new ones.
+#[test]
+fn whose_adapters_change_in_mid_copy_is_taken_in_anew() {
+    let slow = LinkSpec {
+        bytes_per_s: 1_000_000,
+        ..LINK
+    };
+    let mut system = apart(1, slow);
+    let generation = system.pool.generation.as_mut().expect("it generates");
+    generation.lora = common::decoders::generation().lora;
+    let transfers_of = |changed: u32| {
+        let entries = vec![request(0, 0, 1, 40, 3), common::manage(20_000, changed, Action::Update)];
+        let (record, log) = run(&system, 2, 64, entries);
+        assert_eq!(record.counts.served, 1);
+        // The first copy is under way when the adapters change.
+        let link_us = log
+            .commands
+            .iter()
+            .find(|logged| matches!(logged.command, Command::Finish(_)));
+        assert!(link_us.is_some_and(|logged| logged.at > Time(40_000_000)));
+        transfers(&log).len()
+    };
+    assert_eq!((transfers_of(2), transfers_of(1)), (1, 2));
+}
+
 #[test]
 fn who_ends_with_its_first_token_is_copied_nowhere() {
     let (record, log) = run(

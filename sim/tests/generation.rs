@@ -13,7 +13,7 @@ use tenantry_core::spec::{
     ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, PipelineSpec, PlaceSpec, PrefillSpec, QueueSpec, StopSpec,
     SystemSpec, TenantState, Weights,
 };
-use tenantry_core::{RunRecord, Server};
+use tenantry_core::{Command, RunRecord, Server};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card};
 use tenantry_sim::Jitter;
@@ -564,4 +564,26 @@ proptest! {
         let mut fresh = Server::new(&cluster(gpus, memory(&system, pages)), &system, TENANTS).unwrap();
         prop_assert_eq!(replay(&mut fresh, &log.events), log.commands);
     }
+}
+
+/// A queue for each tenant: one that always has somebody waiting keeps a card for those who came before its turn began, and no longer.
+#[test]
+fn a_tenants_turn_ends() {
+    let system = system(GenerationSpec {
+        join: JoinSpec::QueuePerTenant,
+        ..generation()
+    });
+    // Each takes a millisecond, and one comes each: somebody of tenant 0 is always there.
+    let mut entries: Vec<Entry> = (0..100).map(|n| request(n, 200 * n, 0, 20, 12)).collect();
+    entries.push(request(100, 5_000, 1, 20, 12));
+    entries.sort_by_key(Entry::at);
+    let (record, log) = simulate(&system, 1, 64, Jitter::None, entries, false);
+    assert_eq!(record.counts.served, 101);
+    let finish = |logged: &tenantry_core::log::LoggedCommand| match &logged.command {
+        Command::Finish(finish) => Some(finish.ticket),
+        _ => None,
+    };
+    let order: Vec<u64> = log.commands.iter().filter_map(finish).collect();
+    let place = order.iter().position(|&ticket| ticket == 100).expect("it is served");
+    assert!(place < 60, "{place} of tenant 0 were served before: {order:?}");
 }

@@ -5,7 +5,7 @@
 mod common;
 
 use common::decoders::{generation, request, simulate, system};
-use tenantry_core::spec::{ConsolidateSpec, GenerationSpec, LightLoadSpec, SystemSpec};
+use tenantry_core::spec::{ConsolidateSpec, GenerationSpec, JoinSpec, LightLoadSpec, LoraSpec, PlaceSpec, SystemSpec};
 use tenantry_core::{Command, RunRecord};
 use tenantry_sim::Jitter;
 use tenantry_traces::{Duration, Entry, Time};
@@ -98,6 +98,51 @@ fn a_card_is_asked_for_when_none_is_lightly_loaded_and_returned_when_it_has_no_l
     let scaling = record.scaling.as_ref().expect("cards come and go");
     assert_eq!((scaling.added, scaling.released), (1, 1));
     assert_eq!(scaling.card_time, card_time(&record));
+}
+
+/// A card that has few requests may have no room for another: of pages, of tenants' adapters, or since its tenant is another one.
+#[test]
+fn a_card_is_asked_for_when_who_is_next_finds_no_room_on_a_lightly_loaded_one() {
+    let of_tenants = |system: &SystemSpec, pages: u32| {
+        let entries = vec![request(0, 0, 0, 200, 20), request(1, 1_000, 1, 200, 20)];
+        let (record, _) = simulate(system, 3, pages, Jitter::None, entries, false);
+        assert_eq!(record.counts.served, 2);
+        cards(&record)
+    };
+    let asked = |system: &SystemSpec, pages| of_tenants(system, pages)[..2] == [(0.0, 1), (1_008.0, 2)];
+    let with = |change: &dyn Fn(&mut GenerationSpec)| {
+        let mut system = scaled();
+        change(system.pool.generation.as_mut().expect("it generates"));
+        system
+    };
+    // 220 tokens are 14 pages.
+    assert_eq!(of_tenants(&scaled(), 400), [(0.0, 1)], "there is room");
+    assert!(asked(&scaled(), 14), "pages");
+    let one_tenant = |slots| {
+        let lora = generation().lora.map(|lora| LoraSpec { slots, ..lora });
+        with(&|generation| generation.lora = lora)
+    };
+    assert_eq!(of_tenants(&one_tenant(2), 400), [(0.0, 1)], "there is room for two");
+    assert!(asked(&one_tenant(1), 400), "adapters of one tenant");
+    for join in [JoinSpec::HeadRun, JoinSpec::HeadRunStatic, JoinSpec::QueuePerTenant] {
+        assert!(asked(&with(&|generation| generation.join = join), 400), "{join:?}");
+    }
+}
+
+/// Those of a card that is emptied go to one that runs more, wherever new requests are placed.
+#[test]
+fn who_is_moved_does_not_come_back() {
+    for place in [PlaceSpec::LeastLoaded, PlaceSpec::RoundRobin] {
+        let mut system = scaled();
+        system.pool.place = place;
+        let generation = system.pool.generation.as_mut().expect("it generates");
+        generation.scale = None;
+        // One on each of two cards: the second joins the first, and both stay there.
+        let entries = vec![request(0, 0, 0, 20, 400), request(1, 0, 1, 20, 400)];
+        let (record, _) = simulate(&system, 2, 400, Jitter::None, entries, false);
+        assert_eq!(record.counts.served, 2);
+        assert_eq!(record.generation.expect("it generates").migrations, 1, "{place:?}");
+    }
 }
 
 #[test]

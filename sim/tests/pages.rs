@@ -8,16 +8,16 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::cluster;
-use common::decoders::{EVENTS_MAX, PAGE_TOKENS, TENANTS, entries, memory, systems};
+use common::decoders::{EVENTS_MAX, PAGE_TOKENS, TENANTS, entries, generation, memory, request, system, systems};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use tenantry_core::ids::{BatchId, InstanceId, RequestId};
-use tenantry_core::op::{GoingOn, Member, Op, OpKind, SharedPrefix, Submission};
-use tenantry_core::spec::SystemSpec;
+use tenantry_core::op::{GoingOn, Member, NO_SLOT, Op, OpKind, SharedPrefix, Submission};
+use tenantry_core::spec::{GenerationSpec, LoraSpec, PlaceSpec, SystemSpec};
 use tenantry_core::{Command, Commands, Event, Machine, Next, Server};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
-use tenantry_traces::{Entry, Listed, Workload};
+use tenantry_traces::{Entry, Listed, Time, Workload};
 
 /// Pages taken and given back in all scenarios together, at the least.
 const OPERATIONS_MIN: u64 = 50_000_000;
@@ -51,6 +51,8 @@ struct Cache {
     held: BTreeMap<RequestId, Held>,
     /// Their tenants and pages.
     prefixes: BTreeMap<u32, (u32, Vec<u32>)>,
+    /// By slot: the tenant whose own parameters were copied there last.
+    slots: BTreeMap<u32, u32>,
     operations: u64,
 }
 
@@ -62,6 +64,7 @@ impl Cache {
             free: (0..pages).collect(),
             held: BTreeMap::new(),
             prefixes: BTreeMap::new(),
+            slots: BTreeMap::new(),
             operations: 0,
         }
     }
@@ -135,6 +138,10 @@ impl Cache {
         }
         for member in members {
             self.read(member)?;
+            let in_slot = self.slots.get(&member.slot);
+            if member.slot != NO_SLOT && in_slot != Some(&member.tenant) {
+                return Err(format!("{member:?} runs with what tenant {in_slot:?} has"));
+            }
             let sequence = member.sequence;
             let held = self.held.entry(member.request).or_insert(Held {
                 pages: Vec::new(),
@@ -264,6 +271,19 @@ impl Account {
                     ..
                 },
             ] => self.cache(submission.instance).land(&members[0]),
+            // Copies end in the order in which they begin.
+            [
+                ..,
+                Op {
+                    kind: OpKind::CopyIn(_),
+                    ..
+                },
+            ] => {
+                let loads = commands.loads(submission).iter();
+                let loads = loads.map(|load| (load.slot, load.tenant));
+                self.cache(submission.instance).slots.extend(loads);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -380,4 +400,28 @@ fn no_page_is_lost_or_shared_and_each_request_ends_once() {
     let operations = operations.get();
     println!("{operations} pages were taken and given back");
     assert!(operations >= OPERATIONS_MIN);
+}
+
+/// A tenant's adapters are being read from the disk for one card. Who waits for them on another gives up, and its slot becomes another
+/// tenant's: what was read does not come after that one's.
+#[test]
+fn adapters_that_nobody_waits_for_any_more_are_not_copied_over_anothers() {
+    let lora = generation().lora.map(|lora| LoraSpec {
+        slots: 1,
+        host_slots: Some(4),
+        ..lora
+    });
+    let mut system = system(GenerationSpec { lora, ..generation() });
+    system.pool.place = PlaceSpec::LeastLoaded;
+    let gives_up = Entry::Cancel {
+        at: Time(2_000),
+        ticket: 1,
+    };
+    let entries = vec![
+        request(0, 0, 0, 20, 20),
+        request(1, 1, 0, 20, 20),
+        gives_up,
+        request(2, 3, 1, 20, 20),
+    ];
+    serve(&system, 2, 64, entries).unwrap();
 }

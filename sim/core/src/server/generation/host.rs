@@ -69,15 +69,17 @@ impl HostMemory {
         }
     }
 
-    /// A load from this slot has ended. Those that waited for it are to begin anew.
-    pub fn loaded(&mut self, tenant: u32, slot: u32, failed: bool) -> Vec<Waiting> {
+    /// A load from this slot has ended, for which it may have been read from the disk. Those that waited for that are to begin anew.
+    pub fn loaded(&mut self, tenant: u32, slot: u32, is_read: bool, failed: bool) -> Vec<Waiting> {
         if failed {
             self.slots.invalidate(tenant);
         }
         self.slots.release(slot);
-        if !self.read.remove(&tenant) {
+        // What found an earlier version may end while a later one is being read.
+        if !is_read {
             return Vec::new();
         }
+        self.read.remove(&tenant);
         self.waiting
             .extract_if(.., |waiting| waiting.member.tenant == tenant)
             .collect()

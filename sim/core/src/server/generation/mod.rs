@@ -105,6 +105,8 @@ struct Instance {
     emptying: bool,
     /// A static batch that has begun: nobody joins.
     closed: bool,
+    /// When the first of those here came, since when it was never empty.
+    turn_since: Time,
 }
 
 /// Pages of what the prompts of a tenant begin with alike.
@@ -152,6 +154,8 @@ enum Flight {
         slot: u32,
         /// Of host memory, where that does not hold all; `NO_SLOT` elsewhere.
         host_slot: u32,
+        /// Whether it is read into that from the disk first.
+        is_read: bool,
     },
     /// The look-up of a prompt.
     Retrieve {
@@ -249,6 +253,7 @@ impl GenerationServer {
             run: None,
             emptying: false,
             closed: false,
+            turn_since: Time::ZERO,
         };
         Ok(GenerationServer {
             admit: admit::build(&system.admit),
@@ -446,11 +451,12 @@ impl GenerationServer {
                 tenant,
                 slot,
                 host_slot,
+                is_read,
             } => {
                 if let Some(host) = &mut self.host {
                     let failed = !done.failures.is_empty();
-                    for waiting in host.loaded(tenant, host_slot, failed) {
-                        self.load(waiting, commands);
+                    for waiting in host.loaded(tenant, host_slot, is_read, failed) {
+                        self.load_after_waiting(now, waiting, commands);
                     }
                 }
                 self.loaded(now, done, instance, tenant, slot, commands);
@@ -458,7 +464,10 @@ impl GenerationServer {
             Flight::Retrieve { instance, request } => self.retrieved(now, done, instance, request, commands),
             Flight::Transfer { from, to, request } => self.transferred(now, done, from, to, request, commands),
             Flight::Run { instance } => self.ran(now, done, instance, commands),
-            Flight::LoadModel { instance } => self.serve_on(now, instance, commands),
+            Flight::LoadModel { instance } => match done.failures.is_empty() {
+                true => self.serve_on(now, instance, commands),
+                false => self.without_model(now, instance),
+            },
             Flight::Manage(request) => {
                 let failed = done.failures.first().map(|failure| failure.reason);
                 self.managed(now, request, failed, commands);
@@ -614,7 +623,8 @@ impl GenerationServer {
         sequence.computed += took.computed;
         sequence.told += took.told;
         sequence.batch_requests = sequence.batch_requests.max(outcome.requests);
-        if outcome.steps == 0 {
+        // Who has failed leaves, with what it computed.
+        if outcome.steps == 0 || outcome.failed.iter().any(|failed| failed.request == id) {
             return false;
         }
         sequence.cached_tokens += chunk;

@@ -45,15 +45,23 @@ impl GenerationServer {
             let of_its_tenant = |(index, state): (usize, &Instance)| {
                 let instance = InstanceId(index as u32);
                 let next = self.queue.first_of(self.tenant_on(state)?)?;
-                self.fits(next, instance, Pages::perhaps_free)
-                    .then_some((next, instance))
+                // Else a tenant who always has somebody waiting would keep the card for ever.
+                let is_its_turn = next == first || self.sequences[next].arrival <= state.turn_since;
+                (is_its_turn && self.fits(next, instance, Pages::perhaps_free)).then_some((next, instance))
             };
             if let Some(placement) = self.instances.iter().enumerate().find_map(of_its_tenant) {
                 return Some(placement);
             }
         }
         let instance = match self.spec.disaggregated {
-            None => self.choose(first, self.place, 0..self.instances.len() as u32, self.placed),
+            None => {
+                // Who was moved would go back to the card that was emptied, where the least loaded is chosen.
+                let place = match self.sequences[first].is_moved {
+                    true => PlaceSpec::LargestWorkingSet,
+                    false => self.place,
+                };
+                self.choose(first, place, 0..self.instances.len() as u32, self.placed)
+            }
             // To have many prompts on one card would only let them wait for each other.
             Some(_) => self.choose(first, PlaceSpec::LeastLoaded, 0..self.spec.prefill_instances(), 0),
         };
@@ -141,12 +149,16 @@ impl GenerationServer {
         self.tenancy.enter(self.sequences[id].tenant);
         let state = &mut self.instances[instance.index()];
         let load = state.load();
+        if load == 0 {
+            state.turn_since = now;
+        }
         let sequence = &mut self.sequences[id];
         if !std::mem::replace(&mut sequence.counted, true) {
             let (tenant, prompt_tokens) = (sequence.tenant, sequence.prompt_tokens);
             self.queue.count(|counters| counters.serve(tenant, prompt_tokens, 0));
         }
         sequence.place = Place::Instance(instance);
+        sequence.is_moved = false;
         sequence.queued += now.since(sequence.queued_since);
         let mut was_cached_once = 0;
         if let Some((there, left, was_cached)) = sequence.left.take() {
@@ -253,6 +265,7 @@ impl GenerationServer {
             tenant: member.tenant,
             slot,
             host_slot,
+            is_read,
         });
         let mark = commands.mark();
         commands.members.push(member);
@@ -291,6 +304,25 @@ impl GenerationServer {
             tenants: 1,
         };
         commands.submit(batch, instance, shape, mark);
+    }
+
+    /// Likewise for a load that has waited for host memory, if anybody still wants it. All who did may have left meanwhile, and the slot be
+    /// another tenant's, whose adapters it would replace.
+    pub(super) fn load_after_waiting(&mut self, now: Time, load: Waiting, commands: &mut Commands) {
+        let Waiting { instance, slot, member } = load;
+        let state = &mut self.instances[instance.index()];
+        let holds = { state.slots.as_ref() }.is_some_and(|slots| slots.holds_in(member.tenant, slot));
+        let waits = |&id: &RequestId| {
+            let sequence = &self.sequences[id];
+            sequence.slot == slot && sequence.tenant == member.tenant
+        };
+        if holds || state.joining.iter().any(waits) {
+            self.load(load, commands);
+        } else {
+            state.copies[slot as usize] -= 1;
+            self.interrupt_if_ready(instance, commands);
+            self.advance(now, instance, commands);
+        }
     }
 
     /// Lets the newest request of an instance go, for its pages.
@@ -358,7 +390,12 @@ impl GenerationServer {
         let Some((load, instance)) = least.filter(|&(load, _)| load <= consolidate.light) else {
             return;
         };
-        if !self.is_settled(instance) || !self.has_room_elsewhere(load, instance) {
+        if !self.is_settled(instance) {
+            // A run that took prompts in and goes on for long says so when it ends: before the next time.
+            self.interrupt(instance, commands);
+            return;
+        }
+        if !self.has_room_elsewhere(load, instance) {
             return;
         }
         self.instances[instance.index()].emptying = true;
@@ -409,6 +446,7 @@ impl GenerationServer {
         let all: Vec<RequestId> = state.here().collect();
         for id in all {
             self.leave(now, id, instance, commands);
+            self.sequences[id].is_moved = true;
             self.counts.migrations += u64::from(self.requeue(now, id, commands));
         }
     }

@@ -1,5 +1,5 @@
-//! Cards that come and go (Punica, section 5.1): one is asked for when none that is there is lightly loaded, and one without load is given
-//! back while another that is lightly loaded stays.
+//! Cards that come and go (Punica, section 5.1): one is asked for when none that is there is lightly loaded or has room for who is next, and one
+//! without load is given back while another that is lightly loaded stays.
 //!
 //! What is lightly loaded is what consolidation means by it: that empties cards, and this rule stops paying for them.
 
@@ -174,11 +174,17 @@ impl GenerationServer {
         self.dispatch(now, commands);
     }
 
-    /// Asks for a card if none is lightly loaded, those aside that are on their way, of which one is enough.
+    /// An instance could not load its model: its cards are given back.
+    pub(super) fn without_model(&mut self, now: Time, instance: InstanceId) {
+        let cards = self.cards.as_mut().expect("only cards that come load");
+        cards.give_back(now, instance);
+    }
+
+    /// Asks for a card if none is lightly loaded, or none has room for who is next, unless one is on its way.
     pub(super) fn after_event(&mut self, now: Time, commands: &mut Commands) {
         let Some(cards) = &mut self.cards else { return };
         cards.heard = now;
-        let (mut light, mut away) = (false, None);
+        let (mut light, mut coming, mut away) = (false, false, None);
         for (index, (state, instance)) in cards.states.iter_mut().zip(&self.instances).enumerate() {
             let load = instance.load();
             if let State::Serving { idle_since } = state {
@@ -186,12 +192,19 @@ impl GenerationServer {
             }
             match state {
                 State::Away => away = away.or(Some(InstanceId(index as u32))),
-                _ => light |= load <= cards.spec.light,
+                State::Starting(_) | State::Loading => coming = true,
+                State::Serving { .. } => light |= load <= cards.spec.light,
             }
         }
-        let Some(instance) = away.filter(|_| !light) else {
+        let Some(instance) = away.filter(|_| !coming) else {
             return;
         };
+        // Lightly loaded, a card may be full all the same: of pages, of tenants, or of another tenant's requests.
+        let first_waits = || !self.queue.is_empty() && self.next_placement().is_none();
+        if light && !first_waits() {
+            return;
+        }
+        let cards = self.cards.as_mut().expect("they come and go");
         cards.take(now, instance);
         let at = now + cards.spec.start_up;
         match at > now {

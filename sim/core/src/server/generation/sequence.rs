@@ -81,6 +81,8 @@ pub(super) struct Sequence {
     pub place: Place,
     /// Whether its first step on this instance is over or under way.
     pub started: bool,
+    /// Whether it waits since its instance was emptied.
+    pub is_moved: bool,
     /// How far its instance was when its prompt was complete; until then, of no meaning.
     pub since: Progress,
     pub cancelled: bool,
@@ -121,6 +123,7 @@ impl Sequence {
             failed: None,
             place: Place::Queue,
             started: false,
+            is_moved: false,
             since: Progress::default(),
             cancelled: false,
             first_token: None,
@@ -190,6 +193,10 @@ impl Queue {
 
     pub fn len(&self) -> u32 {
         self.all.len() as u32
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 
     pub fn push(&mut self, id: RequestId, sequence: &Sequence) {

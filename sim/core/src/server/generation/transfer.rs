@@ -168,9 +168,15 @@ impl GenerationServer {
             _ if sequence.cancelled => Some(Verdict::Cancelled),
             failed => failed.map(Verdict::Failed),
         };
+        let state = &self.instances[to.index()];
+        let is_current = { state.slots.as_ref() }.is_none_or(|slots| slots.holds_in(sequence.tenant, sequence.slot));
         if let Some(verdict) = verdict {
             self.leave(now, id, to, commands);
             self.finish(now, id, verdict, commands);
+        } else if !is_current {
+            // What its prompt was computed with is not what it would go on with.
+            self.leave(now, id, to, commands);
+            self.requeue(now, id, commands);
         } else {
             if let Some(prefix) = sequence.prefix {
                 let state = &mut self.instances[to.index()];
