@@ -456,6 +456,16 @@ fn check_generation(
             generation.tensor_parallel.0,
         ));
     }
+    if let Some(consolidate) = generation.consolidate
+        && consolidate.light.0 >= generation.max_batch.0
+    {
+        let must = format!(
+            "below max_batch ({}), or every card is lightly loaded",
+            generation.max_batch.0
+        );
+        let light = in_generation.key("consolidate").key("light");
+        problems.push(Problem::new(light, must, consolidate.light.0));
+    }
     check_prefill_gpus(system, generation, raw.cluster.gpus.0, &in_generation, problems);
     check_card_scale(generation, raw.cluster.gpus.0, &in_generation, problems);
     if !model.heads.is_multiple_of(generation.tensor_parallel.0) {

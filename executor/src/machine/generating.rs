@@ -166,9 +166,11 @@ impl GenerationServing {
             }
             _ => None,
         };
-        let fillable = generation
-            .max_batch
-            .saturating_mul(model.positions.div_ceil(generation.page_tokens));
+        // What requests can fill; prefixes that nobody reads take all the rest.
+        let fillable = match generation.shared_prefix_tokens {
+            0 => (generation.max_batch).saturating_mul(model.positions.div_ceil(generation.page_tokens)),
+            _ => u32::MAX,
+        };
         let layers = first_layer as usize..model.layers as usize;
         let pages = server.pages_per_instance().min(fillable);
         let cache = |_| KvCache::new(model, layers.clone(), pages, generation.page_tokens, dtype, device);
@@ -334,9 +336,8 @@ impl Perform for HostLane {
             }
             OpKind::LoadModel(_) => {
                 let cards = self.cards.as_ref().expect("only cards that come and go load models");
-                // A device that is lost will say so when a request asks for it.
-                let _ = cards.load(batch.instance);
-                return;
+                let loaded = cards.load(batch.instance);
+                loaded.map_err(|error| reason(&error, FailureReason::LoadFailed))
             }
             OpKind::Manage(manage) => return self.manager.perform(manage, batch),
             OpKind::Fetch(fetch) => {
