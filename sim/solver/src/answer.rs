@@ -33,8 +33,9 @@ pub fn answer(question: &Question) -> Result<Allocated, Invalid> {
     for (problem, instances) in problems.iter_mut().zip(shares) {
         problem.cards = instances;
         let allocation = solve(problem, method)?;
-        answer.fallback |= allocation.status.is_fallback();
-        answer.instances.extend(relieved(problem, allocation.instances));
+        let (instances, is_beyond) = relieved(problem, allocation.instances);
+        answer.fallback |= allocation.status.is_fallback() || is_beyond;
+        answer.instances.extend(instances);
     }
     Ok(answer)
 }
@@ -43,8 +44,8 @@ pub fn answer(question: &Question) -> Result<Allocated, Invalid> {
 ///
 /// Eq. 5 lets the longest runtime take whatever the others leave, and Eq. 1 charges it for a queue that is gone after a window. But what is
 /// beyond its capacity comes again in every window: its queue would grow without end. So instances are moved to it, the cheapest
-/// first, for as long as that lessens what is too much; Eq. 3 holds as before.
-fn relieved(problem: &Problem, mut counts: Vec<u32>) -> Vec<u32> {
+/// first, for as long as that lessens what is too much; Eq. 3 holds as before. Says also whether it is beyond its capacity all the same.
+fn relieved(problem: &Problem, mut counts: Vec<u32>) -> (Vec<u32>, bool) {
     let last = counts.len() - 1;
     let floors = problem.floors();
     let too_much = |counts: &[u32], load_milli: u64| {
@@ -54,7 +55,7 @@ fn relieved(problem: &Problem, mut counts: Vec<u32>) -> Vec<u32> {
     loop {
         let excess = too_much(&counts, problem.flow(&counts).load_milli[last]);
         if excess == 0 {
-            return counts;
+            return (counts, false);
         }
         let moved = |from: usize| {
             let mut moved = counts.clone();
@@ -69,7 +70,7 @@ fn relieved(problem: &Problem, mut counts: Vec<u32>) -> Vec<u32> {
         });
         match better.min() {
             Some((_, moved)) => counts = moved,
-            None => return counts,
+            None => return (counts, true),
         }
     }
 }
@@ -195,9 +196,24 @@ mod tests {
         let problem = &problem(&asked.streams[0], asked.span.0);
         let load = |counts: &[u32]| problem.flow(counts).load_milli[2];
         assert!(load(&[5, 0, 1]) > 33 * MILLI);
-        assert_eq!(relieved(problem, vec![5, 0, 1]), [4, 0, 2]);
+        assert_eq!(relieved(problem, vec![5, 0, 1]), (vec![4, 0, 2], false));
         let counts = answer(&asked).unwrap().instances;
         assert!(load(&counts) <= u64::from(counts[2]) * 33 * MILLI, "{counts:?}");
+    }
+
+    /// The program is solved, since by Eq. 5 the longest runtime takes whatever is left; but that is more than it serves, and no other has an
+    /// instance to give.
+    #[test]
+    fn a_longest_runtime_that_stays_beyond_its_capacity_is_a_fallback() {
+        let asked = question(vec![stream(&[4000, 450, 900])], 6);
+        let mut problem = problem(&asked.streams[0], asked.span.0);
+        problem.cards = 6;
+        let solved = solve(&problem, Method::Dynamic).unwrap();
+        assert!(!solved.status.is_fallback());
+        let answered = answer(&asked).unwrap();
+        assert_eq!(answered.instances, [4, 0, 2]);
+        assert!(answered.fallback);
+        assert!(!answer(&Question { instances: 9, ..asked }).unwrap().fallback);
     }
 
     #[test]
