@@ -277,6 +277,7 @@ pub fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
                 1 => super::ADAPTERS,
                 _ => TenantState::Head,
             };
+            let light = 1 + pages % 3;
             let generation = GenerationSpec {
                 lora: (own == 2).then_some(lora),
                 slots,
@@ -295,12 +296,12 @@ pub fn systems() -> impl Strategy<Value = (SystemSpec, u32, u32)> {
                 queue,
                 consolidate: consolidate.map(|(ms, _)| ConsolidateSpec {
                     every: Duration::from_millis(ms),
-                    light: 2,
+                    light,
                 }),
                 scale: { consolidate.filter(|_| disaggregated.is_none()) }.and_then(|(_, scale)| {
                     let (start, start_up_ms, patience_ms) = scale?;
                     Some(LightLoadSpec {
-                        light: 2,
+                        light,
                         cards_at_start: start.min(gpus),
                         cards_min: 1,
                         start_up: Duration::from_millis(start_up_ms),
