@@ -163,7 +163,7 @@ impl TextTokenizer {
             .map_err(|error| refused(&error))?;
         let widened = |numbers: &[u32]| numbers.iter().map(|&number| number.into()).collect();
         let parts = texts.parts();
-        let places = places(&encoding);
+        let places = places(&encoding, &parts);
         let tokens = Tokens {
             ids: widened(encoding.get_ids()),
             segments: widened(encoding.get_type_ids()),
@@ -184,7 +184,9 @@ impl TextTokenizer {
     }
 }
 
-fn places(encoding: &Encoding) -> Vec<Option<(usize, Range<usize>)>> {
+/// Where each token stands. A byte-level tokenizer's tokens may be parts of a character, and of the first after a space that it put there
+/// itself the library has an offset within that character: such tokens stand for the whole of it.
+fn places(encoding: &Encoding, texts: &[&str]) -> Vec<Option<(usize, Range<usize>)>> {
     let special = encoding.get_special_tokens_mask();
     let tokens = encoding
         .get_offsets()
@@ -192,7 +194,11 @@ fn places(encoding: &Encoding) -> Vec<Option<(usize, Range<usize>)>> {
         .zip(special)
         .zip(encoding.get_sequence_ids());
     let place = |((&(from, to), &special), text): ((&(usize, usize), &u32), Option<usize>)| {
-        Some((text.filter(|_| special == 0)?, from..to))
+        let at = text.filter(|_| special == 0)?;
+        let whole = |byte: &usize| texts[at].is_char_boundary(*byte);
+        let start = (0..=from).rev().find(whole).unwrap_or(0);
+        let end = (to..texts[at].len()).find(whole).unwrap_or(texts[at].len());
+        Some((at, start..end))
     };
     tokens.map(place).collect()
 }
@@ -299,6 +305,59 @@ mod tests {
             ),
             "{error}"
         );
+    }
+
+    /// Of bytes, with a space before the text or without, as GPT-2's and RoBERTa's are.
+    #[test]
+    fn texts_that_begin_with_characters_of_several_bytes_have_their_places() {
+        for add_prefix_space in [false, true] {
+            let mut bytes: Vec<char> = tokenizers::pre_tokenizers::byte_level::ByteLevel::alphabet()
+                .into_iter()
+                .collect();
+            bytes.sort_unstable();
+            let vocab: serde_json::Map<String, serde_json::Value> = bytes
+                .iter()
+                .zip(0..)
+                .map(|(byte, id): (_, u32)| (byte.to_string(), id.into()))
+                .collect();
+            let level = serde_json::json!({
+                "type": "ByteLevel", "add_prefix_space": add_prefix_space, "trim_offsets": true, "use_regex": true
+            });
+            let json = serde_json::json!({
+                "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+                "pre_tokenizer": level, "post_processor": level, "decoder": level,
+                "model": {
+                    "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                    "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []
+                }
+            });
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("tokenizer.json");
+            std::fs::write(&path, json.to_string()).unwrap();
+            let tokenizer = TextTokenizer::read(&path, 64, 256).unwrap();
+            for text in [
+                "É was good",
+                "écoute",
+                "“was” good",
+                "– was good",
+                "日本 was good",
+                "was 日本 good",
+            ] {
+                let texts = Texts::one(text);
+                let tokens = tokenizer.encode(&texts).unwrap();
+                for piece in pieces(&texts, &tokens) {
+                    assert!(piece.chars().count() <= 2, "{text}: a byte stands for {piece:?}");
+                }
+                // All words but the first lose: what is kept may begin with such a character, and is read in turn.
+                let first = text.split(' ').next().unwrap();
+                let importance: Vec<f32> = { tokens.places.iter() }
+                    .map(|place| f32::from(u8::from(place.as_ref().is_some_and(|(_, at)| at.start < first.len()))))
+                    .collect();
+                let pruned = texts.pruned(&tokens, &importance, 0.5).unwrap();
+                assert_eq!(pruned, Texts::one(first), "{add_prefix_space}");
+                tokenizer.encode(&pruned).unwrap();
+            }
+        }
     }
 
     #[test]
