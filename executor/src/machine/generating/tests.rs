@@ -531,9 +531,17 @@ fn tokens_are_the_same_where_tenants_share_the_beginning_of_their_prompts() {
     // Which of a tenant's requests meet is a matter of real time, the fewer the pages the more.
     let mut shared_tokens = 0;
     // Prompts have 3 to 25 tokens, tenants four requests each.
-    for (pages, max_tokens) in [(60, None), (18, None), (24, Some(6))] {
+    let max_batch = generation().max_batch;
+    // At last with a cache that one request cannot fill: prefixes that nobody reads stay in the rest.
+    for (pages, max_tokens, max_batch) in [
+        (60, None, max_batch),
+        (18, None, max_batch),
+        (24, Some(6), max_batch),
+        (200, None, 1),
+    ] {
         let shared = GenerationSpec {
             shared_prefix_tokens: 19,
+            max_batch,
             prefill: max_tokens.map_or(PrefillSpec::OnePerStep, |max_tokens| PrefillSpec::Chunked {
                 max_tokens,
             }),
