@@ -5,11 +5,11 @@
 //! touched, and rows are fetched ahead of their use: into the cache from memory, into the page cache from disk.
 
 use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use rayon::ThreadPool;
-use rayon::prelude::*;
 
 use crate::find::{Piece, Road};
 use crate::tree::{DomainId, Snapshot};
@@ -105,10 +105,13 @@ impl Value for f16 {
     }
 }
 
-/// Threads that look up.
+/// Threads that look up: the caller's own and those beside it.
+///
+/// The caller works too, rather than to sleep until all is done. It saves a wake-up; and two helpers woken at once by a thread that then sleeps
+/// are often put on one core while another is idle, so that two threads took now half of one's time and now all of it.
 pub struct Engine {
-    /// None for one thread: the caller's own, which saves waking another.
-    pool: Option<ThreadPool>,
+    /// None for one thread.
+    helpers: Option<ThreadPool>,
 }
 
 impl Engine {
@@ -119,7 +122,7 @@ impl Engine {
     /// If there are none, or they cannot be started.
     pub fn new(threads: usize) -> Result<Engine, PlotError> {
         let start = || {
-            let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
+            let builder = rayon::ThreadPoolBuilder::new().num_threads(threads - 1);
             let named = builder.thread_name(|index| format!("plot-{index}"));
             named.build().map_err(|error| {
                 PlotError::input("threads", "as many as can be started", format!("{threads}: {error}"))
@@ -127,8 +130,10 @@ impl Engine {
         };
         match threads {
             0 => Err(PlotError::input("threads", "at least 1", 0)),
-            1 => Ok(Engine { pool: None }),
-            _ => Ok(Engine { pool: Some(start()?) }),
+            1 => Ok(Engine { helpers: None }),
+            _ => Ok(Engine {
+                helpers: Some(start()?),
+            }),
         }
     }
 
@@ -153,34 +158,17 @@ impl Engine {
         if out.is_empty() {
             return Ok(Counters::default());
         }
-        let sequence_blocks = batch.width.div_ceil(BLOCK_TOKENS);
-        let block = |(index, out): (usize, &mut [V])| {
-            let (sequence, first) = (index / sequence_blocks, index % sequence_blocks * BLOCK_TOKENS);
+        let blocks = out
+            .chunks_mut(batch.width * hidden)
+            .enumerate()
+            .flat_map(|(sequence, out)| {
+                let blocks = out.chunks_mut(BLOCK_TOKENS * hidden).enumerate();
+                blocks.map(move |(index, out)| (sequence, index * BLOCK_TOKENS, out))
+            });
+        self.share_out(blocks.collect(), |(sequence, first, out)| {
             let tokens = &batch.tokens[sequence * batch.width..][..batch.lengths[sequence] as usize];
             look_up(&roads[sequence], tokens, first, hidden, out)
-        };
-        match &self.pool {
-            None => {
-                let all = out
-                    .chunks_mut(batch.width * hidden)
-                    .enumerate()
-                    .flat_map(|(sequence, out)| {
-                        let blocks = out.chunks_mut(BLOCK_TOKENS * hidden).enumerate();
-                        blocks.map(move |(index, out)| (sequence * sequence_blocks + index, out))
-                    });
-                all.map(block).try_fold(Counters::default(), |a, b| Ok(a + b?))
-            }
-            Some(pool) => pool.install(|| {
-                let all = out
-                    .par_chunks_mut(batch.width * hidden)
-                    .enumerate()
-                    .flat_map(|(sequence, out)| {
-                        let blocks = out.par_chunks_mut(BLOCK_TOKENS * hidden).enumerate();
-                        blocks.map(move |(index, out)| (sequence * sequence_blocks + index, out))
-                    });
-                all.map(block).try_reduce(Counters::default, |a, b| Ok(a + b))
-            }),
-        }
+        })
     }
 }
 
@@ -213,15 +201,34 @@ impl Engine {
             let own = own.chunks_mut(BLOCK_TOKENS * hidden).enumerate();
             blocks.extend(own.map(|(index, out)| (road, text.tokens, text.first + index * BLOCK_TOKENS, out)));
         }
-        let block =
-            |(road, tokens, first, out): (Road, &[u32], usize, &mut [V])| look_up(&road, tokens, first, hidden, out);
-        match &self.pool {
-            None => { blocks.into_iter().map(block) }.try_fold(Counters::default(), |a, b| Ok(a + b?)),
-            Some(pool) => pool.install(|| {
-                let all = blocks.into_par_iter().map(block);
-                all.try_reduce(Counters::default, |a, b| Ok(a + b))
-            }),
-        }
+        self.share_out(blocks, |(road, tokens, first, out)| {
+            look_up(&road, tokens, first, hidden, out)
+        })
+    }
+
+    /// Has the blocks looked up by whichever thread is free, and adds up what they met; a failure ends its thread's work.
+    fn share_out<B: Send>(
+        &self,
+        blocks: Vec<B>,
+        look_up: impl Fn(B) -> Result<Counters, PlotError> + Sync,
+    ) -> Result<Counters, PlotError> {
+        let useful_helpers = blocks.len().saturating_sub(1);
+        let blocks = Mutex::new(blocks.into_iter());
+        let next = || blocks.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let work = || std::iter::from_fn(next).try_fold(Counters::default(), |sum, block| Ok(sum + look_up(block)?));
+        let Some(helpers) = &self.helpers else { return work() };
+        let others = Mutex::new(Vec::new());
+        let own = helpers.in_place_scope(|scope| {
+            for _ in 0..useful_helpers.min(helpers.current_num_threads()) {
+                scope.spawn(|_| {
+                    let theirs = work();
+                    others.lock().unwrap_or_else(PoisonError::into_inner).push(theirs);
+                });
+            }
+            work()
+        });
+        let others = others.into_inner().unwrap_or_else(PoisonError::into_inner);
+        others.into_iter().try_fold(own?, |sum, theirs| Ok(sum + theirs?))
     }
 }
 
