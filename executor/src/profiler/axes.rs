@@ -8,13 +8,13 @@ use super::Suite;
 const BATCH: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Tokens of a padded sequence, closest where costs bend: another kernel is chosen at 16. Multiples of 16 take up to a tenth less than what
 /// lies beside them, and a table rises: so neighbours are apart, and half are not such multiples.
-const TOKENS: [u32; 10] = [1, 4, 8, 15, 24, 32, 45, 64, 96, 128];
+const TOKENS: [u32; 11] = [1, 2, 4, 8, 15, 24, 32, 45, 64, 96, 128];
 /// Those beyond, where longer ones are served; attention grows with their square.
 const LONGER_TOKENS: [u32; 6] = [192, 256, 384, 512, 768, 1024];
 /// Those beyond are apart by so many where steps are looked for: two on each of the paper's, which are of 64 tokens (Arlo, Fig. 2).
 const STEP_TOKENS: u32 = 32;
 /// Those of a table with a third dimension.
-const FEWER_TOKENS: [u32; 6] = [1, 8, 15, 32, 64, 128];
+const FEWER_TOKENS: [u32; 8] = [1, 2, 4, 8, 15, 32, 64, 128];
 
 /// The values of a dimension: those that a quick suite has time for, and all.
 #[derive(Clone, Copy, Debug)]
@@ -130,25 +130,25 @@ mod tests {
         let axes = Axes::affordable(512, all, cheap, Duration::from_secs(1));
         assert_eq!(
             (axes.batch.len(), axes.tokens.len(), axes.all_tokens()),
-            (6, 10, 63 * 417)
+            (6, 11, 63 * 419)
         );
         assert_eq!(axes.few_tokens(), [1, 24, 128]);
-        assert_eq!(axes.fewer_tokens(), [1, 8, 15, 32, 64, 128]);
+        assert_eq!(axes.fewer_tokens(), [1, 2, 4, 8, 15, 32, 64, 128]);
         assert_eq!(
             Axes::affordable(64, all, cheap, Duration::from_secs(1)).tokens,
-            [1, 4, 8, 15, 24, 32, 45, 64]
+            [1, 2, 4, 8, 15, 24, 32, 45, 64]
         );
         let short = Axes::affordable(3, all, cheap, Duration::from_secs(1));
-        assert_eq!((short.tokens.clone(), short.few_tokens()), (vec![1], vec![1]));
+        assert_eq!((short.tokens.clone(), short.few_tokens()), (vec![1, 2], vec![1, 2]));
 
-        // A millisecond a token: 7 sequences of 417 tokens are 2.9 s.
+        // A millisecond a token: 7 sequences of 419 tokens are 2.9 s.
         let slow = Duration::from_millis(1);
         assert_eq!(
             Axes::affordable(512, all, slow, Duration::from_secs(5)).batch,
             [1, 2, 4]
         );
         let least = Axes::affordable(512, all, Duration::from_secs(1), Duration::from_secs(1));
-        assert_eq!((least.batch, least.tokens), (vec![1, 2, 4], vec![1, 4]));
+        assert_eq!((least.batch, least.tokens), (vec![1, 2, 4], vec![1, 2]));
     }
 
     #[test]
@@ -164,15 +164,15 @@ mod tests {
         };
         let (batch, tokens) = grid(128, 64);
         assert_eq!(batch, [1, 2, 4, 8, 16, 32, 64, 128]);
-        assert_eq!(tokens, [1, 4, 8, 15, 24, 32, 45, 64]);
+        assert_eq!(tokens, [1, 2, 4, 8, 15, 24, 32, 45, 64]);
         let (batch, tokens) = grid(100, 100);
         assert_eq!(
-            (batch[6..].to_vec(), tokens[8..].to_vec()),
+            (batch[6..].to_vec(), tokens[9..].to_vec()),
             (vec![64, 100], vec![96, 100])
         );
         let (batch, tokens) = grid(4, 4096);
         assert_eq!(batch.last(), Some(&32));
-        assert_eq!(tokens[9..], [128, 192, 256, 384, 512]);
+        assert_eq!(tokens[10..], [128, 192, 256, 384, 512]);
     }
     /// An op whose latency rises at every 64 tokens, as the paper's card has it: its steps are found where they are looked for.
     #[test]

@@ -307,7 +307,7 @@ mod tests {
         let spots = spots(&sizes, HoldOut::new(Suite::Full, 7));
         let (held_out, grid): (Vec<_>, Vec<_>) = spots.into_iter().partition(|&(_, held_out)| held_out);
         assert_eq!(grid.iter().map(|&(bytes, _)| bytes).collect::<Vec<_>>(), sizes);
-        assert_eq!(held_out.len(), 8);
+        assert_eq!(held_out.len(), 16);
         assert!(
             held_out
                 .iter()

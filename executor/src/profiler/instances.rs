@@ -9,6 +9,7 @@ use tenantry_profiles::{ConcurrentLayerRow, StaticModelRow, Tables};
 
 use super::Suite;
 use super::compute::{Subject, answers};
+use super::held_out::{HoldOut, Spot};
 use super::ops::Ops;
 use super::schedule::Point;
 use super::timing::timed;
@@ -111,92 +112,110 @@ pub(crate) fn points<'a>(
     heads: &'a [(u32, Heads)],
     ops: &Ops,
     suite: Suite,
+    hold_out: HoldOut,
 ) -> Result<Vec<Point<'a>>, ExecutorError> {
     let mut points = Vec::new();
     if ops.concurrent {
-        points.extend(concurrent(subject, suite)?);
+        points.extend(concurrent(subject, suite, hold_out)?);
     }
     let whole_passes = ops.static_models && !subject.encoder.device().is_cuda();
     if let Some((_, heads)) = heads.first().filter(|_| whole_passes) {
-        points.extend(whole(subject, heads, suite)?);
+        points.extend(whole(subject, heads, suite, hold_out)?);
     }
     Ok(points)
 }
 
-fn concurrent(subject: &Subject, suite: Suite) -> Result<Vec<Point<'_>>, ExecutorError> {
+fn concurrent(subject: &Subject, suite: Suite, hold_out: HoldOut) -> Result<Vec<Point<'_>>, ExecutorError> {
     let (model, dtype) = (subject.encoder.shape().name.clone(), subject.dtype);
     let (batches, lengths) = match suite {
         Suite::Quick => (first_and_middle(&subject.axes.batch), subject.axes.few_tokens()),
-        Suite::Full => (subject.axes.batch.clone(), subject.axes.few_tokens()),
+        Suite::Full => (subject.axes.batch.clone(), subject.axes.fewer_tokens()),
     };
+    let lengths = &lengths;
     let device = subject.encoder.device();
     let all_streams = company(device)?;
     let mut points = Vec::new();
-    for own in (0..STREAMS.len()).map_while(|index| all_streams.get(..STREAMS[index] as usize)) {
-        let streams = own.len() as u32;
-        for &batch in &batches {
-            for &tokens in &lengths {
-                let own = own.to_vec();
-                let instance = || Instance::new(&subject.encoder, subject.input(batch, tokens)?);
-                let mut instances = (0..streams).map(|_| instance()).collect::<Result<Vec<_>, _>>()?;
-                synchronize(device)?;
-                let model = model.clone();
-                let row = move |tables: &mut Tables, stats| {
-                    tables.concurrent_layer.push(ConcurrentLayerRow {
-                        model: model.clone(),
-                        dtype,
-                        streams,
-                        batch,
-                        tokens,
-                        stats,
-                    });
-                };
-                let table = format!("concurrent_layer of {}", subject.encoder.shape().name);
-                points.push(Point::new(
-                    table,
-                    move || in_company(&mut instances, &own, Instance::layer),
-                    row,
-                ));
-            }
-        }
+    let served = STREAMS
+        .into_iter()
+        .filter(|&streams| streams as usize <= all_streams.len());
+    let grid = served.flat_map(|streams| {
+        let of_streams = move |&batch| lengths.iter().map(move |&tokens| [streams, batch, tokens]);
+        batches.iter().flat_map(of_streams)
+    });
+    for Spot {
+        at: [streams, batch, tokens],
+        held_out,
+    } in hold_out.spots(grid.collect(), Some)
+    {
+        let own = all_streams[..streams as usize].to_vec();
+        let instance = || Instance::new(&subject.encoder, subject.input(batch, tokens)?);
+        let mut instances = (0..streams).map(|_| instance()).collect::<Result<Vec<_>, _>>()?;
+        synchronize(device)?;
+        let model = model.clone();
+        let row = move |tables: &mut Tables, stats| {
+            tables.concurrent_layer.push(ConcurrentLayerRow {
+                model: model.clone(),
+                dtype,
+                streams,
+                batch,
+                tokens,
+                stats,
+            });
+        };
+        let table = format!("concurrent_layer of {}", subject.encoder.shape().name);
+        let measure = move || in_company(&mut instances, &own, Instance::layer);
+        points.push(Point::new(table, measure, row).held_out(held_out));
     }
     Ok(points)
 }
 
 /// Whole passes, from token ids to the answers in host memory. A CPU compiles nothing for a shape: what is measured is the same
 /// eager pass as in parts, without the hand-overs between them.
-fn whole<'a>(subject: &'a Subject, heads: &'a Heads, suite: Suite) -> Result<Vec<Point<'a>>, ExecutorError> {
+fn whole<'a>(
+    subject: &'a Subject,
+    heads: &'a Heads,
+    suite: Suite,
+    hold_out: HoldOut,
+) -> Result<Vec<Point<'a>>, ExecutorError> {
     let (model, dtype) = (subject.encoder.shape().name.clone(), subject.dtype);
     let batches = match suite {
         Suite::Quick => vec![subject.axes.batch[0]],
-        Suite::Full => first_and_middle(&subject.axes.batch),
+        Suite::Full => first_to_middle(&subject.axes.batch).to_vec(),
     };
     let mut points = Vec::new();
-    for &batch in &batches {
-        for &tokens in &subject.axes.tokens {
-            let (encoder, input) = (&subject.encoder, subject.input(batch, tokens)?);
-            let tenants: Vec<u32> = (0..batch).collect();
-            let pass = move || {
-                timed(encoder.device(), || {
-                    let hidden = encoder.embed(&input)?;
-                    let hidden = encoder.layers(hidden, 0..encoder.shape().layers as usize, &input, None)?;
-                    answers(heads, &hidden, &tenants)
-                })
-            };
-            let name = model.clone();
-            let row = move |tables: &mut Tables, stats| {
-                tables.static_model.push(StaticModelRow {
-                    model: name.clone(),
-                    dtype,
-                    batch,
-                    tokens,
-                    stats,
-                });
-            };
-            points.push(Point::new(format!("static_model of {model}"), pass, row));
-        }
+    let lengths = &subject.axes.tokens;
+    let grid = { batches.iter() }.flat_map(|&batch| lengths.iter().map(move |&tokens| [batch, tokens]));
+    for Spot {
+        at: [batch, tokens],
+        held_out,
+    } in hold_out.spots(grid.collect(), Some)
+    {
+        let (encoder, input) = (&subject.encoder, subject.input(batch, tokens)?);
+        let tenants: Vec<u32> = (0..batch).collect();
+        let pass = move || {
+            timed(encoder.device(), || {
+                let hidden = encoder.embed(&input)?;
+                let hidden = encoder.layers(hidden, 0..encoder.shape().layers as usize, &input, None)?;
+                answers(heads, &hidden, &tenants)
+            })
+        };
+        let name = model.clone();
+        let row = move |tables: &mut Tables, stats| {
+            tables.static_model.push(StaticModelRow {
+                model: name.clone(),
+                dtype,
+                batch,
+                tokens,
+                stats,
+            });
+        };
+        points.push(Point::new(format!("static_model of {model}"), pass, row).held_out(held_out));
     }
     Ok(points)
+}
+
+fn first_to_middle(all: &[u32]) -> &[u32] {
+    &all[..=(all.len() - 1) / 2]
 }
 
 fn first_and_middle(all: &[u32]) -> Vec<u32> {

@@ -130,35 +130,39 @@ impl<'a> PetSubject<'a> {
     }
 
     /// Points of operators on several streams at once.
-    pub fn side_by_side(&self, suite: Suite) -> Result<Vec<Point<'_>>, ExecutorError> {
+    pub fn side_by_side(&self, suite: Suite, hold_out: HoldOut) -> Result<Vec<Point<'_>>, ExecutorError> {
         let (name, dtype, axes) = (&self.subject.encoder.shape().name, self.dtype, &self.subject.axes);
         if self.kinds.is_empty() {
             return Ok(Vec::new());
         }
         let (batches, lengths) = match suite {
             Suite::Quick => (vec![axes.batch[0], axes.batch[axes.batch.len() / 2]], axes.few_tokens()),
-            Suite::Full => (few(&axes.batch), axes.few_tokens()),
+            Suite::Full => (axes.batch.clone(), axes.fewer_tokens()),
         };
         let mut points = Vec::new();
-        for streams in self.streams() {
-            for (&batch, &tokens) in batches
-                .iter()
-                .flat_map(|batch| lengths.iter().map(move |tokens| (batch, tokens)))
-            {
-                let model = name.clone();
-                let row = move |tables: &mut Tables, stats| {
-                    tables.concurrent_pet.push(ConcurrentPetRow {
-                        model: model.clone(),
-                        dtype,
-                        streams,
-                        batch,
-                        tokens,
-                        stats,
-                    });
-                };
-                let measure = self.measure_streams(streams, batch, tokens)?;
-                points.push(Point::new(format!("concurrent_pet of {name}"), measure, row));
-            }
+        let lengths = &lengths;
+        let grid = self.streams().flat_map(|streams| {
+            let of_streams = move |&batch| lengths.iter().map(move |&tokens| [streams, batch, tokens]);
+            batches.iter().flat_map(of_streams)
+        });
+        for Spot {
+            at: [streams, batch, tokens],
+            held_out,
+        } in hold_out.spots(grid.collect(), Some)
+        {
+            let model = name.clone();
+            let row = move |tables: &mut Tables, stats| {
+                tables.concurrent_pet.push(ConcurrentPetRow {
+                    model: model.clone(),
+                    dtype,
+                    streams,
+                    batch,
+                    tokens,
+                    stats,
+                });
+            };
+            let measure = self.measure_streams(streams, batch, tokens)?;
+            points.push(Point::new(format!("concurrent_pet of {name}"), measure, row).held_out(held_out));
         }
         Ok(points)
     }

@@ -7,10 +7,16 @@ use tenantry_core::policy::coordinated::{Batching, Planner, PoolPlan, PoolQuesti
 use tenantry_profiles::{PlanRow, PoolBatching};
 use tenantry_traces::draw::{Draws, Purpose};
 
+use super::Suite;
+use super::axes::Knots;
+use super::held_out::{HoldOut, Spot};
 use super::schedule::Point;
 
 /// Tasks whose queries wait.
-const TASKS: [u32; 4] = [1, 8, 32, 128];
+const TASKS: Knots = Knots {
+    quick: &[1, 8, 32, 128],
+    full: &[1, 2, 4, 8, 16, 32, 64, 128],
+};
 /// Queries that wait, at least as many.
 const QUERIES: [u32; 9] = [1, 8, 16, 32, 64, 128, 256, 512, 1024];
 /// The most queries of a batch. Smaller ones are found sooner: the programs look at no longer stretches.
@@ -24,32 +30,40 @@ const MEAN_TOKENS: f64 = 32.0;
 const STD_TOKENS: f64 = 4.0;
 
 /// All points of these rules: they depend on the host alone, and not on a model.
-pub(crate) fn points(batchings: &[PoolBatching], seed: u64) -> Vec<Point<'static>> {
+pub(crate) fn points(batchings: &[PoolBatching], suite: Suite, hold_out: HoldOut, seed: u64) -> Vec<Point<'static>> {
     let tables: Arc<[Tables]> = Arc::new([tables()]);
+    let grid = TASKS
+        .of(suite)
+        .iter()
+        .flat_map(|&tasks| QUERIES.map(|queries| [tasks, queries]));
+    let possible = |at: [u32; 2]| Some(at).filter(|[tasks, queries]| tasks <= queries);
+    let spots = hold_out.spots(grid.filter_map(possible).collect(), possible);
     let mut points = Vec::new();
     for &batching in batchings {
-        for tasks in TASKS {
-            for queries in QUERIES.into_iter().filter(|&queries| queries >= tasks) {
-                let question = question(&tables, batching, tasks, queries, seed);
-                let mut planner = Planner::default();
-                let measure = move || {
-                    let start = Instant::now();
-                    let mut plan = PoolPlan::default();
-                    planner.answer(&question, 0, &mut plan);
-                    let took = start.elapsed();
-                    std::hint::black_box(plan);
-                    Ok(took)
-                };
-                let row = move |all: &mut tenantry_profiles::Tables, stats| {
-                    all.plan.push(PlanRow {
-                        batching,
-                        tasks,
-                        queries,
-                        stats,
-                    });
-                };
-                points.push(Point::new(format!("plan, {batching}"), measure, row));
-            }
+        for &Spot {
+            at: [tasks, queries],
+            held_out,
+        } in &spots
+        {
+            let question = question(&tables, batching, tasks, queries, seed);
+            let mut planner = Planner::default();
+            let measure = move || {
+                let start = Instant::now();
+                let mut plan = PoolPlan::default();
+                planner.answer(&question, 0, &mut plan);
+                let took = start.elapsed();
+                std::hint::black_box(plan);
+                Ok(took)
+            };
+            let row = move |all: &mut tenantry_profiles::Tables, stats| {
+                all.plan.push(PlanRow {
+                    batching,
+                    tasks,
+                    queries,
+                    stats,
+                });
+            };
+            points.push(Point::new(format!("plan, {batching}"), measure, row).held_out(held_out));
         }
     }
     points

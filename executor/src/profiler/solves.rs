@@ -7,6 +7,7 @@ use tenantry_core::spec::SolverSpec;
 use tenantry_profiles::{SolveRow, Tables};
 use tenantry_traces::Duration;
 
+use super::held_out::{HoldOut, Spot};
 use super::schedule::Point;
 
 /// Cards to be allocated: enough that each of these questions has a solution, and is not answered by what stands in for one.
@@ -17,11 +18,12 @@ const RUNTIMES: [u32; 7] = [1, 2, 4, 6, 8, 12, 16];
 const SPAN_TOKENS: u32 = 512;
 
 /// All points: they depend on the host alone, and not on a model.
-pub(crate) fn points() -> Vec<Point<'static>> {
-    let pairs = GPUS
+pub(crate) fn points(hold_out: HoldOut) -> Vec<Point<'static>> {
+    let grid = GPUS
         .into_iter()
-        .flat_map(|gpus| RUNTIMES.map(|runtimes| (gpus, runtimes)));
-    let point = |(gpus, runtimes)| {
+        .flat_map(|gpus| RUNTIMES.map(|runtimes| [gpus, runtimes]));
+    let point = |spot: Spot<2>| {
+        let [gpus, runtimes] = spot.at;
         let question = question(gpus, runtimes);
         let measure = move || {
             let start = Instant::now();
@@ -31,9 +33,9 @@ pub(crate) fn points() -> Vec<Point<'static>> {
             Ok(took)
         };
         let row = move |tables: &mut Tables, stats| tables.solve.push(SolveRow { gpus, runtimes, stats });
-        Point::new("solve".into(), measure, row)
+        Point::new("solve".into(), measure, row).held_out(spot.held_out)
     };
-    pairs.map(point).collect()
+    hold_out.spots(grid.collect(), Some).into_iter().map(point).collect()
 }
 
 /// What a cluster at 80 % of its load asks: runtimes at even steps, service times in proportion to their lengths, and requests of

@@ -95,9 +95,9 @@ impl<'a> Subjects<'a> {
             });
         }
         if plan.ops.solves {
-            points.extend(solves::points());
+            points.extend(solves::points(hold_out));
         }
-        points.extend(plans::points(&plan.ops.plans, plan.seed));
+        points.extend(plans::points(&plan.ops.plans, plan.suite, hold_out, plan.seed));
         points.extend(self.copies.points(&self.sizes.copies, hold_out));
         points.extend(self.copies.model_points(&self.sizes.models));
         points.extend(self.checkpoints.iter().map(|checkpoint| checkpoint.point(plan.dtype)));
@@ -112,7 +112,7 @@ impl<'a> Subjects<'a> {
             if plan.ops.tagging {
                 points.extend(subject.tagging(heads, hold_out)?);
             }
-            points.extend(instances::points(subject, heads, &plan.ops, plan.suite)?);
+            points.extend(instances::points(subject, heads, &plan.ops, plan.suite, hold_out)?);
         }
         for adapter in &self.adapters {
             points.extend(adapter.points(&plan.ops.adapters, plan.suite, hold_out)?);
@@ -120,7 +120,7 @@ impl<'a> Subjects<'a> {
         for pet in &self.pets {
             points.extend(pet.points(plan.suite, hold_out)?);
             if plan.ops.concurrent {
-                points.extend(pet.side_by_side(plan.suite)?);
+                points.extend(pet.side_by_side(plan.suite, hold_out)?);
             }
         }
         Ok(points)
