@@ -73,6 +73,11 @@ fn what_is_profiled_is_chosen_from_and_served() {
         "the fastest that is hardly ever right"
     );
     assert_eq!(chosen["selected"]["weights"], serde_json::Value::Null);
+    let scenario = fs::read_to_string(folder.join("serve.yaml")).expect("it was just written");
+    assert!(
+        scenario.contains("twitter: { rate: 500/s }"),
+        "half of what a model of a millisecond does: {scenario}"
+    );
     // Early stops leave fewer, and the search need not measure all.
     let stopped = good_json(folder, &with(&select, &["1", "--early-stops", "paper"]));
     let count = |found: &serde_json::Value, key: &str| found[key].as_u64().expect("a number");
@@ -176,6 +181,14 @@ fn a_profile_is_of_the_very_files_that_it_names() {
     let told = tenantry(folder, &judge("profile.csv"));
     let said = String::from_utf8_lossy(&told.stderr);
     assert!(told.status.success() && said.contains(note), "{said}");
+    // A text that loses a word is named by its item.
+    let lost =
+        fs::read_to_string(folder.join("test.csv")).expect("it is there") + "the \u{200d} soup was bad,negative\n";
+    fs::write(folder.join("lost.csv"), lost).expect("it is writable");
+    let refused = tenantry(folder, &judge("lost.csv"));
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{message}");
+    assert!(message.contains("item 60: "), "{message}");
     let judged = good_json(folder, &judge("test.csv"));
     assert_eq!(judged["fitted_to_these_items"], serde_json::Value::Null);
     let weights = judged["ensemble"][0]["weights"].as_array().expect("a list");

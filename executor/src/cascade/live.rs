@@ -302,7 +302,9 @@ impl<'a> Cascade<'a> {
             let coins: Vec<f64> = (0..self.levels.len() as u32)
                 .map(|level| coin(number as u64, level))
                 .collect();
-            let answered = self.answer(&item.texts, &coins)?;
+            let answered = self
+                .answer(&item.texts, &coins)
+                .map_err(|error| error.of_item(number))?;
             let right = self.levels[0].calibration.is_right(&answered.answer, item.label);
             Ok((answered, right))
         };

@@ -72,6 +72,13 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
             say(output, &note);
         }
     }
+    let passes: Vec<(&str, f32)> = profiled
+        .iter()
+        .map(|model| (model.whole.model.as_str(), median(&model.whole.observed.service_us)))
+        .collect();
+    if let Some(note) = not_the_fastest_first(&passes) {
+        say(output, &note);
+    }
     let row = |outputs: &&Outputs| {
         let [service_us, attended_us] = [&outputs.observed.service_us, &outputs.observed.attended_us].map(|us| {
             let mut sorted = us.clone();
@@ -130,6 +137,28 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
     print(output, &json!({ "folder": args.out, "outputs": rows }), table)
 }
 
+/// The middle one, the greater of two.
+fn median(us: &[f32]) -> f32 {
+    let mut sorted = us.to_vec();
+    sorted.sort_by(f32::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// That words are pruned by a model that takes longer than another does: `passes` are models' names and what a pass takes them, in the order of
+/// the command line.
+fn not_the_fastest_first(passes: &[(&str, f32)]) -> Option<String> {
+    let (first, first_us) = passes.first()?;
+    let (fastest, fastest_us) = passes.iter().min_by(|one, other| one.1.total_cmp(&other.1))?;
+    (fastest != first).then(|| {
+        format!(
+            "note: words were pruned by the attention of the first model alone, {first}, of which a pass takes {:.3} ms, and {fastest} takes {:.3}: no candidate will prune what \
+             {fastest} passes on. Name the fastest model first",
+            first_us / 1e3,
+            fastest_us / 1e3
+        )
+    })
+}
+
 /// How the models were calibrated that an earlier profile has; those of them that are `asked` about must be the same to the bit.
 fn calibrations(folder: &Path, asked: &[TextModel]) -> Result<BTreeMap<String, Fitted>, Failure> {
     let models = ProfiledModels::read(folder).map_err(Failure::bad_input)?.models;
@@ -148,4 +177,21 @@ fn calibrations(folder: &Path, asked: &[TextModel]) -> Result<BTreeMap<String, F
         Ok((whole.model, fitted))
     });
     calibrated.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_in_the_wrong_order_are_told_of() {
+        assert_eq!(not_the_fastest_first(&[("small", 900.0), ("large", 4000.0)]), None);
+        assert_eq!(not_the_fastest_first(&[("small", 900.0)]), None);
+        let note = not_the_fastest_first(&[("large", 4000.0), ("small", 900.0), ("middle", 2000.0)]).unwrap();
+        assert!(
+            note.contains("first model, large, of which a pass takes 4.000 ms; small takes 0.900"),
+            "{note}"
+        );
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+    }
 }
