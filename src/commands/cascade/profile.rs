@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(not_the_fastest_first(&[("small", 900.0)]), None);
         let note = not_the_fastest_first(&[("large", 4000.0), ("small", 900.0), ("middle", 2000.0)]).unwrap();
         assert!(
-            note.contains("first model, large, of which a pass takes 4.000 ms; small takes 0.900"),
+            note.contains("first model alone, large, of which a pass takes 4.000 ms, and small takes 0.900"),
             "{note}"
         );
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
