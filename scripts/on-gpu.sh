@@ -50,10 +50,10 @@ cascade-under-load          tabi/cpu-load
 hierarchical-decoders       hmi/gpt
 ten-thousand-tenants        hmi/ten-thousand
 management                  hmi/management
+static-runtimes             arlo/tweets-on-two-cores
 dynamic-runtimes            arlo/tweets-on-two-cores --set systems=[{"preset":"arlo-dt","runtimes":{"max_length":134}}]
 END
 }
-# Not among them: that one's static runtimes, which are captured graphs on a GPU and are not made yet.
 
 pack() {
     local program=${TENANTRY:-target/release/tenantry} limit=$((60 << 20)) bytes

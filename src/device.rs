@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use indicatif::ProgressBar;
-use tenantry_core::spec::{RuntimeSpec, ShapeKind};
 use tenantry_core::{SystemSpec, Topology};
 use tenantry_executor::machine::clocks::LaneClocks;
 use tenantry_executor::machine::execute::{self, ExecuteError};
@@ -61,19 +60,6 @@ impl Device {
         self.torch
     }
 
-    /// Why a system cannot be executed here, whatever is asked of it.
-    fn refusal(&self, system: &SystemSpec) -> Option<String> {
-        let streams = system.pool.runtimes.iter().flat_map(|runtimes| &runtimes.streams);
-        let is_static = |runtime: &RuntimeSpec| runtime.shape == ShapeKind::Static;
-        let refused = !self.is_cpu() && streams.flat_map(|stream| &stream.runtimes).any(is_static);
-        refused.then(|| {
-            format!(
-                "system {}: static runtimes on a GPU, which are to be captured graphs, cannot be executed yet; dynamic ones can, and `tenantry simulate` does both",
-                system.name
-            )
-        })
-    }
-
     /// Serves a run's requests for real. Where tables are to be built first, the bar shows how far they are.
     pub fn execute(
         &self,
@@ -84,9 +70,6 @@ impl Device {
         bar: &ProgressBar,
         mut watch: Option<Watch>,
     ) -> Result<ExecutedRun, Failure> {
-        if let Some(refusal) = self.refusal(&run.system) {
-            return Err(Failure::BadInput(refusal));
-        }
         // PyTorch gives page-locked memory out in powers of two, so that tenants' parameters may take twice what they are long.
         let host_share = if self.is_cpu() { 2 } else { 4 };
         let groups = TenantGroups::new(&run.workload).map_err(Failure::bad_input)?;
@@ -232,23 +215,6 @@ mod tests {
             torch: tenantry_executor::Device::Cpu,
         };
         assert_eq!(shared_device("punica", 2, &cpu), None, "workers are lanes there");
-    }
-
-    #[test]
-    fn static_runtimes_are_refused_on_a_gpu() {
-        let scenario = tenantry_scenarios::Scenario::load_with("arlo/fig-6a", &[]).unwrap();
-        let refused = |name: &str, torch| {
-            let name = name.to_owned();
-            let device = Device { name, torch };
-            let runs = scenario.runs().into_iter();
-            let refused = runs.filter(|run| device.refusal(&run.system).is_some());
-            refused.map(|run| run.system.name).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            refused("cuda:0", tenantry_executor::Device::Cuda(0)),
-            ["arlo", "arlo-st", "infaas"]
-        );
-        assert!(refused("cpu", tenantry_executor::Device::Cpu).is_empty());
     }
 
     #[test]

@@ -1,7 +1,8 @@
-// What `tch` lacks of a device's queues: streams, events, copies that do not wait, and how much memory is free.
+// What `tch` lacks of a device's queues: streams, events, copies that do not wait, how much memory is free, and work that is captured once.
 //
 // It is written against libtorch's device-generic classes alone. So it compiles without CUDA's headers and links without its libraries,
-// and where `libtorch_cuda.so` has been loaded the same calls reach PyTorch's own streams, which its caching allocator knows of.
+// and where `libtorch_cuda.so` has been loaded the same calls reach PyTorch's own streams, which its caching allocator knows of. Captured work
+// has no such class: those of its functions that are needed are asked for by name.
 //
 // Every function returns 0, or 1 after keeping what went wrong for `tenantry_last_error`, on the thread that called.
 
@@ -9,14 +10,18 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -37,6 +42,63 @@ int guarded(Work work) noexcept {
 
 // The first use of a device's library makes it look for devices and make its allocator.
 void prepare(c10::DeviceType type) { at::globalContext().lazyInitDevice(type); }
+
+// `at::cuda::CUDAGraph` of PyTorch 2.11, which is declared in a header (`ATen/cuda/CUDAGraph.h`) that needs CUDA's own.
+class CapturedGraph {
+ public:
+  explicit CapturedGraph(c10::Device device) : device_(device) {
+    find(construct_, "_ZN2at4cuda9CUDAGraphC1Eb");
+    find(destroy_, "_ZN2at4cuda9CUDAGraphD1Ev");
+    find(capture_begin_, "_ZN2at4cuda9CUDAGraph13capture_beginESt4pairIyyE21cudaStreamCaptureMode");
+    find(capture_end_, "_ZN2at4cuda9CUDAGraph11capture_endEv");
+    find(replay_, "_ZN2at4cuda9CUDAGraph6replayEv");
+    const c10::DeviceGuard guard(device_);
+    construct_(object_, /*keep_graph=*/false);
+  }
+
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+
+  ~CapturedGraph() { destroy_(object_); }
+
+  // What the calling thread issues to its current stream from now on is recorded and not done; what it allocates meanwhile is the graph's own.
+  void begin() {
+    const c10::DeviceGuard guard(device_);
+    capture_begin_(object_, {0, 0}, kThreadLocal);
+  }
+
+  void end() {
+    const c10::DeviceGuard guard(device_);
+    capture_end_(object_);
+  }
+
+  void replay() {
+    const c10::DeviceGuard guard(device_);
+    replay_(object_);
+  }
+
+ private:
+  // `cudaStreamCaptureModeThreadLocal`: other lanes may wait and allocate while this thread captures.
+  static constexpr int kThreadLocal = 1;
+  // As declared, its members take less than 200.
+  static constexpr std::size_t kObjectBytes = 4096;
+
+  template <typename Function>
+  static void find(Function& function, const char* name) {
+    function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
+    if (function == nullptr) {
+      throw std::runtime_error(std::string("captured graphs need PyTorch 2.11's part for CUDA, which has ") + name);
+    }
+  }
+
+  c10::Device device_;
+  void (*construct_)(void*, bool) = nullptr;
+  void (*destroy_)(void*) = nullptr;
+  void (*capture_begin_)(void*, std::pair<unsigned long long, unsigned long long>, int) = nullptr;
+  void (*capture_end_)(void*) = nullptr;
+  void (*replay_)(void*) = nullptr;
+  alignas(std::max_align_t) unsigned char object_[kObjectBytes];
+};
 
 }  // namespace
 
@@ -168,6 +230,31 @@ int tenantry_memory_reset_peak(int32_t device_type, int32_t device_index) {
     prepare(type);
     c10::getDeviceAllocator(type)->resetPeakStats(static_cast<c10::DeviceIndex>(device_index));
   });
+}
+
+int tenantry_graph_new(int32_t device_type, int32_t device_index, CapturedGraph** graph) {
+  return guarded([&] {
+    prepare(static_cast<c10::DeviceType>(device_type));
+    *graph = std::make_unique<CapturedGraph>(device_of(device_type, device_index)).release();
+  });
+}
+
+void tenantry_graph_free(CapturedGraph* graph) {
+  // What goes wrong with a device that is lost has been told before.
+  guarded([&] { delete graph; });
+}
+
+int tenantry_graph_begin(CapturedGraph* graph) {
+  return guarded([&] { graph->begin(); });
+}
+
+int tenantry_graph_end(CapturedGraph* graph) {
+  return guarded([&] { graph->end(); });
+}
+
+// Issues what was captured to the calling thread's current stream.
+int tenantry_graph_replay(CapturedGraph* graph) {
+  return guarded([&] { graph->replay(); });
 }
 
 // Where on the bus a GPU is, as CUDA's runtime writes it, which libtorch's part for CUDA has brought along.

@@ -1,6 +1,8 @@
-//! What differs between devices: number formats, waiting for work to end, page-locked memory, streams and events; and the thread settings
+//! What differs between devices: number formats, waiting for work to end, page-locked memory, streams, events and
+//! captured work; and the thread settings
 //! under which everything is measured and served.
 
+mod graph;
 mod host_numbers;
 mod shim;
 mod stream;
@@ -11,6 +13,7 @@ use std::sync::{Once, OnceLock};
 use tch::{Device, Kind, Tensor};
 use tenantry_profiles::DType;
 
+pub(crate) use self::graph::Graph;
 pub(crate) use self::host_numbers::HostNumbers;
 pub(crate) use self::stream::bus_id;
 pub use self::stream::{

@@ -21,6 +21,12 @@ pub(super) struct RawEvent {
     _private: [u8; 0],
 }
 
+/// `CapturedGraph` of the shim.
+#[repr(C)]
+pub(super) struct RawGraph {
+    _private: [u8; 0],
+}
+
 unsafe extern "C" {
     fn tenantry_last_error() -> *const c_char;
     pub(super) fn tenantry_load_library(name: *const c_char) -> c_int;
@@ -40,6 +46,11 @@ unsafe extern "C" {
         second: *const RawEvent,
         milliseconds: *mut f64,
     ) -> c_int;
+    pub(super) fn tenantry_graph_new(device_type: i32, device_index: i32, graph: *mut *mut RawGraph) -> c_int;
+    pub(super) fn tenantry_graph_free(graph: *mut RawGraph);
+    pub(super) fn tenantry_graph_begin(graph: *mut RawGraph) -> c_int;
+    pub(super) fn tenantry_graph_end(graph: *mut RawGraph) -> c_int;
+    pub(super) fn tenantry_graph_replay(graph: *mut RawGraph) -> c_int;
     fn tenantry_tensor_copy(to: *mut c_void, from: *const c_void, non_blocking: i32) -> c_int;
     fn tenantry_tensor_record_stream(tensor: *const c_void, stream: RawStream) -> c_int;
     pub(super) fn tenantry_memory(

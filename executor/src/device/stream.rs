@@ -14,10 +14,10 @@ use super::shim::{self, RawEvent, RawStream, checked};
 use crate::error::ExecutorError;
 
 /// `c10::DeviceType::CUDA`.
-const CUDA: i32 = 1;
+pub(super) const CUDA: i32 = 1;
 
 /// The device's number among the GPUs; nothing where it is the host's processor.
-fn gpu(device: Device) -> Option<i32> {
+pub(super) fn gpu(device: Device) -> Option<i32> {
     match device {
         Device::Cuda(index) => Some(index as i32),
         _ => None,

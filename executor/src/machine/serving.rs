@@ -1,6 +1,6 @@
 //! What the lanes do: copies and look-ups on some, forward passes on the others, with handles of their own on the same memory.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use tch::{Device, Kind, Tensor};
@@ -11,7 +11,7 @@ use tenantry_core::ids::InstanceId;
 use tenantry_core::machine::LookupCounts;
 use tenantry_core::op::{Encode, Layers, Member, NO_SLOT, OpKind};
 use tenantry_core::policy::fleet;
-use tenantry_core::spec::{HeadTask, PoolSpec, StreamSpec, TenantState};
+use tenantry_core::spec::{HeadTask, PoolSpec, RuntimeRef, ShapeKind, StreamSpec, TenantState};
 use tenantry_core::topology::{Lane, LaneKind, Topology};
 use tenantry_profiles::AdapterImplementation;
 use tenantry_traces::draw::{Draws, Purpose};
@@ -24,7 +24,7 @@ use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Ada
 use crate::device::{Stream, kind, prepare_lane_thread};
 use crate::error::ExecutorError;
 use crate::files::{EncoderBlock, Files, OneForAll, read_encoder_block};
-use crate::model::{Encoder, Heads, Input, Variant};
+use crate::model::{CompiledModel, Encoder, Heads, Input, Variant};
 use crate::plot::Tables;
 use crate::whole_models::{ModelSlots, ModelStore, WholeModel};
 
@@ -117,6 +117,8 @@ pub struct Provision {
 pub struct Serving {
     pool: PoolSpec,
     device: Device,
+    /// Whether static runtimes are compiled: a CPU pads alone.
+    compiles: bool,
     seed: u64,
     retrieval: Option<Arc<Retrieval>>,
     backbone: Option<Encoder>,
@@ -264,6 +266,7 @@ impl Serving {
                 .collect::<Result<_, _>>()?,
             pool: pool.clone(),
             device,
+            compiles: device.is_cuda(),
             seed,
             retrieval,
             runtimes,
@@ -329,6 +332,18 @@ impl Serving {
         topology.lanes.iter().enumerate().map(lane).collect()
     }
 
+    /// Runtimes that are compiled for their length.
+    fn static_runtimes(&self) -> BTreeMap<RuntimeRef, usize> {
+        let streams = self.pool.runtimes.iter().flat_map(|runtimes| &runtimes.streams);
+        let of_stream = |(stream, spec): (u16, &StreamSpec)| {
+            let runtimes = (0_u16..).zip(spec.runtimes.clone());
+            let fixed = runtimes.filter(|(_, runtime)| self.compiles && runtime.shape == ShapeKind::Static);
+            let named = fixed.map(move |(runtime, spec)| (RuntimeRef { stream, runtime }, spec.max_length as usize));
+            named.collect::<Vec<_>>()
+        };
+        (0_u16..).zip(streams).flat_map(of_stream).collect()
+    }
+
     fn host_lane(&self, bad_slots: &BadSlots) -> HostLane {
         let others = self.others.iter().map(|other| &other.weights);
         HostLane {
@@ -354,6 +369,8 @@ impl Serving {
             },
             heads: [&self.heads].into_iter().chain(others).map(Heads::share).collect(),
             stream: 0,
+            to_compile: self.static_runtimes(),
+            compiled: BTreeMap::new(),
             slots: self.slots[instance].share(),
             looks_up: self.retrieval.is_some(),
             tokens: Draws::new(self.seed, Purpose::Tokens),
@@ -525,6 +542,10 @@ struct ComputeLane {
     heads: Vec<Heads>,
     /// Whose batch runs.
     stream: usize,
+    /// By static runtime, where they are compiled, its length.
+    to_compile: BTreeMap<RuntimeRef, usize>,
+    /// Those that have been.
+    compiled: BTreeMap<RuntimeRef, CompiledModel>,
     slots: Slots,
     /// Whether passes begin with what was looked up.
     looks_up: bool,
@@ -579,19 +600,22 @@ impl ComputeLane {
         })
     }
 
-    /// Draws the token ids of the batch, and embeds them.
+    /// Draws the token ids of the batch.
+    fn sequences(&self, batch: &Batch, rows: &[usize]) -> Vec<Vec<i64>> {
+        let vocabulary = u64::from(self.encoder(batch).shape().vocabulary);
+        let sequence = |&row: &usize| {
+            let mut draws = self.tokens.about(batch.members[row].ticket);
+            (0..batch.members[row].input_tokens)
+                .map(|_| draws.below(vocabulary) as i64)
+                .collect()
+        };
+        rows.iter().map(sequence).collect()
+    }
+
+    /// Draws them, and embeds them.
     fn embed(&self, batch: &Batch, rows: &[usize]) -> Result<(Input, Tensor), ExecutorError> {
         let encoder = self.encoder(batch);
-        let vocabulary = u64::from(encoder.shape().vocabulary);
-        let sequences: Vec<Vec<i64>> = rows
-            .iter()
-            .map(|&row| {
-                let mut draws = self.tokens.about(batch.members[row].ticket);
-                (0..batch.members[row].input_tokens)
-                    .map(|_| draws.below(vocabulary) as i64)
-                    .collect()
-            })
-            .collect();
+        let sequences = self.sequences(batch, rows);
         let input = encoder.input(&sequences, batch.shape.tokens as usize)?;
         let hidden = encoder.embed(&input)?;
         Ok((input, hidden))
@@ -622,13 +646,43 @@ impl ComputeLane {
             self.under_way = Some(under_way);
             return Ok(());
         }
-        let tenants: Vec<u32> = under_way.rows.iter().map(|&row| batch.members[row].tenant).collect();
+        let rows = &under_way.rows;
+        let tenants = tenants(batch, rows);
         let heads = &self.heads[self.stream];
+        let classes = match self.tags {
+            None => heads.forward(&hidden, &tenants)?.f_argmax(1, false)?,
+            Some(_) => heads.tag(&hidden, &tenants)?.f_argmax(2, false)?.f_view([-1])?,
+        };
+        // Reading the answer waits for the device.
+        self.answer(batch, rows, &Vec::<i64>::try_from(&classes)?);
+        Ok(())
+    }
+
+    /// A whole pass of a runtime that is compiled.
+    fn infer(&mut self, runtime: RuntimeRef, tokens: usize, batch: &Batch) -> Result<(), ExecutorError> {
+        let rows = rows(batch);
+        let (sequences, tenants) = (self.sequences(batch, &rows), tenants(batch, &rows));
+        let classes = match self.compiled.get_mut(&runtime) {
+            Some(compiled) => compiled.run(&sequences, &tenants)?,
+            None => self.compile(runtime, tokens)?.run(&sequences, &tenants)?,
+        };
+        self.answer(batch, &rows, &classes);
+        Ok(())
+    }
+
+    /// Of a request at a time, as instances of runtimes take them.
+    fn compile(&mut self, runtime: RuntimeRef, tokens: usize) -> Result<&mut CompiledModel, ExecutorError> {
+        let stream = usize::from(runtime.stream);
+        let (encoder, heads) = (&self.backbones[stream], &self.heads[stream]);
+        let compiled = CompiledModel::new(encoder, heads, self.tags.is_some(), 1, tokens)?;
+        Ok(self.compiled.entry(runtime).or_insert(compiled))
+    }
+
+    /// Tells the class of each of a batch's rows, or the labels of its tokens one after the other, padding included.
+    fn answer(&self, batch: &Batch, rows: &[usize], classes: &[i64]) {
         if let Some(tags) = &self.tags {
-            let labels = heads.tag(&hidden, &tenants)?.f_argmax(2, false)?;
-            let width = labels.size()[1] as usize;
-            let labels = Vec::<i64>::try_from(&labels.f_view([-1])?)?;
-            let tagged = under_way.rows.iter().zip(labels.chunks(width)).map(|(&row, labels)| {
+            let width = classes.len() / rows.len();
+            let tagged = rows.iter().zip(classes.chunks(width)).map(|(&row, labels)| {
                 let Member {
                     ticket, input_tokens, ..
                 } = batch.members[row];
@@ -639,21 +693,17 @@ impl ComputeLane {
                 }
             });
             tags.lock().expect("no lane panics with the list").extend(tagged);
-            return Ok(());
+            return;
         }
-        let classes = heads.forward(&hidden, &tenants)?.f_argmax(1, false)?;
-        // Reading the answer waits for the device.
-        let classes = Vec::<i64>::try_from(&classes)?;
-        let answer = |(&row, class): (&usize, i64)| Answer {
+        let answer = |(&row, &class): (&usize, &i64)| Answer {
             ticket: batch.members[row].ticket,
             class: class as u32,
         };
-        let answers = under_way.rows.iter().zip(classes).map(answer);
+        let answers = rows.iter().zip(classes).map(answer);
         self.answers
             .lock()
             .expect("no lane panics with the list")
             .extend(answers);
-        Ok(())
     }
 
     /// A few passes of the longest inputs.
@@ -725,31 +775,44 @@ impl Perform for ComputeLane {
                 return;
             }
         }
+        // Likewise: a capture that fails is tried again, and fails its request.
+        for (runtime, tokens) in self.to_compile.clone() {
+            let _ = self.compile(runtime, tokens);
+        }
         // A device that is lost will say so when a request asks for it.
         let _ = crate::device::synchronize(self.device);
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
-        let encode = match kind {
-            OpKind::Encode(encode) => *encode,
+        self.fail_bad_slots(batch);
+        let done = match kind {
+            OpKind::Encode(encode) => self.encode(encode, batch),
             // A runtime is the whole model of its stream on a batch of its shape.
             OpKind::Infer(infer) => {
                 self.stream = usize::from(infer.runtime.stream);
-                Encode {
+                let whole = Encode {
                     begin: true,
                     embed: true,
                     layers: Layers::all(self.backbones[self.stream].shape().layers),
                     heads: true,
+                };
+                match self.to_compile.get(&infer.runtime) {
+                    Some(&tokens) => self.infer(infer.runtime, tokens, batch),
+                    None => self.encode(&whole, batch),
                 }
             }
             _ => unreachable!("a compute lane encodes"),
         };
-        self.fail_bad_slots(batch);
-        if let Err(error) = self.encode(&encode, batch) {
+        if let Err(error) = done {
             self.under_way = None;
             fail_all(batch, reason(&error, FailureReason::ComputeFailed));
         }
     }
+}
+
+/// Whose each of a batch's rows is.
+fn tenants(batch: &Batch, rows: &[usize]) -> Vec<u32> {
+    rows.iter().map(|&row| batch.members[row].tenant).collect()
 }
 
 /// Fails all members of a batch; those that failed before keep their reason.

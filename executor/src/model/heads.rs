@@ -138,15 +138,24 @@ impl Heads {
             tenants.iter().all(|&tenant| tenant < count),
             "a tenant beyond the {count} that have heads"
         );
+        self.of(hidden, &Tensor::f_from_slice(&index)?.f_to(self.parameters.device())?)
+    }
+
+    /// Likewise with the tenants' numbers on the device, `[n]`, 64-bit: nothing is copied there, and nothing waited for.
+    pub(crate) fn of(&self, hidden: &Tensor, tenants: &Tensor) -> Result<Tensor, ExecutorError> {
         tch::no_grad(|| {
-            let n = tenants.len() as i64;
-            let index = Tensor::f_from_slice(&index)?.f_to(self.parameters.device())?;
-            let own = self.parameters.f_index_select(0, &index)?;
+            let n = tenants.size()[0];
+            let own = self.parameters.f_index_select(0, tenants)?;
             let weights = self.hidden * self.classes;
             let weight = own.f_narrow(1, 0, weights)?.f_view([n, self.hidden, self.classes])?;
             let bias = own.f_narrow(1, weights, self.classes)?.f_unsqueeze(1)?;
             Ok(bias.f_baddbmm(hidden, &weight, 1.0, 1.0)?)
         })
+    }
+
+    /// Of each tenant the weight, `[hidden, classes]`, and then the bias: `[tenants, hidden · classes + classes]`.
+    pub(crate) fn parameters(&self) -> &Tensor {
+        &self.parameters
     }
 
     /// Tenants that have a head.

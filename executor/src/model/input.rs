@@ -33,11 +33,34 @@ impl Input {
         kind: Kind,
         device: Device,
     ) -> Result<Input, ExecutorError> {
+        let ids = Input::padded_ids(sequences, tokens, vocabulary)?;
+        let padded = sequences.iter().any(|sequence| sequence.as_ref().len() < tokens);
+        let (n, l) = (sequences.len() as i64, tokens as i64);
+        let ids = Tensor::f_from_slice(&ids)?.f_view([n, l])?.f_to(device)?;
+        let lengths: Vec<usize> = sequences.iter().map(|sequence| sequence.as_ref().len()).collect();
+        let mask = padded.then(|| mask(&lengths, tokens, kind, device)).transpose()?;
+        Ok(Input {
+            batch: sequences.len(),
+            tokens,
+            ids: Some(ids),
+            segments: None,
+            mask,
+        })
+    }
+
+    /// The ids of each of `sequences` padded to `tokens`, one after the other: `[n · l]`.
+    ///
+    /// # Errors
+    /// As [`pad`](Self::pad).
+    pub(crate) fn padded_ids(
+        sequences: &[impl AsRef<[i64]>],
+        tokens: usize,
+        vocabulary: i64,
+    ) -> Result<Vec<i64>, ExecutorError> {
         if sequences.is_empty() {
             return Err(ExecutorError::input("batch", "at least one sequence", "none"));
         }
         let mut ids = vec![0; sequences.len() * tokens];
-        let mut padded = false;
         for (index, (sequence, row)) in sequences.iter().zip(ids.chunks_mut(tokens.max(1))).enumerate() {
             let sequence = sequence.as_ref();
             if !(1..=tokens).contains(&sequence.len()) {
@@ -53,19 +76,20 @@ impl Input {
                 return Err(ExecutorError::input(format!("sequence {index} of the batch"), must, id));
             }
             row[..sequence.len()].copy_from_slice(sequence);
-            padded |= sequence.len() < tokens;
         }
-        let (n, l) = (sequences.len() as i64, tokens as i64);
-        let ids = Tensor::f_from_slice(&ids)?.f_view([n, l])?.f_to(device)?;
-        let lengths: Vec<usize> = sequences.iter().map(|sequence| sequence.as_ref().len()).collect();
-        let mask = padded.then(|| mask(&lengths, tokens, kind, device)).transpose()?;
-        Ok(Input {
-            batch: sequences.len(),
-            tokens,
+        Ok(ids)
+    }
+
+    /// A batch whose ids, `[n, l]`, and mask, `[n, 1, 1, l]`, are on the device already.
+    pub(crate) fn of_tensors(ids: Tensor, mask: Tensor) -> Input {
+        let size = ids.size();
+        Input {
+            batch: size[0] as usize,
+            tokens: size[1] as usize,
             ids: Some(ids),
             segments: None,
-            mask,
-        })
+            mask: Some(mask),
+        }
     }
 
     /// The same batch of pairs of texts: for each sequence the segment of each of its tokens, 0 or 1.

@@ -1,8 +1,10 @@
 //! BERT-like encoders: one flat block of parameters each, forward passes in pieces, classification heads per tenant.
 //!
-//! [`Encoder`] computes; [`Input`] is a padded batch of token ids; [`Heads`] are the tenants' classifiers.
+//! [`Encoder`] computes; [`Input`] is a padded batch of token ids; [`Heads`] are the tenants' classifiers; [`CompiledModel`] is all of them for one
+//! shape.
 
 mod checkpoint;
+mod compiled;
 mod encoder;
 mod heads;
 mod input;
@@ -13,6 +15,7 @@ mod variant;
 
 pub use checkpoint::{read_checkpoint, write_checkpoint};
 pub(crate) use checkpoint::{read_places, write_places};
+pub(crate) use compiled::CompiledModel;
 pub use encoder::Encoder;
 pub(crate) use encoder::{Layer, Linear as LinearParameters, Norm as NormParameters};
 pub use heads::Heads;

@@ -9,8 +9,9 @@ use tenantry_profiles::{AdapterImplementation, DType, ModelShape};
 use super::reference::{EncoderReference, as_it_is, double};
 use super::{Place, SEED};
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
+use crate::device::{Stream, synchronize};
 use crate::error::ExecutorError;
-use crate::model::{self, Encoder};
+use crate::model::{self, CompiledModel, Encoder, Heads};
 use crate::pet::{KINDS, Linear, Member, Norm, Parameters, PetBatch, Reader, Streams};
 
 /// By how much weights are larger than BERT's first ones, which leave what layers are given nearly as it is.
@@ -85,6 +86,8 @@ pub(super) fn check(place: &mut Place<'_>) -> Result<(), ExecutorError> {
     let found = encoder.layers(embedded.shallow_clone(), layers.clone(), &input, None)?;
     let without = expected(&texts, |_, ids| reference.embed(ids));
     place.compare("encoder layers", &tokens(&found)?, &alone, &without)?;
+
+    compiled(place, &encoder, &texts, &reference)?;
 
     let shape = AdapterShape::new(&shape(), 16)?;
     let store = AdapterStore::random(shape, 4, SEED, place.dtype, place.device, u64::MAX)?;
@@ -161,6 +164,41 @@ pub(super) fn check(place: &mut Place<'_>) -> Result<(), ExecutorError> {
         place.compare(format!("task, {}", kind.name()), &tokens(&found)?, &with_tasks, &alone)?;
     }
     Ok(())
+}
+
+/// A model compiled for one shape, which is a captured graph on a GPU: what its heads make of the second batch that it is given, of which the
+/// first one's numbers must have left nothing.
+fn compiled(
+    place: &mut Place<'_>,
+    encoder: &Encoder,
+    texts: &[Vec<i64>],
+    reference: &EncoderReference,
+) -> Result<(), ExecutorError> {
+    // The weights were copied on the stream that was current; nothing is captured on a GPU's default one.
+    synchronize(place.device)?;
+    let _entered = Stream::new(place.device)?.enter()?;
+    let (classes, tenants) = (3, 4);
+    let heads = Heads::random(&shape(), tenants, classes, SEED, place.dtype, place.device)?;
+    synchronize(place.device)?;
+    let mut compiled = CompiledModel::new(encoder, &heads, false, texts.len(), LENGTHS[0])?;
+    let others: Vec<_> = texts.iter().rev().collect();
+    compiled.run(&others, &[0; LENGTHS.len()])?;
+    compiled.run(texts, &SLOTS)?;
+
+    let (hidden, own) = (i64::from(shape().hidden), double(heads.parameters())?);
+    let logits = |states: &dyn Fn(&[i64]) -> Tensor| {
+        expected(texts, |row, ids| {
+            let own = own.get(SLOTS[row].into());
+            let weight = own
+                .narrow(0, 0, hidden * i64::from(classes))
+                .view([hidden, classes.into()]);
+            let bias = own.narrow(0, hidden * i64::from(classes), classes.into());
+            states(ids).narrow(0, 0, 1).matmul(&weight) + bias
+        })
+    };
+    let there = logits(&|ids| reference.forward(ids, &as_it_is));
+    let without = logits(&|ids| reference.embed(ids));
+    place.compare("compiled model", compiled.logits(), &there, &without)
 }
 
 /// HMI's Eq. 1 for the attention of one sequence, `[l, hidden]`, with a tenant's block of all layers.

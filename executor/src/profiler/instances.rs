@@ -15,7 +15,7 @@ use super::schedule::Point;
 use super::timing::timed;
 use crate::device::{Stream, prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
-use crate::model::{Encoder, Heads, Input};
+use crate::model::{CompiledModel, Encoder, Heads, Input};
 
 /// Instances that compute at once, as far as there are cores.
 pub(crate) const STREAMS: [u32; 4] = [1, 2, 4, 8];
@@ -118,8 +118,7 @@ pub(crate) fn points<'a>(
     if ops.concurrent {
         points.extend(concurrent(subject, suite, hold_out)?);
     }
-    let whole_passes = ops.static_models && !subject.encoder.device().is_cuda();
-    if let Some((_, heads)) = heads.first().filter(|_| whole_passes) {
+    if let Some((_, heads)) = heads.first().filter(|_| ops.static_models) {
         points.extend(whole(subject, heads, suite, hold_out)?);
     }
     Ok(points)
@@ -169,8 +168,8 @@ fn concurrent(subject: &Subject, suite: Suite, hold_out: HoldOut) -> Result<Vec<
     Ok(points)
 }
 
-/// Whole passes, from token ids to the answers in host memory. A CPU compiles nothing for a shape: what is measured is the same
-/// eager pass as in parts, without the hand-overs between them.
+/// Whole passes, from token ids to the answers in host memory: on a GPU of models that are compiled for the shape. A CPU compiles nothing: what
+/// is measured there is the same eager pass as in parts, without the hand-overs between them.
 fn whole<'a>(
     subject: &'a Subject,
     heads: &'a Heads,
@@ -183,6 +182,8 @@ fn whole<'a>(
         Suite::Full => first_to_middle(&subject.axes.batch).to_vec(),
     };
     let mut points = Vec::new();
+    // Nothing is captured on a GPU's default stream.
+    let own = Stream::new(subject.encoder.device())?;
     let lengths = &subject.axes.tokens;
     let grid = { batches.iter() }.flat_map(|&batch| lengths.iter().map(move |&tokens| [batch, tokens]));
     for Spot {
@@ -192,7 +193,23 @@ fn whole<'a>(
     {
         let (encoder, input) = (&subject.encoder, subject.input(batch, tokens)?);
         let tenants: Vec<u32> = (0..batch).collect();
+        let sequences = subject.sequences(batch, tokens, 0);
+        let mut compiled = None;
         let pass = move || {
+            let _entered = own.enter()?;
+            if encoder.device().is_cuda() {
+                let compiled = match &mut compiled {
+                    Some(compiled) => compiled,
+                    none => none.insert(CompiledModel::new(
+                        encoder,
+                        heads,
+                        false,
+                        batch as usize,
+                        tokens as usize,
+                    )?),
+                };
+                return timed(encoder.device(), || compiled.run(&sequences, &tenants));
+            }
             timed(encoder.device(), || {
                 let hidden = encoder.embed(&input)?;
                 let hidden = encoder.layers(hidden, 0..encoder.shape().layers as usize, &input, None)?;

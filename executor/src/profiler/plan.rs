@@ -106,13 +106,10 @@ pub(super) fn unmeasured(plan: &Plan) -> Vec<String> {
     if !plan.device.is_cuda() {
         return Vec::new();
     }
-    let whole = plan.ops.static_models.then_some(
-        "static_model is not measured: on a GPU it stands for models captured as graphs, which are not made yet",
-    );
     let steps = (plan.ops.concurrent && plan.models.iter().any(|model| model.kind == ModelKind::Decoder))
         .then_some("concurrent_step is not measured: instances on GPUs do not share the host's cores");
     let resume = "resume is measured of passes in which only the heads change: that other parameters are new is a matter of a CPU's caches";
-    [whole, steps, Some(resume)]
+    [steps, Some(resume)]
         .into_iter()
         .flatten()
         .map(str::to_string)

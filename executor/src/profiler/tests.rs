@@ -196,7 +196,7 @@ fn what_makes_no_sense_on_a_gpu_is_left_out_and_said() {
     assert_eq!(passes::changings(&gpu), [(tenantry_profiles::Changing::Heads, 0)]);
     assert_eq!(passes::changings(&cpu).len(), 4);
     let notes = unmeasured(&gpu).join("\n");
-    for left_out in ["static_model", "concurrent_step", "resume"] {
+    for left_out in ["concurrent_step", "resume"] {
         assert!(notes.contains(left_out), "{notes}");
     }
     assert_eq!(unmeasured(&cpu), Vec::<String>::new());

@@ -128,7 +128,7 @@ pub enum ScaleRule {
 }
 
 /// A runtime of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuntimeRef {
     /// Index of its stream.
     pub stream: u16,

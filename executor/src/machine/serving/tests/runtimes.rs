@@ -102,6 +102,32 @@ fn runtimes_answer_as_the_model_does_while_they_are_replaced() {
     assert!(fleet.decisions > 0 && fleet.allocations[0].1 == [1, 2], "{fleet:?}");
 }
 
+/// The same where static runtimes are compiled, as on a GPU: an instance computes what was loaded last, and a runtime's length is not its
+/// answer.
+#[test]
+fn compiled_runtimes_answer_as_padded_ones_do() {
+    let models = two_models();
+    let alone = answers_alone(&models);
+    let (_, _, mut serving) = provisioned(&with_runtimes(head(), &models), 0, None);
+    assert!(serving.static_runtimes().is_empty(), "a processor compiles nothing");
+    serving.compiles = true;
+    let lengths: Vec<_> = serving.static_runtimes().into_values().collect();
+    assert_eq!(lengths, [8, 20, 8, 20]);
+    let mut instance = Instance::of(&serving);
+    instance.computes.prepare();
+    assert_eq!(instance.computes.compiled.len(), 4, "before the first request");
+    assert_eq!(instance.infer(0), (alone[0].clone(), Vec::new()));
+    instance.load(1);
+    assert_eq!(instance.infer(1), (alone[1].clone(), Vec::new()));
+    assert_ne!(instance.infer(0).0, alone[0], "the other was loaded over it");
+
+    // Without a lane's preparation, at the first request.
+    let mut instance = Instance::of(&serving);
+    instance.load(0);
+    assert_eq!(instance.infer(0), (alone[0].clone(), Vec::new()));
+    assert_eq!(instance.computes.compiled.len(), 1);
+}
+
 /// A request padded to so many tokens, on the first instance.
 fn padded(ticket: u64, tokens: u32) -> Batch {
     let input_tokens = tokens_of(ticket);
