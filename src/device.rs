@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use indicatif::ProgressBar;
-use tenantry_core::{SystemSpec, Topology};
+use tenantry_core::Topology;
 use tenantry_executor::machine::clocks::LaneClocks;
 use tenantry_executor::machine::execute::{self, ExecuteError};
 use tenantry_executor::{Building, DeviceMemory, ExecutorError, Files, Progress};
