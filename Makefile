@@ -6,7 +6,7 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test gallery fmt lint bench benches clean cargo
+.PHONY: help setup build tuned demo test gallery fmt lint bench benches clean cargo
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -16,6 +16,9 @@ setup: ## install what is missing: system packages, LibTorch, HiGHS (scripts/set
 
 build: setup ## build target/release/tenantry, with real execution
 	cargo build --release --features libtorch
+
+tuned: setup ## build target/tuned/release/tenantry, optimised by a run; simulates faster (needs rustup's llvm-tools)
+	@scripts/tuned.sh build
 
 demo: build ## profile this CPU, then simulate, execute and validate a small scenario
 	@scripts/demo.sh
