@@ -8,12 +8,8 @@ use crate::model::Encoder;
 
 /// Up to this share of elements a product goes column by column of the activations, as each element is met only once or twice a row anyhow.
 const FEW: f64 = 0.02;
-/// So few tokens are multiplied as they come: their rows fit the cache however they lie, and copies would cost more than they save.
-const PACKED_TOKENS: i64 = 128;
-/// What one product reads and writes of activations: about half of a core's own cache.
-const BLOCK_BYTES: usize = 1 << 20;
-/// Tokens in a cache line.
-const LINE_TOKENS: usize = 16;
+/// At most so many tokens are multiplied at once: what is read and written of them fits a core's own cache, however their rows lie.
+const CHUNK_TOKENS: usize = 128;
 
 /// A sparse matrix `[out, in]` on the device, in CSR.
 #[derive(Debug)]
@@ -77,44 +73,29 @@ impl Sparse {
 
     /// `x · Sᵀ` of `x`, `[tokens, in]`: `[tokens, out]`.
     pub fn product(&self, x: &Tensor) -> Result<Tensor, TchError> {
-        let (out, inputs, tokens) = (self.0.size()[0], self.0.size()[1], x.size()[0]);
+        let (out, inputs, tokens) = (self.0.size()[0], self.0.size()[1], x.size()[0] as usize);
         let few = self.0.f_values()?.size()[0] as f64 <= FEW * (out * inputs) as f64;
         // All but the plain product is about a core's caches.
-        if x.device().is_cuda() || (!few && tokens <= PACKED_TOKENS) {
-            return self.0.f_matmul(&x.f_transpose(0, 1)?)?.f_transpose(0, 1);
+        if x.device().is_cuda() || (!few && tokens <= CHUNK_TOKENS) {
+            return self.plain(x);
         }
-        let product = Tensor::f_empty([tokens, out], (x.kind(), x.device()))?;
+        let product = Tensor::f_empty([tokens as i64, out], (x.kind(), x.device()))?;
         if few {
             let _ = self.0.f_mm_out(&product.f_transpose(0, 1)?, &x.f_transpose(0, 1)?)?;
-        } else {
-            self.product_by_blocks(x, &product)?;
+            return Ok(product);
+        }
+        // Equal parts: one token more than a chunk is no chunk of its own.
+        let chunk = tokens.div_ceil(tokens.div_ceil(CHUNK_TOKENS));
+        for first in (0..tokens).step_by(chunk) {
+            let part = |of: &Tensor| of.f_narrow(0, first as i64, chunk.min(tokens - first) as i64);
+            part(&product)?.f_copy_(&self.plain(&part(x)?)?)?;
         }
         Ok(product)
     }
 
-    /// The same into `product`, with tokens side by side, of as many at a time as a core's cache holds. Their rows lie an odd number of
-    /// cache lines apart: of 512 or 1,024 tokens, packed, all would fall into the same few places of the cache, and take two to four times as long.
-    fn product_by_blocks(&self, x: &Tensor, product: &Tensor) -> Result<(), TchError> {
-        let (out, inputs, tokens) = (self.0.size()[0], self.0.size()[1], x.size()[0]);
-        let lines = (BLOCK_BYTES / (size_of::<f32>() * LINE_TOKENS * (inputs + out) as usize)).max(1);
-        let lines = lines.min((tokens as usize).div_ceil(LINE_TOKENS)) | 1;
-        let block = (lines * LINE_TOKENS) as i64;
-        let like = (x.kind(), x.device());
-        let (columns, results) = (
-            Tensor::f_empty([inputs, block], like)?,
-            Tensor::f_empty([out, block], like)?,
-        );
-        for first in (0..tokens).step_by(block as usize) {
-            let count = block.min(tokens - first);
-            let mut columns = columns.f_narrow(1, 0, count)?;
-            columns.f_copy_(&x.f_narrow(0, first, count)?.f_transpose(0, 1)?)?;
-            let results = results.f_narrow(1, 0, count)?;
-            let _ = self.0.f_mm_out(&results, &columns)?;
-            product
-                .f_narrow(0, first, count)?
-                .f_copy_(&results.f_transpose(0, 1)?)?;
-        }
-        Ok(())
+    /// The same in one go, with tokens side by side.
+    fn plain(&self, x: &Tensor) -> Result<Tensor, TchError> {
+        self.0.f_matmul(&x.f_transpose(0, 1)?)?.f_transpose(0, 1)
     }
 }
 
@@ -126,7 +107,7 @@ fn probe(kind: Kind, device: Device) -> Result<(), TchError> {
         let columns = Tensor::f_zeros([elements], integer)?;
         let values = Tensor::f_zeros([elements], number)?;
         let csr = Tensor::f_sparse_csr_tensor_crow_col_value_size(&starts, &columns, &values, [1, 1], number)?;
-        for tokens in [1, PACKED_TOKENS + 1] {
+        for tokens in [1, CHUNK_TOKENS as i64 + 1] {
             let _ = Sparse(csr.shallow_clone()).product(&Tensor::f_zeros([tokens, 1], number)?)?;
         }
     }
@@ -163,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// Whatever the tokens: fewer than a cache line's, a whole block, and one more; and however sparse.
+    /// Whatever the tokens: fewer than a chunk's, a whole chunk, one more, and several; and however sparse.
     #[test]
     fn products_are_those_of_the_dense_matrix() {
         let model = Encoder::random(&ModelShape::builtin("tiny").unwrap(), 1, DType::F32, Device::Cpu).unwrap();
@@ -177,9 +158,8 @@ mod tests {
             let (starts, columns) = (index(csr.crow_indices()), index(csr.col_indices()));
             let size = (out as usize, inputs as usize);
             let sparse = Sparse::new(&starts, &columns, &csr.values(), size, &model).unwrap();
-            let block = (BLOCK_BYTES / (4 * (out + inputs) as usize)) as i64;
-            for tokens in [1, 15, 16, 17, 512, block - 40, block, block + 40, 3 * block] {
-                let x = Tensor::rand([tokens, inputs], float);
+            for tokens in [1, 15, 16, 17, CHUNK_TOKENS, CHUNK_TOKENS + 1, 3 * CHUNK_TOKENS, 1000] {
+                let x = Tensor::rand([tokens as i64, inputs], float);
                 let expected = x.matmul(&dense.transpose(0, 1));
                 let product = sparse.product(&x).unwrap();
                 assert!(

@@ -4,17 +4,24 @@ use std::time::Duration;
 
 use super::Suite;
 
-/// Sequences in a batch, and tenants in it; larger ones in steps of two where larger ones are served.
-const BATCH: [u32; 6] = [1, 2, 4, 8, 16, 32];
+/// Sequences in a batch, and tenants in it; larger ones in steps of two where larger ones are served. Of three sequences or tokens, and of six, products
+/// take up to a fifth more than what lies half-way between two and four, or four and eight, which kernels are made for.
+const BATCH: Knots = Knots {
+    quick: &[1, 2, 4, 8, 16, 32],
+    full: &[1, 2, 3, 4, 8, 16, 32],
+};
 /// Tokens of a padded sequence, closest where costs bend: another kernel is chosen at 16. Multiples of 16 take up to a tenth less than what
 /// lies beside them, and a table rises: so neighbours are apart, and half are not such multiples.
-const TOKENS: [u32; 11] = [1, 2, 4, 8, 15, 24, 32, 45, 64, 96, 128];
+const TOKENS: Knots = Knots {
+    quick: &[1, 2, 4, 8, 15, 24, 32, 45, 64, 96, 128],
+    full: &[1, 2, 3, 4, 6, 8, 15, 24, 32, 45, 64, 96, 128],
+};
 /// Those beyond, where longer ones are served; attention grows with their square.
 const LONGER_TOKENS: [u32; 6] = [192, 256, 384, 512, 768, 1024];
 /// Those beyond are apart by so many where steps are looked for: two on each of the paper's, which are of 64 tokens (Arlo, Fig. 2).
 const STEP_TOKENS: u32 = 32;
 /// Those of a table with a third dimension.
-const FEWER_TOKENS: [u32; 8] = [1, 2, 4, 8, 15, 32, 64, 128];
+const FEWER_TOKENS: [u32; 10] = [1, 2, 3, 4, 6, 8, 15, 32, 64, 128];
 
 /// The values of a dimension: those that a quick suite has time for, and all.
 #[derive(Clone, Copy, Debug)]
@@ -51,22 +58,22 @@ pub(crate) struct Axes {
 }
 
 impl Axes {
-    /// The grid for a model of so many positions, of which these are served. Where measuring every point once would take longer than `pass`, the
+    /// A suite's grid for a model of so many positions, of which these are served. Where measuring every point once would take longer than `pass`, the
     /// largest batches are left out, then the longest inputs; `per_token` is what one token takes in one measurement.
-    pub fn affordable(positions: u32, served: Served, per_token: Duration, pass: Duration) -> Axes {
+    pub fn affordable(suite: Suite, positions: u32, served: Served, per_token: Duration, pass: Duration) -> Axes {
         let longest = served.tokens.map_or(positions, |tokens| tokens.clamp(1, positions));
         let longer = LONGER_TOKENS.into_iter().filter(|_| served.tokens.is_some());
         let steps = (1..=longest / STEP_TOKENS)
             .map(|at| at * STEP_TOKENS)
             .filter(|_| served.steps);
-        let usual = TOKENS.into_iter().chain(longer).chain(steps);
+        let usual = TOKENS.of(suite).iter().copied().chain(longer).chain(steps);
         let mut tokens: Vec<u32> = usual.filter(|&tokens| tokens <= longest).collect();
         tokens.sort_unstable();
         tokens.dedup();
         if tokens.is_empty() || served.tokens.is_some() && tokens.last() != Some(&longest) {
             tokens.push(longest);
         }
-        let mut batch = BATCH.to_vec();
+        let mut batch = BATCH.of(suite).to_vec();
         let most = served.batch.unwrap_or(0);
         while let Some(last) = batch.last().filter(|&&last| last < most) {
             batch.push((2 * last).min(most));
@@ -127,27 +134,31 @@ mod tests {
     fn models_and_time_limit_the_grid() {
         let cheap = Duration::from_nanos(1);
         let all = Served::default();
-        let axes = Axes::affordable(512, all, cheap, Duration::from_secs(1));
+        let quick = |positions, per_token, pass| Axes::affordable(Suite::Quick, positions, all, per_token, pass);
+        let axes = quick(512, cheap, Duration::from_secs(1));
         assert_eq!(
             (axes.batch.len(), axes.tokens.len(), axes.all_tokens()),
             (6, 11, 63 * 419)
         );
         assert_eq!(axes.few_tokens(), [1, 24, 128]);
         assert_eq!(axes.fewer_tokens(), [1, 2, 4, 8, 15, 32, 64, 128]);
+        let full = Axes::affordable(Suite::Full, 512, all, cheap, Duration::from_secs(1));
         assert_eq!(
-            Axes::affordable(64, all, cheap, Duration::from_secs(1)).tokens,
+            (full.batch.len(), full.tokens.len(), full.all_tokens()),
+            (7, 13, 66 * 428)
+        );
+        assert_eq!(full.fewer_tokens(), FEWER_TOKENS);
+        assert_eq!(
+            quick(64, cheap, Duration::from_secs(1)).tokens,
             [1, 2, 4, 8, 15, 24, 32, 45, 64]
         );
-        let short = Axes::affordable(3, all, cheap, Duration::from_secs(1));
+        let short = quick(3, cheap, Duration::from_secs(1));
         assert_eq!((short.tokens.clone(), short.few_tokens()), (vec![1, 2], vec![1, 2]));
 
         // A millisecond a token: 7 sequences of 419 tokens are 2.9 s.
         let slow = Duration::from_millis(1);
-        assert_eq!(
-            Axes::affordable(512, all, slow, Duration::from_secs(5)).batch,
-            [1, 2, 4]
-        );
-        let least = Axes::affordable(512, all, Duration::from_secs(1), Duration::from_secs(1));
+        assert_eq!(quick(512, slow, Duration::from_secs(5)).batch, [1, 2, 4]);
+        let least = quick(512, Duration::from_secs(1), Duration::from_secs(1));
         assert_eq!((least.batch, least.tokens), (vec![1, 2, 4], vec![1, 2]));
     }
 
@@ -159,7 +170,13 @@ mod tests {
                 tokens: Some(tokens),
                 steps: false,
             };
-            let axes = Axes::affordable(512, served, Duration::from_nanos(1), Duration::from_secs(1));
+            let axes = Axes::affordable(
+                Suite::Quick,
+                512,
+                served,
+                Duration::from_nanos(1),
+                Duration::from_secs(1),
+            );
             (axes.batch, axes.tokens)
         };
         let (batch, tokens) = grid(128, 64);
@@ -185,7 +202,13 @@ mod tests {
                 steps,
             };
             let mut card = synthetic_card();
-            let axes = Axes::affordable(model.positions, served, Duration::from_nanos(1), Duration::from_secs(1));
+            let axes = Axes::affordable(
+                Suite::Full,
+                model.positions,
+                served,
+                Duration::from_nanos(1),
+                Duration::from_secs(1),
+            );
             let row = |[batch, tokens]: [u32; 2]| EncoderLayerRow {
                 model: model.name.clone(),
                 dtype: DType::F32,

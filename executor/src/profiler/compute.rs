@@ -9,6 +9,7 @@ use tenantry_profiles::{
 };
 use tenantry_traces::draw::{Draws, Purpose};
 
+use super::Suite;
 use super::axes::{Axes, Served};
 use super::held_out::{HoldOut, Spot};
 use super::instances::{Instance, LAYERS};
@@ -41,7 +42,7 @@ impl Subject {
         seed: u64,
         dtype: DType,
         device: tch::Device,
-        served: Served,
+        (suite, served): (Suite, Served),
         time: Duration,
         per_token: Option<Duration>,
     ) -> Result<Subject, ExecutorError> {
@@ -65,7 +66,7 @@ impl Subject {
                 forward()? * LAYERS.min(shape.layers) / (batch * tokens)
             }
         };
-        subject.axes = Axes::affordable(shape.positions, served, subject.per_token, time.div_f64(PASSES));
+        subject.axes = Axes::affordable(suite, shape.positions, served, subject.per_token, time.div_f64(PASSES));
         Ok(subject)
     }
 

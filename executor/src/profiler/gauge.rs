@@ -48,7 +48,17 @@ pub fn gauge(
         prepare_lane_thread();
         let of_kind = |kind| models.iter().filter(move |model| model.kind == kind);
         let encoders = of_kind(ModelKind::Encoder)
-            .map(|shape| Subject::new(shape, seed, dtype, device, Served::default(), GRID, None))
+            .map(|shape| {
+                Subject::new(
+                    shape,
+                    seed,
+                    dtype,
+                    device,
+                    (Suite::Quick, Served::default()),
+                    GRID,
+                    None,
+                )
+            })
             .collect::<Result<Vec<_>, _>>()?;
         let decoders = of_kind(ModelKind::Decoder)
             .map(|shape| DecoderSubject::new(shape, seed, dtype, device, Suite::Quick, GRID, None))

@@ -39,8 +39,17 @@ impl Models {
         };
         let time = time_for_model.mul_f64(FORWARD_SHARE);
         let (seed, dtype, device) = (plan.seed, plan.dtype, plan.device);
-        let encoder =
-            |shape: &ModelShape| Subject::new(shape, seed, dtype, device, plan.served, time, per_token(shape));
+        let encoder = |shape: &ModelShape| {
+            Subject::new(
+                shape,
+                seed,
+                dtype,
+                device,
+                (plan.suite, plan.served),
+                time,
+                per_token(shape),
+            )
+        };
         let decoder =
             |shape: &ModelShape| DecoderSubject::new(shape, seed, dtype, device, plan.suite, time, per_token(shape));
         let of_kind = |kind| plan.models.iter().filter(move |model| model.kind == kind);

@@ -167,7 +167,8 @@ impl<'a> PetSubject<'a> {
         Ok(points)
     }
 
-    /// A layer's operators of as many mini-batches for each stream, of all kinds in turn, until the last stream is done.
+    /// A layer's operators of a mini-batch of each kind for each stream, until the last stream is done: as many whatever their size, so that more work
+    /// costs more.
     fn measure_streams(
         &self,
         streams: u32,
@@ -175,8 +176,7 @@ impl<'a> PetSubject<'a> {
         tokens: u32,
     ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
         let kinds = self.kinds.len() as u32;
-        let sequences = self.batch_of_streams(streams, batch, tokens);
-        let each = sequences / (streams * batch);
+        let sequences = self.batch_of_streams(streams, batch);
         let mut activations = self.activations(sequences, tokens)?;
         let layers = self.shape.layers as usize;
         let threads = Streams::new(streams)?;
@@ -185,7 +185,7 @@ impl<'a> PetSubject<'a> {
             let layer = visits % layers;
             let member = |group: u32| Member {
                 operators: {
-                    let (_, tasks) = &self.kinds[(group / streams % kinds) as usize];
+                    let (_, tasks) = &self.kinds[(group / streams) as usize];
                     Arc::clone(&tasks[spread_out(calls + group, TASKS) as usize])
                 },
                 first: (group * batch).into(),
@@ -193,9 +193,9 @@ impl<'a> PetSubject<'a> {
                 tokens: tokens.into(),
                 stream: group % streams,
             };
-            let of_tasks = PetBatch::new((0..streams * each).map(member).collect());
+            let of_tasks = PetBatch::new((0..streams * kinds).map(member).collect());
             visits += 1;
-            calls += streams * each;
+            calls += streams * kinds;
             let mut took = Duration::ZERO;
             for (linear, x, y) in &mut activations {
                 let _ = y.f_fill_(1.0)?;
@@ -248,9 +248,7 @@ impl<'a> PetSubject<'a> {
         let shapes = { axes.batch.iter() }.flat_map(|&batch| axes.tokens.iter().map(move |&tokens| (batch, tokens)));
         let rows = |(batch, tokens)| {
             let alone = self.batch(batch, tokens).0;
-            let beside = self
-                .streams()
-                .map(|streams| self.batch_of_streams(streams, batch, tokens));
+            let beside = self.streams().map(|streams| self.batch_of_streams(streams, batch));
             u64::from(beside.max().unwrap_or(0).max(alone)) * u64::from(tokens + 1)
         };
         shapes.map(rows).max().expect("a grid has points")
@@ -262,9 +260,9 @@ impl<'a> PetSubject<'a> {
         { STREAMS.into_iter() }.filter(move |&streams| !is_cuda && (streams == 1 || streams <= cores))
     }
 
-    /// Sequences of what several streams compute at once: at least a mini-batch of each kind a stream, and a batch as large as for one stream.
-    fn batch_of_streams(&self, streams: u32, batch: u32, tokens: u32) -> u32 {
-        streams * self.batch(batch, tokens).1.max(self.kinds.len() as u32) * batch
+    /// Sequences of what several streams compute at once: a mini-batch of each kind a stream.
+    fn batch_of_streams(&self, streams: u32, batch: u32) -> u32 {
+        streams * self.kinds.len() as u32 * batch
     }
 
     /// Sequences of the batch in which mini-batches of so many lie, and mini-batches that are computed of it.

@@ -14,7 +14,7 @@ use super::texts::ServedRoute;
 pub enum Suite {
     /// A minute for the first model and 80 seconds for each further one; on a GPU 3 minutes.
     Quick,
-    /// 10 minutes a model, on a GPU 9 minutes for all: adapters at every length, larger copies, and time for every point to settle.
+    /// 14 minutes a model, on a GPU 9 minutes for all: adapters at every length, larger copies, and time for every point to settle.
     Full,
 }
 
@@ -29,7 +29,7 @@ impl Suite {
     pub fn duration(self, models: usize, device: tch::Device) -> Duration {
         let seconds = match self {
             Suite::Quick => 60 + 80 * (models as u64).saturating_sub(1),
-            Suite::Full => 600 * models as u64,
+            Suite::Full => 840 * models as u64,
         };
         let all = Duration::from_secs(seconds);
         match (self, device.is_cuda()) {

@@ -15,10 +15,15 @@ use super::schedule::Point;
 /// Tasks whose queries wait.
 const TASKS: Knots = Knots {
     quick: &[1, 8, 32, 128],
-    full: &[1, 2, 4, 8, 16, 32, 64, 128],
+    full: &[1, 2, 3, 4, 6, 8, 16, 32, 64, 128],
 };
-/// Queries that wait, at least as many.
-const QUERIES: [u32; 9] = [1, 8, 16, 32, 64, 128, 256, 512, 1024];
+/// Queries that wait, at least as many. What the programs take grows with the square of many.
+const QUERIES: Knots = Knots {
+    quick: &[1, 8, 16, 32, 64, 128, 256, 512, 1024],
+    full: &[1, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024],
+};
+/// Pools that take turns at each point: how long one takes hangs on its own lengths and tasks too.
+const POOLS: u32 = 16;
 /// The most queries of a batch. Smaller ones are found sooner: the programs look at no longer stretches.
 const MAX_BATCH: u32 = 128;
 /// Of batches whose size is fixed.
@@ -35,7 +40,7 @@ pub(crate) fn points(batchings: &[PoolBatching], suite: Suite, hold_out: HoldOut
     let grid = TASKS
         .of(suite)
         .iter()
-        .flat_map(|&tasks| QUERIES.map(|queries| [tasks, queries]));
+        .flat_map(|&tasks| QUERIES.of(suite).iter().map(move |&queries| [tasks, queries]));
     let possible = |at: [u32; 2]| Some(at).filter(|[tasks, queries]| tasks <= queries);
     let spots = hold_out.spots(grid.filter_map(possible).collect(), possible);
     let mut points = Vec::new();
@@ -45,9 +50,11 @@ pub(crate) fn points(batchings: &[PoolBatching], suite: Suite, hold_out: HoldOut
             held_out,
         } in &spots
         {
-            let question = question(&tables, batching, tasks, queries, seed);
+            let of_pool = |pool| question(&tables, batching, [tasks, queries], seed, pool);
+            let mut questions = (0..POOLS).map(of_pool).collect::<Vec<_>>().into_iter().cycle();
             let mut planner = Planner::default();
             let measure = move || {
+                let question = questions.next().expect("there are pools");
                 let start = Instant::now();
                 let mut plan = PoolPlan::default();
                 planner.answer(&question, 0, &mut plan);
@@ -69,9 +76,16 @@ pub(crate) fn points(batchings: &[PoolBatching], suite: Suite, hold_out: HoldOut
     points
 }
 
-/// A pool, with as many queries of each task as chance gives.
-fn question(tables: &Arc<[Tables]>, batching: PoolBatching, tasks: u32, queries: u32, seed: u64) -> PoolQuestion {
-    let mut stream = Draws::new(seed, Purpose::InputLength).about(u64::from(tasks) << 32 | u64::from(queries));
+/// One of the pools, with as many queries of each task as chance gives.
+fn question(
+    tables: &Arc<[Tables]>,
+    batching: PoolBatching,
+    [tasks, queries]: [u32; 2],
+    seed: u64,
+    pool: u32,
+) -> PoolQuestion {
+    let about = u64::from(pool) << 48 | u64::from(tasks) << 32 | u64::from(queries);
+    let mut stream = Draws::new(seed, Purpose::InputLength).about(about);
     let query = |id| {
         // Each task has one at least.
         let task = if id < tasks {
@@ -116,7 +130,7 @@ mod tests {
     fn every_pool_is_split_whole_by_the_rule_that_was_asked_for() {
         let tables: Arc<[Tables]> = Arc::new([tables()]);
         for &batching in PoolBatching::ALL {
-            let question = question(&tables, batching, 8, 64, 7);
+            let question = question(&tables, batching, [8, 64], 7, 0);
             assert_eq!(question.batching.rules(&question.queries[0]), [batching]);
             let mut plan = PoolPlan::default();
             Planner::default().answer(&question, 0, &mut plan);
@@ -134,6 +148,6 @@ mod tests {
             tasks.dedup();
             tasks.len()
         };
-        assert_eq!(tasks(&question(&tables, PoolBatching::Fixed, 32, 64, 7)), 32);
+        assert_eq!(tasks(&question(&tables, PoolBatching::Fixed, [32, 64], 7, 3)), 32);
     }
 }

@@ -14,6 +14,8 @@ use super::schedule::Point;
 const GPUS: [u32; 9] = [16, 32, 64, 128, 200, 300, 500, 700, 1000];
 /// Runtimes that they are allocated to; as in the paper, up to 16 lengths of a 512 span.
 const RUNTIMES: [u32; 7] = [1, 2, 4, 6, 8, 12, 16];
+/// Loads that take turns at each point: how long the program takes hangs on its numbers too.
+const LOADS: u32 = 16;
 /// The longest input that is served, in tokens.
 const SPAN_TOKENS: u32 = 512;
 
@@ -24,8 +26,10 @@ pub(crate) fn points(hold_out: HoldOut) -> Vec<Point<'static>> {
         .flat_map(|gpus| RUNTIMES.map(|runtimes| [gpus, runtimes]));
     let point = |spot: Spot<2>| {
         let [gpus, runtimes] = spot.at;
-        let question = question(gpus, runtimes);
+        let of_load = |load| question(gpus, runtimes, load);
+        let mut questions = (0..LOADS).map(of_load).collect::<Vec<_>>().into_iter().cycle();
         let measure = move || {
+            let question = questions.next().expect("there are loads");
             let start = Instant::now();
             let answer = tenantry_solver::answer(&question).expect("the question makes sense");
             let took = start.elapsed();
@@ -38,18 +42,21 @@ pub(crate) fn points(hold_out: HoldOut) -> Vec<Point<'static>> {
     hold_out.spots(grid.collect(), Some).into_iter().map(point).collect()
 }
 
-/// What a cluster at 80 % of its load asks: runtimes at even steps, service times in proportion to their lengths, and requests of
-/// which, as of tweets, most are short: those of each runtime make some two thirds of those of the next shorter one.
-fn question(gpus: u32, runtimes: u32) -> Question {
+/// What a cluster at one of the loads asks, from 65 to 80 % of what it can bear: runtimes at even steps, service times in proportion to their lengths, and
+/// requests of which, as of tweets, most are short: those of each runtime make from 0.55 to 0.75 of those of the next shorter one.
+fn question(gpus: u32, runtimes: u32, load: u32) -> Question {
     const SLO: Duration = Duration(150_000_000);
     const SPAN: Duration = Duration(120_000_000_000);
     const LONGEST_NS: u64 = 5_000_000;
     let service_ns = |index: u32| LONGEST_NS * u64::from(index + 1) / u64::from(runtimes);
-    let weight = |index: u32| (2.0_f64 / 3.0).powi(index as i32);
+    // Seven and sixteen have no divisor in common, so that each load has a share of its own.
+    let along = |from: f64, to: f64, step: u32| from + (to - from) * f64::from(step) / f64::from(LOADS - 1);
+    let shorter = along(0.55, 0.75, load * 7 % LOADS);
+    let weight = |index: u32| shorter.powi(index as i32);
     let work: f64 = (0..runtimes)
         .map(|index| weight(index) * service_ns(index) as f64)
         .sum();
-    let scale = 0.8 * f64::from(gpus) * SPAN.0 as f64 / work;
+    let scale = along(0.65, 0.8, load) * f64::from(gpus) * SPAN.0 as f64 / work;
     let runtime = |index| RuntimeQuestion {
         max_length: SPAN_TOKENS * (index + 1) / runtimes,
         capacity: (SLO.0 / service_ns(index)) as u32,
@@ -77,9 +84,11 @@ mod tests {
     fn the_questions_have_answers_that_use_every_card() {
         for gpus in GPUS {
             for runtimes in RUNTIMES {
-                let answer = tenantry_solver::answer(&question(gpus, runtimes)).unwrap();
-                assert!(!answer.fallback, "{gpus} cards, {runtimes} runtimes");
-                assert_eq!(answer.instances.iter().sum::<u32>(), gpus);
+                for load in 0..LOADS {
+                    let answer = tenantry_solver::answer(&question(gpus, runtimes, load)).unwrap();
+                    assert!(!answer.fallback, "{gpus} cards, {runtimes} runtimes, load {load}");
+                    assert_eq!(answer.instances.iter().sum::<u32>(), gpus);
+                }
             }
         }
     }
