@@ -10,7 +10,7 @@ pub enum Suite {
     /// 60 s for the first model and 80 s for each further one, on a GPU 3 minutes: the shapes that small scenarios need. Longer where three
     /// measurements of each take longer, as of large models on a CPU.
     Quick,
-    /// 10 minutes a model, on a GPU 9 for all: more shapes, and time for every median to settle.
+    /// 14 minutes a model, on a GPU 9 for all: more shapes, and time for every median to settle.
     Full,
 }
 
