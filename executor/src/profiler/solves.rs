@@ -11,9 +11,9 @@ use super::held_out::{HoldOut, Spot};
 use super::schedule::Point;
 
 /// Cards to be allocated: enough that each of these questions has a solution, and is not answered by what stands in for one.
-const GPUS: [u32; 9] = [16, 32, 64, 128, 200, 300, 500, 700, 1000];
+const GPUS: [u32; 11] = [16, 32, 48, 64, 96, 128, 200, 300, 500, 700, 1000];
 /// Runtimes that they are allocated to; as in the paper, up to 16 lengths of a 512 span.
-const RUNTIMES: [u32; 7] = [1, 2, 4, 6, 8, 12, 16];
+const RUNTIMES: [u32; 9] = [1, 2, 3, 4, 6, 8, 10, 12, 16];
 /// Loads that take turns at each point: how long the program takes hangs on its numbers too.
 const LOADS: u32 = 16;
 /// The longest input that is served, in tokens.
