@@ -35,10 +35,10 @@ fmt: cargo ## format the sources
 lint: setup ## run clippy; a warning is an error
 	cargo clippy --release --workspace --all-targets --features libtorch -- -D warnings
 
-bench: cargo ## print one table of how fast the simulator is, what memory it takes, and how both grow
+bench: setup ## print one table of how fast the simulator is, what memory it takes, and how both grow
 	cargo bench --profile release -p tenantry-sim --bench table
 
-benches: cargo ## run each benchmark by itself, built with everything that the compiler can do
+benches: setup ## run each benchmark by itself, built with everything that the compiler can do
 	cargo bench -p tenantry-profiles -p tenantry-traces -p tenantry-sim -p tenantry-solver -p tenantry-plot
 
 clean: cargo ## remove what was built; keep results in out/ and downloads in the cache

@@ -4,28 +4,54 @@
 #     scripts/tuned.sh build    # target/tuned/release/tenantry, with real execution
 #     scripts/tuned.sh bench    # the table of `make bench`, by a program built so
 #
-# The run is that of the benchmarks' six systems, shorter and by another seed than what is measured. Results are the same: each row's digest says so.
+# Each learns from itself, since what was counted is found again by functions' names, and those differ from one package's build to another's:
+# the program from shipped scenarios of five papers, the table from its six systems, shorter and by another seed than what is measured.
+# Results are the same: each row's digest says so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 case ${1-} in
-build) use=(cargo build --release --features libtorch) ;;
-bench) use=(cargo bench --profile release -p tenantry-sim --bench table) ;;
+build) make=(cargo build --release --features libtorch) ;;
+bench) make=(cargo bench --profile release -p tenantry-sim --bench table) ;;
 *) echo "usage: scripts/tuned.sh build|bench" >&2; exit 2 ;;
 esac
 
-merge=$(rustc --print target-libdir)/../bin/llvm-profdata
-[[ -x $merge ]] || { echo "llvm-profdata is missing: rustup component add llvm-tools" >&2; exit 1; }
+tools=$(rustc --print target-libdir)/../bin
+[[ -x $tools/llvm-profdata ]] || { echo "llvm-profdata is missing: rustup component add llvm-tools" >&2; exit 1; }
 
 export CARGO_TARGET_DIR=$PWD/target/tuned
 counts=$CARGO_TARGET_DIR/counts
 learnt=$CARGO_TARGET_DIR/learnt.profdata
+# Elsewhere than what is used, so that neither makes the other be compiled anew.
+train=$CARGO_TARGET_DIR/train
 rm -rf "$counts" "$learnt"
 
-# Elsewhere than what is used, so that neither makes the other be compiled anew.
-train=(cargo bench --profile release -p tenantry-sim --bench table --target-dir "$CARGO_TARGET_DIR/train")
-for system in hmi swapping arlo pets tabi punica; do
-    RUSTFLAGS="-Cprofile-generate=$counts" "${train[@]}" -- "$system" workload.stop.requests=30000 seed=99 >/dev/null
-done
-"$merge" merge --output "$learnt" "$counts"
-RUSTFLAGS="-Cprofile-use=$learnt" "${use[@]}"
+counting() { RUSTFLAGS="-Cprofile-generate=$counts" "${make[@]}" --target-dir "$train" "$@"; }
+simulate() { "$train/release/tenantry" simulate "scenarios/$1.yaml" --quiet --seed 99 --out "$train/out" "${@:2}"; }
+
+if [[ $1 = build ]]; then
+    counting
+    # Build scripts and macros were counted too, while they ran.
+    rm -rf "$counts"
+    simulate hmi/fig-11
+    simulate arlo/thousand-cards --set 'workload.stop={requests: 200000}' --set workload.warm_up=0s
+    simulate pets/online --set workload.stop.requests=5000
+    simulate punica/fig-11
+    simulate punica/fig-13-conversations
+    simulate tabi/load --set workload.stop.after=600s --set jitter=measured
+else
+    for system in hmi swapping arlo pets tabi punica; do
+        counting -- "$system" workload.stop.requests=30000 seed=99 >/dev/null
+    done
+fi
+"$tools/llvm-profdata" merge --output "$learnt" "$counts"
+RUSTFLAGS="-Cprofile-use=$learnt" "${make[@]}"
+
+if [[ $1 = build ]]; then
+    # Names that the counts have and the program: none, if the two were not built alike, of which the compiler says nothing.
+    names() { grep -aoE '_ZN[0-9]+tenantry_(core|sim)[A-Za-z0-9_.$]+E' | sort -u; }
+    found=$(comm -12 <("$tools/llvm-profdata" show --all-functions "$learnt" | names) \
+        <("$tools/llvm-nm" "$CARGO_TARGET_DIR/release/tenantry" | names) | wc -l)
+    ((found > 0)) || { echo "what was learnt is of none of the program's functions" >&2; exit 1; }
+    echo "$found functions of the simulator as learnt"
+fi

@@ -1,12 +1,13 @@
 //! What a reader must know of figures before trusting them, in sentences.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use serde::{Deserialize, Serialize};
 use tenantry_core::SystemSpec;
 use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
 use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths};
-use tenantry_profiles::{Beyond, Card, Changing, DeviceKind, Family, PetKind, Source};
+use tenantry_profiles::{Beyond, Card, Changing, Contention, DeviceKind, Family, PetKind, Source, Tier};
 use tenantry_reports::{Run, RunSummary};
 use tenantry_traces::fit::cascade::STATED_CONFIDENCES;
 use tenantry_traces::outcome::{AnswersSpec, OutcomesSpec};
@@ -120,6 +121,31 @@ pub fn unpriced_models(card: &Card, system: &SystemSpec) -> Option<String> {
             "{}: what a batch of {} takes longer after another tenant's model was not measured on card {}, so that it is simulated as \
              if caches held all models.",
             system.name, pool.model.name, card.name
+        )
+    })
+}
+
+/// Cards of which nobody knows how much compute, copies and look-ups slow each other down.
+pub fn undisturbed<'a>(cards: impl Iterator<Item = &'a Card>) -> Option<String> {
+    let alone = |card: &&Card| card.provenance.source != Source::Measured && card.contention == Contention::NONE;
+    let names: Vec<&str> = cards.filter(alone).map(|card| card.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "Compute, copies and look-ups are taken not to slow each other down on {}: no source says by how much they do.",
+            names.join(", ")
+        )
+    })
+}
+
+/// What a measured card does not know of tables that lie on the disk.
+pub fn lookups_in_page_cache(card: &Card, system: &SystemSpec) -> Option<String> {
+    let stages = system.route.iter().flat_map(|route| &route.stages);
+    let mut pools = iter::once(&system.pool).chain(stages.map(|stage| &stage.pool));
+    let on_disk = pools.any(|pool| pool.plot.as_ref().is_some_and(|plot| plot.tier == Tier::Disk));
+    (on_disk && card.provenance.source == Source::Measured).then(|| {
+        format!(
+            "{}: look-ups from the disk were measured on card {} with the table in the page cache; a table larger than the memory that is left takes longer.",
+            system.name, card.name
         )
     })
 }

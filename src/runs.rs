@@ -18,8 +18,8 @@ use tenantry_traces::{Time, TraceError};
 
 use crate::cards::{card_of, card_of_option, cluster, complete, on_card, refusal};
 use crate::caveats::{
-    Extrapolated, TableUsed, ThisMachine, cut_offs_beyond, lengths_without_steps, measured_otherwise,
-    sizes_as_measured, table_caveats, unpriced_looks, unpriced_models,
+    Extrapolated, TableUsed, ThisMachine, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
+    measured_otherwise, sizes_as_measured, table_caveats, undisturbed, unpriced_looks, unpriced_models,
 };
 use crate::cli::{OutputArgs, ScenarioArgs};
 use crate::failure::Failure;
@@ -157,6 +157,7 @@ impl Loaded {
             ),
         };
         let mut caveats: Vec<String> = derived.iter().map(unmeasured).collect();
+        caveats.extend(undisturbed(self.cards.values()));
         caveats.extend(self.run_caveats());
         caveats.extend(self.price_caveat());
         caveats.sort();
@@ -180,6 +181,7 @@ impl Loaded {
             caveats.extend(unpriced_looks(card, &run.system));
             caveats.extend(cut_offs_beyond(run.answers.as_ref(), &run.system));
             caveats.extend(unpriced_models(card, &run.system));
+            caveats.extend(lookups_in_page_cache(card, &run.system));
             caveats.extend(sizes_as_measured(&run.system));
             caveats.extend(lengths_without_steps(card, &run.system));
             let model = &run.system.pool.model.name;

@@ -50,6 +50,12 @@ fn a_datasheet_becomes_a_card_that_says_so() {
         .iter()
         .filter(|caveat| caveat.contains("derived (roofline of datasheet t4"))
         .collect();
+    assert!(
+        caveats.contains(
+            &"Compute, copies and look-ups are taken not to slow each other down on my-t4: no source says by how much they do."
+        ),
+        "{caveats:?}"
+    );
     // Each with the error of its own kind: of adapters nobody measured any.
     let [unknown, checked] = derived[..] else {
         panic!("{caveats:?}");

@@ -108,6 +108,16 @@ pub struct Contention {
     pub lookup_beside_compute: f64,
 }
 
+impl Contention {
+    /// Nothing slows anything down.
+    pub const NONE: Contention = Contention {
+        compute_beside_copy: 1.0,
+        copy_beside_compute: 1.0,
+        compute_beside_lookup: 1.0,
+        lookup_beside_compute: 1.0,
+    };
+}
+
 /// The factor of what was not measured, or does not disturb.
 fn undisturbed() -> f64 {
     1.0

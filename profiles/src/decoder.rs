@@ -65,6 +65,12 @@ impl WholeSteps {
         nearest.map(|value| value as u32)
     }
 
+    /// How far such a step lies beyond what was measured: then it costs what the nearest does, in parts of its own parts.
+    pub fn beyond(&self, [chunk_tokens, sequences, context]: [u32; 3]) -> Option<Beyond> {
+        self.grid
+            .beyond([chunk_tokens.into(), sequences.into(), context.into()])
+    }
+
     /// What such a step costs.
     pub fn cost(&self, [chunk_tokens, sequences, context]: [u32; 3]) -> Cost {
         self.grid.cost([chunk_tokens.into(), sequences.into(), context.into()])

@@ -114,7 +114,11 @@ fn errors_on<const N: usize>(slice: &Slice, held_out: &Slice) -> Vec<f64> {
         let predicted_us = grid.median_ns(at) as f64 / 1e3;
         (predicted_us - point.stats.median_us).abs() / whole_us(slice, point)
     };
-    held_out.points.iter().map(error).collect()
+    let knots = slice.knots();
+    // Between two compiled lengths nothing runs: older profiles have measured there nevertheless.
+    let is_met =
+        |point: &&Point| (0..N).all(|axis| slice.family.interpolates(axis) || knots[axis].contains(&point.at[axis]));
+    held_out.points.iter().filter(is_met).map(error).collect()
 }
 
 /// What an error is a part of: what the op takes. What only adds to a lane's work (a hand-over, a pass after idleness) may add next to nothing,

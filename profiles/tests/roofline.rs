@@ -216,7 +216,9 @@ fn each_familys_derived_tables_state_what_they_miss_measured_ones_by() {
     }
     for &family in Family::ALL {
         let stated = DerivedError::of(family);
-        if family == Family::EncoderLayer {
+        // Fitted to these: what they state is of cards that were left out (the test above).
+        if matches!(family, Family::EncoderLayer | Family::StaticModel) {
+            assert_eq!(stated, DerivedError::of(Family::EncoderLayer));
             continue;
         }
         let Some(by_card) = measured.get(&family) else {

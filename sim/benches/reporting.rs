@@ -1,5 +1,5 @@
 //! What is kept of a run beside its record, and what writing the results takes: 100,000 requests of HMI with each observer, then the files of a
-//! hundred runs. Prints digests of what was written.
+//! hundred runs, and the page of one. Prints digests of what was written.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{Case, HMI, digest_of};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tenantry_reports::folder::json;
 use tenantry_reports::requests::{RequestsPart, join};
-use tenantry_reports::{Run, RunLabels, Seen, Summary};
+use tenantry_reports::{Manifest, Page, Run, RunLabels, Seen, Summary};
 use tenantry_traces::Time;
 
 const REQUESTS: u64 = 100_000;
@@ -64,6 +64,21 @@ fn reporting(criterion: &mut Criterion) {
     group.bench_function("a record's summary and curves", |bencher| {
         bencher.iter(|| Run::new(labels(0), black_box(&record)));
     });
+    let mut seen = Seen::new(Time::ZERO, None, true);
+    case.simulate_watched(&mut seen);
+    let (watched, manifest) = ([Run::new(labels(0), &record).with_seen(&seen)], Manifest::default());
+    let page = || {
+        let page = Page {
+            scenario: "hmi",
+            runs: black_box(&watched),
+            validation: None,
+            folders: &[],
+            manifest: &manifest,
+        };
+        page.render().expect("the template is sound")
+    };
+    println!("report.html: {}", described(page().as_bytes()));
+    group.bench_function("report.html", |bencher| bencher.iter(page));
     group.finish();
 }
 

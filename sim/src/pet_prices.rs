@@ -6,7 +6,7 @@ use tenantry_core::op::{BatchShape, Pet, PetGroup};
 use tenantry_core::policy::stream_prices::StreamPrices;
 use tenantry_core::spec::{EngineSpec, PoolSpec, TasksSpec};
 use tenantry_profiles::{
-    AdapterSurface, Card, Curve, Family, MissingTable, ModelShape, PetKind, PoolBatching, Surface,
+    AdapterSurface, Beyond, Card, Curve, Family, MissingTable, ModelShape, PetKind, PoolBatching, Surface,
 };
 
 use crate::prices::{Extrapolated, OpSpread, Quantile};
@@ -88,6 +88,10 @@ impl PetPrices {
             extrapolated.note(surface.beyond(group.count, group.tokens), Family::Pet);
             self.alone_ns.push(draw.of(surface.cost(group.count, group.tokens)));
         }
+        extrapolated.note(
+            self.streams.beyond(pet.model, groups, pet.streams),
+            Family::ConcurrentPet,
+        );
         self.streams.layer_ns(pet.model, groups, &self.alone_ns, pet.streams)
     }
 
@@ -100,6 +104,12 @@ impl PetPrices {
     /// measured.
     pub fn streams_ppm(&self, pet: &Pet, streams: u32, shape: BatchShape) -> Option<u64> {
         self.models[usize::from(pet.model)].streams_ppm(streams, shape.requests, shape.tokens)
+    }
+
+    /// How far that is beyond what was measured.
+    pub fn streams_beyond(&self, pet: &Pet, streams: u32, shape: BatchShape) -> Option<Beyond> {
+        let surface = self.models[usize::from(pet.model)].concurrent.as_ref()?;
+        surface.beyond(streams, shape.requests, shape.tokens)
     }
 }
 

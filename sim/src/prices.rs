@@ -629,6 +629,24 @@ impl Prices {
         Some((ns(streams) * 1_000_000 / ns(1).max(1)).max(1_000_000))
     }
 
+    /// Notes where what ops take from each other side by side is beyond what was measured; encoders' is noted with their layers.
+    pub fn note_side_by_side(&mut self, pool: PoolId, kind: &OpKind, streams: u32, shape: BatchShape) {
+        let (beyond, family) = match (&self.models[pool.index()], kind) {
+            (ModelPrices::Tasks(prices), OpKind::Pet(pet)) => {
+                let at_once = self.cores.map_or(streams, |cores| streams.min(cores.max(1)));
+                (prices.streams_beyond(pet, at_once, shape), Family::ConcurrentLayer)
+            }
+            (ModelPrices::Runtimes(prices), OpKind::Infer(infer)) => {
+                (prices.streams_beyond(*infer, streams, shape), Family::ConcurrentLayer)
+            }
+            (ModelPrices::Decoder(prices), OpKind::Run(_)) => {
+                (prices.streams_beyond(streams, shape.requests), Family::ConcurrentStep)
+            }
+            _ => return,
+        };
+        self.extrapolated.note(beyond, family);
+    }
+
     /// Cores that all lanes of all cards share; nothing where each card computes for itself, or where it was not measured what
     /// decoders that compute side by side take from each other.
     pub fn cores_shared(&self) -> Option<u64> {

@@ -93,4 +93,10 @@ impl RuntimePrices {
         let ns = |streams| surface.cost(streams, shape.requests, shape.tokens).median_ns;
         Some((ns(streams) * 1_000_000 / ns(1).max(1)).max(1_000_000))
     }
+
+    /// How far that is beyond what was measured.
+    pub fn streams_beyond(&self, infer: Infer, streams: u32, shape: BatchShape) -> Option<Beyond> {
+        let surface = self.streams[usize::from(infer.runtime.stream)].concurrent.as_ref()?;
+        surface.beyond(streams, shape.requests, shape.tokens)
+    }
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use tenantry_core::op::{GoingOn, Member};
 use tenantry_core::spec::{GenerationSpec, LookupsInSteps, PoolSpec, TenantState};
 use tenantry_profiles::{
-    AdapterSurface, Added, Card, CollectiveOperation, Cost, Decoder, Family, MissingTable, Surface, WholeSteps,
+    AdapterSurface, Added, Beyond, Card, CollectiveOperation, Cost, Decoder, Family, MissingTable, Surface, WholeSteps,
 };
 
 use crate::lookups::{LookupPrices, StageCosts};
@@ -263,6 +263,9 @@ impl StepPrices {
         self.chunks = chunks;
         let chunk_tokens = (tokens - decodes).max(1);
         let attended = if decodes > 0 { now } else { context };
+        let whole = self.whole.as_ref();
+        let whole = whole.and_then(|whole| whole.beyond([chunk_tokens, sequences, attended]));
+        extrapolated.note(whole, Family::DecoderStep);
         StepCosts {
             first_ns: scaled(first_base_ns + first, self.scale_ppm(chunk_tokens, sequences, attended)),
             base_ns,
@@ -357,6 +360,11 @@ impl StepPrices {
         let concurrent = self.concurrent.as_ref()?;
         let ns = |streams| concurrent.median_ns(streams, sequences);
         Some((ns(streams) * UNIT / ns(1).max(1)).max(UNIT))
+    }
+
+    /// How far that is beyond what was measured.
+    pub fn streams_beyond(&self, streams: u32, sequences: u32) -> Option<Beyond> {
+        self.concurrent.as_ref()?.beyond(streams, sequences)
     }
 
     /// A step of a model of so many layers, without its attention. Above a table it has no embedding, which the table of what comes before

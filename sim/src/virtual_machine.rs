@@ -393,6 +393,11 @@ impl VirtualMachine {
         self.running += 1;
         let pool = self.topology.instances[instance.index()].pool;
         let started = self.now + Duration(wake);
+        let on = &self.lanes[lane.index()];
+        let others = self.beside[on.card].computing;
+        if others > 0 && on.kind == LaneKind::Compute {
+            self.prices.note_side_by_side(pool, kind, others + 1, shape);
+        }
         let mut work = match kind {
             OpKind::Run(_) => {
                 let made_before = self.lanes[lane.index()].steps;

@@ -8,7 +8,7 @@ use super::Suite;
 /// take up to a fifth more than what lies half-way between two and four, or four and eight, which kernels are made for.
 const BATCH: Knots = Knots {
     quick: &[1, 2, 4, 8, 16, 32],
-    full: &[1, 2, 3, 4, 8, 16, 32],
+    full: &[1, 2, 3, 4, 8, 16, 24, 32],
 };
 /// Tokens of a padded sequence, closest where costs bend: another kernel is chosen at 16. Multiples of 16 take up to a tenth less than what
 /// lies beside them, and a table rises: so neighbours are apart, and half are not such multiples.
@@ -145,7 +145,7 @@ mod tests {
         let full = Axes::affordable(Suite::Full, 512, all, cheap, Duration::from_secs(1));
         assert_eq!(
             (full.batch.len(), full.tokens.len(), full.all_tokens()),
-            (7, 13, 66 * 428)
+            (8, 13, 90 * 428)
         );
         assert_eq!(full.fewer_tokens(), FEWER_TOKENS);
         assert_eq!(

@@ -65,53 +65,182 @@ fn side_by_side<S: Send>(
     stream: Stream,
     interrupted: &AtomicBool,
 ) -> Result<Slowdowns, ExecutorError> {
-    let [mut compute_alone, mut compute_beside, mut other_alone, mut other_beside] =
-        [(); 4].map(|()| Samples::default());
+    let [mut of_compute, mut of_other] = [(); 2].map(|()| Vec::new());
     for _ in 0..ROUNDS {
         if interrupted.load(Ordering::Relaxed) {
             break;
         }
-        repeat(compute, &mut compute_alone)?;
-        repeat(&mut other(&share()), &mut other_alone)?;
-        let handle = share();
-        std::thread::scope(|scope| {
+        let other_alone = alone(&mut other(&share()))?;
+        let compute_alone = alone(&mut *compute)?;
+        let (handle, company) = (share(), Company::default());
+        let (compute_beside, other_beside) = std::thread::scope(|scope| {
             let beside = scope.spawn(|| {
                 // Moved in: tensors may go to another thread, but not be shared with it.
                 let handle = handle;
                 prepare_lane_thread();
-                stream.make_current()?;
-                let mut samples = Samples::default();
-                repeat(&mut other(&handle), &mut samples).map(|()| samples)
+                company.member(1, || {
+                    stream.make_current()?;
+                    Ok(other(&handle))
+                })
             });
-            repeat(compute, &mut compute_beside)?;
-            other_beside.append(beside.join().expect("the other reports its errors")?);
-            Ok::<(), ExecutorError>(())
+            let computed = company.member(0, || Ok(&mut *compute));
+            let other = beside.join().expect("the other reports its errors")?;
+            Ok::<_, ExecutorError>((computed?, other))
         })?;
+        of_compute.push(ratio(&compute_beside, &compute_alone));
+        of_other.push(ratio(&other_beside, &other_alone));
     }
     Ok(Slowdowns {
-        compute: slowdown(&compute_beside, &compute_alone),
-        other: slowdown(&other_beside, &other_alone),
+        compute: slowdown(of_compute),
+        other: slowdown(of_other),
     })
 }
 
 /// Measures again and again for one phase, after a warm-up.
-fn repeat(
-    measure: &mut impl FnMut() -> Result<Duration, ExecutorError>,
-    samples: &mut Samples,
-) -> Result<(), ExecutorError> {
+fn alone(mut measure: impl FnMut() -> Result<Duration, ExecutorError>) -> Result<Samples, ExecutorError> {
     measure()?;
-    let start = Instant::now();
-    while start.elapsed() < PHASE {
+    let (start, mut samples) = (Instant::now(), Samples::default());
+    while samples.count() == 0 || start.elapsed() < PHASE {
         samples.push(measure()?.as_secs_f64() * 1e6);
     }
-    Ok(())
+    Ok(samples)
 }
 
-/// By how much an op grows, by the fastest twentieth of each: other programs on the machine slow more than half of the ops
-/// where two threads are busy, but hardly ever all. What seems to be faster in company is as fast.
-fn slowdown(beside: &Samples, alone: &Samples) -> f64 {
-    if beside.count() == 0 || alone.count() == 0 {
-        return 1.0;
+/// Two who measure at the same time: they begin together, and what one of them still measures when the other has ended does not count.
+#[derive(Debug, Default)]
+struct Company {
+    /// Who is warm.
+    ready: [AtomicBool; 2],
+    /// Who has measured for long enough, and at least once.
+    enough: [AtomicBool; 2],
+    /// Who measures no more: both have had enough, or one has failed.
+    ended: [AtomicBool; 2],
+}
+
+impl Company {
+    /// What one of the two measures beside the other.
+    fn member<M: FnMut() -> Result<Duration, ExecutorError>>(
+        &self,
+        me: usize,
+        prepare: impl FnOnce() -> Result<M, ExecutorError>,
+    ) -> Result<Samples, ExecutorError> {
+        let samples = self.measured(me, prepare);
+        self.ended[me].store(true, Ordering::SeqCst);
+        samples
     }
-    (beside.stats().p05_us / alone.stats().p05_us).max(1.0)
+
+    fn measured<M: FnMut() -> Result<Duration, ExecutorError>>(
+        &self,
+        me: usize,
+        prepare: impl FnOnce() -> Result<M, ExecutorError>,
+    ) -> Result<Samples, ExecutorError> {
+        let is = |all: &[AtomicBool; 2], who: usize| all[who].load(Ordering::SeqCst);
+        let other = 1 - me;
+        let mut measure = prepare()?;
+        measure()?;
+        self.ready[me].store(true, Ordering::SeqCst);
+        while !is(&self.ready, other) && !is(&self.ended, other) {
+            std::hint::spin_loop();
+        }
+        let (start, mut samples) = (Instant::now(), Samples::default());
+        while !is(&self.ended, other) {
+            let us = measure()?.as_secs_f64() * 1e6;
+            // Whatever is the last of the other, the first counts.
+            if samples.count() == 0 || !is(&self.ended, other) {
+                samples.push(us);
+            }
+            if start.elapsed() >= PHASE {
+                self.enough[me].store(true, Ordering::SeqCst);
+                if is(&self.enough, other) {
+                    break;
+                }
+            }
+        }
+        Ok(samples)
+    }
+}
+
+/// What the median grew by in one round; nothing is known where one of the two measured nothing.
+fn ratio(beside: &Samples, alone: &Samples) -> Option<f64> {
+    (beside.count() > 0 && alone.count() > 0).then(|| beside.stats().median_us / alone.stats().median_us)
+}
+
+/// By how much an op grows: the median of all rounds, each compared with itself, so that what disturbs one for a while disturbs both sides
+/// of its ratio. What seems to be faster in company is as fast.
+fn slowdown(rounds: Vec<Option<f64>>) -> f64 {
+    let mut rounds: Vec<f64> = rounds.into_iter().flatten().collect();
+    rounds.sort_by(f64::total_cmp);
+    rounds.get(rounds.len() / 2).copied().unwrap_or(1.0).max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    /// Copies that someone else sees: whether one is under way, and whether by a thread of its own.
+    struct Scripted<'a> {
+        beside: &'a AtomicBool,
+        calls: &'a AtomicU32,
+        main: std::thread::ThreadId,
+    }
+
+    const ALONE: Duration = Duration::from_micros(100);
+
+    /// Takes two and a half times as long on another thread, where compute is beside it.
+    fn copying(of: &Scripted<'_>) -> Measure<'static> {
+        let is_beside = std::thread::current().id() != of.main;
+        of.beside.store(is_beside, Ordering::SeqCst);
+        of.calls.fetch_add(1, Ordering::SeqCst);
+        Box::new(move || {
+            std::thread::sleep(Duration::from_micros(200));
+            Ok(if is_beside { ALONE.mul_f64(2.5) } else { ALONE })
+        })
+    }
+
+    #[test]
+    fn each_grows_by_what_it_takes_beside_the_other() {
+        let (beside, calls, never) = (AtomicBool::new(false), AtomicU32::new(0), AtomicBool::new(false));
+        // Longer than a phase: all but the first of the two beside each other is still under way when the other has had enough.
+        let mut compute: Measure = Box::new(|| {
+            std::thread::sleep(PHASE / 4);
+            Ok(if beside.load(Ordering::SeqCst) {
+                3 * ALONE
+            } else {
+                2 * ALONE
+            })
+        });
+        let share = || Scripted {
+            beside: &beside,
+            calls: &calls,
+            main: std::thread::current().id(),
+        };
+        // The thread that copies beside asks for its handle on the main one.
+        let none = Stream::current(tch::Device::Cpu).unwrap();
+        let both = side_by_side(&mut compute, share, copying, none, &never).unwrap();
+        assert_eq!((both.compute, both.other), (1.5, 2.5));
+        assert_eq!(calls.load(Ordering::SeqCst), 2 * ROUNDS);
+    }
+
+    #[test]
+    fn who_fails_keeps_nobody_waiting() {
+        let company = Company::default();
+        let fails = || Err(ExecutorError::input("a copy", "possible", "not"));
+        let measured = std::thread::scope(|scope| {
+            let other = scope.spawn(|| company.member(1, || Ok(fails)).is_err());
+            let measured = company.member(0, || Ok(|| Ok(ALONE)));
+            assert!(other.join().unwrap());
+            measured
+        });
+        assert!(measured.unwrap().count() < 2);
+    }
+
+    #[test]
+    fn one_round_that_was_disturbed_changes_nothing() {
+        let rounds = vec![Some(1.1), Some(1.2), Some(4.0), None, Some(1.2)];
+        assert_eq!(slowdown(rounds), 1.2);
+        assert_eq!(slowdown(vec![Some(0.9)]), 1.0);
+        assert_eq!(slowdown(vec![]), 1.0);
+    }
 }

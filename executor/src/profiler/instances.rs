@@ -186,10 +186,15 @@ fn whole<'a>(
     let own = Stream::new(subject.encoder.device())?;
     let lengths = &subject.axes.tokens;
     let grid = { batches.iter() }.flat_map(|&batch| lengths.iter().map(move |&tokens| [batch, tokens]));
+    // What runs is padded to a length that is compiled: only batches lie between those that are measured.
+    let compiled_for = |[batch, tokens]: [u32; 2]| {
+        let longer = lengths.iter().copied().find(|&length| length >= tokens)?;
+        Some([batch, longer])
+    };
     for Spot {
         at: [batch, tokens],
         held_out,
-    } in hold_out.spots(grid.collect(), Some)
+    } in hold_out.spots(grid.collect(), compiled_for)
     {
         let (encoder, input) = (&subject.encoder, subject.input(batch, tokens)?);
         let tenants: Vec<u32> = (0..batch).collect();

@@ -20,7 +20,9 @@ const TASKS: Knots = Knots {
 /// Queries that wait, at least as many. What the programs take grows with the square of many.
 const QUERIES: Knots = Knots {
     quick: &[1, 8, 16, 32, 64, 128, 256, 512, 1024],
-    full: &[1, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024],
+    full: &[
+        1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
+    ],
 };
 /// Pools that take turns at each point: how long one takes hangs on its own lengths and tasks too.
 const POOLS: u32 = 16;

@@ -67,12 +67,7 @@ impl Gpu {
                 },
             },
             lanes: Lanes { host: 1 },
-            contention: Contention {
-                compute_beside_copy: 1.0,
-                copy_beside_compute: 1.0,
-                compute_beside_lookup: 1.0,
-                lookup_beside_compute: 1.0,
-            },
+            contention: Contention::NONE,
             provenance: Provenance {
                 source: Source::Imported,
                 date: date.to_string(),

@@ -244,12 +244,7 @@ impl Paper {
             lanes: Lanes {
                 host: (self.inputs.host.cores - 1).max(1),
             },
-            contention: Contention {
-                compute_beside_copy: 1.0,
-                copy_beside_compute: 1.0,
-                compute_beside_lookup: 1.0,
-                lookup_beside_compute: 1.0,
-            },
+            contention: Contention::NONE,
             provenance: Provenance {
                 source: Source::Fitted,
                 date: self.inputs.date.clone(),

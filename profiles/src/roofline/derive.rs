@@ -59,12 +59,7 @@ pub fn derive_card(roofline: &Roofline, models: &[ModelShape], date: &str, comma
             },
         },
         lanes: Lanes { host: 1 },
-        contention: Contention {
-            compute_beside_copy: 1.0,
-            copy_beside_compute: 1.0,
-            compute_beside_lookup: 1.0,
-            lookup_beside_compute: 1.0,
-        },
+        contention: Contention::NONE,
         provenance: Provenance {
             source: Source::Derived,
             date: date.into(),

@@ -9,7 +9,9 @@
 //! (`concurrent_pet`). A card that lacks that table takes what it says of whole layers side by side (`concurrent_layer`), and the hand-overs on top;
 //! one that lacks both says that nothing is gained. Threads beyond the cores take turns on them, and gain nothing but hand-overs.
 
-use tenantry_profiles::{AdapterSurface, Card, DeviceKind, DispatchOperation, MissingTable, ModelShape, PetKind};
+use tenantry_profiles::{
+    AdapterSurface, Beyond, Card, DeviceKind, DispatchOperation, MissingTable, ModelShape, PetKind,
+};
 
 use super::pet_work::{PetSizes, layer_work};
 use super::side_by_side::{Operator, SideBySide};
@@ -91,6 +93,19 @@ impl StreamPrices {
         index.expect("a loaded task's kind has a table")
     }
 
+    /// How far what streams take from each other lies beyond what was measured of operators side by side; nothing where none were.
+    pub fn beyond(&self, model: u16, groups: &[PetGroup], streams: u16) -> Option<Beyond> {
+        let Threads::Operators(of) = &self.models[usize::from(model)].threads else {
+            return None;
+        };
+        if streams <= 1 || self.device != DeviceKind::Cpu {
+            return None;
+        }
+        let (members, longest) = members_and_longest(groups);
+        let batch = members / groups.len().max(1) as u32;
+        of.beyond(u32::from(streams).min(self.cores), batch.max(1), longest)
+    }
+
     /// One layer's operators of these groups on their streams, of which there are `streams`; alone each takes `alone_ns`.
     pub fn layer_ns(&mut self, model: u16, groups: &[PetGroup], alone_ns: &[u64], streams: u16) -> u64 {
         let all_ns = alone_ns.iter().sum();
@@ -109,8 +124,7 @@ impl StreamPrices {
                 let busiest_ns = self.busy_ns.iter().copied().max().unwrap_or(0);
                 let busiest_ns = busiest_ns.max(u64::div_ceil(all_ns, self.cores.into()));
                 let (streams, threads) = (u32::from(streams), u32::from(streams).min(self.cores));
-                let longest = groups.iter().map(|group| group.tokens).max().unwrap_or(1);
-                let members: u32 = groups.iter().map(|group| group.count).sum();
+                let (members, longest) = members_and_longest(groups);
                 let slower = |surface: &AdapterSurface, batch: u32| {
                     let ns = |threads| surface.cost(threads, batch.max(1), longest).median_ns;
                     u128::from(busiest_ns) * u128::from(ns(threads)) / u128::from(ns(1).max(1))
@@ -146,6 +160,12 @@ impl StreamPrices {
             }
         }
     }
+}
+
+/// Requests of all groups, and the tokens of the longest.
+fn members_and_longest(groups: &[PetGroup]) -> (u32, u32) {
+    let longest = groups.iter().map(|group| group.tokens).max();
+    (groups.iter().map(|group| group.count).sum(), longest.unwrap_or(1))
 }
 
 impl OfModel {
