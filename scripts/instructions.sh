@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Instructions a request of each system of `make bench`, by valgrind's callgrind: the same for the same source, whatever else the machine does.
 #
-#     scripts/instructions.sh [SYSTEM…] [PATH=VALUE…]    # all six systems by default; overrides as `make bench` has them
+#     scripts/instructions.sh [SYSTEM…] [disturbed] [PATH=VALUE…]    # all six systems by default; overrides as `make bench` has them
 #
 # Counted between two lengths of a run, so that neither starting up nor tables that fill once are counted.
 set -euo pipefail
@@ -10,7 +10,10 @@ command -v valgrind >/dev/null || { echo "valgrind is missing: apt-get install v
 
 systems=() overrides=()
 for argument; do
-    if [[ $argument = *=* ]]; then overrides+=("$argument"); else systems+=("$argument"); fi
+    case $argument in
+    *=* | disturbed) overrides+=("$argument") ;;
+    *) systems+=("$argument") ;;
+    esac
 done
 ((${#systems[@]})) || systems=(hmi swapping arlo pets tabi punica)
 

@@ -1,7 +1,7 @@
 //! One table of how fast the simulator is on one core, what memory it takes, and how both grow.
 //!
 //! `cargo bench -p tenantry-sim --bench table`. After `--`: names of systems, to run only these, once each and nothing else, as a
-//! profiler wants it, and `path=value` to change their scenarios; or `long`, for the run that takes half a minute too.
+//! profiler wants it, `disturbed`, for these on cards with a spread and contention, and `path=value` to change their scenarios; or `long`, for the run that takes half a minute too.
 
 mod common;
 
@@ -9,9 +9,10 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use common::{ALIKE, ALL, ARLO, Case, HMI, PUNICA, SWAPPING, TABI, digest};
+use nix::sys::time::TimeValLike;
+use nix::time::ClockId;
 use peak_alloc::PeakAlloc;
 use rayon::prelude::*;
-use rustix::time::{ClockId, Timespec, clock_gettime};
 use tenantry_core::RunRecord;
 use tenantry_core::durations::Tally;
 use tenantry_profiles::testing::synthetic_card;
@@ -25,8 +26,9 @@ static HEAP: PeakAlloc = PeakAlloc;
 
 /// Seconds for which this thread has had a core: on a machine that others use too, the clock on the wall tells of them.
 fn busy_s() -> f64 {
-    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
-    tv_sec as f64 + tv_nsec as f64 / 1e9
+    // Not rustix's, which looks for the kernel's own functions where valgrind has none.
+    let now = ClockId::CLOCK_THREAD_CPUTIME_ID.now().expect("Linux has this clock");
+    now.num_nanoseconds() as f64 / 1e9
 }
 
 /// Runs of which the median counts.
@@ -440,8 +442,12 @@ fn main() {
         .filter(|(name, _)| named.iter().any(|asked| asked == name))
         .collect();
     if !only.is_empty() {
-        only.iter()
-            .for_each(|(name, yaml)| print_run(name, &Measured::once(&Case::new(name, yaml, &overrides))));
+        let is_disturbed = named.iter().any(|asked| asked == "disturbed");
+        for (name, yaml) in only {
+            let case = Case::new(name, yaml, &overrides);
+            let case = if is_disturbed { case.disturbed() } else { case };
+            print_run(name, &Measured::once(&case));
+        }
         print_resident();
         return;
     }
