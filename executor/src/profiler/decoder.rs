@@ -25,7 +25,10 @@ const CHUNK: Knots = Knots {
     full: &[2, 16, 32, 64, 128, 256, 384, 512, 768, 1024],
 };
 /// Sequences that get a new token.
-const SEQUENCES: [u32; 6] = [1, 2, 4, 8, 16, 32];
+const SEQUENCES: Knots = Knots {
+    quick: &[1, 2, 4, 8, 16, 32],
+    full: &[1, 2, 4, 8, 16, 24, 32],
+};
 /// Tokens that each attends to.
 const CONTEXT: Knots = Knots {
     quick: &[16, 128, 512, 1024, 2048],
@@ -68,7 +71,7 @@ impl DecoderAxes {
             let mut axes = DecoderAxes {
                 tokens: below(&TOKENS, most),
                 chunk: below(CHUNK.of(suite), 2 * most),
-                sequences: SEQUENCES.to_vec(),
+                sequences: SEQUENCES.of(suite).to_vec(),
                 context: below(CONTEXT.of(suite), 4 * most),
             };
             for axis in [&mut axes.chunk, &mut axes.context] {

@@ -20,7 +20,7 @@ const SLOTS: u32 = 64;
 /// Tenants in a step.
 const TENANTS: Knots = Knots {
     quick: &[1, 4, 16, 32],
-    full: &[1, 2, 4, 8, 16, 32],
+    full: &[1, 2, 3, 4, 8, 16, 24, 32],
 };
 /// Tokens in a step: those of decodes, and those of prompts.
 const TOKENS: Knots = Knots {

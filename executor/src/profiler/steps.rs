@@ -18,11 +18,14 @@ use crate::lora::LoraCache;
 use crate::machine::generating::{Probed, Slots, StepProbe};
 
 /// Tokens of a prompt in the step; 1 where there is none.
-const CHUNK: [u32; 3] = [1, 32, 128];
+const CHUNK: Knots = Knots {
+    quick: &[1, 32, 128],
+    full: &[1, 8, 32, 128],
+};
 /// Sequences in the step.
 const SEQUENCES: Knots = Knots {
     quick: &[1, 4, 16, 32],
-    full: &[1, 2, 4, 8, 16, 32],
+    full: &[1, 2, 4, 8, 16, 24, 32],
 };
 /// Tokens that new tokens attend to on average.
 const CONTEXT: Knots = Knots {
@@ -96,7 +99,7 @@ impl StepAxes {
     fn affordable(positions: u32, suite: Suite, per_token: Duration, pass: Duration) -> Option<StepAxes> {
         let below = |axis: &[u32], most: u32| -> Vec<u32> { axis.iter().copied().filter(|&of| of <= most).collect() };
         let all = |suite| StepAxes {
-            chunk: below(&CHUNK, positions),
+            chunk: below(CHUNK.of(suite), positions),
             sequences: SEQUENCES.of(suite).to_vec(),
             // Half as much again for the longest.
             context: below(CONTEXT.of(suite), positions * 2 / 3),
@@ -256,14 +259,18 @@ mod tests {
             let all = StepAxes::affordable(2048, suite, cheap, pass).unwrap();
             assert_eq!(
                 (all.chunk, all.sequences, all.context),
-                (CHUNK.to_vec(), SEQUENCES.of(suite).to_vec(), CONTEXT.of(suite).to_vec())
+                (
+                    CHUNK.of(suite).to_vec(),
+                    SEQUENCES.of(suite).to_vec(),
+                    CONTEXT.of(suite).to_vec()
+                )
             );
         }
         let affordable = |positions, per_token, pass| StepAxes::affordable(positions, Suite::Full, per_token, pass);
         let short = affordable(64, cheap, pass).unwrap();
-        assert_eq!((short.chunk, short.context), (vec![1, 32], vec![32]));
+        assert_eq!((short.chunk, short.context), (vec![1, 8, 32], vec![32]));
         assert_eq!(affordable(32, cheap, pass), None);
-        // A full grid's steps have 4,620 tokens, a quick one's 2,409.
+        // A full grid's steps have 6,124 tokens, a quick one's 2,409.
         let less = affordable(2048, Duration::from_micros(300), pass).unwrap();
         assert_eq!(less.sequences, SEQUENCES.quick);
         let slow = affordable(2048, Duration::from_millis(1), pass).unwrap();
