@@ -20,7 +20,7 @@ use tenantry_core::topology::LaneKind;
 use tenantry_core::{ClusterSpec, Ledger, Machine, Server, run};
 use tenantry_executor::machine::{Batch, Job, Outcome, Ran, RealMachine, Workers};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{AdapterImplementation, Card, DType, ModelShape, Rhythm, Tier};
+use tenantry_profiles::{AdapterImplementation, Card, Contention, DType, ModelShape, Rhythm, Tier};
 use tenantry_sim::{Before, Jitter, ModelBefore, Prices, VirtualMachine, Warmth};
 use tenantry_traces::{Action, Change, Duration, Entry, Listed, ManageRequest, Request, Time};
 
@@ -255,10 +255,7 @@ impl Workers for Script {
 /// Without contention: a script cannot re-price an op that it has already timed.
 fn card() -> Card {
     let mut card = synthetic_card();
-    card.contention.compute_beside_copy = 1.0;
-    card.contention.copy_beside_compute = 1.0;
-    card.contention.compute_beside_lookup = 1.0;
-    card.contention.lookup_beside_compute = 1.0;
+    card.contention = Contention::NONE;
     card
 }
 

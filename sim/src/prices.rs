@@ -616,9 +616,7 @@ impl Prices {
         let prices = match (&self.models[pool.index()], kind) {
             (ModelPrices::Encoder(prices), _) => prices,
             (ModelPrices::Tasks(prices), OpKind::Pet(pet)) => {
-                // Of streams beyond the cores nothing is measured: these take turns.
-                let at_once = self.cores.map_or(streams, |cores| streams.min(cores.max(1)));
-                return prices.streams_ppm(pet, at_once, shape);
+                return prices.streams_ppm(pet, self.at_once(streams), shape);
             }
             (ModelPrices::Runtimes(prices), OpKind::Infer(infer)) => return prices.streams_ppm(*infer, streams, shape),
             (ModelPrices::Decoder(prices), OpKind::Run(_)) => return prices.streams_ppm(streams, shape.requests),
@@ -629,12 +627,17 @@ impl Prices {
         Some((ns(streams) * 1_000_000 / ns(1).max(1)).max(1_000_000))
     }
 
+    /// Of so many streams of tasks' models, those that compute at once: of more than there are cores nothing is measured, and they take turns.
+    fn at_once(&self, streams: u32) -> u32 {
+        self.cores.map_or(streams, |cores| streams.min(cores.max(1)))
+    }
+
     /// Notes where what ops take from each other side by side is beyond what was measured; encoders' is noted with their layers.
     pub fn note_side_by_side(&mut self, pool: PoolId, kind: &OpKind, streams: u32, shape: BatchShape) {
         let (beyond, family) = match (&self.models[pool.index()], kind) {
             (ModelPrices::Tasks(prices), OpKind::Pet(pet)) => {
-                let at_once = self.cores.map_or(streams, |cores| streams.min(cores.max(1)));
-                (prices.streams_beyond(pet, at_once, shape), Family::ConcurrentLayer)
+                let beyond = prices.streams_beyond(pet, self.at_once(streams), shape);
+                (beyond, Family::ConcurrentLayer)
             }
             (ModelPrices::Runtimes(prices), OpKind::Infer(infer)) => {
                 (prices.streams_beyond(*infer, streams, shape), Family::ConcurrentLayer)

@@ -392,12 +392,7 @@ fn hierarchical(
 ) -> (u64, Parts) {
     const TOKENS: u32 = 4 * 128;
     let mut card = synthetic_card();
-    card.contention = Contention {
-        compute_beside_copy: 1.0,
-        compute_beside_lookup: 1.0,
-        lookup_beside_compute: 1.0,
-        copy_beside_compute: 1.0,
-    };
+    card.contention = Contention::NONE;
     for row in &mut card.tables.dispatch {
         row.stats = Stats::exact(0.0);
     }

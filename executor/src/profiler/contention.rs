@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn each_grows_by_what_it_takes_beside_the_other() {
         let (beside, calls, never) = (AtomicBool::new(false), AtomicU32::new(0), AtomicBool::new(false));
-        // Longer than a phase: all but the first of the two beside each other is still under way when the other has had enough.
+        // A few of these make a phase, so that one is mostly under way when the copies have had enough.
         let mut compute: Measure = Box::new(|| {
             std::thread::sleep(PHASE / 4);
             Ok(if beside.load(Ordering::SeqCst) {

@@ -11,7 +11,7 @@ use tenantry_core::topology::LaneKind;
 use tenantry_core::{Ledger, Machine, Server, Topology, run};
 use tenantry_executor::machine::{Job, Ran, Workers};
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Card, DispatchOperation, Rhythm};
+use tenantry_profiles::{Card, Contention, DispatchOperation, Rhythm};
 use tenantry_sim::{Before, ModelBefore, Prices, Warmth};
 use tenantry_traces::{Duration, Entry, Listed, Time};
 
@@ -141,10 +141,7 @@ impl Workers for Script {
 /// Without contention: a script cannot re-price an op that it has already timed.
 pub fn card() -> Card {
     let mut card = synthetic_card();
-    card.contention.compute_beside_copy = 1.0;
-    card.contention.copy_beside_compute = 1.0;
-    card.contention.compute_beside_lookup = 1.0;
-    card.contention.lookup_beside_compute = 1.0;
+    card.contention = Contention::NONE;
     // On a busy machine, telling of an op's end can take longer than the ops after it.
     let tells = card
         .tables
