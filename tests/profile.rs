@@ -141,7 +141,8 @@ fn a_profile_is_shown_as_a_page_and_its_form_as_a_schema() {
         "Encoder layer by length",
         "Encoder layer by batch",
         "Copies to the card",
-        "Roofline of encoder layers",
+        "Roofline",
+        "Adapters of a layer",
     ] {
         assert!(html.contains(what), "{what}");
     }

@@ -1,12 +1,13 @@
 //! `report.html`: one page that needs nothing but itself.
 //!
 //! `answer` is what it says first, `view` what it says in tables and bars; `charts` is how a chart is described to the page's script,
-//! `curves`, `sweep` and `gantt` which there are. Everything a user named passes
+//! `curves`, `sweep`, `gantt` and, of profiles, `costs` which there are. Everything a user named passes
 //! through the template's escaping; the charts' data is JSON whose `<`, `>` and `&` are escaped, so that no name can end its
 //! script element. The page's own content policy forbids it any request.
 
 mod answer;
 pub(crate) mod charts;
+mod costs;
 mod curves;
 mod fleet;
 pub(crate) mod gantt;
@@ -17,8 +18,9 @@ mod trace;
 mod validation;
 mod view;
 
+pub use costs::{Curves, CurvesView, Mark, Series};
 pub use plan::PlanPage;
-pub use profile::{Curves, ProfilePage};
+pub use profile::ProfilePage;
 pub use trace::{Fit, TracePage};
 
 use minijinja::Environment;
