@@ -159,6 +159,18 @@ fn a_profile_is_shown_as_a_page_and_its_form_as_a_schema() {
     assert!(text.contains("encoder_layer") && text.contains("Drift"), "{text}");
 }
 
+#[test]
+fn two_cards_are_compared_on_a_page() {
+    let folder = folder();
+    let at = folder.path();
+    good(at, &["profile", "compare", "cpu", "card", "--report", "ratios.html"]);
+    let html = fs::read_to_string(at.join("ratios.html")).unwrap();
+    for what in ["chart-ratios", "all families", "encoder_layer", "p95"] {
+        assert!(html.contains(what), "{what}");
+    }
+    assert!(!html.contains("src=\"http") && !html.contains("href=\"http"));
+}
+
 /// TensorRT's rows, written by hand, of BERT-base on a T4.
 const ENGINES: &str = "gpu,model,precision,seq_len,batch_size,avg_ms,p95_ms,p99_ms,readme_commit,readme_date\n\
     T4 16GB,BERT base,FP16,128,1,1.9,2.0,2.1,abc,2026-01-01\nT4 16GB,BERT base,FP16,384,1,4.8,4.9,5.0,abc,2026-01-01\n";
