@@ -84,7 +84,7 @@
     // A logarithmic axis that begins at zero never ends.
     if (!(least > 0 && most < Infinity)) return [];
     const first = most / least > 1e4 ? 2 : most / least > 12 ? 1 : 0;
-    const steps = !across && most / least < 3 ? [between, ...digits] : digits;
+    const steps = !across && most / least < 5 ? [between, ...digits] : digits;
     let found = [];
     for (let coarse = first; coarse < steps.length + 3; coarse++) {
       const every = Math.max(1, coarse - steps.length + 2);
