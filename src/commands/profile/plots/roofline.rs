@@ -1,7 +1,7 @@
 //! The roofline: what ops reach by their operations for each byte, under the roof of their card.
 
 use tenantry_profiles::roofline::{Datasheet, Work, ops};
-use tenantry_profiles::{Card, DType, Source};
+use tenantry_profiles::{Card, DType, Family, Source};
 use tenantry_reports::human;
 use tenantry_reports::page::{Curves, CurvesView, Mark, Series};
 
@@ -9,6 +9,14 @@ use super::{grouped, shared_table, table};
 
 /// So far beyond its ridge the roof is drawn at least, either way: both of its parts are seen, whichever the points lie under.
 const BESIDE_RIDGE: f64 = 4.0;
+
+/// The op families that are drawn.
+const FAMILIES: [Family; 4] = [
+    Family::EncoderLayer,
+    Family::DecoderDense,
+    Family::DecoderPrefill,
+    Family::DecoderDecode,
+];
 
 /// An op of a table, and how long it took.
 struct Reached {
@@ -50,9 +58,9 @@ impl Roof {
                     let rates = all.iter().filter(|op| op.dtype == dtype).map(rate);
                     rates.fold(0.0, f64::max)
                 };
-                let origin = match card.provenance.source {
-                    Source::Measured => "highest measured",
-                    _ => "highest of the tables",
+                let origin = match all_measured(card) {
+                    true => "highest measured",
+                    false => "highest of the tables",
                 };
                 (
                     origin,
@@ -78,6 +86,13 @@ impl Roof {
     fn ridge(&self) -> f64 {
         self.operations_per_s / self.bytes_per_s
     }
+}
+
+/// Whether no table that is drawn was come by in another way: a measured card may hold some that were derived.
+fn all_measured(card: &Card) -> bool {
+    let mut exceptions = card.origins.list().iter();
+    card.provenance.source == Source::Measured
+        && exceptions.all(|origin| origin.kind == Source::Measured || !FAMILIES.contains(&origin.family))
 }
 
 /// With the prefix that fits.
@@ -191,6 +206,8 @@ fn reached(card: &Card) -> Vec<Reached> {
 
 #[cfg(test)]
 mod tests {
+    use tenantry_profiles::Origin;
+
     use super::super::tests::line;
     use super::*;
     use crate::cards::{card_names, find_card};
@@ -250,6 +267,23 @@ mod tests {
             // The op of either rate touches it.
             assert!((most - 1.0).abs() < 1e-9, "{name}: {most}");
         }
+    }
+
+    #[test]
+    fn a_roof_of_tables_that_were_not_all_measured_is_not_called_so() {
+        let mut card = find_card("cpu").unwrap();
+        let mut name_with = |family: Family| {
+            card.origins.push(Origin {
+                family,
+                table: None,
+                kind: Source::Derived,
+                source: "a formula".into(),
+                error: None,
+            });
+            Roof::of(&card, DType::F32, &reached(&card)).name
+        };
+        assert!(name_with(Family::Head).starts_with("highest measured: "));
+        assert!(name_with(Family::DecoderDense).starts_with("highest of the tables: "));
     }
 
     #[test]
