@@ -8,10 +8,12 @@ const MEDIAN: f64 = 0.03;
 const P95: f64 = 0.08;
 
 /// Cards' tables of encoders and of what needs no model, or of decoders, that were within the first limit and within the second.
-const AT_LEAST: [(&str, ModelKind, [usize; 2]); 3] = [
+const AT_LEAST: [(&str, ModelKind, [usize; 2]); 5] = [
     ("cpu", ModelKind::Encoder, [46, 35]),
     ("cpu-epyc", ModelKind::Encoder, [45, 29]),
+    ("cpu-epyc-zen5", ModelKind::Encoder, [51, 44]),
     ("cpu", ModelKind::Decoder, [26, 11]),
+    ("cpu-epyc-zen5", ModelKind::Decoder, [41, 32]),
 ];
 
 /// Whose ops a table is of.
