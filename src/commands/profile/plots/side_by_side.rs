@@ -112,7 +112,11 @@ mod tests {
         let step = line(&card, "steps-at-once", "tiny-llama f32, nothing added", "1 sequence");
         for line in [layer, step] {
             assert_eq!(line.iter().map(|point| point.0).collect::<Vec<_>>(), [1.0, 2.0]);
-            assert!(line[1].1 >= line[0].1, "company does not make it faster: {line:?}");
+            // But for the tenth by which a visit differs from the next.
+            assert!(
+                line[1].1 >= 0.9 * line[0].1,
+                "company does not make it faster: {line:?}"
+            );
         }
     }
 }
