@@ -47,9 +47,10 @@ printf '%s\n' "$out"/plan/plan.html "$out"/plan-cascade/plan.html "$out"/plan-re
 "$tenantry" report "$out/run" "$out/other" --out "$out/comparison.html" --quiet
 "$tenantry" profile show cpu --report "$out/profile.html" --quiet
 "$tenantry" profile show a100-sxm --report "$out/profile-gpu.html" --quiet
+"$tenantry" profile compare cpu cpu-epyc --report "$out/ratios.html" --quiet
 "$tenantry" trace generate scenarios/quickstart.yaml "$out/requests.csv" --quiet
 "$tenantry" trace info "$out/requests.csv" --report "$out/trace.html" --quiet
-printf '%s\n' "$out/comparison.html" "$out/profile.html" "$out/profile-gpu.html" "$out/trace.html" >>"$out/pages"
+printf '%s\n' "$out/comparison.html" "$out/profile.html" "$out/profile-gpu.html" "$out/ratios.html" "$out/trace.html" >>"$out/pages"
 # What the docs hold.
 printf '%s\n' "$PWD"/docs/gallery/*.html >>"$out/pages"
 # Real execution is not in every binary.

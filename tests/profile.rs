@@ -141,7 +141,8 @@ fn a_profile_is_shown_as_a_page_and_its_form_as_a_schema() {
         "Encoder layer by length",
         "Encoder layer by batch",
         "Copies to the card",
-        "Roofline of encoder layers",
+        "Roofline",
+        "Adapters of a layer",
     ] {
         assert!(html.contains(what), "{what}");
     }
@@ -156,6 +157,18 @@ fn a_profile_is_shown_as_a_page_and_its_form_as_a_schema() {
     );
     let text = good(at, &["profile", "compare", "card", "cpu"]);
     assert!(text.contains("encoder_layer") && text.contains("Drift"), "{text}");
+}
+
+#[test]
+fn two_cards_are_compared_on_a_page() {
+    let folder = folder();
+    let at = folder.path();
+    good(at, &["profile", "compare", "cpu", "card", "--report", "ratios.html"]);
+    let html = fs::read_to_string(at.join("ratios.html")).unwrap();
+    for what in ["chart-ratios", "all families", "encoder_layer", "p95"] {
+        assert!(html.contains(what), "{what}");
+    }
+    assert!(!html.contains("src=\"http") && !html.contains("href=\"http"));
 }
 
 /// TensorRT's rows, written by hand, of BERT-base on a T4.

@@ -81,5 +81,5 @@ pub use rows::{
 pub use staircase::{Staircase, staircase};
 pub use static_model::StaticModel;
 pub use stats::Stats;
-pub use summary::{AxisSummary, LeftOut, TableError, TableSummary, describe, leave_out_errors};
+pub use summary::{AxisSummary, LeftOut, Miss, TableError, TableSummary, describe, leave_out_errors};
 pub use tables::Tables;

@@ -70,18 +70,20 @@ pub fn approximate(t: f64, k: f64) -> Option<f64> {
     let exponent = (bits >> 52) as i32 - 1023;
     let mantissa = f64::from_bits(bits & MANTISSA | 1023 << 52);
     let cell = &table[(bits >> 45) as usize & (CELLS - 1)];
-    // log2(1 + r) by its series, r being at most one in 256.
+    // log2(1 + r) by its series, r being at most one in 256; its products are made side by side, as nothing else is to be done meanwhile.
     let r = mantissa * cell.inverse - 1.0;
-    let log2 = r * (LOG2_E - r * (LOG2_E / 2.0 - r * (LOG2_E / 3.0 - r * (LOG2_E / 4.0))));
-    let power = k * (f64::from(exponent) + cell.log2 + log2);
-    if power < -1000.0 {
+    let series = (LOG2_E - r * (LOG2_E / 2.0)) + r * r * (LOG2_E / 3.0 - r * (LOG2_E / 4.0));
+    let log2 = f64::from(exponent) + cell.log2 + r * series;
+    // In cells of a binade.
+    let power = k * CELLS as f64 * log2;
+    if power < -1000.0 * CELLS as f64 {
         return None;
     }
     // The nearest whole number of cells: beside this constant a number has no fraction, and its last bits are the whole.
-    let rounded = power * CELLS as f64 + ROUND;
+    let rounded = power + ROUND;
     let cells = rounded.to_bits() as i32;
-    let x = power * LN_2 - (rounded - ROUND) * (LN_2 / CELLS as f64);
-    let exp = 1.0 + x * (1.0 + x * (1.0 / 2.0 + x * (1.0 / 6.0)));
+    let x = (power - (rounded - ROUND)) * (LN_2 / CELLS as f64);
+    let exp = (1.0 + x) + x * x * (1.0 / 2.0 + x * (1.0 / 6.0));
     let two = f64::from_bits((((cells >> CELLS.ilog2()) + 1023) as u64) << 52);
     Some(two * table[cells as usize & (CELLS - 1)].exp2 * exp)
 }

@@ -48,6 +48,26 @@ pub struct TableError {
     pub median: f64,
     /// 95th percentile of the same.
     pub p95: f64,
+    /// The farthest: where another point would help most.
+    pub worst: Miss,
+}
+
+/// How far a prediction is off.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Miss {
+    /// Where, a value for each of the table's axes.
+    pub at: Vec<u64>,
+    /// (predicted − measured) / measured.
+    pub error: f64,
+}
+
+impl Miss {
+    fn new(point: &Point, predicted_us: f64, whole_us: f64) -> Miss {
+        Miss {
+            at: point.at.clone(),
+            error: (predicted_us - point.stats.median_us) / whole_us,
+        }
+    }
 }
 
 /// Which points interpolation was not given.
@@ -95,7 +115,7 @@ fn error_of(slice: &Slice, held_out: &[Slice]) -> Option<TableError> {
 }
 
 /// The errors of a table's prices at points that it does not have.
-fn errors_at(slice: &Slice, held_out: &Slice) -> Vec<f64> {
+fn errors_at(slice: &Slice, held_out: &Slice) -> Vec<Miss> {
     match slice.axes.len() {
         1 => errors_on::<1>(slice, held_out),
         2 => errors_on::<2>(slice, held_out),
@@ -105,14 +125,14 @@ fn errors_at(slice: &Slice, held_out: &Slice) -> Vec<f64> {
     }
 }
 
-fn errors_on<const N: usize>(slice: &Slice, held_out: &Slice) -> Vec<f64> {
+fn errors_on<const N: usize>(slice: &Slice, held_out: &Slice) -> Vec<Miss> {
     let Ok(grid) = Grid::<N>::new(slice) else {
         return Vec::new();
     };
     let error = |point: &Point| {
         let at: [u64; N] = point.at.as_slice().try_into().expect("rows of a family have its axes");
         let predicted_us = grid.median_ns(at) as f64 / 1e3;
-        (predicted_us - point.stats.median_us).abs() / whole_us(slice, point)
+        Miss::new(point, predicted_us, whole_us(slice, point))
     };
     let knots = slice.knots();
     // Between two compiled lengths nothing runs: older profiles have measured there nevertheless.
@@ -129,7 +149,7 @@ fn whole_us(slice: &Slice, point: &Point) -> f64 {
 }
 
 /// The errors at a table's own points, each predicted from the two beside it along an axis.
-fn errors_at_own(slice: &Slice) -> Vec<f64> {
+fn errors_at_own(slice: &Slice) -> Vec<Miss> {
     let mut errors = Vec::new();
     for axis in (0..slice.axes.len()).filter(|axis| slice.family.interpolates(*axis)) {
         for line in slice.lines(axis) {
@@ -137,21 +157,23 @@ fn errors_at_own(slice: &Slice) -> Vec<f64> {
                 let [before, point, after] = [window[0], window[1], window[2]];
                 let share = (point.at[axis] - before.at[axis]) as f64 / (after.at[axis] - before.at[axis]) as f64;
                 let predicted = before.stats.median_us + share * (after.stats.median_us - before.stats.median_us);
-                errors.push((predicted - point.stats.median_us).abs() / whole_us(slice, point));
+                errors.push(Miss::new(point, predicted, whole_us(slice, point)));
             }
         }
     }
     errors
 }
 
-fn summed_up(slice: &Slice, of: LeftOut, mut errors: Vec<f64>) -> Option<TableError> {
-    errors.sort_by(f64::total_cmp);
-    (!errors.is_empty()).then(|| TableError {
+fn summed_up(slice: &Slice, of: LeftOut, mut misses: Vec<Miss>) -> Option<TableError> {
+    misses.sort_by(|one, other| one.error.abs().total_cmp(&other.error.abs()));
+    let errors: Vec<f64> = misses.iter().map(|miss| miss.error.abs()).collect();
+    misses.pop().map(|worst| TableError {
         family: slice.family,
         table: slice.label.clone(),
         of,
         predictions: errors.len(),
         median: nearest_rank(&errors, 50),
         p95: nearest_rank(&errors, 95),
+        worst,
     })
 }

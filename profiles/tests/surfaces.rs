@@ -334,7 +334,7 @@ fn held_out_points_tell_the_error_and_price_nothing() {
     let mut card = whole.clone();
     let of_card = card.encoder_layer(&tiny(), DType::F32).unwrap();
     // One as the table has it, and three that take a tenth longer.
-    for (tokens, longer) in [(20, 1.0), (30, 1.1), (50, 1.1), (70, 1.1)] {
+    for (tokens, longer) in [(20, 1.0), (30, 1.1), (50, 1.1), (70, 1.1001)] {
         let us = of_card.cost(3, tokens).median_ns as f64 / 1e3 * longer;
         card.held_out.encoder_layer.push(EncoderLayerRow {
             model: "tiny".to_string(),
@@ -352,8 +352,14 @@ fn held_out_points_tell_the_error_and_price_nothing() {
     assert_eq!((held_out.of, held_out.predictions), (LeftOut::HeldOut, 4));
     let tenth = 1.0 - 1.0 / 1.1;
     assert!(
-        (held_out.median - tenth).abs() < 1e-4 && (held_out.p95 - tenth).abs() < 1e-4,
+        (held_out.median - tenth).abs() < 1e-4 && held_out.p95 == held_out.worst.error.abs(),
         "{held_out:?}"
+    );
+    // It is priced at less than it takes.
+    let worst = &held_out.worst;
+    assert!(
+        worst.at == [3, 70] && (worst.error + 1.0 - 1.0 / 1.1001).abs() < 1e-4,
+        "{worst:?}"
     );
     assert_eq!(error(&whole).of, LeftOut::Own);
     let cost = |card: &Card| card.encoder_layer(&tiny(), DType::F32).unwrap().cost(3, 50);

@@ -73,35 +73,50 @@
       return true;
     });
   };
-  // A logarithmic axis is marked at 1, 2, 5, 10, 20 …; a long one only at powers of ten, a short one at every digit; and ever more
-  // coarsely where labels have no room.
+  const LINE = 14;
+  const stacked = (plot, values) =>
+    values.every((value, i) => i === 0 || !(Math.abs(plot.valToPos(value, "y") - plot.valToPos(values[i - 1], "y")) < LINE));
+  // A logarithmic axis is marked at 1, 2, 5, 10, 20 …; a long one only at powers of ten, a short one at every digit, one up the side that
+  // is shorter still between them; and ever more coarsely where labels have no room.
   const digits = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5], [1]];
+  const between = [1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9];
   const marks = (axis, across) => (plot, _, least, most) => {
     // A logarithmic axis that begins at zero never ends.
     if (!(least > 0 && most < Infinity)) return [];
     const first = most / least > 1e4 ? 2 : most / least > 12 ? 1 : 0;
+    const steps = !across && most / least < 5 ? [between, ...digits] : digits;
     let found = [];
-    for (let coarse = first; coarse < digits.length + 3; coarse++) {
-      const every = Math.max(1, coarse - digits.length + 2);
+    for (let coarse = first; coarse < steps.length + 3; coarse++) {
+      const every = Math.max(1, coarse - steps.length + 2);
       found = [];
       for (let power = Math.floor(Math.log10(least)); 10 ** power <= most; power++) {
         if (power % every) continue;
-        const here = digits[Math.min(coarse, digits.length - 1)].map((digit) => Number(`${digit}e${power}`));
+        const here = steps[Math.min(coarse, steps.length - 1)].map((digit) => Number(`${digit}e${power}`));
         found.push(...here.filter((mark) => mark >= least && mark <= most));
       }
-      if (!across || roomy(plot, found, found.map(written(axis))).every(Boolean)) break;
+      if (across ? roomy(plot, found, found.map(written(axis))).every(Boolean) : stacked(plot, found)) break;
     }
     return found;
   };
   // Names that have no room side by side are written at a slant.
   const SLANT = 40;
+  const [DOWN, ALONG] = [Math.sin, Math.cos].map((of) => of((SLANT * Math.PI) / 180));
+  const straight = (plot, labels) => roomy(plot, labels.map((_, i) => i), labels).every(Boolean);
   const slanted = (size) => ({
-    rotate: (plot, labels) => (roomy(plot, labels.map((_, i) => i), labels).every(Boolean) ? 0 : -SLANT),
-    size: (plot, labels) => {
-      const straight = !labels || roomy(plot, labels.map((_, i) => i), labels).every(Boolean);
-      return straight ? size : size + Math.max(...labels.map(wide)) * Math.sin((SLANT * Math.PI) / 180);
-    },
+    rotate: (plot, labels) => (straight(plot, labels) ? 0 : -SLANT),
+    size: (plot, labels) => (!labels || straight(plot, labels) ? size : size + Math.max(...labels.map(wide)) * DOWN),
   });
+  // The last of them goes on beyond the plot, and all of them below it: both take room of their own.
+  const beyond = ({ names }) => (plot) => {
+    if (!plot.valToPos || straight(plot, names)) return GAP; // asked first before there is a scale
+    const half = plot.bbox.width / devicePixelRatio / names.length / 2;
+    const over = names.map((name, i) => wide(name) * ALONG - half * (2 * (names.length - i) - 1));
+    return Math.max(0, ...over) + GAP;
+  };
+  const below = ({ names }, room) => {
+    const widest = Math.max(0, ...(names ?? []).map(wide));
+    return widest + GAP > room / (names ?? []).length ? widest * DOWN : 0;
+  };
   // Of few values each is marked.
   const swept = (xs) => (_, __, least, most) => [...new Set(xs)].filter((x) => x >= least && x <= most);
   const named = (axis) => (_, __, least, most) => axis.names.map((_, i) => i).filter((i) => i >= least && i <= most);
@@ -127,6 +142,12 @@
   // A value between gaps is on no line: it is drawn as a point.
   const alone = (ys) => ys.flatMap((y, i) => (y != null && ys[i - 1] == null && ys[i + 1] == null ? [i] : []));
 
+  // Marks that would cover each other are small.
+  const CROWD = 60;
+  const mark = (line) => (line.ys.length > CROWD
+    ? { show: true, size: 4, fill: css(`--c${line.color}`), width: 1 }
+    : { show: true, size: 7, fill: css("--page"), width: 2 });
+
   const dashes = { dashed: [8, 4], dotted: [2, 3], mixed: [10, 3, 2, 3] };
   const line = (view) => (line) => ({
     label: line.name,
@@ -134,7 +155,7 @@
     width: line.stroke === "none" ? 0 : 2,
     dash: dashes[line.stroke],
     points: line.points
-      ? { show: true, size: 7, fill: css("--page"), width: 2 }
+      ? mark(line)
       : { show: true, size: 4, fill: css(`--c${line.color}`), width: 0, filter: () => alone(line.ys) },
     show: !hidden.has(line.system),
     spanGaps: Boolean(line.points),
@@ -219,8 +240,10 @@
     const few = marked && !view.x.names && new Set(view.xs).size <= (narrow() ? 5 : 10);
     const whole = along(view.x, marked)(null, view.xs[0], view.xs[view.xs.length - 1]);
     const room = size(holder).width - 58 - 2 * GAP;
+    const height = size(holder).height + below(view.x, room);
     const options = {
-      ...size(holder),
+      ...size(holder, height),
+      padding: [null, view.x.names ? beyond(view.x) : null, null, null],
       scales: { x: scale(view.x, apart(view.x, whole)), y: scale(view.y, range(view.y)) },
       axes: [{ ...ruler({ ...view.x, label: fitting(view.x.label, room) }, 42, true), ...(few && { splits: swept(view.xs), filter: (_, splits) => splits }) }, ruler(view.y, 58)],
       series: [{ label: view.x.label, value: (_, value) => shown(view.x)(value) }, ...view.lines.map(line(view))],
@@ -241,7 +264,7 @@
     announced(plot, `${spec.title}. ${view.summary}.`);
     operable(plot);
     zoomable(plot, whole);
-    return { plot, lines: view.lines };
+    return { plot, lines: view.lines, height: view.x.names && height };
   };
 
   // Lanes as rows, ops as bars.

@@ -5,6 +5,7 @@
 //! next, so that it does not matter into how many segments the steps are cut: leaping over many and taking them one by one agree to the
 //! nanosecond.
 
+use tenantry_profiles::Drawn;
 use tenantry_traces::{Duration, Time};
 
 use crate::steps::{StepCosts, StepPrices};
@@ -88,6 +89,8 @@ pub(crate) struct Leap {
     pub first_step_ended: Time,
     /// Whether every step is a segment of its own.
     one_by_one: bool,
+    /// The last of the run's blocks that was drawn, and how far it is from the median, in parts of a million.
+    drawn: Option<(u64, u64)>,
 }
 
 impl Leap {
@@ -100,6 +103,16 @@ impl Leap {
         self.made_before = made_before;
         self.first_step_ended = from;
         self.one_by_one = one_by_one;
+        self.drawn = None;
+    }
+
+    /// How far a block of the run's steps is from the median, drawn once for all of its segments.
+    #[inline]
+    pub fn jitter_ppm(&mut self, block: u64, draw: impl FnOnce(&Drawn) -> Option<u64>) -> Option<u64> {
+        if self.drawn.is_none_or(|(drawn, _)| drawn != block) {
+            self.drawn = draw(&self.plan.costs.typical).map(|ppm| (block, ppm));
+        }
+        self.drawn.map(|(_, ppm)| ppm)
     }
 
     /// Starts later than it was going to.

@@ -550,7 +550,7 @@ impl Prices {
                 let mut ns = 0;
                 for part in prices.infer(infer, shape) {
                     self.extrapolated.note(part.beyond, part.family);
-                    ns += part.times * draw.of(part.cost);
+                    ns += part.times * draw.of_drawn(&part.cost);
                 }
                 return ns;
             }
@@ -734,9 +734,10 @@ impl Prices {
     }
 
     /// How far a block of a lane's steps is from the median, in parts of a million; nothing where none is.
-    pub(crate) fn block_ppm(&self, lane: u32, block: u64, typical: Cost) -> Option<u64> {
+    #[inline]
+    pub(crate) fn block_ppm(&self, lane: u32, block: u64, typical: &Drawn) -> Option<u64> {
         let u = self.draws?.about(BLOCK ^ (u64::from(lane) << 48 | block)).unit();
-        Some((typical.at_quantile(u) * 1_000_000 / typical.median_ns.max(1)).max(1))
+        Some((typical.at_quantile(u) * 1_000_000 / typical.median_ns().max(1)).max(1))
     }
 
     /// From handing an op to a sleeping lane until it starts, in nanoseconds.

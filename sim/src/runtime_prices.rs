@@ -2,15 +2,35 @@
 
 use tenantry_core::op::{BatchShape, Infer, LoadRuntime, Solve};
 use tenantry_core::spec::{CostPart, PoolSpec, RuntimesSpec, ShapeKind, StreamSpec};
-use tenantry_profiles::{AdapterSurface, Beyond, Card, Cost, Curve, LoadSource, MissingTable, Surface};
+use tenantry_profiles::{AdapterSurface, Beyond, Card, Cost, Curve, Drawn, Family, LoadSource, MissingTable, Surface};
+
+/// A [`CostPart`], as it is drawn from again and again.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub times: u64,
+    pub cost: Drawn,
+    pub family: Family,
+    pub beyond: Option<Beyond>,
+}
+
+impl From<CostPart> for Part {
+    fn from(part: CostPart) -> Part {
+        Part {
+            times: part.times,
+            cost: part.cost.into(),
+            family: part.family,
+            beyond: part.beyond,
+        }
+    }
+}
 
 /// Of one runtime.
 #[derive(Debug)]
 enum Times {
     /// Whatever it is given.
-    Padded(Vec<CostPart>),
+    Padded(Vec<Part>),
     /// By tokens, from 1.
-    ByTokens(Vec<Vec<CostPart>>),
+    ByTokens(Vec<Vec<Part>>),
 }
 
 #[derive(Debug)]
@@ -33,12 +53,18 @@ pub(crate) struct RuntimePrices {
 impl RuntimePrices {
     pub fn new(card: &Card, pool: &PoolSpec, spec: &RuntimesSpec) -> Result<RuntimePrices, MissingTable> {
         let stream = |stream: &StreamSpec| {
-            let runtimes = stream.runtimes.iter().map(|runtime| match runtime.shape {
-                ShapeKind::Static => stream.cost(card, runtime, runtime.max_length).map(Times::Padded),
-                ShapeKind::Dynamic => (1..=runtime.max_length)
-                    .map(|tokens| stream.cost(card, runtime, tokens))
-                    .collect::<Result<_, _>>()
-                    .map(Times::ByTokens),
+            let runtimes = stream.runtimes.iter().map(|runtime| {
+                let parts = |tokens| -> Result<Vec<Part>, MissingTable> {
+                    let parts = stream.cost(card, runtime, tokens)?;
+                    Ok(parts.into_iter().map(Part::from).collect())
+                };
+                match runtime.shape {
+                    ShapeKind::Static => parts(runtime.max_length).map(Times::Padded),
+                    ShapeKind::Dynamic => (1..=runtime.max_length)
+                        .map(parts)
+                        .collect::<Result<_, _>>()
+                        .map(Times::ByTokens),
+                }
             });
             Ok(StreamPrices {
                 runtimes: runtimes.collect::<Result<_, MissingTable>>()?,
@@ -63,7 +89,7 @@ impl RuntimePrices {
     }
 
     /// An op's parts.
-    pub fn infer(&self, infer: Infer, shape: BatchShape) -> &[CostPart] {
+    pub fn infer(&self, infer: Infer, shape: BatchShape) -> &[Part] {
         let runtime = infer.runtime;
         match &self.streams[usize::from(runtime.stream)].runtimes[usize::from(runtime.runtime)] {
             Times::Padded(parts) => parts,

@@ -13,7 +13,8 @@ use std::ops::Range;
 use tenantry_core::op::{GoingOn, Member};
 use tenantry_core::spec::{GenerationSpec, LookupsInSteps, PoolSpec, TenantState};
 use tenantry_profiles::{
-    AdapterSurface, Added, Beyond, Card, CollectiveOperation, Cost, Decoder, Family, MissingTable, Surface, WholeSteps,
+    AdapterSurface, Added, Beyond, Card, CollectiveOperation, Cost, Decoder, Drawn, Family, MissingTable, Surface,
+    WholeSteps,
 };
 
 use crate::lookups::{LookupPrices, StageCosts};
@@ -40,7 +41,7 @@ pub(crate) struct StepPrices {
     /// alone, so that all of a batch's sizes lie in a processor's first cache.
     decode_steps: Vec<Vec<Option<NonZeroU64>>>,
     /// Its dense part, likewise by sequences.
-    dense: Vec<Option<Cost>>,
+    dense: Vec<Option<Drawn>>,
     /// Reused: tokens and context of a step's chunks.
     chunks: Vec<(u32, u32)>,
 }
@@ -81,7 +82,7 @@ struct AllReduce {
 }
 
 /// The steps of one run. All but the first make a token for each of `sequences`, at a context that grows by one a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct StepCosts {
     pub first_ns: u64,
     /// Of each later step, without attention.
@@ -90,7 +91,7 @@ pub(crate) struct StepCosts {
     /// Of the second step: tokens that each sequence attends to on average, rounded down.
     context: u32,
     /// Of the dense part, as a measure of how much a step's duration varies.
-    pub typical: Cost,
+    pub typical: Drawn,
     /// Tokens that the first step looks up.
     pub looked_up_first: u32,
     /// That each later one does.
@@ -120,7 +121,7 @@ impl Default for StepCosts {
             base_ns: 0,
             sequences: 0,
             context: 0,
-            typical: Cost::NOTHING,
+            typical: Cost::NOTHING.into(),
             looked_up_first: 0,
             looked_up_later: 0,
         }
@@ -272,7 +273,7 @@ impl StepPrices {
             sequences,
             context,
             typical: match &self.whole {
-                Some(whole) => whole.cost(whole.nearest(1, sequences, context)),
+                Some(whole) => whole.cost(whole.nearest(1, sequences, context)).into(),
                 None => self.dense(sequences),
             },
             looked_up_first,
@@ -300,10 +301,10 @@ impl StepPrices {
 
     /// The dense part of a step in which each sequence makes a token.
     #[inline]
-    fn dense(&mut self, sequences: u32) -> Cost {
+    fn dense(&mut self, sequences: u32) -> Drawn {
         match self.dense.get(sequences as usize) {
             Some(&Some(known)) => known,
-            _ => *entry(&mut self.dense, sequences).insert(self.decoder.dense.cost(sequences.into())),
+            _ => *entry(&mut self.dense, sequences).insert(self.decoder.dense.cost(sequences.into()).into()),
         }
     }
 

@@ -509,9 +509,8 @@ impl VirtualMachine {
 
     fn next_segment(&mut self, lane: LaneId, op: OpRef, stretch_ppm: u64) {
         let leap = &mut self.leaps[op.batch.slot as usize];
-        let jitter_ppm = self
-            .prices
-            .block_ppm(lane.0, leap.next_block(), leap.plan.costs.typical);
+        let block = leap.next_block();
+        let jitter_ppm = leap.jitter_ppm(block, |typical| self.prices.block_ppm(lane.0, block, typical));
         leap.next_segment(self.prices.steps(), stretch_ppm, jitter_ppm);
     }
 
@@ -654,7 +653,8 @@ impl VirtualMachine {
             }
             Work::Steps => {
                 let leap = &mut self.leaps[running.op.batch.slot as usize];
-                let jitter_ppm = self.prices.block_ppm(lane.0, leap.block(), leap.plan.costs.typical);
+                let block = leap.block();
+                let jitter_ppm = leap.jitter_ppm(block, |typical| self.prices.block_ppm(lane.0, block, typical));
                 leap.change_pace(self.prices.steps(), now, stretch_ppm, jitter_ppm);
             }
         }

@@ -48,13 +48,9 @@ pub enum ProfileCommand {
                             tenantry profile show --schema > card.schema.json")]
     Show(ShowArgs),
     /// Print what one card takes over what another does, or how far a machine drifted between two measurements.
-    #[command(after_help = "Example: tenantry profile compare cpu out/cpu-again")]
-    Compare {
-        /// The name of a card, or a folder.
-        first: String,
-        /// The name of another, or a folder: its medians are divided by the first's.
-        second: String,
-    },
+    #[command(after_help = "Examples:\n  tenantry profile compare cpu out/cpu-again\n  \
+                            tenantry profile compare cpu cpu-epyc --report machines.html")]
+    Compare(CompareArgs),
     /// Compute the card of a device that nobody measured, or of a paper's testbed.
     #[command(after_help = "Examples:\n  \
                       tenantry profile derive --datasheet b200-sxm --models bert-base,llama-7b --out out/b200\n  \
@@ -118,6 +114,17 @@ pub struct ShowArgs {
     /// Print the JSON Schema of card.yaml instead, for editors.
     #[arg(long, conflicts_with_all = ["card", "report"])]
     pub schema: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The name of a card, or a folder.
+    pub first: String,
+    /// The name of another, or a folder: its medians are divided by the first's.
+    pub second: String,
+    /// Write a page with the ratios of each op family and table.
+    #[arg(long, value_name = "PAGE")]
+    pub report: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -105,13 +105,29 @@ impl Value for f16 {
     }
 }
 
-/// Threads that look up: the caller's own and those beside it.
+/// What one thread takes for a fragment without its row: searching the index, and adding up.
+const FRAGMENT_NS: u64 = 100;
+
+/// Bytes of a row that it reads from memory and adds up in a nanosecond,
+const ROW_BYTES_A_NS: u64 = 5;
+
+/// and how many times as long all of it takes where rows come from the disk's page cache.
+const DISK: u64 = 3;
+
+/// Work for each thread from which a helper is worth its wake-up. One that sleeps is there in 15 to 55 µs, and is waited for even if the caller has
+/// done all meanwhile: two threads took 23 µs for two tokens of which one alone takes 0.6, and lost up to 128 tokens (measured on two
+/// cores of an AMD EPYC, 2026-11-24).
+const THREAD_NS: u64 = 20_000;
+
+/// Threads that look up: the caller's own and, for batches that are worth a wake-up, those beside it.
 ///
 /// The caller works too, rather than to sleep until all is done. It saves a wake-up; and two helpers woken at once by a thread that then sleeps
 /// are often put on one core while another is idle, so that two threads took now half of one's time and now all of it.
 pub struct Engine {
     /// None for one thread.
     helpers: Option<ThreadPool>,
+    /// Work for each thread from which one is woken.
+    thread_ns: u64,
 }
 
 impl Engine {
@@ -130,11 +146,33 @@ impl Engine {
         };
         match threads {
             0 => Err(PlotError::input("threads", "at least 1", 0)),
-            1 => Ok(Engine { helpers: None }),
+            1 => Ok(Engine {
+                helpers: None,
+                thread_ns: THREAD_NS,
+            }),
             _ => Ok(Engine {
                 helpers: Some(start()?),
+                thread_ns: THREAD_NS,
             }),
         }
+    }
+
+    /// The same, with helpers woken for however little work: how tests know that they make no difference to results.
+    #[doc(hidden)]
+    pub fn always_sharing(self) -> Engine {
+        Engine { thread_ns: 1, ..self }
+    }
+
+    /// Helpers that are worth waking for so many tokens of this tree.
+    fn helpers_for(&self, tree: &Snapshot, tokens: usize) -> usize {
+        let root = tree.root();
+        let alone_ns = FRAGMENT_NS + root.shape().row_bytes() / ROW_BYTES_A_NS;
+        let tier = match root.tables()[0].is_in_memory() {
+            true => 1,
+            false => DISK,
+        };
+        let threads = tokens as u64 * alone_ns * tier / self.thread_ns;
+        threads.saturating_sub(1) as usize
     }
 
     /// Looks a batch up: fills `out`, `[batch, width, hidden]`, with the normalized sum of the vectors that fragments have for each
@@ -165,10 +203,15 @@ impl Engine {
                 let blocks = out.chunks_mut(BLOCK_TOKENS * hidden).enumerate();
                 blocks.map(move |(index, out)| (sequence, index * BLOCK_TOKENS, out))
             });
-        self.share_out(blocks.collect(), |(sequence, first, out)| {
-            let tokens = &batch.tokens[sequence * batch.width..][..batch.lengths[sequence] as usize];
-            look_up(&roads[sequence], tokens, first, hidden, out)
-        })
+        let tokens = batch.lengths.iter().sum::<u32>() as usize;
+        self.share_out(
+            blocks.collect(),
+            self.helpers_for(tree, tokens),
+            |(sequence, first, out)| {
+                let tokens = &batch.tokens[sequence * batch.width..][..batch.lengths[sequence] as usize];
+                look_up(&roads[sequence], tokens, first, hidden, out)
+            },
+        )
     }
 }
 
@@ -189,6 +232,7 @@ impl Engine {
         if values != out.len() {
             return Err(PlotError::input("out", format!("{values} values"), out.len()));
         }
+        let helpers = self.helpers_for(tree, values / hidden);
         let mut rest = out;
         let mut blocks = Vec::with_capacity(texts.len());
         for text in texts {
@@ -201,22 +245,26 @@ impl Engine {
             let own = own.chunks_mut(BLOCK_TOKENS * hidden).enumerate();
             blocks.extend(own.map(|(index, out)| (road, text.tokens, text.first + index * BLOCK_TOKENS, out)));
         }
-        self.share_out(blocks, |(road, tokens, first, out)| {
+        self.share_out(blocks, helpers, |(road, tokens, first, out)| {
             look_up(&road, tokens, first, hidden, out)
         })
     }
 
-    /// Has the blocks looked up by whichever thread is free, and adds up what they met; a failure ends its thread's work.
+    /// Has the blocks looked up by whichever thread is free, the caller's and so many helpers at most, and adds up what they met; a failure ends
+    /// its thread's work.
     fn share_out<B: Send>(
         &self,
         blocks: Vec<B>,
+        most_helpers: usize,
         look_up: impl Fn(B) -> Result<Counters, PlotError> + Sync,
     ) -> Result<Counters, PlotError> {
-        let useful_helpers = blocks.len().saturating_sub(1);
+        let useful_helpers = blocks.len().saturating_sub(1).min(most_helpers);
         let blocks = Mutex::new(blocks.into_iter());
         let next = || blocks.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = || std::iter::from_fn(next).try_fold(Counters::default(), |sum, block| Ok(sum + look_up(block)?));
-        let Some(helpers) = &self.helpers else { return work() };
+        let Some(helpers) = self.helpers.as_ref().filter(|_| useful_helpers > 0) else {
+            return work();
+        };
         let others = Mutex::new(Vec::new());
         let own = helpers.in_place_scope(|scope| {
             for _ in 0..useful_helpers.min(helpers.current_num_threads()) {

@@ -206,7 +206,7 @@ fn a_table_cut_under_its_reader_is_an_error() {
         domains: &[None; 60],
     };
     let mut out = vec![0.0f32; tokens.len() * 64];
-    let engines = [Engine::new(1).unwrap(), Engine::new(2).unwrap()];
+    let engines = [Engine::new(1).unwrap(), Engine::new(2).unwrap().always_sharing()];
     let path = snapshot.root().tables()[0].path().to_path_buf();
     for length in [fs::metadata(&path).unwrap().len() / 2, 4096, 0] {
         engines[0].retrieve(&snapshot, &batch, &mut out).err();
@@ -251,7 +251,8 @@ fn a_row_that_rots_is_no_answer() {
             domains: &[None],
         };
         let mut out = vec![0.0f32; text.len() * 64];
-        Engine::new(threads).unwrap().retrieve(&snapshot, &batch, &mut out)
+        let engine = Engine::new(threads).unwrap().always_sharing();
+        engine.retrieve(&snapshot, &batch, &mut out)
     };
     let (ordinal, rotten) = { table.fragments() }
         .find(|(key, _)| *key == &texts[3][5..8])

@@ -178,7 +178,7 @@ fn retrieve(tree: &Tree, threads: usize, sequences: &[Vec<u32>], domain: Option<
     let values = tokens.len() * snapshot.root().shape().hidden as usize;
     // What was in the caller's buffer before must not show.
     let mut out = vec![f32::NAN; values];
-    let engine = Engine::new(threads).unwrap();
+    let engine = Engine::new(threads).unwrap().always_sharing();
     let counters = engine.retrieve(&snapshot, &batch, &mut out).unwrap();
     let mut half = vec![f16::NAN; values];
     assert_eq!(
@@ -255,7 +255,7 @@ fn agrees_with_reference(context: Context, lengths: &[u32], tiers: Tiers) {
             let texts: Vec<Text> = texts.collect();
             let wanted = texts.iter().map(Text::wanted).sum::<usize>();
             let mut ends = vec![0f32; wanted * 600];
-            let engine = Engine::new(threads).unwrap();
+            let engine = Engine::new(threads).unwrap().always_sharing();
             let met = engine.retrieve_ends(&tree.snapshot(), &texts, &mut ends).unwrap();
             let whole = out.chunks_exact(width * 600).zip(&texts);
             let expected: Vec<f32> = whole

@@ -6,6 +6,7 @@ use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{AdapterImplementation, AdapterRow, DType, ModelShape, Tables};
 
 use super::Suite;
+use super::axes::Knots;
 use super::compute::{Subject, spread_out};
 use super::decoder::DecoderSubject;
 use super::held_out::{HoldOut, Spot};
@@ -18,8 +19,12 @@ use crate::error::ExecutorError;
 /// processor's caches.
 const SLOTS: u32 = 128;
 
-/// Sequences of a decoder's step, each a token long to adapters, and tenants among them: adapters are little of a step, and smooth.
-const STEP_SEQUENCES: [u32; 4] = [1, 8, 32, 128];
+/// Sequences of a decoder's step, each a token long to adapters, and tenants among them. Of three and more tenants each of which has a few, products take up
+/// to a fifth longer than what lies between one and eight.
+const STEP_SEQUENCES: Knots = Knots {
+    quick: &[1, 8, 32, 128],
+    full: &[1, 2, 3, 5, 8, 11, 17, 32, 48, 128],
+};
 
 /// The adapters of one bottleneck over one model.
 pub(crate) struct AdapterSubject {
@@ -57,7 +62,7 @@ impl AdapterSubject {
     ) -> Result<Self, ExecutorError> {
         let decoder = &subject.decoder;
         let place = (decoder.kind(), decoder.device());
-        let batches = STEP_SEQUENCES.to_vec();
+        let batches = STEP_SEQUENCES.of(subject.suite).to_vec();
         AdapterSubject::new(
             decoder.shape(),
             place,

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::Suite;
 
-/// Sequences in a batch, and tenants in it; larger ones in steps of two where larger ones are served. Of three sequences or tokens, and of six, products
-/// take up to a fifth more than what lies half-way between two and four, or four and eight, which kernels are made for.
+/// Sequences in a batch, and tenants in it; larger ones in steps of two where larger ones are served. Of three sequences, tenants or tokens, of six and of
+/// twelve, products take up to a fifth more than what lies half-way between two and four, four and eight, or eight and sixteen, which kernels are made for.
 const BATCH: Knots = Knots {
     quick: &[1, 2, 4, 8, 16, 32],
-    full: &[1, 2, 3, 4, 8, 16, 24, 32],
+    full: &[1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
 };
 /// Tokens of a padded sequence, closest where costs bend: another kernel is chosen at 16. Multiples of 16 take up to a tenth less than what
 /// lies beside them, and a table rises: so neighbours are apart, and half are not such multiples.
@@ -145,7 +145,7 @@ mod tests {
         let full = Axes::affordable(Suite::Full, 512, all, cheap, Duration::from_secs(1));
         assert_eq!(
             (full.batch.len(), full.tokens.len(), full.all_tokens()),
-            (8, 13, 90 * 428)
+            (10, 13, 108 * 428)
         );
         assert_eq!(full.fewer_tokens(), FEWER_TOKENS);
         assert_eq!(

@@ -17,22 +17,30 @@ use crate::error::ExecutorError;
 
 /// Layers that are measured: enough to find the caches, at a layer's start, as another layer left them.
 const LAYERS: u32 = 4;
-/// Tokens in a step.
-const TOKENS: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
-/// Tokens of a prompt's chunk, and those that its last token attends to.
+/// Tokens in a step. Products of numbers that are no powers of two take up to a tenth more than what lies half-way between those.
+const TOKENS: Knots = Knots {
+    quick: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
+    full: &[
+        1, 2, 3, 4, 6, 8, 12, 15, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
+    ],
+};
+/// Tokens of a prompt's chunk, and those that its last token attends to. Attention is computed in blocks of 32 of them, and one that is not full costs
+/// nearly as much as one that is.
 const CHUNK: Knots = Knots {
     quick: &[2, 16, 64, 128, 256, 512, 1024],
-    full: &[2, 16, 32, 64, 128, 256, 384, 512, 768, 1024],
+    full: &[
+        2, 3, 4, 6, 8, 11, 15, 16, 24, 32, 38, 64, 80, 128, 168, 256, 384, 420, 512, 768, 1024,
+    ],
 };
 /// Sequences that get a new token.
 const SEQUENCES: Knots = Knots {
     quick: &[1, 2, 4, 8, 16, 32],
-    full: &[1, 2, 4, 8, 16, 24, 32],
+    full: &[1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
 };
 /// Tokens that each attends to.
 const CONTEXT: Knots = Knots {
     quick: &[16, 128, 512, 1024, 2048],
-    full: &[16, 128, 256, 512, 1024, 1536, 2048],
+    full: &[16, 24, 40, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048],
 };
 /// Tokens in a page, as is usual.
 pub(crate) const PAGE_TOKENS: u32 = 16;
@@ -66,10 +74,10 @@ impl DecoderAxes {
     fn affordable(positions: u32, suite: Suite, per_token: Duration, pass: Duration) -> DecoderAxes {
         let fits = |most: u32| move |tokens: &u32| *tokens <= most.min(positions);
         let below = |axis: &[u32], most| -> Vec<u32> { axis.iter().copied().filter(fits(most)).collect() };
-        let mut most = *TOKENS.last().expect("there are some");
+        let mut most = *TOKENS.of(suite).last().expect("there are some");
         loop {
             let mut axes = DecoderAxes {
-                tokens: below(&TOKENS, most),
+                tokens: below(TOKENS.of(suite), most),
                 chunk: below(CHUNK.of(suite), 2 * most),
                 sequences: SEQUENCES.of(suite).to_vec(),
                 context: below(CONTEXT.of(suite), 4 * most),
@@ -311,7 +319,13 @@ impl DecoderSubject {
             };
             points.push(Point::new(table("decoder_dense"), self.dense(tokens)?, row).held_out(held_out));
         }
-        for [tokens, sequences] in pairs(&axes.tokens, &axes.sequences) {
+        // What comes before and after the layers is smooth.
+        let fewer_tokens = axes
+            .tokens
+            .iter()
+            .copied()
+            .filter(|tokens| TOKENS.quick.contains(tokens));
+        for [tokens, sequences] in pairs(&fewer_tokens.collect::<Vec<_>>(), &axes.sequences) {
             let name = model.clone();
             let row = move |tables: &mut Tables, stats: Stats| {
                 tables.decoder_ends.push(DecoderEndsRow {
@@ -394,7 +408,11 @@ mod tests {
             let all = DecoderAxes::affordable(4096, suite, cheap, pass);
             assert_eq!(
                 (all.tokens, all.chunk, all.context),
-                (TOKENS.to_vec(), CHUNK.of(suite).to_vec(), CONTEXT.of(suite).to_vec())
+                (
+                    TOKENS.of(suite).to_vec(),
+                    CHUNK.of(suite).to_vec(),
+                    CONTEXT.of(suite).to_vec()
+                )
             );
         }
         let short = affordable(128, cheap, pass);

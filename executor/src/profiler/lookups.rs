@@ -27,12 +27,15 @@ use crate::plot::{TreeBuilding, Version, domain_name, shape_of};
 
 /// Threads that share a batch's look-ups, as far as there are cores.
 const THREADS: [u32; 4] = [1, 2, 4, 8];
-/// Tokens of a batch.
-const TOKENS: &[u32] = &[8, 16, 24, 32, 128, 512, 2048, 8192];
+/// Tokens of a batch, closest where it begins to be worth a second thread.
+const TOKENS: Knots = Knots {
+    quick: &[8, 16, 24, 32, 128, 512, 2048, 8192],
+    full: &[8, 16, 24, 32, 64, 96, 128, 192, 256, 512, 1024, 2048, 8192],
+};
 /// Of a decoder's step: up to as many as it has sequences, and then prompts.
 const STEP_TOKENS: Knots = Knots {
     quick: &[1, 4, 8, 16, 24, 32, 64, 128, 512, 2048],
-    full: &[1, 2, 3, 4, 6, 8, 16, 24, 32, 64, 128, 512, 2048],
+    full: &[1, 2, 3, 4, 6, 8, 16, 24, 32, 64, 128, 192, 256, 384, 512, 1024, 2048],
 };
 /// Tokens of a step at which it is no longer one of each sequence, and of each prompt.
 const PROMPT_TOKENS: u32 = 64;
@@ -119,7 +122,7 @@ impl LookupSubject {
             Suite::Full => 8192,
         };
         let all = match self.kind {
-            ModelKind::Encoder => TOKENS,
+            ModelKind::Encoder => TOKENS.of(suite),
             ModelKind::Decoder => STEP_TOKENS.of(suite),
         };
         let grid = all.iter().filter(|&&tokens| tokens <= largest).map(|&tokens| [tokens]);

@@ -20,12 +20,12 @@ const SLOTS: u32 = 64;
 /// Tenants in a step.
 const TENANTS: Knots = Knots {
     quick: &[1, 4, 16, 32],
-    full: &[1, 2, 3, 4, 8, 16, 24, 32],
+    full: &[1, 2, 3, 4, 6, 9, 13, 16, 24, 32],
 };
 /// Tokens in a step: those of decodes, and those of prompts.
 const TOKENS: Knots = Knots {
     quick: &[1, 4, 16, 32, 128, 512],
-    full: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 384, 512],
+    full: &[1, 2, 4, 6, 9, 13, 16, 25, 32, 64, 96, 128, 192, 256, 384, 512],
 };
 
 /// LoRA of one rank over one decoder.

@@ -75,6 +75,22 @@ impl Datasheet {
         }
     }
 
+    /// What bounds a device of this name, if anything is known of it: the datasheet whose product has all words of the name, and of several
+    /// (a card of one name on two boards) the one with the most bandwidth. Good for a bound, and not to price by: that asks for the very product.
+    pub fn of_device(name: &str) -> Option<Datasheet> {
+        let words = |name: &str| -> Vec<String> {
+            let words = name.split(|c: char| !c.is_alphanumeric());
+            words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+        };
+        let of_device = words(name);
+        let is_it = |sheet: &Datasheet| {
+            let of_product = words(&sheet.product);
+            of_device.iter().all(|word| of_product.contains(word))
+        };
+        let found = Datasheet::all().into_iter().filter(is_it);
+        found.max_by(|a, b| a.memory_bandwidth.total_cmp(&b.memory_bandwidth))
+    }
+
     /// Reads one datasheet; `file` is what errors call it.
     ///
     /// # Errors
@@ -216,6 +232,18 @@ mod tests {
         }
         let error = Datasheet::builtin("h100-smx").unwrap_err().to_string();
         assert!(error.ends_with("did you mean h100-sxm?"), "{error}");
+    }
+
+    #[test]
+    fn devices_have_the_datasheets_of_their_products() {
+        let found = |device: &str| Datasheet::of_device(device).map(|sheet| sheet.name);
+        for sheet in Datasheet::all() {
+            assert_eq!(found(&sheet.product), Some(sheet.name));
+        }
+        assert_eq!(found("Tesla V100-SXM2-16GB").as_deref(), Some("v100-16g"));
+        assert_eq!(found("NVIDIA Tesla V100 32GB").as_deref(), Some("v100-32g"));
+        assert_eq!(found("NVIDIA A100 80GB").as_deref(), Some("a100-sxm"));
+        assert_eq!(found("AMD EPYC"), None);
     }
 
     #[test]

@@ -1,24 +1,28 @@
 //! `report.html`: one page that needs nothing but itself.
 //!
 //! `answer` is what it says first, `view` what it says in tables and bars; `charts` is how a chart is described to the page's script,
-//! `curves`, `sweep` and `gantt` which there are. Everything a user named passes
+//! `curves`, `sweep`, `gantt` and, of profiles, `costs` and `ratios` which there are. Everything a user named passes
 //! through the template's escaping; the charts' data is JSON whose `<`, `>` and `&` are escaped, so that no name can end its
 //! script element. The page's own content policy forbids it any request.
 
 mod answer;
 pub(crate) mod charts;
+mod costs;
 mod curves;
 mod fleet;
 pub(crate) mod gantt;
 mod plan;
 mod profile;
+mod ratios;
 mod sweep;
 mod trace;
 mod validation;
 mod view;
 
+pub use costs::{Curves, CurvesView, Mark, Series};
 pub use plan::PlanPage;
-pub use profile::{Curves, ProfilePage};
+pub use profile::ProfilePage;
+pub use ratios::{NamedRatios, RatioGroup, RatiosPage};
 pub use trace::{Fit, TracePage};
 
 use minijinja::Environment;
@@ -36,7 +40,7 @@ use crate::manifest::Manifest;
 use crate::metric;
 use crate::validation::{Pair, Validation};
 
-const TEMPLATES: [(&str, &str); 9] = [
+const TEMPLATES: [(&str, &str); 10] = [
     ("base.html", include_str!("../../templates/base.html")),
     ("report.html", include_str!("../../templates/report.html")),
     ("bars.html", include_str!("../../templates/bars.html")),
@@ -44,6 +48,7 @@ const TEMPLATES: [(&str, &str); 9] = [
     ("trace.html", include_str!("../../templates/trace.html")),
     ("plan.html", include_str!("../../templates/plan.html")),
     ("profile.html", include_str!("../../templates/profile.html")),
+    ("ratios.html", include_str!("../../templates/ratios.html")),
     ("caveats.html", include_str!("../../templates/caveats.html")),
     ("provenance.html", include_str!("../../templates/provenance.html")),
 ];

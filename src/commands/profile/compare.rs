@@ -1,24 +1,120 @@
 //! `tenantry profile compare`: what one card takes over what another does, or how far one machine drifted.
 
+use std::path::Path;
+
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::json;
 use tenantry_profiles::{Card, Ratios, compare};
+use tenantry_reports::page::{NamedRatios, RatioGroup, RatiosPage};
+use tenantry_reports::whole::write_whole;
 
 use crate::cards::find_card;
-use crate::cli::OutputArgs;
+use crate::cli::{CompareArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{print, provenance};
+use crate::output::{Started, print, provenance, say};
 
-pub fn run(first: &str, second: &str, output: &OutputArgs) -> Result<(), Failure> {
-    let (first, second) = (find_card(first)?, find_card(second)?);
+const HEADER: [&str; 8] = [
+    "Family",
+    "Table",
+    "Points",
+    "of these between",
+    "Second / first: p5",
+    "median",
+    "p95",
+    "Drift",
+];
+
+const NOTE: &str = "Drift is the median of |second / first − 1| over the first card's points that lie within the second's;\n\
+                    \"between\" are those that the second has no measurement at, and interpolates.";
+
+pub fn run(args: &CompareArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let started = Started::now();
+    let (first, second) = (find_card(&args.first)?, find_card(&args.second)?);
     let ratios = compare(&first, &second);
+    if let Some(path) = &args.report {
+        report([&first, &second], &ratios, &started, path)?;
+    }
     let card = |card: &Card| json!({ "name": card.name, "digest": card.digest(), "provenance": card.provenance });
     let value = json!({
         "first": card(&first),
         "second": card(&second),
         "ratios": ratios.iter().map(ratios_json).collect::<Vec<_>>(),
     });
-    print(output, &value, || text(&first, &second, &ratios))
+    print(output, &value, || text(&first, &second, &ratios))?;
+    if let Some(path) = &args.report {
+        say(output, &format!("report: {}", path.display()));
+    }
+    Ok(())
+}
+
+/// The page with the ratios, drawn and in figures.
+fn report(cards: [&Card; 2], ratios: &[Ratios], started: &Started, path: &Path) -> Result<(), Failure> {
+    let [first, second] = cards.map(|card| format!("{}: {} ({})", card.name, card.device.name, provenance(card)));
+    let rows: Vec<Vec<String>> = ratios.iter().map(|ratios| cells(ratios).to_vec()).collect();
+    let page = RatiosPage {
+        title: &format!("{} over {}", cards[1].name, cards[0].name),
+        facts: &[("First", first), ("Second", second)],
+        header: &HEADER,
+        text_columns: 2,
+        rows: &rows,
+        note: NOTE,
+        groups: &groups(ratios),
+        manifest: &started.manifest(None, None, 0, Vec::new()),
+    };
+    let html = page.render().map_err(Failure::running)?;
+    write_whole(path, html.as_bytes()).map_err(Failure::running)
+}
+
+/// All families, each as one, and then the tables of each that has several.
+fn groups(ratios: &[Ratios]) -> Vec<RatioGroup> {
+    let named = |name: String, of: &Ratios| NamedRatios {
+        name,
+        p05: of.p05,
+        median: of.median,
+        p95: of.p95,
+    };
+    let whole = ratios.iter().filter(|ratios| ratios.table.is_none());
+    let mut groups = vec![RatioGroup {
+        option: "all families".to_owned(),
+        across: "Op family",
+        ratios: whole.map(|ratios| named(ratios.family.to_string(), ratios)).collect(),
+    }];
+    for family in ratios.chunk_by(|a, b| a.family == b.family) {
+        let tables = family
+            .iter()
+            .filter_map(|ratios| Some(named(short(ratios.table.as_ref()?), ratios)));
+        let tables: Vec<NamedRatios> = tables.collect();
+        if tables.len() > 1 {
+            groups.push(RatioGroup {
+                option: family[0].family.to_string(),
+                across: "Table",
+                ratios: tables,
+            });
+        }
+    }
+    groups.retain(|group| !group.ratios.is_empty());
+    groups
+}
+
+/// A table's name without what its cells are of: `bert-mini f32`.
+fn short(table: &str) -> String {
+    let cells = table
+        .split(' ')
+        .map(|cell| cell.split_once('=').map_or(cell, |(_, value)| value));
+    cells.collect::<Vec<_>>().join(" ")
+}
+
+fn cells(ratios: &Ratios) -> [String; HEADER.len()] {
+    [
+        ratios.family.to_string(),
+        ratios.table.clone().unwrap_or_else(|| "(all)".to_owned()),
+        ratios.points.to_string(),
+        ratios.interpolated.to_string(),
+        format!("{:.3}", ratios.p05),
+        format!("{:.3}", ratios.median),
+        format!("{:.3}", ratios.p95),
+        format!("{:.1} %", 100.0 * ratios.drift),
+    ]
 }
 
 fn ratios_json(ratios: &Ratios) -> serde_json::Value {
@@ -45,35 +141,39 @@ fn text(first: &Card, second: &Card, ratios: &[Ratios]) -> String {
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header([
-        "Family",
-        "Table",
-        "Points",
-        "of these between",
-        "Second / first: p5",
-        "median",
-        "p95",
-        "Drift",
-    ]);
+    table.set_header(HEADER);
     for ratios in ratios {
-        table.add_row([
-            ratios.family.to_string(),
-            ratios.table.clone().unwrap_or_else(|| "(all)".to_owned()),
-            ratios.points.to_string(),
-            ratios.interpolated.to_string(),
-            format!("{:.3}", ratios.p05),
-            format!("{:.3}", ratios.median),
-            format!("{:.3}", ratios.p95),
-            format!("{:.1} %", 100.0 * ratios.drift),
-        ]);
+        table.add_row(cells(ratios));
     }
     for column in 2..8 {
         let column = table.column_mut(column).expect("the header has it");
         column.set_cell_alignment(CellAlignment::Right);
     }
-    heading
-        + "\n"
-        + &table.trim_fmt()
-        + "\n\nDrift is the median of |second / first − 1| over the first card's points that lie within the second's;\n\
-             \"between\" are those that the second has no measurement at, and interpolates."
+    heading + "\n" + &table.trim_fmt() + "\n\n" + NOTE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_come_first_and_then_the_tables_of_those_with_several() {
+        let [cpu, epyc] = ["cpu", "cpu-epyc"].map(|name| find_card(name).unwrap());
+        let ratios = compare(&cpu, &epyc);
+        let groups = groups(&ratios);
+        let names = |group: &RatioGroup| {
+            group
+                .ratios
+                .iter()
+                .map(|ratios| ratios.name.clone())
+                .collect::<Vec<_>>()
+        };
+        assert!(names(&groups[0]).contains(&"encoder_layer".to_owned()));
+        let layers = groups.iter().find(|group| group.option == "encoder_layer").unwrap();
+        assert_eq!(names(layers), ["bert-mini f32", "tiny f32"]);
+        assert!(
+            groups.iter().all(|group| group.option != "copy_resume"),
+            "it is one table"
+        );
+    }
 }

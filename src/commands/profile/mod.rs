@@ -19,7 +19,7 @@ use crate::failure::Failure;
 pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     match &args.command {
         Some(ProfileCommand::Show(show)) => show::run(show, output),
-        Some(ProfileCommand::Compare { first, second }) => compare::run(first, second, output),
+        Some(ProfileCommand::Compare(compare)) => compare::run(compare, output),
         Some(ProfileCommand::Derive(derive)) => derive::run(derive, output),
         Some(ProfileCommand::Import(import)) => import::run(import, output),
         #[cfg(feature = "libtorch")]

@@ -14,7 +14,7 @@ use crate::cli::{OutputArgs, ShowArgs};
 use crate::failure::Failure;
 use crate::output::{Started, print, provenance, say};
 
-const HEADER: [&str; 10] = [
+const HEADER: [&str; 11] = [
     "Family",
     "Table",
     "Origin",
@@ -25,6 +25,7 @@ const HEADER: [&str; 10] = [
     "Checked at",
     "Error: median",
     "p95",
+    "Worst",
 ];
 
 pub fn run(args: &ShowArgs, output: &OutputArgs) -> Result<(), Failure> {
@@ -125,6 +126,7 @@ fn table_json(card: &Card, table: &TableSummary) -> serde_json::Value {
                 "predictions": error.predictions,
                 "median": error.median,
                 "p95": error.p95,
+                "worst": { "at": error.worst.at, "error": error.worst.error },
             })
         }),
     })
@@ -149,7 +151,21 @@ fn cells(card: &Card, summary: &TableSummary) -> [String; HEADER.len()] {
         summary.error.as_ref().map_or_else(String::new, checked_at),
         error(|error| error.median),
         error(|error| error.p95),
+        summary
+            .error
+            .as_ref()
+            .map_or_else(String::new, |error| worst(summary, error)),
     ]
+}
+
+/// Where a table is off most.
+fn worst(summary: &TableSummary, error: &TableError) -> String {
+    let names = summary.axes.iter().map(|axis| axis.name);
+    let at: Vec<String> = names
+        .zip(&error.worst.at)
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect();
+    format!("{:+.1} % at {}", 100.0 * error.worst.error, at.join(", "))
 }
 
 /// How well a table's medians are known: the one in the middle, and the least known.
