@@ -41,17 +41,40 @@ impl Loaded {
         Loaded::of(scenario(args)?, profile)
     }
 
+    /// Likewise where `made` stands for the card of its name.
+    pub fn load_with(args: &ScenarioArgs, made: &Card) -> Result<Loaded, Failure> {
+        let find = |scenario: &Scenario, name: &str| match name == made.name {
+            true => Ok(made.clone()),
+            false => card_of(scenario, name),
+        };
+        Loaded::found(scenario(args)?, None, find)?.if_all_fit()
+    }
+
     /// Finds the cards of a scenario, on which all of its runs must be possible.
     pub fn of(scenario: Scenario, profile: Option<&str>) -> Result<Loaded, Failure> {
-        let loaded = Loaded::of_what_fits(scenario, profile)?;
-        match loaded.unfit.first_key_value() {
-            None => Ok(loaded),
+        Loaded::of_what_fits(scenario, profile)?.if_all_fit()
+    }
+
+    fn if_all_fit(self) -> Result<Loaded, Failure> {
+        match self.unfit.first_key_value() {
+            None => Ok(self),
             Some((_, why)) => Err(Failure::BadInput(why.clone())),
         }
     }
 
     /// Finds the cards of a scenario. Runs that are not possible on theirs are [refused](Self::refusal).
     pub fn of_what_fits(scenario: Scenario, profile: Option<&str>) -> Result<Loaded, Failure> {
+        Loaded::found(scenario, profile, |scenario, name| match profile {
+            Some(profile) => card_of_option("--profile", profile),
+            None => card_of(scenario, name),
+        })
+    }
+
+    fn found(
+        scenario: Scenario,
+        profile: Option<&str>,
+        find: impl Fn(&Scenario, &str) -> Result<Card, Failure>,
+    ) -> Result<Loaded, Failure> {
         let mut runs = scenario.runs();
         let mut cards = BTreeMap::new();
         let mut unfit = BTreeMap::new();
@@ -61,11 +84,7 @@ impl Loaded {
                 run.price_per_hour = scenario.prices.get(profile).copied();
             }
             if !cards.contains_key(&run.card) {
-                let found = match profile {
-                    Some(profile) => card_of_option("--profile", profile),
-                    None => card_of(&scenario, &run.card),
-                };
-                cards.insert(run.card.clone(), found?);
+                cards.insert(run.card.clone(), find(&scenario, &run.card)?);
             }
             let card = cards.get_mut(&run.card).expect("it was found above");
             complete(card, run);

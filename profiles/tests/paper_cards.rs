@@ -50,7 +50,10 @@ fn section(paper: &Paper) -> String {
             })
             .collect();
         let changes = if changes.is_empty() {
-            "none of these; [figures that are simulated](reproduce.md) may".to_owned()
+            format!(
+                "none of these; [of main results that are simulated](sensitivity.md#{})",
+                paper.name()
+            )
         } else {
             changes.join("; ")
         };

@@ -149,7 +149,10 @@ pub struct ReproduceArgs {
     /// Another card than the paper's, by name or path; for hmi. Figures that it has no tables for say so.
     #[arg(long, value_name = "CARD")]
     pub profile: Option<String>,
-    /// Where reproduce.md and reproduce.json go.
+    /// Instead of the figures: what the papers' main results become where an assumption of a card is a fifth smaller and a fifth larger.
+    #[arg(long, conflicts_with = "profile")]
+    pub sensitivity: bool,
+    /// Where reproduce.md and reproduce.json go; sensitivity.md and sensitivity.json with --sensitivity.
     #[arg(long, value_name = "DIR", default_value = "out/reproduce")]
     pub out: PathBuf,
 }

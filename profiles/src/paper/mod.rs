@@ -9,6 +9,7 @@ mod draft;
 mod hmi;
 mod pets;
 mod punica;
+mod sensitivity;
 mod tabi;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ use crate::names::near_miss;
 use crate::origin::Origins;
 use crate::tables::Tables;
 use draft::Draft;
+
+pub use sensitivity::Sensitivity;
 
 /// How a number came to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,24 +103,6 @@ pub struct Outcome {
     /// Whether it was fitted.
     pub role: Role,
 }
-
-/// What an assumption, or a number whose setting is one, does to a result where it is a fifth smaller and a fifth larger.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Sensitivity {
-    /// The assumption.
-    pub number: String,
-    /// The result.
-    pub outcome: &'static str,
-    /// The result's relative change where it is smaller.
-    pub less: f64,
-    /// The same where it is larger.
-    pub more: f64,
-}
-
-/// By how much an assumption is changed to see what follows from it.
-const CHANGE: f64 = 0.2;
-/// Changes smaller than this are none.
-const LEAST_CHANGE: f64 = 5e-4;
 
 /// How one card is made.
 #[derive(Clone, Copy, Debug)]
@@ -266,30 +251,6 @@ impl Paper {
     pub fn outcomes(&self, card: &Card) -> Vec<Outcome> {
         (self.maker.outcomes)(self, card)
     }
-
-    /// How each result changes when an assumption is a fifth smaller and a fifth larger, where it changes at all.
-    pub fn sensitivities(&self) -> Vec<Sensitivity> {
-        let before = self.outcomes(&self.card());
-        let assumed = self.numbers().iter().filter(|(_, number)| number.kind.is_chosen());
-        let mut sensitivities = Vec::new();
-        for (name, number) in assumed {
-            let changed = |ratio: f64| {
-                let changed = self.with(name, number.value * ratio);
-                changed.outcomes(&changed.card())
-            };
-            let after = changed(1.0 - CHANGE).into_iter().zip(changed(1.0 + CHANGE));
-            sensitivities.extend(before.iter().zip(after).filter_map(|(before, (less, more))| {
-                let [less, more] = [less, more].map(|after| after.ours / before.ours - 1.0);
-                (less.abs().max(more.abs()) >= LEAST_CHANGE).then(|| Sensitivity {
-                    number: name.clone(),
-                    outcome: before.what,
-                    less,
-                    more,
-                })
-            }));
-        }
-        sensitivities
-    }
 }
 
 /// A result that the card was fitted to.
@@ -410,18 +371,5 @@ mod tests {
     fn an_unknown_paper_is_refused_with_the_near_miss() {
         let error = Paper::load("paper-p500").unwrap_err().to_string();
         assert!(error.ends_with("did you mean paper-p5000?"), "{error}");
-    }
-
-    #[test]
-    fn sensitivities_have_the_sign_that_reason_gives() {
-        let hmi = Paper::load("paper-p5000").unwrap().sensitivities();
-        let of = |number: &str, outcome: &str| {
-            let found = hmi.iter().find(|s| s.number == number && s.outcome.contains(outcome));
-            found.map(|s| (s.less, s.more))
-        };
-        // A faster link makes swapping without prefetch cheaper, and nothing else.
-        let (slower, faster) = of("link_gbytes_per_s", "without adapter prefetch").unwrap();
-        assert!(slower < 0.0 && faster > 0.0);
-        assert_eq!(of("link_gbytes_per_s", "hBERT, requests"), None);
     }
 }

@@ -25,9 +25,19 @@ use crate::runs::{Loaded, failure_of, summarized};
 /// Simulates.
 pub struct Lab {
     interrupt: Arc<AtomicBool>,
-    /// In place of the papers' cards.
-    card: Option<String>,
+    cards: Cards,
     grounds: Grounds,
+}
+
+/// What scenarios are simulated on.
+#[derive(Debug)]
+enum Cards {
+    /// The papers'.
+    Papers,
+    /// The one of this name.
+    Other(String),
+    /// The papers', where this stands for the one of its name.
+    Made(Box<Card>),
 }
 
 /// A scenario's runs in its order.
@@ -46,7 +56,16 @@ impl Lab {
     pub fn new(interrupt: Arc<AtomicBool>, card: Option<String>) -> Lab {
         Lab {
             interrupt,
-            card,
+            cards: card.map_or(Cards::Papers, Cards::Other),
+            grounds: Grounds::default(),
+        }
+    }
+
+    /// One on the papers' cards, where `made` stands for the one of its name.
+    pub fn with(interrupt: Arc<AtomicBool>, made: Card) -> Lab {
+        Lab {
+            interrupt,
+            cards: Cards::Made(Box::new(made)),
             grounds: Grounds::default(),
         }
     }
@@ -70,12 +89,15 @@ impl Lab {
 
     /// The card that stands in for a paper's.
     pub fn other_card(&self) -> Option<&str> {
-        self.card.as_deref()
+        match &self.cards {
+            Cards::Other(card) => Some(card),
+            Cards::Papers | Cards::Made(_) => None,
+        }
     }
 
     /// A shipped scenario with changes, as `--set` has them.
     pub fn load(&self, scenario: &str, set: &[&str]) -> Result<Loaded, Failure> {
-        let loaded = load_on(self.other_card(), scenario, set)?;
+        let loaded = load_on(&self.cards, scenario, set)?;
         self.grounds.scenario(&loaded);
         Ok(loaded)
     }
@@ -87,10 +109,21 @@ impl Lab {
         self.side_by_side(&runs.collect::<Vec<_>>()).map(Runs)
     }
 
+    /// Those of these systems alone.
+    pub fn runs_of(&self, systems: &[&str], scenario: &str, set: &[&str]) -> Result<Runs, Failure> {
+        let loaded = self.load(scenario, set)?;
+        let asked = loaded
+            .runs
+            .iter()
+            .filter(|run| systems.contains(&run.system.name.as_str()));
+        let runs = asked.map(|run| (run, loaded.card(run)));
+        self.side_by_side(&runs.collect::<Vec<_>>()).map(Runs)
+    }
+
     /// Likewise with each of these seeds, which must be an odd number.
     pub fn seeds(&self, scenario: &str, set: &[&str], seeds: &[u64]) -> Result<Seeds, Failure> {
-        let card = self.other_card();
-        let load = |seed: &u64| load_on(card, scenario, &[set, &[&format!("seed={seed}")]].concat());
+        let cards = &self.cards;
+        let load = |seed: &u64| load_on(cards, scenario, &[set, &[&format!("seed={seed}")]].concat());
         let loaded: Vec<Result<Loaded, Failure>> = seeds.par_iter().map(load).collect();
         let loaded = loaded.into_iter().collect::<Result<Vec<Loaded>, Failure>>()?;
         loaded.iter().for_each(|loaded| self.grounds.scenario(loaded));
@@ -120,7 +153,7 @@ impl Lab {
 
     /// As [`runs_with`](Self::runs_with); nothing on another card than the paper's, which is not made from its numbers.
     pub fn runs_if(&self, scenario: &str, set: &[&str], number: &str, value: Changed) -> Result<Option<Runs>, Failure> {
-        match self.card {
+        match self.other_card() {
             None => self.runs_with(scenario, set, number, value).map(Some),
             Some(_) => Ok(None),
         }
@@ -163,23 +196,27 @@ impl Lab {
     }
 }
 
-/// A shipped scenario with changes, on another card than its own where one is named.
-fn load_on(card: Option<&str>, scenario: &str, set: &[&str]) -> Result<Loaded, Failure> {
+/// A shipped scenario with changes.
+fn load_on(cards: &Cards, scenario: &str, set: &[&str]) -> Result<Loaded, Failure> {
     let args = ScenarioArgs {
         scenario: scenario.to_owned(),
         set: set.iter().map(|text| (*text).to_owned()).collect(),
         seed: None,
     };
-    let mut loaded = Loaded::load(&args, card)?;
-    if let Some(card) = card {
-        let card = find_card(card)?;
-        for run in &mut loaded.runs {
-            let pool = &mut run.system.pool;
-            pool.dtype = dtype_on(&card, &pool.model).unwrap_or(pool.dtype);
+    match cards {
+        Cards::Papers => Loaded::load(&args, None),
+        Cards::Made(made) => Loaded::load_with(&args, made),
+        Cards::Other(card) => {
+            let mut loaded = Loaded::load(&args, Some(card))?;
+            let card = find_card(card)?;
+            for run in &mut loaded.runs {
+                let pool = &mut run.system.pool;
+                pool.dtype = dtype_on(&card, &pool.model).unwrap_or(pool.dtype);
+            }
+            loaded.complete();
+            Ok(loaded)
         }
-        loaded.complete();
     }
-    Ok(loaded)
 }
 
 /// What came of a run, and what was priced beyond the range of its card's tables.

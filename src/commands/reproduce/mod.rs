@@ -2,7 +2,7 @@
 //!
 //! Every figure of ours comes from a simulated run of a shipped scenario (`scenarios/hmi`, `scenarios/pets`, `scenarios/punica`, `scenarios/arlo`), from a server's memory
 //! plan, from the formulas of a table's size, or, where the paper timed a kernel or a layer alone, from the card's tables. What each
-//! comparison is worth stands beside it: see `docs/reproduce.md`.
+//! comparison is worth stands beside it: see `docs/reproduce.md`. `--sensitivity` asks instead what the assumptions of the cards are worth.
 
 mod arlo;
 mod grounds;
@@ -13,6 +13,7 @@ mod pets;
 mod punica;
 mod row;
 mod seeds;
+mod sensitivity;
 mod show;
 mod tabi;
 
@@ -60,6 +61,9 @@ struct Written<'a> {
 }
 
 pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
+    if args.sensitivity {
+        return sensitivity::run(args, output);
+    }
     if let Some(card) = &args.profile {
         if args.paper != PaperName::Hmi {
             let message = format!("--profile: must be left out but for hmi, got {card}");

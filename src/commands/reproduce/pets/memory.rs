@@ -74,6 +74,14 @@ fn find<'a>(runs: &'a Runs, system: &str, card: &str, model: &str) -> &'a RunSum
     runs.find(system, &[("card", at(card)), ("models.backbone", at(model))])
 }
 
+/// Table 5's tasks of PetS over full models, of BERT-base on one card.
+pub fn tasks_over_full_models(lab: &Lab, card: &str) -> Result<f64, Failure> {
+    let (card, bert_base) = (format!("card={card}"), "sweep={models.backbone: [bert-base]}");
+    let runs = lab.runs("pets/table-5", &[&card, bert_base])?;
+    let [pets, full] = ["pets", "seqs"].map(|system| loaded(runs.of(system)));
+    Ok(pets / full)
+}
+
 /// The most tasks.
 pub fn table_5(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Table 5";

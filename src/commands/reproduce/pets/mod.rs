@@ -1,10 +1,10 @@
 //! PetS (parameter-efficient tasks on one shared model), on `paper-tx2`, `paper-gtx1080ti` and `paper-v100`.
 
 mod batching;
-mod memory;
+pub mod memory;
 mod online;
 mod streams;
-mod throughput;
+pub mod throughput;
 
 use super::Figure;
 use super::lab::{Lab, Runs};

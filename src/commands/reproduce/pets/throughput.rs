@@ -57,6 +57,18 @@ fn speed_ups(
     Ok(all)
 }
 
+/// Fig. 7's mean over models, shapes and tasks on one of its cards.
+pub fn mean_speed_up(lab: &Lab, card: &str) -> Result<f64, Failure> {
+    let of_card = CARDS.iter().filter(|(name, ..)| *name == card);
+    let mut all = Vec::new();
+    for (card, _, tasks, _) in of_card {
+        for model in MODELS {
+            all.extend(speed_ups(lab, (card, model), Baseline::FullModel, &SHAPES, tasks)?);
+        }
+    }
+    Ok(mean(&all))
+}
+
 /// Over one task alone.
 pub fn figure_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Fig. 7";
@@ -139,25 +151,34 @@ fn on_1080_ti(model: &str, tasks: u32, each: u32, tokens: u32) -> Queries<'_> {
 /// Queries of each task and their tokens, as in the authors' public scripts (`research/eval_throughput_seqs.sh`): the paper's image is lost.
 const FIGURE_8_SHAPES: [(u32, u32); 4] = [(4, 16), (2, 32), (1, 64), (1, 128)];
 
+/// PetS over ParS, over SeqS, and ParS over SeqS, where each task has queries of one shape.
+fn over(lab: &Lab, tasks: u32, (each, tokens): (u32, u32)) -> Result<[f64; 3], Failure> {
+    let runs = runs(lab, "pets/fig-8", 2, on_1080_ti("bert-base", tasks, each, tokens))?;
+    let [pets, pars, seqs] = ["pets", "pars", "seqs"].map(|system| rate(runs.of(system)));
+    Ok([pets / pars, pets / seqs, pars / seqs])
+}
+
+/// The same by shape.
+fn of_shapes(lab: &Lab, tasks: u32) -> Result<[Vec<f64>; 3], Failure> {
+    let mut all = [const { Vec::new() }; 3];
+    for shape in FIGURE_8_SHAPES {
+        for (all, one) in all.iter_mut().zip(over(lab, tasks, shape)?) {
+            all.push(one);
+        }
+    }
+    Ok(all)
+}
+
+/// Fig. 8's PetS over ParS in the mean of its shapes.
+pub fn mean_over_pars(lab: &Lab, tasks: u32) -> Result<f64, Failure> {
+    let [pets_over_pars, ..] = of_shapes(lab, tasks)?;
+    Ok(mean(&pets_over_pars))
+}
+
 /// Against full models side by side.
 pub fn figure_8(lab: &Lab) -> Result<Vec<Row>, Failure> {
     const FIGURE: &str = "Fig. 8";
-    // PetS over ParS, over SeqS, and ParS over SeqS.
-    let over = |tasks, (each, tokens)| -> Result<[f64; 3], Failure> {
-        let runs = runs(lab, "pets/fig-8", 2, on_1080_ti("bert-base", tasks, each, tokens))?;
-        let [pets, pars, seqs] = ["pets", "pars", "seqs"].map(|system| rate(runs.of(system)));
-        Ok([pets / pars, pets / seqs, pars / seqs])
-    };
-    let of_shapes = |tasks| -> Result<[Vec<f64>; 3], Failure> {
-        let mut all = [const { Vec::new() }; 3];
-        for shape in FIGURE_8_SHAPES {
-            for (all, one) in all.iter_mut().zip(over(tasks, shape)?) {
-                all.push(one);
-            }
-        }
-        Ok(all)
-    };
-    let [pets_over_pars, _, pars_over_seqs] = of_shapes(16)?;
+    let [pets_over_pars, _, pars_over_seqs] = of_shapes(lab, 16)?;
     let mut rows = vec![
         Row::input(
             FIGURE,
@@ -172,7 +193,7 @@ pub fn figure_8(lab: &Lab) -> Result<Vec<Row>, Failure> {
         let what = format!("PetS over ParS, 16 tasks of {each} × {tokens} tokens: PetS wins");
         rows.push(Row::shape(FIGURE, what, "×", *ratio, *ratio > 1.0));
     }
-    let [half_as_much, ..] = over(16, (1, 32))?;
+    let [half_as_much, ..] = over(lab, 16, (1, 32))?;
     rows.push(
         Row::assumed(
             FIGURE,
@@ -188,7 +209,7 @@ pub fn figure_8(lab: &Lab) -> Result<Vec<Row>, Failure> {
     );
     let crowd = "greatest of the four shapes; assumes that each model beside it crowds a model alike, so that 16 are as slow as the text says";
     for tasks in [1, 2, 4] {
-        let [over_pars, over_seqs, _] = of_shapes(tasks)?;
+        let [over_pars, over_seqs, _] = of_shapes(lab, tasks)?;
         let ours = greatest(&over_pars);
         let what = match tasks {
             1 => "PetS over ParS, 1 task: PetS loses".to_owned(),

@@ -1,0 +1,183 @@
+//! `tenantry reproduce --sensitivity`: what the papers' main results become where an assumption of a card is a fifth smaller and a fifth larger.
+//!
+//! The card is made anew with the other value and what the paper leads with is simulated again: see `docs/sensitivity.md`.
+
+mod leading;
+mod show;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use indicatif::ProgressBar;
+use rayon::prelude::*;
+use serde::Serialize;
+use tenantry_profiles::paper::{Knowledge, Paper};
+use tenantry_reports::folder::json;
+use tenantry_reports::summary::rounded;
+use tenantry_reports::whole::write_whole;
+
+use super::lab::Lab;
+use crate::cli::{OutputArgs, PaperName, ReproduceArgs};
+use crate::failure::Failure;
+use crate::output::{print, say, style};
+use crate::{interrupt, progress};
+use leading::{LEADING, Leading, MainResult};
+
+/// What came of one card.
+#[derive(Debug, Serialize)]
+struct OfCard {
+    card: &'static str,
+    paper: String,
+    results: Vec<AsIs>,
+    assumptions: Vec<Assumption>,
+}
+
+/// A main result with all assumptions as they are.
+#[derive(Debug, Serialize)]
+struct AsIs {
+    #[serde(flatten)]
+    result: MainResult,
+    ours: f64,
+}
+
+/// An assumption, and what its change does.
+#[derive(Debug, Serialize)]
+struct Assumption {
+    number: String,
+    kind: Knowledge,
+    value: f64,
+    unit: String,
+    less: Varied,
+    more: Varied,
+}
+
+/// What became of the main results with another value.
+#[derive(Debug, Serialize)]
+struct Varied {
+    value: f64,
+    /// Whether rounding leaves the value what it was.
+    rounded_away: bool,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Outcome {
+    /// In the results' order; changes are relative.
+    Simulated { results: Vec<f64>, changes: Vec<f64> },
+    /// Why there is no such card, or no run on it.
+    Refused { refused: String },
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    schema: u32,
+    cards: &'a [OfCard],
+}
+
+pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
+    let asked = |leading: &&Leading| args.paper == PaperName::All || args.paper == leading.of;
+    let cards = { LEADING.iter().filter(asked) }
+        .map(|leading| Ok((leading, Paper::load(leading.card)?)))
+        .collect::<Result<Vec<(&Leading, Paper)>, Failure>>()?;
+    let runs: usize = cards.iter().map(|(_, paper)| 1 + 2 * paper.assumptions().count()).sum();
+    let bar = progress::bar(runs as u64, "varying", output.quiet);
+    let flag = interrupt::flag();
+    let cards = { cards.par_iter() }
+        .map(|(leading, paper)| of_card(leading, paper, &flag, &bar))
+        .collect::<Result<Vec<OfCard>, Failure>>()?;
+    bar.finish_and_clear();
+    publish(args, output, &cards)
+}
+
+fn of_card(
+    leading: &Leading,
+    paper: &Paper,
+    interrupt: &Arc<AtomicBool>,
+    bar: &ProgressBar,
+) -> Result<OfCard, Failure> {
+    let simulate = |paper: &Paper| {
+        let card = paper.card();
+        card.validate()?;
+        let results = (leading.simulate)(&Lab::with(Arc::clone(interrupt), card), paper)?;
+        bar.inc(1);
+        Ok::<_, Failure>(results.into_iter().map(rounded).collect::<Vec<f64>>())
+    };
+    let as_is = simulate(paper)?;
+    let assumptions: Vec<_> = paper.assumptions().collect();
+    let assumptions = { assumptions.into_par_iter() }
+        .map(|(name, number)| {
+            let varied = |value: f64| {
+                let rounded_away = value == number.value;
+                let outcome = match simulate(&paper.with(name, value)) {
+                    Ok(results) => Outcome::simulated(results, &as_is),
+                    Err(Failure::BadInput(refused) | Failure::Running(refused)) => Outcome::Refused { refused },
+                    Err(failure) => return Err(failure),
+                };
+                Ok(Varied {
+                    value: rounded(value),
+                    rounded_away,
+                    outcome,
+                })
+            };
+            let [less, more] = number.varied();
+            Ok(Assumption {
+                number: name.to_owned(),
+                kind: number.kind,
+                value: number.value,
+                unit: number.unit.clone(),
+                less: varied(less)?,
+                more: varied(more)?,
+            })
+        })
+        .collect::<Result<Vec<Assumption>, Failure>>()?;
+    let results = leading.results.iter().zip(as_is);
+    Ok(OfCard {
+        card: leading.card,
+        paper: paper.paper().to_owned(),
+        results: results.map(|(&result, ours)| AsIs { result, ours }).collect(),
+        assumptions,
+    })
+}
+
+impl Outcome {
+    /// A card on which nothing is answered has no latency, and so no result.
+    fn simulated(results: Vec<f64>, as_is: &[f64]) -> Outcome {
+        if results.iter().any(|result| !result.is_finite()) {
+            return Outcome::Refused {
+                refused: "no request was answered".into(),
+            };
+        }
+        let changes = results.iter().zip(as_is);
+        Outcome::Simulated {
+            changes: changes.map(|(after, before)| rounded(after / before - 1.0)).collect(),
+            results,
+        }
+    }
+
+    /// The change of one of the results; none where there is no result.
+    fn change(&self, result: usize) -> Option<f64> {
+        match self {
+            Outcome::Simulated { changes, .. } => changes.get(result).copied(),
+            Outcome::Refused { .. } => None,
+        }
+    }
+}
+
+fn publish(args: &ReproduceArgs, output: &OutputArgs, cards: &[OfCard]) -> Result<(), Failure> {
+    let folder = &args.out;
+    std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))?;
+    let written = Written { schema: 1, cards };
+    let bytes = json(&written).map_err(Failure::running)?;
+    write_whole(&folder.join("sensitivity.json"), &bytes).map_err(Failure::running)?;
+    let pages: Vec<String> = cards.iter().map(show::markdown).collect();
+    let page = folder.join("sensitivity.md");
+    write_whole(&page, pages.join("\n").as_bytes()).map_err(Failure::running)?;
+    print(output, &written, || {
+        let texts: Vec<String> = cards.iter().map(|card| show::text(card, style())).collect();
+        texts.join("\n\n")
+    })?;
+    say(output, &format!("report: {}", page.display()));
+    Ok(())
+}
