@@ -6,7 +6,7 @@ use serde::Serialize;
 use tenantry_profiles::paper::Paper;
 
 use crate::cli::PaperName;
-use crate::commands::reproduce::lab::{Lab, latency_ms, rate, tokens_per_s};
+use crate::commands::reproduce::lab::{Lab, Runs, latency_ms, rate, tokens_per_s};
 use crate::commands::reproduce::pets::{memory, throughput};
 use crate::failure::Failure;
 
@@ -66,6 +66,7 @@ pub const LEADING: &[Leading] = &[
                 "hBERT over synchronized hBERT, requests/s",
                 Some(380.9 / 304.8),
             ),
+            ratio("Fig. 11", "10,000 tenants: hBERT over BERT-dedicated, requests/s", None),
         ],
         simulate: hmi,
     },
@@ -113,10 +114,15 @@ pub const LEADING: &[Leading] = &[
         of: PaperName::Punica,
         card: "paper-a100-40g",
         results: &[
+            ratio(
+                "Fig. 12",
+                "70B, distinct: Punica over vLLM, tokens/s",
+                Some(441.0 / 21.0),
+            ),
             ratio("Fig. 13", "mean batch of a step over the least loaded card's", None),
             ratio("Fig. 13", "mean latency of the least loaded card over Punica's", None),
         ],
-        simulate: punica_on_sixteen_cards,
+        simulate: punica_on_many_cards,
     },
     Leading {
         of: PaperName::Arlo,
@@ -124,6 +130,7 @@ pub const LEADING: &[Leading] = &[
         results: &[
             ratio("Fig. 6a", "mean latency of ST over Arlo's", Some(1.0 / (1.0 - 0.703))),
             ratio("Fig. 6a", "mean latency of DT over Arlo's", Some(1.0 / (1.0 - 0.237))),
+            ratio("Fig. 10b", "mean latency of ST over Arlo's", Some(1.0 / (1.0 - 0.981))),
         ],
         simulate: arlo,
     },
@@ -150,12 +157,43 @@ fn hmi(lab: &Lab, paper: &Paper) -> Result<Vec<f64>, Failure> {
         "hmi/table-6",
         &batches.each_ref().map(String::as_str),
     )?;
-    // A batch falls apart into one for each tenant.
-    let share = (size / paper.number("tenants")).floor().max(1.0);
-    let pairs = format!("systems[0].batch.per-tenant.max_size={share}");
-    let dedicated = rate(lab.runs("hmi/table-6-dedicated", &[&pairs])?.of("bert-dedicated"));
     let hbert = rate(runs.of("hbert"));
-    Ok(vec![hbert / dedicated, hbert / rate(runs.of("synchronized"))])
+    Ok(vec![
+        hbert / dedicated_of_batches(lab, size, paper.number("tenants"))?,
+        hbert / rate(runs.of("synchronized")),
+        over_dedicated_of_many(lab, size)?,
+    ])
+}
+
+/// BERT-dedicated's requests a second where a batch falls apart into one for each tenant. Where it does not do so evenly, some tenants have a request
+/// more than others; the scenario has them all alike, and so each part is simulated by itself.
+fn dedicated_of_batches(lab: &Lab, size: f64, tenants: f64) -> Result<f64, Failure> {
+    let pass_s = |requests: f64| {
+        let alike = format!("systems[0].batch.per-tenant.max_size={requests}");
+        let run = lab.runs("hmi/table-6-dedicated", &[&alike])?;
+        Ok::<_, Failure>(requests / rate(run.of("bert-dedicated")))
+    };
+    let fewer = (size / tenants).floor();
+    let with_one_more = size - fewer * tenants;
+    let mut batch_s = with_one_more * pass_s(fewer + 1.0)?;
+    if fewer > 0.0 {
+        batch_s += (tenants - with_one_more) * pass_s(fewer)?;
+    }
+    Ok(size / batch_s)
+}
+
+/// Fig. 11's throughput of hBERT over BERT-dedicated's at 10,000 tenants, with two batches inside.
+fn over_dedicated_of_many(lab: &Lab, size: f64) -> Result<f64, Failure> {
+    let set = [
+        "sweep={tenants.count: [10000]}".to_owned(),
+        format!("workload.arrivals.closed-loop.clients={}", 2.0 * size),
+        format!("systems[0].batch.per-tenant.max_size={size}"),
+        format!("systems[4].batch.size-or-timeout.max_size={size}"),
+    ];
+    let systems = ["hbert", "bert-dedicated"];
+    let runs = lab.runs_of(&systems, "hmi/fig-11", &set.each_ref().map(String::as_str))?;
+    let [hbert, dedicated] = systems.map(|system| rate(runs.of(system)));
+    Ok(hbert / dedicated)
 }
 
 fn pets_on(lab: &Lab, card: &str) -> Result<Vec<f64>, Failure> {
@@ -178,18 +216,30 @@ fn punica_on_one_card(lab: &Lab, paper: &Paper) -> Result<Vec<f64>, Failure> {
     Ok(vec![punica / vllm, punica])
 }
 
-fn punica_on_sixteen_cards(lab: &Lab, paper: &Paper) -> Result<Vec<f64>, Failure> {
-    let runs = lab.runs("punica/fig-13", &[&prompts(paper)])?;
-    let [punica, spread] = ["punica", "least-loaded"].map(|system| runs.of(system));
-    let [of_punica, of_spread] = [punica, spread].map(|run| run.batch_size_mean.unwrap_or(f64::NAN));
-    Ok(vec![of_punica / of_spread, latency_ms(spread) / latency_ms(punica)])
+fn punica_on_many_cards(lab: &Lab, paper: &Paper) -> Result<Vec<f64>, Failure> {
+    let prompts = prompts(paper);
+    let distinct = ["sweep={tenants.popularity: [distinct]}", &prompts];
+    let shared = lab.runs("punica/fig-12", &distinct)?;
+    let [punica, vllm] = ["punica", "vllm-backbone"].map(|system| tokens_per_s(shared.of(system)));
+    let sixteen = lab.runs("punica/fig-13", &[&prompts])?;
+    let [packed, spread] = ["punica", "least-loaded"].map(|system| sixteen.of(system));
+    let [of_packed, of_spread] = [packed, spread].map(|run| run.batch_size_mean.unwrap_or(f64::NAN));
+    Ok(vec![
+        punica / vllm,
+        of_packed / of_spread,
+        latency_ms(spread) / latency_ms(packed),
+    ])
 }
 
 fn arlo(lab: &Lab, _: &Paper) -> Result<Vec<f64>, Failure> {
-    let runs = lab.runs_of(&["arlo", "arlo-st", "arlo-dt"], "arlo/fig-6a", &[])?;
-    let arlo = latency_ms(runs.of("arlo"));
-    let over_arlo = |system| latency_ms(runs.of(system)) / arlo;
-    Ok(vec![over_arlo("arlo-st"), over_arlo("arlo-dt")])
+    let base = lab.runs_of(&["arlo", "arlo-st", "arlo-dt"], "arlo/fig-6a", &[])?;
+    let large = lab.runs_of(&["arlo", "arlo-st"], "arlo/fig-10b", &[])?;
+    let over_arlo = |runs: &Runs, system: &str| latency_ms(runs.of(system)) / latency_ms(runs.of("arlo"));
+    Ok(vec![
+        over_arlo(&base, "arlo-st"),
+        over_arlo(&base, "arlo-dt"),
+        over_arlo(&large, "arlo-st"),
+    ])
 }
 
 fn tabi(lab: &Lab, _: &Paper) -> Result<Vec<f64>, Failure> {

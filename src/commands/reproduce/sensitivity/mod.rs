@@ -112,7 +112,7 @@ fn of_card(
                 let rounded_away = value == number.value;
                 let outcome = match simulate(&paper.with(name, value)) {
                     Ok(results) => Outcome::simulated(results, &as_is),
-                    Err(Failure::BadInput(refused) | Failure::Running(refused)) => Outcome::Refused { refused },
+                    Err(Failure::BadInput(refused)) => Outcome::Refused { refused },
                     Err(failure) => return Err(failure),
                 };
                 Ok(Varied {
