@@ -144,17 +144,15 @@ impl Engine {
                 PlotError::input("threads", "as many as can be started", format!("{threads}: {error}"))
             })
         };
-        match threads {
-            0 => Err(PlotError::input("threads", "at least 1", 0)),
-            1 => Ok(Engine {
-                helpers: None,
-                thread_ns: THREAD_NS,
-            }),
-            _ => Ok(Engine {
-                helpers: Some(start()?),
-                thread_ns: THREAD_NS,
-            }),
-        }
+        let helpers = match threads {
+            0 => return Err(PlotError::input("threads", "at least 1", 0)),
+            1 => None,
+            _ => Some(start()?),
+        };
+        Ok(Engine {
+            helpers,
+            thread_ns: THREAD_NS,
+        })
     }
 
     /// The same, with helpers woken for however little work: how tests know that they make no difference to results.

@@ -23,7 +23,7 @@ use crate::origin::Origins;
 use crate::tables::Tables;
 use draft::Draft;
 
-pub use sensitivity::Sensitivity;
+pub use sensitivity::{LEAST_CHANGE, Sensitivity};
 
 /// How a number came to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,8 +6,8 @@ use super::{Number, Paper};
 
 /// By how much an assumption is made smaller and larger.
 const CHANGE: f64 = 0.2;
-/// Changes of a result smaller than this are none.
-const LEAST_CHANGE: f64 = 5e-4;
+/// Relative changes of a result smaller than this are none: they would be shown as 0.0 %.
+pub const LEAST_CHANGE: f64 = 5e-4;
 /// Units of what there is no half of.
 const COUNTED: [&str; 4] = ["kernels", "passes", "requests", "tokens"];
 

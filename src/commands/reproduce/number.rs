@@ -1,5 +1,7 @@
 //! Numbers in sentences: with a minus for the hyphen that they are formatted with, and no sign where nothing is left after rounding.
 
+use tenantry_reports::human;
+
 /// With so many decimals: `−1.2`, `0.0`.
 pub fn fixed(value: f64, decimals: usize) -> String {
     proper(&format!("{value:.decimals$}"))
@@ -8,6 +10,13 @@ pub fn fixed(value: f64, decimals: usize) -> String {
 /// Likewise with its sign: `+1.2`, `−1.2`, `0.0`.
 pub fn signed(value: f64, decimals: usize) -> String {
     proper(&format!("{value:+.decimals$}"))
+}
+
+/// As [`human::number`] has it, with its unit behind it where it has one: `12.0 ×`.
+pub fn with_unit(value: f64, unit: &str) -> String {
+    proper(&format!("{} {unit}", human::number(value)))
+        .trim_end()
+        .to_owned()
 }
 
 /// A formatted number, or one with its unit behind it.

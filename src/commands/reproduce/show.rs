@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use tenantry_reports::human;
 use tenantry_reports::terminal::{self, Style};
 
-use super::number::{fixed, proper, signed};
+use super::number::{fixed, proper, signed, with_unit};
 use super::row::{Kind, Row};
 use super::seeds::Range;
 use super::{OfFigure, Reproduction};
@@ -48,13 +48,7 @@ fn grounds(of_figures: &[OfFigure]) -> Vec<String> {
 }
 
 fn cells(row: &Row) -> [String; HEADER.len()] {
-    let figure = |value: Option<f64>| {
-        let with_unit = |value| {
-            let text = proper(&format!("{} {}", human::number(value), row.unit));
-            text.trim_end().to_owned()
-        };
-        value.map_or(human::ABSENT.to_owned(), with_unit)
-    };
+    let figure = |value: Option<f64>| value.map_or(human::ABSENT.to_owned(), |value| with_unit(value, row.unit));
     let ours = match row.range {
         None => figure(row.ours),
         Some(Range { seeds, least, greatest }) => {

@@ -1,11 +1,11 @@
 //! The roofline: what ops reach by their operations for each byte, under the roof of their card.
 
 use tenantry_profiles::roofline::{Datasheet, Work, ops};
-use tenantry_profiles::{Card, DType, Family, Source};
+use tenantry_profiles::{Card, DType, Family, ModelShape, Source};
 use tenantry_reports::human;
 use tenantry_reports::page::{Curves, CurvesView, Mark, Series};
 
-use super::{grouped, shared_table, table};
+use super::{grouped, shared_table};
 
 /// So far beyond its ridge the roof is drawn at least, either way: both of its parts are seen, whichever the points lie under.
 const BESIDE_RIDGE: f64 = 4.0;
@@ -28,6 +28,23 @@ struct Reached {
 }
 
 impl Reached {
+    /// A part of a layer of this model, in this number format, on so many cards; nothing where its shape is not known.
+    fn of(
+        card: &Card,
+        (model, dtype, cards): (&str, DType, u32),
+        part: &'static str,
+        us: f64,
+        work: impl FnOnce(&ModelShape) -> Work,
+    ) -> Option<Reached> {
+        Some(Reached {
+            table: shared_table(model, dtype, cards),
+            part,
+            dtype,
+            work: work(&card.model(model)?),
+            us,
+        })
+    }
+
     fn operations_per_s(&self) -> f64 {
         1e6 * self.work.flops / self.us
     }
@@ -164,41 +181,27 @@ fn bound(roof: &Roof, ops: &[&Reached], per_s: f64) -> Series {
 fn reached(card: &Card) -> Vec<Reached> {
     let tables = &card.tables;
     let layers = tables.encoder_layer.iter().filter_map(|row| {
-        Some(Reached {
-            table: table(&row.model, row.dtype),
-            part: "encoder layer",
-            dtype: row.dtype,
-            work: ops::encoder_layer(&card.model(&row.model)?, row.dtype, row.batch, row.tokens),
-            us: row.stats.median_us,
+        let of = (row.model.as_str(), row.dtype, 1);
+        Reached::of(card, of, "encoder layer", row.stats.median_us, |model| {
+            ops::encoder_layer(model, row.dtype, row.batch, row.tokens)
         })
     });
     let dense = tables.decoder_dense.iter().filter_map(|row| {
-        Some(Reached {
-            table: shared_table(&row.model, row.dtype, row.tensor_parallel),
-            part: "layer without attention",
-            dtype: row.dtype,
-            work: ops::decoder_dense(&card.model(&row.model)?, row.dtype, row.tensor_parallel, row.tokens),
-            us: row.stats.median_us,
+        let of = (row.model.as_str(), row.dtype, row.tensor_parallel);
+        Reached::of(card, of, "layer without attention", row.stats.median_us, |model| {
+            ops::decoder_dense(model, row.dtype, row.tensor_parallel, row.tokens)
         })
     });
     let prompts = tables.decoder_prefill.iter().filter_map(|row| {
-        let at = [row.tokens, row.context];
-        Some(Reached {
-            table: shared_table(&row.model, row.dtype, row.tensor_parallel),
-            part: "prompts' attention",
-            dtype: row.dtype,
-            work: ops::decoder_prefill(&card.model(&row.model)?, row.dtype, row.tensor_parallel, at),
-            us: row.stats.median_us,
+        let of = (row.model.as_str(), row.dtype, row.tensor_parallel);
+        Reached::of(card, of, "prompts' attention", row.stats.median_us, |model| {
+            ops::decoder_prefill(model, row.dtype, row.tensor_parallel, [row.tokens, row.context])
         })
     });
     let new_tokens = tables.decoder_decode.iter().filter_map(|row| {
-        let at = [row.sequences, row.context];
-        Some(Reached {
-            table: shared_table(&row.model, row.dtype, row.tensor_parallel),
-            part: "new tokens' attention",
-            dtype: row.dtype,
-            work: ops::decoder_decode(&card.model(&row.model)?, row.dtype, row.tensor_parallel, at),
-            us: row.stats.median_us,
+        let of = (row.model.as_str(), row.dtype, row.tensor_parallel);
+        Reached::of(card, of, "new tokens' attention", row.stats.median_us, |model| {
+            ops::decoder_decode(model, row.dtype, row.tensor_parallel, [row.sequences, row.context])
         })
     });
     layers.chain(dense).chain(prompts).chain(new_tokens).collect()

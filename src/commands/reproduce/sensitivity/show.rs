@@ -2,24 +2,16 @@
 
 use std::fmt::Write as _;
 
-use tenantry_reports::human;
+use tenantry_profiles::paper::LEAST_CHANGE;
 use tenantry_reports::terminal::{self, Style};
 
 use super::{AsIs, Assumption, OfCard, Outcome, Varied};
-use crate::commands::reproduce::number::{proper, signed};
+use crate::commands::reproduce::number::{signed, with_unit};
 
 const HEADER: [&str; 6] = ["Assumption", "Value", "Main result", "At −20 %", "As is", "At +20 %"];
 
 /// From this relative change on an assumption carries a result.
 const CARRIES: f64 = 0.05;
-/// Changes smaller than this are none: they would be shown as 0.0 %.
-const LEAST_CHANGE: f64 = 5e-4;
-
-fn with_unit(value: f64, unit: &str) -> String {
-    proper(&format!("{} {unit}", human::number(value)))
-        .trim_end()
-        .to_owned()
-}
 
 /// One for each assumption and main result.
 fn rows(card: &OfCard) -> Vec<[String; HEADER.len()]> {
