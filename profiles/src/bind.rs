@@ -12,7 +12,7 @@ use crate::family::Family;
 use crate::grid::Grid;
 use crate::keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
-    LookupOutcome, OtherCores, PetKind, PoolBatching, Tier,
+    LookupOutcome, OtherCores, PetKind, PoolBatching, Tier, TokensOf,
 };
 use crate::model::{DType, ModelShape};
 use crate::rows::{ResumeRow, Row};
@@ -147,7 +147,7 @@ impl Card {
     }
 
     /// PLOT look-ups that all met the same, with their aggregation, by threads, tokens of the batch and tokens of a fragment. What a card
-    /// does not tell apart costs what it has of [any](LookupOutcome::Any).
+    /// does not tell apart costs what it has of [texts](TokensOf::Texts), and of [any](LookupOutcome::Any) outcome.
     ///
     /// # Errors
     /// The card has no such table, or one of another model of that name.
@@ -156,16 +156,30 @@ impl Card {
         model: &ModelShape,
         tier: Tier,
         outcome: LookupOutcome,
+        tokens_of: TokensOf,
     ) -> Result<LookupSurface, MissingTable> {
-        let any = format!("model={} tier={tier}", model.name);
-        let mut asked = format!("{any} outcome={outcome}");
         let rows = &self.tables.plot_lookup;
-        let has = |outcome| {
+        let has = |(outcome, tokens_of)| {
+            let asked = (&model.name, tier, outcome, tokens_of);
             rows.iter()
-                .any(|row| (&row.model, row.tier, row.outcome) == (&model.name, tier, outcome))
+                .any(|row| (&row.model, row.tier, row.outcome, row.tokens_of) == asked)
         };
-        if outcome == LookupOutcome::Any || (!has(outcome) && has(LookupOutcome::Any)) {
-            asked = any;
+        let any = LookupOutcome::Any;
+        let instead = [
+            (outcome, tokens_of),
+            (outcome, TokensOf::Texts),
+            (any, tokens_of),
+            (any, TokensOf::Texts),
+        ];
+        let (outcome, tokens_of) = { instead.into_iter() }
+            .find(|of| has(*of))
+            .unwrap_or((outcome, TokensOf::Texts));
+        let mut asked = format!("model={} tier={tier}", model.name);
+        if outcome != any {
+            asked += &format!(" outcome={outcome}");
+        }
+        if tokens_of != TokensOf::Texts {
+            asked += &format!(" tokens_of={tokens_of}");
         }
         self.check_shape(Family::PlotLookup, model, &asked)?;
         self.grid(rows, &asked).map(LookupSurface)

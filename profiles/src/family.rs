@@ -132,6 +132,7 @@ impl Family {
     pub(crate) fn default_of(self, column: &str) -> Option<&'static str> {
         match (self, column) {
             (Family::PlotLookup, "outcome") => Some("any"),
+            (Family::PlotLookup, "tokens_of") => Some("texts"),
             (Family::PlotLookup, "fragment_tokens") => Some("3"),
             (Family::Resume, "from_layer") => Some("1"),
             _ => None,

@@ -93,6 +93,17 @@ pub enum LookupOutcome {
 }
 named!(LookupOutcome { Any => "any", DomainHit => "domain-hit", RootHit => "root-hit", Fallback => "fallback" });
 
+/// Whose the tokens are that are looked up together: each text costs something whatever its length, so that as many of them cost more apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TokensOf {
+    /// Whole texts or prompts. Stands in for sequences where a card has no table of these.
+    Texts,
+    /// As many sequences that a decoder generates, the newest token of each.
+    Sequences,
+}
+named!(TokensOf { Texts => "texts", Sequences => "sequences" });
+
 /// A kind of parameter-efficient fine-tuning (PetS, section 2.2), and LoRA beside them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

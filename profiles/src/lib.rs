@@ -67,7 +67,7 @@ pub use family::Family;
 pub use import::{DEFAULT_LAUNCH_OVERHEAD_US, Import, ImportSource};
 pub use keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
-    LookupOutcome, OtherCores, PetKind, PoolBatching, Tier,
+    LookupOutcome, OtherCores, PetKind, PoolBatching, Tier, TokensOf,
 };
 pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use names::near_miss;

@@ -9,7 +9,7 @@ use crate::cells::{Cells, Field, Refused};
 use crate::family::Family;
 use crate::keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
-    LookupOutcome, OtherCores, PetKind, PoolBatching, Tier,
+    LookupOutcome, OtherCores, PetKind, PoolBatching, Tier, TokensOf,
 };
 use crate::model::DType;
 use crate::stats::{STATS_COLUMNS, Stats};
@@ -397,6 +397,8 @@ family! {
         tier: Tier,
         /// What all of the look-ups met.
         outcome: LookupOutcome,
+        /// Whose tokens they are.
+        tokens_of: TokensOf,
     },
     axes {
         /// Threads that share the work.

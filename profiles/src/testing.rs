@@ -1,7 +1,9 @@
 //! A card for the tests and examples of other crates: computed from simple formulas, measured nowhere.
 
 use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, Source};
-use crate::keys::{AdapterImplementation, Direction, DispatchOperation, LoadSource, LookupOutcome, PetKind, Tier};
+use crate::keys::{
+    AdapterImplementation, Direction, DispatchOperation, LoadSource, LookupOutcome, PetKind, Tier, TokensOf,
+};
 use crate::model::{DType, ModelShape};
 use crate::origin::Origins;
 use crate::rows::{
@@ -135,6 +137,7 @@ fn add_lookups(tables: &mut Tables, model: &str) {
                     model: model.to_string(),
                     tier,
                     outcome: LookupOutcome::Any,
+                    tokens_of: TokensOf::Texts,
                     threads,
                     tokens,
                     fragment_tokens: 3,

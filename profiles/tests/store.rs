@@ -5,7 +5,7 @@ use std::fs;
 use proptest::prelude::*;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
-    Card, CopyRow, Direction, Family, LookupOutcome, ModelShape, Origin, Source, Stats, Tables, Tier,
+    Card, CopyRow, Direction, Family, LookupOutcome, ModelShape, Origin, Source, Stats, Tables, Tier, TokensOf,
 };
 
 #[test]
@@ -132,7 +132,7 @@ fn older_tables_of_look_ups_are_read_as_what_they_were() {
     assert_eq!(loaded.digest(), card.digest());
     let tiny = ModelShape::builtin("tiny").unwrap();
     let cost = |card: &Card, outcome| {
-        let lookup = card.plot_lookup(&tiny, Tier::Memory, outcome).unwrap();
+        let lookup = card.plot_lookup(&tiny, Tier::Memory, outcome, TokensOf::Texts).unwrap();
         lookup.cost(1, 64, 3)
     };
     for outcome in [LookupOutcome::Any, LookupOutcome::Fallback] {

@@ -6,7 +6,7 @@ use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
     AdapterImplementation, AdapterRow, Card, CopyResumeRow, CopyRow, Cost, DType, Decoder, DecoderPrefillRow,
     Direction, DispatchOperation, EncoderLayerRow, Family, LeftOut, LoadSource, LookupOutcome, ModelShape,
-    PlotLookupRow, Spread, Stats, TableError, Tier, describe, leave_out_errors,
+    PlotLookupRow, Spread, Stats, TableError, Tier, TokensOf, describe, leave_out_errors,
 };
 
 const BATCHES: [u32; 4] = [1, 4, 8, 32];
@@ -417,6 +417,7 @@ fn more_threads_may_cost_less() {
         model: "tiny".into(),
         tier: Tier::Memory,
         outcome: LookupOutcome::Any,
+        tokens_of: TokensOf::Texts,
         threads,
         tokens,
         fragment_tokens: 3,
@@ -427,7 +428,9 @@ fn more_threads_may_cost_less() {
         .flat_map(|threads| [16, 64].map(|tokens| row(threads, tokens)))
         .collect();
     card.validate().unwrap();
-    let lookup = card.plot_lookup(&tiny(), Tier::Memory, LookupOutcome::Any).unwrap();
+    let lookup = card
+        .plot_lookup(&tiny(), Tier::Memory, LookupOutcome::Any, TokensOf::Texts)
+        .unwrap();
     for (threads, tokens, us) in [
         (1, 64, 640.0),
         (2, 64, 320.0),
@@ -452,6 +455,7 @@ fn look_ups_are_priced_by_what_they_met_and_by_the_length_of_a_fragment() {
             model: "tiny".into(),
             tier: Tier::Memory,
             outcome,
+            tokens_of: TokensOf::Texts,
             threads: 1,
             tokens,
             fragment_tokens,
@@ -466,7 +470,9 @@ fn look_ups_are_priced_by_what_they_met_and_by_the_length_of_a_fragment() {
     .concat();
     card.validate().unwrap();
     let us = |outcome, fragment_tokens| {
-        let lookup = card.plot_lookup(&tiny(), Tier::Memory, outcome).unwrap();
+        let lookup = card
+            .plot_lookup(&tiny(), Tier::Memory, outcome, TokensOf::Texts)
+            .unwrap();
         lookup.cost(1, 64, fragment_tokens).median_ns as f64 / 64e3
     };
     assert_eq!(us(LookupOutcome::DomainHit, 3), 10.0, "any");
@@ -474,10 +480,12 @@ fn look_ups_are_priced_by_what_they_met_and_by_the_length_of_a_fragment() {
     assert_eq!(us(LookupOutcome::Fallback, 4), 25.0, "between");
     // Of a single length: in proportion to the vectors of a row.
     assert_eq!(us(LookupOutcome::RootHit, 6), 20.0);
-    let surface = card.plot_lookup(&tiny(), Tier::Memory, LookupOutcome::RootHit).unwrap();
+    let surface = card
+        .plot_lookup(&tiny(), Tier::Memory, LookupOutcome::RootHit, TokensOf::Texts)
+        .unwrap();
     assert_eq!(surface.beyond(1, 64, 6).unwrap().axis, "fragment_tokens");
     let refused = card
-        .plot_lookup(&tiny(), Tier::Disk, LookupOutcome::RootHit)
+        .plot_lookup(&tiny(), Tier::Disk, LookupOutcome::RootHit, TokensOf::Texts)
         .unwrap_err();
     assert_eq!(refused.asked, "model=tiny tier=disk outcome=root-hit");
 }

@@ -3,7 +3,7 @@
 use tenantry_core::spec::PlotSpec;
 use tenantry_profiles::{
     Beyond, Card, Cost, Curve, DType, DeviceKind, Direction, LookupOutcome, LookupSurface, MissingTable, ModelShape,
-    Tier,
+    Tier, TokensOf,
 };
 
 /// Look-ups of a pool's table.
@@ -16,8 +16,13 @@ pub(crate) struct LookupPrices {
 }
 
 impl LookupPrices {
-    /// Of a model's table.
-    pub fn new(card: &Card, model: &ModelShape, spec: PlotSpec) -> Result<LookupPrices, MissingTable> {
+    /// Of a model's table, for batches of whole texts or of sequences' newest tokens.
+    pub fn new(
+        card: &Card,
+        model: &ModelShape,
+        spec: PlotSpec,
+        tokens_of: TokensOf,
+    ) -> Result<LookupPrices, MissingTable> {
         let (by_domain, mut by_shorter) = spec.met_ppm();
         if spec.fragment_tokens == 1 {
             // Nothing is shorter: that a token has no row is found out as that it has one.
@@ -33,7 +38,7 @@ impl LookupPrices {
         Ok(LookupPrices {
             spec,
             met: met
-                .map(|(ppm, tier, outcome)| Ok((ppm, card.plot_lookup(model, tier, outcome)?)))
+                .map(|(ppm, tier, outcome)| Ok((ppm, card.plot_lookup(model, tier, outcome, tokens_of)?)))
                 .collect::<Result<_, MissingTable>>()?,
         })
     }

@@ -9,7 +9,7 @@ use tenantry_core::spec::{HeadTask, LinkSpec, PlotSpec, PoolSpec, RouteSpec, Sta
 use tenantry_core::topology::LaneKind;
 use tenantry_profiles::{
     AdapterSurface, Beyond, Card, Changing, CollectiveOperation, Cost, Curve, Direction, DispatchOperation, Drawn,
-    Family, HandOver, LoadSource, MissingTable, Resume, Rhythm, Surface, TaggingSurface,
+    Family, HandOver, LoadSource, MissingTable, Resume, Rhythm, Surface, TaggingSurface, TokensOf,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::{Duration, Time};
@@ -429,7 +429,7 @@ impl Prices {
             models,
             lookup: match pool.plot {
                 None => None,
-                Some(spec) => Some(LookupPrices::new(card, model, spec)?),
+                Some(spec) => Some(LookupPrices::new(card, model, spec, TokensOf::Texts)?),
             },
             copy: CopyPrices {
                 curve: card.copy(Direction::HostToDevice, pinned)?,

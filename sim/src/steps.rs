@@ -14,7 +14,7 @@ use tenantry_core::op::{GoingOn, Member};
 use tenantry_core::spec::{GenerationSpec, LookupsInSteps, PoolSpec, TenantState};
 use tenantry_profiles::{
     AdapterSurface, Added, Beyond, Card, CollectiveOperation, Cost, Decoder, Drawn, Family, MissingTable, Surface,
-    WholeSteps,
+    TokensOf, WholeSteps,
 };
 
 use crate::lookups::{LookupPrices, StageCosts};
@@ -50,8 +50,63 @@ pub(crate) struct StepPrices {
 #[derive(Debug)]
 struct Retrieval {
     lookups: LookupsInSteps,
-    prices: LookupPrices,
+    prompts: LookupPrices,
+    new_tokens: LookupPrices,
     stage: StageCosts,
+}
+
+/// Tokens that a step looks up: of prompts, and the newest of each sequence that generates.
+#[derive(Clone, Copy, Debug, Default)]
+struct LookedUp {
+    of_prompts: u32,
+    new: u32,
+}
+
+impl LookedUp {
+    fn tokens(self) -> u32 {
+        self.of_prompts + self.new
+    }
+}
+
+impl Retrieval {
+    /// What the first step looks up of its members, and of so many sequences that go on.
+    fn looked_up(&self, members: &[Member], going_on: u32) -> LookedUp {
+        let mut all = LookedUp {
+            of_prompts: 0,
+            new: going_on,
+        };
+        for Member { sequence, .. } in members {
+            let of = match sequence.chunk_tokens {
+                0 => &mut all.new,
+                _ => &mut all.of_prompts,
+            };
+            *of += sequence.looked_up(self.lookups);
+        }
+        all
+    }
+
+    fn note_beyond(&self, looked_up: LookedUp, extrapolated: &mut Extrapolated) {
+        for (prices, tokens) in [(&self.prompts, looked_up.of_prompts), (&self.new_tokens, looked_up.new)] {
+            if tokens > 0 {
+                extrapolated.note(prices.beyond(tokens), Family::PlotLookup);
+            }
+        }
+        if looked_up.tokens() > 0 {
+            extrapolated.note(self.stage.beyond(looked_up.tokens()), Family::Copy);
+        }
+    }
+
+    /// To find them all, and to copy what was found.
+    fn median_ns(&self, looked_up: LookedUp) -> u64 {
+        let parts = [(&self.prompts, looked_up.of_prompts), (&self.new_tokens, looked_up.new)];
+        let found = { parts.into_iter().filter(|(_, tokens)| *tokens > 0) }
+            .map(|(prices, tokens)| prices.median_ns(tokens))
+            .sum::<u64>();
+        match looked_up.tokens() {
+            0 => 0,
+            tokens => found + self.stage.median_ns(tokens),
+        }
+    }
 }
 
 /// Of steps of so many sequences at contexts from 0, summed up from the shortest: at each index, over contexts below it. As far as they
@@ -165,7 +220,8 @@ impl StepPrices {
                 None => None,
                 Some(plot) => Some(Retrieval {
                     lookups: pool.lookups_in_steps(),
-                    prices: LookupPrices::new(card, model, plot)?,
+                    prompts: LookupPrices::new(card, model, plot, TokensOf::Texts)?,
+                    new_tokens: LookupPrices::new(card, model, plot, TokensOf::Sequences)?,
                     stage: StageCosts::new(card, model, dtype)?,
                 }),
             },
@@ -234,20 +290,12 @@ impl StepPrices {
         let adapter = self.adapter.as_ref();
         let adapter = adapter.and_then(|adapter| adapter.beyond(tenants, tokens, 1));
         extrapolated.note(adapter, Family::Adapter);
-        let (mut looked_up_first, mut looked_up_later) = (0, 0);
+        let (mut looked_up_first, mut looked_up_later) = (LookedUp::default(), LookedUp::default());
         if let Some(retrieval) = &self.retrieval {
-            let of_prompts = members
-                .iter()
-                .map(|member| member.sequence.looked_up(retrieval.lookups));
-            looked_up_first = going_on.requests + of_prompts.sum::<u32>();
-            looked_up_later = sequences;
-            for tokens in [looked_up_first, looked_up_later]
-                .into_iter()
-                .filter(|&tokens| tokens > 0)
-            {
-                extrapolated.note(retrieval.prices.beyond(tokens), Family::PlotLookup);
-                extrapolated.note(retrieval.stage.beyond(tokens), Family::Copy);
-            }
+            looked_up_first = retrieval.looked_up(members, going_on.requests);
+            looked_up_later.new = sequences;
+            retrieval.note_beyond(looked_up_first, extrapolated);
+            retrieval.note_beyond(looked_up_later, extrapolated);
         }
         if let Some(all_reduce) = &self.all_reduce {
             let bytes = all_reduce.bytes_per_token.saturating_mul(tokens);
@@ -276,8 +324,8 @@ impl StepPrices {
                 Some(whole) => whole.cost(whole.nearest(1, sequences, context)).into(),
                 None => self.dense(sequences),
             },
-            looked_up_first,
-            looked_up_later,
+            looked_up_first: looked_up_first.tokens(),
+            looked_up_later: looked_up_later.tokens(),
         }
     }
 
@@ -324,7 +372,10 @@ impl StepPrices {
         extrapolated.note(dense, Family::DecoderDense);
         let ends = self.decoder.ends.beyond(sequences, sequences);
         extrapolated.note(ends, Family::DecoderEnds);
-        let looked_up = if self.retrieval.is_some() { sequences } else { 0 };
+        let looked_up = LookedUp {
+            of_prompts: 0,
+            new: if self.retrieval.is_some() { sequences } else { 0 },
+        };
         let ns = self.base_ns(self.layers, sequences, sequences, tenants, looked_up);
         // One that costs nothing is asked for each time.
         *entry(entry(&mut self.decode_steps, sequences), tenants) = NonZeroU64::new(ns);
@@ -351,7 +402,8 @@ impl StepPrices {
         };
         let attention = self.decoder.attention_ns(chunk.as_slice(), decodes, context);
         let tokens = chunk_tokens + sequences - 1;
-        let parts = u64::from(whole.layers) * attention + self.base_ns(whole.layers, sequences, tokens, sequences, 0);
+        let parts = u64::from(whole.layers) * attention
+            + self.base_ns(whole.layers, sequences, tokens, sequences, LookedUp::default());
         (whole.cost(nearest).median_ns * UNIT / parts.max(1)).max(1)
     }
 
@@ -370,7 +422,7 @@ impl StepPrices {
 
     /// A step of a model of so many layers, without its attention. Above a table it has no embedding, which the table of what comes before
     /// and after the layers has: a few microseconds too many.
-    fn base_ns(&self, layers: u32, sequences: u32, tokens: u32, tenants: u32, looked_up: u32) -> u64 {
+    fn base_ns(&self, layers: u32, sequences: u32, tokens: u32, tenants: u32, looked_up: LookedUp) -> u64 {
         let layers = u64::from(layers);
         let lora = self.lora.as_ref().map_or(0, |lora| lora.median_ns(tenants, tokens));
         let exchange = self.all_reduce.as_ref().map_or(0, |all_reduce| {
@@ -382,12 +434,8 @@ impl StepPrices {
             .adapter
             .as_ref()
             .map_or(0, |adapter| adapter.cost(tenants, tokens, 1).median_ns);
-        let retrieval = match &self.retrieval {
-            Some(retrieval) if looked_up > 0 => {
-                retrieval.prices.median_ns(looked_up) + retrieval.stage.median_ns(looked_up)
-            }
-            _ => 0,
-        };
+        let retrieval = self.retrieval.as_ref();
+        let retrieval = retrieval.map_or(0, |retrieval| retrieval.median_ns(looked_up));
         let layer = self.decoder.dense.median_ns(tokens.into()) + lora + adapter + exchange;
         layers * layer + self.decoder.ends.median_ns(sequences, tokens) + retrieval
     }

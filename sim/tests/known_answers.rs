@@ -7,7 +7,7 @@ use tenantry_core::spec::{BatchSpec, Met, PipelineSpec, PlotSpec, TenantState};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
     Card, Changing, Contention, Direction, DispatchOperation, HandOverRow, LookupOutcome, ModelShape, OtherCores,
-    ResumeRow, Stats, Tier,
+    ResumeRow, Stats, Tier, TokensOf,
 };
 use tenantry_sim::Jitter;
 use tenantry_traces::draw::{Draws, Purpose};
@@ -433,7 +433,9 @@ fn hierarchical(
         }
         _ => (0, 0),
     };
-    let lookup = card.plot_lookup(model, tier, LookupOutcome::RootHit).unwrap();
+    let lookup = card
+        .plot_lookup(model, tier, LookupOutcome::RootHit, TokensOf::Texts)
+        .unwrap();
     let layer = card.encoder_layer(model, dtype).unwrap().cost(4, 128).median_ns + adapters;
     let heads = card.head(model, dtype, pool.classes).unwrap().cost(4).median_ns;
     let parts = Parts {

@@ -115,9 +115,9 @@ const ROW_BYTES_A_NS: u64 = 5;
 const DISK: u64 = 3;
 
 /// Work for each thread from which a helper is worth its wake-up. One that sleeps is there in 15 to 55 µs, and is waited for even if the caller has
-/// done all meanwhile: two threads took 23 µs for two tokens of which one alone takes 0.6, and lost up to 128 tokens (measured on two
-/// cores of an AMD EPYC, 2026-11-24).
-const THREAD_NS: u64 = 20_000;
+/// done all meanwhile: two threads took 23 µs for two tokens of which one alone takes 0.6; with half as much work as this for each, between 0.55 and
+/// 1.4 times one's time (measured on two cores of an AMD EPYC, 2026-11-24).
+const THREAD_NS: u64 = 40_000;
 
 /// Threads that look up: the caller's own and, for batches that are worth a wake-up, those beside it.
 ///

@@ -3,6 +3,7 @@
 use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{AdapterImplementation, ModelShape};
 
+use super::attention::filled;
 use super::kv::KvCache;
 use super::parts::{Angles, Rotary};
 use crate::adapters::{AdapterCache, AdapterPlan};
@@ -63,9 +64,9 @@ pub(crate) struct Prefill {
 pub(crate) struct Cached {
     /// The pages up to the chunk's last token, `[p]`.
     pub pages: Tensor,
-    /// Tokens in them, the chunk's own included.
+    /// Places in them that are attended to: of its tokens, the chunk's own included, and of what [fills](filled) vectors.
     pub context: i64,
-    /// Added to scores, `[tokens, context]`: minus infinity for later tokens.
+    /// Added to scores, `[tokens, context]`: minus infinity for later tokens and for what none is at.
     pub mask: Tensor,
 }
 
@@ -76,9 +77,9 @@ pub(crate) struct Decodes {
     pub sequences: i64,
     /// Their pages, `[sequences × p]`, as many for each as the longest has.
     pub pages: Tensor,
-    /// Tokens of the longest, its new one included.
+    /// Places of each that are attended to: of the longest's tokens, its new one included, and of what [fills](filled) vectors.
     pub context: i64,
-    /// Added to scores, `[sequences, 1, 1, context]`: minus infinity beyond a sequence's end. None where all are equally long.
+    /// Added to scores, `[sequences, 1, 1, context]`: minus infinity beyond a sequence's end. None where all end there.
     pub mask: Option<Tensor>,
 }
 
@@ -222,8 +223,9 @@ impl Prefill {
     fn new(first: i64, chunk: &Chunk<'_>, kv: &KvCache) -> Result<Prefill, ExecutorError> {
         let tokens = chunk.ids.len() as i64;
         let cached = (chunk.cached > 0).then(|| {
-            let context = i64::from(chunk.cached) + tokens;
             let pages = own_pages(chunk, kv);
+            let context =
+                filled(i64::from(chunk.cached) + tokens).min(pages.len() as i64 * i64::from(kv.page_tokens()));
             let later =
                 Tensor::f_ones([tokens, context], (Kind::Bool, kv.device()))?.f_triu(chunk.cached as i64 + 1)?;
             Ok::<Cached, ExecutorError>(Cached {
@@ -243,13 +245,13 @@ impl Prefill {
 impl Decodes {
     /// `chunks` are the last rows of a step of so many tokens.
     fn new(tokens: i64, chunks: &[&Chunk<'_>], kv: &KvCache) -> Result<Option<Decodes>, ExecutorError> {
-        let context = |chunk: &Chunk<'_>| i64::from(chunk.cached) + 1;
-        let contexts: Vec<i64> = chunks.iter().map(|chunk| context(chunk)).collect();
-        let Some(&longest) = contexts.iter().max() else {
+        let ends: Vec<i64> = chunks.iter().map(|chunk| i64::from(chunk.cached) + 1).collect();
+        let Some(&longest) = ends.iter().max() else {
             return Ok(None);
         };
         let sequences = chunks.len() as i64;
         let most = kv.pages_for(longest as u32) as usize;
+        let context = filled(longest).min(most as i64 * i64::from(kv.page_tokens()));
         let mut pages = Vec::with_capacity(chunks.len() * most);
         for chunk in chunks {
             let mut own = own_pages(chunk, kv);
@@ -258,18 +260,18 @@ impl Decodes {
             pages.extend(own);
         }
         let device: Device = kv.device();
-        let mask = contexts.iter().any(|&context| context < longest).then(|| {
-            let ends = Tensor::f_from_slice(&contexts)?
+        let mask = ends.iter().any(|&end| end < context).then(|| {
+            let ends = Tensor::f_from_slice(&ends)?
                 .f_to(device)?
                 .f_view([sequences, 1, 1, 1])?;
-            let beyond = Tensor::f_arange(longest, (Kind::Int64, device))?.f_ge_tensor(&ends)?;
+            let beyond = Tensor::f_arange(context, (Kind::Int64, device))?.f_ge_tensor(&ends)?;
             minus_infinity(&beyond, kv.kind())
         });
         Ok(Some(Decodes {
             first: tokens - sequences,
             sequences,
             pages: Tensor::f_from_slice(&pages)?.f_to(device)?,
-            context: longest,
+            context,
             mask: mask.transpose()?,
         }))
     }

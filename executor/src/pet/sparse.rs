@@ -8,7 +8,7 @@ use crate::model::Encoder;
 
 /// Up to this share of elements a product goes column by column of the activations, as each element is met only once or twice a row anyhow.
 const FEW: f64 = 0.02;
-/// At most so many tokens are multiplied at once: what is read and written of them fits a core's own cache, however their rows lie.
+/// About so many tokens are multiplied at once, up to half as many again: what is read and written of them fits a core's own cache, however their rows lie.
 const CHUNK_TOKENS: usize = 128;
 
 /// A sparse matrix `[out, in]` on the device, in CSR.
@@ -76,7 +76,7 @@ impl Sparse {
         let (out, inputs, tokens) = (self.0.size()[0], self.0.size()[1], x.size()[0] as usize);
         let few = self.0.f_values()?.size()[0] as f64 <= FEW * (out * inputs) as f64;
         // All but the plain product is about a core's caches.
-        if x.device().is_cuda() || (!few && tokens <= CHUNK_TOKENS) {
+        if x.device().is_cuda() {
             return self.plain(x);
         }
         let product = Tensor::f_empty([tokens as i64, out], (x.kind(), x.device()))?;
@@ -84,8 +84,9 @@ impl Sparse {
             let _ = self.0.f_mm_out(&product.f_transpose(0, 1)?, &x.f_transpose(0, 1)?)?;
             return Ok(product);
         }
-        // Equal parts: one token more than a chunk is no chunk of its own.
-        let chunk = tokens.div_ceil(tokens.div_ceil(CHUNK_TOKENS));
+        // Equal parts, and no more of them before each is small enough: every chunk reads the matrix again.
+        let chunks = ((tokens + CHUNK_TOKENS / 2) / CHUNK_TOKENS).max(1);
+        let chunk = tokens.div_ceil(chunks);
         for first in (0..tokens).step_by(chunk) {
             let part = |of: &Tensor| of.f_narrow(0, first as i64, chunk.min(tokens - first) as i64);
             part(&product)?.f_copy_(&self.plain(&part(x)?)?)?;
@@ -107,7 +108,7 @@ fn probe(kind: Kind, device: Device) -> Result<(), TchError> {
         let columns = Tensor::f_zeros([elements], integer)?;
         let values = Tensor::f_zeros([elements], number)?;
         let csr = Tensor::f_sparse_csr_tensor_crow_col_value_size(&starts, &columns, &values, [1, 1], number)?;
-        for tokens in [1, CHUNK_TOKENS as i64 + 1] {
+        for tokens in [1, 2 * CHUNK_TOKENS as i64] {
             let _ = Sparse(csr.shallow_clone()).product(&Tensor::f_zeros([tokens, 1], number)?)?;
         }
     }
@@ -158,7 +159,16 @@ mod tests {
             let (starts, columns) = (index(csr.crow_indices()), index(csr.col_indices()));
             let size = (out as usize, inputs as usize);
             let sparse = Sparse::new(&starts, &columns, &csr.values(), size, &model).unwrap();
-            for tokens in [1, 15, 16, 17, CHUNK_TOKENS, CHUNK_TOKENS + 1, 3 * CHUNK_TOKENS, 1000] {
+            for tokens in [
+                1,
+                15,
+                16,
+                17,
+                CHUNK_TOKENS,
+                3 * CHUNK_TOKENS / 2 - 1,
+                3 * CHUNK_TOKENS / 2,
+                1000,
+            ] {
                 let x = Tensor::rand([tokens as i64, inputs], float);
                 let expected = x.matmul(&dense.transpose(0, 1));
                 let product = sparse.product(&x).unwrap();

@@ -181,15 +181,19 @@ impl AdapterSubject {
         let attention = Tensor::f_ones(size, (Kind::Float, device))?.f_to_kind(self.kind)?;
         let mut calls = 0;
         Ok(move || {
-            let slot = |row| spread_out(calls * tenants + row * tenants / batch, SLOTS);
+            let layers = self.cache.shape().layers;
+            // Others once these have been through all layers, so that each layer meets all slots.
+            let (layer, first) = (calls % layers, calls / layers * tenants);
+            let slot = |row| spread_out(first + row * tenants / batch, SLOTS);
             let slots: Vec<u32> = (0..batch).map(slot).collect();
-            let layer = calls as usize % self.cache.shape().layers as usize;
             calls += 1;
             let plan = self.cache.plan(&slots, tokens as usize, implementation)?;
             // Adapters work in place: without a fresh copy, repeated application would grow beyond all numbers. It also
             // leaves the caches as the attention before it does.
             let attention = attention.copy();
-            timed(device, || Adapters::new(&self.cache, &plan).apply(layer, attention))
+            timed(device, || {
+                Adapters::new(&self.cache, &plan).apply(layer as usize, attention)
+            })
         })
     }
 }

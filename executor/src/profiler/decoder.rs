@@ -24,12 +24,14 @@ const TOKENS: Knots = Knots {
         1, 2, 3, 4, 6, 8, 12, 15, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
     ],
 };
-/// Tokens of a prompt's chunk, and those that its last token attends to. Attention is computed in blocks of 32 of them, and one that is not full costs
-/// nearly as much as one that is.
+/// Tokens of a prompt's chunk, and those that its last token attends to. Attention is computed in blocks of 32 of the one, and of as many of the other as fill
+/// a vector, 16; one that is not full costs nearly as much as one that is. So there are neighbours on both sides of the first ends of blocks, and then
+/// middles of them.
 const CHUNK: Knots = Knots {
     quick: &[2, 16, 64, 128, 256, 512, 1024],
     full: &[
-        2, 3, 4, 6, 8, 11, 15, 16, 24, 32, 38, 64, 80, 128, 168, 256, 384, 420, 512, 768, 1024,
+        2, 3, 4, 6, 8, 12, 16, 17, 24, 32, 33, 40, 48, 49, 64, 65, 80, 81, 96, 97, 112, 113, 128, 129, 152, 168, 200,
+        232, 256, 257, 296, 328, 392, 456, 512, 520, 648, 776, 1024,
     ],
 };
 /// Sequences that get a new token.
@@ -37,10 +39,13 @@ const SEQUENCES: Knots = Knots {
     quick: &[1, 2, 4, 8, 16, 32],
     full: &[1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
 };
-/// Tokens that each attends to.
+/// Tokens that each attends to, likewise.
 const CONTEXT: Knots = Knots {
     quick: &[16, 128, 512, 1024, 2048],
-    full: &[16, 24, 40, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048],
+    full: &[
+        16, 17, 32, 33, 48, 49, 64, 65, 80, 81, 96, 97, 112, 113, 128, 136, 168, 200, 248, 328, 392, 520, 776, 1032,
+        1544, 2048,
+    ],
 };
 /// Tokens in a page, as is usual.
 pub(crate) const PAGE_TOKENS: u32 = 16;

@@ -15,7 +15,7 @@ use tenantry_plot::{
     Batch, Cause, Counters, DomainId, Engine, Language, Node, PlotError, Select, Snapshot, Text, Texts, Tier as Place,
     Tiers, Tree,
 };
-use tenantry_profiles::{LookupOutcome, ModelKind, ModelShape, PlotLookupRow, Tables as Rows, Tier};
+use tenantry_profiles::{LookupOutcome, ModelKind, ModelShape, PlotLookupRow, Tables as Rows, Tier, TokensOf};
 use tenantry_traces::generate::Domains;
 
 use super::Suite;
@@ -27,20 +27,24 @@ use crate::plot::{TreeBuilding, Version, domain_name, shape_of};
 
 /// Threads that share a batch's look-ups, as far as there are cores.
 const THREADS: [u32; 4] = [1, 2, 4, 8];
-/// Tokens of a batch, closest where it begins to be worth a second thread.
+/// Tokens of a batch of texts, closest where it begins to be worth a second thread.
 const TOKENS: Knots = Knots {
-    quick: &[8, 16, 24, 32, 128, 512, 2048, 8192],
-    full: &[8, 16, 24, 32, 64, 96, 128, 192, 256, 512, 1024, 2048, 8192],
+    quick: &[8, 16, 32, 128, 512, 2048, 8192],
+    full: &[8, 16, 32, 64, 96, 128, 160, 192, 256, 512, 1024, 2048, 8192],
 };
-/// Of a decoder's step: up to as many as it has sequences, and then prompts.
-const STEP_TOKENS: Knots = Knots {
-    quick: &[1, 4, 8, 16, 24, 32, 64, 128, 512, 2048],
-    full: &[1, 2, 3, 4, 6, 8, 16, 24, 32, 64, 128, 192, 256, 384, 512, 1024, 2048],
+/// Of prompts.
+const PROMPTS_TOKENS: Knots = Knots {
+    quick: &[1, 8, 32, 128, 512, 2048],
+    full: &[1, 4, 8, 16, 32, 64, 128, 192, 256, 320, 384, 512, 768, 1024, 2048],
 };
-/// Tokens of a step at which it is no longer one of each sequence, and of each prompt.
-const PROMPT_TOKENS: u32 = 64;
-/// Tokens of each text, where a batch has as many.
+/// Of sequences, one of each.
+const SEQUENCES: Knots = Knots {
+    quick: &[1, 4, 8, 16, 32, 128],
+    full: &[1, 2, 3, 4, 6, 8, 16, 24, 32, 48, 64, 96, 128],
+};
+/// Tokens of each text, where a batch has as many, and of each prompt.
 const TEXT_TOKENS: u32 = 32;
+const PROMPT_TOKENS: u32 = 64;
 /// Of the batch that is looked up beside computation.
 const TOKENS_BESIDE: u32 = 512;
 /// Sets apart the seed of a language of which texts have no fragments in common with ours.
@@ -117,66 +121,82 @@ impl LookupSubject {
 
     /// All points.
     pub fn points(&self, suite: Suite, hold_out: HoldOut) -> Vec<Point<'_>> {
-        let largest = match suite {
-            Suite::Quick => 2048,
-            Suite::Full => 8192,
+        let batches: &[(TokensOf, &[u32])] = match self.kind {
+            ModelKind::Encoder => &[(TokensOf::Texts, TOKENS.of(suite))],
+            ModelKind::Decoder => &[
+                (TokensOf::Texts, PROMPTS_TOKENS.of(suite)),
+                (TokensOf::Sequences, SEQUENCES.of(suite)),
+            ],
         };
-        let all = match self.kind {
-            ModelKind::Encoder => TOKENS.of(suite),
-            ModelKind::Decoder => STEP_TOKENS.of(suite),
-        };
-        let grid = all.iter().filter(|&&tokens| tokens <= largest).map(|&tokens| [tokens]);
-        // Whole texts, or the beginning of one.
-        let text_tokens = match self.kind {
-            ModelKind::Encoder => TEXT_TOKENS,
-            ModelKind::Decoder => PROMPT_TOKENS,
-        };
-        let whole = |[tokens]: [u32; 1]| Some([tokens - if tokens < text_tokens { 0 } else { tokens % text_tokens }]);
-        let spots = hold_out.spots(grid.collect(), whole);
         let mut points = Vec::new();
-        for tables in &self.tables {
-            let Tables {
-                fragment_tokens,
-                tier,
-                outcome,
-                ..
-            } = *tables;
-            for &(threads, ref engine) in &self.engines {
-                for &Spot { at: [tokens], held_out } in &spots {
-                    let model = self.model.clone();
-                    let record = move |rows: &mut Rows, stats| {
-                        rows.plot_lookup.push(PlotLookupRow {
-                            model: model.clone(),
-                            tier,
-                            outcome,
-                            threads,
-                            tokens,
-                            fragment_tokens,
-                            stats,
-                        });
-                    };
-                    let table = format!("plot_lookup of {}, {tier}, {outcome}", self.model);
-                    let measure = self.measure(tables, engine, tokens);
-                    points.push(Point::new(table, measure, record).held_out(held_out));
+        for &(tokens_of, grid) in batches {
+            // Whole texts, or the beginning of one.
+            let text_tokens = self.text_tokens(tokens_of);
+            let whole =
+                |[tokens]: [u32; 1]| Some([tokens - if tokens < text_tokens { 0 } else { tokens % text_tokens }]);
+            let spots = hold_out.spots(grid.iter().map(|&tokens| [tokens]).collect(), whole);
+            for tables in &self.tables {
+                for &(threads, ref engine) in &self.engines {
+                    let of = |&spot| self.point(tables, (threads, engine), tokens_of, spot);
+                    points.extend(spots.iter().map(of));
                 }
             }
         }
         points
     }
 
+    fn point<'a>(
+        &'a self,
+        tables: &'a Tables,
+        (threads, engine): (u32, &'a Engine),
+        tokens_of: TokensOf,
+        Spot { at: [tokens], held_out }: Spot<1>,
+    ) -> Point<'a> {
+        let Tables {
+            fragment_tokens,
+            tier,
+            outcome,
+            ..
+        } = *tables;
+        let model = self.model.clone();
+        let record = move |rows: &mut Rows, stats| {
+            rows.plot_lookup.push(PlotLookupRow {
+                model: model.clone(),
+                tier,
+                outcome,
+                tokens_of,
+                threads,
+                tokens,
+                fragment_tokens,
+                stats,
+            });
+        };
+        let table = format!("plot_lookup of {}, {tier}, {outcome}, {tokens_of}", self.model);
+        Point::new(table, self.measure(tables, engine, tokens_of, tokens), record).held_out(held_out)
+    }
+
+    /// Tokens of each text, where a batch has as many.
+    fn text_tokens(&self, tokens_of: TokensOf) -> u32 {
+        match (self.kind, tokens_of) {
+            (_, TokensOf::Sequences) => 1,
+            (ModelKind::Encoder, TokensOf::Texts) => TEXT_TOKENS,
+            (ModelKind::Decoder, TokensOf::Texts) => PROMPT_TOKENS,
+        }
+    }
+
     /// Measures look-ups by one thread in memory.
     pub fn beside(&self) -> Measure<'_> {
         let (_, engine) = &self.engines[0];
-        self.measure(&self.tables[0], engine, TOKENS_BESIDE)
+        self.measure(&self.tables[0], engine, TokensOf::Texts, TOKENS_BESIDE)
     }
 
     /// Measures a batch, at each call of other texts.
-    fn measure<'a>(&'a self, tables: &'a Tables, engine: &'a Engine, tokens: u32) -> Measure<'a> {
+    fn measure<'a>(&'a self, tables: &'a Tables, engine: &'a Engine, tokens_of: TokensOf, tokens: u32) -> Measure<'a> {
         let mut out = vec![0.0; tokens as usize * tables.tree.root().shape().hidden as usize];
         let mut first = 0;
         Box::new(move || {
             let start = Instant::now();
-            let (texts, _) = self.look_up(tables, engine, tokens, first, &mut out)?;
+            let (texts, _) = self.look_up(tables, engine, (tokens_of, tokens), first, &mut out)?;
             first += texts;
             Ok(start.elapsed())
         })
@@ -187,14 +207,14 @@ impl LookupSubject {
         &self,
         tables: &Tables,
         engine: &Engine,
-        tokens: u32,
+        (tokens_of, tokens): (TokensOf, u32),
         first: u64,
         out: &mut [f32],
     ) -> Result<(u64, Counters), PlotError> {
+        let width = tokens.min(self.text_tokens(tokens_of));
+        let texts = u64::from(tokens / width);
         match self.kind {
             ModelKind::Encoder => {
-                let width = tokens.min(TEXT_TOKENS);
-                let texts = u64::from(tokens / width);
                 let (mut ids, mut domains) = (Vec::with_capacity(tokens as usize), Vec::new());
                 for number in first..first + texts {
                     let (domain, text) = self.text(number);
@@ -209,14 +229,12 @@ impl LookupSubject {
                 };
                 Ok((texts, engine.retrieve(&tables.tree, &batch, out)?))
             }
-            // A token of each of many, or prompts; what comes before makes a whole fragment of the first.
+            // What comes before makes a whole fragment of the first.
             ModelKind::Decoder => {
                 let before = tables.fragment_tokens as usize - 1;
-                let wanted = if tokens < PROMPT_TOKENS { 1 } else { PROMPT_TOKENS };
-                let texts = u64::from(tokens / wanted);
                 let read = |number| {
                     let (domain, text) = self.text(number);
-                    (domain, text.take(before + wanted as usize).collect::<Vec<u32>>())
+                    (domain, text.take(before + width as usize).collect::<Vec<u32>>())
                 };
                 let read: Vec<(usize, Vec<u32>)> = (first..first + texts).map(read).collect();
                 let ends = read.iter().map(|(domain, tokens)| Text {
@@ -381,7 +399,9 @@ mod tests {
             for tables in &subject.tables {
                 let mut out = vec![0.0; 512 * 16];
                 let (_, engine) = &subject.engines[0];
-                let (texts, met) = subject.look_up(tables, engine, 512, 0, &mut out).unwrap();
+                let (texts, met) = subject
+                    .look_up(tables, engine, (TokensOf::Texts, 512), 0, &mut out)
+                    .unwrap();
                 let (fragments, all) = match subject.kind {
                     ModelKind::Encoder => (texts * u64::from(TEXT_TOKENS - tables.fragment_tokens + 1), 1.0),
                     // A bigram may be one of another language's too.

@@ -95,7 +95,7 @@ impl<'a> LoraSubject<'a> {
         Ok(points)
     }
 
-    /// Measures all products of one layer, at each call another's and of other tenants.
+    /// Measures all products of one layer, at each call another's, and then of other tenants.
     fn measure(
         &self,
         implementation: AdapterImplementation,
@@ -114,8 +114,8 @@ impl<'a> LoraSubject<'a> {
         let (inputs, mut outputs) = (numbers(widths_in)?, numbers(widths_out)?);
         let mut calls = 0;
         Ok(move || {
-            let first = calls * tenants;
-            let layer = calls as usize % shape.layers as usize;
+            // Others once these have been through all layers, so that each layer meets all slots.
+            let (layer, first) = (calls % shape.layers, calls / shape.layers * tenants);
             calls += 1;
             let segment = |tenant| Segment {
                 slot: Some(spread_out(first + tenant, SLOTS)),
@@ -129,7 +129,7 @@ impl<'a> LoraSubject<'a> {
                 let _ = output.f_zero_()?;
             }
             timed(decoder.device(), || {
-                Loras::new(&self.cache, &plan).layer(layer, &inputs, &mut outputs)
+                Loras::new(&self.cache, &plan).layer(layer as usize, &inputs, &mut outputs)
             })
         })
     }

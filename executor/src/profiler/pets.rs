@@ -180,13 +180,13 @@ impl<'a> PetSubject<'a> {
         let mut activations = self.activations(sequences, tokens)?;
         let layers = self.shape.layers as usize;
         let threads = Streams::new(streams)?;
-        let (mut visits, mut calls) = (0, 0);
+        let mut calls = 0;
         Ok(move || {
-            let layer = visits % layers;
+            let (layer, first) = turn(calls, layers, streams * kinds);
             let member = |group: u32| Member {
                 operators: {
                     let (_, tasks) = &self.kinds[(group / streams) as usize];
-                    Arc::clone(&tasks[spread_out(calls + group, TASKS) as usize])
+                    Arc::clone(&tasks[spread_out(first + group, TASKS) as usize])
                 },
                 first: (group * batch).into(),
                 count: batch.into(),
@@ -194,8 +194,7 @@ impl<'a> PetSubject<'a> {
                 stream: group % streams,
             };
             let of_tasks = PetBatch::new((0..streams * kinds).map(member).collect());
-            visits += 1;
-            calls += streams * kinds;
+            calls += 1;
             let mut took = Duration::ZERO;
             for (linear, x, y) in &mut activations {
                 let _ = y.f_fill_(1.0)?;
@@ -287,20 +286,18 @@ impl<'a> PetSubject<'a> {
         let mut normalised = batch_of(&self.room()?.normalised, sequences, tokens, self.shape.hidden as usize)?;
         let layers = self.shape.layers as usize;
         let streams = Streams::new(1)?;
-        let (mut visits, mut calls) = (0, 0);
+        let mut calls = 0;
         Ok(move || {
-            // Layers take turns whatever the number of mini-batches.
-            let layer = visits % layers;
+            let (layer, first) = turn(calls, layers, groups);
             let member = |group: u32| Member {
-                operators: Arc::clone(&tasks[spread_out(calls + group, TASKS) as usize]),
+                operators: Arc::clone(&tasks[spread_out(first + group, TASKS) as usize]),
                 first: (group * (sequences / groups)).into(),
                 count: batch.into(),
                 tokens: tokens.into(),
                 stream: 0,
             };
             let of_tasks = PetBatch::new((0..groups).map(member).collect());
-            visits += 1;
-            calls += groups;
+            calls += 1;
             let mut took = Duration::ZERO;
             for (linear, x, y) in &mut activations {
                 // Operators add to results: without fresh ones they would grow beyond all numbers.
@@ -316,6 +313,12 @@ impl<'a> PetSubject<'a> {
             Ok(took / groups)
         })
     }
+}
+
+/// Which layer a call measures, and the first of its tasks: others once these have been through all layers, so that each layer meets all tasks.
+fn turn(call: u32, layers: usize, tasks: u32) -> (usize, u32) {
+    let layers = layers as u32;
+    ((call % layers) as usize, call / layers * tasks)
 }
 
 /// First, middle and last.

@@ -24,8 +24,6 @@ const QUERIES: Knots = Knots {
         1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
     ],
 };
-/// Pools that take turns at each point: how long one takes hangs on its own lengths and tasks too.
-const POOLS: u32 = 16;
 /// The most queries of a batch. Smaller ones are found sooner: the programs look at no longer stretches.
 const MAX_BATCH: u32 = 128;
 /// Of batches whose size is fixed.
@@ -52,11 +50,11 @@ pub(crate) fn points(batchings: &[PoolBatching], suite: Suite, hold_out: HoldOut
             held_out,
         } in &spots
         {
-            let of_pool = |pool| question(&tables, batching, [tasks, queries], seed, pool);
-            let mut questions = (0..POOLS).map(of_pool).collect::<Vec<_>>().into_iter().cycle();
-            let mut planner = Planner::default();
+            let (mut planner, mut pool, tables) = (Planner::default(), 0, Arc::clone(&tables));
             let measure = move || {
-                let question = questions.next().expect("there are pools");
+                // A new one each time: how long it takes hangs on its own lengths and tasks too, and a processor foresees those of few that take turns.
+                let question = question(&tables, batching, [tasks, queries], seed, pool);
+                pool += 1;
                 let start = Instant::now();
                 let mut plan = PoolPlan::default();
                 planner.answer(&question, 0, &mut plan);

@@ -74,5 +74,8 @@ fn round_bytes(suite: Suite) -> Vec<u64> {
         Suite::Quick => 24,
         Suite::Full => 28,
     };
-    (8..=largest_power).step_by(2).map(|power| 1 << power).collect()
+    let powers = (8..=largest_power).step_by(2);
+    // Of large ones, more: those that are as large as the processor's caches take less a byte than larger ones.
+    let between = (25..largest_power).step_by(2);
+    powers.chain(between).map(|power| 1 << power).collect()
 }

@@ -3,7 +3,7 @@
 use super::draft::{Draft, Link, builtin};
 use super::{Outcome, Paper, assumed, input, predicted};
 use crate::card::{Card, Source};
-use crate::keys::{AdapterImplementation, Direction, LookupOutcome, Tier};
+use crate::keys::{AdapterImplementation, Direction, LookupOutcome, Tier, TokensOf};
 use crate::model::{DType, ModelShape};
 use crate::roofline::{Datasheet, DerivedError, Factors, Roofline, decoder_layers, matrix_weights};
 use crate::rows::{AdapterRow, PlotLookupRow};
@@ -208,6 +208,7 @@ fn lookups(draft: &mut Draft, paper: &Paper, model: &ModelShape, outcome: Lookup
                         model: model.name.clone(),
                         tier,
                         outcome,
+                        tokens_of: TokensOf::Texts,
                         threads,
                         tokens,
                         fragment_tokens,
@@ -265,7 +266,7 @@ pub(super) fn outcomes(paper: &Paper, card: &Card) -> Vec<Outcome> {
         .adapter(&base, DTYPE, AdapterImplementation::GatherBmm, bottleneck)
         .expect("the card has it");
     let lookup = card
-        .plot_lookup(&base, Tier::Memory, LookupOutcome::Any)
+        .plot_lookup(&base, Tier::Memory, LookupOutcome::Any, TokensOf::Texts)
         .expect("the card has it");
     let copy = card.copy(Direction::HostToDevice, true).expect("the card has it");
 

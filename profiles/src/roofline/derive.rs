@@ -6,6 +6,7 @@ use crate::card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance,
 use crate::family::Family;
 use crate::keys::{
     AdapterImplementation, CollectiveOperation, Direction, DispatchOperation, LoadSource, LookupOutcome, PetKind, Tier,
+    TokensOf,
 };
 use crate::model::{DType, ModelShape};
 use crate::origin::{Origin, Origins};
@@ -237,6 +238,7 @@ pub(crate) fn plot(tables: &mut Tables, shape: &ModelShape) {
                         model: shape.name.clone(),
                         tier,
                         outcome: LookupOutcome::Any,
+                        tokens_of: TokensOf::Texts,
                         threads,
                         tokens,
                         fragment_tokens,
