@@ -151,11 +151,11 @@ pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
         // With a single core to spare, the copy lane looks up as well.
         DeviceKind::Cpu => (card.lanes.host.div_ceil(2), card.lanes.host / 2),
     };
-    run.cluster(
-        card.device.memory_bytes - card.device.reserve_bytes,
-        copy_lanes,
-        lookup_lanes,
-    )
+    let usable_bytes = card.device.memory_bytes - card.device.reserve_bytes;
+    ClusterSpec {
+        shares_host_memory: card.device.shares_host_memory,
+        ..run.cluster(usable_bytes, copy_lanes, lookup_lanes)
+    }
 }
 
 /// Why this run, whose system is [on its card](on_card), cannot be run there, whatever is asked of it; nothing where it can: each of

@@ -29,6 +29,7 @@ pub fn describe(device: tch::Device) -> Result<Device, ExecutorError> {
         kind: DeviceKind::Cuda,
         memory_bytes: memory.total,
         reserve_bytes: RESERVE_BYTES.min(memory.total / 4),
+        shares_host_memory: false,
         driver: told.map(|told| told.driver),
         libtorch: Some(LIBTORCH_VERSION.to_string()),
         host: host.host,

@@ -27,6 +27,7 @@ pub fn describe_cpu() -> Result<Device, ExecutorError> {
         kind: DeviceKind::Cpu,
         memory_bytes,
         reserve_bytes: GIB.min(memory_bytes / 4),
+        shares_host_memory: false,
         driver: None,
         libtorch: Some(LIBTORCH_VERSION.to_string()),
         host: Host { cpu, cores: cores() },

@@ -110,6 +110,7 @@ fn cluster() -> ClusterSpec {
     ClusterSpec {
         gpus: 1,
         gpu_memory_bytes: 1 << 30,
+        shares_host_memory: false,
         copy_lanes: 1,
         lookup_lanes: 1,
     }

@@ -122,7 +122,7 @@ proptest! {
         lookup_lanes in 0u32..2
     ) {
         let card = card();
-        let cluster = ClusterSpec { gpus: 1, gpu_memory_bytes: memory_mib << 20, copy_lanes: 1, lookup_lanes };
+        let cluster = ClusterSpec { gpus: 1, gpu_memory_bytes: memory_mib << 20, shares_host_memory: false, copy_lanes: 1, lookup_lanes };
         let jitter = Jitter::Measured { seed };
         let server = || Server::new(&cluster, &system, TENANTS).expect("it fits");
         let prices = || Prices::new(&card, &system.pool, jitter)

@@ -162,7 +162,7 @@ proptest! {
         system in systems(), entries in entries(), seed in 0u64..1000
     ) {
         let card = card();
-        let cluster = ClusterSpec { gpus: GPUS, gpu_memory_bytes: 1 << 30, copy_lanes: GPUS, lookup_lanes: 0 };
+        let cluster = ClusterSpec { gpus: GPUS, gpu_memory_bytes: 1 << 30, shares_host_memory: false, copy_lanes: GPUS, lookup_lanes: 0 };
         let jitter = Jitter::Measured { seed };
         let server = || Server::new(&cluster, &system, TENANTS).expect("it fits");
         let prices = || Prices::of_system(&card, &system, jitter).expect("the card has all tables");

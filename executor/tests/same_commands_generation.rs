@@ -433,6 +433,7 @@ fn cluster(system: &SystemSpec, gpus: u32, pages: u32) -> ClusterSpec {
     ClusterSpec {
         gpus,
         gpu_memory_bytes: 4 * (parameters + page * u64::from(pages)),
+        shares_host_memory: false,
         copy_lanes: 1,
         lookup_lanes: 1,
     }

@@ -121,6 +121,7 @@ fn cards(gpus: u32) -> ClusterSpec {
     ClusterSpec {
         gpus,
         gpu_memory_bytes: 1 << 30,
+        shares_host_memory: false,
         copy_lanes: 1,
         lookup_lanes: 1,
     }

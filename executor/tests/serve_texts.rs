@@ -185,6 +185,7 @@ fn cards(gpus: u32) -> ClusterSpec {
     ClusterSpec {
         gpus,
         gpu_memory_bytes: 1 << 30,
+        shares_host_memory: false,
         copy_lanes: 1,
         lookup_lanes: 1,
     }
@@ -438,6 +439,7 @@ fn a_profile_for_a_route_has_its_lanes_passes_and_looks() {
             route,
         }],
         suite: Suite::Quick,
+        time: None,
         seed: 1,
         scratch: std::env::temp_dir(),
         partial: None,

@@ -64,6 +64,9 @@ pub struct Device {
     pub memory_bytes: u64,
     /// What of it stays free for activations and the runtime, in bytes.
     pub reserve_bytes: u64,
+    /// Whether a GPU's memory is the host's as well, as on a Jetson: what the host keeps of tenants' parameters lies there beside what the GPU has of them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shares_host_memory: bool,
     /// The driver's version, where the device has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
@@ -72,6 +75,12 @@ pub struct Device {
     pub libtorch: Option<String>,
     /// The machine around it.
     pub host: Host,
+}
+
+/// As serde asks for a default that is not written.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+pub(crate) fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// The machine around a device.

@@ -147,6 +147,33 @@ impl Cost {
     }
 }
 
+/// A place in the distribution of what ops take, at which one cost or several are drawn: what slows one slows all.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The share of ops that take less.
+    u: f64,
+    /// Of how far that is between the two quantiles about it, above the median: its powers are what costs rise with.
+    log2: Option<f64>,
+}
+
+impl Place {
+    /// Where a share `u` (from 0 to 1) takes less.
+    #[inline]
+    pub fn new(u: f64) -> Place {
+        let log2 = match u {
+            0.5..0.95 => power::log2((u - 0.5) * (1.0 / (0.95 - 0.5))),
+            0.95..0.99 => power::log2((u - 0.95) * (1.0 / (0.99 - 0.95))),
+            _ => None,
+        };
+        Place { u, log2 }
+    }
+
+    /// The share of ops that take less.
+    pub fn share(self) -> f64 {
+        self.u
+    }
+}
+
 /// A [`Cost`] that is drawn from again and again: what its spread takes to be computed is, and what can be a product is no division. No larger than
 /// it must be, since many are kept.
 #[derive(Clone, Copy, Debug)]
@@ -219,22 +246,31 @@ impl Drawn {
         }
     }
 
-    fn varied(&self, u: f64) -> u64 {
-        // Products round otherwise than the divisions that define a quantile: where that may show, these decide.
-        self.nearly(u).unwrap_or_else(|| self.defined(u))
+    /// The same at a place where other costs are drawn too.
+    #[inline]
+    pub fn at(&self, place: Place) -> u64 {
+        match self.exponent == 0.0 {
+            true => self.cost.median_ns,
+            // Products round otherwise than the divisions that define a quantile: where that may show, these decide.
+            false => self.nearly(place).unwrap_or_else(|| self.defined(place.u)),
+        }
     }
 
-    fn nearly(&self, u: f64) -> Option<u64> {
+    fn varied(&self, u: f64) -> u64 {
+        self.nearly(Place::new(u)).unwrap_or_else(|| self.defined(u))
+    }
+
+    #[inline]
+    fn nearly(&self, Place { u, log2 }: Place) -> Option<u64> {
         let median_ns = self.cost.median_ns as f64 + 0.5;
-        let power = |share: f64| power::approximate(share, self.exponent);
         let (ns, most_ns) = match u {
             0.05..0.5 => (median_ns + self.below_ns * (u - 0.5), median_ns),
             0.5..0.95 => {
-                let ns = median_ns + self.to_p95_ns * power((u - 0.5) * (1.0 / (0.95 - 0.5)))?;
+                let ns = median_ns + self.to_p95_ns * power::exp2(self.exponent, log2?)?;
                 (ns, ns)
             }
             0.95..0.99 => {
-                let ns = median_ns + self.to_p95_ns + self.to_p99_ns * power((u - 0.95) * (1.0 / (0.99 - 0.95)))?;
+                let ns = median_ns + self.to_p95_ns + self.to_p99_ns * power::exp2(self.exponent, log2?)?;
                 (ns, ns)
             }
             _ => return None,

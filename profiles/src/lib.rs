@@ -58,7 +58,7 @@ pub use card::{Card, Contention, Device, DeviceKind, Host, Lanes, Provenance, So
 pub use certainty::Certainty;
 pub use compare::{Ratios, compare};
 pub use cost::{
-    AdapterSurface, Beyond, Cost, Curve, Drawn, HandOver, LookupSurface, Resume, Rhythm, Spread, Surface,
+    AdapterSurface, Beyond, Cost, Curve, Drawn, HandOver, LookupSurface, Place, Resume, Rhythm, Spread, Surface,
     TaggingSurface,
 };
 pub use decoder::{Decoder, MixedAttention, WholeSteps};

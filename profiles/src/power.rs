@@ -59,8 +59,13 @@ pub fn certainly_whole(near: f64, of: f64) -> Option<u64> {
 /// `t^k`; nothing where that is too near to nothing.
 #[inline]
 pub fn approximate(t: f64, k: f64) -> Option<f64> {
+    exp2(k, log2(t)?)
+}
+
+/// The logarithm of `t` to base 2, for any number of powers of it.
+#[inline]
+pub fn log2(t: f64) -> Option<f64> {
     const MANTISSA: u64 = (1 << 52) - 1;
-    const ROUND: f64 = 1.5 * (1_u64 << 52) as f64;
     // Zero has no logarithm, and what is near to it none in this form.
     if t < f64::MIN_POSITIVE {
         return None;
@@ -73,7 +78,14 @@ pub fn approximate(t: f64, k: f64) -> Option<f64> {
     // log2(1 + r) by its series, r being at most one in 256; its products are made side by side, as nothing else is to be done meanwhile.
     let r = mantissa * cell.inverse - 1.0;
     let series = (LOG2_E - r * (LOG2_E / 2.0)) + r * r * (LOG2_E / 3.0 - r * (LOG2_E / 4.0));
-    let log2 = f64::from(exponent) + cell.log2 + r * series;
+    Some(f64::from(exponent) + cell.log2 + r * series)
+}
+
+/// Two to the power of `k · log2`.
+#[inline]
+pub fn exp2(k: f64, log2: f64) -> Option<f64> {
+    const ROUND: f64 = 1.5 * (1_u64 << 52) as f64;
+    let table = &*TABLE;
     // In cells of a binade.
     let power = k * CELLS as f64 * log2;
     if power < -1000.0 * CELLS as f64 {

@@ -53,6 +53,7 @@ pub fn synthetic_card() -> Card {
             kind: DeviceKind::Cpu,
             memory_bytes: 1 << 30,
             reserve_bytes: 64 << 20,
+            shares_host_memory: false,
             driver: None,
             libtorch: None,
             host: Host {

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use tenantry_profiles::testing::synthetic_card;
-use tenantry_profiles::{Cost, DispatchOperation, DispatchRow, Drawn, Spread, Stats, Tables};
+use tenantry_profiles::{Cost, DispatchOperation, DispatchRow, Drawn, Place, Spread, Stats, Tables};
 
 const MEDIAN_NS: u64 = 1_000_000;
 
@@ -90,6 +90,7 @@ proptest! {
         let drawn = Drawn::from(cost);
         for u in shares.into_iter().chain([0.05, 0.5, 0.95, 0.99]) {
             prop_assert_eq!(drawn.at_quantile(u), cost.at_quantile(u), "at {}", u);
+            prop_assert_eq!(drawn.at(Place::new(u)), cost.at_quantile(u), "at {}", u);
         }
     }
 

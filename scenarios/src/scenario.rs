@@ -144,6 +144,7 @@ impl RunSpec {
         ClusterSpec {
             gpus: self.gpus,
             gpu_memory_bytes: self.gpu_memory_bytes.unwrap_or(card_usable_bytes),
+            shares_host_memory: false,
             copy_lanes,
             lookup_lanes,
         }

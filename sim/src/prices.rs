@@ -9,7 +9,7 @@ use tenantry_core::spec::{HeadTask, LinkSpec, PlotSpec, PoolSpec, RouteSpec, Sta
 use tenantry_core::topology::LaneKind;
 use tenantry_profiles::{
     AdapterSurface, Beyond, Card, Changing, CollectiveOperation, Cost, Curve, Direction, DispatchOperation, Drawn,
-    Family, HandOver, LoadSource, MissingTable, Resume, Rhythm, Surface, TaggingSurface, TokensOf,
+    Family, HandOver, LoadSource, MissingTable, Place, Resume, Rhythm, Surface, TaggingSurface, TokensOf,
 };
 use tenantry_traces::draw::{Draws, Purpose, Stream};
 use tenantry_traces::{Duration, Time};
@@ -929,30 +929,34 @@ fn most_on_a_card(route: &RouteSpec) -> u32 {
 #[derive(Debug)]
 pub struct OpSpread(Option<Stream>);
 
-/// A place in the measured distribution.
+/// A place in the measured distribution, for the parts of one op.
 #[derive(Clone, Copy)]
-pub(crate) struct Quantile(Option<f64>);
+pub(crate) struct Quantile(Option<Place>);
 
 impl Quantile {
     pub fn of(self, cost: Cost) -> u64 {
-        self.0.map_or(cost.median_ns, |u| cost.at_quantile(u))
+        self.0.map_or(cost.median_ns, |place| cost.at_quantile(place.share()))
     }
 
     fn of_drawn(self, cost: &Drawn) -> u64 {
-        self.0.map_or(cost.median_ns(), |u| cost.at_quantile(u))
+        self.0.map_or(cost.median_ns(), |place| cost.at(place))
     }
 }
 
 impl OpSpread {
     pub(crate) fn draw(&mut self) -> Quantile {
-        Quantile(self.0.as_mut().map(Stream::unit))
+        Quantile(self.unit().map(Place::new))
+    }
+
+    fn unit(&mut self) -> Option<f64> {
+        self.0.as_mut().map(Stream::unit)
     }
 
     fn of(&mut self, cost: Cost) -> u64 {
-        self.draw().of(cost)
+        self.unit().map_or(cost.median_ns, |u| cost.at_quantile(u))
     }
 
     fn of_drawn(&mut self, cost: &Drawn) -> u64 {
-        self.draw().of_drawn(cost)
+        self.unit().map_or(cost.median_ns(), |u| cost.at_quantile(u))
     }
 }

@@ -2,13 +2,14 @@
 
 mod common;
 
-use common::{cluster, memory_for, request, run_checked, run_listed, system};
+use common::{cluster, decoders, memory_for, request, run_checked, run_listed, system};
 use proptest::prelude::*;
 use tenantry_core::log::{Log, replay};
+use tenantry_core::server::ServerError;
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, Met, Padding, ParameterPipeline, PipelineSpec, PlaceSpec, PlotSpec, SystemSpec, TenantState,
 };
-use tenantry_core::{Ledger, Server, run};
+use tenantry_core::{ClusterSpec, Ledger, Server, run};
 use tenantry_profiles::Tier;
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_sim::{Jitter, Prices, VirtualMachine};
@@ -118,6 +119,37 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
         }
         entries
     })
+}
+
+/// Where host and card share their memory, every tenant's parameters lie there whether they are in a slot or not.
+#[test]
+fn what_the_host_keeps_takes_slots_and_pages_from_a_card_that_shares_its_memory() {
+    let card = synthetic_card();
+    let server = |system: &SystemSpec, tenants, shares_host_memory, memory| {
+        let cluster = ClusterSpec {
+            shares_host_memory,
+            ..cluster(1, memory)
+        };
+        Server::on_card(&card, &cluster, system, tenants)
+    };
+    let encoders = system();
+    let [three, fifteen] = [3, 15].map(|slots| memory_for(&encoders, 12, slots));
+    assert!(server(&encoders, 12, false, three).is_ok());
+    assert!(server(&encoders, 12, true, fifteen).is_ok());
+    let refused = server(&encoders, 12, true, fifteen - 3 * (fifteen - three) / 12);
+    assert!(matches!(refused.err(), Some(ServerError::TenantDoesNotFit { .. })));
+
+    let mut spec = decoders::generation();
+    for host_slots in [None, Some(2)] {
+        spec.lora.as_mut().expect("it has some").host_slots = host_slots;
+        let system = decoders::system(spec.clone());
+        let alone = decoders::memory(&system, 1);
+        let per_tenant = server(&system, 12, false, alone).unwrap().memory().per_tenant_bytes;
+        let kept = u64::from(host_slots.unwrap_or(12)) * per_tenant;
+        assert!(server(&system, 12, true, alone + kept).is_ok());
+        let refused = server(&system, 12, true, alone + kept - 1);
+        assert!(matches!(refused.err(), Some(ServerError::BackboneDoesNotFit { .. })));
+    }
 }
 
 proptest! {

@@ -13,7 +13,7 @@ use tenantry_core::spec::{
     EngineSpec, FineTuned, FullModels, PlanningSpec, Registration, SharedModel, StreamsSpec, SystemSpec, TaskFile,
     TasksSpec,
 };
-use tenantry_core::{Commands, Ledger, Observer, RunRecord, Server, run};
+use tenantry_core::{ClusterSpec, Commands, Ledger, Observer, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
     Card, ConcurrentLayerRow, DType, DeviceKind, ModelShape, PetKind, PlanRow, PoolBatching, Stats,
@@ -327,6 +327,40 @@ fn memory_that_is_exhausted_refuses_what_does_not_fit() {
         (3, 1),
         "out of memory is an outcome"
     );
+}
+
+/// A repository keeps what is added to a shared model, and so half as many find room; a full model is not kept.
+#[test]
+fn tasks_lie_twice_in_memory_that_the_host_shares() {
+    let card = synthetic_card();
+    let mut system = tasks(40);
+    let loaded = |system: &SystemSpec, shares_host_memory, memory| {
+        let cluster = ClusterSpec {
+            shares_host_memory,
+            ..cluster(1, memory)
+        };
+        let server = Server::on_card(&card, &cluster, system, 40).unwrap();
+        let used = server.memory();
+        assert!(used.total_bytes() <= used.capacity_bytes);
+        server.tasks().unwrap().loaded_until_full
+    };
+    let model = shape("tiny");
+    let head = model.head_parameters(2) * 4;
+    let of_task = |task: usize| resident_bytes(PetKind::ALL[task % 5], &model, &PetSizes::PAPER) + head;
+    let models = model.parameters() * 4 + 16 * activation_bytes(&model, 64);
+    let twice = models + 2 * (0..10).map(of_task).sum::<u64>();
+    assert_eq!(loaded(&system, true, twice), 10);
+    assert_eq!(loaded(&system, true, twice - 1), 9);
+    assert_eq!(loaded(&system, false, twice), 20);
+
+    of(&mut system).engine = EngineSpec::Sequential {
+        models: FullModels {
+            fine_tuned: FineTuned::AsAWhole,
+            ..BY_KIND
+        },
+    };
+    let three = 3 * (model.parameters() * 4 + 2 * head) + 16 * activation_bytes(&model, 64);
+    assert_eq!(loaded(&system, true, three), 3);
 }
 
 #[test]

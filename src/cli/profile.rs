@@ -1,5 +1,6 @@
 //! Of `tenantry profile`.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -24,6 +25,9 @@ pub struct ProfileArgs {
     /// How thorough.
     #[arg(long, value_enum, default_value = "quick")]
     pub suite: Suite,
+    /// Take up to so long, where the suite's time does not do for every median to be known to 2 %.
+    #[arg(long)]
+    pub minutes: Option<NonZeroU32>,
     /// Measure only these built-in models.
     #[arg(long, value_delimiter = ',', conflicts_with = "scenario")]
     pub models: Vec<String>,

@@ -243,6 +243,7 @@ fn executed(folder: &TempDir, files: &Files) -> Result<Executed, ExecuteError> {
         cluster: ClusterSpec {
             gpus: 1,
             gpu_memory_bytes: 1 << 30,
+            shares_host_memory: false,
             copy_lanes: 1,
             lookup_lanes: 1,
         },

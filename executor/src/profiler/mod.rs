@@ -84,7 +84,7 @@ pub fn profile(
     let start = Instant::now();
     let changings = passes::changings(plan);
     let after = AFTER_POINTS + RESUME * (plan.models.len() * changings.len()) as u32;
-    let suite_time = plan.suite.duration(plan.models.len(), plan.device);
+    let suite_time = plan.duration();
     // However much comes after them.
     let time = suite_time
         .saturating_sub(after)

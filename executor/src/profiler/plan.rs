@@ -24,7 +24,7 @@ const GPU_QUICK: Duration = Duration::from_secs(170);
 const GPU_FULL: Duration = Duration::from_secs(520);
 
 impl Suite {
-    /// How long it takes. It ends earlier when every point's median is known to 2 %, and later where ops are so slow that three measurements of
+    /// How long it takes where nobody says. It ends earlier when every point's median is known to 2 %, and later where ops are so slow that three measurements of
     /// each take longer, or where what is no op (idleness, hand-overs) takes more than half of it.
     pub fn duration(self, models: usize, device: tch::Device) -> Duration {
         let seconds = match self {
@@ -67,6 +67,8 @@ pub struct Plan {
     pub texts: Vec<ServedRoute>,
     /// How thorough.
     pub suite: Suite,
+    /// How long it may take, where that is not what the suite says.
+    pub time: Option<Duration>,
     /// Of weights, and of the order of measurement.
     pub seed: u64,
     /// A folder on the disk that models are loaded from; a file of each model's size is written there for a while.
@@ -78,6 +80,14 @@ pub struct Plan {
     pub command: String,
     /// The day, as `2025-01-31`.
     pub date: String,
+}
+
+impl Plan {
+    /// How long measuring may take.
+    pub fn duration(&self) -> Duration {
+        self.time
+            .unwrap_or_else(|| self.suite.duration(self.models.len(), self.device))
+    }
 }
 
 /// How far a profile has come.

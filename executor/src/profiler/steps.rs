@@ -33,7 +33,10 @@ const CONTEXT: Knots = Knots {
     full: &[32, 128, 256, 512],
 };
 /// Sequences in steps beside others'.
-const SEQUENCES_BESIDE: [u32; 3] = [1, 8, 32];
+const SEQUENCES_BESIDE: Knots = Knots {
+    quick: &[1, 8, 32],
+    full: &[1, 2, 4, 8, 16, 24, 32],
+};
 
 /// What tenants have of their own, in full slots.
 #[derive(Clone, Copy)]
@@ -215,34 +218,36 @@ pub(crate) fn points<'a>(
         let (context, all_streams) = (axes.context[0], company(subject.decoder.device())?);
         // Instances on other devices than the host's processor do not share its cores.
         let concurrent = ops.concurrent && !subject.decoder.device().is_cuda();
-        let companies = (0..STREAMS.len()).map_while(|index| all_streams.get(..STREAMS[index] as usize));
-        for own in companies.filter(|_| concurrent) {
-            let streams = own.len() as u32;
-            for count in SEQUENCES_BESIDE {
-                let instance = |instance: u32| -> Result<StepProbe, ExecutorError> {
-                    let sequences = sequences(count, 1, context, tenants.count(), instance * count);
-                    Ok(probe(&subject.cache_of(pages(&sequences))?, &sequences))
-                };
-                let mut instances = (0..streams).map(instance).collect::<Result<Vec<_>, _>>()?;
-                let own = own.to_vec();
-                let (model, dtype) = (subject.decoder.shape().name.clone(), subject.dtype);
-                let row = move |tables: &mut Tables, stats| {
-                    tables.concurrent_step.push(ConcurrentStepRow {
-                        model: model.clone(),
-                        dtype,
-                        added,
-                        streams,
-                        sequences: count,
-                        stats,
-                    });
-                };
-                let table = format!("concurrent_step of {}, added {added}", subject.decoder.shape().name);
-                points.push(Point::new(
-                    table,
-                    move || in_company(&mut instances, &own, StepProbe::step),
-                    row,
-                ));
-            }
+        let companies = STREAMS
+            .into_iter()
+            .filter(|&streams| concurrent && streams as usize <= all_streams.len());
+        let beside = SEQUENCES_BESIDE.of(subject.suite);
+        let grid = companies.flat_map(|streams| beside.iter().map(move |&count| [streams, count]));
+        for Spot {
+            at: [streams, count],
+            held_out,
+        } in hold_out.spots(grid.collect(), Some)
+        {
+            let instance = |instance: u32| -> Result<StepProbe, ExecutorError> {
+                let sequences = sequences(count, 1, context, tenants.count(), instance * count);
+                Ok(probe(&subject.cache_of(pages(&sequences))?, &sequences))
+            };
+            let mut instances = (0..streams).map(instance).collect::<Result<Vec<_>, _>>()?;
+            let own = all_streams[..streams as usize].to_vec();
+            let (model, dtype) = (subject.decoder.shape().name.clone(), subject.dtype);
+            let row = move |tables: &mut Tables, stats| {
+                tables.concurrent_step.push(ConcurrentStepRow {
+                    model: model.clone(),
+                    dtype,
+                    added,
+                    streams,
+                    sequences: count,
+                    stats,
+                });
+            };
+            let table = format!("concurrent_step of {}, added {added}", subject.decoder.shape().name);
+            let measure = move || in_company(&mut instances, &own, StepProbe::step);
+            points.push(Point::new(table, measure, row).held_out(held_out));
         }
     }
     Ok(points)

@@ -36,6 +36,7 @@ pub(super) fn plan() -> Plan {
         served: Served::default(),
         texts: Vec::new(),
         suite: Suite::Quick,
+        time: None,
         seed: 1,
         scratch: std::env::temp_dir(),
         partial: None,

@@ -59,6 +59,7 @@ impl Gpu {
                 kind: DeviceKind::Cuda,
                 memory_bytes: self.sheet.memory_bytes,
                 reserve_bytes: RESERVE_BYTES,
+                shares_host_memory: false,
                 driver: None,
                 libtorch: None,
                 host: Host {

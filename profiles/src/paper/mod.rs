@@ -67,6 +67,8 @@ struct Inputs {
     date: String,
     device: String,
     host: Host,
+    #[serde(default)]
+    shares_host_memory: bool,
     notes: Vec<String>,
     numbers: BTreeMap<String, Number>,
 }
@@ -222,6 +224,7 @@ impl Paper {
                 kind: DeviceKind::Cuda,
                 memory_bytes: gib("memory_gib"),
                 reserve_bytes: gib("reserve_gib"),
+                shares_host_memory: self.inputs.shares_host_memory,
                 driver: None,
                 libtorch: None,
                 host: self.inputs.host.clone(),

@@ -26,10 +26,22 @@ pub struct ClusterSpec {
     pub gpus: u32,
     /// Memory that the server may fill on each card, in bytes: the card's memory less what the runtime keeps.
     pub gpu_memory_bytes: u64,
+    /// Whether that is the host's memory as well, so that what the host keeps of tenants' parameters lies there too.
+    pub shares_host_memory: bool,
     /// Lanes that copy parameters in, at least 1: a GPU's copy engine each, or a CPU's spare cores, which several cards then share.
     pub copy_lanes: u32,
     /// Lanes that look representations up; cards share them as they do copy lanes. With none, the copy lanes do it.
     pub lookup_lanes: u32,
+}
+
+impl ClusterSpec {
+    /// Memory of a card for what it computes with where the host keeps so many bytes of tenants' parameters.
+    pub fn beside_kept_bytes(&self, kept_bytes: u64) -> u64 {
+        match self.shares_host_memory {
+            true => self.gpu_memory_bytes.saturating_sub(kept_bytes),
+            false => self.gpu_memory_bytes,
+        }
+    }
 }
 
 /// One serving system: a list of decisions.

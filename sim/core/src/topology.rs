@@ -234,6 +234,7 @@ mod tests {
         let cluster = ClusterSpec {
             gpus: 2,
             gpu_memory_bytes: 1,
+            shares_host_memory: false,
             copy_lanes: 2,
             lookup_lanes: 1,
         };
@@ -257,6 +258,7 @@ mod tests {
         let cluster = ClusterSpec {
             gpus: 3,
             gpu_memory_bytes: 1,
+            shares_host_memory: false,
             copy_lanes: 2,
             lookup_lanes: 1,
         };
@@ -271,6 +273,7 @@ mod tests {
         let cluster = ClusterSpec {
             gpus: 4,
             gpu_memory_bytes: 1,
+            shares_host_memory: false,
             copy_lanes: 4,
             lookup_lanes: 1,
         };

@@ -80,6 +80,7 @@ pub fn cluster(gpus: u32, gpu_memory_bytes: u64) -> ClusterSpec {
     ClusterSpec {
         gpus,
         gpu_memory_bytes,
+        shares_host_memory: false,
         copy_lanes: gpus,
         lookup_lanes: 1,
     }

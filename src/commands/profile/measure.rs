@@ -1,6 +1,7 @@
 //! `tenantry profile --device …`: measures a card.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::json;
 use tenantry_executor::profiler::{Plan, Profiled, Progress, Suite as Thoroughness, profile};
@@ -42,6 +43,9 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     };
     let plan = Plan {
         name,
+        time: args
+            .minutes
+            .map(|minutes| Duration::from_secs(60 * u64::from(minutes.get()))),
         partial: Some(partial.clone()),
         command: command(args, device_name),
         ..plan(needs, &device, suite)?
@@ -55,7 +59,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         .map(|model| model.name.as_str())
         .collect::<Vec<_>>()
         .join(", ");
-    let seconds = plan.suite.duration(plan.models.len(), plan.device).as_secs();
+    let seconds = plan.duration().as_secs();
     say(
         output,
         &format!(
@@ -137,6 +141,7 @@ fn plan(needs: Needs, device: &Device, suite: Thoroughness) -> Result<Plan, Fail
         served: needs.served,
         texts: needs.texts,
         suite,
+        time: None,
         seed: SEED,
         scratch: std::env::temp_dir(),
         partial: None,
@@ -152,6 +157,9 @@ fn command(args: &ProfileArgs, device: &str) -> String {
         Suite::Full => "full",
     };
     let mut command = format!("tenantry profile --device {device} --suite {suite}");
+    if let Some(minutes) = args.minutes {
+        command += &format!(" --minutes {minutes}");
+    }
     if let Some(scenario) = &args.scenario {
         command += &format!(" --for {scenario}");
         if args.add {

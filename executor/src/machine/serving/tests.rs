@@ -205,6 +205,7 @@ fn provisioned(system: &SystemSpec, slots: u64, tables: Option<Tables>) -> (Clus
     let cluster = ClusterSpec {
         gpus: 1,
         gpu_memory_bytes: memory,
+        shares_host_memory: false,
         copy_lanes: 1,
         lookup_lanes: 1,
     };

@@ -111,6 +111,7 @@ fn serve_on(
     let cluster = ClusterSpec {
         gpus: 1,
         gpu_memory_bytes: memory,
+        shares_host_memory: false,
         copy_lanes: 1,
         lookup_lanes: 1,
     };

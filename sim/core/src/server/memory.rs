@@ -126,7 +126,7 @@ impl Memory {
             }
             TenantState::Head => (heads + backbone, 0),
         };
-        let available_bytes = cluster.gpu_memory_bytes;
+        let available_bytes = cluster.beside_kept_bytes(u64::from(tenants) * tenant_bytes);
         let free = available_bytes
             .checked_sub(shared_bytes)
             .ok_or_else(|| ServerError::BackboneDoesNotFit {
@@ -147,7 +147,7 @@ impl Memory {
         }
         Ok(Memory {
             gpus: u64::from(cluster.gpus),
-            card_bytes: available_bytes,
+            card_bytes: cluster.gpu_memory_bytes,
             shared_bytes,
             tenant_bytes,
             slots,

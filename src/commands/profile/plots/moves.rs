@@ -29,7 +29,10 @@ pub fn copies(card: &Card) -> Curves {
 pub fn lookups(card: &Card) -> Curves {
     let views = grouped(&card.tables.plot_lookup, |row| {
         let fragments = counted(row.fragment_tokens, "token", "tokens");
-        format!("{}, {}, fragments of {fragments}", row.model, row.outcome)
+        format!(
+            "{}, {}, {}, fragments of {fragments}",
+            row.model, row.tokens_of, row.outcome
+        )
     });
     let views = views.into_iter().map(|(option, rows)| {
         view(
@@ -69,7 +72,7 @@ mod tests {
     #[test]
     fn more_threads_and_memory_look_up_faster() {
         let card = find_card("paper-p5000").unwrap();
-        let at = |name: &str| line(&card, "lookups", "bert-base, any, fragments of 3 tokens", name);
+        let at = |name: &str| line(&card, "lookups", "bert-base, texts, any, fragments of 3 tokens", name);
         let last = |name: &str| at(name).last().copied().unwrap().1;
         assert!(last("memory, 8 threads") <= last("memory, 1 thread"));
         assert!(last("memory, 1 thread") < last("disk, 1 thread"));

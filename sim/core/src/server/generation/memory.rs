@@ -24,12 +24,12 @@ impl GenerationMemory {
         cluster: &ClusterSpec,
         pool: &PoolSpec,
         generation: &GenerationSpec,
+        tenants: u32,
         instances: usize,
     ) -> Result<GenerationMemory, ServerError> {
         let model = &pool.model;
         let dtype_bytes = pool.dtype.bytes();
         let cards = u64::from(generation.tensor_parallel);
-        let capacity_bytes = cards * cluster.gpu_memory_bytes;
         let layers = u64::from(pool.computed_layers());
         let backbone = pool.decoder_parameters();
         let (shared, own, slots) = match (pool.tenant_state, generation.lora) {
@@ -46,6 +46,8 @@ impl GenerationMemory {
             (TenantState::Head, None) => (backbone, 0, 0),
         };
         let (weights_bytes, tenant_bytes) = (shared * dtype_bytes, own * dtype_bytes);
+        let held_by_host = generation.lora.and_then(|lora| lora.host_slots).unwrap_or(tenants);
+        let capacity_bytes = cards * cluster.beside_kept_bytes(u64::from(held_by_host.min(tenants)) * tenant_bytes);
         let page_tokens = u64::from(generation.page_tokens);
         let page_bytes = layers * model.cached_per_token_and_layer() * dtype_bytes * page_tokens;
         let needed_bytes = weights_bytes + tenant_bytes * u64::from(slots);

@@ -236,7 +236,7 @@ impl GenerationServer {
     ) -> Result<GenerationServer, ServerError> {
         let pool = &system.pool;
         let topology = Topology::new(cluster, pool);
-        let memory = GenerationMemory::plan(cluster, pool, generation, topology.instances.len())?;
+        let memory = GenerationMemory::plan(cluster, pool, generation, tenants, topology.instances.len())?;
         let page = PageSize::new(generation.page_tokens);
         let slots = || memory.slots().map(|slots| Slots::new(tenants, slots, pool.swap));
         let instance = |_| Instance {

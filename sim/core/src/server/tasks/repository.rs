@@ -19,6 +19,8 @@ pub(crate) struct Task {
     /// Of its own parameters on each card, and of its head with its pooler.
     own_bytes: u64,
     head_bytes: u64,
+    /// That the host keeps of both, where it shares the card's memory.
+    kept_bytes: u64,
 }
 
 /// What there is of tasks.
@@ -61,9 +63,10 @@ pub(crate) struct Repository {
     pub refusals: Vec<String>,
     /// Shared models, activations and what models have in common.
     pub shared_bytes: u64,
-    /// Loaded tasks with their heads.
+    /// Loaded tasks with their heads, and what the host keeps of them there.
     pub tasks_bytes: u64,
     pub card_bytes: u64,
+    shares_host_memory: bool,
 }
 
 impl Repository {
@@ -109,6 +112,7 @@ impl Repository {
             shared_bytes: common_bytes + activation_bytes,
             tasks_bytes: 0,
             card_bytes: available,
+            shares_host_memory: cluster.shares_host_memory,
         };
         for registration in &tasks.registrations {
             repository.take(registration, &models, pool, tasks);
@@ -238,19 +242,24 @@ impl Repository {
         let pooled = file.is_some_and(|file| file.pooled);
         let pooler = if pooled { model.pooler_parameters() } else { 0 };
         let head_bytes = number * (model.head_parameters(pool.classes) + pooler);
-        if self.shared_bytes + self.tasks_bytes + own_bytes + head_bytes > self.card_bytes {
+        // The host's repository keeps what is added to a shared model (PetS, section 3.3); a full model is read from where it was stored.
+        let kept_bytes = match self.shares_host_memory {
+            true => operators_bytes + head_bytes,
+            false => 0,
+        };
+        let bytes = own_bytes + head_bytes + kept_bytes;
+        if self.shared_bytes + self.tasks_bytes + bytes > self.card_bytes {
             let left = self.card_bytes - self.shared_bytes - self.tasks_bytes;
             return Err(Refusal {
                 fault: TaskFault::OutOfMemory,
                 why: format!(
-                    "{}: must fit the {left} bytes left of {}, got {} bytes",
+                    "{}: must fit the {left} bytes left of {}, got {bytes} bytes",
                     registration.place(),
-                    self.card_bytes,
-                    own_bytes + head_bytes
+                    self.card_bytes
                 ),
             });
         }
-        self.tasks_bytes += own_bytes + head_bytes;
+        self.tasks_bytes += bytes;
         let position = self.counts.loaded;
         self.counts.loaded += 1;
         let full = self
@@ -271,6 +280,7 @@ impl Repository {
             position,
             own_bytes,
             head_bytes,
+            kept_bytes,
         })
     }
 
@@ -281,7 +291,7 @@ impl Repository {
             unreachable!("only loaded tasks are brought into memory")
         };
         *entry = Entry::Refused(TaskFault::OutOfMemory);
-        self.tasks_bytes -= task.own_bytes + task.head_bytes;
+        self.tasks_bytes -= task.own_bytes + task.head_bytes + task.kept_bytes;
         self.counts.loaded -= 1;
         self.counts.loaded_until_full = self.counts.loaded_until_full.min(task.position);
         let of_kind = self.counts.by_kind.iter_mut().find(|(kind, ..)| *kind == task.kind);
