@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 
 use common::{folder, good, good_json, tenantry};
+use tenantry_profiles::{Card, Source};
 
 fn refused(folder: &std::path::Path, args: &[&str]) -> String {
     let output = tenantry(folder, args);
@@ -74,6 +75,21 @@ fn a_datasheet_becomes_a_card_that_says_so() {
             .all(|caveat| !caveat.contains("bert-base") && !caveat.contains("pet")),
         "not used: {caveats:?}"
     );
+
+    // What somebody measured or imported is not replaced, nor hidden by its name.
+    let shipped = refused(at, &["profile", "derive", "--datasheet", "l4"]);
+    assert!(
+        shipped.contains("profiles/cards/l4: must be a card that was derived or no card, got one that was imported"),
+        "{shipped}"
+    );
+    let copied = at.join("out/epyc");
+    Card::embedded("cpu-epyc").unwrap().unwrap().save(&copied).unwrap();
+    let measured = refused(at, &["profile", "derive", "--datasheet", "l4", "--out", "out/epyc"]);
+    assert!(
+        measured.contains("out/epyc: must be a card that was derived or no card, got one that was measured"),
+        "{measured}"
+    );
+    assert_eq!(Card::load(&copied).unwrap().provenance.source, Source::Measured);
 
     let message = refused(at, &["profile", "derive", "--datasheet", "t5", "--out", "out/x"]);
     assert!(

@@ -77,6 +77,23 @@ pub struct Device {
     pub host: Host,
 }
 
+/// Whether it is written `2025-01-31`.
+fn is_day(date: &str) -> bool {
+    let parts: Vec<&str> = date.split('-').collect();
+    let number = |part: &str, digits: usize| {
+        let is_number = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| part.parse::<u32>().expect("digits are a number"))
+    };
+    match parts.as_slice() {
+        [year, month, day] => {
+            number(year, 4).is_some()
+                && number(month, 2).is_some_and(|month| (1..=12).contains(&month))
+                && number(day, 2).is_some_and(|day| (1..=31).contains(&day))
+        }
+        _ => false,
+    }
+}
+
 /// As serde asks for a default that is not written.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 pub(crate) fn is_false(value: &bool) -> bool {
@@ -220,6 +237,10 @@ impl Card {
             if text.trim().is_empty() {
                 return fail(field, "a name".into(), "nothing".into());
             }
+        }
+        if !is_day(&self.provenance.date) {
+            let must = "a day, as 2025-01-31".to_owned();
+            return fail("provenance.date", must, format!("{:?}", self.provenance.date));
         }
         let Device {
             memory_bytes,

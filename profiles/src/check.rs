@@ -11,6 +11,10 @@ use crate::tables::Role;
 /// How far a point may lie below a smaller one, beyond their measured spreads: kernels have steps, machines drift.
 const TOLERATED_DIP: f64 = 0.10;
 
+/// How many times the 99th percentile a mean may be: the rarest hundredth would take a thousand times as long. Of all that was measured the mean was 1.3 times it
+/// at most.
+const MEAN_OVER_P99_MAX: f64 = 10.0;
+
 /// Checks one family's rows; `lines` are their lines in `file`, `models` the model names that they may use.
 pub(crate) fn check_rows<R: Row>(
     file: &str,
@@ -42,6 +46,11 @@ fn check_row<R: Row>(file: &str, row: &R, models: &[&str]) -> Result<(), Invalid
     let least_us = stats.least_mean_us();
     if stats.mean_us < least_us {
         let must = format!("at least what its quantiles add up to ({least_us})");
+        return Err(Invalid::new(file, "mean_us", must, stats.mean_us.to_string()));
+    }
+    let most_us = MEAN_OVER_P99_MAX * stats.p99_us;
+    if stats.mean_us > most_us {
+        let must = format!("at most {MEAN_OVER_P99_MAX} times p99_us ({most_us})");
         return Err(Invalid::new(file, "mean_us", must, stats.mean_us.to_string()));
     }
     match row.model() {

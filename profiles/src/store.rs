@@ -1,5 +1,6 @@
 //! A card as a folder: reading it, and writing it whole or not at all.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -137,11 +138,17 @@ impl Card {
         let tables = self.tables.slices();
         for slice in self.held_out.slices() {
             let of_family = || tables.iter().filter(|table| table.family == slice.family);
-            if !of_family().any(|table| table.label == slice.label) {
+            let file = path(&file_of(slice.family, Role::HeldOut));
+            let Some(table) = of_family().find(|table| table.label == slice.label) else {
                 let known: Vec<&str> = of_family().map(|table| table.label.as_str()).collect();
-                let file = path(&file_of(slice.family, Role::HeldOut));
                 let must = format!("one of {}: {}", slice.family.file(), one_of(&known));
                 return Err(Invalid::new(&file, "table", must, format!("{:?}", slice.label)));
+            };
+            // An error at points that price would be none.
+            let there: BTreeSet<&[u64]> = table.points.iter().map(|point| point.at.as_slice()).collect();
+            if let Some(point) = slice.points.iter().find(|point| there.contains(point.at.as_slice())) {
+                let must = format!("points that {} does not have", slice.family.file());
+                return Err(Invalid::new(&file, &slice.label, must, slice.describe(&point.at)));
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ const BROKEN_CARDS: &[Broken] = &[
         "card.yaml",
         "memory_bytes:",
         "memory_byte:",
-        "card.yaml:5: device.memory_byte: must be name, kind, memory_bytes, reserve_bytes, driver, libtorch or host, \
+        "card.yaml:5: device.memory_byte: must be name, kind, memory_bytes, reserve_bytes, shares_host_memory, driver, libtorch or host, \
          got an unknown key; did you mean memory_bytes?",
     ),
     (
@@ -64,6 +64,18 @@ const BROKEN_CARDS: &[Broken] = &[
         "reserve_bytes: 67108864",
         "reserve_bytes: 1073741824",
         "card.yaml:6: device.reserve_bytes: must be less than device.memory_bytes (1073741824), got 1073741824",
+    ),
+    (
+        "card.yaml",
+        "date: 1970-01-01",
+        "date: yesterday",
+        "card.yaml:19: provenance.date: must be a day, as 2025-01-31, got \"yesterday\"",
+    ),
+    (
+        "card.yaml",
+        "date: 1970-01-01",
+        "date: 1970-13-01",
+        "card.yaml:19: provenance.date: must be a day, as 2025-01-31, got \"1970-13-01\"",
     ),
     (
         "card.yaml",
@@ -266,15 +278,27 @@ const BROKEN_TABLES: &[Broken] = &[
     ),
     (
         "plot_lookup.csv",
-        "memory,any,1,1,",
-        "ram,any,1,1,",
+        "memory,any,texts,1,1,",
+        "ram,any,texts,1,1,",
         "plot_lookup.csv:2: tier: must be memory or disk, got \"ram\"",
     ),
     (
         "plot_lookup.csv",
-        "memory,any,1,1,",
-        "memory,root-hits,1,1,",
+        "memory,any,texts,1,1,",
+        "memory,root-hits,texts,1,1,",
         "plot_lookup.csv:2: outcome: must be any, domain-hit, root-hit or fallback, got \"root-hits\"; did you mean root-hit?",
+    ),
+    (
+        "plot_lookup.csv",
+        "memory,any,texts,1,1,",
+        "memory,any,sequence,1,1,",
+        "plot_lookup.csv:2: tokens_of: must be texts or sequences, got \"sequence\"; did you mean sequences?",
+    ),
+    (
+        "head.csv",
+        "tiny,f32,32,2,100,26.52,26,24.7,28.6,33.800000000000004",
+        "tiny,f32,32,2,100,2652000000,26,24.7,28.6,33.800000000000004",
+        "head.csv:24: mean_us: must be at most 10 times p99_us (338",
     ),
     (
         "head.csv",
@@ -327,6 +351,14 @@ fn broken_folders_are_refused() {
     assert!(unknown.ends_with("got an unknown table; did you mean encoder_layer.csv?"));
 
     fs::remove_file(absent.join("encoder_layers.csv")).unwrap();
+    fs::copy(absent.join("head.csv"), absent.join("head.held-out.csv")).unwrap();
+    let priced = message(&absent);
+    assert!(
+        priced.contains("absent/head.held-out.csv: model=")
+            && priced.contains("must be points that head.csv does not have, got batch=1"),
+        "{priced}"
+    );
+    fs::remove_file(absent.join("head.held-out.csv")).unwrap();
     fs::write(absent.join("copy.csv"), [0xff, 0xfe]).unwrap();
     assert!(message(&absent).contains("absent/copy.csv: must be readable, got: "));
 }

@@ -13,7 +13,7 @@ const AT_LEAST: [(&str, ModelKind, [usize; 2]); 5] = [
     ("cpu-epyc", ModelKind::Encoder, [45, 29]),
     ("cpu-epyc-zen5", ModelKind::Encoder, [51, 44]),
     ("cpu", ModelKind::Decoder, [26, 11]),
-    ("cpu-epyc-zen5", ModelKind::Decoder, [41, 32]),
+    ("cpu-epyc-zen5", ModelKind::Decoder, [45, 38]),
 ];
 
 /// Whose ops a table is of.
@@ -23,12 +23,12 @@ fn kind(table: &str) -> ModelKind {
     shape.map_or(ModelKind::Encoder, |shape| shape.kind)
 }
 
-/// Tables with points held out, and those within the first limit and the second.
-fn counts(errors: &[TableError], of: ModelKind) -> [usize; 3] {
+/// Tables checked at such points, and those within the first limit and the second.
+fn counts(errors: &[TableError], of: ModelKind, points: LeftOut) -> [usize; 3] {
     let of_kind = || {
         errors
             .iter()
-            .filter(|error| error.of == LeftOut::HeldOut && kind(&error.table) == of)
+            .filter(|error| error.of == points && kind(&error.table) == of)
     };
     [
         of_kind().count(),
@@ -44,11 +44,13 @@ fn no_fewer_tables_are_within_the_limits_than_were_and_the_page_has_the_numbers(
         assert_eq!(card.provenance.source, Source::Measured);
         leave_out_errors(&card)
     };
-    let mut all: Vec<[usize; 3]> = Vec::new();
+    let (mut all, mut own): (Vec<[usize; 3]>, Vec<[usize; 3]>) = (Vec::new(), Vec::new());
     for (name, of, [median, p95]) in AT_LEAST {
-        let counted = counts(&errors(name), of);
+        let errors = errors(name);
+        let counted = counts(&errors, of, LeftOut::HeldOut);
         assert!(counted[1] >= median && counted[2] >= p95, "{name}, {of:?}: {counted:?}");
         all.push(counted);
+        own.push(counts(&errors, of, LeftOut::Own));
     }
     let page = include_str!("../../docs/profiles.md");
     for (row, what) in [
@@ -63,6 +65,15 @@ fn no_fewer_tables_are_within_the_limits_than_were_and_the_page_has_the_numbers(
         let line = format!("| {what} | {} |", cells.join(" | "));
         assert!(page.contains(&line), "docs/profiles.md must have the row {line}");
     }
+    let cells: Vec<String> = own
+        .iter()
+        .map(|[tables, median, p95]| format!("{tables}: {median} and {p95}"))
+        .collect();
+    let line = format!(
+        "| without: of these within 3 % and 8 % at their own points | {} |",
+        cells.join(" | ")
+    );
+    assert!(page.contains(&line), "docs/profiles.md must have the row {line}");
 }
 
 /// The tables beyond the limits, the farthest last: where another knot would help most.

@@ -115,14 +115,14 @@ fn older_tables_of_look_ups_are_read_as_what_they_were() {
     let file = path.join("plot_lookup.csv");
     let text = fs::read_to_string(&file).unwrap();
     assert!(
-        text.starts_with("model,tier,outcome,threads,tokens,fragment_tokens,count,"),
+        text.starts_with("model,tier,outcome,tokens_of,threads,tokens,fragment_tokens,count,"),
         "{text}"
     );
     let without = |line: &str| {
         let cells = line
             .split(',')
             .enumerate()
-            .filter(|(column, _)| ![2, 5].contains(column));
+            .filter(|(column, _)| ![2, 3, 6].contains(column));
         cells.map(|(_, cell)| cell).collect::<Vec<_>>().join(",")
     };
     let older: Vec<String> = text.lines().map(without).collect();

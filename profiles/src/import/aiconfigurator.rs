@@ -12,6 +12,7 @@ use crate::family::Family;
 use crate::keys::CollectiveOperation;
 use crate::model::{DType, ModelKind, ModelShape};
 use crate::rows::{CollectiveRow, EncoderLayerRow};
+use crate::stats::nearest_rank;
 
 const SOURCE: &str = "aiconfigurator (ai-dynamo/aiconfigurator @095f58a, Apache-2.0), vLLM 0.24.0 kernels, bf16";
 
@@ -42,6 +43,8 @@ const ENCODER_BATCHES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// Sequences of a decode step.
 const SEQUENCES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+/// Of so many of these a context must have been measured to be kept.
+const SEQUENCES_LEAST: usize = 3;
 
 pub(super) fn import(sheets: &[Sheet], import: &Import, gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {
     let mut kernels = Kernels {
@@ -234,7 +237,7 @@ fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut D
         .filter_map(|rows| Some(([rows], only(kernels.decoder_layer(model, cards, rows)?))))
         .collect();
     let prefill = prefill(kernels, heads, kv_heads, width);
-    let decode = decode(kernels, heads, kv_heads, width);
+    let (decode, gone_on) = decode(kernels, heads, kv_heads, width);
     let mut ends = Points::<2>::new();
     for sequences in SEQUENCES {
         for tokens in [1, 16, 256, 2048, 16384] {
@@ -255,7 +258,7 @@ fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut D
         "{SOURCE}: context attention of whole prompts; a chunk after c cached tokens as a prompt of all less one of c"
     );
     draft.decoder_prefill(of, prefill, &source, None);
-    draft.decoder_decode(of, decode, &format!("{SOURCE}: generation attention"), None);
+    draft.decoder_decode(of, decode, &format!("{SOURCE}: generation attention"), gone_on);
     draft.decoder_ends(
         of,
         ends,
@@ -298,21 +301,62 @@ fn on_whole(line: &[(u64, Times)], tokens: u64) -> f64 {
     super::draft::on_line(line, tokens.max(line[0].0) as f64).median_us
 }
 
-fn decode(kernels: &Kernels, heads: u64, kv_heads: u64, width: u64) -> Points<2> {
+/// Attention of new tokens. The source has fewer sequences the longer they are: more of them go on from its last two along a line, as each further one reads as
+/// much memory. And how far that is off where all were measured, in words; nothing where nothing had to go on.
+fn decode(kernels: &Kernels, heads: u64, kv_heads: u64, width: u64) -> (Points<2>, Option<String>) {
+    let measured = |cached: u64| -> Vec<f64> {
+        let us = SEQUENCES.map(|sequences| kernels.generation.us(sequences, cached, heads, kv_heads, width));
+        us.into_iter().map_while(|us| us).collect()
+    };
+    let lines = kernels.generation.lengths(heads, kv_heads, width).into_iter();
+    let lines: Vec<(u64, Vec<f64>)> = lines
+        .map(|cached| (cached, measured(cached)))
+        .filter(|(_, us)| us.len() >= SEQUENCES_LEAST)
+        .collect();
     let mut points = Points::new();
-    for cached in kernels.generation.lengths(heads, kv_heads, width) {
-        let line = SEQUENCES.map(|sequences| kernels.generation.us(sequences, cached, heads, kv_heads, width));
-        if let Some(line) = line.into_iter().collect::<Option<Vec<f64>>>() {
-            let at = |sequences: u64| [sequences, cached + 1];
-            points.extend(
-                SEQUENCES
-                    .into_iter()
-                    .zip(line)
-                    .map(|(sequences, us)| (at(sequences), Times::only(us + kernels.gap_us, 1))),
-            );
-        }
+    for (cached, us) in &lines {
+        let us = (0..SEQUENCES.len()).map(|at| us.get(at).copied().unwrap_or_else(|| going_on(us, at)));
+        let times = us.map(|us| Times::only(us + kernels.gap_us, 1));
+        let at = |sequences: u64| [sequences, cached + 1];
+        points.extend(SEQUENCES.into_iter().map(at).zip(times));
     }
-    points
+
+    let all = SEQUENCES.len();
+    let ragged = || lines.iter().filter(|(_, us)| us.len() < all);
+    let Some((first, _)) = ragged().next() else {
+        return (points, None);
+    };
+    let gone_on: usize = ragged().map(|(_, us)| all - us.len()).sum();
+    // At the longest contexts of which all were measured, from as few sequences as each of the longer ones has.
+    let whole: Vec<&Vec<f64>> = { lines.iter().filter(|(_, us)| us.len() == all) }
+        .map(|(_, us)| us)
+        .collect();
+    let longest = &whole[whole.len() / 2..];
+    let mut errors: Vec<f64> = ragged()
+        .flat_map(|(_, few)| longest.iter().map(move |us| (few.len(), us)))
+        .flat_map(|(few, us)| (few..all).map(move |at| (going_on(&us[..few], at) / us[at] - 1.0).abs()))
+        .collect();
+    errors.sort_by(f64::total_cmp);
+    let off = match errors.is_empty() {
+        true => "untested, as none was measured with all".to_owned(),
+        false => format!(
+            "off by {:.0} % in the median and {:.0} % at p95 where all were measured",
+            100.0 * nearest_rank(&errors, 50),
+            100.0 * nearest_rank(&errors, 95)
+        ),
+    };
+    let told = format!(
+        "{gone_on} of {} points, of the most sequences at contexts from {first} tokens on, go on from those of fewer along a line, {off}",
+        points.len()
+    );
+    (points, Some(told))
+}
+
+/// What `SEQUENCES[at]` take, on the line through the last two of these.
+fn going_on(us: &[f64], at: usize) -> f64 {
+    let [few, more] = [us.len() - 2, us.len() - 1];
+    let [x, from, to] = [at, few, more].map(|index| SEQUENCES[index] as f64);
+    us[more] + (x - to) / (to - from) * (us[more] - us[few]).max(0.0)
 }
 
 fn collectives(sheet: &Sheet, draft: &mut Draft) -> Result<(), Invalid> {

@@ -52,7 +52,7 @@ pub fn derive_card(roofline: &Roofline, models: &[ModelShape], date: &str, comma
             memory_bytes: sheet.memory_bytes,
             // What a context, its libraries and activations commonly take.
             reserve_bytes: sheet.memory_bytes / 10,
-            shares_host_memory: false,
+            shares_host_memory: sheet.shares_host_memory,
             driver: None,
             libtorch: None,
             host: Host {

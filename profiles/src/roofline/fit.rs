@@ -65,7 +65,7 @@ impl DerivedError {
             Family::EncoderLayer | Family::StaticModel => (7, Factors::ERROR_MEDIAN, Factors::ERROR_P95),
             Family::DecoderDense => (6, 0.24, 0.50),
             Family::DecoderPrefill => (5, 0.36, 1.19),
-            Family::DecoderDecode => (5, 0.21, 0.57),
+            Family::DecoderDecode => (5, 0.16, 0.53),
             Family::DecoderEnds => (4, 0.30, 0.81),
             Family::Collective => (3, 0.33, 0.80),
             _ => return None,

@@ -31,6 +31,9 @@ pub struct Datasheet {
     pub product: String,
     /// Memory in bytes.
     pub memory_bytes: u64,
+    /// Whether it is the host's as well.
+    #[serde(default, skip_serializing_if = "crate::card::is_false")]
+    pub shares_host_memory: bool,
     /// Of that memory, in bytes a second.
     pub memory_bandwidth: f64,
     /// Floating-point operations a second in single precision.

@@ -1,10 +1,11 @@
 //! `tenantry profile compare`: what one card takes over what another does, or how far one machine drifted.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::json;
-use tenantry_profiles::{Card, Ratios, compare};
+use tenantry_profiles::{Card, Ratios, compare, describe};
 use tenantry_reports::page::{NamedRatios, RatioGroup, RatiosPage};
 use tenantry_reports::whole::write_whole;
 
@@ -13,9 +14,10 @@ use crate::cli::{CompareArgs, OutputArgs};
 use crate::failure::Failure;
 use crate::output::{Started, print, provenance, say};
 
-const HEADER: [&str; 8] = [
+const HEADER: [&str; 9] = [
     "Family",
     "Table",
+    "Origin",
     "Points",
     "of these between",
     "Second / first: p5",
@@ -38,7 +40,7 @@ pub fn run(args: &CompareArgs, output: &OutputArgs) -> Result<(), Failure> {
     let value = json!({
         "first": card(&first),
         "second": card(&second),
-        "ratios": ratios.iter().map(ratios_json).collect::<Vec<_>>(),
+        "ratios": ratios.iter().map(|ratios| ratios_json([&first, &second], ratios)).collect::<Vec<_>>(),
     });
     print(output, &value, || text(&first, &second, &ratios))?;
     if let Some(path) = &args.report {
@@ -50,12 +52,12 @@ pub fn run(args: &CompareArgs, output: &OutputArgs) -> Result<(), Failure> {
 /// The page with the ratios, drawn and in figures.
 fn report(cards: [&Card; 2], ratios: &[Ratios], started: &Started, path: &Path) -> Result<(), Failure> {
     let [first, second] = cards.map(|card| format!("{}: {} ({})", card.name, card.device.name, provenance(card)));
-    let rows: Vec<Vec<String>> = ratios.iter().map(|ratios| cells(ratios).to_vec()).collect();
+    let rows: Vec<Vec<String>> = { ratios.iter() }.map(|ratios| cells(cards, ratios).to_vec()).collect();
     let page = RatiosPage {
         title: &format!("{} over {}", cards[1].name, cards[0].name),
         facts: &[("First", first), ("Second", second)],
         header: &HEADER,
-        text_columns: 2,
+        text_columns: 3,
         rows: &rows,
         note: NOTE,
         groups: &groups(ratios),
@@ -104,10 +106,32 @@ fn short(table: &str) -> String {
     cells.collect::<Vec<_>>().join(" ")
 }
 
-fn cells(ratios: &Ratios) -> [String; HEADER.len()] {
+/// Where the tables behind these ratios come from: the first card's, and the second's where they are of another kind.
+fn origins([first, second]: [&Card; 2], ratios: &Ratios) -> String {
+    let of = |card: &Card| match &ratios.table {
+        Some(table) => card.origin(ratios.family, table).kind.to_string(),
+        None => {
+            let tables = describe(card).into_iter().filter(|table| table.family == ratios.family);
+            let kinds = tables.map(|table| card.origin(table.family, &table.table).kind.to_string());
+            kinds
+                .collect::<BTreeSet<String>>()
+                .into_iter()
+                .collect::<Vec<_>>()
+                .join(" and ")
+        }
+    };
+    let (first, second) = (of(first), of(second));
+    match first == second {
+        true => first,
+        false => format!("{first}; {second}"),
+    }
+}
+
+fn cells(cards: [&Card; 2], ratios: &Ratios) -> [String; HEADER.len()] {
     [
         ratios.family.to_string(),
         ratios.table.clone().unwrap_or_else(|| "(all)".to_owned()),
+        origins(cards, ratios),
         ratios.points.to_string(),
         ratios.interpolated.to_string(),
         format!("{:.3}", ratios.p05),
@@ -117,10 +141,11 @@ fn cells(ratios: &Ratios) -> [String; HEADER.len()] {
     ]
 }
 
-fn ratios_json(ratios: &Ratios) -> serde_json::Value {
+fn ratios_json(cards: [&Card; 2], ratios: &Ratios) -> serde_json::Value {
     json!({
         "family": ratios.family.to_string(),
         "table": ratios.table,
+        "origin": origins(cards, ratios),
         "points": ratios.points,
         "interpolated": ratios.interpolated,
         "p05": ratios.p05,
@@ -143,9 +168,9 @@ fn text(first: &Card, second: &Card, ratios: &[Ratios]) -> String {
         .set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(HEADER);
     for ratios in ratios {
-        table.add_row(cells(ratios));
+        table.add_row(cells([first, second], ratios));
     }
-    for column in 2..8 {
+    for column in 3..HEADER.len() {
         let column = table.column_mut(column).expect("the header has it");
         column.set_cell_alignment(CellAlignment::Right);
     }

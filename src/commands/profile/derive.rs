@@ -29,9 +29,32 @@ fn save(card: &Card, args: &DeriveArgs, output: &OutputArgs) -> Result<PathBuf, 
         .out
         .clone()
         .unwrap_or_else(|| Path::new("profiles/cards").join(&card.name));
+    check_replaces(card, &out)?;
     card.save(&out)?;
     say(output, &format!("profile: {}", out.display()));
     Ok(out)
+}
+
+/// A card that somebody measured or imported is not replaced by what is computed in an instant, nor hidden by one of its name.
+fn check_replaces(card: &Card, out: &Path) -> Result<(), Failure> {
+    let there = match Card::load(out) {
+        Ok(there) => Some(there),
+        // What cannot be read is no card of ours, and saving says whether it may go.
+        Err(_) => None,
+    };
+    let shipped = match out.parent() == Some(Path::new("profiles/cards")) {
+        true => Card::embedded(&card.name)?,
+        false => None,
+    };
+    match there.or(shipped) {
+        Some(there) if there.provenance.source != card.provenance.source => Err(Failure::BadInput(format!(
+            "{}: must be a card that was {} or no card, got one that was {}; --out says where else this one may go",
+            out.display(),
+            card.provenance.source,
+            there.provenance.source
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn datasheet(name: &str, args: &DeriveArgs, output: &OutputArgs) -> Result<(), Failure> {

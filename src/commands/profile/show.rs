@@ -4,7 +4,7 @@ use std::path::Path;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::json;
-use tenantry_profiles::{AxisSummary, Card, Certainty, LeftOut, TableError, TableSummary, describe};
+use tenantry_profiles::{AxisSummary, Card, Certainty, LeftOut, Source, TableError, TableSummary, describe};
 use tenantry_reports::page::ProfilePage;
 use tenantry_reports::whole::write_whole;
 
@@ -134,11 +134,12 @@ fn table_json(card: &Card, table: &TableSummary) -> serde_json::Value {
 
 /// One row of the table of tables.
 fn cells(card: &Card, summary: &TableSummary) -> [String; HEADER.len()] {
+    // Of what was computed, how well lines follow a formula says nothing of how far it is from a card.
+    let kind = card.origin(summary.family, &summary.table).kind;
+    let told = summary.error.as_ref();
+    let told = told.filter(|_| matches!(kind, Source::Measured | Source::Imported));
     let error = |read: fn(&TableError) -> f64| {
-        summary
-            .error
-            .as_ref()
-            .map_or_else(|| "–".to_owned(), |error| format!("{:.1} %", 100.0 * read(error)))
+        told.map_or_else(|| "–".to_owned(), |error| format!("{:.1} %", 100.0 * read(error)))
     };
     [
         summary.family.to_string(),
@@ -148,13 +149,10 @@ fn cells(card: &Card, summary: &TableSummary) -> [String; HEADER.len()] {
         summary.measurements.to_string(),
         known_to(card, summary),
         summary.axes.iter().map(range).collect::<Vec<_>>().join(", "),
-        summary.error.as_ref().map_or_else(String::new, checked_at),
+        told.map_or_else(String::new, checked_at),
         error(|error| error.median),
         error(|error| error.p95),
-        summary
-            .error
-            .as_ref()
-            .map_or_else(String::new, |error| worst(summary, error)),
+        told.map_or_else(String::new, |error| worst(summary, error)),
     ]
 }
 

@@ -44,6 +44,8 @@ pub enum Rule {
 #[derive(Clone, Debug)]
 pub struct Levels {
     levels: Vec<Level>,
+    /// Of each, ascending: side by side, so that the first that is long enough is found without a branch that a request's length would decide.
+    max_lengths: Vec<u32>,
     /// By instance: where it is.
     places: Vec<Option<Place>>,
     /// Whether the least loaded of all is chosen, where nothing else is.
@@ -55,7 +57,6 @@ pub struct Levels {
 
 #[derive(Clone, Debug)]
 struct Level {
-    max_length: u32,
     instances: Winners,
     /// Where requests are packed: the load from which an instance has no room; 0 elsewhere.
     full: u32,
@@ -110,10 +111,10 @@ impl Levels {
             too_much: levels.iter().flat_map(of_level).collect(),
             peek: thresholds.len(),
             greedy,
+            max_lengths: levels.iter().map(|level| level.max_length).collect(),
             levels: levels
                 .iter()
                 .map(|level| Level {
-                    max_length: level.max_length,
                     instances: Winners::default(),
                     full: full(level),
                     room: Winners::default(),
@@ -126,11 +127,8 @@ impl Levels {
     /// Where a request of `length` tokens goes: the least loaded instance, of equals the lowest, of the level that the rule
     /// chooses. None when no instance serves so long a request.
     pub fn dispatch(&self, length: u32) -> Option<InstanceId> {
-        let fitting = self
-            .levels
-            .iter()
-            .enumerate()
-            .skip_while(|(_, level)| level.max_length < length);
+        let shortest = self.max_lengths.partition_point(|&max_length| max_length < length);
+        let fitting = (shortest..).zip(&self.levels[shortest..]);
         if self.packs() {
             // Of equals the first level: a candidate's instance number must not decide.
             let fullest = fitting.clone().filter_map(|(_, level)| level.room.least());
