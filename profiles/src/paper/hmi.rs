@@ -100,7 +100,9 @@ pub(super) fn tables(paper: &Paper) -> Draft {
         draft.mark(Source::Fitted, source, None);
     }
 
-    for bottleneck in [64, number("bottleneck") as u32] {
+    let mut bottlenecks = vec![64, number("bottleneck") as u32];
+    bottlenecks.dedup();
+    for bottleneck in bottlenecks {
         for &implementation in AdapterImplementation::ALL {
             adapters(
                 &mut draft,
