@@ -37,11 +37,8 @@ fn save(card: &Card, args: &DeriveArgs, output: &OutputArgs) -> Result<PathBuf, 
 
 /// A card that somebody measured or imported is not replaced by what is computed in an instant, nor hidden by one of its name.
 fn check_replaces(card: &Card, out: &Path) -> Result<(), Failure> {
-    let there = match Card::load(out) {
-        Ok(there) => Some(there),
-        // What cannot be read is no card of ours, and saving says whether it may go.
-        Err(_) => None,
-    };
+    // What cannot be read is no card of ours, and saving says whether it may go.
+    let there = Card::load(out).ok();
     let shipped = match out.parent() == Some(Path::new("profiles/cards")) {
         true => Card::embedded(&card.name)?,
         false => None,
