@@ -5,7 +5,7 @@
 #     scripts/tuned.sh bench    # the table of `make bench`, by a program built so
 #
 # Each learns from itself, since what was counted is found again by functions' names, and those differ from one package's build to another's:
-# the program from shipped scenarios of five papers, the table from its six systems, shorter and by another seed than what is measured.
+# the program from shipped scenarios of five papers, the table from its six systems, three of them also on disturbed cards, shorter and by another seed than what is measured.
 # Results are the same: each row's digest says so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,15 +43,18 @@ else
     for system in hmi swapping arlo pets tabi punica; do
         counting -- "$system" workload.stop.requests=30000 seed=99 >/dev/null
     done
+    for system in arlo punica tabi; do
+        counting -- "$system" disturbed workload.stop.requests=30000 seed=98 >/dev/null
+    done
 fi
 "$tools/llvm-profdata" merge --output "$learnt" "$counts"
 RUSTFLAGS="-Cprofile-use=$learnt" "${make[@]}"
 
 if [[ $1 = build ]]; then
-    # Names that the counts have and the program: none, if the two were not built alike, of which the compiler says nothing.
+    # Names that the counts have and the program (355 on 2026-11-24): few, if the two were not built alike, of which the compiler says nothing.
     names() { grep -aoE '_ZN[0-9]+tenantry_(core|sim)[A-Za-z0-9_.$]+E' | sort -u; }
     found=$(comm -12 <("$tools/llvm-profdata" show --all-functions "$learnt" | names) \
         <("$tools/llvm-nm" "$CARGO_TARGET_DIR/release/tenantry" | names) | wc -l)
-    ((found > 0)) || { echo "what was learnt is of none of the program's functions" >&2; exit 1; }
+    ((found > 100)) || { echo "what was learnt is of only $found of the program's functions" >&2; exit 1; }
     echo "$found functions of the simulator as learnt"
 fi

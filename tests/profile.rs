@@ -3,11 +3,12 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 
 use common::{folder, good, good_json, tenantry};
 use tenantry_profiles::{Card, Source};
 
-fn refused(folder: &std::path::Path, args: &[&str]) -> String {
+fn refused(folder: &Path, args: &[&str]) -> String {
     let output = tenantry(folder, args);
     assert_eq!(output.status.code(), Some(2), "{args:?}");
     String::from_utf8(output.stderr).unwrap()
@@ -173,6 +174,72 @@ fn a_profile_is_shown_as_a_page_and_its_form_as_a_schema() {
     );
     let text = good(at, &["profile", "compare", "card", "cpu"]);
     assert!(text.contains("encoder_layer") && text.contains("Drift"), "{text}");
+}
+
+/// Whether a cell is what a field of a Table Schema says.
+fn conforms(cell: &str, field: &serde_json::Value) -> bool {
+    let constraints = &field["constraints"];
+    let number = || cell.parse::<f64>().unwrap_or(f64::NAN);
+    let at_most = |most: &serde_json::Value| number() <= most.as_f64().unwrap();
+    match field["type"].as_str().unwrap() {
+        "boolean" => ["true", "false"].contains(&cell),
+        "integer" => {
+            cell.parse::<u64>()
+                .is_ok_and(|whole| constraints["minimum"] == 1 && whole >= 1)
+                && at_most(&constraints["maximum"])
+        }
+        "number" => number() > constraints["exclusiveMinimum"].as_f64().unwrap() && at_most(&constraints["maximum"]),
+        "string" => match constraints["enum"].as_array() {
+            Some(names) => names.iter().any(|name| name == cell),
+            None => !cell.is_empty(),
+        },
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn the_tables_of_every_measured_card_are_of_the_form_that_the_schema_gives() {
+    let folder = folder();
+    let forms: serde_json::Value =
+        serde_json::from_str(&good(folder.path(), &["profile", "show", "--schema", "tables"])).unwrap();
+    let resources = forms["resources"].as_array().unwrap();
+    let cards = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles/cards");
+    let mut seen = std::collections::BTreeSet::new();
+    for card in ["cpu", "cpu-epyc", "cpu-epyc-zen5", "rtx4090", "a100-sxm"] {
+        for entry in fs::read_dir(cards.join(card)).unwrap() {
+            let path = entry.unwrap().path();
+            let Some(file) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".csv")) else {
+                continue;
+            };
+            let family = file.trim_end_matches(".held-out");
+            let resource = resources.iter().find(|resource| resource["name"] == family);
+            let schema = &resource.unwrap_or_else(|| panic!("{family} has a form"))["schema"];
+            let fields = schema["fields"].as_array().unwrap();
+            let mut reader = csv::Reader::from_path(&path).unwrap();
+            let header = reader.headers().unwrap().clone();
+            let described: Vec<_> = { header.iter() }
+                .map(|column| {
+                    let field = fields.iter().find(|field| field["name"] == column);
+                    field.unwrap_or_else(|| panic!("{family}.{column} has a form"))
+                })
+                .collect();
+            for (line, record) in reader.records().enumerate() {
+                for (cell, field) in record.unwrap().iter().zip(&described) {
+                    assert!(conforms(cell, field), "{card}/{file}.csv:{}: {cell} {field}", line + 2);
+                }
+            }
+            let mut keys = schema["primaryKey"].as_array().unwrap().iter();
+            assert!(
+                keys.all(|key| fields.iter().any(|field| field["name"] == *key)),
+                "{family}"
+            );
+            seen.insert(family.to_owned());
+        }
+    }
+    assert!(seen.len() >= 20, "{seen:?}");
+    let described = |field: &serde_json::Value| field["description"].as_str().is_some_and(|text| text.len() > 3);
+    let fields = { resources.iter() }.flat_map(|resource| resource["schema"]["fields"].as_array().unwrap());
+    assert!(fields.clone().count() > 200 && fields.clone().all(described));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a cell of a table may hold: names, switches, whole numbers and microseconds.
 
 use crate::names::near_miss;
+use crate::schema::Form;
 
 /// A cell that does not hold what its column must.
 #[derive(Debug)]
@@ -30,11 +31,16 @@ pub(crate) fn one_of(names: &[&str]) -> String {
 
 /// The type of a column.
 pub(crate) trait Field: Sized {
+    fn form() -> Form;
     fn read(text: &str) -> Result<Self, Refused>;
     fn write(&self) -> String;
 }
 
 impl Field for String {
+    fn form() -> Form {
+        Form::text(&[])
+    }
+
     fn read(text: &str) -> Result<Self, Refused> {
         let refused = || Refused {
             must: "a name".into(),
@@ -53,6 +59,10 @@ impl Field for String {
 }
 
 impl Field for bool {
+    fn form() -> Form {
+        Form::switch()
+    }
+
     fn read(text: &str) -> Result<Self, Refused> {
         text.parse().map_err(|_| Refused::name(text, &["true", "false"]))
     }
@@ -66,6 +76,10 @@ impl Field for bool {
 const WHOLE_MAX: u64 = 1 << 48;
 
 impl Field for u64 {
+    fn form() -> Form {
+        Form::whole(WHOLE_MAX)
+    }
+
     fn read(text: &str) -> Result<Self, Refused> {
         let refused = || Refused {
             must: format!("a whole number from 1 to {WHOLE_MAX}"),
@@ -83,6 +97,10 @@ impl Field for u64 {
 }
 
 impl Field for u32 {
+    fn form() -> Form {
+        Form::whole(u32::MAX.into())
+    }
+
     fn read(text: &str) -> Result<Self, Refused> {
         let refused = || Refused {
             must: format!("a whole number from 1 to {}", u32::MAX),
@@ -96,16 +114,23 @@ impl Field for u32 {
     }
 }
 
-/// Microseconds: positive, and far below the 584 years that 64 bits of nanoseconds hold.
+/// Far below the 584 years that 64 bits of nanoseconds hold.
+const MICROSECONDS_MAX: f64 = 1e12;
+
+/// Microseconds.
 impl Field for f64 {
+    fn form() -> Form {
+        Form::above_zero(MICROSECONDS_MAX)
+    }
+
     fn read(text: &str) -> Result<Self, Refused> {
         let refused = || Refused {
-            must: "microseconds above 0 and up to 1e12".into(),
+            must: format!("microseconds above 0 and up to {MICROSECONDS_MAX:e}"),
             suggested: None,
         };
         text.parse()
             .ok()
-            .filter(|value| *value > 0.0 && *value <= 1e12)
+            .filter(|value| *value > 0.0 && *value <= MICROSECONDS_MAX)
             .ok_or_else(refused)
     }
 

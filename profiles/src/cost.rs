@@ -503,6 +503,9 @@ impl ByRhythm {
 
     #[inline]
     fn at(&self, rhythm: Rhythm) -> &Drawn {
+        if let [only] = self.costs.as_slice() {
+            return only;
+        }
         let nearest = |ends_ns: &[u64], ns: u64| ends_ns.iter().take_while(|end_ns| ns > **end_ns).count();
         let pause = nearest(&self.pauses_end_ns, rhythm.pause_ns);
         let work = nearest(&self.works_end_ns, rhythm.work_ns);

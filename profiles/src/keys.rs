@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cells::{Field, Refused};
 use crate::names::named;
+use crate::schema::Form;
 
 /// How a batch of several tenants' adapters is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -222,6 +223,10 @@ impl std::fmt::Display for Added {
 }
 
 impl Field for Added {
+    fn form() -> Form {
+        Form::text(&[])
+    }
+
     fn read(text: &str) -> Result<Self, Refused> {
         if text == "nothing" {
             return Ok(Added::Nothing);

@@ -44,6 +44,7 @@ pub mod paper;
 mod power;
 pub mod roofline;
 mod rows;
+mod schema;
 mod slice;
 mod staircase;
 mod static_model;
@@ -78,8 +79,9 @@ pub use rows::{
     DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow,
     PlanRow, PlotLookupRow, ResumeRow, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
 };
+pub use schema::TableForms;
 pub use staircase::{Staircase, staircase};
 pub use static_model::StaticModel;
 pub use stats::Stats;
-pub use summary::{AxisSummary, LeftOut, Miss, TableError, TableSummary, describe, leave_out_errors};
+pub use summary::{AxisSummary, LeftOut, Miss, Moved, TableError, TableSummary, describe, leave_out_errors};
 pub use tables::Tables;

@@ -22,6 +22,10 @@ macro_rules! named {
         }
 
         impl crate::cells::Field for $type {
+            fn form() -> crate::schema::Form {
+                crate::schema::Form::text(Self::NAMES)
+            }
+
             fn read(text: &str) -> Result<Self, crate::cells::Refused> {
                 let found = Self::ALL.iter().find(|value| value.name() == text);
                 found.copied().ok_or_else(|| crate::cells::Refused::name(text, Self::NAMES))

@@ -12,6 +12,7 @@ use crate::keys::{
     LookupOutcome, OtherCores, PetKind, PoolBatching, Tier, TokensOf,
 };
 use crate::model::DType;
+use crate::schema::Column;
 use crate::stats::{STATS_COLUMNS, Stats};
 
 /// A row of one family's table.
@@ -21,7 +22,11 @@ pub(crate) trait Row: Clone {
     const NAMES: &'static [&'static str];
     /// The dimensions that a lookup interpolates over.
     const AXES: &'static [&'static str];
+    /// What a row of it is.
+    const DESCRIPTION: &'static str;
 
+    /// The form of [`NAMES`](Self::NAMES) and [`AXES`](Self::AXES), in order.
+    fn keys() -> Vec<Column>;
     fn read(cells: &impl Cells) -> Result<Self, (&'static str, Refused)>;
     /// The cells of [`NAMES`](Self::NAMES), in order.
     fn names(&self) -> Vec<String>;
@@ -46,15 +51,15 @@ pub(crate) trait Row: Clone {
 
 macro_rules! family {
     (
-        $(#[$doc:meta])* $row:ident: $family:ident,
-        names { $($(#[$name_doc:meta])* $name:ident: $name_type:ty),* $(,)? },
-        axes { $($(#[$axis_doc:meta])* $axis:ident: $axis_type:ty),* $(,)? }
+        $(#[doc = $doc:literal])* $row:ident: $family:ident,
+        names { $($(#[doc = $name_doc:literal])* $name:ident: $name_type:ty),* $(,)? },
+        axes { $($(#[doc = $axis_doc:literal])* $axis:ident: $axis_type:ty),* $(,)? }
     ) => {
-        $(#[$doc])*
+        $(#[doc = $doc])*
         #[derive(Clone, Debug, PartialEq)]
         pub struct $row {
-            $($(#[$name_doc])* pub $name: $name_type,)*
-            $($(#[$axis_doc])* pub $axis: $axis_type,)*
+            $($(#[doc = $name_doc])* pub $name: $name_type,)*
+            $($(#[doc = $axis_doc])* pub $axis: $axis_type,)*
             /// What was measured there.
             pub stats: Stats,
         }
@@ -63,6 +68,14 @@ macro_rules! family {
             const FAMILY: Family = Family::$family;
             const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
             const AXES: &'static [&'static str] = &[$(stringify!($axis)),*];
+            const DESCRIPTION: &'static str = concat!($($doc),*);
+
+            fn keys() -> Vec<Column> {
+                vec![
+                    $(Column::of::<$name_type>(stringify!($name), concat!($($name_doc),*)),)*
+                    $(Column::of::<$axis_type>(stringify!($axis), concat!($($axis_doc),*)),)*
+                ]
+            }
 
             fn read(cells: &impl Cells) -> Result<Self, (&'static str, Refused)> {
                 Ok($row {

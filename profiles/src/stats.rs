@@ -1,6 +1,7 @@
 //! What came out of a point's measurements, as the last columns of every table hold it.
 
 use crate::cells::{Cells, Field, Refused};
+use crate::schema::Column;
 
 /// How often a point was measured and what came out, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,6 +22,24 @@ pub struct Stats {
 
 /// The columns of [`Stats`], last in every table.
 pub(crate) const STATS_COLUMNS: [&str; 6] = ["count", "mean_us", "median_us", "p05_us", "p95_us", "p99_us"];
+
+/// The form of [`STATS_COLUMNS`].
+pub(crate) fn columns() -> Vec<Column> {
+    const DESCRIPTIONS: [&str; 6] = [
+        "Measurements.",
+        "Their mean, in microseconds.",
+        "Half of the measurements took no longer.",
+        "5 % took no longer.",
+        "95 % took no longer.",
+        "99 % took no longer.",
+    ];
+    let described = STATS_COLUMNS.into_iter().zip(DESCRIPTIONS);
+    let column = |(name, description)| match name {
+        "count" => Column::of::<u64>(name, description),
+        _ => Column::of::<f64>(name, description),
+    };
+    described.map(column).collect()
+}
 
 /// The nearest rank: the smallest of the ascending values that `percent` % of them do not exceed.
 pub(crate) fn nearest_rank(ascending: &[f64], percent: usize) -> f64 {

@@ -22,7 +22,21 @@ pub struct TableSummary {
     pub axes: Vec<AxisSummary>,
     /// The error of interpolation; none if no point lies between two others.
     pub error: Option<TableError>,
+    /// What prices depart from the table's own points for the sake of rising with the work.
+    pub moved: Moved,
 }
+
+/// How far a table's prices are from its own points, where an op was measured to cost less than a smaller one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moved {
+    /// Points whose price is more than 2 % off what was measured there, which is as well as medians are meant to be known.
+    pub points: usize,
+    /// The farthest that any price is from its point, relative to it.
+    pub farthest: f64,
+}
+
+/// Prices nearer than this are what was measured.
+const MOVED: f64 = 0.02;
 
 /// One dimension of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,8 +109,18 @@ pub fn describe(card: &Card) -> Vec<TableSummary> {
             .map(|(name, values)| AxisSummary { name, values })
             .collect(),
         error: error_of(slice, &held_out),
+        moved: moved(slice),
     };
     card.tables.slices().iter().map(summary).collect()
+}
+
+fn moved(slice: &Slice) -> Moved {
+    let apart = errors_at(slice, slice).into_iter().map(|miss| miss.error.abs());
+    let apart: Vec<f64> = apart.collect();
+    Moved {
+        points: apart.iter().filter(|apart| **apart > MOVED).count(),
+        farthest: apart.iter().copied().fold(0.0, f64::max),
+    }
 }
 
 /// The error of each table's interpolation: at its held-out points where there are any, else at its own.

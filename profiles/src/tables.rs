@@ -304,6 +304,15 @@ fn read_table<R: Row>(file: &str, role: Role, text: &str, models: &[&str]) -> Re
         rows.push(row);
         lines.push(line);
     }
+    if rows.is_empty() {
+        // A family without points has no file: this one has lost them.
+        return Err(Invalid::new(
+            file,
+            "line",
+            "at least one point",
+            "none below the header",
+        ));
+    }
     check_rows(file, role, &rows, &lines, models)?;
     Ok(rows)
 }

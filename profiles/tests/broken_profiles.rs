@@ -359,6 +359,15 @@ fn broken_folders_are_refused() {
         "{priced}"
     );
     fs::remove_file(absent.join("head.held-out.csv")).unwrap();
+
+    let heads = fs::read_to_string(absent.join("head.csv")).unwrap();
+    fs::write(absent.join("head.csv"), heads.lines().next().unwrap()).unwrap();
+    let emptied = message(&absent);
+    assert!(
+        emptied.ends_with("absent/head.csv: line: must be at least one point, got none below the header"),
+        "{emptied}"
+    );
+    fs::write(absent.join("head.csv"), heads).unwrap();
     fs::write(absent.join("copy.csv"), [0xff, 0xfe]).unwrap();
     assert!(message(&absent).contains("absent/copy.csv: must be readable, got: "));
 }

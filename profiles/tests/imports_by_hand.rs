@@ -315,6 +315,12 @@ fn llmservingsims_kinds_add_up_to_a_layer_and_its_ends() {
     );
     assert_eq!(mixed.stats.median_us, 15.0);
     has_note(&card, "the sum of the parts is off by -13 % in the median");
+
+    let refused = import(ImportSource::Llmservingsim, "rtx-4090", &[], &[sequences]).unwrap_err();
+    assert!(
+        refused.starts_with("0.csv: header: must be given together with the same profile's dense file"),
+        "{refused}"
+    );
 }
 
 /// Rows of TensorRT's README, as in the public table.

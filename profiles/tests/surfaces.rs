@@ -327,6 +327,28 @@ fn the_synthetic_card_costs_what_its_table_says() {
     assert!(straight.all(|error| error.p95 < 1e-9));
 }
 
+/// A head for eight that took less than one for four: both are priced half-way between, and the table says so.
+#[test]
+fn prices_that_were_moved_to_rise_are_told() {
+    let moved = |card: &Card| {
+        let tables = describe(card);
+        let head = { tables.iter() }.find(|table| table.family == Family::Head && table.table.contains("tiny"));
+        head.unwrap().moved
+    };
+    let mut card = synthetic_card();
+    assert_eq!((moved(&card).points, moved(&card).farthest), (0, 0.0));
+    for row in &mut card.tables.head {
+        if row.model == "tiny" && row.batch == 8 {
+            row.stats = Stats::of(&mut [11.0]);
+        }
+    }
+    assert_eq!(card.head(&tiny(), DType::F32, 2).unwrap().cost(4).median_ns, 11_500);
+    // Of each number of classes.
+    let classes: std::collections::BTreeSet<u32> = card.tables.head.iter().map(|row| row.classes).collect();
+    assert_eq!(moved(&card).points, 2 * classes.len());
+    assert!((moved(&card).farthest - 0.5 / 11.0).abs() < 1e-12);
+}
+
 /// Where points were held out, they and not the table's own tell how far its prices are off; and they price nothing.
 #[test]
 fn held_out_points_tell_the_error_and_price_nothing() {

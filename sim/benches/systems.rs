@@ -1,4 +1,5 @@
-//! Whole simulations on one core, with contention, jitter, ledger and laws on. Each prints a digest of its result, so that a faster
+//! Whole simulations on one core, with ledger and laws on; cards made from papers have neither contention nor spread, so that their systems are
+//! simulated on disturbed cards too. Each prints a digest of its result, so that a faster
 //! simulator is seen to compute the same.
 
 mod common;
@@ -6,7 +7,7 @@ mod common;
 use std::hint::black_box;
 use std::time::Duration as Wall;
 
-use common::{ALL, Case, PUNICA, digest};
+use common::{ALIKE, ALL, ARLO, Case, PUNICA, TABI, digest};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use tenantry_core::RunRecord;
@@ -29,6 +30,19 @@ fn systems(criterion: &mut Criterion) {
     }
     let sixteen = ["cluster.gpus=16", "workload.arrivals.poisson.rate=16/s"].map(String::from);
     let case = Case::new("punica-16-cards", PUNICA, &sixteen);
+    bench(&mut group, case.name, &case, |case| case.simulate().record);
+    for (name, yaml) in [
+        ("arlo-disturbed", ARLO),
+        ("punica-disturbed", PUNICA),
+        ("tabi-disturbed", TABI),
+    ] {
+        let case = Case::new(name, yaml, &[]).disturbed();
+        bench(&mut group, name, &case, |case| case.simulate().record);
+    }
+    let alike = [ALIKE, "workload.arrivals.poisson.rate=1.5/s"].map(String::from);
+    let case = Case::new("punica-1147-and-211", PUNICA, &alike);
+    bench(&mut group, case.name, &case, |case| case.simulate().record);
+    let case = Case::new("punica-1147-and-211-disturbed", PUNICA, &alike).disturbed();
     bench(&mut group, case.name, &case, |case| case.simulate().record);
     let fewer = ["workload.stop.requests=10000".to_owned()];
     let case = Case::new("punica-step-by-step", PUNICA, &fewer);

@@ -46,6 +46,35 @@ fn divided(work_ns: u64, factor: u64, carry: u64) -> (u64, u64) {
     }
 }
 
+/// `(ns × UNIT − carry) / factor` and what that leaves, for a `carry` below `UNIT` that is not more than the product.
+#[inline]
+fn worked(ns: u64, carry: u64, factor: u64) -> (u64, u64) {
+    /// Up to here a quotient in floating point is off by no more than a few.
+    const LARGE: u64 = 1 << 48;
+    let is_usual = (UNIT / 4..=UNIT * 16).contains(&factor);
+    if !is_usual || ns > LARGE {
+        let product = u128::from(ns) * u128::from(UNIT) - u128::from(carry);
+        return (
+            (product / u128::from(factor)) as u64,
+            (product % u128::from(factor)) as u64,
+        );
+    }
+    let nearly = (ns as f64 * UNIT as f64 - carry as f64) / factor as f64;
+    let mut quotient = nearly as u64;
+    // What is left is small, so that it is right whatever overflows on the way.
+    let product = ns.wrapping_mul(UNIT).wrapping_sub(carry);
+    let mut left = product.wrapping_sub(quotient.wrapping_mul(factor)) as i64;
+    while left < 0 {
+        quotient -= 1;
+        left += factor as i64;
+    }
+    while left >= factor as i64 {
+        quotient += 1;
+        left -= factor as i64;
+    }
+    (quotient, left as u64)
+}
+
 /// What is known of a run when it is submitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunPlan {
@@ -176,11 +205,10 @@ impl Leap {
         if now <= from.at {
             return self.begin_segment(prices, from, first, done_ns, stretch_ppm, jitter_ppm);
         }
-        // Exact times are `at` and `carry` together; a step is over when its boundary's `at` has come.
-        let exact = |ns: u64| u128::from(ns) * u128::from(UNIT) - u128::from(from.carry);
-        let factor = u128::from(factor.max(1));
-        let elapsed = now.since(from.at).0;
-        let more_than_over_ns = done_ns + ((exact(elapsed + 1) - 1) / factor) as u64 + 1;
+        let factor = factor.max(1);
+        let (since_ns, left) = worked(now.since(from.at).0, from.carry, factor);
+        // Exact times are `at` and `carry` together, and a step is over when its boundary's `at` has come: it may end at any time before the next nanosecond.
+        let more_than_over_ns = done_ns + since_ns + (left + (UNIT - 1)) / factor + 1;
         let made = prices.steps_of(&self.plan.costs, first, steps, more_than_over_ns) - 1;
         let next = first + made;
         if made > 0 {
@@ -189,8 +217,7 @@ impl Leap {
                 return self.begin_segment(prices, boundary, next, 0, stretch_ppm, jitter_ppm);
             }
         }
-        let worked_ns = done_ns + (exact(elapsed) / factor) as u64;
-        let done_ns = worked_ns - prices.between(&self.plan.costs, first, next);
+        let done_ns = done_ns + since_ns - prices.between(&self.plan.costs, first, next);
         self.begin_segment(
             prices,
             Boundary { at: now, carry: 0 },
@@ -257,15 +284,12 @@ impl Leap {
         } = self.segment;
         // Work after which a boundary is not before `now`: at this factor, with what was left before.
         let until_ns = now.0.saturating_sub(from.at.0);
-        let work_ns = match factor {
+        let work_ns = match (until_ns, factor) {
             // What was left is less than a nanosecond.
-            UNIT => until_ns,
+            (_, UNIT) | (0, _) => until_ns,
             _ => {
-                let until = u128::from(until_ns) * u128::from(UNIT);
-                let work_ns = until
-                    .saturating_sub(u128::from(from.carry))
-                    .div_ceil(u128::from(factor.max(1)));
-                u64::try_from(work_ns).unwrap_or(u64::MAX)
+                let (ns, left) = worked(until_ns, from.carry, factor.max(1));
+                ns + u64::from(left > 0)
             }
         };
         let work_ns = work_ns.saturating_add(done_ns);
@@ -286,6 +310,19 @@ mod tests {
     use super::*;
 
     proptest! {
+        #[test]
+        fn what_was_worked_is_a_division_in_128_bits(
+            ns in prop_oneof![1..1_u64 << 30, 1..1_u64 << 49],
+            factor in prop_oneof![UNIT / 8..20 * UNIT, 1..u64::MAX],
+            carry in 0..UNIT,
+        ) {
+            let exact = u128::from(ns) * u128::from(UNIT) - u128::from(carry);
+            prop_assume!(exact / u128::from(factor) <= u128::from(u64::MAX));
+            let (quotient, left) = worked(ns, carry, factor);
+            prop_assert_eq!(u128::from(quotient) * u128::from(factor) + u128::from(left), exact);
+            prop_assert!(left < factor);
+        }
+
         #[test]
         fn scaling_is_a_division_in_128_bits(
             work_ns in prop_oneof![0..1_u64 << 40, any::<u64>()],

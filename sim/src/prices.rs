@@ -68,6 +68,8 @@ pub struct Prices {
     /// Where the card is the host's own processor.
     cores: Option<u32>,
     draws: Option<Draws>,
+    /// By lane: the last block of its steps that was drawn, and where in their spread.
+    blocks: Vec<Option<(u64, Place)>>,
     extrapolated: Extrapolated,
 }
 
@@ -460,6 +462,7 @@ impl Prices {
                 // Where all is as the median, nothing needs to be drawn.
                 Jitter::Measured { .. } | Jitter::None => None,
             },
+            blocks: Vec::new(),
             extrapolated: Extrapolated::default(),
         })
     }
@@ -735,9 +738,27 @@ impl Prices {
 
     /// How far a block of a lane's steps is from the median, in parts of a million; nothing where none is.
     #[inline]
-    pub(crate) fn block_ppm(&self, lane: u32, block: u64, typical: &Drawn) -> Option<u64> {
-        let u = self.draws?.about(BLOCK ^ (u64::from(lane) << 48 | block)).unit();
-        Some((typical.at_quantile(u) * 1_000_000 / typical.median_ns().max(1)).max(1))
+    pub(crate) fn block_ppm(&mut self, lane: u32, block: u64, typical: &Drawn) -> Option<u64> {
+        let place = self.block_place(lane, block)?;
+        Some((typical.at(place) * 1_000_000 / typical.median_ns().max(1)).max(1))
+    }
+
+    /// Drawn once for all runs that have steps of the block.
+    #[inline]
+    fn block_place(&mut self, lane: u32, block: u64) -> Option<Place> {
+        let draws = self.draws?;
+        let of_lane = lane as usize;
+        if of_lane >= self.blocks.len() {
+            self.blocks.resize(of_lane + 1, None);
+        }
+        match self.blocks[of_lane] {
+            Some((drawn, place)) if drawn == block => Some(place),
+            _ => {
+                let place = Place::new(draws.about(BLOCK ^ (u64::from(lane) << 48 | block)).unit());
+                self.blocks[of_lane] = Some((block, place));
+                Some(place)
+            }
+        }
     }
 
     /// From handing an op to a sleeping lane until it starts, in nanoseconds.

@@ -457,15 +457,19 @@ impl StepPrices {
             0 => (1, costs.first_ns),
             _ => (from, 0),
         };
-        let (mut before, mut after) = (0, most);
+        let (mut before, mut after) = (1, most);
         if most > 1 {
             let sums = self.sums(costs, from + most);
             let enough = |steps: u32| first_ns + sums.ns(costs, first..from + steps) >= work_ns;
+            // A copy has mostly just begun or ended: the first step is the most frequent answer.
+            if enough(1) {
+                return 1;
+            }
             // Steps of a run take nearly as long as each other: where they would be if they did, and then to either side, twice as far each
             // time.
             let later_ns = sums.ns(costs, first..from + most).max(1);
             let share = work_ns.saturating_sub(first_ns) as f64 / later_ns as f64;
-            let mut middle = ((share * f64::from(most)) as u32).clamp(1, most - 1);
+            let mut middle = ((share * f64::from(most)) as u32).min(most - 1).max(2);
             let mut reach = 1;
             while before + 1 < after {
                 match enough(middle) {
@@ -473,7 +477,7 @@ impl StepPrices {
                     false => before = middle,
                 }
                 middle = match (before, after) {
-                    (0, _) => after.saturating_sub(reach).max(1),
+                    (1, _) => after.saturating_sub(reach).max(2),
                     (_, after) if after == most => (before + reach).min(most - 1),
                     _ => before + (after - before) / 2,
                 };

@@ -225,6 +225,8 @@ pub struct VirtualMachine {
     count_from: Time,
     /// When the loop was last awake: it sleeps between the events that it hears.
     awake: Time,
+    /// The last alarm that was drawn: for when, since when the loop slept, and when it notices. It is asked for again after each end in between.
+    drawn_alarm: (Time, Time, Time),
     /// Reused: lanes on which an op has become ready.
     woken: Vec<LaneId>,
     /// By batch slot: decoders' runs. Those of batches that have ended lend their memory to the next.
@@ -323,6 +325,7 @@ impl VirtualMachine {
             one_by_one: false,
             calls: 0,
             awake: Time::ZERO,
+            drawn_alarm: (Time::ZERO, Time::ZERO, Time::ZERO),
             woken: Vec::new(),
             interrupt,
         }
@@ -893,6 +896,18 @@ impl VirtualMachine {
         self.woken.clear();
         noticed.told
     }
+
+    /// When the loop, which sleeps, notices that an instant has come.
+    #[inline]
+    fn alarm(&mut self, until: Time) -> Time {
+        let (drawn_until, slept_since, noticed) = self.drawn_alarm;
+        if (drawn_until, slept_since) == (until, self.awake) {
+            return noticed;
+        }
+        let noticed = until + Duration(self.prices.alarm_ns(until, until.since(self.awake)));
+        self.drawn_alarm = (until, self.awake, noticed);
+        noticed
+    }
 }
 
 impl Machine for VirtualMachine {
@@ -915,7 +930,7 @@ impl Machine for VirtualMachine {
                     // A loop that is awake anyway sees at once that the time has come; a sleeping one is woken for it.
                     let noticed = match until <= self.awake {
                         true => self.awake,
-                        false => until + Duration(self.prices.alarm_ns(until, until.since(self.awake))),
+                        false => self.alarm(until),
                     };
                     if !first.is_before(noticed) {
                         self.now = noticed;
@@ -932,11 +947,11 @@ impl Machine for VirtualMachine {
             self.now = first.at();
             match first.what() {
                 What::LaneEnds => {
-                    self.pending.take_end();
+                    self.pending.take_end(first.lane());
                     self.lane_ends(first.lane());
                 }
                 What::SegmentEnds => {
-                    self.pending.take_end();
+                    self.pending.take_end(first.lane());
                     self.segment_ends(first.lane());
                 }
                 What::Heard => {

@@ -49,7 +49,8 @@ pub struct ProfileArgs {
 pub enum ProfileCommand {
     /// Print what a profile holds, where it comes from, and how well it interpolates.
     #[command(after_help = "Examples:\n  tenantry profile show cpu --report cpu.html\n  \
-                            tenantry profile show --schema > card.schema.json")]
+                            tenantry profile show --schema > card.schema.json\n  \
+                            tenantry profile show --schema tables > tables.json")]
     Show(ShowArgs),
     /// Print what one card takes over what another does, or how far a machine drifted between two measurements.
     #[command(after_help = "Examples:\n  tenantry profile compare cpu out/cpu-again\n  \
@@ -115,9 +116,19 @@ pub struct ShowArgs {
     /// Write a page with its curves.
     #[arg(long, value_name = "PAGE")]
     pub report: Option<PathBuf>,
-    /// Print the JSON Schema of card.yaml instead, for editors.
-    #[arg(long, conflicts_with_all = ["card", "report"])]
-    pub schema: bool,
+    /// Print what a profile's files must be instead.
+    #[arg(long, value_enum, value_name = "OF", num_args = 0..=1, default_missing_value = "card",
+          conflicts_with_all = ["card", "report"])]
+    pub schema: Option<SchemaOf>,
+}
+
+/// What a schema is of.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum SchemaOf {
+    /// The JSON Schema of card.yaml, for editors.
+    Card,
+    /// A Data Package (datapackage.org) with the Table Schema of every CSV file.
+    Tables,
 }
 
 #[derive(Debug, Args)]

@@ -56,6 +56,11 @@ pub(super) fn import(sheets: &[Sheet], draft: &mut Draft) -> Result<(), Invalid>
             return Err(sheet.invalid("header", must, "none of these"));
         }
     }
+    if by_sequences.is_some() && by_tokens.is_none() {
+        let must =
+            "given together with the same profile's dense file, which has the embeddings that a step begins with";
+        return Err(sheets[0].invalid("header", must, "a per-sequence file alone"));
+    }
     draft.note(
         "one figure a point, the mean of 3 iterations after warm-up: all quantiles are that figure, no spread is known; eager \
          kernels, one layer, times of layers without gaps between kernels",

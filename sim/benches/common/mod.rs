@@ -1,4 +1,5 @@
-//! The systems that benchmarks run: scenarios as users write them, with contention, jitter, ledger and laws on.
+//! The systems that benchmarks run: scenarios as users write them, with ledger and laws on, and contention and jitter as far as their cards have any:
+//! those made from papers have none unless they are [`Case::disturbed`].
 
 #![allow(dead_code, reason = "each benchmark uses a part")]
 
@@ -186,7 +187,8 @@ systems:
       planning: { pool: { size: 1024, max_wait: 1s } }
 ";
 
-/// Punica: many LoRAs on a Llama of 7 billion parameters, lengths like ShareGPT's, some nine tenths of what a card can do.
+/// Punica: many LoRAs on a Llama of 7 billion parameters, lengths like ShareGPT's, some nine tenths of what a card can do. On one card there is nobody to
+/// consolidate with, and on 16 it is left out, as peers have nothing like it.
 pub const PUNICA: &str = "
 name: punica
 seed: 7

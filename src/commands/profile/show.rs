@@ -4,23 +4,26 @@ use std::path::Path;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::json;
-use tenantry_profiles::{AxisSummary, Card, Certainty, LeftOut, Source, TableError, TableSummary, describe};
+use tenantry_profiles::{
+    AxisSummary, Card, Certainty, LeftOut, Source, TableError, TableForms, TableSummary, describe,
+};
 use tenantry_reports::page::ProfilePage;
 use tenantry_reports::whole::write_whole;
 
 use super::plots;
 use crate::cards::find_card;
-use crate::cli::{OutputArgs, ShowArgs};
+use crate::cli::{OutputArgs, SchemaOf, ShowArgs};
 use crate::failure::Failure;
 use crate::output::{Started, print, provenance, say};
 
-const HEADER: [&str; 11] = [
+const HEADER: [&str; 12] = [
     "Family",
     "Table",
     "Origin",
     "Points",
     "Measurements",
     "Medians known to",
+    "Moved to rise",
     "Range",
     "Checked at",
     "Error: median",
@@ -32,7 +35,11 @@ pub fn run(args: &ShowArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let Some(name) = &args.card else {
         // Whatever is asked for beside it, a schema is JSON.
-        let bytes = tenantry_reports::folder::json(&Card::schema()).map_err(Failure::running)?;
+        let bytes = match args.schema {
+            Some(SchemaOf::Tables) => tenantry_reports::folder::json(&TableForms::all()),
+            Some(SchemaOf::Card) | None => tenantry_reports::folder::json(&Card::schema()),
+        };
+        let bytes = bytes.map_err(Failure::running)?;
         print!("{}", String::from_utf8(bytes).expect("JSON is UTF-8"));
         return Ok(());
     };
@@ -70,6 +77,8 @@ fn report(card: &Card, tables: &[TableSummary], started: &Started, path: &Path) 
         ("Digest", card.digest()),
     ];
     facts.extend(card.provenance.notes.iter().map(|note| ("Note", note.clone())));
+    let sources = sources(card, tables).into_iter();
+    facts.extend(sources.map(|(families, source)| ("Tables' source", format!("{families}: {source}"))));
     let rows: Vec<Vec<String>> = tables.iter().map(|table| cells(card, table).to_vec()).collect();
     let curves = plots::curves(card);
     let page = ProfilePage {
@@ -102,6 +111,25 @@ fn contention(card: &Card) -> String {
     )
 }
 
+/// The sources of tables that were come by in another way than the card, each with the families that have such tables.
+fn sources(card: &Card, tables: &[TableSummary]) -> Vec<(String, String)> {
+    let mut sources: Vec<(Vec<&'static str>, String)> = Vec::new();
+    for table in tables {
+        let origin = card.origin(table.family, &table.table);
+        if origin.source == card.provenance.command {
+            continue;
+        }
+        let family = table.family.name();
+        match sources.iter_mut().find(|(_, source)| *source == origin.source) {
+            Some((families, _)) if families.contains(&family) => {}
+            Some((families, _)) => families.push(family),
+            None => sources.push((vec![family], origin.source)),
+        }
+    }
+    let joined = |(families, source): (Vec<&str>, String)| (families.join(", "), source);
+    sources.into_iter().map(joined).collect()
+}
+
 /// Where a table comes from, and how far it may be off where that is stated.
 fn origin(card: &Card, table: &TableSummary) -> String {
     let origin = card.origin(table.family, &table.table);
@@ -119,6 +147,7 @@ fn table_json(card: &Card, table: &TableSummary) -> serde_json::Value {
         "points": table.points,
         "measurements": table.measurements,
         "certainty": card.certainty_of(table.family, &table.table),
+        "moved_to_rise": { "points": table.moved.points, "farthest": table.moved.farthest },
         "axes": table.axes.iter().map(|axis| json!({ "name": axis.name, "values": axis.values })).collect::<Vec<_>>(),
         "leave_out_error": table.error.as_ref().map(|error| {
             json!({
@@ -148,6 +177,7 @@ fn cells(card: &Card, summary: &TableSummary) -> [String; HEADER.len()] {
         summary.points.to_string(),
         summary.measurements.to_string(),
         known_to(card, summary),
+        moved(summary),
         summary.axes.iter().map(range).collect::<Vec<_>>().join(", "),
         told.map_or_else(String::new, checked_at),
         error(|error| error.median),
@@ -184,6 +214,14 @@ fn known_to(card: &Card, summary: &TableSummary) -> String {
     told.into_iter().chain(untold).collect::<Vec<_>>().join(", ")
 }
 
+/// How many points are priced otherwise than they were measured, and how far the farthest is moved.
+fn moved(summary: &TableSummary) -> String {
+    match summary.moved.points {
+        0 => "–".to_owned(),
+        points => format!("{points}, up to {:.0} %", 100.0 * summary.moved.farthest),
+    }
+}
+
 /// Which points tell the error, and how many predictions of them.
 fn checked_at(error: &TableError) -> String {
     match error.of {
@@ -210,7 +248,7 @@ pub fn text(card: &Card, tables: &[TableSummary]) -> String {
     for summary in tables {
         table.add_row(cells(card, summary));
     }
-    for column in [3, 4, 8, 9] {
+    for column in [3, 4, 9, 10] {
         table
             .column_mut(column)
             .expect("the header has it")
@@ -218,6 +256,15 @@ pub fn text(card: &Card, tables: &[TableSummary]) -> String {
     }
     lines.push(String::new());
     lines.push(table.trim_fmt());
+    let sources = sources(card, tables);
+    if !sources.is_empty() {
+        lines.push("\nWhere tables come from:".to_owned());
+        lines.extend(
+            sources
+                .iter()
+                .map(|(families, source)| format!("  {families}: {source}")),
+        );
+    }
     lines.join("\n")
 }
 

@@ -91,6 +91,7 @@ impl TenantsByTicket {
     pub fn of(&self, ticket: Ticket) -> Option<u32> {
         match self {
             TenantsByTicket::RoundRobin { tenants } => Some((ticket % u64::from(*tenants)) as u32),
+            TenantsByTicket::Uniform { tenants: 1, .. } => Some(0),
             TenantsByTicket::Uniform { draws, tenants } => Some(draws.about(ticket).below(u64::from(*tenants)) as u32),
             TenantsByTicket::Table { draws, alias } => Some(alias.pick(draws.about(ticket).bits())),
             TenantsByTicket::OfArrivals => None,

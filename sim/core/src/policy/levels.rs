@@ -1,9 +1,9 @@
 //! The multi-level queue with demotion: Arlo's request scheduler (section 3.4, Algorithm 1) and its two ablations.
 //!
-//! One level a runtime, by the longest request it serves; within a level, instances by their outstanding requests in a [`Winners`]
-//! tree, so that the least loaded is known and a change of load costs a walk to the root. Deciding changes nothing: who dispatches
-//! a request, or sees one end, says so by [`Levels::load_changed`].
+//! One level a runtime, by the longest request it serves; within a level, instances by their outstanding requests. Deciding changes
+//! nothing: who dispatches a request, or sees one end, says so by [`Levels::load_changed`].
 
+use super::by_load::ByLoad;
 use crate::ids::InstanceId;
 
 /// One runtime, as far as dispatching goes.
@@ -57,17 +57,15 @@ pub struct Levels {
 
 #[derive(Clone, Debug)]
 struct Level {
-    instances: Winners,
+    instances: ByLoad,
     /// Where requests are packed: the load from which an instance has no room; 0 elsewhere.
     full: u32,
-    /// Likewise: instances with room, by how much of it is left in parts of a million. Its leaves are those of `instances`.
-    room: Winners,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
     level: u32,
-    leaf: u32,
+    load: u32,
 }
 
 impl Levels {
@@ -115,9 +113,8 @@ impl Levels {
             levels: levels
                 .iter()
                 .map(|level| Level {
-                    instances: Winners::default(),
+                    instances: ByLoad::default(),
                     full: full(level),
-                    room: Winners::default(),
                 })
                 .collect(),
             places: Vec::new(),
@@ -131,27 +128,26 @@ impl Levels {
         let fitting = (shortest..).zip(&self.levels[shortest..]);
         if self.packs() {
             // Of equals the first level: a candidate's instance number must not decide.
-            let fullest = fitting.clone().filter_map(|(_, level)| level.room.least());
-            if let Some(fullest) = fullest.min_by_key(|fullest| fullest.load()) {
-                return Some(fullest.instance());
+            let fullest = fitting.clone().filter_map(|(_, level)| level.fullest());
+            if let Some((_, fullest)) = fullest.min_by_key(|&(left_ppm, _)| left_ppm) {
+                return Some(fullest);
             }
         }
-        let mut candidates = fitting.filter_map(|(at, level)| level.instances.least().map(|least| (at, least)));
+        let mut candidates =
+            fitting.filter_map(|(at, level)| level.instances.least().map(|(load, least)| (at, load, least)));
         if self.greedy {
-            return candidates
-                .min_by_key(|(_, least)| least.load())
-                .map(|(_, least)| least.instance());
+            return candidates.min_by_key(|&(_, load, _)| load).map(|(.., least)| least);
         }
-        let (first_at, first) = candidates.next()?;
-        if self.peek == 0 || first.load() < self.too_much[first_at * self.peek] {
-            return Some(first.instance());
+        let (first_at, load, first) = candidates.next()?;
+        if self.peek == 0 || load < self.too_much[first_at * self.peek] {
+            return Some(first);
         }
-        for (passed, (at, least)) in (1..self.peek).zip(candidates) {
-            if least.load() < self.too_much[at * self.peek + passed] {
-                return Some(least.instance());
+        for (passed, (at, load, least)) in (1..self.peek).zip(candidates) {
+            if load < self.too_much[at * self.peek + passed] {
+                return Some(least);
             }
         }
-        Some(first.instance())
+        Some(first)
     }
 
     /// Adds an instance with so many outstanding requests to a level.
@@ -164,16 +160,11 @@ impl Levels {
         }
         let place = &mut self.places[instance.index()];
         assert!(place.is_none(), "{instance} is added once");
-        let state = &mut self.levels[level];
-        let leaf = state.instances.add(Contender::new(load, instance));
         *place = Some(Place {
             level: level as u32,
-            leaf,
+            load,
         });
-        if state.full > 0 {
-            let same = state.room.add(state.room_left(load, instance));
-            debug_assert_eq!(same, leaf, "both trees grow alike");
-        }
+        self.levels[level].instances.insert(load, instance);
     }
 
     /// Takes an instance out, so that nothing more is dispatched to it; tells its outstanding requests. To change its runtime,
@@ -184,11 +175,8 @@ impl Levels {
     pub fn remove(&mut self, instance: InstanceId) -> u32 {
         let place = self.place(instance);
         self.places[instance.index()] = None;
-        let state = &mut self.levels[place.level as usize];
-        if state.full > 0 {
-            state.room.remove(place.leaf);
-        }
-        state.instances.remove(place.leaf).load()
+        self.levels[place.level as usize].instances.remove(place.load, instance);
+        place.load
     }
 
     /// Says that an instance has more or fewer outstanding requests than before.
@@ -196,26 +184,24 @@ impl Levels {
     /// # Panics
     /// When the instance is not there, or would have fewer than none.
     pub fn load_changed(&mut self, instance: InstanceId, by: i32) {
-        let place = self.place(instance);
-        let state = &mut self.levels[place.level as usize];
-        let load = state.instances.get(place.leaf).load().checked_add_signed(by);
-        let load = load.expect("loads are not negative");
-        state.instances.set(place.leaf, Contender::new(load, instance));
-        if state.full > 0 {
-            state.room.set(place.leaf, state.room_left(load, instance));
-        }
+        let place = self.places.get_mut(instance.index()).and_then(Option::as_mut);
+        let place = place.expect("the instance has been added");
+        let load = place.load.checked_add_signed(by).expect("loads are not negative");
+        let instances = &mut self.levels[place.level as usize].instances;
+        instances.remove(place.load, instance);
+        instances.insert(load, instance);
+        place.load = load;
     }
 
     /// An instance's level and outstanding requests; none if it is not there.
     pub fn find(&self, instance: InstanceId) -> Option<(usize, u32)> {
         let place = (*self.places.get(instance.index())?)?;
-        let level = place.level as usize;
-        Some((level, self.levels[level].instances.get(place.leaf).load()))
+        Some((place.level as usize, place.load))
     }
 
     /// Instances of a level.
     pub fn instances(&self, level: usize) -> usize {
-        self.levels[level].instances.len()
+        self.levels[level].instances.instances()
     }
 
     fn packs(&self) -> bool {
@@ -229,15 +215,11 @@ impl Levels {
 }
 
 impl Level {
-    /// An instance by how much room it has left; no contender without any.
-    fn room_left(&self, load: u32, instance: InstanceId) -> Contender {
-        match self.full.checked_sub(load) {
-            None | Some(0) => Contender::NONE,
-            Some(left) => {
-                let ppm = u64::from(left) * 1_000_000 / u64::from(self.full);
-                Contender::new(ppm as u32, instance)
-            }
-        }
+    /// Of the instances with room the fullest, and how much of its room is left in parts of a million.
+    fn fullest(&self) -> Option<(u64, InstanceId)> {
+        let (load, instance) = self.instances.most_below(self.full)?;
+        let left = u64::from(self.full - load);
+        Some((left * 1_000_000 / u64::from(self.full), instance))
     }
 }
 
@@ -252,105 +234,6 @@ fn least_at(threshold: f64, capacity: u32) -> u32 {
         load += 1;
     }
     load
-}
-
-/// A load and an instance in one word: the lower load wins, of equal loads the lower instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Contender(u64);
-
-impl Contender {
-    /// Loses against every instance.
-    const NONE: Contender = Contender(u64::MAX);
-
-    fn new(load: u32, instance: InstanceId) -> Contender {
-        Contender(u64::from(load) << 32 | u64::from(instance.0))
-    }
-
-    fn load(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    fn instance(self) -> InstanceId {
-        InstanceId(self.0 as u32)
-    }
-}
-
-/// A tournament of contenders: a complete binary tree in an array, each node the lower of its two, the root at 1.
-#[derive(Clone, Debug)]
-struct Winners {
-    nodes: Vec<Contender>,
-    /// Leaves without a contender.
-    vacant: Vec<u32>,
-}
-
-impl Default for Winners {
-    fn default() -> Self {
-        Winners {
-            nodes: vec![Contender::NONE; 2],
-            vacant: vec![0],
-        }
-    }
-}
-
-impl Winners {
-    fn leaves(&self) -> usize {
-        self.nodes.len() / 2
-    }
-
-    fn len(&self) -> usize {
-        self.leaves() - self.vacant.len()
-    }
-
-    fn least(&self) -> Option<Contender> {
-        Some(self.nodes[1]).filter(|&least| least != Contender::NONE)
-    }
-
-    fn get(&self, leaf: u32) -> Contender {
-        self.nodes[self.leaves() + leaf as usize]
-    }
-
-    fn set(&mut self, leaf: u32, contender: Contender) {
-        let mut node = self.leaves() + leaf as usize;
-        let mut winner = contender;
-        self.nodes[node] = winner;
-        while node > 1 {
-            winner = winner.min(self.nodes[node ^ 1]);
-            node /= 2;
-            // Above a node that stays the same all do.
-            if self.nodes[node] == winner {
-                return;
-            }
-            self.nodes[node] = winner;
-        }
-    }
-
-    fn add(&mut self, contender: Contender) -> u32 {
-        if self.vacant.is_empty() {
-            self.grow();
-        }
-        let leaf = self.vacant.pop().expect("it has grown");
-        self.set(leaf, contender);
-        leaf
-    }
-
-    fn remove(&mut self, leaf: u32) -> Contender {
-        let contender = self.get(leaf);
-        self.set(leaf, Contender::NONE);
-        self.vacant.push(leaf);
-        contender
-    }
-
-    /// Doubles the leaves: each keeps its number.
-    fn grow(&mut self) {
-        let leaves = self.leaves();
-        let mut grown = vec![Contender::NONE; 4 * leaves];
-        grown[2 * leaves..3 * leaves].copy_from_slice(&self.nodes[leaves..]);
-        for node in (1..2 * leaves).rev() {
-            grown[node] = grown[2 * node].min(grown[2 * node + 1]);
-        }
-        self.nodes = grown;
-        self.vacant.extend((leaves as u32..2 * leaves as u32).rev());
-    }
 }
 
 #[cfg(test)]

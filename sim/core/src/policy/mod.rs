@@ -5,6 +5,7 @@
 
 pub mod admit;
 pub mod batch;
+mod by_load;
 pub mod coordinated;
 pub mod fairness;
 pub mod fleet;

@@ -1,27 +1,31 @@
 //! Which instance serves a request.
 
-use std::collections::BTreeSet;
-
+use super::by_load::ByLoad;
 use crate::ids::InstanceId;
 use crate::spec::PlaceSpec;
 
-/// Requests waiting or running on each instance, ordered, so that no policy scans a large cluster.
+/// Requests waiting or running on each instance, and the instances by them, so that no policy scans a large cluster.
 #[derive(Debug)]
 pub struct Loads {
     load: Vec<u32>,
+    is_open: Vec<bool>,
     /// Those that take requests, by id.
     open: Vec<InstanceId>,
     /// The same by load.
-    ordered: BTreeSet<(u32, InstanceId)>,
+    by_load: ByLoad,
 }
 
 impl Loads {
     /// All idle, and open.
     pub fn new(instances: u32) -> Loads {
+        let open: Vec<InstanceId> = (0..instances).map(InstanceId).collect();
+        let mut by_load = ByLoad::default();
+        open.iter().for_each(|&instance| by_load.insert(0, instance));
         Loads {
             load: vec![0; instances as usize],
-            open: (0..instances).map(InstanceId).collect(),
-            ordered: (0..instances).map(|i| (0, InstanceId(i))).collect(),
+            is_open: vec![true; instances as usize],
+            open,
+            by_load,
         }
     }
 
@@ -42,20 +46,25 @@ impl Loads {
 
     /// Gives an instance no more requests.
     pub(crate) fn close(&mut self, instance: InstanceId) {
-        self.open.retain(|&other| other != instance);
-        self.ordered.remove(&(self.of(instance), instance));
+        if std::mem::replace(&mut self.is_open[instance.index()], false) {
+            self.open.retain(|&other| other != instance);
+            self.by_load.remove(self.of(instance), instance);
+        }
     }
 
     /// Gives a closed instance requests again.
     pub(crate) fn reopen(&mut self, instance: InstanceId) {
-        let at = self.open.partition_point(|&other| other < instance);
-        self.open.insert(at, instance);
-        self.ordered.insert((self.of(instance), instance));
+        if !std::mem::replace(&mut self.is_open[instance.index()], true) {
+            let at = self.open.partition_point(|&other| other < instance);
+            self.open.insert(at, instance);
+            self.by_load.insert(self.of(instance), instance);
+        }
     }
 
     /// The least loaded; the lowest id among equals.
     pub fn least(&self) -> InstanceId {
-        self.ordered.first().expect("a pool has an instance").1
+        let least = self.by_load.least();
+        least.expect("a pool has an instance").1
     }
 
     #[inline]
@@ -69,10 +78,10 @@ impl Loads {
     #[inline(never)]
     fn reorder(&mut self, instance: InstanceId, by: i32) {
         let load = &mut self.load[instance.index()];
-        let is_open = self.ordered.remove(&(*load, instance));
-        *load = load.checked_add_signed(by).expect("loads are not negative");
-        if is_open {
-            self.ordered.insert((*load, instance));
+        let was = std::mem::replace(load, load.checked_add_signed(by).expect("loads are not negative"));
+        if self.is_open[instance.index()] {
+            self.by_load.remove(was, instance);
+            self.by_load.insert(*load, instance);
         }
     }
 }

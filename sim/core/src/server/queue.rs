@@ -139,6 +139,11 @@ impl Queue {
         }
     }
 
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     #[inline(always)]
     pub fn push(&mut self, requests: &mut Requests, id: RequestId) {
         let tenant = requests[id].tenant as usize;

@@ -5,6 +5,8 @@
 //! a request remembers how far that was when it joined, and the difference is what became of it ([`Generating::book`]). What policies
 //! and machines want to know of all of them at once is kept as a sum, or by what does not change while everybody makes steps.
 
+use std::collections::VecDeque;
+
 use tenantry_traces::{Duration, Time};
 
 use super::gaps::RunGaps;
@@ -46,8 +48,8 @@ pub(super) struct Generating {
     /// By tenant: requests. And how many tenants have any.
     of_tenant: Vec<u32>,
     different_tenants: u32,
-    /// The most tokens that one has in the cache, less the steps done. When that one leaves, it must be looked for.
-    longest: Option<i64>,
+    /// What each has in the cache, in tokens, less the steps done: the most first. Who joins has mostly the least, who leaves the most.
+    ahead: VecDeque<i64>,
     /// Runs that had more requests than all after them: each one's number, and its requests.
     largest: Vec<(u64, u32)>,
     /// When the last token was made.
@@ -66,7 +68,7 @@ impl Generating {
             by_phase: vec![0; 2 * page.tokens() as usize],
             of_tenant: vec![0; tenants as usize],
             different_tenants: 0,
-            longest: None,
+            ahead: VecDeque::new(),
             largest: Vec::new(),
             last_token: Time::ZERO,
             longest_gaps: Vec::new(),
@@ -100,10 +102,7 @@ impl Generating {
         *of_tenant += 1;
         self.different_tenants += u32::from(*of_tenant == 1);
         let ahead = ahead(sequence.cached_tokens, self.done);
-        self.longest = match self.requests {
-            1 => Some(ahead),
-            _ => self.longest.map(|longest| longest.max(ahead)),
-        };
+        self.ahead.insert(self.place(ahead), ahead);
         self.done
     }
 
@@ -111,9 +110,12 @@ impl Generating {
     pub fn leave(&mut self, sequence: &mut Sequence) {
         let since = sequence.since;
         let phases = self.phases(sequence.cached_tokens, since);
-        if self.longest == Some(ahead(sequence.cached_tokens, since)) {
-            self.longest = None;
-        }
+        let left = self.ahead.remove(self.place(ahead(sequence.cached_tokens, since)));
+        debug_assert_eq!(
+            left,
+            Some(ahead(sequence.cached_tokens, since)),
+            "who leaves has joined"
+        );
         self.book(sequence);
         self.requests -= 1;
         self.cached_tokens -= u64::from(sequence.cached_tokens);
@@ -221,7 +223,6 @@ impl Generating {
         cached.clone().for_each(|tokens| {
             by_room[((page - tokens % page) % page) as usize] += 1;
         });
-        let longest = self.longest.map(|longest| longest + self.done.steps as i64);
         let kept = (self.requests, self.cached_tokens, &self.of_tenant);
         let found = (all.len() as u32, cached.clone().map(u64::from).sum(), &of_tenant);
         if kept != found || self.by_room() != by_room {
@@ -230,7 +231,8 @@ impl Generating {
             ));
         }
         if self.different_tenants as usize != of_tenant.iter().filter(|&&requests| requests > 0).count()
-            || longest.is_some_and(|longest| cached.max() != Some(longest as u32))
+            || self.longest() != cached.max().unwrap_or(0)
+            || self.ahead.len() != all.len()
         {
             return Err(format!("{self:?} is kept of those who generate, and {all:?} do"));
         }
@@ -242,13 +244,16 @@ impl Generating {
         rooms.begin(self.requests, self.by_room());
     }
 
-    /// The most tokens that a request has in the cache. All who are here are asked for where that is not known.
-    pub fn longest<'a>(&mut self, here: impl Iterator<Item = &'a Sequence>) -> u32 {
-        if self.longest.is_none() {
-            self.longest = here.map(|joined| ahead(joined.cached_tokens, joined.since)).max();
-        }
-        self.longest
-            .map_or(0, |longest| (longest + self.done.steps as i64) as u32)
+    /// The most tokens that a request has in the cache.
+    pub fn longest(&self) -> u32 {
+        let most = self.ahead.front();
+        most.map_or(0, |most| (most + self.done.steps as i64) as u32)
+    }
+
+    /// Where somebody is in [`ahead`](Self::ahead), or before whom who comes.
+    #[inline]
+    fn place(&self, ahead: i64) -> usize {
+        self.ahead.partition_point(|&other| other > ahead)
     }
 }
 
@@ -388,8 +393,7 @@ mod tests {
                 }
                 let all: Vec<Sequence> = here.iter().map(|(_, now)| now.clone()).collect();
                 prop_assert_eq!(generating.check(&all), Ok(()));
-                let longest = generating.longest(here.iter().map(|(joined, _)| joined));
-                prop_assert_eq!(longest, all.iter().map(|sequence| sequence.cached_tokens).max().unwrap_or(0));
+                prop_assert_eq!(generating.longest(), all.iter().map(|sequence| sequence.cached_tokens).max().unwrap_or(0));
             }
         }
     }

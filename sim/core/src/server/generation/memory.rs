@@ -246,14 +246,13 @@ impl Pages {
     pub fn steps(&self, rooms: &Rooms, most: u32) -> (u32, u32) {
         let (requests, page) = (rooms.requests, self.page.tokens());
         let mut steps = most;
-        if most > 1 {
+        // Mostly there are enough for all.
+        if most > 1 && u64::from(self.unused()) < u64::from(requests) * u64::from(self.page.taken_by(most)) {
             // After as many whole pages' steps as all can make, everyone has as much room as now, and the pages left are for those with the
             // least: they last until the first of the others needs one.
             let (pages_each, left) = (self.unused() / requests, self.unused() % requests);
             let whole = pages_each.saturating_mul(page);
-            if whole < most {
-                steps = most.min(whole.saturating_add(rooms.that_leave_out(left))).max(1);
-            }
+            steps = most.min(whole.saturating_add(rooms.that_leave_out(left))).max(1);
         }
         let whole = self.page.filled_by(steps - 1);
         (steps, whole * requests + rooms.with_less(steps - whole * page))

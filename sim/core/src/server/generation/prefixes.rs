@@ -64,7 +64,11 @@ impl Prefixes {
 
     /// Whole pages that such a prompt has in common with others. Its last token is its own: what follows it is to be computed.
     fn pages_of(&self, prompt_tokens: u32) -> u32 {
-        self.tokens.min(prompt_tokens.saturating_sub(1)) / self.page_tokens
+        match self.tokens {
+            // Mostly there is no common text, and no need of a division.
+            0 => 0,
+            tokens => tokens.min(prompt_tokens.saturating_sub(1)) / self.page_tokens,
+        }
     }
 
     /// Pages of a prompt that a request would find and others read already. What nobody reads could be let go of: it takes room

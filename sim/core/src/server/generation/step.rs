@@ -82,21 +82,15 @@ impl GenerationServer {
     fn submit(&mut self, instance: InstanceId, prompts_left: bool, commands: &mut Commands) {
         let mark = commands.mark();
         let Instance {
-            running,
-            prompts,
-            generating,
-            ..
+            prompts, generating, ..
         } = &mut self.instances[instance.index()];
         let going_on = GoingOn {
             requests: generating.requests(),
             cached_tokens: generating.cached_tokens(),
         };
         let (mut tenants, mut tokens) = (generating.different_tenants(), going_on.requests);
-        let sequences = &self.sequences;
-        let all = running.iter().map(|&id| &sequences[id]);
-        let joined = all.filter(|sequence| sequence.to_prefill == 0);
         // After the first step.
-        let mut longest = generating.longest(joined) + 1;
+        let mut longest = generating.longest() + 1;
         generating.rooms(&mut self.rooms);
         for &id in prompts.iter() {
             let sequence = &self.sequences[id];

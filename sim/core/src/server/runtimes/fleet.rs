@@ -260,7 +260,7 @@ impl RuntimeServer {
         if let Some(scaler) = &mut self.fleet.scaler {
             scaler.arrived();
         }
-        if !self.fleet.armed {
+        if !self.fleet.armed && self.fleet.due().is_some() {
             self.fleet_decisions(now, commands);
         }
     }

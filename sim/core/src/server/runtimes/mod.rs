@@ -215,8 +215,16 @@ impl RuntimeServer {
         };
         request.instance = instance;
         state.levels.load_changed(instance, 1);
-        self.instances[instance.index()].queue.push(&mut self.requests, id);
-        self.advance(now, instance, commands);
+        let chosen = &mut self.instances[instance.index()];
+        match chosen.state {
+            State::Serving(runtime) if chosen.in_hand < IN_HAND && chosen.queue.is_empty() => {
+                self.start(now, instance, runtime, id, commands);
+            }
+            _ => {
+                chosen.queue.push(&mut self.requests, id);
+                self.advance(now, instance, commands);
+            }
+        }
     }
 
     /// Cancellation is rare, so it searches; a request that an instance has in hand is dropped when it ends.
@@ -290,15 +298,17 @@ impl RuntimeServer {
                 requests: &self.requests,
                 queue: &self.instances[instance.index()].queue,
             };
-            let Some(next) = view.oldest() else { return };
-            self.start(now, instance, runtime, next.id, commands);
+            let Some(next) = view.oldest().map(|next| next.id) else {
+                return;
+            };
+            self.instances[instance.index()].queue.remove(&mut self.requests, next);
+            self.start(now, instance, runtime, next, commands);
         }
     }
 
+    /// Hands an instance a request that waits in no line.
     fn start(&mut self, now: Time, instance: InstanceId, runtime: RuntimeRef, id: RequestId, commands: &mut Commands) {
-        let state = &mut self.instances[instance.index()];
-        state.queue.remove(&mut self.requests, id);
-        state.in_hand += 1;
+        self.instances[instance.index()].in_hand += 1;
         self.waiting -= 1;
         let batch = self.running.insert(Running::Infer {
             instance,
