@@ -3,7 +3,7 @@
 //! One level a runtime, by the longest request it serves; within a level, instances by their outstanding requests. Deciding changes
 //! nothing: who dispatches a request, or sees one end, says so by [`Levels::load_changed`].
 
-use super::by_load::ByLoad;
+use super::load_index::LoadIndex;
 use crate::ids::InstanceId;
 
 /// One runtime, as far as dispatching goes.
@@ -57,7 +57,7 @@ pub struct Levels {
 
 #[derive(Clone, Debug)]
 struct Level {
-    instances: ByLoad,
+    instances: LoadIndex,
     /// Where requests are packed: the load from which an instance has no room; 0 elsewhere.
     full: u32,
 }
@@ -113,7 +113,7 @@ impl Levels {
             levels: levels
                 .iter()
                 .map(|level| Level {
-                    instances: ByLoad::default(),
+                    instances: LoadIndex::default(),
                     full: full(level),
                 })
                 .collect(),
@@ -187,9 +187,9 @@ impl Levels {
         let place = self.places.get_mut(instance.index()).and_then(Option::as_mut);
         let place = place.expect("the instance has been added");
         let load = place.load.checked_add_signed(by).expect("loads are not negative");
-        let instances = &mut self.levels[place.level as usize].instances;
-        instances.remove(place.load, instance);
-        instances.insert(load, instance);
+        self.levels[place.level as usize]
+            .instances
+            .change(instance, place.load, load);
         place.load = load;
     }
 

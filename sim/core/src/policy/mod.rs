@@ -5,11 +5,11 @@
 
 pub mod admit;
 pub mod batch;
-mod by_load;
 pub mod coordinated;
 pub mod fairness;
 pub mod fleet;
 pub mod levels;
+mod load_index;
 pub mod pet_header;
 mod pet_kinds;
 pub mod pet_tensors;

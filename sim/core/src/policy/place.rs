@@ -1,6 +1,6 @@
 //! Which instance serves a request.
 
-use super::by_load::ByLoad;
+use super::load_index::LoadIndex;
 use crate::ids::InstanceId;
 use crate::spec::PlaceSpec;
 
@@ -12,14 +12,14 @@ pub struct Loads {
     /// Those that take requests, by id.
     open: Vec<InstanceId>,
     /// The same by load.
-    by_load: ByLoad,
+    by_load: LoadIndex,
 }
 
 impl Loads {
     /// All idle, and open.
     pub fn new(instances: u32) -> Loads {
         let open: Vec<InstanceId> = (0..instances).map(InstanceId).collect();
-        let mut by_load = ByLoad::default();
+        let mut by_load = LoadIndex::default();
         open.iter().for_each(|&instance| by_load.insert(0, instance));
         Loads {
             load: vec![0; instances as usize],
@@ -80,8 +80,7 @@ impl Loads {
         let load = &mut self.load[instance.index()];
         let was = std::mem::replace(load, load.checked_add_signed(by).expect("loads are not negative"));
         if self.is_open[instance.index()] {
-            self.by_load.remove(was, instance);
-            self.by_load.insert(*load, instance);
+            self.by_load.change(instance, was, *load);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::ids::InstanceId;
 /// A set of instances for each load that some have, each with a bit an instance. Loads are counts of requests, so that there are few sets; one that is empty
 /// is kept for another load, so that there are never more than loads at the same time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ByLoad {
+pub(crate) struct LoadIndex {
     /// Loads that some instance has.
     loads: Numbers,
     /// By load: its set, where some have it.
@@ -18,7 +18,7 @@ pub(crate) struct ByLoad {
     instances: usize,
 }
 
-impl ByLoad {
+impl LoadIndex {
     /// How many there are.
     pub fn instances(&self) -> usize {
         self.instances
@@ -65,6 +65,13 @@ impl ByLoad {
             self.empty.push(at);
             self.loads.remove(load);
         }
+    }
+
+    /// One that has another load than it had.
+    #[inline]
+    pub fn change(&mut self, instance: InstanceId, was: u32, load: u32) {
+        self.remove(was, instance);
+        self.insert(load, instance);
     }
 
     /// Gives a load a set.
@@ -193,7 +200,7 @@ mod tests {
                 0..200,
             ),
         ) {
-            let (mut by_load, mut tree, mut loads) = (ByLoad::default(), BTreeSet::new(), BTreeMap::new());
+            let (mut by_load, mut tree, mut loads) = (LoadIndex::default(), BTreeSet::new(), BTreeMap::new());
             for (id, load, stays) in changes {
                 let instance = InstanceId(id);
                 if let Some(was) = loads.remove(&id) {
