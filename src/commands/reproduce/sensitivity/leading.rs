@@ -151,18 +151,24 @@ pub const LEADING: &[Leading] = &[
 
 fn hmi(lab: &Lab, paper: &Paper) -> Result<Vec<f64>, Failure> {
     let size = paper.number("batch");
-    let batches = [0, 3].map(|system| format!("systems[{system}].batch.fixed-size.size={size}"));
-    let runs = lab.runs_of(
-        &["hbert", "synchronized"],
-        "hmi/table-6",
-        &batches.each_ref().map(String::as_str),
-    )?;
+    let set = [0, 3].map(|system| {
+        let batch = format!("systems[{system}].batch.fixed-size.size={size}");
+        [batch, adapters(paper, system)]
+    });
+    let set: Vec<&str> = set.as_flattened().iter().map(String::as_str).collect();
+    let runs = lab.runs_of(&["hbert", "synchronized"], "hmi/table-6", &set)?;
     let hbert = rate(runs.of("hbert"));
     Ok(vec![
         hbert / dedicated_of_batches(lab, size, paper.number("tenants"))?,
         hbert / rate(runs.of("synchronized")),
-        over_dedicated_of_many(lab, size)?,
+        over_dedicated_of_many(lab, paper)?,
     ])
+}
+
+/// A system's adapters are as wide as the card's.
+fn adapters(paper: &Paper, system: usize) -> String {
+    let bottleneck = paper.number("bottleneck");
+    format!("systems[{system}].tenant_state.adapters.bottleneck={bottleneck}")
 }
 
 /// BERT-dedicated's requests a second where a batch falls apart into one for each tenant. Where it does not do so evenly, some tenants have a request
@@ -183,12 +189,14 @@ fn dedicated_of_batches(lab: &Lab, size: f64, tenants: f64) -> Result<f64, Failu
 }
 
 /// Fig. 11's throughput of hBERT over BERT-dedicated's at 10,000 tenants, with two batches inside.
-fn over_dedicated_of_many(lab: &Lab, size: f64) -> Result<f64, Failure> {
+fn over_dedicated_of_many(lab: &Lab, paper: &Paper) -> Result<f64, Failure> {
+    let size = paper.number("batch");
     let set = [
         "sweep={tenants.count: [10000]}".to_owned(),
         format!("workload.arrivals.closed-loop.clients={}", 2.0 * size),
         format!("systems[0].batch.per-tenant.max_size={size}"),
         format!("systems[4].batch.size-or-timeout.max_size={size}"),
+        adapters(paper, 4),
     ];
     let systems = ["hbert", "bert-dedicated"];
     let runs = lab.runs_of(&systems, "hmi/fig-11", &set.each_ref().map(String::as_str))?;
