@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use indicatif::ProgressBar;
 use tenantry_core::Topology;
 use tenantry_executor::machine::clocks::LaneClocks;
+use tenantry_executor::machine::errors::LaneErrors;
 use tenantry_executor::machine::execute::{self, ExecuteError};
 use tenantry_executor::{Building, DeviceMemory, ExecutorError, Files, Progress};
 use tenantry_plot::PlotError;
@@ -124,6 +125,7 @@ impl Device {
         }
         let refused = done.refused.iter();
         caveats.extend(refused.map(|reason| format!("{}: refused: {reason}", run.system.name)));
+        caveats.extend(done.errors.iter().map(|of| errors(&run.system.name, of)));
         caveats.extend(clocks(&run.system.name, &self.name, &done.clocks, done.device_memory));
         caveats.extend(shared_device(&run.system.name, run.gpus, self));
         let lanes = Topology::new(&spec.cluster, &run.system.pool).lanes.len();
@@ -140,6 +142,15 @@ impl Device {
             caveats,
         })
     }
+}
+
+/// A sentence on what failed on a lane.
+fn errors(system: &str, LaneErrors { lane, count, first }: &LaneErrors) -> String {
+    let what = match count {
+        1 => "an error".to_owned(),
+        _ => format!("{count} errors, the first"),
+    };
+    format!("{system}: {what} on {lane}: {first}.")
 }
 
 /// A sentence on what ops took by a GPU's clock and by the host's, which also issues, waits and computes, and on the memory that they took.
@@ -215,6 +226,23 @@ mod tests {
             torch: tenantry_executor::Device::Cpu,
         };
         assert_eq!(shared_device("punica", 2, &cpu), None, "workers are lanes there");
+    }
+
+    #[test]
+    fn what_failed_on_a_lane_is_told() {
+        let of = |count| LaneErrors {
+            lane: "gpu0/copy".to_owned(),
+            count,
+            first: "libtorch: no kernel image".to_owned(),
+        };
+        assert_eq!(
+            errors("hbert", &of(1)),
+            "hbert: an error on gpu0/copy: libtorch: no kernel image."
+        );
+        assert_eq!(
+            errors("hbert", &of(12)),
+            "hbert: 12 errors, the first on gpu0/copy: libtorch: no kernel image."
+        );
     }
 
     #[test]

@@ -41,7 +41,11 @@ int guarded(Work work) noexcept {
 }
 
 // The first use of a device's library makes it look for devices and make its allocator.
-void prepare(c10::DeviceType type) { at::globalContext().lazyInitDevice(type); }
+void prepare(c10::DeviceType type) {
+  at::globalContext().lazyInitDevice(type);
+  // cuDNN's attention plans anew for each shape that it meets, and requests are of ever other lengths. The other kernels need no plan.
+  at::globalContext().setSDPUseCuDNN(false);
+}
 
 // `at::cuda::CUDAGraph` of PyTorch 2.11, which is declared in a header (`ATen/cuda/CUDAGraph.h`) that needs CUDA's own.
 class CapturedGraph {

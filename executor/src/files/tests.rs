@@ -284,6 +284,11 @@ fn only_tenants_whose_file_cannot_be_read_fail() {
         panic!("{:?}", done.refused)
     };
     assert!(reason.contains(paths[1].to_str().unwrap()), "{reason}");
+    let [of_copies] = &done.errors[..] else {
+        panic!("{:?}", done.errors)
+    };
+    assert_eq!(of_copies.lane, "gpu0/copy");
+    assert!(of_copies.first.contains("exceeds dimension size"), "{of_copies:?}");
     let of_others = |answers: &[Answer]| -> Vec<(u64, u32)> {
         let answers = answers.iter().map(|answer| (answer.ticket, answer.class));
         answers.filter(|&(ticket, _)| !is_of_it(ticket)).collect()

@@ -198,17 +198,13 @@ impl Perform for StageLane {
     }
 
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
-    fn prepare(&mut self) {
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
         let model = &self.model;
         for batch in [1, 8, 1, 8] {
-            // What cannot run will say so when a request asks for it.
-            if StageLane::warm_up(model, batch).is_err() {
-                return;
-            }
+            StageLane::warm_up(model, batch)?;
         }
-        // A device that is lost will say so when a request asks for it.
-        let _ = synchronize(model.encoder.device());
+        synchronize(model.encoder.device())
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {

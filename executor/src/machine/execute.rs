@@ -19,6 +19,7 @@ use tenantry_traces::{Time, Workload};
 use super::RealMachine;
 use super::cascading::CascadeServing;
 use super::clocks::LaneClocks;
+use super::errors::LaneErrors;
 use super::generating::{Generated, GenerationServing};
 use super::serving::{Answer, Provision, Serving, Tagged};
 use super::tasks::{TaskProvision, TaskServing};
@@ -80,6 +81,8 @@ pub struct Executed {
     pub refused: Vec<String>,
     /// What ops took by a GPU's clock and the host's, lane by lane.
     pub clocks: Vec<LaneClocks>,
+    /// What went wrong in ops, of lanes where something did.
+    pub errors: Vec<LaneErrors>,
     /// A GPU's memory after the run.
     pub device_memory: Option<DeviceMemory>,
 }
@@ -148,7 +151,9 @@ pub fn execute(
     let mut ledger = Ledger::new(spec.warm_up);
     let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;
     let record = ledger.close(end, &server, &machine)?;
-    let clocks = machine.into_workers().stop();
+    let lanes = machine.into_workers().stop();
+    let errors = lanes.iter().filter_map(|lane| lane.errors.clone()).collect();
+    let clocks = lanes.into_iter().filter_map(|lane| lane.clocks).collect();
     let mut answers = std::mem::take(&mut *Mutex::lock(&answers).expect("no lane panics with the list"));
     answers.sort_unstable();
     let (host_bytes, shared_sets, generated) = match &parameters {
@@ -182,6 +187,7 @@ pub fn execute(
         shared_sets,
         refused,
         clocks,
+        errors,
         device_memory: device_memory(spec.device)?,
     })
 }

@@ -313,8 +313,9 @@ impl Perform for HostLane {
         self.device
     }
 
-    fn prepare(&mut self) {
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
+        Ok(())
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {

@@ -6,6 +6,7 @@
 
 pub(crate) mod cascading;
 pub mod clocks;
+pub mod errors;
 pub mod execute;
 pub mod generating;
 pub(crate) mod hand_overs;

@@ -16,10 +16,10 @@ use tenantry_core::topology::{Lane, LaneKind, Topology};
 use tenantry_profiles::AdapterImplementation;
 use tenantry_traces::draw::{Draws, Purpose};
 
-use super::Batch;
 use super::managing::Manager;
 use super::retrieval::{Retrieval, Retrieved, rows};
 use super::threads::Perform;
+use super::{Batch, errors};
 use crate::adapters::{AdapterCache, AdapterPlan, AdapterShape, AdapterStore, Adapters};
 use crate::device::{Stream, kind, prepare_lane_thread};
 use crate::error::ExecutorError;
@@ -441,8 +441,9 @@ impl Perform for HostLane {
         self.device
     }
 
-    fn prepare(&mut self) {
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
+        Ok(())
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
@@ -762,25 +763,20 @@ impl Perform for ComputeLane {
     }
 
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
-    fn prepare(&mut self) {
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
         for (stream, heads) in self.heads.iter().enumerate() {
             let encoder = match (self.backbones.get(stream), &self.slots) {
                 (Some(backbone), _) => backbone,
                 (None, Slots::Models(slots)) => slots.model(0),
-                (None, _) => return,
+                (None, _) => return Ok(()),
             };
-            // What cannot run will say so when a request asks for it.
-            if self.warm_up(encoder, heads).is_err() {
-                return;
-            }
+            self.warm_up(encoder, heads)?;
         }
-        // Likewise: a capture that fails is tried again, and fails its request.
         for (runtime, tokens) in self.to_compile.clone() {
-            let _ = self.compile(runtime, tokens);
+            self.compile(runtime, tokens)?;
         }
-        // A device that is lost will say so when a request asks for it.
-        let _ = crate::device::synchronize(self.device);
+        crate::device::synchronize(self.device)
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
@@ -825,7 +821,9 @@ pub(super) fn fail_all(batch: &Batch, reason: FailureReason) {
         .extend(failures);
 }
 
+/// The reason that members fail for which this error stopped. Its text is kept with the lane's errors.
 pub(super) fn reason(error: &ExecutorError, otherwise: FailureReason) -> FailureReason {
+    errors::note(error);
     match error.is_out_of_memory() {
         true => FailureReason::OutOfMemory,
         false => otherwise,

@@ -9,8 +9,8 @@ use tenantry_core::op::OpKind;
 use tenantry_core::spec::{RouteSpec, StageSpec};
 use tenantry_core::topology::{Instance, Topology};
 
-use super::Batch;
 use super::threads::Perform;
+use super::{Batch, errors};
 use crate::cascade::TextModel;
 use crate::device::{copy_block, host_memory_for, prepare_lane_thread};
 use crate::error::ExecutorError;
@@ -143,8 +143,9 @@ impl Perform for LoadLane {
         self.device
     }
 
-    fn prepare(&mut self) {
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
+        Ok(())
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
@@ -152,7 +153,9 @@ impl Perform for LoadLane {
             unreachable!("a cascade's copy lanes load models")
         };
         let weights = self.weights.get_mut(&batch.instance);
-        // A device that is lost will say so when a request asks for it.
-        let _ = weights.expect("only stages that scale load").load();
+        // A device that is lost fails the requests that come to it.
+        if let Err(error) = weights.expect("only stages that scale load").load() {
+            errors::note(&error);
+        }
     }
 }

@@ -416,19 +416,17 @@ impl Perform for TaskLane {
     }
 
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
-    fn prepare(&mut self) {
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
         let shared = self.models.iter().filter_map(|(name, _)| self.registry.model(name));
         for encoder in shared.chain(self.own.values().take(1).map(OwnModel::encoder)) {
             for batch in [1, 8] {
-                // What cannot run will say so when a request asks for it.
-                if (0..2).any(|_| self.warm_up(encoder, batch).is_err()) {
-                    return;
+                for _ in 0..2 {
+                    let _ = self.warm_up(encoder, batch)?;
                 }
             }
         }
-        // A device that is lost will say so when a request asks for it.
-        let _ = crate::device::synchronize(self.device);
+        crate::device::synchronize(self.device)
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {

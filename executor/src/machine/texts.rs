@@ -421,17 +421,13 @@ impl Perform for TextLane {
     }
 
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
-    fn prepare(&mut self) {
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
         let stage = &self.stage;
         for batch in [1, 8, 1, 8] {
-            // What cannot run will say so when a request asks for it.
-            if self.warm_up(stage, batch).is_err() {
-                return;
-            }
+            self.warm_up(stage, batch)?;
         }
-        // A device that is lost will say so when a request asks for it.
-        let _ = synchronize(stage.model.classifier().device());
+        synchronize(stage.model.classifier().device())
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {

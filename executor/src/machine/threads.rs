@@ -14,8 +14,10 @@ use tenantry_core::topology::Lane;
 use tenantry_traces::Time;
 
 use super::clocks::{Clocks, LaneClocks};
+use super::errors::{self, LaneErrors};
 use super::{Batch, Job, Ran, Workers};
 use crate::device::{Stream, yield_to_loop};
+use crate::error::ExecutorError;
 
 /// Does one lane's ops, one after the other.
 pub trait Perform: Send {
@@ -25,7 +27,12 @@ pub trait Perform: Send {
     }
 
     /// Called once on the lane's own thread, before the run's time begins.
-    fn prepare(&mut self) {}
+    ///
+    /// # Errors
+    /// What cannot be done beforehand. It does not end the run: what needs it is tried again when a request asks for it.
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
+        Ok(())
+    }
 
     /// Called once when the run's time begins: what it stamps counts from here.
     fn start_clock(&mut self, origin: Instant) {
@@ -72,7 +79,16 @@ pub struct Threads {
     interrupt: Arc<AtomicBool>,
     /// Kept by the lanes that look up.
     lookups: Option<Arc<Mutex<LookupCounts>>>,
-    threads: Vec<JoinHandle<Option<LaneClocks>>>,
+    threads: Vec<JoinHandle<LaneEnd>>,
+}
+
+/// What a lane leaves behind.
+#[derive(Debug, Default)]
+pub struct LaneEnd {
+    /// What its ops took, where it issues to a GPU.
+    pub clocks: Option<LaneClocks>,
+    /// What went wrong, if anything did.
+    pub errors: Option<LaneErrors>,
 }
 
 impl Threads {
@@ -92,12 +108,16 @@ impl Threads {
             let (report, ready, name) = (report.clone(), ready.clone(), lane.name.clone());
             let worker = move || {
                 let device = perform.device();
-                // Without one of its own it would be the device's default stream: slower, and as right.
-                let _ = Stream::new(device).and_then(Stream::make_current);
-                perform.prepare();
+                // Without a stream of its own it would be the device's default one: slower, and as right.
+                let stream = Stream::new(device).and_then(Stream::make_current);
+                for done in [stream, perform.prepare()] {
+                    done.unwrap_or_else(|error| errors::note(&error));
+                }
                 yield_to_loop();
                 drop(ready);
-                let origin = origin.recv().ok()?;
+                let Ok(origin) = origin.recv() else {
+                    return LaneEnd::default();
+                };
                 perform.start_clock(origin);
                 let mut clocks = device.is_cuda().then(|| Clocks::new(&name, device));
                 work(
@@ -108,7 +128,10 @@ impl Threads {
                     &mut clocks,
                     &report,
                 );
-                clocks?.sums().ok()
+                LaneEnd {
+                    clocks: clocks.and_then(|clocks| clocks.sums().ok()),
+                    errors: errors::noted(&name),
+                }
             };
             let thread = std::thread::Builder::new().name(lane.name.clone()).spawn(worker);
             threads
@@ -138,11 +161,10 @@ impl Threads {
         Threads { lookups, ..self }
     }
 
-    /// Ends the threads and waits for them. What the ops of those took that issue to a GPU.
-    pub fn stop(mut self) -> Vec<LaneClocks> {
+    /// Ends the threads and waits for them. A lane that panicked leaves nothing.
+    pub fn stop(mut self) -> Vec<LaneEnd> {
         self.lanes.clear();
-        let ended = self.threads.drain(..).map(JoinHandle::join);
-        ended.filter_map(|clocks| clocks.ok().flatten()).collect()
+        self.threads.drain(..).filter_map(|thread| thread.join().ok()).collect()
     }
 }
 
@@ -269,5 +291,52 @@ impl Threads {
                 Err(MachineError::Device(format!("the worker of {lane} is lost")))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_core::ids::GpuId;
+    use tenantry_core::topology::LaneKind;
+
+    use super::*;
+
+    /// Cannot prepare itself.
+    struct Unprepared;
+
+    impl Perform for Unprepared {
+        fn prepare(&mut self) -> Result<(), ExecutorError> {
+            Err(ExecutorError::input("batch", "at least 1", 0))
+        }
+
+        fn perform(&mut self, _: &OpKind, _: &Batch) {}
+    }
+
+    /// Can.
+    struct Prepared;
+
+    impl Perform for Prepared {
+        fn perform(&mut self, _: &OpKind, _: &Batch) {}
+    }
+
+    #[test]
+    fn a_lane_that_cannot_be_prepared_says_why_and_serves() {
+        let lane = |name: &str| Lane {
+            name: name.to_owned(),
+            kind: LaneKind::Compute,
+            gpu: GpuId(0),
+        };
+        let lanes: Vec<(Lane, Box<dyn Perform>)> = vec![
+            (lane("first"), Box::new(Unprepared)),
+            (lane("second"), Box::new(Prepared)),
+        ];
+        let threads = Threads::start(lanes, Arc::default()).unwrap();
+        let errors: Vec<_> = threads.stop().into_iter().map(|end| end.errors).collect();
+        let of_first = LaneErrors {
+            lane: "first".to_owned(),
+            count: 1,
+            first: "batch: must be at least 1, got 0".to_owned(),
+        };
+        assert_eq!(errors, [Some(of_first), None]);
     }
 }

@@ -103,9 +103,23 @@ pub(super) fn check(place: &mut Place<'_>) -> Result<(), ExecutorError> {
     let alone = expected(|_, ids| reference.logits(ids, &Tenant::NOBODY));
     // Had the cache nothing of what came before, the last token would stand alone.
     let forgetful = expected(|_, ids| reference.logits(&ids[ids.len() - 1..], &Tenant::NOBODY));
-    let found = serve(place, &decoder, |step, kv| decoder.forward(step, kv, None))?;
-    place.compare("decoding from the cache", &found, &alone, &forgetful)?;
+    place.part("decoding from the cache", |place, what| {
+        let found = serve(place, &decoder, |step, kv| decoder.forward(step, kv, None))?;
+        place.compare(what, &found, &alone, &forgetful)
+    });
+    place.part("lora", |place, _| lora(place, &decoder, &reference, &alone));
+    place.part("adapters of a decoder", |place, _| {
+        adapters(place, &decoder, &reference, &alone)
+    });
+    Ok(())
+}
 
+fn lora(
+    place: &mut Place<'_>,
+    decoder: &Decoder,
+    reference: &DecoderReference,
+    alone: &Tensor,
+) -> Result<(), ExecutorError> {
     let shape = LoraShape::new(&shape(), 8)?;
     let store = LoraStore::random(shape, 2, SEED, place.dtype, place.device, u64::MAX)?;
     let cache = LoraCache::new(shape, 2, place.dtype, place.device)?;
@@ -132,13 +146,23 @@ pub(super) fn check(place: &mut Place<'_>) -> Result<(), ExecutorError> {
             place.does_not_run(&what, reason);
             continue;
         }
-        let found = serve(place, &decoder, |step, kv| {
-            let plan = cache.plan(step.segments(), implementation)?;
-            decoder.forward(step, kv, Some(TenantParameters::Lora(Loras::new(&cache, &plan))))
-        })?;
-        place.compare(what, &found, &with_lora, &alone)?;
+        place.part(&what, |place, what| {
+            let found = serve(place, decoder, |step, kv| {
+                let plan = cache.plan(step.segments(), implementation)?;
+                decoder.forward(step, kv, Some(TenantParameters::Lora(Loras::new(&cache, &plan))))
+            })?;
+            place.compare(what, &found, &with_lora, alone)
+        });
     }
+    Ok(())
+}
 
+fn adapters(
+    place: &mut Place<'_>,
+    decoder: &Decoder,
+    reference: &DecoderReference,
+    alone: &Tensor,
+) -> Result<(), ExecutorError> {
     let shape = AdapterShape::new(&self::shape(), 16)?;
     let store = AdapterStore::random(shape, 2, SEED, place.dtype, place.device, u64::MAX)?;
     let cache = AdapterCache::new(shape, 2, place.dtype, place.device)?;
@@ -165,11 +189,13 @@ pub(super) fn check(place: &mut Place<'_>) -> Result<(), ExecutorError> {
             place.does_not_run(&what, reason);
             continue;
         }
-        let found = serve(place, &decoder, |step, kv| {
-            let plan = step.plan_adapters(&cache, implementation)?;
-            decoder.forward(step, kv, Some(TenantParameters::Adapters(Adapters::new(&cache, &plan))))
-        })?;
-        place.compare(what, &found, &adapted, &alone)?;
+        place.part(&what, |place, what| {
+            let found = serve(place, decoder, |step, kv| {
+                let plan = step.plan_adapters(&cache, implementation)?;
+                decoder.forward(step, kv, Some(TenantParameters::Adapters(Adapters::new(&cache, &plan))))
+            })?;
+            place.compare(what, &found, &adapted, alone)
+        });
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Encoder layers, alone, with adapters, and with tasks of every kind.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use tch::{Kind, Tensor};
@@ -11,8 +12,8 @@ use super::{Place, SEED};
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
 use crate::device::{Stream, synchronize};
 use crate::error::ExecutorError;
-use crate::model::{self, CompiledModel, Encoder, Heads};
-use crate::pet::{KINDS, Linear, Member, Norm, Parameters, PetBatch, Reader, Streams};
+use crate::model::{self, CompiledModel, Encoder, Heads, Input};
+use crate::pet::{self, KINDS, Linear, Member, Norm, Parameters, PetBatch, Reader, Streams};
 
 /// By how much weights are larger than BERT's first ones, which leave what layers are given nearly as it is.
 const WEIGHTS: f64 = 4.0;
@@ -20,6 +21,7 @@ const WEIGHTS: f64 = 4.0;
 const TENANTS: f64 = 8.0;
 /// Lengths of the batch's sequences, which is padded to the first.
 const LENGTHS: [usize; 4] = [24, 7, 16, 1];
+const ALL_LAYERS: Range<usize> = 0..2;
 /// Whose each is.
 const SLOTS: [u32; 4] = [1, 1, 3, 0];
 /// Shares of a model that tasks change: larger than the paper's, so that each matters in a small one.
@@ -34,7 +36,7 @@ const SIZES: PetSizes = PetSizes {
 pub(super) fn shape() -> ModelShape {
     ModelShape {
         name: "checked encoder".into(),
-        layers: 2,
+        layers: ALL_LAYERS.end as u32,
         hidden: 128,
         heads: 2,
         kv_heads: 2,
@@ -74,106 +76,143 @@ fn expected(texts: &[Vec<i64>], forward: impl Fn(usize, &[i64]) -> Tensor) -> Te
     Tensor::cat(&rows.collect::<Vec<_>>(), 0)
 }
 
-/// Compares all of them.
+/// A batch, and what each kind of layers makes of it alone.
+struct Case {
+    encoder: Encoder,
+    texts: Vec<Vec<i64>>,
+    input: Input,
+    embedded: Tensor,
+    reference: EncoderReference,
+    /// What the reference's layers make of it.
+    alone: Tensor,
+}
+
+impl Case {
+    fn new(place: &Place<'_>) -> Result<Case, ExecutorError> {
+        let (encoder, texts) = (encoder(place)?, texts());
+        let reference = EncoderReference::of(&encoder)?;
+        let input = encoder.input(&texts, LENGTHS[0])?;
+        Ok(Case {
+            embedded: encoder.embed(&input)?,
+            alone: expected(&texts, |_, ids| reference.forward(ids, &as_it_is)),
+            encoder,
+            texts,
+            input,
+            reference,
+        })
+    }
+
+    fn layers(&self, adapters: Option<&Adapters<'_>>) -> Result<Tensor, ExecutorError> {
+        let embedded = self.embedded.shallow_clone();
+        let found = self.encoder.layers(embedded, ALL_LAYERS, &self.input, adapters)?;
+        tokens(&found)
+    }
+}
+
+/// Compares layers alone, with adapters, and with tasks.
 pub(super) fn check(place: &mut Place<'_>) -> Result<(), ExecutorError> {
-    let (encoder, texts) = (encoder(place)?, texts());
-    let reference = EncoderReference::of(&encoder)?;
-    let input = encoder.input(&texts, LENGTHS[0])?;
-    let embedded = encoder.embed(&input)?;
-    let layers = 0..shape().layers as usize;
+    let case = Case::new(place)?;
+    let without = expected(&case.texts, |_, ids| case.reference.embed(ids));
+    place.part("encoder layers", |place, what| {
+        place.compare(what, &case.layers(None)?, &case.alone, &without)
+    });
+    adapters(place, &case)?;
+    for kind in KINDS {
+        let what = format!("task, {}", kind.name());
+        place.part(&what, |place, what| task(place, &case, kind, what));
+    }
+    Ok(())
+}
 
-    let alone = expected(&texts, |_, ids| reference.forward(ids, &as_it_is));
-    let found = encoder.layers(embedded.shallow_clone(), layers.clone(), &input, None)?;
-    let without = expected(&texts, |_, ids| reference.embed(ids));
-    place.compare("encoder layers", &tokens(&found)?, &alone, &without)?;
-
-    compiled(place, &encoder, &texts, &reference)?;
-
+fn adapters(place: &mut Place<'_>, case: &Case) -> Result<(), ExecutorError> {
     let shape = AdapterShape::new(&shape(), 16)?;
     let store = AdapterStore::random(shape, 4, SEED, place.dtype, place.device, u64::MAX)?;
     let cache = AdapterCache::new(shape, 4, place.dtype, place.device)?;
     for slot in 0..4 {
         let _ = store.sets.of(slot).f_mul_scalar_(TENANTS)?;
-        cache.load(&store, slot, slot, layers.clone())?;
+        cache.load(&store, slot, slot, ALL_LAYERS)?;
     }
     let blocks = SLOTS.map(|slot| double(&store.sets.of(slot)));
     let blocks = blocks.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let adapted = expected(&texts, |row, ids| {
-        reference.forward(ids, &|layer, linear, y| match linear {
+    let adapted = expected(&case.texts, |row, ids| {
+        case.reference.forward(ids, &|layer, linear, y| match linear {
             Linear::AttentionOutput => adapt(&blocks[row], &shape, layer, &y),
             _ => y,
         })
     });
     for &implementation in AdapterImplementation::ALL {
         let what = format!("adapters, {implementation}");
-        match cache.plan(&SLOTS, LENGTHS[0], implementation) {
-            Err(ExecutorError::Unavailable { reason, .. }) => place.does_not_run(&what, &reason),
-            plan => {
-                let plan = plan?;
-                let adapters = Adapters::new(&cache, &plan);
-                let found = encoder.layers(embedded.shallow_clone(), layers.clone(), &input, Some(&adapters))?;
-                place.compare(what, &tokens(&found)?, &adapted, &alone)?;
-            }
-        }
-    }
-
-    let streams = Streams::new(1)?;
-    for kind in KINDS {
-        // The first task has two sequences, the others one each.
-        let of_row = [0, 0, 1, 2];
-        let parameters = [0, 1, 2].map(|task| kind.random(&self::shape(), &SIZES, SEED, task).scaled(TENANTS as f32));
-        let load = |parameters| kind.load(&Reader::new(parameters), &encoder);
-        let loaded = match parameters.iter().map(load).collect::<Result<Vec<_>, _>>() {
-            Ok(loaded) => loaded,
-            Err(error) => {
-                place.does_not_run(kind.name(), &error.to_string());
-                continue;
-            }
-        };
-        let member = |(task, operators)| {
-            let rows = (0..of_row.len()).filter(|&row| of_row[row] == task);
-            Member {
-                operators: Arc::new(Mutex::new(operators)),
-                first: rows.clone().next().expect("each task has a sequence") as i64,
-                count: rows.clone().count() as i64,
-                tokens: rows
-                    .map(|row| LENGTHS[row] as i64)
-                    .max()
-                    .expect("each task has a sequence"),
-                stream: 0,
-            }
-        };
-        let batch = PetBatch::new(loaded.into_iter().enumerate().map(member).collect());
-        let found = match batch.layers(&encoder, embedded.shallow_clone(), layers.clone(), &input, &streams) {
-            Ok(found) => found,
-            Err(error) => {
-                place.does_not_run(kind.name(), &error.to_string());
-                continue;
-            }
-        };
-        let merged = parameters
-            .iter()
-            .map(|parameters| merged(&encoder, kind.name(), parameters))
-            .collect::<Result<Vec<_>, _>>()?;
-        let with_tasks = expected(&texts, |row, ids| {
-            let task = of_row[row];
-            merged[task].forward(ids, &|layer, linear, y| {
-                with_adapter(&parameters[task], layer, linear, y)
-            })
+        place.part(&what, |place, what| {
+            let plan = match cache.plan(&SLOTS, LENGTHS[0], implementation) {
+                Err(ExecutorError::Unavailable { reason, .. }) => {
+                    place.does_not_run(what, &reason);
+                    return Ok(());
+                }
+                plan => plan?,
+            };
+            let found = case.layers(Some(&Adapters::new(&cache, &plan)))?;
+            place.compare(what, &found, &adapted, &case.alone)
         });
-        place.compare(format!("task, {}", kind.name()), &tokens(&found)?, &with_tasks, &alone)?;
     }
     Ok(())
 }
 
+/// Three tasks of a kind, of which the first has two sequences and the others one each.
+fn task(place: &mut Place<'_>, case: &Case, kind: &dyn pet::Kind, what: &str) -> Result<(), ExecutorError> {
+    let of_row = [0, 0, 1, 2];
+    let parameters = [0, 1, 2].map(|task| kind.random(&shape(), &SIZES, SEED, task).scaled(TENANTS as f32));
+    let load = |parameters| kind.load(&Reader::new(parameters), &case.encoder);
+    let loaded = match parameters.iter().map(load).collect::<Result<Vec<_>, _>>() {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            place.does_not_run(what, &error.to_string());
+            return Ok(());
+        }
+    };
+    let member = |(task, operators)| {
+        let rows = (0..of_row.len()).filter(|&row| of_row[row] == task);
+        Member {
+            operators: Arc::new(Mutex::new(operators)),
+            first: rows.clone().next().expect("each task has a sequence") as i64,
+            count: rows.clone().count() as i64,
+            tokens: rows
+                .map(|row| LENGTHS[row] as i64)
+                .max()
+                .expect("each task has a sequence"),
+            stream: 0,
+        }
+    };
+    let batch = PetBatch::new(loaded.into_iter().enumerate().map(member).collect());
+    let embedded = case.embedded.shallow_clone();
+    let found = match batch.layers(&case.encoder, embedded, ALL_LAYERS, &case.input, &Streams::new(1)?) {
+        Ok(found) => found,
+        Err(error) => {
+            place.does_not_run(what, &error.to_string());
+            return Ok(());
+        }
+    };
+    let merged = parameters
+        .iter()
+        .map(|parameters| merged(&case.encoder, kind.name(), parameters))
+        .collect::<Result<Vec<_>, _>>()?;
+    let with_tasks = expected(&case.texts, |row, ids| {
+        let task = of_row[row];
+        merged[task].forward(ids, &|layer, linear, y| {
+            with_adapter(&parameters[task], layer, linear, y)
+        })
+    });
+    place.compare(what, &tokens(&found)?, &with_tasks, &case.alone)
+}
+
 /// A model compiled for one shape, which is a captured graph on a GPU: what its heads make of the second batch that it is given, of which the
 /// first one's numbers must have left nothing.
-fn compiled(
-    place: &mut Place<'_>,
-    encoder: &Encoder,
-    texts: &[Vec<i64>],
-    reference: &EncoderReference,
-) -> Result<(), ExecutorError> {
+pub(super) fn check_compiled(place: &mut Place<'_>) -> Result<(), ExecutorError> {
+    let Case {
+        encoder,
+        texts,
+        reference,
+        ..
+    } = &Case::new(place)?;
     // The weights were copied on the stream that was current; nothing is captured on a GPU's default one.
     synchronize(place.device)?;
     let _entered = Stream::new(place.device)?.enter()?;

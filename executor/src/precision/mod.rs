@@ -49,6 +49,8 @@ pub struct Checks {
     pub checks: Vec<Check>,
     /// What does not run on this device, with the reason: no run uses it there either.
     pub unavailable: Vec<String>,
+    /// What should run and failed, with the error.
+    pub failed: Vec<String>,
 }
 
 impl Checks {
@@ -60,9 +62,8 @@ impl Checks {
 
 /// Computes each kind of operation on a device, in each of these number formats, and compares it.
 ///
-/// # Errors
-/// No memory, a device that is lost, or no folder for temporary files.
-pub fn check(device: Device, dtypes: &[DType]) -> Result<Checks, ExecutorError> {
+/// One that fails does not hide the others: no memory, a device that is lost, or no folder for temporary files.
+pub fn check(device: Device, dtypes: &[DType]) -> Checks {
     let run = || {
         prepare_lane_thread();
         let mut checks = Checks::default();
@@ -73,12 +74,14 @@ pub fn check(device: Device, dtypes: &[DType]) -> Result<Checks, ExecutorError> 
                 checks: &mut checks,
             };
             tch::no_grad(|| {
-                encoders::check(&mut place)?;
-                decoders::check(&mut place)?;
-                fragments::check(&mut place)
-            })?;
+                place.part("encoders", |place, _| encoders::check(place));
+                place.part("decoders", |place, _| decoders::check(place));
+                place.part("upper layers over fragments", |place, _| fragments::check(place));
+                // What is wrong with a capture may leave the device unusable.
+                place.part("compiled model", |place, _| encoders::check_compiled(place));
+            });
         }
-        Ok(checks)
+        checks
     };
     // What a lane's thread is made to be would stay with the caller's.
     std::thread::scope(|scope| scope.spawn(run).join().expect("shapes fit"))
@@ -94,6 +97,15 @@ struct Place<'a> {
 impl Place<'_> {
     fn kind(&self) -> Kind {
         kind(self.dtype)
+    }
+
+    /// Does a part of the comparisons, whose failure is kept beside them.
+    fn part(&mut self, what: &str, part: impl FnOnce(&mut Self, &str) -> Result<(), ExecutorError>) {
+        if let Err(error) = part(self, what) {
+            self.checks
+                .failed
+                .push(format!("{what} in {} failed: {error}", self.dtype));
+        }
     }
 
     /// A block of numbers as the device has it.
@@ -155,7 +167,12 @@ mod tests {
 
     #[test]
     fn what_a_cpu_computes_is_right_in_every_number_format() {
-        let Checks { checks, unavailable } = check(Device::Cpu, DType::ALL).unwrap();
+        let Checks {
+            checks,
+            unavailable,
+            failed,
+        } = check(Device::Cpu, DType::ALL);
+        assert!(failed.is_empty(), "{failed:?}");
         for check in &checks {
             println!("{check:?}");
         }
@@ -193,6 +210,26 @@ mod tests {
         ] {
             assert!(!wrong.holds(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn what_fails_hides_nothing() {
+        let mut checks = Checks::default();
+        let mut place = Place {
+            device: Device::Cpu,
+            dtype: DType::Bf16,
+            checks: &mut checks,
+        };
+        let number = Tensor::from_slice(&[1.0]);
+        place.part("first", |_, _| Err(ExecutorError::input("batch", "at least 1", 0)));
+        place.part("second", |place, what| {
+            place.compare(what, &number, &number, &(&number * 2.0))
+        });
+        assert_eq!(
+            checks.failed,
+            ["first in bf16 failed: batch: must be at least 1, got 0"]
+        );
+        assert_eq!(checks.checks.len(), 1);
     }
 
     #[test]

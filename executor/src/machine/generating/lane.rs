@@ -449,18 +449,14 @@ impl Perform for RunLane {
     }
 
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
-    fn prepare(&mut self) {
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
         for requests in [1, 8] {
             for _ in 0..3 {
-                // What cannot run will say so when a request asks for it.
-                if self.warm_up(requests).is_err() {
-                    return;
-                }
+                self.warm_up(requests)?;
             }
         }
-        // A device that is lost will say so when a request asks for it.
-        let _ = synchronize(self.device);
+        synchronize(self.device)
     }
 
     fn start_clock(&mut self, origin: Instant) {

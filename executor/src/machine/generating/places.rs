@@ -190,8 +190,9 @@ impl Perform for LinkLane {
         self.caches.first().map_or(tch::Device::Cpu, KvCache::device)
     }
 
-    fn prepare(&mut self) {
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
+        Ok(())
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {

@@ -455,8 +455,8 @@ struct Gated {
 }
 
 impl Perform for Gated {
-    fn prepare(&mut self) {
-        self.lane.prepare();
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
+        self.lane.prepare()
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
@@ -579,8 +579,8 @@ enum Said {
 }
 
 impl Perform for Telling {
-    fn prepare(&mut self) {
-        self.lane.prepare();
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
+        self.lane.prepare()
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
@@ -731,8 +731,8 @@ struct Meeting {
 }
 
 impl Perform for Meeting {
-    fn prepare(&mut self) {
-        self.lane.prepare();
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
+        self.lane.prepare()
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {
