@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::certainty::Certainty;
 use crate::error::Invalid;
+use crate::limits::Limits;
 use crate::model::ModelShape;
 use crate::names::named;
 use crate::origin::Origins;
@@ -30,6 +31,9 @@ pub struct Card {
     /// How well the medians of the measured tables are known; nothing of a table says nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub certainty: Vec<Certainty>,
+    /// What the device reached of its limits, by number format.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limits>,
     /// The shapes of measured models that are not built-in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelShape>,

@@ -119,6 +119,11 @@ impl Card {
                 .all(|slice| (slice.family, &slice.label) != (certainty.family, &certainty.table))
         });
         self.certainty.append(&mut other.certainty);
+        for limits in other.limits {
+            if self.limits_of(limits.dtype).is_none() {
+                self.limits.push(limits);
+            }
+        }
         other.held_out.leave_out(&self.tables);
         self.held_out.replace_with(&other.held_out);
         other.tables.leave_out(&self.tables);

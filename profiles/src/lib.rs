@@ -36,6 +36,7 @@ mod find;
 mod grid;
 mod import;
 mod keys;
+mod limits;
 mod mend;
 mod model;
 mod names;
@@ -70,6 +71,7 @@ pub use keys::{
     AdapterImplementation, Added, Changing, CollectiveOperation, Direction, DispatchOperation, LoadSource,
     LookupOutcome, OtherCores, PetKind, PoolBatching, Tier, TokensOf,
 };
+pub use limits::Limits;
 pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use names::near_miss;
 pub use origin::{Origin, Origins, UsedTable};

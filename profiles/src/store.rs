@@ -119,6 +119,7 @@ impl Card {
         card.check_held_out(&path)?;
         card.check_origins(&path(CARD_FILE)).map_err(in_line)?;
         card.check_certainty(&path(CARD_FILE)).map_err(in_line)?;
+        card.check_limits(&path(CARD_FILE)).map_err(in_line)?;
         Ok(card)
     }
 

@@ -77,6 +77,7 @@ pub fn synthetic_card() -> Card {
         tables: tables(),
         held_out: Tables::default(),
         certainty: Vec::new(),
+        limits: Vec::new(),
     }
 }
 

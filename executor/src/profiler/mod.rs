@@ -3,7 +3,7 @@
 //! [`profile`] makes a [`Card`] of a [`Plan`] (`plan.rs`). `models.rs` loads the models, `subjects.rs` makes what tenants add to them and
 //! collects the points; each family's are in a file of their own (`compute.rs`, `instances.rs`, `adapters.rs`, `lookups.rs`, `decoder.rs`,
 //! `steps.rs`, `lora.rs`, `pets.rs`, `texts.rs`, `copies.rs`, `solves.rs`, `plans.rs`). `schedule.rs` decides how often each is measured, `timing.rs` how
-//! one measurement is taken, `stats.rs` what came out; `resume.rs` and `handing_over.rs` measure what is no op. `partial.rs` is what an interrupted
+//! one measurement is taken, `stats.rs` what came out; `resume.rs`, `handing_over.rs` and `limits.rs` measure what is no op. `partial.rs` is what an interrupted
 //! run leaves for the next one.
 
 mod adapters;
@@ -16,6 +16,7 @@ mod gauge;
 mod handing_over;
 mod held_out;
 mod instances;
+mod limits;
 mod lookups;
 mod lora;
 mod models;
@@ -97,6 +98,10 @@ pub fn profile(
 
     let mut notes = unmeasured(plan);
     let clocks_before = clocks(plan.device);
+    let limits = match plan.suite {
+        Suite::Full => vec![limits::measure(plan.device, plan.dtype)?],
+        Suite::Quick => Vec::new(),
+    };
     let time_for_model = suite_time / plan.models.len() as u32;
     let known = earlier.as_ref().map(|earlier| &earlier.per_token_ns);
     let models = Models::load(plan, time_for_model, known)?;
@@ -209,6 +214,7 @@ pub fn profile(
             notes,
         },
         certainty: schedule.certainty(),
+        limits,
         models: plan.models.iter().filter(not_builtin).cloned().collect(),
         tables,
         held_out,

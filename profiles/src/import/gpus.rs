@@ -87,6 +87,7 @@ impl Gpu {
             tables: Tables::default(),
             held_out: Tables::default(),
  certainty: Vec::new(),
+ limits: Vec::new(),
         }
     }
 }

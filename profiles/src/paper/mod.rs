@@ -247,6 +247,7 @@ impl Paper {
             tables,
             held_out: Tables::default(),
             certainty: Vec::new(),
+            limits: Vec::new(),
         }
     }
 

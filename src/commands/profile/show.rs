@@ -10,7 +10,7 @@ use tenantry_profiles::{
 use tenantry_reports::page::ProfilePage;
 use tenantry_reports::whole::write_whole;
 
-use super::plots;
+use super::plots::{self, roofline};
 use crate::cards::find_card;
 use crate::cli::{OutputArgs, SchemaOf, ShowArgs};
 use crate::failure::Failure;
@@ -54,6 +54,8 @@ pub fn run(args: &ShowArgs, output: &OutputArgs) -> Result<(), Failure> {
         "device": card.device,
         "contention": card.contention,
         "provenance": card.provenance,
+        "limits": card.limits,
+        "shares_of_roof": roofline::shares(&card).iter().map(roofline::Shares::json).collect::<Vec<_>>(),
         "tables": tables.iter().map(|table| table_json(&card, table)).collect::<Vec<_>>(),
     });
     print(output, &value, || text(&card, &tables))?;
@@ -256,6 +258,11 @@ pub fn text(card: &Card, tables: &[TableSummary]) -> String {
     }
     lines.push(String::new());
     lines.push(table.trim_fmt());
+    let shares = roofline::shares(card);
+    if !shares.is_empty() {
+        lines.push("\nShares of the roof:".to_owned());
+        lines.extend(shares.iter().map(|of_part| format!("  {}", of_part.line())));
+    }
     let sources = sources(card, tables);
     if !sources.is_empty() {
         lines.push("\nWhere tables come from:".to_owned());

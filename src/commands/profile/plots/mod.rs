@@ -3,7 +3,7 @@
 
 mod layers;
 mod moves;
-mod roofline;
+pub mod roofline;
 mod side_by_side;
 mod tenants;
 

@@ -22,6 +22,8 @@ const FAMILIES: [Family; 4] = [
 struct Reached {
     table: String,
     part: &'static str,
+    /// Its sizes.
+    at: String,
     dtype: DType,
     work: Work,
     us: f64,
@@ -33,12 +35,13 @@ impl Reached {
         card: &Card,
         (model, dtype, cards): (&str, DType, u32),
         part: &'static str,
-        us: f64,
+        (at, us): (String, f64),
         work: impl FnOnce(&ModelShape) -> Work,
     ) -> Option<Reached> {
         Some(Reached {
             table: shared_table(model, dtype, cards),
             part,
+            at,
             dtype,
             work: work(&card.model(model)?),
             us,
@@ -62,15 +65,21 @@ struct Roof {
 }
 
 impl Roof {
-    /// By the datasheet of the device, where it has one, else by the highest rates of the card's own ops, which may be of different ops.
+    /// What was measured of the device's limits, else its datasheet, else the highest rates of the card's own ops, which may be of different ops.
     fn of(card: &Card, dtype: DType, all: &[Reached]) -> Roof {
-        let (origin, operations_per_s, bytes_per_s) = match Datasheet::of_device(&card.device.name) {
-            Some(sheet) => {
+        let sheet = Datasheet::of_device(&card.device.name);
+        let (origin, operations_per_s, bytes_per_s) = match (card.limits_of(dtype), sheet) {
+            (Some(limits), _) => (
+                "measured product and copy",
+                limits.matmul_flops_per_s,
+                limits.memory_bytes_per_s,
+            ),
+            (None, Some(sheet)) => {
                 // As ops are priced by a datasheet: formats that a card lacks are computed in single precision.
                 let peak = sheet.peak(dtype).unwrap_or(sheet.f32);
                 ("datasheet", peak, sheet.memory_bandwidth)
             }
-            None => {
+            (None, None) => {
                 let highest = |rate: fn(&Reached) -> f64| {
                     let rates = all.iter().filter(|op| op.dtype == dtype).map(rate);
                     rates.fold(0.0, f64::max)
@@ -138,8 +147,7 @@ pub fn roofline(card: &Card) -> Curves {
         id: "roofline",
         title: "Roofline",
         caption: "What parts of a layer reached (up) by their operations for each byte that they read and write (across), a point for each size. Near the \
-                  roof's slope memory bounds them, near its level part arithmetic, far below both launches; above the slope of a datasheet, caches hold \
-                  what they read.",
+                  roof's slope memory bounds them, near its level part arithmetic, far below both launches; above the slope, caches hold what they read.",
         x: "Operations for each byte",
         y: unit,
         choice: "Model",
@@ -182,34 +190,107 @@ fn reached(card: &Card) -> Vec<Reached> {
     let tables = &card.tables;
     let layers = tables.encoder_layer.iter().filter_map(|row| {
         let of = (row.model.as_str(), row.dtype, 1);
-        Reached::of(card, of, "encoder layer", row.stats.median_us, |model| {
+        let at = format!("batch {}, {} tokens", row.batch, row.tokens);
+        Reached::of(card, of, "encoder layer", (at, row.stats.median_us), |model| {
             ops::encoder_layer(model, row.dtype, row.batch, row.tokens)
         })
     });
     let dense = tables.decoder_dense.iter().filter_map(|row| {
         let of = (row.model.as_str(), row.dtype, row.tensor_parallel);
-        Reached::of(card, of, "layer without attention", row.stats.median_us, |model| {
-            ops::decoder_dense(model, row.dtype, row.tensor_parallel, row.tokens)
-        })
+        let at = format!("{} tokens", row.tokens);
+        Reached::of(
+            card,
+            of,
+            "layer without attention",
+            (at, row.stats.median_us),
+            |model| ops::decoder_dense(model, row.dtype, row.tensor_parallel, row.tokens),
+        )
     });
     let prompts = tables.decoder_prefill.iter().filter_map(|row| {
         let of = (row.model.as_str(), row.dtype, row.tensor_parallel);
-        Reached::of(card, of, "prompts' attention", row.stats.median_us, |model| {
+        let at = format!("{} tokens after {}", row.tokens, row.context);
+        Reached::of(card, of, "prompts' attention", (at, row.stats.median_us), |model| {
             ops::decoder_prefill(model, row.dtype, row.tensor_parallel, [row.tokens, row.context])
         })
     });
     let new_tokens = tables.decoder_decode.iter().filter_map(|row| {
         let of = (row.model.as_str(), row.dtype, row.tensor_parallel);
-        Reached::of(card, of, "new tokens' attention", row.stats.median_us, |model| {
+        let at = format!("{} sequences of {}", row.sequences, row.context);
+        Reached::of(card, of, "new tokens' attention", (at, row.stats.median_us), |model| {
             ops::decoder_decode(model, row.dtype, row.tensor_parallel, [row.sequences, row.context])
         })
     });
     layers.chain(dense).chain(prompts).chain(new_tokens).collect()
 }
 
+/// How near the ops of a part of a table come to their roof.
+pub struct Shares {
+    table: String,
+    part: &'static str,
+    roof: String,
+    points: usize,
+    /// Of its points the one in the middle,
+    median: f64,
+    /// and the nearest,
+    highest: f64,
+    /// where that is.
+    at: String,
+}
+
+impl Shares {
+    /// As a line of text says it.
+    pub fn line(&self) -> String {
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+        format!(
+            "{}, {}: {} in the middle of {} points, {} at most ({}); {}",
+            self.table,
+            self.part,
+            percent(self.median),
+            human::count(self.points as u64),
+            percent(self.highest),
+            self.at,
+            self.roof
+        )
+    }
+
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "table": self.table,
+            "part": self.part,
+            "roof": self.roof,
+            "points": self.points,
+            "median": self.median,
+            "highest": { "at": self.at, "share": self.highest },
+        })
+    }
+}
+
+/// What share of their roof the parts of a card's layers reach: the floor of their time over the time.
+pub fn shares(card: &Card) -> Vec<Shares> {
+    let all = reached(card);
+    let parts = grouped(&all, |op| format!("{} {}", op.table, op.part)).into_iter();
+    let shares = parts.map(|(_, ops)| {
+        let roof = Roof::of(card, ops[0].dtype, &all);
+        let share = |op: &Reached| op.operations_per_s() / roof.at(op.work.intensity());
+        let mut by_share: Vec<(f64, &Reached)> = ops.into_iter().map(|op| (share(op), op)).collect();
+        by_share.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let (highest, nearest) = by_share[by_share.len() - 1];
+        Shares {
+            table: nearest.table.clone(),
+            part: nearest.part,
+            roof: roof.name,
+            points: by_share.len(),
+            median: by_share[by_share.len() / 2].0,
+            highest,
+            at: nearest.at.clone(),
+        }
+    });
+    shares.collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use tenantry_profiles::Origin;
+    use tenantry_profiles::{Limits, Origin};
 
     use super::super::tests::line;
     use super::*;
@@ -287,6 +368,37 @@ mod tests {
         };
         assert!(name_with(Family::Head).starts_with("highest measured: "));
         assert!(name_with(Family::DecoderDense).starts_with("highest of the tables: "));
+    }
+
+    #[test]
+    fn what_was_measured_of_the_limits_is_the_roof() {
+        let mut card = find_card("cpu").unwrap();
+        let before = shares(&card);
+        let fastest = |part: &str| {
+            let all = reached(&card);
+            let of_part = all.iter().filter(|op| op.part == part);
+            of_part.map(Reached::operations_per_s).fold(0.0, f64::max)
+        };
+        let highest = fastest("encoder layer");
+        // Memory that bounds nothing.
+        card.limits = vec![Limits {
+            dtype: DType::F32,
+            matmul_flops_per_s: 4.0 * highest,
+            memory_bytes_per_s: 1e15,
+        }];
+        let after = shares(&card);
+        assert_eq!(before.len(), after.len());
+        let layers = after.iter().filter(|shares| shares.part == "encoder layer");
+        let most = layers.map(|shares| shares.highest).fold(0.0, f64::max);
+        assert!((most - 0.25).abs() < 1e-9, "{most}");
+        for shares in &after {
+            assert!(
+                shares.roof.starts_with("measured product and copy: "),
+                "{}",
+                shares.roof
+            );
+            assert!(shares.median <= shares.highest, "{}", shares.line());
+        }
     }
 
     #[test]
