@@ -114,7 +114,7 @@ fn compiled_runtimes_answer_as_padded_ones_do() {
     let lengths: Vec<_> = serving.static_runtimes().into_values().collect();
     assert_eq!(lengths, [8, 20, 8, 20]);
     let mut instance = Instance::of(&serving);
-    instance.computes.prepare();
+    instance.computes.prepare().unwrap();
     assert_eq!(instance.computes.compiled.len(), 4, "before the first request");
     assert_eq!(instance.infer(0), (alone[0].clone(), Vec::new()));
     instance.load(1);
