@@ -1,11 +1,12 @@
 //! Tenants' parameters in host memory: one contiguous block each, or shared round-robin where there is no room for all.
 
+use std::num::NonZero;
 use std::sync::{Arc, Mutex};
 
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 use tenantry_profiles::DType;
 
-use crate::device::{element_bytes, host_memory_for, kind};
+use crate::device::{element_bytes, host_memory_for, kind, prepare_lane_thread};
 use crate::error::ExecutorError;
 
 /// Equally long blocks of parameters for a number of tenants, page-locked where they are copied to a GPU.
@@ -36,18 +37,17 @@ impl ParameterSets {
         dtype: DType,
         device: Device,
         max_bytes: u64,
-        mut fill: impl FnMut(u32, &mut [f32]),
+        fill: impl Fn(u32, &mut [f32]) + Sync,
     ) -> Result<ParameterSets, ExecutorError> {
         let kind = kind(dtype);
         let distinct = distinct_of(tenants, length * element_bytes(kind), max_bytes)?;
-        let mut numbers = vec![0.0; usize::try_from(length).expect("blocks fit the address space")];
-        let mut block = |tenant| {
-            fill(tenant, &mut numbers);
-            host_memory_for(device, Tensor::f_from_slice(&numbers)?.f_to_kind(kind)?).map(Mutex::new)
-        };
-        let blocks = (0..distinct).map(&mut block).collect::<Result<_, ExecutorError>>()?;
+        let mut blocks = Vec::new();
+        while blocks.len() < distinct as usize {
+            blocks.extend(piece(distinct - blocks.len() as u32, length, kind, device)?);
+        }
+        fill_all(&mut blocks, length, &fill)?;
         Ok(ParameterSets {
-            blocks,
+            blocks: blocks.into_iter().map(Mutex::new).collect(),
             missing: Arc::default(),
             tenants,
             length,
@@ -207,6 +207,42 @@ impl ParameterSets {
     }
 }
 
+/// Room for at most so many blocks of `length` numbers, cut from one piece of memory.
+fn piece(blocks: u32, length: u64, kind: Kind, device: Device) -> Result<Vec<Tensor>, ExecutorError> {
+    let bytes = element_bytes(kind);
+    let stride = (length * bytes).next_multiple_of(ALIGNED_BYTES) / bytes;
+    let blocks = i64::from(blocks).min((PIECE_BYTES / (stride * bytes)).max(1) as i64);
+    let piece = Tensor::f_empty([blocks, stride as i64], (kind, Device::Cpu))?;
+    let piece = host_memory_for(device, piece)?.f_narrow(1, 0, length as i64)?;
+    Ok(piece.f_unbind(0)?)
+}
+
+/// Fills blocks of `length` numbers on all cores: ten thousand tenants' have as many as a large model.
+fn fill_all(blocks: &mut [Tensor], length: u64, fill: &(impl Fn(u32, &mut [f32]) + Sync)) -> Result<(), ExecutorError> {
+    let length = usize::try_from(length).expect("blocks fit the address space");
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let share = blocks.len().div_ceil(cores);
+    let fill_share = |(first, blocks): (usize, &mut [Tensor])| {
+        prepare_lane_thread();
+        let mut numbers = vec![0.0; length];
+        for (tenant, block) in (first as u32..).zip(blocks) {
+            fill(tenant, &mut numbers);
+            tch::no_grad(|| block.f_copy_(&Tensor::f_from_slice(&numbers)?))?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let firsts = (0..).step_by(share);
+        let shares = firsts.zip(blocks.chunks_mut(share));
+        let threads: Vec<_> = shares.map(|of| scope.spawn(move || fill_share(of))).collect();
+        let mut done = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("filling does not panic"));
+        done.try_for_each(|done: Result<(), TchError>| done)
+    })?;
+    Ok(())
+}
+
 /// No block.
 fn nothing(kind: Kind) -> Result<Tensor, ExecutorError> {
     Ok(Tensor::f_empty([0], (kind, Device::Cpu))?)
@@ -228,6 +264,12 @@ fn distinct_of(tenants: u32, block_bytes: u64, max_bytes: u64) -> Result<u32, Ex
     }
     Ok(distinct)
 }
+
+/// Bytes that are page-locked at once: each time takes the driver long, and PyTorch rounds them up to a power of two. What is let go of of a piece is free when
+/// all of it is.
+const PIECE_BYTES: u64 = 256 << 20;
+/// Blocks begin at multiples of so many bytes, so that copies do.
+const ALIGNED_BYTES: u64 = 256;
 
 /// Why a lock can be had.
 const UNBROKEN: &str = "nobody panics while it holds a block";
@@ -256,6 +298,21 @@ mod tests {
         let first: Vec<f64> = (0..5).map(|tenant| sets.of(tenant).double_value(&[9])).collect();
         assert_eq!(first, [0.0, 1.0, 2.0, 0.0, 1.0]);
         assert_eq!(sets.share().of(4).data_ptr(), sets.of(4).data_ptr());
+    }
+
+    #[test]
+    fn blocks_are_cut_from_pieces() {
+        let cut = |blocks, length| piece(blocks, length, Kind::BFloat16, Device::Cpu).unwrap();
+        let small = cut(3, 130);
+        let place = |block: &Tensor| block.data_ptr() as usize;
+        assert_eq!(small.len(), 3);
+        assert!(small.iter().all(|block| block.size() == [130] && block.is_contiguous()));
+        let apart: Vec<usize> = small.windows(2).map(|pair| place(&pair[1]) - place(&pair[0])).collect();
+        assert_eq!(apart, [512, 512]);
+        // Of two bytes each.
+        let two_fifths = PIECE_BYTES / 5;
+        assert_eq!(cut(7, two_fifths).len(), 2, "as many as a piece holds");
+        assert_eq!(cut(7, PIECE_BYTES).len(), 1, "and one at least");
     }
 
     #[test]

@@ -110,6 +110,13 @@ impl Stream {
         mix(self.state)
     }
 
+    /// As if [`bits`](Self::bits) had been called `times` more times.
+    #[must_use]
+    pub fn skipped(mut self, times: u64) -> Stream {
+        self.state = self.state.wrapping_add(GOLDEN_GAMMA.wrapping_mul(times));
+        self
+    }
+
     /// Uniform in `[0, 1)`, on a grid of 2^-53.
     #[inline]
     pub fn unit(&mut self) -> f64 {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use tenantry_profiles::{ModelKind, ModelShape};
 
 use crate::error::ExecutorError;
-use crate::random::{INITIAL_STD, Part, fill, weights};
+use crate::random::{INITIAL_STD, Part, fill_on_all_cores, weights};
 
 /// The first rows of OPT's position table belong to no position: position 0 is row 2.
 const OPT_POSITION_OFFSET: usize = 2;
@@ -217,7 +217,7 @@ pub(crate) fn initialise(
         match place.name.as_str() {
             name if name.ends_with("norm.weight") => numbers.fill(1.0),
             name if name.ends_with("bias") => {}
-            _ => fill(&mut stream, INITIAL_STD, &mut numbers),
+            _ => fill_on_all_cores(&mut stream, INITIAL_STD, &mut numbers),
         }
         if is_upper(shape, first_layer, &place.name) {
             write(offset, &numbers)?;
