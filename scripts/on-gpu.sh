@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
 # What is to be run on a GPU that is rented by the minute, on a machine with a CUDA PyTorch 2.11 but neither Rust nor a network (docs/gpu.md).
 #
-#   scripts/on-gpu.sh pack                     where it was built: the program and its solver into .gpu/, which travel with the checkout
-#   scripts/on-gpu.sh check|card|scenarios|all there: one part, or one after the other
+#   scripts/on-gpu.sh pack                             where it was built: the program and its solver into .gpu/, which travel with the checkout
+#   scripts/on-gpu.sh check|scenarios|beside|card|all  there: one part, or one after the other
 #
 #   --device NAME    cuda:0; with `cpu` the same is rehearsed without a GPU
-#   --seconds N      540; a part that is not done then leaves what it has, and the same command goes on with it
+#   --seconds N      540; what is not done then is left, and the same command goes on with it
 #   --suite NAME     full; of the part `card`
-#   --only NAME      of the part `scenarios`: this one
+#   --only NAME      of the part `scenarios`: those whose names begin so
+#   --repeats N      1; executions of each scenario
 #
 # Results go to $OUT, or out/on-gpu: log.txt, and results.tar.gz in parts of 15 MiB. Put those into .gpu/results, in place of what is there, and
-# the next command goes on with them, on another machine too.
+# the next command goes on with them, on another machine too. In them each kind of card has a folder of its own.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() { sed -n '2,/^set/{/^# \{0,1\}/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit 2; }
 
 part=${1:-}
-[[ $part =~ ^(pack|check|card|scenarios|all)$ ]] || usage
+[[ $part =~ ^(pack|check|scenarios|beside|card|all)$ ]] || usage
 shift
-device=cuda:0 seconds=540 suite=full only=
+device=cuda:0 seconds=540 suite=full only='' repeats=1
 while (($#)); do
     (($# > 1)) || usage
     case $1 in
@@ -27,6 +28,7 @@ while (($#)); do
     --seconds) seconds=$2 ;;
     --suite) suite=$2 ;;
     --only) only=$2 ;;
+    --repeats) repeats=$2 ;;
     *) usage ;;
     esac
     shift 2
@@ -37,22 +39,45 @@ models=bert-base,llama-7b
 dtype=bf16
 [[ $device == cpu ]] && models=tiny dtype=f32
 
-# What is validated: each by a profile measured minutes before, of what it needs. More options of `validate` after the scenario.
+# What is validated: the name, the scenario for which the profile is measured, the seconds it takes by estimate, the scenario, and more options of
+# `validate`. On a card the shipped scenarios of h200/, where one profile does for all of a family; in a rehearsal those that a CPU can run.
 runs() {
-    cat <<'END'
-dedicated-shared-adapters   quickstart
-saturated                   quickstart --set workload.arrivals={closed-loop:{clients:64,think_time:0s}}
-tasks                       pets/mixed-64
-tasks-online                pets/mixed-64-online
-lora-two-workers            punica/tiny-two-workers
-cascade                     tabi/cpu
-cascade-under-load          tabi/cpu-load
-hierarchical-decoders       hmi/gpt
-ten-thousand-tenants        hmi/ten-thousand
-management                  hmi/management
-static-runtimes             arlo/tweets-on-two-cores
-dynamic-runtimes            arlo/tweets-on-two-cores --set systems=[{"preset":"arlo-dt","runtimes":{"max_length":134}}]
+    if [[ $device == cpu ]]; then
+        cat <<'END'
+dedicated-shared-adapters quickstart                60 quickstart
+saturated                 quickstart                60 quickstart --set workload.arrivals={closed-loop:{clients:64,think_time:0s}}
+tasks                     pets/mixed-64             60 pets/mixed-64
+tasks-online              pets/mixed-64-online      60 pets/mixed-64-online
+lora-two-workers          punica/tiny-two-workers   60 punica/tiny-two-workers
+cascade                   tabi/cpu                  60 tabi/cpu
+cascade-under-load        tabi/cpu-load             60 tabi/cpu-load
+hierarchical-decoders     hmi/gpt                   60 hmi/gpt
+ten-thousand-tenants      hmi/ten-thousand          60 hmi/ten-thousand
+management                hmi/management            60 hmi/management
+static-runtimes           arlo/tweets-on-two-cores  60 arlo/tweets-on-two-cores
+dynamic-runtimes          arlo/tweets-on-two-cores  60 arlo/tweets-on-two-cores --set systems=[{"preset":"arlo-dt","runtimes":{"max_length":134}}]
 END
+    else
+        cat <<'END'
+hmi-ten-thousand          h200/hmi-tenants          70 h200/hmi-ten-thousand
+hmi-alone                 h200/hmi-tenants          60 h200/hmi-alone
+hmi-open                  h200/hmi-tenants          90 h200/hmi-open
+arlo-tweets               h200/arlo-tweets          60 h200/arlo-tweets
+arlo-saturated            h200/arlo-tweets          40 h200/arlo-saturated
+tabi-tweets               h200/tabi-tweets          70 h200/tabi-tweets
+tabi-saturated            h200/tabi-tweets          40 h200/tabi-saturated
+pets-streams              h200/pets-mixed           40 h200/pets-streams
+pets-online               h200/pets-mixed           50 h200/pets-online
+pets-mixed                h200/pets-mixed           60 h200/pets-mixed
+punica-open               h200/punica-popularity    80 h200/punica-open
+punica-few                h200/punica-popularity    80 h200/punica-few
+punica-queues             h200/punica-popularity    80 h200/punica-queues
+punica-popularity         h200/punica-popularity   200 h200/punica-popularity
+hmi-tenants               h200/hmi-tenants         180 h200/hmi-tenants
+management                hmi/management            60 hmi/management
+hierarchical-decoders     hmi/gpt                   60 hmi/gpt
+END
+    fi
 }
 
 pack() {
@@ -77,16 +102,18 @@ mkdir -p "$out"
 out=$(realpath "$out")
 exec > >(tee "$out/log.txt") 2>&1
 
-# Everything that a later command goes on with lies in $results, which is what comes back.
+# Everything that a later command goes on with lies in $work/results, which is what comes back; in $results what is of this kind of card.
 work=$(mktemp -d)
-results=$work/results
-mkdir -p "$results"/{done,cards,runs,check}
 shopt -s nullglob
 earlier=(.gpu/results/results.tar.gz.part-*)
-if ((${#earlier[@]})); then
-    cat "${earlier[@]}" | tar -xz -C "$work"
-    echo "going on with $(find "$results/done" -type f | wc -l) steps that are done"
+((${#earlier[@]})) && cat "${earlier[@]}" | tar -xz -C "$work"
+kind=cpu
+if [[ $device != cpu ]]; then
+    kind=$(nvidia-smi --query-gpu=name --format=csv,noheader --id="${device#cuda:}" | tr ' [:upper:]' '-[:lower:]')
+    [[ -n $kind ]] || { echo "$device: nvidia-smi must name it" >&2; exit 1; }
 fi
+results=$work/results/$kind
+mkdir -p "$results"/{done,cards,runs,check}
 
 keep() {
     # Of another run there may be more parts.
@@ -128,24 +155,18 @@ step() { # name, seconds that it needs at least, command...
         return 1
     fi
     echo "=== $name: $*"
-    # An interrupt lets it keep what it has.
-    timeout --signal=INT --kill-after=15 "$(left)" "$@" || code=$?
+    # An interrupt lets it keep what it has; with --foreground it comes once, and not to the whole group again, which would be a second one.
+    timeout --foreground --signal=INT --kill-after=15 "$(left)" "$@" </dev/null || code=$?
     echo "$name,$code,$((SECONDS - started))" | tee -a "$results/steps.csv"
     ((code == 0 || code == 3)) || return 1
     touch "$results/done/$name"
 }
 
-# On the screen and in a file.
-shown() { # file, command...
-    local file=$1
-    shift
-    "$@" | tee "$file"
-}
-export -f shown
-
 check() {
     tenantry doctor | tee "$results/check/machine.txt"
-    step math 30 bash -c "set -o pipefail; shown '$results/check/math.json' tenantry doctor --device $device --json"
+    # `exec`, so that an interrupt finds it.
+    step math 30 bash -c "exec tenantry doctor --device $device --json >'$results/check/math.json'" || true
+    cat "$results/check/math.json"
 }
 
 card() {
@@ -157,25 +178,47 @@ scenarios() {
     # Options have brackets, and are no names of files.
     local -
     set -o noglob
-    local name scenario more card
-    while read -r name scenario more; do
-        [[ -z $only || $only == "$name" ]] || continue
-        card=for-${scenario//\//-}
+    local name for least scenario more card
+    while read -r name for least scenario more; do
+        [[ $name == "$only"* ]] || continue
+        card=for-${for//\//-}
         # One that fails, or is not done, does not stop the others.
         # shellcheck disable=SC2086  # options are several words
-        step "profile-$card" 60 tenantry profile --device "$device" --suite quick --for "$scenario" \
-            --out "$results/cards/$card" --quiet &&
-            step "validate-$name" 60 tenantry validate "$scenario" --device "$device" --profile "$results/cards/$card" \
-                --repeats 2 --out "$results/runs/$name" --quiet $more || true
+        step "profile-$card" 60 tenantry profile --device "$device" --suite quick --for "$for" --out "$results/cards/$card" --quiet &&
+            step "validate-$name" $((least * repeats)) tenantry validate "$scenario" --device "$device" --profile "$results/cards/$card" \
+                --repeats "$repeats" --out "$results/runs/$name" --quiet $more || true
     done < <(runs)
 }
 
+beside() {
+    local least=240
+    if [[ $device == cpu ]]; then
+        python3 -c 'import peft' 2>/dev/null || { echo '=== beside: left out, since python3 cannot import peft'; return; }
+        least=60
+    fi
+    step beside "$least" scripts/beside-peft.sh --device "$device" --tenantry "$work/bin/tenantry" --seconds "$(left)" --out "$results/beside"
+}
+
+# Of all steps, which have been done on this kind of card, in all commands so far.
+told() {
+    local name steps=(math) for _
+    while read -r name for _; do
+        steps+=("profile-for-${for//\//-}" "validate-$name")
+    done < <(runs)
+    steps+=(beside card)
+    for name in $(printf '%s\n' "${steps[@]}" | awk '!seen[$0]++'); do
+        [[ -e $results/done/$name ]] && echo "done  $name" || echo "left  $name"
+    done
+}
+
 case $part in
-check | card | scenarios) "$part" || true ;;
+check | scenarios | beside | card) "$part" || true ;;
 all)
     check || true
-    card || true
     scenarios
+    beside || true
+    card || true
     ;;
 esac
-echo "=== done so far: $(cd "$results/done" && echo *)"
+echo "=== on $kind so far:"
+told
