@@ -191,10 +191,10 @@ mod tests {
     use crate::cli::ScenarioArgs;
     use crate::runs::scenario;
 
-    fn runs(name: &str) -> Vec<RunSpec> {
+    fn runs(name: &str, set: &[&str]) -> Vec<RunSpec> {
         let args = ScenarioArgs {
             scenario: name.into(),
-            set: Vec::new(),
+            set: set.iter().map(|text| (*text).to_owned()).collect(),
             seed: None,
         };
         scenario(&args).unwrap_or_else(|error| panic!("{name}: {error}")).runs()
@@ -212,17 +212,26 @@ mod tests {
         profile(&plan, &mut count, &interrupted).unwrap().card
     }
 
-    /// What is measured for a scenario prices all its systems, and what no system does is not measured.
+    /// What is measured for a scenario prices all its systems, and what no system does is not measured. With the smallest of models.
     #[test]
     fn a_scenario_gets_what_it_needs_and_no_more() {
-        for name in [
-            "quickstart",
-            "punica/tiny-two-workers",
-            "arlo/tweets-on-two-cores",
-            "tabi/cpu",
-            "pets/mixed-64",
-        ] {
-            let runs = runs(name);
+        let scenarios: [(&str, &[&str]); 5] = [
+            ("quickstart", &[]),
+            ("punica/tiny-two-workers", &[]),
+            (
+                "arlo/tweets-on-two-cores",
+                &[
+                    "models.backbone=tiny",
+                    "workload.lengths.input.twitter.span=119",
+                    "systems[0].runtimes={max_length: 128, lengths: {of: [64, 128]}, allocate: even}",
+                    "systems[1].runtimes={max_length: 128}",
+                ],
+            ),
+            ("tabi/cpu", &["models.large=tiny"]),
+            ("pets/mixed-64", &["models.backbone=tiny"]),
+        ];
+        for (name, set) in scenarios {
+            let runs = runs(name, set);
             let card = card_for(&runs);
             for run in &runs {
                 let prices = Prices::of_system(&card, &run.system, Jitter::None);
@@ -253,7 +262,7 @@ mod tests {
             message.contains("must be f32 to be measured on this device, got bf16"),
             "{message}"
         );
-        let mut runs = runs("quickstart");
+        let mut runs = runs("quickstart", &[]);
         let mut other = runs[0].clone();
         other.system.pool.dtype = DType::F16;
         runs.push(other);
