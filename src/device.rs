@@ -98,8 +98,10 @@ impl Device {
         let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
         let interrupt = Arc::clone(interrupt);
         let mut seen = seen(run);
-        // The run's own, and not that of one before it in this process.
-        tenantry_executor::forget_peak_memory(self.torch).map_err(|error| Failure::Running(error.to_string()))?;
+        // Its memory is the run's own, and not in part that of one before it in this process.
+        tenantry_executor::give_memory_back(self.torch)
+            .and_then(|()| tenantry_executor::forget_peak_memory(self.torch))
+            .map_err(|error| Failure::Running(error.to_string()))?;
         let done = match &mut watch {
             None => execute::execute(&spec, &mut *workload, interrupt, &mut seen),
             Some(watch) => execute::execute(&spec, &mut *workload, interrupt, (&mut seen, watch)),

@@ -236,6 +236,15 @@ int tenantry_memory_reset_peak(int32_t device_type, int32_t device_index) {
   });
 }
 
+// What tensors of the past took and nobody takes now is the device's again, for whoever asks for it in other sizes.
+int tenantry_memory_give_back(int32_t device_type) {
+  return guarded([&] {
+    const auto type = static_cast<c10::DeviceType>(device_type);
+    prepare(type);
+    c10::getDeviceAllocator(type)->emptyCache();
+  });
+}
+
 int tenantry_graph_new(int32_t device_type, int32_t device_index, CapturedGraph** graph) {
   return guarded([&] {
     prepare(static_cast<c10::DeviceType>(device_type));

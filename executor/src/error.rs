@@ -37,6 +37,9 @@ pub enum ExecutorError {
         /// What the probe said.
         reason: String,
     },
+    /// A runtime of which CUDA captured no graph: it is computed op by op, which takes longer than it would.
+    #[error("a runtime is not captured, and computed op by op: {}", .0)]
+    Uncaptured(Box<ExecutorError>),
     /// A table of precomputed representations that could not be built, opened or read.
     #[error(transparent)]
     Plot(#[from] tenantry_plot::PlotError),
@@ -116,6 +119,7 @@ impl ExecutorError {
             ExecutorError::File { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
             ExecutorError::Trace(error) => !matches!(error, tenantry_traces::TraceError::Io { .. }),
             ExecutorError::Torch(_)
+            | ExecutorError::Uncaptured(_)
             | ExecutorError::Plot(_)
             | ExecutorError::KeptTables { .. }
             | ExecutorError::Machine(_) => false,

@@ -104,8 +104,8 @@ pub use decoder::{
     Chunk, Decoder, DecoderConfig, KvCache, Sampling, Step, TenantParameters, read_decoder, sample, write_decoder,
 };
 pub use device::{
-    DeviceMemory, Entered, Event, Stream, copy_without_waiting, device_memory, forget_peak_memory, kind,
-    prepare_lane_thread, synchronize, synchronize_all,
+    DeviceMemory, Entered, Event, Stream, copy_without_waiting, device_memory, forget_peak_memory, give_memory_back,
+    kind, prepare_lane_thread, synchronize, synchronize_all,
 };
 pub use error::ExecutorError;
 pub use files::Files;

@@ -17,7 +17,8 @@ pub(crate) use self::graph::Graph;
 pub(crate) use self::host_numbers::HostNumbers;
 pub(crate) use self::stream::bus_id;
 pub use self::stream::{
-    DeviceMemory, Entered, Event, Stream, copy_without_waiting, device_memory, forget_peak_memory, synchronize_all,
+    DeviceMemory, Entered, Event, Stream, copy_without_waiting, device_memory, forget_peak_memory, give_memory_back,
+    synchronize_all,
 };
 use crate::error::ExecutorError;
 

@@ -61,6 +61,7 @@ unsafe extern "C" {
         peak_bytes: *mut u64,
     ) -> c_int;
     pub(super) fn tenantry_memory_reset_peak(device_type: i32, device_index: i32) -> c_int;
+    pub(super) fn tenantry_memory_give_back(device_type: i32) -> c_int;
     pub(super) fn tenantry_bus_id(device_index: i32, text: *mut c_char, text_bytes: i32) -> c_int;
 }
 

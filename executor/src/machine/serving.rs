@@ -676,6 +676,7 @@ impl ComputeLane {
         let stream = usize::from(runtime.stream);
         let (encoder, heads) = (&self.backbones[stream], &self.heads[stream]);
         let compiled = CompiledModel::new(encoder, heads, self.tags.is_some(), 1, tokens)?;
+        compiled.uncaptured().into_iter().for_each(errors::note);
         Ok(self.compiled.entry(runtime).or_insert(compiled))
     }
 

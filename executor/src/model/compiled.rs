@@ -19,8 +19,9 @@ pub(crate) struct CompiledModel {
     /// As `pass.numbers`, in host memory that the device copies from.
     staged: Tensor,
     left: Left,
-    /// Nothing on a CPU, where the pass is computed each time.
+    /// Nothing on a CPU, where the pass is computed each time, and where nothing was captured.
     graph: Option<Graph>,
+    uncaptured: Option<ExecutorError>,
 }
 
 /// What the pass leaves on the device.
@@ -48,7 +49,8 @@ impl CompiledModel {
     /// default one.
     ///
     /// # Errors
-    /// More tokens than the model has positions, no batch, no memory, or operations that cannot be captured.
+    /// More tokens than the model has positions, no batch, or no memory. Where operations cannot be captured, the pass is computed each time,
+    /// and [`uncaptured`](Self::uncaptured) says so.
     pub fn new(
         encoder: &Encoder,
         heads: &Heads,
@@ -74,12 +76,15 @@ impl CompiledModel {
             pass.run()?;
         }
         synchronize(device)?;
-        let (graph, left) = match device {
-            Device::Cuda(_) => {
-                let (graph, left) = Graph::capture(device, || pass.run())?;
-                (Some(graph), left)
-            }
-            _ => (None, pass.run()?),
+        let captured = match device {
+            Device::Cuda(_) => Some(Graph::capture(device, || pass.run())),
+            _ => None,
+        };
+        let (graph, left, uncaptured) = match captured {
+            Some(Ok((graph, left))) => (Some(graph), left, None),
+            Some(Err(error)) if error.is_out_of_memory() => return Err(error),
+            Some(Err(error)) => (None, pass.run()?, Some(ExecutorError::Uncaptured(Box::new(error)))),
+            None => (None, pass.run()?, None),
         };
         let staged = Tensor::f_zeros([numbers], (Kind::Int64, Device::Cpu))?;
         Ok(CompiledModel {
@@ -87,6 +92,7 @@ impl CompiledModel {
             pass,
             left,
             graph,
+            uncaptured,
         })
     }
 
@@ -121,6 +127,22 @@ impl CompiledModel {
         }
         // Reading them waits for the device, and so for the copy of what is staged.
         Ok(Vec::try_from(&self.left.classes.f_view([-1])?)?)
+    }
+
+    /// The same, if it is a graph where the device has such.
+    ///
+    /// # Errors
+    /// Why it was not captured.
+    pub fn captured(mut self) -> Result<CompiledModel, ExecutorError> {
+        match self.uncaptured.take() {
+            Some(why) => Err(why),
+            None => Ok(self),
+        }
+    }
+
+    /// Why there is no graph on a GPU, where there is none.
+    pub fn uncaptured(&self) -> Option<&ExecutorError> {
+        self.uncaptured.as_ref()
     }
 
     /// What its answer to the last batch was the likeliest of: `[n, classes]`, or `[n, l, classes]` where heads label tokens.

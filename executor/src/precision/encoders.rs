@@ -219,7 +219,7 @@ pub(super) fn check_compiled(place: &mut Place<'_>) -> Result<(), ExecutorError>
     let (classes, tenants) = (3, 4);
     let heads = Heads::random(&shape(), tenants, classes, SEED, place.dtype, place.device)?;
     synchronize(place.device)?;
-    let mut compiled = CompiledModel::new(encoder, &heads, false, texts.len(), LENGTHS[0])?;
+    let mut compiled = CompiledModel::new(encoder, &heads, false, texts.len(), LENGTHS[0])?.captured()?;
     let others: Vec<_> = texts.iter().rev().collect();
     compiled.run(&others, &[0; LENGTHS.len()])?;
     compiled.run(texts, &SLOTS)?;

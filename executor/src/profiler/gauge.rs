@@ -71,7 +71,7 @@ pub fn gauge(
         for decoder in &decoders {
             points.extend(decoder.points(hold_out)?);
         }
-        let mut schedule = Schedule::new(points, seed);
+        let mut schedule = Schedule::new(points, device, seed);
         schedule.measure(&mut Watch {
             until: Instant::now() + MEASURE * models.len() as u32,
             progress: &mut |_| {},

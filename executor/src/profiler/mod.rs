@@ -109,7 +109,7 @@ pub fn profile(
     let points = subjects.points(plan, time_for_model)?;
 
     let (mut tables, mut held_out) = (Tables::default(), Tables::default());
-    let mut schedule = Schedule::new(points, plan.seed).within(time);
+    let mut schedule = Schedule::new(points, plan.device, plan.seed).within(time);
     let per_token_ns = models.per_token_ns();
     // Preparing again is not part of the time, so that a run in many parts measures as much as one.
     let (spent, runs) = match earlier {

@@ -1,5 +1,7 @@
 //! How a suite's measuring went, in a card's words.
 
+use std::collections::BTreeMap;
+
 /// How the measuring went.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outcome {
@@ -12,6 +14,8 @@ pub(crate) struct Outcome {
     pub middle: f64,
     /// Tables left out, since the user asked to stop before all their points were measured.
     pub left_out: Vec<String>,
+    /// Tables left out since there was no memory for one of their points, and what was said of it.
+    pub no_memory: BTreeMap<String, String>,
 }
 
 impl Outcome {
@@ -35,6 +39,11 @@ impl Outcome {
         }
         if !self.left_out.is_empty() {
             notes.push(format!("left out as incomplete: {}", self.left_out.join("; ")));
+        }
+        if !self.no_memory.is_empty() {
+            let of = |(table, error): (&String, &String)| format!("{table} ({error})");
+            let tables: Vec<String> = self.no_memory.iter().map(of).collect();
+            notes.push(format!("left out for lack of memory: {}", tables.join("; ")));
         }
         notes
     }

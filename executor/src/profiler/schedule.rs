@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use tch::Device;
 use tenantry_profiles::{Certainty, Family, Stats, Tables};
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::Progress;
 use super::outcome::Outcome;
 use super::stats::{Samples, Visits};
+use crate::device::give_memory_back;
 use crate::error::ExecutorError;
 
 /// A point is finished when its median is known this well.
@@ -54,6 +56,8 @@ pub(crate) struct Point<'a> {
     /// Whether it is no part of its table, and checks it.
     held_out: bool,
     finished: bool,
+    /// That there was no memory for it.
+    no_memory: Option<String>,
 }
 
 impl<'a> Point<'a> {
@@ -72,6 +76,7 @@ impl<'a> Point<'a> {
             visits: Visits::default(),
             held_out: false,
             finished: false,
+            no_memory: None,
         }
     }
 
@@ -163,12 +168,15 @@ pub(crate) struct Schedule<'a> {
     /// What a visit lasts, once it is warm.
     visit: Duration,
     warm_up: Duration,
+    /// Of the points.
+    device: Device,
 }
 
 impl<'a> Schedule<'a> {
-    pub fn new(points: Vec<Point<'a>>, seed: u64) -> Schedule<'a> {
+    pub fn new(points: Vec<Point<'a>>, device: Device, seed: u64) -> Schedule<'a> {
         Schedule {
             points,
+            device,
             seed,
             round: 0,
             rest: Vec::new(),
@@ -280,7 +288,7 @@ impl<'a> Schedule<'a> {
 
     /// What points with too few measurements still take, where visits last as long as so far.
     fn still_needed(&self, visiting: Duration, visits: u32) -> Duration {
-        let unusable = self.points.iter().filter(|point| !point.is_usable());
+        let unusable = { self.points.iter() }.filter(|point| !point.is_usable() && !point.finished);
         let missing: usize = unusable
             .map(|point| VISITS_NEEDED.saturating_sub(point.visits.count()).max(1))
             .sum();
@@ -312,7 +320,10 @@ impl<'a> Schedule<'a> {
                 continue;
             }
             let visit = Instant::now();
-            self.points[index].visit(self.warm_up, self.visit)?;
+            match self.points[index].visit(self.warm_up, self.visit) {
+                Err(error) if error.is_out_of_memory() => self.give_up(index, &error)?,
+                visited => visited?,
+            }
             (visiting, visits) = (visiting + visit.elapsed(), visits + 1);
             (watch.progress)(Progress {
                 points_done: self.points.iter().filter(|point| point.finished).count(),
@@ -326,6 +337,20 @@ impl<'a> Schedule<'a> {
         }
     }
 
+    /// Leaves out the table of a point for which there is no memory, since a table has all its points; what is held out of it misses nothing
+    /// but itself. The device keeps nothing of what was tried.
+    fn give_up(&mut self, index: usize, error: &ExecutorError) -> Result<(), ExecutorError> {
+        let (table, held_out) = (self.points[index].table.clone(), self.points[index].held_out);
+        for (other, point) in self.points.iter_mut().enumerate() {
+            if other == index || !held_out && point.table == table {
+                point.visits = Visits::default();
+                point.finished = true;
+            }
+        }
+        self.points[index].no_memory = Some(error.to_string());
+        give_memory_back(self.device)
+    }
+
     /// Fills `tables` with those whose points were all measured, and `held_out` with what is held out of these.
     pub fn record(&self, tables: &mut Tables, held_out: &mut Tables) -> Outcome {
         let mut left_out: Vec<String> = self
@@ -336,6 +361,10 @@ impl<'a> Schedule<'a> {
             .collect();
         left_out.sort();
         left_out.dedup();
+        let no_memory: BTreeMap<String, String> = { self.points.iter() }
+            .filter(|point| !point.held_out)
+            .filter_map(|point| Some((point.table.clone(), point.no_memory.clone()?)))
+            .collect();
         let saved = |point: &&Point<'_>| point.is_usable() && !left_out.contains(&point.table);
         let saved: Vec<&Point<'_>> = self.points.iter().filter(saved).collect();
         let spreads = self.spreads();
@@ -350,7 +379,10 @@ impl<'a> Schedule<'a> {
             known: self.points.iter().filter(|point| point.is_known()).count(),
             widest: widths.last().copied().unwrap_or(0.0),
             middle: widths.get(widths.len() / 2).copied().unwrap_or(0.0),
-            left_out,
+            left_out: { left_out.into_iter() }
+                .filter(|table| !no_memory.contains_key(table))
+                .collect(),
+            no_memory,
         }
     }
 
@@ -422,7 +454,7 @@ mod tests {
     fn warm(points: Vec<Point<'_>>, seed: u64) -> Schedule<'_> {
         Schedule {
             warm_up: Duration::ZERO,
-            ..Schedule::new(points, seed)
+            ..Schedule::new(points, Device::Cpu, seed)
         }
     }
 
@@ -459,7 +491,8 @@ mod tests {
                 known: 3,
                 widest: 0.0,
                 middle: 0.0,
-                left_out: vec![]
+                left_out: vec![],
+                no_memory: BTreeMap::new(),
             }
         );
         let mut rows: Vec<_> = tables.copy.iter().map(|row| (row.bytes, row.stats.median_us)).collect();
@@ -470,7 +503,7 @@ mod tests {
     #[test]
     fn many_points_in_a_short_time_have_short_visits() {
         let visit = |count, seconds| {
-            let schedule = Schedule::new(points(count, Duration::from_micros), 1);
+            let schedule = Schedule::new(points(count, Duration::from_micros), Device::Cpu, 1);
             schedule.within(Duration::from_secs(seconds)).visit
         };
         assert_eq!(visit(1000, 45), Duration::from_micros(2812) + Duration::from_nanos(500));
@@ -541,6 +574,48 @@ mod tests {
                 ..Stats::exact(100.0)
             }
         );
+    }
+
+    #[test]
+    fn a_table_that_the_memory_is_too_small_for_is_left_out_and_the_others_are_measured() {
+        let no_room = || {
+            ExecutorError::from(tch::TchError::Torch(
+                "CUDA out of memory. Tried to allocate 20.00 GiB.".into(),
+            ))
+        };
+        let mut all = points(3, Duration::from_micros);
+        for bytes in [1, 2] {
+            let measure = move || match bytes {
+                1 => Ok(Duration::from_micros(1)),
+                _ => Err(no_room()),
+            };
+            let never = |_: &mut Tables, _| panic!("an incomplete table is not saved");
+            all.push(Point::new("large".to_string(), measure, never));
+        }
+        // What is held out misses nothing but itself.
+        all.push(Point::new("copy".to_string(), move || Err(no_room()), |_, _| panic!("nor this")).held_out(true));
+        let (outcome, tables) = run(all, IN_TIME, &AtomicBool::new(false));
+        let said = "libtorch: CUDA out of memory. Tried to allocate 20.00 GiB.".to_string();
+        assert_eq!((tables.copy.len(), &outcome.left_out), (3, &vec![]));
+        assert_eq!(outcome.no_memory, BTreeMap::from([("large".to_string(), said)]));
+        let notes = outcome.notes();
+        assert!(
+            notes
+                .iter()
+                .any(|note| note.contains("left out for lack of memory: large (libtorch: CUDA")),
+            "{notes:?}"
+        );
+        // Other errors end it.
+        let other = || Err(ExecutorError::input("length", "at least 0", -1));
+        let mut schedule = warm(vec![Point::new("other".to_string(), other, |_, _| {})], 1);
+        let never = AtomicBool::new(false);
+        let mut watch = Watch {
+            until: Instant::now() + IN_TIME,
+            progress: &mut |_| {},
+            keep: &mut |_| Ok(()),
+            interrupted: &never,
+        };
+        assert!(schedule.measure(&mut watch).is_err());
     }
 
     #[test]
@@ -706,8 +781,8 @@ mod tests {
 
     #[test]
     fn other_points_are_not_gone_on_with() {
-        let state = Schedule::new(points(2, Duration::from_micros), 1).state();
-        assert!(!Schedule::new(points(3, Duration::from_micros), 1).resume(state));
+        let state = Schedule::new(points(2, Duration::from_micros), Device::Cpu, 1).state();
+        assert!(!Schedule::new(points(3, Duration::from_micros), Device::Cpu, 1).resume(state));
     }
 
     #[test]
