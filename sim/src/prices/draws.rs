@@ -1,0 +1,102 @@
+//! Where in their measured spread durations lie.
+
+use tenantry_profiles::{Cost, Drawn, Place, Rhythm};
+use tenantry_traces::draw::Stream;
+use tenantry_traces::{Duration, Time};
+
+use super::Prices;
+
+/// Keeps the draws of blocks of steps apart from those of lanes' ops.
+const BLOCK: u64 = 1 << 62;
+
+/// Keeps the draws of alarms apart from those of lanes, whose keys begin with the lane.
+const ALARM: u64 = 1 << 63;
+
+/// The draws of one op.
+#[derive(Debug)]
+pub struct OpSpread(Option<Stream>);
+
+/// A place in the measured distribution, for the parts of one op.
+#[derive(Clone, Copy)]
+pub(crate) struct Quantile(Option<Place>);
+
+impl Quantile {
+    pub fn of(self, cost: Cost) -> u64 {
+        self.0.map_or(cost.median_ns, |place| cost.at_quantile(place.share()))
+    }
+
+    pub fn of_drawn(self, cost: &Drawn) -> u64 {
+        self.0.map_or(cost.median_ns(), |place| cost.at(place))
+    }
+}
+
+impl OpSpread {
+    pub(crate) fn draw(&mut self) -> Quantile {
+        Quantile(self.unit().map(Place::new))
+    }
+
+    fn unit(&mut self) -> Option<f64> {
+        self.0.as_mut().map(Stream::unit)
+    }
+
+    pub(super) fn of(&mut self, cost: Cost) -> u64 {
+        self.unit().map_or(cost.median_ns, |u| cost.at_quantile(u))
+    }
+
+    pub(super) fn of_drawn(&mut self, cost: &Drawn) -> u64 {
+        self.unit().map_or(cost.median_ns(), |u| cost.at_quantile(u))
+    }
+}
+
+impl Prices {
+    /// The draws for the `count`-th op of a lane, so that one lane's ops never change another's.
+    pub fn spread(&self, lane: u32, count: u64) -> OpSpread {
+        OpSpread(self.draws.map(|draws| draws.about(u64::from(lane) << 48 | count)))
+    }
+
+    /// How far a block of a lane's steps is from the median, in parts of a million; nothing where none is.
+    #[inline]
+    pub(crate) fn block_ppm(&mut self, lane: u32, block: u64, typical: &Drawn) -> Option<u64> {
+        let place = self.block_place(lane, block)?;
+        Some((typical.at(place) * 1_000_000 / typical.median_ns().max(1)).max(1))
+    }
+
+    /// Drawn once for all runs that have steps of the block.
+    #[inline]
+    pub(super) fn block_place(&mut self, lane: u32, block: u64) -> Option<Place> {
+        let draws = self.draws?;
+        let of_lane = lane as usize;
+        if of_lane >= self.blocks.len() {
+            self.blocks.resize(of_lane + 1, None);
+        }
+        match self.blocks[of_lane] {
+            Some((drawn, place)) if drawn == block => Some(place),
+            _ => {
+                let place = Place::new(draws.about(BLOCK ^ (u64::from(lane) << 48 | block)).unit());
+                self.blocks[of_lane] = Some((block, place));
+                Some(place)
+            }
+        }
+    }
+
+    /// From handing an op to a sleeping lane until it starts, in nanoseconds.
+    pub fn wake_ns(&self, rhythm: Rhythm, spread: &mut OpSpread) -> u64 {
+        spread.of_drawn(self.wake.at(rhythm))
+    }
+
+    /// From the end of an op until the server or another lane hears of it, in nanoseconds.
+    pub fn tell_ns(&self, rhythm: Rhythm, spread: &mut OpSpread) -> u64 {
+        spread.of_drawn(self.tell.at(rhythm))
+    }
+
+    /// From an instant that the loop sleeps until to its noticing that it has come, in nanoseconds; it has slept for so long. The same
+    /// instant always gives the same answer.
+    pub fn alarm_ns(&self, until: Time, slept: Duration) -> u64 {
+        let rhythm = Rhythm {
+            pause_ns: slept.0,
+            work_ns: 0,
+            others_busy: false,
+        };
+        OpSpread(self.draws.map(|draws| draws.about(ALARM ^ until.0))).of_drawn(self.alarm.at(rhythm))
+    }
+}
