@@ -13,7 +13,7 @@ if [ ! -e "$place/venv/ready" ]; then
     "$place/venv/bin/pip" install --quiet --no-deps ai-dynamo-runtime==1.6.1
     touch "$place/venv/ready"
 fi
-cargo build --quiet --release --manifest-path "$here/inference_lab/Cargo.toml" --target-dir "$place/inference_lab"
+cargo build --quiet --release --locked --manifest-path "$here/inference_lab/Cargo.toml" --target-dir "$place/inference_lab"
 table() {
     cargo bench --quiet --manifest-path "$root/Cargo.toml" --profile release -p tenantry-sim --bench table "$@"
 }
@@ -30,6 +30,9 @@ for turn in 1 2; do
     echo "turn $turn"
     table -- punica "$lengths"
     table -- punica "$lengths" "${sixteen[@]}"
+    # With all that a measured card has; the peers have nothing of the kind.
+    table -- punica disturbed "$lengths"
+    table -- punica disturbed "$lengths" "${sixteen[@]}"
     "$inference_lab" 10000
     "$inference_lab" 10000 16
     "$python" "$here/dynamo_replay.py" 10000
