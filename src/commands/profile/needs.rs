@@ -241,6 +241,49 @@ mod tests {
         needs_of(&runs).unwrap().with_inputs_of(&runs).unwrap().served
     }
 
+    /// On a GPU one profile does for all scenarios of a family: none asks for more than the scenario for which it is measured.
+    #[test]
+    fn what_is_run_on_a_gpu_needs_no_more_than_its_familys_profile() {
+        const SCRIPT: &str = include_str!("../../../scripts/on-gpu.sh");
+        let runs_of = |name: &str| {
+            let args = ScenarioArgs {
+                scenario: name.to_owned(),
+                set: Vec::new(),
+                seed: None,
+            };
+            scenario(&args).unwrap_or_else(|error| panic!("{name}: {error}")).runs()
+        };
+        let needs = |runs: &[RunSpec]| {
+            let Needs {
+                models,
+                bottlenecks,
+                ranks,
+                classes,
+                dtype,
+                ops,
+                served,
+                texts,
+            } = needs_of(runs).unwrap().with_inputs_of(runs).unwrap();
+            assert!(texts.is_empty());
+            format!("{:?}", (models, bottlenecks, ranks, classes, dtype, ops, served))
+        };
+        let mut checked = 0;
+        for line in SCRIPT.lines() {
+            let [_, family, _, name] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+                continue;
+            };
+            if !family.starts_with("h200/") {
+                continue;
+            }
+            let mut runs = runs_of(family);
+            let of_family = needs(&runs);
+            runs.extend(runs_of(name));
+            assert_eq!(needs(&runs), of_family, "{name} on the profile for {family}");
+            checked += 1;
+        }
+        assert_eq!(checked, 15, "as many as the script's table has");
+    }
+
     fn of(batch: Option<u32>, tokens: Option<u32>) -> Served {
         Served {
             batch,
