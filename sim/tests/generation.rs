@@ -527,6 +527,38 @@ fn lightly_loaded_cards_are_emptied() {
     );
 }
 
+/// Each run is promised all pages, so that a card that is busy says at its next step whether it has room. Others are placed meanwhile: on many cards
+/// nobody waits longer than on two.
+#[test]
+fn nobody_waits_for_a_step_of_a_card_that_others_go_to() {
+    let mut system = system(GenerationSpec {
+        lora: None,
+        max_batch: 8,
+        ..generation()
+    });
+    for place in [
+        PlaceSpec::LargestWorkingSet,
+        PlaceSpec::LeastLoaded,
+        PlaceSpec::RoundRobin,
+    ] {
+        system.pool.place = place;
+        // Some three on each card, of 100 steps of a tenth of a millisecond each.
+        let run = |cards: u32| {
+            let entries = (0..20 * u64::from(cards))
+                .map(|n| request(n, n * 3_000 / u64::from(cards), n as u32 % TENANTS, 20, 100))
+                .collect();
+            let (record, _) = simulate(&system, cards, 60, Jitter::None, entries, false);
+            assert_eq!(record.counts.served, 20 * u64::from(cards));
+            (record.queue.mean_ns() / 1e3, record.latency.mean_ns() / 1e3)
+        };
+        let ((few_us, _), (many_us, latency_us)) = (run(2), run(128));
+        assert!(
+            many_us < 1.5 * few_us + 50.0 && many_us < 0.05 * latency_us,
+            "{place:?}: {few_us} µs on two cards, {many_us} of {latency_us} on many"
+        );
+    }
+}
+
 fn jitters() -> impl Strategy<Value = Jitter> {
     prop_oneof![
         Just(Jitter::None),

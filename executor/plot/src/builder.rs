@@ -75,7 +75,7 @@ pub struct Builder {
     folder: PathBuf,
     spec: BuildSpec,
     /// Locked while this is the one build of the table.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Builder {
@@ -305,12 +305,21 @@ impl Builder {
     }
 }
 
-/// The system unlocks it when the process ends, however it does.
-fn lock(folder: &Path) -> Result<File, PlotError> {
+/// A file that nobody else has locked. The system unlocks it when the process ends, however it does.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing does not do: a process that another thread is about to start has the file open too, until it runs its program.
+        let _ = self.0.unlock();
+    }
+}
+
+fn lock(folder: &Path) -> Result<Lock, PlotError> {
     let path = folder.join("lock");
     let file = File::create(&path).map_err(PlotError::io(&path))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(PlotError::field(
             &path,
             "lock",

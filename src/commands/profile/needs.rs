@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, RouteSpec, RuntimeLengths, StageSpec, TenantState};
 use tenantry_executor::profiler::{Ops, Served, ServedRoute};
-use tenantry_profiles::{Changing, DType, ModelShape};
+use tenantry_profiles::{Changing, DType, ModelKind, ModelShape};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::spec::WorkloadSpec;
@@ -113,11 +113,15 @@ pub fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
 }
 
 impl Needs {
-    /// The same for inputs as long as these runs' workloads bring; pools of tasks say themselves how long theirs are.
+    /// The same for inputs as long as these runs' workloads bring. Pools of tasks say themselves how long theirs are, and decoders' grids do not depend
+    /// on it: a prompt may be cut, and what is cached grows with the answer.
     fn with_inputs_of(mut self, runs: &[RunSpec]) -> Result<Needs, Failure> {
         let mut seen: Vec<&WorkloadSpec> = Vec::new();
-        let says_nothing = |run: &&RunSpec| run.system.pools().any(|pool| pool.tasks.is_none());
-        for run in runs.iter().filter(says_nothing) {
+        let depends = |pool: &PoolSpec| {
+            let encodes = pool.runtimes.is_some() || pool.model.kind == ModelKind::Encoder;
+            encodes && pool.tasks.is_none()
+        };
+        for run in runs.iter().filter(|run| run.system.pools().any(depends)) {
             if seen.contains(&&run.workload) {
                 continue;
             }
@@ -343,6 +347,8 @@ mod tests {
         };
         assert_eq!(served("arlo/fig-6a", &[]), stepped);
         assert_eq!(served("arlo/tweets-on-two-cores", &[]), of(None, Some(134)));
+        // Decoders' grids do not depend on it.
+        assert_eq!(served("h200/punica-open", &[]).tokens, None);
         // Beside tasks, what others bring is measured of all.
         let tasks = "systems=[{ preset: pets, tasks: { max_tokens: 64 } }, { preset: bert-shared }]";
         let kinds = "tenants.kinds={ adapters: 1 }";

@@ -27,14 +27,19 @@ impl GenerationServer {
         self.check_fairness(now)?;
         if let Some((id, instance)) = self.next_placement() {
             let ticket = self.sequences[id].ticket;
-            if self.fits(id, instance, Pages::free) {
+            return Err(format!(
+                "ticket {ticket} waits at {now} while {instance} may have room for it"
+            ));
+        }
+        for asked in self.queue.asking.iter().chain(self.asking.iter()) {
+            let state = &self.instances[asked.instance.index()];
+            let may_have_room = state.asked_pages <= state.pages.perhaps_free() && !state.emptying;
+            let is_asked = state.run.is_some_and(|run| !run.interruptible);
+            if !may_have_room || !is_asked {
+                let ticket = self.sequences[asked.id].ticket;
                 return Err(format!(
-                    "ticket {ticket} waits at {now} while {instance} has room for it"
-                ));
-            }
-            if self.instances[instance.index()].run.is_none() {
-                return Err(format!(
-                    "ticket {ticket} waits at {now} for a run of {instance} that is not there"
+                    "ticket {ticket} waits at {now} for {}, which will not say that it has room",
+                    asked.instance
                 ));
             }
         }
@@ -51,20 +56,17 @@ impl GenerationServer {
         let coming = { self.sequences.iter() }.filter(|(_, s)| s.transferred == Transferred::Coming);
         let is_sent = |id: RequestId| sending.iter().filter(|&&other| other == id).count() == 1;
         let comes = coming.map(|(id, _)| is_sent(id)).collect::<Vec<bool>>();
-        if parked != self.parked.len() || comes.len() != sending.len() || comes.contains(&false) {
+        let waiting = self.parked.len() + self.asking.len() as usize;
+        if parked != waiting || comes.len() != sending.len() || comes.contains(&false) {
             return Err(format!(
-                "{parked} wait on instances and {} in all to be copied at {now}; {} are sent and {} come",
-                self.parked.len(),
+                "{parked} wait on instances and {waiting} in all to be copied at {now}; {} are sent and {} come",
                 sending.len(),
                 comes.len()
             ));
         }
         if let Some((id, instance)) = self.next_transfer() {
             let ticket = self.sequences[id].ticket;
-            let waits_for_run = self.instances[instance.index()].run.is_some();
-            if self.fits(id, instance, Pages::free) || !waits_for_run {
-                return Err(format!("ticket {ticket} is not copied at {now} to {instance}"));
-            }
+            return Err(format!("ticket {ticket} is not copied at {now} to {instance}"));
         }
         Ok(())
     }
@@ -132,6 +134,15 @@ impl GenerationServer {
         }
         if state.run.is_none() && here().any(|sequence| sequence.is_ready(&state.copies)) {
             return Err(format!("{instance} is idle at {now} while somebody is ready to run"));
+        }
+        let asking = self.queue.asking.iter().chain(self.asking.iter());
+        let asking = asking.filter(|asked| asked.instance == instance);
+        let (asked, pages) = asking.fold((0, 0), |(asked, pages), one| (asked + 1, pages + one.pages));
+        if (asked, pages) != (state.asked, state.asked_pages) {
+            return Err(format!(
+                "{asked} ask {instance} for {pages} pages, and {} for {} are counted",
+                state.asked, state.asked_pages
+            ));
         }
         if state.load() > self.spec.max_batch {
             return Err(format!("{} requests are on {instance}", state.load()));

@@ -5,6 +5,7 @@
 //! what its tenant has of its own comes in beside what runs, and its prompt may be looked up there. [`GenerationServer::advance`] submits an instance's next run of steps: at most until
 //! someone ends, the pages are used up, or somebody new is ready to join, who interrupts it.
 
+mod asking;
 mod gaps;
 mod generating;
 mod host;
@@ -38,6 +39,7 @@ use crate::policy::admit::{self, Admit};
 use crate::slab::Slab;
 use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, SystemSpec, TenantState};
 use crate::topology::Topology;
+use asking::Asking;
 use gaps::Gaps;
 use generating::{Generating, Took};
 use host::{HostMemory, InHost, Waiting};
@@ -94,6 +96,9 @@ struct Instance {
     parked: Vec<RequestId>,
     /// What is kept of those that are being copied to such an instance.
     sending: Vec<Sending>,
+    /// Requests that wait for the run's end to come here, if there is room; and the pages for which they ask.
+    asked: u32,
+    asked_pages: u32,
     pages: Pages,
     prefixes: Prefixes,
     /// Absent where tenants have nothing of their own.
@@ -129,8 +134,9 @@ impl Instance {
         PrefixPages { found, begun }
     }
 
+    /// Requests that are here, in part, or perhaps soon.
     fn load(&self) -> u32 {
-        self.placed() + self.sending.len() as u32
+        self.placed() + self.sending.len() as u32 + self.asked
     }
 
     /// Requests of which it says where they are.
@@ -193,8 +199,9 @@ pub struct GenerationServer {
 
     sequences: Sequences,
     queue: Queue,
-    /// Those who wait for an instance that goes on after their prompts, in order of arrival.
+    /// Those who wait for an instance that goes on after their prompts, in order of arrival; and those who have asked one.
     parked: BTreeSet<(Time, Ticket, RequestId)>,
+    asking: Asking,
     instances: Vec<Instance>,
     /// Where it does not hold all tenants' adapters.
     host: Option<HostMemory>,
@@ -246,6 +253,8 @@ impl GenerationServer {
             joining: VecDeque::new(),
             parked: Vec::new(),
             sending: Vec::new(),
+            asked: 0,
+            asked_pages: 0,
             pages: Pages::new(page, memory.pages),
             prefixes: Prefixes::new(generation.shared_prefix_tokens, generation.page_tokens),
             slots: slots(),
@@ -281,6 +290,7 @@ impl GenerationServer {
             sequences: Sequences::default(),
             queue: Queue::new(generation, tenants),
             parked: BTreeSet::new(),
+            asking: Asking::default(),
             flights: Slab::default(),
             placed: 0,
             counts: GenerationCounts::default(),
@@ -419,6 +429,7 @@ impl GenerationServer {
         };
         match sequence.place {
             Place::Queue => {
+                self.ask_no_more(|asked| asked.id == id);
                 self.queue.remove(id, &self.sequences[id]);
                 self.finish(now, id, Verdict::Cancelled, commands);
                 self.dispatch(now, commands);
@@ -533,6 +544,8 @@ impl GenerationServer {
         let state = &mut self.instances[instance.index()];
         state.run = None;
         state.pages.promise(0);
+        self.answer(instance);
+        let state = &mut self.instances[instance.index()];
         let going_on = state.generating.requests();
         let (pages, gaps) = state.generating.ran(&outcome, took, done.timing.ended);
         state.pages.take(pages);
@@ -669,6 +682,9 @@ impl GenerationServer {
 
     /// Takes a request off its instance.
     fn leave(&mut self, now: Time, id: RequestId, instance: InstanceId, commands: &mut Commands) {
+        if self.sequences[id].transferred == Transferred::Parked {
+            self.ask_no_more(|asked| asked.id == id);
+        }
         let state = &mut self.instances[instance.index()];
         let load = state.load();
         let sequence = &mut self.sequences[id];

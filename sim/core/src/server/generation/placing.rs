@@ -9,7 +9,7 @@ impl GenerationServer {
     /// Gives requests to instances, in the queue's order, until none fits; then asks those instances for work.
     ///
     /// An instance may have room if the run under way has not used what it was promised. Then that run is interrupted, and the
-    /// request waits for its next step to know.
+    /// request waits for its next step to know, while others are placed.
     pub(super) fn dispatch(&mut self, now: Time, commands: &mut Commands) {
         loop {
             // Again after each that is placed: what it brings into host memory may be what the next transfer lacked.
@@ -18,8 +18,8 @@ impl GenerationServer {
                 break;
             };
             if !self.has_pages(id, instance, Pages::free) {
-                self.interrupt(instance, commands);
-                break;
+                self.ask(id, instance, commands);
+                continue;
             }
             self.put(now, id, instance, commands);
             self.touched.push(instance);
@@ -60,7 +60,12 @@ impl GenerationServer {
                     true => PlaceSpec::LargestWorkingSet,
                     false => self.place,
                 };
-                self.choose(first, place, 0..self.instances.len() as u32, self.placed)
+                self.choose(
+                    first,
+                    place,
+                    0..self.instances.len() as u32,
+                    self.placed + u64::from(self.queue.asking.len()),
+                )
             }
             // To have many prompts on one card would only let them wait for each other.
             Some(_) => self.choose(first, PlaceSpec::LeastLoaded, 0..self.spec.prefill_instances(), 0),
@@ -86,7 +91,9 @@ impl GenerationServer {
             PlaceSpec::RoundRobin => {
                 let count = among.len() as u64;
                 let in_turn = (0..count).map(|step| InstanceId(among.start + ((before + step) % count) as u32));
-                { in_turn }.find(fits)
+                // Whose turn it was when it asked.
+                let asked = self.sequences[id].asked.filter(is_among);
+                asked.into_iter().chain(in_turn).find(fits)
             }
         }
     }
@@ -105,12 +112,17 @@ impl GenerationServer {
     /// Likewise, for its prompt and one page more.
     pub(super) fn has_pages(&self, id: RequestId, instance: InstanceId, free: impl Fn(&Pages) -> u32) -> bool {
         let state = &self.instances[instance.index()];
+        self.pages_wanted(id, instance) + state.asked_pages <= free(&state.pages)
+    }
+
+    /// For its prompt, and one page more.
+    pub(super) fn pages_wanted(&self, id: RequestId, instance: InstanceId) -> u32 {
+        let state = &self.instances[instance.index()];
         let sequence = &self.sequences[id];
         let shared = state.prefixes.would_share(sequence.tenant, sequence.prompt_tokens);
         let pages = state.pages.of(sequence.tokens()) - shared;
         // With nobody beside it, it has the whole cache: there is no larger one.
-        let beside_others = u32::from(state.load() > 0);
-        pages + beside_others <= free(&state.pages)
+        pages + u32::from(state.load() > 0)
     }
 
     /// Whether an instance has room for a request, pages aside.
@@ -159,6 +171,7 @@ impl GenerationServer {
         }
         sequence.place = Place::Instance(instance);
         sequence.is_moved = false;
+        sequence.asked = None;
         sequence.queued += now.since(sequence.queued_since);
         let mut was_cached_once = 0;
         if let Some((there, left, was_cached)) = sequence.left.take() {
@@ -404,6 +417,7 @@ impl GenerationServer {
             None => self.empty(now, instance, commands),
         }
         // Who waited for this instance's run goes elsewhere now, if there is room.
+        self.answer(instance);
         self.dispatch(now, commands);
     }
 

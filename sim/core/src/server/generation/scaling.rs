@@ -200,7 +200,7 @@ impl GenerationServer {
             return;
         };
         // Lightly loaded, a card may be full all the same: of pages, of tenants, or of another tenant's requests.
-        let first_waits = || !self.queue.is_empty() && self.next_placement().is_none();
+        let first_waits = || self.queue.first().is_some() && self.next_placement().is_none();
         if light && !first_waits() {
             return;
         }

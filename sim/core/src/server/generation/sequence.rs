@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use tenantry_traces::{Duration, Request, Ticket, Time};
 
+use super::asking::{Asked, Asking};
 use super::generating::Progress;
 use super::memory::Left;
 use crate::command::FailureReason;
@@ -83,6 +84,8 @@ pub(super) struct Sequence {
     pub started: bool,
     /// Whether it waits since its instance was emptied.
     pub is_moved: bool,
+    /// The last that it has asked whether it has room.
+    pub asked: Option<InstanceId>,
     /// How far its instance was when its prompt was complete; until then, of no meaning.
     pub since: Progress,
     pub cancelled: bool,
@@ -124,6 +127,7 @@ impl Sequence {
             place: Place::Queue,
             started: false,
             is_moved: false,
+            asked: None,
             since: Progress::default(),
             cancelled: false,
             first_token: None,
@@ -170,8 +174,10 @@ pub(super) type Sequences = Slab<RequestId, Sequence>;
 /// Requests that wait for an instance, in order of arrival, also those that were evicted from one.
 #[derive(Debug)]
 pub(super) struct Queue {
+    /// But those that have asked one.
     all: VecDeque<(Time, Ticket, RequestId)>,
-    /// Kept where a policy looks at tenants.
+    pub asking: Asking,
+    /// Likewise, kept where a policy looks at tenants.
     by_tenant: Option<BTreeSet<(u32, Time, Ticket, RequestId)>>,
     /// Whose turn it is, where that is not by arrival.
     pub counters: Option<Counters>,
@@ -186,20 +192,46 @@ impl Queue {
         let looks_at_tenants = counters.is_some() || spec.join == JoinSpec::QueuePerTenant;
         Queue {
             all: VecDeque::new(),
+            asking: Asking::default(),
             by_tenant: looks_at_tenants.then(BTreeSet::new),
             counters,
         }
     }
 
     pub fn len(&self) -> u32 {
-        self.all.len() as u32
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.all.len() as u32 + self.asking.len()
     }
 
     pub fn push(&mut self, id: RequestId, sequence: &Sequence) {
+        if self.counters.is_some() && !self.has_waiting(sequence.tenant) {
+            self.count(|counters| counters.begins_to_wait(sequence.tenant));
+        }
+        self.enter(id, sequence);
+    }
+
+    pub fn remove(&mut self, id: RequestId, sequence: &Sequence) {
+        self.take_out(id, sequence);
+        if self.counters.is_some() && !self.has_waiting(sequence.tenant) {
+            self.count(|counters| counters.waits_no_more(sequence.tenant));
+        }
+    }
+
+    /// A request waits for an instance's answer, and for nobody before it.
+    pub fn ask(&mut self, asked: Asked, sequence: &Sequence) {
+        self.take_out(asked.id, sequence);
+        self.asking.push(asked);
+    }
+
+    /// Those that have asked, and for whom this holds, wait for their turn again.
+    pub fn ask_no_more(&mut self, which: impl Fn(&Asked) -> bool, sequences: &Sequences) -> Vec<Asked> {
+        let asked = self.asking.take(which);
+        for asked in &asked {
+            self.enter(asked.id, &sequences[asked.id]);
+        }
+        asked
+    }
+
+    fn enter(&mut self, id: RequestId, sequence: &Sequence) {
         let (arrival, ticket) = sequence.order();
         let entry = (arrival, ticket, id);
         // Nearly all come in order. Who was evicted goes back to among the first.
@@ -210,15 +242,12 @@ impl Queue {
                 self.all.insert(at, entry);
             }
         }
-        if self.counters.is_some() && self.first_of(sequence.tenant).is_none() {
-            self.count(|counters| counters.begins_to_wait(sequence.tenant));
-        }
         if let Some(by_tenant) = &mut self.by_tenant {
             by_tenant.insert((sequence.tenant, arrival, ticket, id));
         }
     }
 
-    pub fn remove(&mut self, id: RequestId, sequence: &Sequence) {
+    fn take_out(&mut self, id: RequestId, sequence: &Sequence) {
         let (arrival, ticket) = sequence.order();
         let at = match self.all.front() {
             Some(&(.., first)) if first == id => 0,
@@ -231,9 +260,11 @@ impl Queue {
         if let Some(by_tenant) = &mut self.by_tenant {
             by_tenant.remove(&(sequence.tenant, arrival, ticket, id));
         }
-        if self.counters.is_some() && self.first_of(sequence.tenant).is_none() {
-            self.count(|counters| counters.waits_no_more(sequence.tenant));
-        }
+    }
+
+    /// Whether anybody of a tenant waits, also those that have asked.
+    fn has_waiting(&self, tenant: u32) -> bool {
+        self.first_of(tenant).is_some() || self.asking.iter().any(|asked| asked.tenant == tenant)
     }
 
     /// Tells the counters, where there are any.
@@ -247,7 +278,7 @@ impl Queue {
     pub fn first(&self) -> Option<RequestId> {
         match &self.counters {
             None => self.all.front().map(|&(_, _, id)| id),
-            Some(counters) => self.first_of(counters.next()?),
+            Some(counters) => counters.in_turn().find_map(|tenant| self.first_of(tenant)),
         }
     }
 

@@ -61,7 +61,8 @@ impl GenerationServer {
     pub(super) fn next_transfer(&self) -> Option<(RequestId, InstanceId)> {
         let &(_, _, first) = self.parked.first()?;
         let decoding = self.spec.prefill_instances()..self.instances.len() as u32;
-        let to = self.choose(first, self.place, decoding, self.counts.transfers)?;
+        let before = self.counts.transfers + u64::from(self.asking.len());
+        let to = self.choose(first, self.place, decoding, before)?;
         Some((first, to))
     }
 
@@ -69,8 +70,8 @@ impl GenerationServer {
     pub(super) fn dispatch_parked(&mut self, now: Time, commands: &mut Commands) {
         while let Some((id, to)) = self.next_transfer() {
             if !self.has_pages(id, to, Pages::free) {
-                self.interrupt(to, commands);
-                break;
+                self.ask(id, to, commands);
+                continue;
             }
             self.transfer(now, id, to, commands);
         }
@@ -82,6 +83,7 @@ impl GenerationServer {
             unreachable!("who is parked is on an instance")
         };
         sequence.queued += now.since(sequence.queued_since);
+        sequence.asked = None;
         let (arrival, ticket) = sequence.order();
         self.parked.remove(&(arrival, ticket, id));
         let state = &mut self.instances[from.index()];
