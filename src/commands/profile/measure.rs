@@ -213,38 +213,51 @@ mod tests {
     }
 
     /// What is measured for a scenario prices all its systems, and what no system does is not measured. With the smallest of models.
-    #[test]
-    fn a_scenario_gets_what_it_needs_and_no_more() {
-        let scenarios: [(&str, &[&str]); 5] = [
-            ("quickstart", &[]),
-            ("punica/tiny-two-workers", &[]),
-            (
-                "arlo/tweets-on-two-cores",
-                &[
-                    "models.backbone=tiny",
-                    "workload.lengths.input.twitter.span=119",
-                    "systems[0].runtimes={max_length: 128, lengths: {of: [64, 128]}, allocate: even}",
-                    "systems[1].runtimes={max_length: 128}",
-                ],
-            ),
-            ("tabi/cpu", &["models.large=tiny"]),
-            ("pets/mixed-64", &["models.backbone=tiny"]),
-        ];
-        for (name, set) in scenarios {
-            let runs = runs(name, set);
-            let card = card_for(&runs);
-            for run in &runs {
-                let prices = Prices::of_system(&card, &run.system, Jitter::None);
-                assert!(prices.is_ok(), "{name}, {}: {}", run.system.name, prices.unwrap_err());
-            }
-            let has = &card.tables;
-            assert_eq!(!has.pet.is_empty(), name.starts_with("pets"), "{name}");
-            assert_eq!(!has.plan.is_empty(), name.starts_with("pets"), "{name}");
-            assert_eq!(!has.attended_layer.is_empty(), name.starts_with("tabi"), "{name}");
-            assert_eq!(!has.static_model.is_empty(), name.starts_with("arlo"), "{name}");
-            assert_eq!(!has.decoder_step.is_empty(), name.starts_with("punica"), "{name}");
-            assert!(has.plot_lookup.is_empty(), "{name}");
+    fn a_scenario_gets_what_it_needs_and_no_more(name: &str, set: &[&str]) {
+        let runs = runs(name, set);
+        let card = card_for(&runs);
+        for run in &runs {
+            let prices = Prices::of_system(&card, &run.system, Jitter::None);
+            assert!(prices.is_ok(), "{name}, {}: {}", run.system.name, prices.unwrap_err());
         }
+        let has = &card.tables;
+        assert_eq!(!has.pet.is_empty(), name.starts_with("pets"), "{name}");
+        assert_eq!(!has.plan.is_empty(), name.starts_with("pets"), "{name}");
+        assert_eq!(!has.attended_layer.is_empty(), name.starts_with("tabi"), "{name}");
+        assert_eq!(!has.static_model.is_empty(), name.starts_with("arlo"), "{name}");
+        assert_eq!(!has.decoder_step.is_empty(), name.starts_with("punica"), "{name}");
+        assert!(has.plot_lookup.is_empty(), "{name}");
+    }
+
+    #[test]
+    fn encoders_get_what_they_need() {
+        a_scenario_gets_what_it_needs_and_no_more("quickstart", &[]);
+    }
+
+    #[test]
+    fn decoders_get_what_they_need() {
+        a_scenario_gets_what_it_needs_and_no_more("punica/tiny-two-workers", &[]);
+    }
+
+    #[test]
+    fn runtimes_get_what_they_need() {
+        let set = [
+            "models.backbone=tiny",
+            "workload.lengths.input.twitter.span=119",
+            "systems[0].runtimes={max_length: 128, lengths: {of: [64, 128]}, allocate: even}",
+            "systems[1].runtimes={max_length: 128}",
+        ];
+        a_scenario_gets_what_it_needs_and_no_more("arlo/tweets-on-two-cores", &set);
+    }
+
+    #[test]
+    fn cascades_get_what_they_need() {
+        a_scenario_gets_what_it_needs_and_no_more("tabi/cpu", &["models.large=tiny"]);
+    }
+
+    #[test]
+    fn tasks_get_what_they_need() {
+        a_scenario_gets_what_it_needs_and_no_more("pets/mixed-64", &["models.backbone=tiny"]);
     }
 
     #[test]

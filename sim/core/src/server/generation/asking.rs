@@ -2,8 +2,7 @@
 //!
 //! A run is promised all the pages that its steps could take, and ends long before most are taken: what an instance has left is known when its run is
 //! over. Who was chosen for an instance that may have room therefore *asks* it: the run ends at its next step, and until then those who come after go
-//! where they are to go. Did they wait too, somebody's next step would hold up all that go to other cards, of which a thousand make tens of thousands of
-//! steps a second.
+//! where they are to go. Did they wait too, a cluster would place no more than one request a step.
 
 use super::*;
 

@@ -1,11 +1,9 @@
 //! `tenantry trace fit`: what it prints makes what it says, and is checked on what it did not see.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{folder, good, good_json, recording, traces};
+use crate::common::{folder, good, good_json, recording, traces};
 
 /// What a fit prints is a scenario's own keys: with them, a scenario makes the same figures.
 fn pasted(folder: &Path, yaml: &str, stop: &str) -> serde_json::Value {

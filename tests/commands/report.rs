@@ -1,10 +1,8 @@
 //! `tenantry report`: one folder's page again, and several side by side.
 
-mod common;
-
 use std::fs;
 
-use common::{Case, check_bad, folder, good, good_json, names};
+use crate::common::{Case, check_bad, folder, good, good_json, names};
 
 #[test]
 fn one_folder_has_its_page_again() {

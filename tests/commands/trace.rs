@@ -1,11 +1,9 @@
 //! `tenantry trace info`, `convert` and `generate`: what they say and what they write.
 
-mod common;
-
 use std::fs;
 use std::process::Command;
 
-use common::{good, good_json, names, traces};
+use crate::common::{good, good_json, names, traces};
 
 #[test]
 fn info_says_what_there_is_and_no_more() {

@@ -1,13 +1,11 @@
 //! The real six hours of the Twitter stream, replayed through the quickstart's systems on the shipped profile.
 
-mod common;
-
 use std::fs;
 use std::process::Command;
 
 #[test]
 fn six_real_hours_go_through_all_systems() {
-    let Some(clip) = common::recording("twitter/twitter_2021_08_clip_6h.csv") else {
+    let Some(clip) = crate::common::recording("twitter/twitter_2021_08_clip_6h.csv") else {
         return;
     };
     let out = tempfile::tempdir().unwrap();

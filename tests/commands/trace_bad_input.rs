@@ -1,8 +1,6 @@
 //! `tenantry trace`: what it refuses.
 
-mod common;
-
-use common::{Case, check_bad, names, traces};
+use crate::common::{Case, check_bad, names, traces};
 
 const BAD: &[Case] = &[
     // Describing.

@@ -3,8 +3,6 @@
 //! vLLM had prefix caching on: an evicted request that comes back finds what has not been overwritten of its pages. Prompts that share
 //! a beginning find each other's too, but the file of lengths no longer shows which do, so that the prediction is an upper bound.
 
-mod common;
-
 use std::fs;
 use std::process::Command;
 
@@ -34,8 +32,8 @@ fn at(request: &Value, key: &str) -> f64 {
 
 #[test]
 fn a_measured_run_is_predicted_from_the_cards_profile() {
-    let trace = common::recording("llmservingsim/sharegpt_llama31_8b_300_sps10_lengths.csv");
-    let measured = common::recording("llmservingsim/RTX4090_llama31_8b_vllm_requests.jsonl");
+    let trace = crate::common::recording("llmservingsim/sharegpt_llama31_8b_300_sps10_lengths.csv");
+    let measured = crate::common::recording("llmservingsim/RTX4090_llama31_8b_vllm_requests.jsonl");
     let (Some(trace), Some(measured)) = (trace, measured) else {
         return;
     };

@@ -1,12 +1,10 @@
 //! What a run writes down beside its figures: `requests.parquet`, `timeline.json`, and its requests as a trace.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::Path;
 
-use common::{Case, check_bad, folder, good, names};
+use crate::common::{Case, check_bad, folder, good, names};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
@@ -131,7 +129,7 @@ fn a_closed_loop_is_recorded_as_it_was_asked() {
         ]
         .concat(),
     );
-    let trace = common::good_json(folder.path(), &["trace", "info", "r.parquet"]);
+    let trace = crate::common::good_json(folder.path(), &["trace", "info", "r.parquet"]);
     assert_eq!(trace[0]["requests"], 300);
     // Replayed, the same requests come at the same instants, whoever waits for them.
     let replay = [
@@ -509,6 +507,6 @@ fn a_real_run_writes_down_the_same_things() {
         let share = busy_us / 1e6 / run["duration_s"].as_f64().unwrap();
         assert!((share - said).abs() < 0.01, "{share} against {said}");
     }
-    let recorded = common::good_json(folder.path(), &["trace", "info", "r.csv"]);
+    let recorded = crate::common::good_json(folder.path(), &["trace", "info", "r.csv"]);
     assert_eq!(recorded[0]["requests"], 300);
 }

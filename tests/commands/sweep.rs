@@ -1,13 +1,11 @@
 //! Sweeps in parts: shards, kills, job files.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{check_bad, folder, good, names, tenantry};
+use crate::common::{check_bad, folder, good, names, tenantry};
 
 const SWEEP: [&str; 4] = [
     "--set",

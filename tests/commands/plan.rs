@@ -1,10 +1,8 @@
 //! The command `plan`: its files, its exit codes.
 
-mod common;
-
 use std::fs;
 
-use common::{check_bad, folder, good, good_json, names, tenantry};
+use crate::common::{check_bad, folder, good, good_json, names, tenantry};
 
 const PLAN: &str = "plan={find: fewest-cards, gpus: {from: 1, to: 8}}";
 const LOAD: [&str; 6] = [

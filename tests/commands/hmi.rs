@@ -1,9 +1,5 @@
 //! HMI's systems, executed.
 
-#![cfg(all(unix, feature = "libtorch"))]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -11,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{folder, tenantry};
+use crate::common::{folder, tenantry};
 use tenantry_executor::machine::execute::{self, execute};
 use tenantry_executor::{Device, Files};
 use tenantry_profiles::testing::synthetic_card;

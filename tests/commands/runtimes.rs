@@ -1,8 +1,6 @@
 //! Systems of runtimes from the command line: their allocation program, and what is said of it.
 
-mod common;
-
-use common::{good, good_json};
+use crate::common::{good, good_json};
 use serde_json::Value;
 
 /// A minute of Fig. 6a in which the program is solved six times.

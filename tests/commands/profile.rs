@@ -1,11 +1,9 @@
 //! `tenantry profile`: what its commands print, write and refuse, that measuring can be stopped; and that a run says what it used.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{folder, good, good_json, tenantry};
+use crate::common::{folder, good, good_json, tenantry};
 use tenantry_profiles::{Card, Source};
 
 fn refused(folder: &Path, args: &[&str]) -> String {

@@ -1,8 +1,6 @@
 //! Tasks from the command line: what is refused is refused alone, and presets and scenarios are complete.
 
-mod common;
-
-use common::good;
+use crate::common::good;
 use serde_json::Value;
 
 fn runs(summary: &str) -> Vec<Value> {
@@ -135,7 +133,7 @@ fn classifier(classes: usize) -> Vec<(String, &'static str, Vec<usize>)> {
 
 /// Ten tasks, of which the first seven are handed in as files: one is good, and each of the others is wrong in a way of its own.
 fn folder_with_tasks() -> tempfile::TempDir {
-    let folder = common::folder();
+    let folder = crate::common::folder();
     let path = |name: &str| folder.path().join(name);
     write_task(
         &path("good.safetensors"),
@@ -266,7 +264,7 @@ fn tasks_are_handed_in_as_files_and_faulty_ones_refused_alone() {
         "--set",
         "systems[0].tasks.registrations[0].file=absent.safetensors",
     ];
-    let output = common::tenantry(folder.path(), &absent);
+    let output = crate::common::tenantry(folder.path(), &absent);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{error}");
     let expected = "registrations[0].file: must be a file that can be read, got absent.safetensors";
@@ -366,7 +364,7 @@ fn two_shared_models_are_simulated_and_executed_from_a_shipped_card() {
         let set = format!("systems[0].files.{model}=none.safetensors");
         let run = |machine: &[&str]| {
             let args = [machine, &["pets/two-models", "--out", "none", "--set", &set]].concat();
-            common::tenantry(place.path(), &args)
+            crate::common::tenantry(place.path(), &args)
         };
         assert!(run(&["simulate"]).status.success());
         let error = String::from_utf8_lossy(&run(&["execute", "--device", "cpu"]).stderr).into_owned();
@@ -381,7 +379,7 @@ fn two_shared_models_are_simulated_and_executed_from_a_shipped_card() {
 fn tasks_in_files_are_executed_and_faulty_ones_refused_alone() {
     let folder = folder_with_tasks();
     let run = ["execute", "files.yaml", "--device", "cpu", "--json", "--out", "out"];
-    let output = common::tenantry(folder.path(), &run);
+    let output = crate::common::tenantry(folder.path(), &run);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{errors}");
     // libtorch's own words on sparse matrices are for its developers.

@@ -1,16 +1,14 @@
 //! `tenantry reproduce --sensitivity`: that no assumption is forgotten, that directions are those that reason gives, and that
 //! `docs/sensitivity.md` holds what is simulated. Run with `UPDATE=1` to write the page's generated part again.
 
-mod common;
-
 use std::path::Path;
 use std::{env, fs};
 
-use common::{check_bad, good};
+use crate::common::{check_bad, good};
 use serde_json::Value;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sensitivity.md");
-const BEGIN: &str = "<!-- generated from here on: UPDATE=1 cargo test --release --test sensitivity -->\n\n";
+const BEGIN: &str = "<!-- generated from here on: UPDATE=1 cargo test --release --features libtorch --test commands sensitivity -->\n\n";
 
 /// The assumptions and interpretations of each paper's card, in order: what must be varied.
 fn assumed() -> Vec<(String, Vec<String>)> {

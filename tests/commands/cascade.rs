@@ -1,13 +1,9 @@
 //! `tenantry cascade` on models trained for a moment: the offline pass, the choice, the scenario that it writes, and what is refused.
 
-#![cfg(feature = "libtorch")]
-
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{check_bad, good, good_json, tenantry};
+use crate::common::{check_bad, good, good_json, tenantry};
 use tempfile::TempDir;
 use tenantry_executor::cascade::{ExampleModel, ExampleSize, make_example};
 use tenantry_executor::find_device;

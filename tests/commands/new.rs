@@ -1,10 +1,8 @@
 //! `tenantry new`, edited presets and completions.
 
-mod common;
-
 use std::fs;
 
-use common::{Case, check_bad, folder, good, good_json};
+use crate::common::{Case, check_bad, folder, good, good_json};
 
 #[test]
 fn what_new_writes_is_valid_and_commented() {
@@ -124,7 +122,7 @@ fn the_usual_load_is_one_that_the_usual_card_serves() {
 #[test]
 fn a_name_with_a_space_is_quoted_in_the_next_command() {
     let folder = folder();
-    let written = common::tenantry(folder.path(), &["new", "my chat.yaml", "--defaults"]);
+    let written = crate::common::tenantry(folder.path(), &["new", "my chat.yaml", "--defaults"]);
     let said = String::from_utf8(written.stderr).unwrap();
     assert!(said.contains("next: tenantry simulate 'my chat.yaml'"), "{said}");
     let text = fs::read_to_string(folder.path().join("my chat.yaml")).unwrap();

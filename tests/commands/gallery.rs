@@ -1,11 +1,9 @@
 //! The gallery: real questions, each answered here at small scale.
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::good_json;
+use crate::common::good_json;
 
 fn gallery() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios/gallery")

@@ -1,0 +1,29 @@
+//! The program, as its users call it: each module is what one command, or a part of it, must do.
+//!
+//! One binary, since each would be linked with libtorch, and the tests of several files run beside each other.
+
+mod common;
+
+mod bad_input;
+#[cfg(feature = "libtorch")]
+mod cascade;
+mod dialogue;
+mod gallery;
+#[cfg(all(unix, feature = "libtorch"))]
+mod hmi;
+mod new;
+mod plan;
+mod profile;
+mod recording;
+mod repeatable;
+mod report;
+mod reproduce;
+mod runtimes;
+mod sensitivity;
+mod sweep;
+mod tasks;
+mod trace;
+mod trace_bad_input;
+mod trace_fit;
+mod twitter_clip;
+mod vllm_run;
