@@ -33,14 +33,16 @@ impl Asking {
         self.0.push(asked);
     }
 
-    /// Takes those out for whom this holds.
-    pub fn take(&mut self, which: impl Fn(&Asked) -> bool) -> Vec<Asked> {
-        self.0.extract_if(.., |asked| which(asked)).collect()
+    /// Takes the first out for whom this holds.
+    pub fn take(&mut self, which: impl Fn(&Asked) -> bool) -> Option<Asked> {
+        let at = self.0.iter().position(which)?;
+        Some(self.0.remove(at))
     }
 }
 
 impl GenerationServer {
     /// The request, first of the queue or of those that are parked, waits for an instance's run to end, and no one waits for it.
+    #[inline(never)]
     pub(super) fn ask(&mut self, id: RequestId, instance: InstanceId, commands: &mut Commands) {
         let pages = self.pages_wanted(id, instance);
         let sequence = &mut self.sequences[id];
@@ -68,6 +70,7 @@ impl GenerationServer {
     }
 
     /// An instance's run is over, or it takes nobody any more: who has asked it is where it was, with a place to be found.
+    #[inline]
     pub(super) fn answer(&mut self, instance: InstanceId) {
         if self.instances[instance.index()].asked > 0 {
             self.ask_no_more(|asked| asked.instance == instance);
@@ -75,19 +78,23 @@ impl GenerationServer {
     }
 
     /// Those for whom this holds are where they were before they asked.
+    #[inline(never)]
     pub(super) fn ask_no_more(&mut self, which: impl Fn(&Asked) -> bool) {
-        let parked = self.asking.take(&which);
-        for asked in &parked {
+        while let Some(asked) = self.queue.ask_no_more(&which, &self.sequences) {
+            self.not_asked(asked);
+        }
+        while let Some(asked) = self.asking.take(&which) {
             let (arrival, ticket) = self.sequences[asked.id].order();
             self.parked.insert((arrival, ticket, asked.id));
+            self.not_asked(asked);
         }
-        let queued = self.queue.ask_no_more(which, &self.sequences);
-        for asked in queued.iter().chain(&parked) {
-            let state = &mut self.instances[asked.instance.index()];
-            let load = state.load();
-            state.asked -= 1;
-            state.asked_pages -= asked.pages;
-            self.reload(asked.instance, load);
-        }
+    }
+
+    fn not_asked(&mut self, asked: Asked) {
+        let state = &mut self.instances[asked.instance.index()];
+        let load = state.load();
+        state.asked -= 1;
+        state.asked_pages -= asked.pages;
+        self.reload(asked.instance, load);
     }
 }

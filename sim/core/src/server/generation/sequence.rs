@@ -222,13 +222,11 @@ impl Queue {
         self.asking.push(asked);
     }
 
-    /// Those that have asked, and for whom this holds, wait for their turn again.
-    pub fn ask_no_more(&mut self, which: impl Fn(&Asked) -> bool, sequences: &Sequences) -> Vec<Asked> {
-        let asked = self.asking.take(which);
-        for asked in &asked {
-            self.enter(asked.id, &sequences[asked.id]);
-        }
-        asked
+    /// The first of those that have asked, and for whom this holds, waits for its turn again.
+    pub fn ask_no_more(&mut self, which: impl Fn(&Asked) -> bool, sequences: &Sequences) -> Option<Asked> {
+        let asked = self.asking.take(which)?;
+        self.enter(asked.id, &sequences[asked.id]);
+        Some(asked)
     }
 
     fn enter(&mut self, id: RequestId, sequence: &Sequence) {
