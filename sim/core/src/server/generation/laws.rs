@@ -27,19 +27,11 @@ impl GenerationServer {
         self.check_fairness(now)?;
         if let Some((id, instance)) = self.next_placement() {
             let ticket = self.sequences[id].ticket;
-            return Err(format!(
-                "ticket {ticket} waits at {now} while {instance} may have room for it"
-            ));
-        }
-        for asked in self.queue.asking.iter().chain(self.asking.iter()) {
-            let state = &self.instances[asked.instance.index()];
-            let may_have_room = state.asked_pages <= state.pages.perhaps_free() && !state.emptying;
-            let is_asked = state.run.is_some_and(|run| !run.interruptible);
-            if !may_have_room || !is_asked {
-                let ticket = self.sequences[asked.id].ticket;
+            // Where tenants have turns, whose turn it is waits for the run's end and all others for it.
+            let waits_for_run = self.instances[instance.index()].run.is_some() && self.queue.counters.is_some();
+            if self.fits(id, instance, Pages::free) || !waits_for_run {
                 return Err(format!(
-                    "ticket {ticket} waits at {now} for {}, which will not say that it has room",
-                    asked.instance
+                    "ticket {ticket} waits at {now} while {instance} may have room for it"
                 ));
             }
         }
@@ -56,7 +48,7 @@ impl GenerationServer {
         let coming = { self.sequences.iter() }.filter(|(_, s)| s.transferred == Transferred::Coming);
         let is_sent = |id: RequestId| sending.iter().filter(|&&other| other == id).count() == 1;
         let comes = coming.map(|(id, _)| is_sent(id)).collect::<Vec<bool>>();
-        let waiting = self.parked.len() + self.asking.len() as usize;
+        let waiting = self.parked.len() + self.parked_asking as usize;
         if parked != waiting || comes.len() != sending.len() || comes.contains(&false) {
             return Err(format!(
                 "{parked} wait on instances and {waiting} in all to be copied at {now}; {} are sent and {} come",
@@ -135,20 +127,38 @@ impl GenerationServer {
         if state.run.is_none() && here().any(|sequence| sequence.is_ready(&state.copies)) {
             return Err(format!("{instance} is idle at {now} while somebody is ready to run"));
         }
-        let asking = self.queue.asking.iter().chain(self.asking.iter());
-        let asking = asking.filter(|asked| asked.instance == instance);
-        let (asked, pages) = asking.fold((0, 0), |(asked, pages), one| (asked + 1, pages + one.pages));
-        if (asked, pages) != (state.asked, state.asked_pages) {
-            return Err(format!(
-                "{asked} ask {instance} for {pages} pages, and {} for {} are counted",
-                state.asked, state.asked_pages
-            ));
-        }
+        self.check_asking(now, instance)?;
         if state.load() > self.spec.max_batch {
             return Err(format!("{} requests are on {instance}", state.load()));
         }
         if let Some(sequence) = here().chain(parked()).find(|s| s.place != Place::Instance(instance)) {
             return Err(format!("ticket {} is on {instance} and elsewhere", sequence.ticket));
+        }
+        Ok(())
+    }
+
+    /// Those that have asked an instance are in no queue, and it will say whether it has room for all of them.
+    fn check_asking(&self, now: Time, instance: InstanceId) -> Result<(), String> {
+        let state = &self.instances[instance.index()];
+        for asked in &state.asking {
+            let sequence = &self.sequences[asked.id];
+            let (arrival, ticket) = sequence.order();
+            let may_have_room = state.asked_pages <= state.pages.perhaps_free() && !state.emptying;
+            let is_asked = state.run.is_some_and(|run| !run.interruptible) && sequence.asked == Some(instance);
+            let waits_twice =
+                self.queue.holds(asked.id, sequence) || self.parked.contains(&(arrival, ticket, asked.id));
+            if !may_have_room || !is_asked || waits_twice {
+                return Err(format!(
+                    "ticket {ticket} asks {instance} at {now}, which will not say that it has room"
+                ));
+            }
+        }
+        let pages: u32 = state.asking.iter().map(|asked| asked.pages).sum();
+        if pages != state.asked_pages {
+            return Err(format!(
+                "{pages} pages of {instance} are asked for, and {} are counted",
+                state.asked_pages
+            ));
         }
         Ok(())
     }

@@ -24,8 +24,8 @@ impl GenerationServer {
         let waits =
             |(_, sequence): &(RequestId, &Sequence)| sequence.tenant == tenant && sequence.place == Place::Queue;
         let waiting: Vec<RequestId> = self.sequences.iter().filter(waits).map(|(id, _)| id).collect();
-        self.ask_no_more(|asked| asked.tenant == tenant);
         for &id in &waiting {
+            self.forget_asking(id);
             self.queue.remove(id, &self.sequences[id]);
             self.finish(now, id, Verdict::Failed(FailureReason::Deleted), commands);
         }
@@ -48,9 +48,9 @@ impl GenerationServer {
             }
             let unread = state.prefixes.invalidate(tenant);
             self.let_go(instance, unread, commands);
+            self.answer(instance);
         }
-        let asking = self.asking.iter().map(|asked| asked.id);
-        let parked = self.parked.iter().map(|&(_, _, id)| id).chain(asking);
+        let parked = self.parked.iter().map(|&(_, _, id)| id);
         let of_tenant: Vec<RequestId> = parked.filter(|&id| self.sequences[id].tenant == tenant).collect();
         for id in of_tenant {
             self.unpark(now, id, commands);

@@ -39,7 +39,7 @@ use crate::policy::admit::{self, Admit};
 use crate::slab::Slab;
 use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, SystemSpec, TenantState};
 use crate::topology::Topology;
-use asking::Asking;
+use asking::Asked;
 use gaps::Gaps;
 use generating::{Generating, Took};
 use host::{HostMemory, InHost, Waiting};
@@ -96,8 +96,8 @@ struct Instance {
     parked: Vec<RequestId>,
     /// What is kept of those that are being copied to such an instance.
     sending: Vec<Sending>,
-    /// Requests that wait for the run's end to come here, if there is room; and the pages for which they ask.
-    asked: u32,
+    /// Requests that come here when the run is over, if there is room; and the pages for which they ask.
+    asking: Vec<Asked>,
     asked_pages: u32,
     pages: Pages,
     prefixes: Prefixes,
@@ -136,7 +136,7 @@ impl Instance {
 
     /// Requests that are here, in part, or perhaps soon.
     fn load(&self) -> u32 {
-        self.placed() + self.sending.len() as u32 + self.asked
+        self.placed() + self.sending.len() as u32 + self.asking.len() as u32
     }
 
     /// Requests of which it says where they are.
@@ -199,9 +199,9 @@ pub struct GenerationServer {
 
     sequences: Sequences,
     queue: Queue,
-    /// Those who wait for an instance that goes on after their prompts, in order of arrival; and those who have asked one.
+    /// Those who wait for an instance that goes on after their prompts, in order of arrival, but those who have asked one.
     parked: BTreeSet<(Time, Ticket, RequestId)>,
-    asking: Asking,
+    parked_asking: u32,
     instances: Vec<Instance>,
     /// Where it does not hold all tenants' adapters.
     host: Option<HostMemory>,
@@ -253,7 +253,7 @@ impl GenerationServer {
             joining: VecDeque::new(),
             parked: Vec::new(),
             sending: Vec::new(),
-            asked: 0,
+            asking: Vec::new(),
             asked_pages: 0,
             pages: Pages::new(page, memory.pages),
             prefixes: Prefixes::new(generation.shared_prefix_tokens, generation.page_tokens),
@@ -290,7 +290,7 @@ impl GenerationServer {
             sequences: Sequences::default(),
             queue: Queue::new(generation, tenants),
             parked: BTreeSet::new(),
-            asking: Asking::default(),
+            parked_asking: 0,
             flights: Slab::default(),
             placed: 0,
             counts: GenerationCounts::default(),
@@ -429,7 +429,7 @@ impl GenerationServer {
         };
         match sequence.place {
             Place::Queue => {
-                self.ask_no_more(|asked| asked.id == id);
+                self.forget_asking(id);
                 self.queue.remove(id, &self.sequences[id]);
                 self.finish(now, id, Verdict::Cancelled, commands);
                 self.dispatch(now, commands);
@@ -683,7 +683,7 @@ impl GenerationServer {
     /// Takes a request off its instance.
     fn leave(&mut self, now: Time, id: RequestId, instance: InstanceId, commands: &mut Commands) {
         if self.sequences[id].transferred == Transferred::Parked {
-            self.ask_no_more(|asked| asked.id == id);
+            self.forget_asking(id);
         }
         let state = &mut self.instances[instance.index()];
         let load = state.load();
@@ -728,6 +728,7 @@ impl GenerationServer {
         }
         self.reload(instance, load);
         self.let_go(instance, unread, commands);
+        self.answer(instance);
         let tenant = self.sequences[id].tenant;
         if let Some(request) = self.tenancy.leave(tenant) {
             self.submit_manage(request, discard(request), commands);

@@ -9,7 +9,7 @@ impl GenerationServer {
     /// Gives requests to instances, in the queue's order, until none fits; then asks those instances for work.
     ///
     /// An instance may have room if the run under way has not used what it was promised. Then that run is interrupted, and the
-    /// request waits for its next step to know, while others are placed.
+    /// request waits for its next step to know, while others are placed; but where tenants have turns, one that waits is still its tenant's.
     pub(super) fn dispatch(&mut self, now: Time, commands: &mut Commands) {
         loop {
             // Again after each that is placed: what it brings into host memory may be what the next transfer lacked.
@@ -18,6 +18,10 @@ impl GenerationServer {
                 break;
             };
             if !self.has_pages(id, instance, Pages::free) {
+                if self.queue.counters.is_some() {
+                    self.interrupt(instance, commands);
+                    break;
+                }
                 self.ask(id, instance, commands);
                 continue;
             }
@@ -42,11 +46,14 @@ impl GenerationServer {
     pub(super) fn next_placement(&self) -> Option<(RequestId, InstanceId)> {
         let first = self.queue.first()?;
         if self.spec.join == JoinSpec::QueuePerTenant {
+            let asking = self.instances.iter().flat_map(|state| &state.asking);
+            let oldest_asking = asking.map(|asked| self.sequences[asked.id].order()).min();
             let of_its_tenant = |(index, state): (usize, &Instance)| {
                 let instance = InstanceId(index as u32);
                 let next = self.queue.first_of(self.tenant_on(state)?)?;
                 // Else a tenant who always has somebody waiting would keep the card for ever.
-                let is_its_turn = next == first || self.sequences[next].arrival <= state.turn_since;
+                let is_oldest = || oldest_asking.is_none_or(|asking| self.sequences[next].order() < asking);
+                let is_its_turn = next == first && is_oldest() || self.sequences[next].arrival <= state.turn_since;
                 (is_its_turn && self.fits(next, instance, Pages::perhaps_free)).then_some((next, instance))
             };
             if let Some(placement) = self.instances.iter().enumerate().find_map(of_its_tenant) {
@@ -64,7 +71,7 @@ impl GenerationServer {
                     first,
                     place,
                     0..self.instances.len() as u32,
-                    self.placed + u64::from(self.queue.asking.len()),
+                    self.placed + u64::from(self.queue.asking()),
                 )
             }
             // To have many prompts on one card would only let them wait for each other.
@@ -77,8 +84,11 @@ impl GenerationServer {
     pub(super) fn choose(&self, id: RequestId, place: PlaceSpec, among: Range<u32>, before: u64) -> Option<InstanceId> {
         let fits = |instance: &InstanceId| self.fits(id, *instance, Pages::perhaps_free);
         let is_among = |instance: &InstanceId| among.contains(&instance.0);
+        // An instance that has room when it is asked keeps its word.
+        let asked = { self.sequences[id].asked.filter(is_among) }.filter(|&asked| self.fits(id, asked, Pages::free));
         match place {
             _ if self.instances.len() == 1 => Some(InstanceId(0)).filter(fits),
+            _ if asked.is_some() => asked,
             PlaceSpec::LargestWorkingSet => {
                 // Those that are full may be many.
                 let with_room = self.by_load.below(self.spec.max_batch).iter();
@@ -91,9 +101,7 @@ impl GenerationServer {
             PlaceSpec::RoundRobin => {
                 let count = among.len() as u64;
                 let in_turn = (0..count).map(|step| InstanceId(among.start + ((before + step) % count) as u32));
-                // Whose turn it was when it asked.
-                let asked = self.sequences[id].asked.filter(is_among);
-                asked.into_iter().chain(in_turn).find(fits)
+                { in_turn }.find(fits)
             }
         }
     }
@@ -416,7 +424,10 @@ impl GenerationServer {
             Some(_) => self.interrupt(instance, commands),
             None => self.empty(now, instance, commands),
         }
-        // Who waited for this instance's run goes elsewhere now, if there is room.
+        // Who waited for this instance's run goes elsewhere now, if there is room, and does not come back when it is empty.
+        for asked in &self.instances[instance.index()].asking {
+            self.sequences[asked.id].asked = None;
+        }
         self.answer(instance);
         self.dispatch(now, commands);
     }
@@ -434,7 +445,8 @@ impl GenerationServer {
             .filter(|&&(_, other)| !self.only_prefills(other))
             .map(|&(load, other)| {
                 let requests = self.spec.max_batch.saturating_sub(load);
-                (other, requests, self.instances[other.index()].pages.free())
+                let state = &self.instances[other.index()];
+                (other, requests, state.pages.free().saturating_sub(state.asked_pages))
             })
             .collect();
         let state = &self.instances[instance.index()];

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, VecDeque};
 
 use tenantry_traces::{Duration, Request, Ticket, Time};
 
-use super::asking::{Asked, Asking};
 use super::generating::Progress;
 use super::memory::Left;
 use crate::command::FailureReason;
@@ -176,7 +175,7 @@ pub(super) type Sequences = Slab<RequestId, Sequence>;
 pub(super) struct Queue {
     /// But those that have asked one.
     all: VecDeque<(Time, Ticket, RequestId)>,
-    pub asking: Asking,
+    asking: u32,
     /// Likewise, kept where a policy looks at tenants.
     by_tenant: Option<BTreeSet<(u32, Time, Ticket, RequestId)>>,
     /// Whose turn it is, where that is not by arrival.
@@ -192,18 +191,23 @@ impl Queue {
         let looks_at_tenants = counters.is_some() || spec.join == JoinSpec::QueuePerTenant;
         Queue {
             all: VecDeque::new(),
-            asking: Asking::default(),
+            asking: 0,
             by_tenant: looks_at_tenants.then(BTreeSet::new),
             counters,
         }
     }
 
     pub fn len(&self) -> u32 {
-        self.all.len() as u32 + self.asking.len()
+        self.all.len() as u32 + self.asking
+    }
+
+    /// How many have asked an instance.
+    pub fn asking(&self) -> u32 {
+        self.asking
     }
 
     pub fn push(&mut self, id: RequestId, sequence: &Sequence) {
-        if self.counters.is_some() && !self.has_waiting(sequence.tenant) {
+        if self.counters.is_some() && self.first_of(sequence.tenant).is_none() {
             self.count(|counters| counters.begins_to_wait(sequence.tenant));
         }
         self.enter(id, sequence);
@@ -211,22 +215,21 @@ impl Queue {
 
     pub fn remove(&mut self, id: RequestId, sequence: &Sequence) {
         self.take_out(id, sequence);
-        if self.counters.is_some() && !self.has_waiting(sequence.tenant) {
+        if self.counters.is_some() && self.first_of(sequence.tenant).is_none() {
             self.count(|counters| counters.waits_no_more(sequence.tenant));
         }
     }
 
     /// A request waits for an instance's answer, and for nobody before it.
-    pub fn ask(&mut self, asked: Asked, sequence: &Sequence) {
-        self.take_out(asked.id, sequence);
-        self.asking.push(asked);
+    pub fn ask(&mut self, id: RequestId, sequence: &Sequence) {
+        self.take_out(id, sequence);
+        self.asking += 1;
     }
 
-    /// The first of those that have asked, and for whom this holds, waits for its turn again.
-    pub fn ask_no_more(&mut self, which: impl Fn(&Asked) -> bool, sequences: &Sequences) -> Option<Asked> {
-        let asked = self.asking.take(which)?;
-        self.enter(asked.id, &sequences[asked.id]);
-        Some(asked)
+    /// A request that has asked waits for its turn again.
+    pub fn ask_no_more(&mut self, id: RequestId, sequence: &Sequence) {
+        self.enter(id, sequence);
+        self.asking -= 1;
     }
 
     fn enter(&mut self, id: RequestId, sequence: &Sequence) {
@@ -260,11 +263,6 @@ impl Queue {
         }
     }
 
-    /// Whether anybody of a tenant waits, also those that have asked.
-    fn has_waiting(&self, tenant: u32) -> bool {
-        self.first_of(tenant).is_some() || self.asking.iter().any(|asked| asked.tenant == tenant)
-    }
-
     /// Tells the counters, where there are any.
     pub fn count(&mut self, tell: impl FnOnce(&mut Counters)) {
         if let Some(counters) = &mut self.counters {
@@ -272,11 +270,17 @@ impl Queue {
         }
     }
 
+    /// Whether a request waits here, and has not asked an instance; for tests.
+    pub fn holds(&self, id: RequestId, sequence: &Sequence) -> bool {
+        let (arrival, ticket) = sequence.order();
+        self.all.binary_search(&(arrival, ticket, id)).is_ok()
+    }
+
     /// Who is next.
     pub fn first(&self) -> Option<RequestId> {
         match &self.counters {
             None => self.all.front().map(|&(_, _, id)| id),
-            Some(counters) => counters.in_turn().find_map(|tenant| self.first_of(tenant)),
+            Some(counters) => self.first_of(counters.next()?),
         }
     }
 

@@ -61,7 +61,7 @@ impl GenerationServer {
     pub(super) fn next_transfer(&self) -> Option<(RequestId, InstanceId)> {
         let &(_, _, first) = self.parked.first()?;
         let decoding = self.spec.prefill_instances()..self.instances.len() as u32;
-        let before = self.counts.transfers + u64::from(self.asking.len());
+        let before = self.counts.transfers + u64::from(self.parked_asking);
         let to = self.choose(first, self.place, decoding, before)?;
         Some((first, to))
     }
@@ -162,6 +162,7 @@ impl GenerationServer {
         });
         self.reload(from, load);
         self.let_go(from, unread, commands);
+        self.answer(from);
 
         let sequence = &mut self.sequences[id];
         sequence.transferred = Transferred::There;
