@@ -796,7 +796,7 @@ impl GenerationServer {
         }
     }
 
-    /// Lets an instance's run end at its next step, if somebody is ready to join or is to leave.
+    /// Lets an instance's run end at its next step, for somebody who is ready to join, is to leave, or asks whether there is room.
     fn interrupt(&mut self, instance: InstanceId, commands: &mut Commands) {
         if let Some(run) = &mut self.instances[instance.index()].run
             && run.interruptible

@@ -66,7 +66,7 @@ impl GenerationServer {
         Some((first, to))
     }
 
-    /// Begins to copy those that are parked, in order of arrival, until no instance has room for the next.
+    /// Begins to copy those that are parked, in order of arrival, until no instance has room for the next; who has asked one lets others go.
     pub(super) fn dispatch_parked(&mut self, now: Time, commands: &mut Commands) {
         while let Some((id, to)) = self.next_transfer() {
             if !self.has_pages(id, to, Pages::free) {
