@@ -187,18 +187,8 @@ mod tests {
     use tenantry_sim::{Jitter, Prices};
 
     use super::super::needs::needs_of;
+    use super::super::needs::tests::runs;
     use super::*;
-    use crate::cli::ScenarioArgs;
-    use crate::runs::scenario;
-
-    fn runs(name: &str, set: &[&str]) -> Vec<RunSpec> {
-        let args = ScenarioArgs {
-            scenario: name.into(),
-            set: set.iter().map(|text| (*text).to_owned()).collect(),
-            seed: None,
-        };
-        scenario(&args).unwrap_or_else(|error| panic!("{name}: {error}")).runs()
-    }
 
     /// A card measured for these runs, too briefly to be good for more than its tables.
     fn card_for(runs: &[RunSpec]) -> tenantry_profiles::Card {

@@ -230,18 +230,23 @@ fn add<T: PartialEq>(list: &mut Vec<T>, one: T) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tenantry_profiles::PetKind;
 
     use super::*;
 
-    fn served(name: &str, set: &[&str]) -> Served {
+    /// The runs of a shipped scenario.
+    pub fn runs(name: &str, set: &[&str]) -> Vec<RunSpec> {
         let args = ScenarioArgs {
             scenario: name.into(),
-            set: set.iter().map(|set| (*set).to_string()).collect(),
+            set: set.iter().map(|text| (*text).to_owned()).collect(),
             seed: None,
         };
-        let runs = scenario(&args).unwrap().runs();
+        scenario(&args).unwrap_or_else(|error| panic!("{name}: {error}")).runs()
+    }
+
+    fn served(name: &str, set: &[&str]) -> Served {
+        let runs = runs(name, set);
         needs_of(&runs).unwrap().with_inputs_of(&runs).unwrap().served
     }
 
@@ -249,14 +254,6 @@ mod tests {
     #[test]
     fn what_is_run_on_a_gpu_needs_no_more_than_its_familys_profile() {
         const SCRIPT: &str = include_str!("../../../scripts/on-gpu.sh");
-        let runs_of = |name: &str| {
-            let args = ScenarioArgs {
-                scenario: name.to_owned(),
-                set: Vec::new(),
-                seed: None,
-            };
-            scenario(&args).unwrap_or_else(|error| panic!("{name}: {error}")).runs()
-        };
         let needs = |runs: &[RunSpec]| {
             let Needs {
                 models,
@@ -279,10 +276,10 @@ mod tests {
             if !family.starts_with("h200/") {
                 continue;
             }
-            let mut runs = runs_of(family);
-            let of_family = needs(&runs);
-            runs.extend(runs_of(name));
-            assert_eq!(needs(&runs), of_family, "{name} on the profile for {family}");
+            let mut both = runs(family, &[]);
+            let of_family = needs(&both);
+            both.extend(runs(name, &[]));
+            assert_eq!(needs(&both), of_family, "{name} on the profile for {family}");
             checked += 1;
         }
         assert_eq!(checked, 15, "as many as the script's table has");
@@ -318,12 +315,8 @@ mod tests {
     #[test]
     fn of_full_models_operators_are_measured_that_do_not_merge() {
         let kinds = |engine: &str| {
-            let args = ScenarioArgs {
-                scenario: "pets/mixed-64".into(),
-                set: vec![format!("systems=[{{ preset: seqs, tasks: {{ engine: {engine} }} }}]")],
-                seed: None,
-            };
-            needs_of(&scenario(&args).unwrap().runs()).unwrap().ops.pets
+            let systems = format!("systems=[{{ preset: seqs, tasks: {{ engine: {engine} }} }}]");
+            needs_of(&runs("pets/mixed-64", &[&systems])).unwrap().ops.pets
         };
         assert_eq!(kinds("{ sequential: {} }"), [PetKind::Adapters]);
         assert!(kinds("{ parallel: { fine_tuned: as-a-whole } }").is_empty());

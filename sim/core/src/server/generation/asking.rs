@@ -24,15 +24,13 @@ impl GenerationServer {
         match sequence.place {
             Place::Queue => self.queue.ask(id, sequence),
             Place::Instance(_) => {
-                let (arrival, ticket) = sequence.order();
-                self.parked.remove(&(arrival, ticket, id));
+                self.parked.remove(&sequence.waiting(id));
                 self.parked_asking += 1;
             }
         }
         let state = &mut self.instances[instance.index()];
         let load = state.load();
         state.asking.push(Asked { id, pages });
-        state.asked_pages += pages;
         self.reload(instance, load);
         self.interrupt(instance, commands);
     }
@@ -60,15 +58,13 @@ impl GenerationServer {
     fn ask_no_more(&mut self, instance: InstanceId, at: usize) {
         let state = &mut self.instances[instance.index()];
         let load = state.load();
-        let Asked { id, pages } = state.asking.swap_remove(at);
-        state.asked_pages -= pages;
+        let id = state.asking.swap_remove(at).id;
         self.reload(instance, load);
         let sequence = &self.sequences[id];
         match sequence.place {
             Place::Queue => self.queue.ask_no_more(id, sequence),
             Place::Instance(_) => {
-                let (arrival, ticket) = sequence.order();
-                self.parked.insert((arrival, ticket, id));
+                self.parked.insert(sequence.waiting(id));
                 self.parked_asking -= 1;
             }
         }

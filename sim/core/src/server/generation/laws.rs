@@ -142,23 +142,15 @@ impl GenerationServer {
         let state = &self.instances[instance.index()];
         for asked in &state.asking {
             let sequence = &self.sequences[asked.id];
-            let (arrival, ticket) = sequence.order();
-            let may_have_room = state.asked_pages <= state.pages.perhaps_free() && !state.emptying;
+            let may_have_room = state.asked_pages() <= state.pages.perhaps_free() && !state.emptying;
             let is_asked = state.run.is_some_and(|run| !run.interruptible) && sequence.asked == Some(instance);
-            let waits_twice =
-                self.queue.holds(asked.id, sequence) || self.parked.contains(&(arrival, ticket, asked.id));
+            let waits_twice = self.queue.holds(asked.id, sequence) || self.parked.contains(&sequence.waiting(asked.id));
             if !may_have_room || !is_asked || waits_twice {
                 return Err(format!(
-                    "ticket {ticket} asks {instance} at {now}, which will not say that it has room"
+                    "ticket {} asks {instance} at {now}, which will not say that it has room",
+                    sequence.ticket
                 ));
             }
-        }
-        let pages: u32 = state.asking.iter().map(|asked| asked.pages).sum();
-        if pages != state.asked_pages {
-            return Err(format!(
-                "{pages} pages of {instance} are asked for, and {} are counted",
-                state.asked_pages
-            ));
         }
         Ok(())
     }

@@ -96,9 +96,8 @@ struct Instance {
     parked: Vec<RequestId>,
     /// What is kept of those that are being copied to such an instance.
     sending: Vec<Sending>,
-    /// Requests that come here when the run is over, if there is room; and the pages for which they ask.
+    /// Requests that come here when the run is over, if there is room.
     asking: Vec<Asked>,
-    asked_pages: u32,
     pages: Pages,
     prefixes: Prefixes,
     /// Absent where tenants have nothing of their own.
@@ -137,6 +136,11 @@ impl Instance {
     /// Requests that are here, in part, or perhaps soon.
     fn load(&self) -> u32 {
         self.placed() + self.sending.len() as u32 + self.asking.len() as u32
+    }
+
+    /// For those that have asked.
+    fn asked_pages(&self) -> u32 {
+        self.asking.iter().map(|asked| asked.pages).sum()
     }
 
     /// Requests of which it says where they are.
@@ -254,7 +258,6 @@ impl GenerationServer {
             parked: Vec::new(),
             sending: Vec::new(),
             asking: Vec::new(),
-            asked_pages: 0,
             pages: Pages::new(page, memory.pages),
             prefixes: Prefixes::new(generation.shared_prefix_tokens, generation.page_tokens),
             slots: slots(),
@@ -696,8 +699,7 @@ impl GenerationServer {
                 _ => state.prompts.retain(|&other| other != id),
             }
         } else if sequence.transferred == Transferred::Parked {
-            let (arrival, ticket) = sequence.order();
-            self.parked.remove(&(arrival, ticket, id));
+            self.parked.remove(&sequence.waiting(id));
             sequence.queued += now.since(sequence.queued_since);
             state.parked.retain(|&other| other != id);
         } else {

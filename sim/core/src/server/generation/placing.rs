@@ -17,16 +17,15 @@ impl GenerationServer {
             let Some((id, instance)) = self.next_placement() else {
                 break;
             };
-            if !self.has_pages(id, instance, Pages::free) {
-                if self.queue.counters.is_some() {
-                    self.interrupt(instance, commands);
-                    break;
-                }
+            if self.has_pages(id, instance, Pages::free) {
+                self.put(now, id, instance, commands);
+                self.touched.push(instance);
+            } else if self.queue.counters.is_none() {
                 self.ask(id, instance, commands);
-                continue;
+            } else {
+                self.interrupt(instance, commands);
+                break;
             }
-            self.put(now, id, instance, commands);
-            self.touched.push(instance);
         }
         if !self.touched.is_empty() {
             self.advance_touched(now, commands);
@@ -67,12 +66,8 @@ impl GenerationServer {
                     true => PlaceSpec::LargestWorkingSet,
                     false => self.place,
                 };
-                self.choose(
-                    first,
-                    place,
-                    0..self.instances.len() as u32,
-                    self.placed + u64::from(self.queue.asking()),
-                )
+                let before = self.placed + u64::from(self.queue.asking());
+                self.choose(first, place, 0..self.instances.len() as u32, before)
             }
             // To have many prompts on one card would only let them wait for each other.
             Some(_) => self.choose(first, PlaceSpec::LeastLoaded, 0..self.spec.prefill_instances(), 0),
@@ -84,10 +79,12 @@ impl GenerationServer {
     pub(super) fn choose(&self, id: RequestId, place: PlaceSpec, among: Range<u32>, before: u64) -> Option<InstanceId> {
         let fits = |instance: &InstanceId| self.fits(id, *instance, Pages::perhaps_free);
         let is_among = |instance: &InstanceId| among.contains(&instance.0);
+        if self.instances.len() == 1 {
+            return Some(InstanceId(0)).filter(fits);
+        }
         // An instance that has room when it is asked keeps its word.
         let asked = { self.sequences[id].asked.filter(is_among) }.filter(|&asked| self.fits(id, asked, Pages::free));
         match place {
-            _ if self.instances.len() == 1 => Some(InstanceId(0)).filter(fits),
             _ if asked.is_some() => asked,
             PlaceSpec::LargestWorkingSet => {
                 // Those that are full may be many.
@@ -120,7 +117,7 @@ impl GenerationServer {
     /// Likewise, for its prompt and one page more.
     pub(super) fn has_pages(&self, id: RequestId, instance: InstanceId, free: impl Fn(&Pages) -> u32) -> bool {
         let state = &self.instances[instance.index()];
-        self.pages_wanted(id, instance) + state.asked_pages <= free(&state.pages)
+        self.pages_wanted(id, instance) + state.asked_pages() <= free(&state.pages)
     }
 
     /// For its prompt, and one page more.
@@ -446,7 +443,7 @@ impl GenerationServer {
             .map(|&(load, other)| {
                 let requests = self.spec.max_batch.saturating_sub(load);
                 let state = &self.instances[other.index()];
-                (other, requests, state.pages.free().saturating_sub(state.asked_pages))
+                (other, requests, state.pages.free().saturating_sub(state.asked_pages()))
             })
             .collect();
         let state = &self.instances[instance.index()];

@@ -166,6 +166,11 @@ impl Sequence {
     pub fn order(&self) -> (Time, Ticket) {
         (self.arrival, self.ticket)
     }
+
+    /// What it is known by among those that wait in that order.
+    pub fn waiting(&self, id: RequestId) -> (Time, Ticket, RequestId) {
+        (self.arrival, self.ticket, id)
+    }
 }
 
 pub(super) type Sequences = Slab<RequestId, Sequence>;
@@ -233,8 +238,7 @@ impl Queue {
     }
 
     fn enter(&mut self, id: RequestId, sequence: &Sequence) {
-        let (arrival, ticket) = sequence.order();
-        let entry = (arrival, ticket, id);
+        let entry = sequence.waiting(id);
         // Nearly all come in order. Who was evicted goes back to among the first.
         match self.all.back().is_none_or(|last| *last < entry) {
             true => self.all.push_back(entry),
@@ -244,22 +248,21 @@ impl Queue {
             }
         }
         if let Some(by_tenant) = &mut self.by_tenant {
-            by_tenant.insert((sequence.tenant, arrival, ticket, id));
+            by_tenant.insert((sequence.tenant, sequence.arrival, sequence.ticket, id));
         }
     }
 
     fn take_out(&mut self, id: RequestId, sequence: &Sequence) {
-        let (arrival, ticket) = sequence.order();
         let at = match self.all.front() {
             Some(&(.., first)) if first == id => 0,
             _ => {
-                let at = self.all.binary_search(&(arrival, ticket, id));
+                let at = self.all.binary_search(&sequence.waiting(id));
                 at.expect("a request that waits is in the queue")
             }
         };
         self.all.remove(at);
         if let Some(by_tenant) = &mut self.by_tenant {
-            by_tenant.remove(&(sequence.tenant, arrival, ticket, id));
+            by_tenant.remove(&(sequence.tenant, sequence.arrival, sequence.ticket, id));
         }
     }
 
@@ -272,8 +275,7 @@ impl Queue {
 
     /// Whether a request waits here, and has not asked an instance; for tests.
     pub fn holds(&self, id: RequestId, sequence: &Sequence) -> bool {
-        let (arrival, ticket) = sequence.order();
-        self.all.binary_search(&(arrival, ticket, id)).is_ok()
+        self.all.binary_search(&sequence.waiting(id)).is_ok()
     }
 
     /// Who is next.

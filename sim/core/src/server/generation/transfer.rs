@@ -38,8 +38,7 @@ impl GenerationServer {
             sequence.transferred = Transferred::Parked;
             sequence.queued_since = now;
             state.parked.push(id);
-            let (arrival, ticket) = sequence.order();
-            self.parked.insert((arrival, ticket, id));
+            self.parked.insert(sequence.waiting(id));
             commands.list.push(Command::Park { instance, request: id });
             if !is_current || !self.fits_a_cache(id) {
                 self.unpark(now, id, commands);
@@ -69,11 +68,10 @@ impl GenerationServer {
     /// Begins to copy those that are parked, in order of arrival, until no instance has room for the next; who has asked one lets others go.
     pub(super) fn dispatch_parked(&mut self, now: Time, commands: &mut Commands) {
         while let Some((id, to)) = self.next_transfer() {
-            if !self.has_pages(id, to, Pages::free) {
-                self.ask(id, to, commands);
-                continue;
+            match self.has_pages(id, to, Pages::free) {
+                true => self.transfer(now, id, to, commands),
+                false => self.ask(id, to, commands),
             }
-            self.transfer(now, id, to, commands);
         }
     }
 
@@ -84,8 +82,7 @@ impl GenerationServer {
         };
         sequence.queued += now.since(sequence.queued_since);
         sequence.asked = None;
-        let (arrival, ticket) = sequence.order();
-        self.parked.remove(&(arrival, ticket, id));
+        self.parked.remove(&sequence.waiting(id));
         let state = &mut self.instances[from.index()];
         state.parked.retain(|&other| other != id);
         state.sending.push(Sending {
