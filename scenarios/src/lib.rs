@@ -16,6 +16,7 @@ mod choices;
 mod decode;
 mod error;
 mod files;
+mod generation;
 mod lines;
 mod load;
 mod management;

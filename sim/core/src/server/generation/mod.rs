@@ -6,10 +6,13 @@
 //! someone ends, the pages are used up, or somebody new is ready to join, who interrupts it.
 
 mod asking;
+mod ended;
 mod gaps;
 mod generating;
 mod host;
+mod instance;
 mod laws;
+mod leaving;
 mod loads;
 mod managing;
 mod memory;
@@ -43,6 +46,7 @@ use asking::Asked;
 use gaps::Gaps;
 use generating::{Generating, Took};
 use host::{HostMemory, InHost, Waiting};
+use instance::{InFlight, Instance, PrefixPages};
 use loads::ByLoad;
 use memory::{GenerationMemory, Pages, Rooms};
 use page::PageSize;
@@ -73,85 +77,6 @@ pub struct GenerationCounts {
     pub transferred_bytes: u64,
     /// Time for which cards had a request on them, summed over cards.
     pub occupied: Duration,
-}
-
-/// A run that has been submitted and has not ended.
-#[derive(Clone, Copy, Debug)]
-struct InFlight {
-    batch: BatchId,
-    /// Whether an interrupt would end it sooner, and none has been sent.
-    interruptible: bool,
-}
-
-struct Instance {
-    /// In the order in which they joined.
-    running: Vec<RequestId>,
-    /// Of these, whose prompts are not complete.
-    prompts: Vec<RequestId>,
-    /// The others.
-    generating: Generating,
-    /// Placed here; their prompts have not begun.
-    joining: VecDeque<RequestId>,
-    /// Their prompts are complete, and they wait for an instance that goes on from there.
-    parked: Vec<RequestId>,
-    /// What is kept of those that are being copied to such an instance.
-    sending: Vec<Sending>,
-    /// Requests that come here when the run is over, if there is room.
-    asking: Vec<Asked>,
-    pages: Pages,
-    prefixes: Prefixes,
-    /// Absent where tenants have nothing of their own.
-    slots: Option<Slots>,
-    /// By slot: copies into it that have not ended.
-    copies: Vec<u32>,
-    run: Option<InFlight>,
-    /// Everyone here is to go elsewhere.
-    emptying: bool,
-    /// A static batch that has begun: nobody joins.
-    closed: bool,
-    /// When the first of those here came, since when it was never empty.
-    turn_since: Time,
-}
-
-/// Pages of what the prompts of a tenant begin with alike.
-struct PrefixPages {
-    /// That are there.
-    found: u32,
-    /// That the one who came begins.
-    begun: u32,
-}
-
-impl Instance {
-    /// A request comes whose prompt may begin as others of its tenant do.
-    fn enter_prefix(&mut self, sequence: &mut Sequence) -> PrefixPages {
-        let (prefix, found, begun) = match self.prefixes.enter(sequence.tenant, sequence.prompt_tokens) {
-            Entered::Alone => return PrefixPages { found: 0, begun: 0 },
-            Entered::Begun(prefix) => (prefix, 0, prefix.pages),
-            Entered::Found(prefix) => (prefix, prefix.pages, 0),
-        };
-        sequence.prefix = Some(prefix);
-        PrefixPages { found, begun }
-    }
-
-    /// Requests that are here, in part, or perhaps soon.
-    fn load(&self) -> u32 {
-        self.placed() + self.sending.len() as u32 + self.asking.len() as u32
-    }
-
-    /// For those that have asked.
-    fn asked_pages(&self) -> u32 {
-        self.asking.iter().map(|asked| asked.pages).sum()
-    }
-
-    /// Requests of which it says where they are.
-    fn placed(&self) -> u32 {
-        (self.running.len() + self.joining.len() + self.parked.len()) as u32
-    }
-
-    /// All that are placed here, those aside that only wait to go elsewhere.
-    fn here(&self) -> impl Iterator<Item = RequestId> + '_ {
-        self.running.iter().chain(&self.joining).copied()
-    }
 }
 
 enum Flight {
@@ -531,148 +456,6 @@ impl GenerationServer {
         self.advance(now, instance, commands);
     }
 
-    fn ran(&mut self, now: Time, done: &Done<'_>, instance: InstanceId, commands: &mut Commands) {
-        let outcome = done.run.expect("a run tells what came of it");
-        let took = Took {
-            computed: done.timing.lane + done.timing.busy,
-            told: now.since(done.timing.ended),
-        };
-        // Mostly somebody has only come to join.
-        let nobody_leaves = outcome.ended.is_empty() && outcome.failed.is_empty() && self.given_up == 0;
-        let leaving = match nobody_leaves {
-            true => Vec::new(),
-            false => self.leaving(instance, &outcome),
-        };
-        self.count_served(instance, &outcome);
-        let state = &mut self.instances[instance.index()];
-        state.run = None;
-        state.pages.promise(0);
-        self.answer(instance);
-        let state = &mut self.instances[instance.index()];
-        let going_on = state.generating.requests();
-        let (pages, gaps) = state.generating.ran(&outcome, took, done.timing.ended);
-        state.pages.take(pages);
-        if outcome.steps > 0 {
-            self.gaps.ran(gaps, going_on, outcome.steps - 1);
-        }
-        let mut prompts = std::mem::take(&mut state.prompts);
-        prompts.retain(|&id| !self.took_in(id, instance, &outcome, took, gaps.later));
-        self.instances[instance.index()].prompts = prompts;
-        if self.spec.join == JoinSpec::HeadRunStatic {
-            self.gaps
-                .less(outcome.ended.iter().map(|ended| outcome.steps - ended.step).sum());
-        }
-        if !nobody_leaves {
-            self.let_leave(now, leaving, instance, &outcome, commands);
-        }
-        if self.only_prefills(instance) {
-            self.park(now, instance, commands);
-        }
-        if self.instances[instance.index()].emptying {
-            self.empty(now, instance, commands);
-        }
-        self.dispatch(now, commands);
-        self.advance(now, instance, commands);
-    }
-
-    fn let_leave(
-        &mut self,
-        now: Time,
-        mut leaving: Vec<(RequestId, Verdict)>,
-        instance: InstanceId,
-        outcome: &RunOutcome<'_>,
-        commands: &mut Commands,
-    ) {
-        for (id, verdict) in leaving.drain(..) {
-            self.leave(now, id, instance, commands);
-            self.sequences[id].generated_tokens -= surplus(id, outcome);
-            self.finish(now, id, verdict, commands);
-        }
-        self.leaving = leaving;
-    }
-
-    /// Who leaves at the end of a run, in the order in which they joined. A client that has given up hears of nothing else.
-    fn leaving(&mut self, instance: InstanceId, outcome: &RunOutcome<'_>) -> Vec<(RequestId, Verdict)> {
-        let running = &self.instances[instance.index()].running;
-        let mut leaving = std::mem::take(&mut self.leaving);
-        if self.given_up > 0 {
-            let took_part = |id: &RequestId| self.sequences[*id].cancelled && self.sequences[*id].takes_part();
-            let given_up = running.iter().filter(|&id| took_part(id));
-            leaving.extend(given_up.map(|&id| (id, Verdict::Cancelled)));
-        }
-        leaving.extend({ outcome.failed.iter() }.map(|failed| (failed.request, Verdict::Failed(failed.reason))));
-        leaving.extend(outcome.ended.iter().map(|ended| (ended.request, Verdict::Served)));
-        if leaving.len() > 1 {
-            leaving.sort_by_key(|&(id, _)| running.iter().position(|&other| other == id));
-            leaving.dedup_by_key(|&mut (id, _)| id);
-        }
-        leaving
-    }
-
-    /// Counts a run's tokens as served, where that says whose turn it is.
-    fn count_served(&mut self, instance: InstanceId, outcome: &RunOutcome<'_>) {
-        let Some(counters) = &mut self.queue.counters else {
-            return;
-        };
-        for &id in &self.instances[instance.index()].running {
-            let sequence = &self.sequences[id];
-            if sequence.to_prefill == sequence.chunk_tokens {
-                counters.serve(sequence.tenant, 0, outcome.steps - surplus(id, outcome));
-            }
-        }
-    }
-
-    /// Books a run on a request, if it was one of those whose prompts the run took in. Whether that completed it.
-    fn took_in(
-        &mut self,
-        id: RequestId,
-        instance: InstanceId,
-        outcome: &RunOutcome<'_>,
-        took: Took,
-        later_gap: Duration,
-    ) -> bool {
-        let sequence = &mut self.sequences[id];
-        let chunk = std::mem::take(&mut sequence.chunk_tokens);
-        if chunk == 0 {
-            return false;
-        }
-        sequence.computed += took.computed;
-        sequence.told += took.told;
-        sequence.batch_requests = sequence.batch_requests.max(outcome.requests);
-        // Who has failed leaves, with what it computed.
-        if outcome.steps == 0 || outcome.failed.iter().any(|failed| failed.request == id) {
-            return false;
-        }
-        sequence.cached_tokens += chunk;
-        sequence.to_prefill -= chunk;
-        let is_complete = sequence.to_prefill == 0;
-        if is_complete {
-            // The token made last is not in the cache.
-            sequence.cached_tokens += outcome.steps - 1;
-            sequence.generated_tokens += outcome.steps;
-            sequence.first_token.get_or_insert(outcome.first_step_ended);
-            self.gaps.joined(outcome.steps - 1);
-            sequence.longest_gap = sequence.longest_gap.max(later_gap);
-            // It had made one elsewhere, or here before it was evicted.
-            if let Some(last) = sequence.last_token {
-                let gap = gaps::between(last, outcome.first_step_ended);
-                sequence.longest_gap = sequence.longest_gap.max(gap);
-                self.gaps.away(gap);
-            }
-        }
-        let state = &mut self.instances[instance.index()];
-        if let Some(prefix) = sequence.prefix {
-            state.prefixes.cached(prefix, sequence.cached_tokens);
-        }
-        let held = sequence.cached_tokens + sequence.to_prefill;
-        let own = held - state.pages.tokens(sequence.shared_pages());
-        state.pages.resize(&mut sequence.pages, own);
-        if is_complete {
-            sequence.since = state.generating.join(sequence);
-        }
-        is_complete
-    }
-
     /// Whether an instance only takes prompts in.
     fn only_prefills(&self, instance: InstanceId) -> bool {
         instance.0 < self.spec.prefill_instances()
@@ -681,60 +464,6 @@ impl GenerationServer {
     /// Whether an instance only goes on from prompts that another has taken in.
     fn only_decodes(&self, instance: InstanceId) -> bool {
         self.spec.disaggregated.is_some() && !self.only_prefills(instance)
-    }
-
-    /// Takes a request off its instance.
-    fn leave(&mut self, now: Time, id: RequestId, instance: InstanceId, commands: &mut Commands) {
-        if self.sequences[id].transferred == Transferred::Parked {
-            self.forget_asking(id);
-        }
-        let state = &mut self.instances[instance.index()];
-        let load = state.load();
-        let sequence = &mut self.sequences[id];
-        if sequence.started {
-            let at = state.running.iter().position(|&other| other == id);
-            state.running.remove(at.expect("who has started runs"));
-            match sequence.to_prefill {
-                0 => state.generating.leave(sequence),
-                _ => state.prompts.retain(|&other| other != id),
-            }
-        } else if sequence.transferred == Transferred::Parked {
-            self.parked.remove(&sequence.waiting(id));
-            sequence.queued += now.since(sequence.queued_since);
-            state.parked.retain(|&other| other != id);
-        } else {
-            state.joining.retain(|&other| other != id);
-        }
-        let left = state.pages.leave(&mut sequence.pages);
-        let unread = sequence.prefix.take().and_then(|prefix| state.prefixes.leave(prefix));
-        sequence.left = Some((instance, left, sequence.cached_tokens));
-        if let Some(slots) = &mut state.slots
-            && sequence.slot != NO_SLOT
-        {
-            slots.release(sequence.slot);
-            sequence.slot = NO_SLOT;
-        }
-        let is_known = sequence.started || sequence.retrieval == Retrieval::There;
-        if is_known || sequence.transferred != Transferred::No {
-            commands.list.push(Command::Release { instance, request: id });
-        }
-        sequence.retrieval = Retrieval::None;
-        sequence.transferred = Transferred::No;
-        sequence.started = false;
-        sequence.chunk_tokens = 0;
-        sequence.place = Place::Queue;
-        sequence.queued_since = now;
-        if state.load() == 0 {
-            state.closed = false;
-            state.emptying = false;
-        }
-        self.reload(instance, load);
-        self.let_go(instance, unread, commands);
-        self.answer(instance);
-        let tenant = self.sequences[id].tenant;
-        if let Some(request) = self.tenancy.leave(tenant) {
-            self.submit_manage(request, discard(request), commands);
-        }
     }
 
     /// An instance's load is no longer what it was.
@@ -757,39 +486,7 @@ impl GenerationServer {
         }
     }
 
-    fn finish(&mut self, now: Time, id: RequestId, verdict: Verdict, commands: &mut Commands) {
-        let sequence = &self.sequences[id];
-        self.given_up -= u32::from(sequence.cancelled);
-        // `leave` counts from here on as if it waited again.
-        let queued = sequence.queued + now.since(sequence.queued_since);
-        let known = queued + sequence.computed + sequence.told;
-        let latency = now.since(sequence.arrival);
-        commands.list.push(Command::Finish(Finish {
-            request: Some(id),
-            ticket: sequence.ticket,
-            tenant: sequence.tenant,
-            class: sequence.class,
-            arrival: sequence.arrival,
-            input_tokens: sequence.prompt_tokens,
-            batch_requests: sequence.batch_requests,
-            output_tokens: sequence.generated_tokens,
-            first_token: sequence.first_token,
-            longest_gap: sequence.longest_gap,
-            verdict,
-            waits: Waits {
-                queue: queued,
-                lane: Duration::ZERO,
-                stall: Duration(latency.0 - known.0),
-                compute: sequence.computed,
-                tell: sequence.told,
-            },
-            returned: None,
-        }));
-        // It is large: nobody needs it moved.
-        self.sequences.discard(id);
-    }
-
-    /// Likewise, if somebody is ready to join.
+    /// Interrupts an instance's run, if somebody is ready to join.
     fn interrupt_if_ready(&mut self, instance: InstanceId, commands: &mut Commands) {
         let state = &self.instances[instance.index()];
         let mut joining = state.joining.iter();
@@ -810,10 +507,4 @@ impl GenerationServer {
             });
         }
     }
-}
-
-/// Tokens that a request made after its last, while it waited for others.
-fn surplus(id: RequestId, outcome: &RunOutcome<'_>) -> u32 {
-    let ended = outcome.ended.iter().find(|ended| ended.request == id);
-    ended.map_or(0, |ended| outcome.steps - ended.step)
 }

@@ -1,0 +1,289 @@
+//! Forward passes of an encoder's instance.
+
+use super::*;
+
+/// A batch between the ops of its forward pass.
+pub(super) struct UnderWay {
+    pub input: Input,
+    pub plan: Option<AdapterPlan>,
+    /// Members in the order of their rows: those of one tenant next to each other.
+    pub rows: Vec<usize>,
+    pub hidden: Tensor,
+}
+
+/// Runs forward passes of one instance.
+pub(super) struct ComputeLane {
+    /// By request stream, of which most pools have one; empty where each tenant has its own.
+    pub backbones: Vec<Encoder>,
+    /// By request stream.
+    pub heads: Vec<Heads>,
+    /// Whose batch runs.
+    pub stream: usize,
+    /// By static runtime, where they are compiled, its length.
+    pub to_compile: BTreeMap<RuntimeRef, usize>,
+    /// Those that have been.
+    pub compiled: BTreeMap<RuntimeRef, CompiledModel>,
+    pub slots: Slots,
+    /// Whether passes begin with what was looked up.
+    pub looks_up: bool,
+    pub tokens: Draws,
+    pub device: Device,
+    pub bad_slots: BadSlots,
+    pub answers: Arc<Mutex<Vec<Answer>>>,
+    /// Where heads label tokens: in place of answers.
+    pub tags: Option<Arc<Mutex<Vec<Tagged>>>>,
+    pub under_way: Option<UnderWay>,
+}
+
+impl ComputeLane {
+    fn encoder(&self, batch: &Batch) -> &Encoder {
+        match (self.backbones.get(self.stream), &self.slots) {
+            (Some(backbone), _) => backbone,
+            // A batch on whole models is of one tenant.
+            (None, Slots::Models(slots)) => slots.model(batch.members[0].slot),
+            (None, _) => unreachable!("without a backbone each tenant has its own model"),
+        }
+    }
+
+    pub(super) fn begin(&self, batch: &Batch, embed: bool) -> Result<UnderWay, ExecutorError> {
+        let rows = rows(batch);
+        let (input, hidden) = match embed {
+            true => self.embed(batch, &rows)?,
+            false => {
+                let mut retrieved = batch.retrieved.lock().expect("no lane panics with it");
+                let Retrieved::Staged(input, hidden) = std::mem::take(&mut *retrieved) else {
+                    // What failed before has been told.
+                    return Err(ExecutorError::input("representations", "on the device", "nothing"));
+                };
+                // The lane that copies made them, and would be given their memory again as soon as they are dropped.
+                let own = Stream::current(self.device)?;
+                own.keeps(&hidden)?;
+                input.kept_by(own)?;
+                (input, hidden)
+            }
+        };
+        let plan = match &self.slots {
+            Slots::Adapters(cache, implementation) => {
+                let slots: Vec<u32> = rows.iter().map(|&row| batch.members[row].slot).collect();
+                Some(cache.plan(&slots, input.tokens(), *implementation)?)
+            }
+            Slots::Models(_) | Slots::None => None,
+        };
+        Ok(UnderWay {
+            input,
+            plan,
+            rows,
+            hidden,
+        })
+    }
+
+    /// Draws the token ids of the batch.
+    fn sequences(&self, batch: &Batch, rows: &[usize]) -> Vec<Vec<i64>> {
+        let vocabulary = u64::from(self.encoder(batch).shape().vocabulary);
+        let sequence = |&row: &usize| {
+            let mut draws = self.tokens.about(batch.members[row].ticket);
+            (0..batch.members[row].input_tokens)
+                .map(|_| draws.below(vocabulary) as i64)
+                .collect()
+        };
+        rows.iter().map(sequence).collect()
+    }
+
+    /// Draws them, and embeds them.
+    fn embed(&self, batch: &Batch, rows: &[usize]) -> Result<(Input, Tensor), ExecutorError> {
+        let encoder = self.encoder(batch);
+        let sequences = self.sequences(batch, rows);
+        let input = encoder.input(&sequences, batch.shape.tokens as usize)?;
+        let hidden = encoder.embed(&input)?;
+        Ok((input, hidden))
+    }
+
+    fn encode(&mut self, encode: &Encode, batch: &Batch) -> Result<(), ExecutorError> {
+        let mut under_way = if encode.begin {
+            self.begin(batch, encode.embed)?
+        } else {
+            self.under_way.take().ok_or_else(|| {
+                // The op before it failed, and its members have been told.
+                ExecutorError::input("forward pass", "begun by the batch's first op", "nothing under way")
+            })?
+        };
+        let adapters = match (&self.slots, &under_way.plan) {
+            (Slots::Adapters(cache, _), Some(plan)) => Some(Adapters::new(cache, plan)),
+            _ => None,
+        };
+        let encoder = self.encoder(batch);
+        let hidden = encoder.layers(
+            under_way.hidden,
+            encode.layers.range(),
+            &under_way.input,
+            adapters.as_ref(),
+        )?;
+        if !encode.heads {
+            under_way.hidden = hidden;
+            self.under_way = Some(under_way);
+            return Ok(());
+        }
+        let rows = &under_way.rows;
+        let tenants = tenants(batch, rows);
+        let heads = &self.heads[self.stream];
+        let classes = match self.tags {
+            None => heads.forward(&hidden, &tenants)?.f_argmax(1, false)?,
+            Some(_) => heads.tag(&hidden, &tenants)?.f_argmax(2, false)?.f_view([-1])?,
+        };
+        // Reading the answer waits for the device.
+        self.answer(batch, rows, &Vec::<i64>::try_from(&classes)?);
+        Ok(())
+    }
+
+    /// A whole pass of a runtime that is compiled.
+    fn infer(&mut self, runtime: RuntimeRef, tokens: usize, batch: &Batch) -> Result<(), ExecutorError> {
+        let rows = rows(batch);
+        let (sequences, tenants) = (self.sequences(batch, &rows), tenants(batch, &rows));
+        let classes = match self.compiled.get_mut(&runtime) {
+            Some(compiled) => compiled.run(&sequences, &tenants)?,
+            None => self.compile(runtime, tokens)?.run(&sequences, &tenants)?,
+        };
+        self.answer(batch, &rows, &classes);
+        Ok(())
+    }
+
+    /// Of a request at a time, as instances of runtimes take them.
+    fn compile(&mut self, runtime: RuntimeRef, tokens: usize) -> Result<&mut CompiledModel, ExecutorError> {
+        let stream = usize::from(runtime.stream);
+        let (encoder, heads) = (&self.backbones[stream], &self.heads[stream]);
+        let compiled = CompiledModel::new(encoder, heads, self.tags.is_some(), 1, tokens)?;
+        compiled.uncaptured().into_iter().for_each(errors::note);
+        Ok(self.compiled.entry(runtime).or_insert(compiled))
+    }
+
+    /// Tells the class of each of a batch's rows, or the labels of its tokens one after the other, padding included.
+    fn answer(&self, batch: &Batch, rows: &[usize], classes: &[i64]) {
+        if let Some(tags) = &self.tags {
+            let width = classes.len() / rows.len();
+            let tagged = rows.iter().zip(classes.chunks(width)).map(|(&row, labels)| {
+                let Member {
+                    ticket, input_tokens, ..
+                } = batch.members[row];
+                let own = labels.iter().take(input_tokens as usize);
+                Tagged {
+                    ticket,
+                    labels: own.map(|&label| label as u32).collect(),
+                }
+            });
+            tags.lock().expect("no lane panics with the list").extend(tagged);
+            return;
+        }
+        let answer = |(&row, &class): (&usize, &i64)| Answer {
+            ticket: batch.members[row].ticket,
+            class: class as u32,
+        };
+        let answers = rows.iter().zip(classes).map(answer);
+        self.answers
+            .lock()
+            .expect("no lane panics with the list")
+            .extend(answers);
+    }
+
+    /// A few passes of the longest inputs.
+    fn warm_up(&self, encoder: &Encoder, heads: &Heads) -> Result<(), ExecutorError> {
+        let shape = encoder.shape();
+        let (tokens, layers) = (shape.positions as usize, encoder.first_layer()..shape.layers);
+        for batch in [1, 8].repeat(3) {
+            let (input, hidden) = match self.looks_up {
+                false => {
+                    let input = encoder.input(&vec![vec![0_i64; tokens]; batch], tokens)?;
+                    let hidden = encoder.embed(&input)?;
+                    (input, hidden)
+                }
+                true => {
+                    let size = [batch as i64, tokens as i64, shape.hidden.into()];
+                    let input = Input::of_lengths(&vec![tokens; batch], tokens, encoder.kind(), self.device)?;
+                    (input, Tensor::f_zeros(size, (encoder.kind(), self.device))?)
+                }
+            };
+            let layers = layers.start as usize..layers.end as usize;
+            let hidden = encoder.layers(hidden, layers, &input, None)?;
+            drop(match self.tags {
+                None => heads.forward(&hidden, &vec![0; batch])?,
+                Some(_) => heads.tag(&hidden, &vec![0; batch])?,
+            });
+        }
+        Ok(())
+    }
+
+    /// Members that found their tenant in a slot whose load had failed in an earlier batch.
+    fn fail_bad_slots(&self, batch: &Batch) {
+        let bad = self.bad_slots.lock().expect("no lane panics with the list");
+        if bad.is_empty() {
+            return;
+        }
+        let in_bad = batch
+            .members
+            .iter()
+            .enumerate()
+            .filter(|(_, m)| bad.contains(&(batch.instance, m.slot)));
+        let failure = |(member, _)| MemberFailure {
+            member: member as u32,
+            reason: FailureReason::LoadFailed,
+        };
+        batch
+            .failures
+            .lock()
+            .expect("no lane panics with the list")
+            .extend(in_bad.map(failure));
+    }
+}
+
+impl Perform for ComputeLane {
+    fn device(&self) -> Device {
+        self.device
+    }
+
+    /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
+        prepare_lane_thread();
+        for (stream, heads) in self.heads.iter().enumerate() {
+            let encoder = match (self.backbones.get(stream), &self.slots) {
+                (Some(backbone), _) => backbone,
+                (None, Slots::Models(slots)) => slots.model(0),
+                (None, _) => return Ok(()),
+            };
+            self.warm_up(encoder, heads)?;
+        }
+        for (runtime, tokens) in self.to_compile.clone() {
+            self.compile(runtime, tokens)?;
+        }
+        crate::device::synchronize(self.device)
+    }
+
+    fn perform(&mut self, kind: &OpKind, batch: &Batch) {
+        self.fail_bad_slots(batch);
+        let done = match kind {
+            OpKind::Encode(encode) => self.encode(encode, batch),
+            // A runtime is the whole model of its stream on a batch of its shape.
+            OpKind::Infer(infer) => {
+                self.stream = usize::from(infer.runtime.stream);
+                let whole = Encode {
+                    begin: true,
+                    embed: true,
+                    layers: Layers::all(self.backbones[self.stream].shape().layers),
+                    heads: true,
+                };
+                match self.to_compile.get(&infer.runtime) {
+                    Some(&tokens) => self.infer(infer.runtime, tokens, batch),
+                    None => self.encode(&whole, batch),
+                }
+            }
+            _ => unreachable!("a compute lane encodes"),
+        };
+        if let Err(error) = done {
+            self.under_way = None;
+            fail_all(batch, reason(&error, FailureReason::ComputeFailed));
+        }
+    }
+}
+
+/// Whose each of a batch's rows is.
+fn tenants(batch: &Batch, rows: &[usize]) -> Vec<u32> {
+    rows.iter().map(|&row| batch.members[row].tenant).collect()
+}

@@ -1,0 +1,123 @@
+//! Copies and look-ups of an encoder's instances, and the allocation program.
+
+use super::*;
+
+/// Looks up in host memory, and copies to the device: what was looked up, and tenants' parameters. A lane is given all of these or some.
+pub(super) struct HostLane {
+    pub retrieval: Option<Arc<Retrieval>>,
+    pub kind: Kind,
+    pub device: Device,
+    /// The lowest that is computed, and so that has parameters.
+    pub first_layer: u16,
+    pub store: Store,
+    /// By instance.
+    pub slots: Vec<Slots>,
+    pub bad_slots: BadSlots,
+    pub manager: Manager,
+    /// By instance and then by stream, where instances have runtimes.
+    pub runtimes: Vec<Vec<Encoder>>,
+    /// By stream: what those are loaded from.
+    pub weights: Vec<Encoder>,
+}
+
+impl HostLane {
+    fn load(&self, instance: InstanceId, tenant: u32, slot: u32, layers: Layers) -> Result<(), FailureReason> {
+        if self.store.sets().is_some_and(|sets| tenant >= sets.tenants()) {
+            return Err(FailureReason::LoadFailed);
+        }
+        let loaded = match (&self.store, &self.slots[instance.index()]) {
+            (Store::Models(store), Slots::Models(slots)) => slots.load(store, tenant, slot),
+            (Store::Adapters(store), Slots::Adapters(cache, _)) => cache.load(store, tenant, slot, layers.range()),
+            _ => return Err(FailureReason::LoadFailed),
+        };
+        loaded.map_err(|error| reason(&error, FailureReason::LoadFailed))
+    }
+
+    fn copy_in(&self, batch: &Batch, layers: Layers) {
+        for load in &batch.loads {
+            let result = self.load(batch.instance, load.tenant, load.slot, layers);
+            let mut bad = self.bad_slots.lock().expect("no lane panics with the list");
+            let Err(reason) = result else {
+                // The first layer's copy makes a slot good again; a later layer's does not mend an earlier one's failure.
+                if layers.first == self.first_layer {
+                    bad.remove(&(batch.instance, load.slot));
+                }
+                continue;
+            };
+            bad.insert((batch.instance, load.slot));
+            let of_tenant = batch
+                .members
+                .iter()
+                .enumerate()
+                .filter(|(_, member)| member.tenant == load.tenant);
+            let failures = of_tenant.map(|(member, _)| MemberFailure {
+                member: member as u32,
+                reason,
+            });
+            batch
+                .failures
+                .lock()
+                .expect("no lane panics with the list")
+                .extend(failures);
+        }
+    }
+}
+
+impl Perform for HostLane {
+    fn device(&self) -> Device {
+        self.device
+    }
+
+    fn prepare(&mut self) -> Result<(), ExecutorError> {
+        prepare_lane_thread();
+        Ok(())
+    }
+
+    fn perform(&mut self, kind: &OpKind, batch: &Batch) {
+        let retrieval = || self.retrieval.as_ref().expect("a pool that looks up has tables");
+        match kind {
+            OpKind::CopyIn(copy) => self.copy_in(batch, copy.layers),
+            OpKind::Lookup(_) => {
+                if let Err(error) = retrieval().look_up(batch) {
+                    fail_all(batch, reason(&error, FailureReason::LookupFailed));
+                }
+            }
+            OpKind::Stage(_) => {
+                if let Err(error) = retrieval().stage(batch, self.kind) {
+                    fail_all(batch, reason(&error, FailureReason::LoadFailed));
+                }
+            }
+            OpKind::Manage(manage) => self.manager.perform(manage, batch),
+            OpKind::LoadRuntime(load) => {
+                // A runtime's weights are its stream's model's, whatever its length.
+                let stream = usize::from(load.runtime.stream);
+                let loaded = self.runtimes[batch.instance.index()][stream].load(self.weights[stream].parameters());
+                let mut bad = self.bad_slots.lock().expect("no lane panics with the list");
+                // Nobody is in this batch to be failed; those are who come to run on what it leaves.
+                match loaded {
+                    Ok(()) => bad.remove(&(batch.instance, NO_SLOT)),
+                    Err(_) => bad.insert((batch.instance, NO_SLOT)),
+                };
+            }
+            _ => unreachable!("a host's lane computes nothing"),
+        }
+    }
+}
+
+/// Solves the allocation program on a thread of its own.
+pub(super) struct SolverLane;
+
+impl Perform for SolverLane {
+    fn perform(&mut self, _: &OpKind, batch: &Batch) {
+        let question = batch.question.as_ref().expect("a solver is asked something");
+        let answer = tenantry_solver::answer(question).unwrap_or_else(|_| {
+            // A question that makes no sense leaves all as it is.
+            let runtimes = question.streams.iter().flat_map(|stream| &stream.runtimes);
+            fleet::Allocated {
+                instances: runtimes.map(|runtime| runtime.previous).collect(),
+                fallback: true,
+            }
+        });
+        *batch.answer.lock().expect("no lane panics with the answer") = Some(answer);
+    }
+}

@@ -1,0 +1,82 @@
+//! What the server knows of an instance.
+
+use super::*;
+
+/// A run that has been submitted and has not ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InFlight {
+    pub batch: BatchId,
+    /// Whether an interrupt would end it sooner, and none has been sent.
+    pub interruptible: bool,
+}
+
+pub(super) struct Instance {
+    /// In the order in which they joined.
+    pub running: Vec<RequestId>,
+    /// Of these, whose prompts are not complete.
+    pub prompts: Vec<RequestId>,
+    /// The others.
+    pub generating: Generating,
+    /// Placed here; their prompts have not begun.
+    pub joining: VecDeque<RequestId>,
+    /// Their prompts are complete, and they wait for an instance that goes on from there.
+    pub parked: Vec<RequestId>,
+    /// What is kept of those that are being copied to such an instance.
+    pub sending: Vec<Sending>,
+    /// Requests that come here when the run is over, if there is room.
+    pub asking: Vec<Asked>,
+    pub pages: Pages,
+    pub prefixes: Prefixes,
+    /// Absent where tenants have nothing of their own.
+    pub slots: Option<Slots>,
+    /// By slot: copies into it that have not ended.
+    pub copies: Vec<u32>,
+    pub run: Option<InFlight>,
+    /// Everyone here is to go elsewhere.
+    pub emptying: bool,
+    /// A static batch that has begun: nobody joins.
+    pub closed: bool,
+    /// When the first of those here came, since when it was never empty.
+    pub turn_since: Time,
+}
+
+/// Pages of what the prompts of a tenant begin with alike.
+pub(super) struct PrefixPages {
+    /// That are there.
+    pub found: u32,
+    /// That the one who came begins.
+    pub begun: u32,
+}
+
+impl Instance {
+    /// A request comes whose prompt may begin as others of its tenant do.
+    pub(super) fn enter_prefix(&mut self, sequence: &mut Sequence) -> PrefixPages {
+        let (prefix, found, begun) = match self.prefixes.enter(sequence.tenant, sequence.prompt_tokens) {
+            Entered::Alone => return PrefixPages { found: 0, begun: 0 },
+            Entered::Begun(prefix) => (prefix, 0, prefix.pages),
+            Entered::Found(prefix) => (prefix, prefix.pages, 0),
+        };
+        sequence.prefix = Some(prefix);
+        PrefixPages { found, begun }
+    }
+
+    /// Requests that are here, in part, or perhaps soon.
+    pub(super) fn load(&self) -> u32 {
+        self.placed() + self.sending.len() as u32 + self.asking.len() as u32
+    }
+
+    /// For those that have asked.
+    pub(super) fn asked_pages(&self) -> u32 {
+        self.asking.iter().map(|asked| asked.pages).sum()
+    }
+
+    /// Requests of which it says where they are.
+    pub(super) fn placed(&self) -> u32 {
+        (self.running.len() + self.joining.len() + self.parked.len()) as u32
+    }
+
+    /// All that are placed here, those aside that only wait to go elsewhere.
+    pub(super) fn here(&self) -> impl Iterator<Item = RequestId> + '_ {
+        self.running.iter().chain(&self.joining).copied()
+    }
+}
