@@ -93,11 +93,11 @@ fn check_slice(file: &str, role: Role, slice: &Slice, lines: &[u64]) -> Result<(
     if let Some(first) = missing.first() {
         let must = format!("every combination of {}", slice.axes.join(" × "));
         let got = format!(
-            "no row for {} ({} missing in all)",
+            "no row for {} beside this one ({} missing in all)",
             slice.describe(first),
             missing.len()
         );
-        return Err(Invalid::new(file, &slice.label, must, got));
+        return Err(Invalid::new(file, &slice.label, must, got).in_line(line(beside(slice, first))));
     }
     if let Some((smaller, larger)) = dip(slice) {
         let (at, median_us) = (slice.describe(&smaller.at), smaller.stats.median_us);
@@ -109,6 +109,18 @@ fn check_slice(file: &str, role: Role, slice: &Slice, lines: &[u64]) -> Result<(
         return Err(Invalid::new(file, "median_us", must, got).in_line(line(larger)));
     }
     Ok(())
+}
+
+/// The first row with that value of a missing point which the fewest rows have: where a value was mistyped, the one that has it.
+fn beside<'a>(slice: &'a Slice, missing: &[u64]) -> &'a Point {
+    let alike = |axis: usize| {
+        let value = missing[axis];
+        slice.points.iter().filter(move |point| point.at[axis] == value)
+    };
+    let rarest = (0..missing.len()).min_by_key(|&axis| alike(axis).count());
+    let rows = rarest.map(alike).expect("a point that is missing has coordinates");
+    rows.min_by_key(|point| point.row)
+        .expect("each is some row's, or the grid would not ask for it")
 }
 
 /// Where one dimension is at most another, a point that the grid's corners beyond the diagonal cannot be completed from.
