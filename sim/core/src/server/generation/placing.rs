@@ -9,7 +9,8 @@ impl GenerationServer {
     /// Gives requests to instances, in the queue's order, until none fits; then asks those instances for work.
     ///
     /// An instance may have room if the run under way has not used what it was promised. Then that run is interrupted, and the
-    /// request waits for its next step to know, while others are placed; but where tenants have turns, one that waits is still its tenant's.
+    /// request waits for its next step to know, while others are placed. Where tenants have turns, that is so once: at the second time that it
+    /// must wait all others wait too, or smaller requests would take what room there is for ever.
     pub(super) fn dispatch(&mut self, now: Time, commands: &mut Commands) {
         loop {
             // Again after each that is placed: what it brings into host memory may be what the next transfer lacked.
@@ -20,11 +21,11 @@ impl GenerationServer {
             if self.has_pages(id, instance, Pages::free) {
                 self.put(now, id, instance, commands);
                 self.touched.push(instance);
-            } else if self.queue.counters.is_none() {
-                self.ask(id, instance, commands);
-            } else {
+            } else if self.sequences[id].holds_turn {
                 self.interrupt(instance, commands);
                 break;
+            } else {
+                self.ask(id, instance, commands);
             }
         }
         if !self.touched.is_empty() {
@@ -170,13 +171,11 @@ impl GenerationServer {
             state.turn_since = now;
         }
         let sequence = &mut self.sequences[id];
-        if !std::mem::replace(&mut sequence.counted, true) {
-            let (tenant, prompt_tokens) = (sequence.tenant, sequence.prompt_tokens);
-            self.queue.count(|counters| counters.serve(tenant, prompt_tokens, 0));
-        }
+        self.queue.charge(sequence);
         sequence.place = Place::Instance(instance);
         sequence.is_moved = false;
         sequence.asked = None;
+        sequence.holds_turn = false;
         sequence.queued += now.since(sequence.queued_since);
         let mut was_cached_once = 0;
         if let Some((there, left, was_cached)) = sequence.left.take() {

@@ -62,8 +62,8 @@ pub(super) struct Sequence {
     /// Tokens that must still come into the cache before it generates again: of its prompt and, after an eviction, of what it
     /// had generated.
     pub to_prefill: u32,
-    /// Whether its prompt has been counted as served.
-    pub counted: bool,
+    /// Whether its tenant has paid for its prompt, where tenants have turns.
+    pub charged: bool,
     /// What of that the step under way takes.
     pub chunk_tokens: u32,
     /// Of its instance's cache: its own.
@@ -85,6 +85,8 @@ pub(super) struct Sequence {
     pub is_moved: bool,
     /// The last that it has asked whether it has room.
     pub asked: Option<InstanceId>,
+    /// It has asked in its tenant's turn, and comes before all others until it is placed.
+    pub holds_turn: bool,
     /// How far its instance was when its prompt was complete; until then, of no meaning.
     pub since: Progress,
     pub cancelled: bool,
@@ -114,7 +116,7 @@ impl Sequence {
             generated_tokens: 0,
             cached_tokens: 0,
             to_prefill: request.input_tokens,
-            counted: false,
+            charged: false,
             chunk_tokens: 0,
             pages: 0,
             prefix: None,
@@ -127,6 +129,7 @@ impl Sequence {
             started: false,
             is_moved: false,
             asked: None,
+            holds_turn: false,
             since: Progress::default(),
             cancelled: false,
             first_token: None,
@@ -178,9 +181,11 @@ pub(super) type Sequences = Slab<RequestId, Sequence>;
 /// Requests that wait for an instance, in order of arrival, also those that were evicted from one.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// But those that have asked one.
+    /// But those that have asked one, or were given their turn.
     all: VecDeque<(Time, Ticket, RequestId)>,
     asking: u32,
+    /// They have asked one in their tenant's turn, and wait again: before all others.
+    turns: BTreeSet<(Time, Ticket, RequestId)>,
     /// Likewise, kept where a policy looks at tenants.
     by_tenant: Option<BTreeSet<(u32, Time, Ticket, RequestId)>>,
     /// Whose turn it is, where that is not by arrival.
@@ -197,13 +202,14 @@ impl Queue {
         Queue {
             all: VecDeque::new(),
             asking: 0,
+            turns: BTreeSet::new(),
             by_tenant: looks_at_tenants.then(BTreeSet::new),
             counters,
         }
     }
 
     pub fn len(&self) -> u32 {
-        self.all.len() as u32 + self.asking
+        (self.all.len() + self.turns.len()) as u32 + self.asking
     }
 
     /// How many have asked an instance.
@@ -219,22 +225,41 @@ impl Queue {
     }
 
     pub fn remove(&mut self, id: RequestId, sequence: &Sequence) {
+        if sequence.holds_turn {
+            self.turns.remove(&sequence.waiting(id));
+            return;
+        }
         self.take_out(id, sequence);
         if self.counters.is_some() && self.first_of(sequence.tenant).is_none() {
             self.count(|counters| counters.waits_no_more(sequence.tenant));
         }
     }
 
-    /// A request waits for an instance's answer, and for nobody before it.
-    pub fn ask(&mut self, id: RequestId, sequence: &Sequence) {
-        self.take_out(id, sequence);
-        self.asking += 1;
+    /// A request is given its turn: its tenant pays for the prompt, once.
+    pub fn charge(&mut self, sequence: &mut Sequence) {
+        if !std::mem::replace(&mut sequence.charged, true) {
+            let (tenant, prompt_tokens) = (sequence.tenant, sequence.prompt_tokens);
+            self.count(|counters| counters.serve(tenant, prompt_tokens, 0));
+        }
     }
 
-    /// A request that has asked waits for its turn again.
+    /// A request waits for an instance's answer, and for nobody before it. That was its tenant's turn.
+    pub fn ask(&mut self, id: RequestId, sequence: &mut Sequence) {
+        self.remove(id, sequence);
+        self.asking += 1;
+        if self.counters.is_some() {
+            self.charge(sequence);
+            sequence.holds_turn = true;
+        }
+    }
+
+    /// A request that has asked waits again.
     pub fn ask_no_more(&mut self, id: RequestId, sequence: &Sequence) {
-        self.enter(id, sequence);
         self.asking -= 1;
+        match sequence.holds_turn {
+            true => _ = self.turns.insert(sequence.waiting(id)),
+            false => self.enter(id, sequence),
+        }
     }
 
     fn enter(&mut self, id: RequestId, sequence: &Sequence) {
@@ -275,17 +300,22 @@ impl Queue {
 
     /// Whether a request waits here, and has not asked an instance; for tests.
     pub fn holds(&self, id: RequestId, sequence: &Sequence) -> bool {
-        self.all.binary_search(&sequence.waiting(id)).is_ok()
+        let waiting = sequence.waiting(id);
+        self.turns.contains(&waiting) || self.all.binary_search(&waiting).is_ok()
     }
 
     /// Who is next.
     pub fn first(&self) -> Option<RequestId> {
         match &self.counters {
             None => self.all.front().map(|&(_, _, id)| id),
-            Some(counters) => self.first_of(counters.next()?),
+            Some(counters) => match self.turns.first() {
+                Some(&(_, _, id)) => Some(id),
+                None => self.first_of(counters.next()?),
+            },
         }
     }
 
+    /// The oldest of a tenant, of those that wait for their turn.
     pub fn first_of(&self, tenant: u32) -> Option<RequestId> {
         let by_tenant = self.by_tenant.as_ref()?;
         let from = (tenant, Time::ZERO, 0, RequestId { slot: 0, generation: 0 });
