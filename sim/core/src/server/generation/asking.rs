@@ -6,6 +6,10 @@
 
 use super::*;
 
+/// How often a request that has its tenant's turn may ask before all others wait for its answer. Others pass it in as many steps; with one, a cluster whose
+/// memory is scarce waits for an answer most of the time.
+pub(super) const ASKS_IN_TURN: u8 = 4;
+
 /// A request that has asked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {

@@ -27,8 +27,9 @@ impl GenerationServer {
         self.check_fairness(now)?;
         if let Some((id, instance)) = self.next_placement() {
             let ticket = self.sequences[id].ticket;
-            // Where tenants have turns, who asks for the second time waits for the run's end and all others for it.
-            let waits_for_run = self.instances[instance.index()].run.is_some() && self.sequences[id].holds_turn;
+            // Where tenants have turns, who has asked often enough waits for the run's end and all others for it.
+            let asked = self.sequences[id].asked_in_turn;
+            let waits_for_run = self.instances[instance.index()].run.is_some() && asked >= ASKS_IN_TURN;
             if self.fits(id, instance, Pages::free) || !waits_for_run {
                 return Err(format!(
                     "ticket {ticket} waits at {now} while {instance} may have room for it"

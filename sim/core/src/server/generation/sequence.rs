@@ -85,8 +85,8 @@ pub(super) struct Sequence {
     pub is_moved: bool,
     /// The last that it has asked whether it has room.
     pub asked: Option<InstanceId>,
-    /// It has asked in its tenant's turn, and comes before all others until it is placed.
-    pub holds_turn: bool,
+    /// How often it has asked in its tenant's turn; since the first time it comes before all others, until it is placed.
+    pub asked_in_turn: u8,
     /// How far its instance was when its prompt was complete; until then, of no meaning.
     pub since: Progress,
     pub cancelled: bool,
@@ -129,7 +129,7 @@ impl Sequence {
             started: false,
             is_moved: false,
             asked: None,
-            holds_turn: false,
+            asked_in_turn: 0,
             since: Progress::default(),
             cancelled: false,
             first_token: None,
@@ -141,6 +141,11 @@ impl Sequence {
             told: Duration::ZERO,
             batch_requests: 0,
         }
+    }
+
+    /// Whether its tenant was given a turn for it, and it has not been placed since.
+    pub fn has_turn(&self) -> bool {
+        self.asked_in_turn > 0
     }
 
     /// Pages that are not its own.
@@ -225,7 +230,7 @@ impl Queue {
     }
 
     pub fn remove(&mut self, id: RequestId, sequence: &Sequence) {
-        if sequence.holds_turn {
+        if sequence.has_turn() {
             self.turns.remove(&sequence.waiting(id));
             return;
         }
@@ -249,14 +254,14 @@ impl Queue {
         self.asking += 1;
         if self.counters.is_some() {
             self.charge(sequence);
-            sequence.holds_turn = true;
+            sequence.asked_in_turn += 1;
         }
     }
 
     /// A request that has asked waits again.
     pub fn ask_no_more(&mut self, id: RequestId, sequence: &Sequence) {
         self.asking -= 1;
-        match sequence.holds_turn {
+        match sequence.has_turn() {
             true => _ = self.turns.insert(sequence.waiting(id)),
             false => self.enter(id, sequence),
         }
