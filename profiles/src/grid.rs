@@ -175,15 +175,15 @@ impl<const N: usize> Grid<N> {
 
     /// The cost at a point.
     pub fn cost(&self, at: [u64; N]) -> Cost {
-        let [median_ns, spread @ ..] = self.parts(at, |place| self.nodes[place]);
+        let [median_ns, mean, p05, p95, p99] = self.parts(at, |place| self.nodes[place]);
         // Saturates: a mean thousands of medians away is not one that wraps around.
-        let [mean_ppm, p05_ppm, p95_ppm, p99_ppm] = spread.map(|ppm| (ppm + 0.5) as u32);
+        let whole_ppm = |ppm: f64| (ppm + 0.5) as u32;
         let spread = Spread {
-            mean_ppm,
-            p05_ppm,
-            p95_ppm,
+            mean_ppm: whole_ppm(mean),
+            p05_ppm: whole_ppm(p05),
+            p95_ppm: whole_ppm(p95),
             // They could be one apart, the wrong way round, where they are almost the same.
-            p99_ppm: p99_ppm.max(p95_ppm),
+            p99_ppm: whole_ppm(p99).max(whole_ppm(p95)),
         };
         Cost {
             median_ns: rounded(median_ns),
@@ -212,7 +212,8 @@ impl<const N: usize> Grid<N> {
         }
     }
 
-    /// In a cell of so many corners, 2^N. Written with loops, since compilers make less of arrays' iterators.
+    /// In a cell of so many corners, 2^N. Written with loops over numbers, since compilers make less of arrays' iterators, and leave
+    /// parts of them as calls.
     #[inline]
     fn interpolate<const CORNERS: usize, const PARTS: usize>(
         &self,
@@ -230,16 +231,16 @@ impl<const N: usize> Grid<N> {
         let mut corners = [[0.0; PARTS]; CORNERS];
         for (corner, parts) in corners.iter_mut().enumerate() {
             let mut place = index;
-            for (axis, stride) in self.strides.iter().enumerate() {
-                place += (corner >> axis & 1) * stride;
+            for axis in 0..N {
+                place += (corner >> axis & 1) * self.strides[axis];
             }
             *parts = node(place);
         }
         for axis in (0..N).rev() {
             for near in 0..1 << axis {
                 let far = corners[near + (1 << axis)];
-                for (part, far) in corners[near].iter_mut().zip(far) {
-                    *part = between(*part, far, fractions[axis]);
+                for part in 0..PARTS {
+                    corners[near][part] = between(corners[near][part], far[part], fractions[axis]);
                 }
             }
         }

@@ -230,7 +230,7 @@ const BROKEN_TABLES: &[Broken] = &[
         "head.csv",
         "tiny,f32,1,2,100,10.71,10.5,9.975,11.55,13.65\n",
         "",
-        "head.csv: model=tiny dtype=f32: must be every combination of batch × classes, got no row for batch=1 classes=2 (1 missing in all)",
+        "head.csv:14: model=tiny dtype=f32: must be every combination of batch × classes, got no row for batch=1 classes=2 beside this one (1 missing in all)",
     ),
     (
         "adapter.csv",
@@ -248,8 +248,8 @@ const BROKEN_TABLES: &[Broken] = &[
         "decoder_prefill.csv",
         "tiny-llama,f32,1,8,64,",
         "tiny-llama,f32,1,8,65,",
-        "decoder_prefill.csv: model=tiny-llama dtype=f32 tensor_parallel=1: must be every combination of tokens × context, \
-         got no row for tokens=1 context=65 (3 missing in all)",
+        "decoder_prefill.csv:7: model=tiny-llama dtype=f32 tensor_parallel=1: must be every combination of tokens × context, \
+         got no row for tokens=1 context=65 beside this one (3 missing in all)",
     ),
     (
         "decoder_decode.csv",

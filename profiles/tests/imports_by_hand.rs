@@ -239,6 +239,42 @@ fn aiconfigurators_kernels_are_composed_to_layers() {
 }
 
 #[test]
+fn aiconfigurators_chunks_read_what_is_cached_before_them() {
+    let mut products = String::from("m,n,k,latency_ms\n");
+    for (n, k) in [(64, 64), (64, 512), (1024, 64), (1024, 512)] {
+        products += &format!("1,{n},{k},0.01\n8192,{n},{k},0.01\n");
+    }
+    let of_attention = |column: &str, lengths: [(u64, f64); 3]| {
+        let mut text = format!("batch_size,{column},num_heads,num_key_value_heads,head_dim,latency_ms\n");
+        for (length, us) in lengths {
+            for batch in [1, 256] {
+                text += &format!("{batch},{length},4,2,32,{}\n", us / 1e3);
+            }
+        }
+        text
+    };
+    let prompts = of_attention("isl", [(1, 10.0), (64, 12.0), (1024, 60.0)]);
+    let new_tokens = of_attention("kv_len_before", [(1, 5.0), (63, 6.0), (1023, 40.0)]);
+    let sheets: [&str; 3] = [&products, &prompts, &new_tokens];
+    let card = import(ImportSource::Aiconfigurator, "h100-sxm", &["tiny-llama"], &sheets).unwrap();
+    let us = |tokens: u32, context: u32| {
+        let mut rows = card.tables.decoder_prefill.iter();
+        let row = rows.find(|row| row.tensor_parallel == 1 && (row.tokens, row.context) == (tokens, context));
+        row.expect("it is on the grid").stats.median_us
+    };
+    assert_eq!(
+        [us(1, 1), us(64, 64), us(1024, 1024)],
+        [11.0, 13.0, 61.0],
+        "prompts, and a gap"
+    );
+    assert_eq!(us(1, 64), 11.0, "it takes 0.05 µs to attend, and a kernel 10");
+    assert_eq!(us(1, 1024), 41.0, "one new token after 1,023 takes 40");
+    // 960 are cached, and a new token after them lies on the line from 6 to 40.
+    let reads = 7.0 + 34.0 * (961.0 - 64.0) / 960.0;
+    assert!((us(64, 1024) - reads).abs() < 0.01, "{}", us(64, 1024));
+}
+
+#[test]
 fn aiconfigurators_all_reduces_count_numbers_of_two_bytes() {
     let nccl = "nccl_dtype,num_gpus,message_size,op_name,latency_ms\nhalf,2,1024,all_reduce,0.01\nhalf,2,4096,all_reduce,0.03\n\
                 half,2,4096,all_gather,0.5\nint8,2,4096,all_reduce,0.5\n";

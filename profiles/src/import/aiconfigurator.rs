@@ -236,8 +236,8 @@ fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut D
     let dense: Points<1> = dense
         .filter_map(|rows| Some(([rows], only(kernels.decoder_layer(model, cards, rows)?))))
         .collect();
-    let prefill = prefill(kernels, heads, kv_heads, width);
     let (decode, gone_on) = decode(kernels, heads, kv_heads, width);
+    let prefill = prefill(kernels, &decode, heads, kv_heads, width);
     let mut ends = Points::<2>::new();
     for sequences in SEQUENCES {
         for tokens in [1, 16, 256, 2048, 16384] {
@@ -255,7 +255,7 @@ fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut D
     }
     draft.decoder_dense(of, dense, &format!("{SOURCE}: a layer composed of 8 kernels"), None);
     let source = format!(
-        "{SOURCE}: context attention of whole prompts; a chunk after c cached tokens as a prompt of all less one of c"
+        "{SOURCE}: context attention of whole prompts; a chunk after c cached tokens as a prompt of all less one of c, and no less than one new token after c"
     );
     draft.decoder_prefill(of, prefill, &source, None);
     draft.decoder_decode(of, decode, &format!("{SOURCE}: generation attention"), gone_on);
@@ -268,8 +268,16 @@ fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut D
 }
 
 /// Prompts as measured. A chunk's attention after what is cached attends as often as a whole prompt's less the cached part's own,
-/// and takes no less than a prompt of its length.
-fn prefill(kernels: &Kernels, heads: u64, kv_heads: u64, width: u64) -> Points<2> {
+/// and takes no less than a prompt of its length, nor than one new token after as much, which reads all of it too.
+fn prefill(kernels: &Kernels, decode: &Points<2>, heads: u64, kv_heads: u64, width: u64) -> Points<2> {
+    let new_token: Vec<(u64, Times)> = { decode.iter() }
+        .filter(|([sequences, _], _)| *sequences == 1)
+        .map(|([_, context], times)| (*context, *times))
+        .collect();
+    if new_token.is_empty() {
+        return Points::new();
+    }
+    let reads_us = |context: u64| super::draft::on_line(&new_token, context as f64).median_us;
     let whole = |tokens: u64| kernels.context.us(1, tokens, heads, kv_heads, width);
     let lengths: Vec<u64> = kernels
         .context
@@ -284,12 +292,13 @@ fn prefill(kernels: &Kernels, heads: u64, kv_heads: u64, width: u64) -> Points<2
     let mut points = Points::new();
     for (place, (tokens, alone)) in line.iter().enumerate() {
         for (context, all) in &line[place..] {
-            let cached = context - tokens;
-            let less = match cached {
-                0 => 0.0,
-                _ => on_whole(&line, cached),
+            let us = match context - tokens {
+                0 => all.median_us + kernels.gap_us,
+                cached => {
+                    let attends_us = alone.median_us.max(all.median_us - on_whole(&line, cached));
+                    (attends_us + kernels.gap_us).max(reads_us(cached + 1))
+                }
             };
-            let us = alone.median_us.max(all.median_us - less) + kernels.gap_us;
             points.insert([*tokens, *context], Times::only(us, 1));
         }
     }
