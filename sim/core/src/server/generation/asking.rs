@@ -6,7 +6,7 @@
 
 use super::*;
 
-/// How often a request that has its tenant's turn may ask before all others wait for its answer. Others pass it in as many steps; with one, a cluster whose
+/// For how many runs' ends a request waits that has its tenant's turn, before all others wait with it. Others pass it in as many steps; with one, a cluster whose
 /// memory is scarce waits for an answer most of the time.
 pub(super) const ASKS_IN_TURN: u8 = 4;
 

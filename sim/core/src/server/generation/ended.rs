@@ -19,6 +19,10 @@ impl GenerationServer {
         let state = &mut self.instances[instance.index()];
         state.run = None;
         state.pages.promise(0);
+        for asked in &state.asking {
+            let sequence = &mut self.sequences[asked.id];
+            sequence.asked_in_turn += u8::from(sequence.turn.is_some());
+        }
         self.answer(instance);
         let state = &mut self.instances[instance.index()];
         let going_on = state.generating.requests();

@@ -22,6 +22,7 @@ impl GenerationServer {
                 self.put(now, id, instance, commands);
                 self.touched.push(instance);
             } else if self.sequences[id].asked_in_turn >= ASKS_IN_TURN {
+                self.sequences[id].asked = Some(instance);
                 self.interrupt(instance, commands);
                 break;
             } else {
@@ -50,7 +51,7 @@ impl GenerationServer {
             let oldest_asking = asking.map(|asked| self.sequences[asked.id].order()).min();
             let of_its_tenant = |(index, state): (usize, &Instance)| {
                 let instance = InstanceId(index as u32);
-                let next = self.queue.first_of(self.tenant_on(state)?)?;
+                let next = self.queue.next_of(self.tenant_on(state)?)?;
                 // Else a tenant who always has somebody waiting would keep the card for ever.
                 let is_oldest = || oldest_asking.is_none_or(|asking| self.sequences[next].order() < asking);
                 let is_its_turn = next == first && is_oldest() || self.sequences[next].arrival <= state.turn_since;
@@ -175,6 +176,7 @@ impl GenerationServer {
         sequence.place = Place::Instance(instance);
         sequence.is_moved = false;
         sequence.asked = None;
+        sequence.turn = None;
         sequence.asked_in_turn = 0;
         sequence.queued += now.since(sequence.queued_since);
         let mut was_cached_once = 0;

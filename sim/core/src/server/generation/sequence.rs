@@ -1,6 +1,6 @@
 //! A request on its way through generation, and the queue in which it waits for an instance.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tenantry_traces::{Duration, Request, Ticket, Time};
 
@@ -85,7 +85,9 @@ pub(super) struct Sequence {
     pub is_moved: bool,
     /// The last that it has asked whether it has room.
     pub asked: Option<InstanceId>,
-    /// How often it has asked in its tenant's turn; since the first time it comes before all others, until it is placed.
+    /// The number of its tenant's turn that it has taken by asking: before later ones and all that have none, until it is placed.
+    pub turn: Option<u64>,
+    /// Runs whose ends it has waited for since then.
     pub asked_in_turn: u8,
     /// How far its instance was when its prompt was complete; until then, of no meaning.
     pub since: Progress,
@@ -129,6 +131,7 @@ impl Sequence {
             started: false,
             is_moved: false,
             asked: None,
+            turn: None,
             asked_in_turn: 0,
             since: Progress::default(),
             cancelled: false,
@@ -141,11 +144,6 @@ impl Sequence {
             told: Duration::ZERO,
             batch_requests: 0,
         }
-    }
-
-    /// Whether its tenant was given a turn for it, and it has not been placed since.
-    pub fn has_turn(&self) -> bool {
-        self.asked_in_turn > 0
     }
 
     /// Pages that are not its own.
@@ -189,8 +187,10 @@ pub(super) struct Queue {
     /// But those that have asked one, or were given their turn.
     all: VecDeque<(Time, Ticket, RequestId)>,
     asking: u32,
-    /// They have asked one in their tenant's turn, and wait again: before all others.
-    turns: BTreeSet<(Time, Ticket, RequestId)>,
+    /// They have asked one in their tenant's turn, and wait again, before all others: by the turn's number, with the tenant.
+    turns: BTreeMap<u64, (u32, RequestId)>,
+    /// That were taken by asking.
+    turns_taken: u64,
     /// Likewise, kept where a policy looks at tenants.
     by_tenant: Option<BTreeSet<(u32, Time, Ticket, RequestId)>>,
     /// Whose turn it is, where that is not by arrival.
@@ -207,7 +207,8 @@ impl Queue {
         Queue {
             all: VecDeque::new(),
             asking: 0,
-            turns: BTreeSet::new(),
+            turns: BTreeMap::new(),
+            turns_taken: 0,
             by_tenant: looks_at_tenants.then(BTreeSet::new),
             counters,
         }
@@ -230,8 +231,8 @@ impl Queue {
     }
 
     pub fn remove(&mut self, id: RequestId, sequence: &Sequence) {
-        if sequence.has_turn() {
-            self.turns.remove(&sequence.waiting(id));
+        if let Some(turn) = sequence.turn {
+            self.turns.remove(&turn);
             return;
         }
         self.take_out(id, sequence);
@@ -248,22 +249,24 @@ impl Queue {
         }
     }
 
-    /// A request waits for an instance's answer, and for nobody before it. That was its tenant's turn.
+    /// A request waits for an instance's answer, and for nobody before it. That was its tenant's turn, which is paid for whatever comes of it; the tenant
+    /// counts as waiting while it has others in the queue.
     pub fn ask(&mut self, id: RequestId, sequence: &mut Sequence) {
         self.remove(id, sequence);
         self.asking += 1;
-        if self.counters.is_some() {
+        if self.counters.is_some() && sequence.turn.is_none() {
             self.charge(sequence);
-            sequence.asked_in_turn += 1;
+            sequence.turn = Some(self.turns_taken);
+            self.turns_taken += 1;
         }
     }
 
     /// A request that has asked waits again.
     pub fn ask_no_more(&mut self, id: RequestId, sequence: &Sequence) {
         self.asking -= 1;
-        match sequence.has_turn() {
-            true => _ = self.turns.insert(sequence.waiting(id)),
-            false => self.enter(id, sequence),
+        match sequence.turn {
+            Some(turn) => _ = self.turns.insert(turn, (sequence.tenant, id)),
+            None => self.enter(id, sequence),
         }
     }
 
@@ -305,23 +308,30 @@ impl Queue {
 
     /// Whether a request waits here, and has not asked an instance; for tests.
     pub fn holds(&self, id: RequestId, sequence: &Sequence) -> bool {
-        let waiting = sequence.waiting(id);
-        self.turns.contains(&waiting) || self.all.binary_search(&waiting).is_ok()
+        let has_turn = sequence.turn.is_some_and(|turn| self.turns.contains_key(&turn));
+        has_turn || self.all.binary_search(&sequence.waiting(id)).is_ok()
     }
 
     /// Who is next.
     pub fn first(&self) -> Option<RequestId> {
         match &self.counters {
             None => self.all.front().map(|&(_, _, id)| id),
-            Some(counters) => match self.turns.first() {
-                Some(&(_, _, id)) => Some(id),
+            Some(counters) => match self.turns.first_key_value() {
+                Some((_, &(_, id))) => Some(id),
                 None => self.first_of(counters.next()?),
             },
         }
     }
 
+    /// Who is next of a tenant.
+    pub fn next_of(&self, tenant: u32) -> Option<RequestId> {
+        let mut turns = self.turns.values();
+        let has_turn = turns.find(|&&(of, _)| of == tenant).map(|&(_, id)| id);
+        has_turn.or_else(|| self.first_of(tenant))
+    }
+
     /// The oldest of a tenant, of those that wait for their turn.
-    pub fn first_of(&self, tenant: u32) -> Option<RequestId> {
+    fn first_of(&self, tenant: u32) -> Option<RequestId> {
         let by_tenant = self.by_tenant.as_ref()?;
         let from = (tenant, Time::ZERO, 0, RequestId { slot: 0, generation: 0 });
         by_tenant
