@@ -64,7 +64,7 @@ impl DerivedError {
             // Whole encoders, each card derived with factors that were fitted to the others.
             Family::EncoderLayer | Family::StaticModel => (7, Factors::ERROR_MEDIAN, Factors::ERROR_P95),
             Family::DecoderDense => (6, 0.24, 0.50),
-            Family::DecoderPrefill => (5, 0.36, 1.19),
+            Family::DecoderPrefill => (5, 0.32, 0.76),
             Family::DecoderDecode => (5, 0.16, 0.53),
             Family::DecoderEnds => (4, 0.30, 0.81),
             Family::Collective => (3, 0.33, 0.80),
