@@ -32,13 +32,11 @@ fn the_page_has_what_two_measurements_of_one_day_differ_by() {
     };
     let page = include_str!("../../docs/profiles.md");
     for (row, families) in ROWS {
-        let drifts: Vec<f64> = families.iter().map(drift).collect();
-        let figures: Vec<String> = { drifts.iter() }
-            .map(|&drift| match drift < 10.0 {
-                true => format!("{drift:.1}"),
-                false => format!("{drift:.0}"),
-            })
-            .collect();
+        let figure = |drift: f64| match drift < 10.0 {
+            true => format!("{drift:.1}"),
+            false => format!("{drift:.0}"),
+        };
+        let figures: Vec<String> = families.iter().map(drift).map(figure).collect();
         let cells = format!("| {row} | {} % |", figures.join(", "));
         assert!(page.contains(&cells), "docs/profiles.md must have {cells}");
     }

@@ -430,6 +430,9 @@ fn sequences_end_at_their_token_or_at_their_length() {
     assert!(output(StopSpec::Length, 4).values().all(|&tokens| tokens == 40));
 }
 
+/// Tenants have turns.
+const FAIR: QueueSpec = QueueSpec::VirtualTokenCounter(Weights { input: 1, output: 2 });
+
 #[test]
 fn a_tenant_that_floods_the_queue_does_not_hold_up_the_others() {
     // Tenant 0 sends forty at once, and then tenant 1 sends four.
@@ -444,11 +447,10 @@ fn a_tenant_that_floods_the_queue_does_not_hold_up_the_others() {
         });
         ends.max().expect("it is served")
     };
-    let fair = QueueSpec::VirtualTokenCounter(Weights { input: 1, output: 2 });
-    let (waited, shared) = (last_of(QueueSpec::Arrival, 1), last_of(fair, 1));
+    let (waited, shared) = (last_of(QueueSpec::Arrival, 1), last_of(FAIR, 1));
     assert!(shared.0 * 2 < waited.0, "{shared} instead of {waited}");
     assert!(
-        last_of(fair, 0) >= last_of(QueueSpec::Arrival, 0),
+        last_of(FAIR, 0) >= last_of(QueueSpec::Arrival, 0),
         "the work is the same"
     );
 }
@@ -528,16 +530,15 @@ fn lightly_loaded_cards_are_emptied() {
 }
 
 /// Each run is promised all pages, so that a card that is busy says at its next step whether it has room. Others are placed meanwhile: on many cards
-/// nobody waits longer than on two, where tenants have turns neither.
+/// nobody waits longer than on two, nor where tenants have turns.
 #[test]
 fn nobody_waits_for_a_step_of_a_card_that_others_go_to() {
-    let fair = QueueSpec::VirtualTokenCounter(Weights { input: 1, output: 2 });
     for (queue, place) in [
         (QueueSpec::Arrival, PlaceSpec::LargestWorkingSet),
         (QueueSpec::Arrival, PlaceSpec::LeastLoaded),
         (QueueSpec::Arrival, PlaceSpec::RoundRobin),
-        (fair, PlaceSpec::LargestWorkingSet),
-        (fair, PlaceSpec::LeastLoaded),
+        (FAIR, PlaceSpec::LargestWorkingSet),
+        (FAIR, PlaceSpec::LeastLoaded),
     ] {
         let mut system = system(GenerationSpec {
             lora: None,

@@ -2,7 +2,7 @@
 //! bandwidth, and a gap between kernels.
 
 use super::Import;
-use super::draft::{Decoding, Draft, Points};
+use super::draft::{Decoding, Draft, Points, on_line};
 use super::gpus::Gpu;
 use super::operators::{Attention, Products};
 use super::sheet::Sheet;
@@ -277,7 +277,7 @@ fn prefill(kernels: &Kernels, decode: &Points<2>, heads: u64, kv_heads: u64, wid
     if new_token.is_empty() {
         return Points::new();
     }
-    let reads_us = |context: u64| super::draft::on_line(&new_token, context as f64).median_us;
+    let reads_us = |context: u64| on_line(&new_token, context as f64).median_us;
     let whole = |tokens: u64| kernels.context.us(1, tokens, heads, kv_heads, width);
     let lengths: Vec<u64> = kernels
         .context
@@ -307,7 +307,7 @@ fn prefill(kernels: &Kernels, decode: &Points<2>, heads: u64, kv_heads: u64, wid
 
 /// What a prompt of these tokens takes, the shortest ones as the shortest measured.
 fn on_whole(line: &[(u64, Times)], tokens: u64) -> f64 {
-    super::draft::on_line(line, tokens.max(line[0].0) as f64).median_us
+    on_line(line, tokens.max(line[0].0) as f64).median_us
 }
 
 /// Attention of new tokens. The source has fewer sequences the longer they are: more of them go on from its last two along a line, as each further one reads as

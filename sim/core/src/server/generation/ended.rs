@@ -20,8 +20,9 @@ impl GenerationServer {
         state.run = None;
         state.pages.promise(0);
         for asked in &state.asking {
-            let sequence = &mut self.sequences[asked.id];
-            sequence.asked_in_turn += u8::from(sequence.turn.is_some());
+            if let Some(turn) = &mut self.sequences[asked.id].turn {
+                turn.asks += 1;
+            }
         }
         self.answer(instance);
         let state = &mut self.instances[instance.index()];

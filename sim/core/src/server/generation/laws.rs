@@ -28,8 +28,7 @@ impl GenerationServer {
         if let Some((id, instance)) = self.next_placement() {
             let ticket = self.sequences[id].ticket;
             // Where tenants have turns, who has asked often enough waits for the run's end and all others for it.
-            let asked = self.sequences[id].asked_in_turn;
-            let waits_for_run = self.instances[instance.index()].run.is_some() && asked >= ASKS_IN_TURN;
+            let waits_for_run = self.instances[instance.index()].run.is_some() && self.sequences[id].holds_others_up();
             if self.fits(id, instance, Pages::free) || !waits_for_run {
                 return Err(format!(
                     "ticket {ticket} waits at {now} while {instance} may have room for it"

@@ -42,7 +42,7 @@ use crate::policy::admit::{self, Admit};
 use crate::slab::Slab;
 use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, SystemSpec, TenantState};
 use crate::topology::Topology;
-use asking::{ASKS_IN_TURN, Asked};
+use asking::Asked;
 use gaps::Gaps;
 use generating::{Generating, Took};
 use host::{HostMemory, InHost, Waiting};

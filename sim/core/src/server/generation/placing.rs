@@ -9,7 +9,7 @@ impl GenerationServer {
     /// Gives requests to instances, in the queue's order, until none fits; then asks those instances for work.
     ///
     /// An instance may have room if the run under way has not used what it was promised. Then that run is interrupted, and the
-    /// request waits for its next step to know, while others are placed. Where tenants have turns, that is so [`ASKS_IN_TURN`] times: after
+    /// request waits for its next step to know, while others are placed. Where tenants have turns, that is so for [`asking::ASKS_IN_TURN`] runs: after
     /// these all others wait too, or smaller requests would take what room there is for ever.
     pub(super) fn dispatch(&mut self, now: Time, commands: &mut Commands) {
         loop {
@@ -21,7 +21,7 @@ impl GenerationServer {
             if self.has_pages(id, instance, Pages::free) {
                 self.put(now, id, instance, commands);
                 self.touched.push(instance);
-            } else if self.sequences[id].asked_in_turn >= ASKS_IN_TURN {
+            } else if self.sequences[id].holds_others_up() {
                 self.sequences[id].asked = Some(instance);
                 self.interrupt(instance, commands);
                 break;
@@ -177,7 +177,6 @@ impl GenerationServer {
         sequence.is_moved = false;
         sequence.asked = None;
         sequence.turn = None;
-        sequence.asked_in_turn = 0;
         sequence.queued += now.since(sequence.queued_since);
         let mut was_cached_once = 0;
         if let Some((there, left, was_cached)) = sequence.left.take() {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tenantry_traces::{Duration, Request, Ticket, Time};
 
+use super::asking::ASKS_IN_TURN;
 use super::generating::Progress;
 use super::memory::Left;
 use crate::command::FailureReason;
@@ -85,10 +86,8 @@ pub(super) struct Sequence {
     pub is_moved: bool,
     /// The last that it has asked whether it has room.
     pub asked: Option<InstanceId>,
-    /// The number of its tenant's turn that it has taken by asking: before later ones and all that have none, until it is placed.
-    pub turn: Option<u64>,
-    /// Runs whose ends it has waited for since then.
-    pub asked_in_turn: u8,
+    /// Its tenant's turn, which it has taken by asking: before later ones and all that have none, until it is placed.
+    pub turn: Option<Turn>,
     /// How far its instance was when its prompt was complete; until then, of no meaning.
     pub since: Progress,
     pub cancelled: bool,
@@ -132,7 +131,6 @@ impl Sequence {
             is_moved: false,
             asked: None,
             turn: None,
-            asked_in_turn: 0,
             since: Progress::default(),
             cancelled: false,
             first_token: None,
@@ -173,10 +171,23 @@ impl Sequence {
         (self.arrival, self.ticket)
     }
 
+    /// Whether all others wait with it for an instance's answer.
+    pub fn holds_others_up(&self) -> bool {
+        self.turn.is_some_and(|turn| turn.asks >= ASKS_IN_TURN)
+    }
+
     /// What it is known by among those that wait in that order.
     pub fn waiting(&self, id: RequestId) -> (Time, Ticket, RequestId) {
         (self.arrival, self.ticket, id)
     }
+}
+
+/// A tenant's turn that a request has taken by asking an instance.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    number: u64,
+    /// Runs whose ends it has waited for.
+    pub asks: u8,
 }
 
 pub(super) type Sequences = Slab<RequestId, Sequence>;
@@ -186,13 +197,13 @@ pub(super) type Sequences = Slab<RequestId, Sequence>;
 pub(super) struct Queue {
     /// But those that have asked one, or were given their turn.
     all: VecDeque<(Time, Ticket, RequestId)>,
+    /// The same, kept where a policy looks at tenants.
+    by_tenant: Option<BTreeSet<(u32, Time, Ticket, RequestId)>>,
     asking: u32,
     /// They have asked one in their tenant's turn, and wait again, before all others: by the turn's number, with the tenant.
     turns: BTreeMap<u64, (u32, RequestId)>,
-    /// That were taken by asking.
+    /// Turns that were taken by asking.
     turns_taken: u64,
-    /// Likewise, kept where a policy looks at tenants.
-    by_tenant: Option<BTreeSet<(u32, Time, Ticket, RequestId)>>,
     /// Whose turn it is, where that is not by arrival.
     pub counters: Option<Counters>,
 }
@@ -206,10 +217,10 @@ impl Queue {
         let looks_at_tenants = counters.is_some() || spec.join == JoinSpec::QueuePerTenant;
         Queue {
             all: VecDeque::new(),
+            by_tenant: looks_at_tenants.then(BTreeSet::new),
             asking: 0,
             turns: BTreeMap::new(),
             turns_taken: 0,
-            by_tenant: looks_at_tenants.then(BTreeSet::new),
             counters,
         }
     }
@@ -232,7 +243,7 @@ impl Queue {
 
     pub fn remove(&mut self, id: RequestId, sequence: &Sequence) {
         if let Some(turn) = sequence.turn {
-            self.turns.remove(&turn);
+            self.turns.remove(&turn.number);
             return;
         }
         self.take_out(id, sequence);
@@ -256,7 +267,10 @@ impl Queue {
         self.asking += 1;
         if self.counters.is_some() && sequence.turn.is_none() {
             self.charge(sequence);
-            sequence.turn = Some(self.turns_taken);
+            sequence.turn = Some(Turn {
+                number: self.turns_taken,
+                asks: 0,
+            });
             self.turns_taken += 1;
         }
     }
@@ -265,7 +279,7 @@ impl Queue {
     pub fn ask_no_more(&mut self, id: RequestId, sequence: &Sequence) {
         self.asking -= 1;
         match sequence.turn {
-            Some(turn) => _ = self.turns.insert(turn, (sequence.tenant, id)),
+            Some(turn) => _ = self.turns.insert(turn.number, (sequence.tenant, id)),
             None => self.enter(id, sequence),
         }
     }
@@ -308,7 +322,7 @@ impl Queue {
 
     /// Whether a request waits here, and has not asked an instance; for tests.
     pub fn holds(&self, id: RequestId, sequence: &Sequence) -> bool {
-        let has_turn = sequence.turn.is_some_and(|turn| self.turns.contains_key(&turn));
+        let has_turn = sequence.turn.is_some_and(|turn| self.turns.contains_key(&turn.number));
         has_turn || self.all.binary_search(&sequence.waiting(id)).is_ok()
     }
 
