@@ -412,7 +412,16 @@ fn handles<'a>(encoders: impl IntoIterator<Item = &'a Encoder>) -> Vec<Encoder> 
 
 /// Fails all members of a batch; those that failed before keep their reason.
 pub(super) fn fail_all(batch: &Batch, reason: FailureReason) {
-    let failures = (0..batch.members.len() as u32).map(|member| MemberFailure { member, reason });
+    fail_those(batch, reason, |_| true);
+}
+
+/// Likewise, these alone.
+fn fail_those(batch: &Batch, reason: FailureReason, fails: impl Fn(&Member) -> bool) {
+    let those = { batch.members.iter().enumerate() }.filter(|(_, member)| fails(member));
+    let failures = those.map(|(member, _)| MemberFailure {
+        member: member as u32,
+        reason,
+    });
     batch
         .failures
         .lock()

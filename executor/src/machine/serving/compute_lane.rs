@@ -217,20 +217,8 @@ impl ComputeLane {
         if bad.is_empty() {
             return;
         }
-        let in_bad = batch
-            .members
-            .iter()
-            .enumerate()
-            .filter(|(_, m)| bad.contains(&(batch.instance, m.slot)));
-        let failure = |(member, _)| MemberFailure {
-            member: member as u32,
-            reason: FailureReason::LoadFailed,
-        };
-        batch
-            .failures
-            .lock()
-            .expect("no lane panics with the list")
-            .extend(in_bad.map(failure));
+        let in_bad = |member: &Member| bad.contains(&(batch.instance, member.slot));
+        fail_those(batch, FailureReason::LoadFailed, in_bad);
     }
 }
 

@@ -45,20 +45,7 @@ impl HostLane {
                 continue;
             };
             bad.insert((batch.instance, load.slot));
-            let of_tenant = batch
-                .members
-                .iter()
-                .enumerate()
-                .filter(|(_, member)| member.tenant == load.tenant);
-            let failures = of_tenant.map(|(member, _)| MemberFailure {
-                member: member as u32,
-                reason,
-            });
-            batch
-                .failures
-                .lock()
-                .expect("no lane panics with the list")
-                .extend(failures);
+            fail_those(batch, reason, |member| member.tenant == load.tenant);
         }
     }
 }
