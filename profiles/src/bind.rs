@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use crate::beyond::{ChunkAttention, EncoderLayers, Operations, carried_on};
 use crate::card::{Card, DeviceKind};
 use crate::cost::{AdapterSurface, ByRhythm, Cost, Curve, HandOver, LookupSurface, Resume, Surface, TaggingSurface};
-use crate::decoder::{Decoder, MixedAttention, WholeSteps};
+use crate::decoder::{Decoder, MixedAttention, PromptsTogether, WholeSteps};
 use crate::error::MissingTable;
 use crate::family::Family;
 use crate::grid::Grid;
@@ -232,7 +232,7 @@ impl Card {
     /// What a decoder's steps cost.
     ///
     /// # Errors
-    /// The card lacks one of the tables (that of mixed attention apart, which few cards have), or has those of another model of
+    /// The card lacks one of the tables (those of mixed attention and of prompts together apart, which few cards have), or has those of another model of
     /// that name.
     pub fn decoder(&self, model: &ModelShape, dtype: DType, tensor_parallel: u32) -> Result<Decoder, MissingTable> {
         let asked = format!("model={} dtype={dtype} tensor_parallel={tensor_parallel}", model.name);
@@ -243,16 +243,12 @@ impl Card {
                 .grid_by(&self.tables.decoder_prefill, &asked, &ChunkAttention)
                 .map(Surface)?,
             decode: self.grid(&self.tables.decoder_decode, &asked).map(Surface)?,
-            mixed: if slices(&self.tables.decoder_mixed)
-                .iter()
-                .any(|slice| slice.label == asked)
-            {
-                self.grid(&self.tables.decoder_mixed, &asked)
-                    .map(MixedAttention)
-                    .map(Some)?
-            } else {
-                None
-            },
+            mixed: self
+                .grid_if_there(&self.tables.decoder_mixed, &asked)?
+                .map(MixedAttention),
+            together: self
+                .grid_if_there(&self.tables.decoder_prompts, &asked)?
+                .map(|grid| PromptsTogether(Surface(grid))),
             ends: self.grid(&self.tables.decoder_ends, &asked).map(Surface)?,
         })
     }
@@ -469,6 +465,12 @@ impl Card {
     /// The grid of the table whose label is `asked`.
     fn grid<R: Row, const N: usize>(&self, rows: &[R], asked: &str) -> Result<Grid<N>, MissingTable> {
         self.gridded(rows, asked, Grid::new)
+    }
+
+    /// The same of a table that a card need not have.
+    fn grid_if_there<R: Row, const N: usize>(&self, rows: &[R], asked: &str) -> Result<Option<Grid<N>>, MissingTable> {
+        let is_there = slices(rows).iter().any(|slice| slice.label == asked);
+        is_there.then(|| self.grid(rows, asked)).transpose()
     }
 
     /// The same of an op whose operations do not grow in proportion: beyond what was measured it goes on by them.

@@ -97,6 +97,14 @@ impl Cost {
         }
     }
 
+    /// As many parts of a million of this.
+    pub fn share(self, ppm: u64) -> Cost {
+        Cost {
+            median_ns: of_ppm(self.median_ns, ppm),
+            spread: self.spread,
+        }
+    }
+
     /// What such ops take on average, in nanoseconds.
     pub fn mean_ns(&self) -> u64 {
         (self.median_ns as f64 * f64::from(self.spread.mean_ppm) / 1e6 + 0.5) as u64
@@ -145,6 +153,11 @@ impl Cost {
         };
         power::whole((u - from) / width, exponent, |share| value(low + (high - low) * share))
     }
+}
+
+/// As many parts of a million of a duration, rounded.
+pub(crate) fn of_ppm(ns: u64, ppm: u64) -> u64 {
+    ((u128::from(ns) * u128::from(ppm) + 500_000) / 1_000_000) as u64
 }
 
 /// A place in the distribution of what ops take, at which one cost or several are drawn: what slows one slows all.

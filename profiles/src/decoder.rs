@@ -1,6 +1,6 @@
 //! What a decoder's step costs: layers token by token, attention by context, and the ends.
 
-use crate::cost::{Beyond, Cost, Curve, Surface};
+use crate::cost::{Beyond, Cost, Curve, Surface, of_ppm};
 use crate::family::Family;
 use crate::grid::Grid;
 
@@ -16,6 +16,8 @@ pub struct Decoder {
     /// One layer's attention of both in one kernel. Without it, a step's attention is the sum of its chunks' and its new
     /// tokens'.
     pub mixed: Option<MixedAttention>,
+    /// One layer's attention of several prompts in one kernel. Without it, a step's chunks are computed one by one.
+    pub together: Option<PromptsTogether>,
     /// Before and after the layers, by sequences that get a token and tokens of the step.
     pub ends: Surface,
 }
@@ -45,6 +47,32 @@ impl MixedAttention {
         [tokens.into(), u64::from(cached) + 1, sequences.into(), context.into()]
     }
 }
+
+/// Costs of one layer's attention of several whole prompts in one kernel, by prompts and tokens of each.
+#[derive(Clone, Debug)]
+pub struct PromptsTogether(pub(crate) Surface);
+
+impl PromptsTogether {
+    /// What these chunks take in one kernel, in parts of a million of what they take one by one: as much as so many whole prompts, each of
+    /// which attends as often as the chunks do in the mean.
+    fn share_ppm(&self, chunks: &[(u32, u32)]) -> u64 {
+        let (prompts, tokens) = as_whole_prompts(chunks);
+        let one_by_one_ns = self.0.median_ns(1, tokens) * u64::from(prompts);
+        ONE_BY_ONE_PPM * self.0.median_ns(prompts, tokens) / one_by_one_ns.max(1)
+    }
+
+    fn covers(&self, chunks: &[(u32, u32)]) -> bool {
+        let (prompts, tokens) = as_whole_prompts(chunks);
+        self.0.covers(prompts, tokens)
+    }
+
+    fn beyond(&self, chunks: &[(u32, u32)]) -> Option<Beyond> {
+        let (prompts, tokens) = as_whole_prompts(chunks);
+        self.0.beyond(prompts, tokens)
+    }
+}
+
+const ONE_BY_ONE_PPM: u64 = 1_000_000;
 
 /// Costs of whole steps as a lane makes them, of a model of so many layers. Beyond the measured range they are those of its edge:
 /// what they are for is their ratio to their parts, and that settles.
@@ -79,8 +107,9 @@ impl WholeSteps {
 
 /// One of the kernels that a layer's attention takes.
 enum Kernel<'a> {
-    /// Of a chunk: its tokens, and those that the last of them attends to.
-    Prefill(u32, u32),
+    /// Of a chunk: its tokens, and those that the last of them attends to. And what it takes beside others in one kernel, in parts of a
+    /// million of what it takes alone.
+    Prefill(u32, u32, u64),
     /// Of new tokens: sequences, and their mean context.
     Decode(u32, u32),
     /// Of both, and where on its grid.
@@ -104,12 +133,13 @@ impl Decoder {
     /// One layer's attention in such a step; an empty step has none.
     ///
     /// Where both kinds were measured in one kernel, that is the price of a mixed step, and several chunks count as the one that
-    /// attends as often as they do together.
+    /// attends as often as they do together. Where several prompts were, chunks take the share of their own costs that these do.
     pub fn attention(&self, chunks: &[(u32, u32)], sequences: u32, context: u32) -> Cost {
         let mut sum: Option<Cost> = None;
         self.kernels(chunks, sequences, context, |kernel| {
             let cost = match kernel {
-                Kernel::Prefill(tokens, context) => self.prefill.cost(tokens, context),
+                Kernel::Prefill(tokens, context, ONE_BY_ONE_PPM) => self.prefill.cost(tokens, context),
+                Kernel::Prefill(tokens, context, ppm) => self.prefill.cost(tokens, context).share(ppm),
                 Kernel::Decode(sequences, context) => self.decode.cost(sequences, context),
                 Kernel::Mixed(mixed, at) => mixed.0.cost(at),
             };
@@ -123,7 +153,8 @@ impl Decoder {
         let mut sum = 0;
         self.kernels(chunks, sequences, context, |kernel| {
             sum += match kernel {
-                Kernel::Prefill(tokens, context) => self.prefill.median_ns(tokens, context),
+                Kernel::Prefill(tokens, context, ONE_BY_ONE_PPM) => self.prefill.median_ns(tokens, context),
+                Kernel::Prefill(tokens, context, ppm) => of_ppm(self.prefill.median_ns(tokens, context), ppm),
                 Kernel::Decode(sequences, context) => self.decode.median_ns(sequences, context),
                 Kernel::Mixed(mixed, at) => mixed.0.median_ns(at),
             };
@@ -144,11 +175,14 @@ impl Decoder {
             }
             (Some(_), [_, _, ..], 0) => {
                 let (tokens, cached) = as_one_chunk(chunks);
-                each(Kernel::Prefill(tokens, tokens + cached));
+                each(Kernel::Prefill(tokens, tokens + cached, ONE_BY_ONE_PPM));
             }
             _ => {
+                let ppm = self
+                    .together(chunks)
+                    .map_or(ONE_BY_ONE_PPM, |together| together.share_ppm(chunks));
                 for &(tokens, context) in chunks {
-                    each(Kernel::Prefill(tokens, context));
+                    each(Kernel::Prefill(tokens, context, ppm));
                 }
                 if sequences > 0 {
                     each(Kernel::Decode(sequences, context));
@@ -157,14 +191,23 @@ impl Decoder {
         }
     }
 
+    /// What prices these chunks as one kernel, if they are several and anything does.
+    #[inline]
+    fn together(&self, chunks: &[(u32, u32)]) -> Option<&PromptsTogether> {
+        self.together
+            .as_ref()
+            .filter(|_| self.mixed.is_none() && chunks.len() > 1)
+    }
+
     /// Whether all that such a step costs lies within what was measured; reports say where it does not.
     #[inline]
     pub fn covers(&self, chunks: &[(u32, u32)], sequences: u32, context: u32) -> bool {
         let (outputs, tokens) = outputs_and_tokens(chunks, sequences);
         let mut covers = self.dense.covers(tokens.into()) && self.ends.covers(outputs, tokens);
+        covers &= self.together(chunks).is_none_or(|together| together.covers(chunks));
         self.kernels(chunks, sequences, context, |kernel| {
             covers &= match kernel {
-                Kernel::Prefill(tokens, context) => self.prefill.covers(tokens, context),
+                Kernel::Prefill(tokens, context, _) => self.prefill.covers(tokens, context),
                 Kernel::Decode(sequences, context) => self.decode.covers(sequences, context),
                 Kernel::Mixed(mixed, at) => mixed.0.covers(at),
             };
@@ -181,10 +224,14 @@ impl Decoder {
         };
         let (outputs, tokens) = outputs_and_tokens(chunks, sequences);
         self.kernels(chunks, sequences, context, |kernel| match kernel {
-            Kernel::Prefill(tokens, context) => note(Family::DecoderPrefill, self.prefill.beyond(tokens, context)),
+            Kernel::Prefill(tokens, context, _) => note(Family::DecoderPrefill, self.prefill.beyond(tokens, context)),
             Kernel::Decode(sequences, context) => note(Family::DecoderDecode, self.decode.beyond(sequences, context)),
             Kernel::Mixed(mixed, at) => note(Family::DecoderMixed, mixed.0.beyond(at)),
         });
+        note(
+            Family::DecoderPrompts,
+            self.together(chunks).and_then(|together| together.beyond(chunks)),
+        );
         note(Family::DecoderDense, self.dense.beyond(tokens.into()));
         note(Family::DecoderEnds, self.ends.beyond(outputs, tokens));
     }
@@ -196,6 +243,17 @@ fn outputs_and_tokens(chunks: &[(u32, u32)], sequences: u32) -> (u32, u32) {
     (chunks.len() as u32 + sequences, tokens + sequences)
 }
 
+/// How often a chunk's tokens attend in all: each to its context less half of the chunk in the mean.
+fn attended(&(tokens, context): &(u32, u32)) -> f64 {
+    f64::from(tokens) * (f64::from(context) - f64::from(tokens) / 2.0)
+}
+
+/// As many whole prompts, and the tokens of each with which it attends as often as these chunks do in the mean.
+fn as_whole_prompts(chunks: &[(u32, u32)]) -> (u32, u32) {
+    let mean = chunks.iter().map(attended).sum::<f64>() / chunks.len() as f64;
+    (chunks.len() as u32, ((2.0 * mean).sqrt() + 0.5) as u32)
+}
+
 /// The tokens of one chunk, and those cached before it, that attends as often as these chunks do together. It has all their
 /// tokens, unless these attend so seldom (many short prompts) that even a prompt of as many would attend more often.
 fn as_one_chunk(chunks: &[(u32, u32)]) -> (u32, u32) {
@@ -203,9 +261,6 @@ fn as_one_chunk(chunks: &[(u32, u32)]) -> (u32, u32) {
         return (*tokens, context.saturating_sub(*tokens));
     }
     let tokens: f64 = chunks.iter().map(|(tokens, _)| f64::from(*tokens)).sum();
-    // A chunk's tokens attend to its context less half of the chunk on average.
-    let attended =
-        |(tokens, context): &(u32, u32)| f64::from(*tokens) * (f64::from(*context) - f64::from(*tokens) / 2.0);
     let attended: f64 = chunks.iter().map(attended).sum();
     let cached = attended / tokens - tokens / 2.0;
     if cached >= 0.0 {
@@ -217,7 +272,14 @@ fn as_one_chunk(chunks: &[(u32, u32)]) -> (u32, u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::as_one_chunk;
+    use super::{as_one_chunk, as_whole_prompts};
+
+    #[test]
+    fn chunks_stand_for_whole_prompts_that_attend_as_often() {
+        assert_eq!(as_whole_prompts(&[(100, 100); 4]), (4, 100));
+        // 100 × 50 and 100 × 750 is twice 283²/2.
+        assert_eq!(as_whole_prompts(&[(100, 100), (100, 800)]), (2, 283));
+    }
 
     #[test]
     fn several_chunks_attend_as_often_as_the_one_that_stands_for_them() {

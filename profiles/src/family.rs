@@ -54,6 +54,8 @@ pub enum Family {
     DecoderDecode,
     /// [`DecoderMixedRow`](crate::DecoderMixedRow).
     DecoderMixed,
+    /// [`DecoderPromptsRow`](crate::DecoderPromptsRow).
+    DecoderPrompts,
     /// [`DecoderEndsRow`](crate::DecoderEndsRow).
     DecoderEnds,
     /// [`DecoderStepRow`](crate::DecoderStepRow).
@@ -93,6 +95,7 @@ named!(Family {
     DecoderPrefill => "decoder_prefill",
     DecoderDecode => "decoder_decode",
     DecoderMixed => "decoder_mixed",
+    DecoderPrompts => "decoder_prompts",
     DecoderEnds => "decoder_ends",
     DecoderStep => "decoder_step",
     ConcurrentStep => "concurrent_step",

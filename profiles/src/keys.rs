@@ -28,16 +28,19 @@ pub enum Direction {
 }
 named!(Direction { HostToDevice => "host-to-device" });
 
-/// Where a whole model is loaded from.
+/// Where parameters are loaded from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadSource {
-    /// A file.
+    /// A file of raw blocks on the disk, as tenants' parameters are kept beside memory: read into the host's memory. Profiles from before
+    /// [`Checkpoint`](Self::Checkpoint) have whole models' checkpoints here too.
     Disk,
+    /// A whole model's checkpoint on the disk: checked, read, converted and brought onto the card.
+    Checkpoint,
     /// The host's memory.
     Host,
 }
-named!(LoadSource { Disk => "disk", Host => "host" });
+named!(LoadSource { Disk => "disk", Checkpoint => "checkpoint", Host => "host" });
 
 /// What it takes to hand work over, beside the work itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -78,8 +78,9 @@ pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentPetRow, ConcurrentStepRow,
     CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow,
-    DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow,
-    PlanRow, PlotLookupRow, ResumeRow, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
+    DecoderPromptsRow, DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HandOverRow, HeadRow, LoraRow,
+    ModelLoadRow, PetRow, PlanRow, PlotLookupRow, ResumeRow, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow,
+    TextPassRow,
 };
 pub use schema::TableForms;
 pub use staircase::{Staircase, staircase};

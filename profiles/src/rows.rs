@@ -219,14 +219,14 @@ family! {
 }
 
 family! {
-    /// A whole model brought onto the card.
+    /// Parameters loaded: a tenant's block or a whole model.
     ModelLoadRow: ModelLoad,
     names {
         /// From where.
         source: LoadSource,
     },
     axes {
-        /// Size of its weights.
+        /// Their size.
         bytes: u64,
     }
 }
@@ -517,6 +517,25 @@ family! {
         sequences: u32,
         /// Tokens that each of these attends to, its own included; their mean where they differ.
         context: u32,
+    }
+}
+
+family! {
+    /// One decoder layer's attention of several whole prompts in one kernel, which takes less than they do one by one.
+    DecoderPromptsRow: DecoderPrompts,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+        /// Cards that share each layer.
+        tensor_parallel: u32,
+    },
+    axes {
+        /// Prompts.
+        prompts: u32,
+        /// Tokens of each.
+        tokens: u32,
     }
 }
 

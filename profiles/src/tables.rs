@@ -13,8 +13,9 @@ use crate::names::near_miss;
 use crate::rows::{
     AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentPetRow, ConcurrentStepRow,
     CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow,
-    DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HandOverRow, HeadRow, LoraRow, ModelLoadRow, PetRow,
-    PlanRow, PlotLookupRow, ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
+    DecoderPromptsRow, DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HandOverRow, HeadRow, LoraRow,
+    ModelLoadRow, PetRow, PlanRow, PlotLookupRow, ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow,
+    TextLookRow, TextPassRow,
 };
 use crate::slice::{Slice, slices};
 
@@ -77,6 +78,8 @@ pub struct Tables {
     pub decoder_decode: Vec<DecoderDecodeRow>,
     /// Attention of prompts and new tokens together.
     pub decoder_mixed: Vec<DecoderMixedRow>,
+    /// Attention of several prompts together.
+    pub decoder_prompts: Vec<DecoderPromptsRow>,
     /// Decoders before and after their layers.
     pub decoder_ends: Vec<DecoderEndsRow>,
     /// Whole steps of decoders.
@@ -99,7 +102,7 @@ macro_rules! for_each_family {
         let tables = $tables;
         $crate::tables::for_each_family!(@$how tables, $rows, $body;
             encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
-            static_model concurrent_layer concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve plan);
+            static_model concurrent_layer concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_prompts decoder_ends decoder_step concurrent_step lora collective solve plan);
     }};
     (shared $tables:expr, $rows:ident => $body:expr) => {
         $crate::tables::for_each_family!(@all shared $tables, $rows => $body)
@@ -123,7 +126,7 @@ macro_rules! for_each_family_pair {
         let (ours, theirs) = ($ours, $theirs);
         $crate::tables::for_each_family_pair!(@one ours, theirs, $a, $b, $body;
             encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
-            static_model concurrent_layer concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_ends decoder_step concurrent_step lora collective solve plan);
+            static_model concurrent_layer concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_prompts decoder_ends decoder_step concurrent_step lora collective solve plan);
     }};
     (@one $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
         $({ let ($a, $b) = (&mut $ours.$family, &$theirs.$family); $body; })+
@@ -247,6 +250,7 @@ impl Tables {
             Family::DecoderPrefill => self.decoder_prefill = read_table(file, role, text, models)?,
             Family::DecoderDecode => self.decoder_decode = read_table(file, role, text, models)?,
             Family::DecoderMixed => self.decoder_mixed = read_table(file, role, text, models)?,
+            Family::DecoderPrompts => self.decoder_prompts = read_table(file, role, text, models)?,
             Family::DecoderEnds => self.decoder_ends = read_table(file, role, text, models)?,
             Family::DecoderStep => self.decoder_step = read_table(file, role, text, models)?,
             Family::ConcurrentStep => self.concurrent_step = read_table(file, role, text, models)?,

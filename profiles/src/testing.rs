@@ -301,7 +301,7 @@ fn model_loads() -> Vec<ModelLoadRow> {
     let row = |bytes: u64, source: LoadSource| {
         let (open_us, bytes_per_us) = match source {
             LoadSource::Host => (100.0, 10e3),
-            LoadSource::Disk => (1000.0, 1e3),
+            LoadSource::Disk | LoadSource::Checkpoint => (1000.0, 1e3),
         };
         ModelLoadRow {
             source,

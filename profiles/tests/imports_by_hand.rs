@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tenantry_profiles::{Card, DEFAULT_LAUNCH_OVERHEAD_US, DType, Import, ImportSource, ModelShape, Stats};
+use tenantry_profiles::{Card, DEFAULT_LAUNCH_OVERHEAD_US, DType, Family, Import, ImportSource, ModelShape, Stats};
 
 /// What an import of these texts makes, or what it says of them.
 fn import(source: ImportSource, gpu: &str, models: &[&str], texts: &[&str]) -> Result<Card, String> {
@@ -272,6 +272,67 @@ fn aiconfigurators_chunks_read_what_is_cached_before_them() {
     // 960 are cached, and a new token after them lies on the line from 6 to 40.
     let reads = 7.0 + 34.0 * (961.0 - 64.0) / 960.0;
     assert!((us(64, 1024) - reads).abs() < 0.01, "{}", us(64, 1024));
+}
+
+#[test]
+fn aiconfigurators_prompts_in_one_kernel_are_priced_as_measured() {
+    let mut products = String::from("m,n,k,latency_ms\n");
+    for (n, k) in [(64, 64), (64, 512), (1024, 64), (1024, 512)] {
+        products += &format!("1,{n},{k},0.01\n8192,{n},{k},0.01\n");
+    }
+    let mut prompts = String::from("batch_size,isl,num_heads,num_key_value_heads,head_dim,latency_ms\n");
+    // A start of 10 µs and 1 µs for each prompt of 64 tokens, 4 µs of 128. Of the longest there are eight at most.
+    for (tokens, each_us, most) in [(64, 1.0, 256), (128, 4.0, 256), (256, 16.0, 16)] {
+        for batch in [1, 2, 4, 8, 16, 256].into_iter().filter(|batch| *batch <= most) {
+            let ms = (10.0 + each_us * f64::from(batch)) / 1e3;
+            prompts += &format!("{batch},{tokens},4,2,32,{ms}\n");
+        }
+    }
+    let new_tokens = prompts.replace(",isl,", ",kv_len_before,");
+    let sheets: [&str; 3] = [&products, &prompts, &new_tokens];
+    let card = import(ImportSource::Aiconfigurator, "h100-sxm", &["tiny-llama"], &sheets).unwrap();
+    let us = |prompts: u32, tokens: u32| {
+        let mut rows = card.tables.decoder_prompts.iter();
+        let row = rows.find(|row| row.tensor_parallel == 1 && (row.prompts, row.tokens) == (prompts, tokens));
+        row.expect("it is on the grid").stats.median_us
+    };
+    // A gap beside each kernel.
+    assert_eq!(
+        [us(1, 64), us(8, 64), us(128, 128), us(8, 256)],
+        [12.0, 19.0, 523.0, 139.0]
+    );
+    assert_eq!(us(128, 256), 11.0 + 16.0 * 128.0, "it goes on along a line");
+    let origin = card.origin(Family::DecoderPrompts, "model=tiny-llama dtype=bf16 tensor_parallel=1");
+    let error = origin.error.expect("lines went on");
+    assert!(error.contains("off by 0 % in the median"), "{error}");
+
+    let model = card.model("tiny-llama").unwrap();
+    let decoder = card.decoder(&model, DType::Bf16, 1).unwrap();
+    let attention_us = |chunks: &[(u32, u32)]| decoder.attention_ns(chunks, 0, 0) as f64 / 1e3;
+    assert_eq!(attention_us(&[(64, 64)]), 12.0);
+    let together = attention_us(&[(64, 64); 8]);
+    assert!((together - 19.0).abs() < 0.01, "{together}");
+    // A median is what all of it costs, and new tokens have a kernel of their own.
+    let chunks = [(64, 64), (128, 128), (64, 256)];
+    let all = decoder.attention(&chunks, 2, 100).median_ns;
+    assert_eq!(all, decoder.attention_ns(&chunks, 2, 100));
+    assert_eq!(
+        all,
+        decoder.attention_ns(&chunks, 0, 0) + decoder.attention_ns(&[], 2, 100)
+    );
+    // More work than one has, and less than all have one by one.
+    let [least, most] = [
+        attention_us(&[(64, 256)]),
+        chunks.iter().map(|chunk| attention_us(&[*chunk])).sum(),
+    ];
+    let between = attention_us(&chunks);
+    assert!(least < between && between < most, "{least} {between} {most}");
+    assert!(decoder.covers(&[(64, 64); 128], 0, 0) && !decoder.covers(&[(64, 64); 129], 0, 0));
+    let mut told = Vec::new();
+    decoder.beyond(&[(64, 64); 129], 0, 0, |family, beyond| {
+        told.push((family, beyond.asked))
+    });
+    assert!(told.contains(&(Family::DecoderPrompts, 129)), "{told:?}");
 }
 
 #[test]

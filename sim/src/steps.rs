@@ -340,11 +340,7 @@ impl StepPrices {
         let at = context as usize;
         let sums = &self.sums_beyond(decodes, at + 1).attention_ns;
         let of_decodes = sums[at + 1] - sums[at];
-        let prefill = &self.decoder.prefill;
-        let of_chunks = chunks
-            .iter()
-            .map(|&(tokens, context)| prefill.median_ns(tokens, context));
-        of_decodes + of_chunks.sum::<u64>() * layers
+        of_decodes + self.decoder.attention_ns(chunks, 0, 0) * layers
     }
 
     /// The dense part of a step in which each sequence makes a token.

@@ -33,10 +33,9 @@ const SLOTS_BYTES: u64 = 64 << 20;
 /// Bytes of a block at least: smaller copies have their places within blocks.
 const BLOCK_BYTES: u64 = 16 << 20;
 
-/// Blocks of each size that are read from the disk.
-const STORED_BLOCKS: u32 = 8;
-/// The table of all that is read from there.
-const FROM_DISK: &str = "model_load from disk";
+/// Blocks of each size that are read from the disk: so many of small ones, and of larger ones as many as this has room for, but two.
+const STORED_BLOCKS: u64 = 8;
+const STORED_BYTES: u64 = 64 << 20;
 
 /// Memory in blocks of their own, as tenants' parameters and slots lie: a copy between places of one large block takes up to a third longer.
 /// Of numbers, as parameters are: single bytes are copied a fifth more slowly.
@@ -176,23 +175,29 @@ impl Copies {
 }
 
 /// Tenants' parameters on the disk, of one size.
-pub(crate) struct Stored(StoredBlocks);
+pub(crate) struct Stored {
+    blocks: StoredBlocks,
+    count: u32,
+}
 
 impl Stored {
     /// Writes as many as are read in turns.
     pub fn write(bytes: u64, device: Device) -> Result<Stored, ExecutorError> {
         let block = |_| Ok(Tensor::f_ones([bytes as i64], (Kind::Uint8, Device::Cpu))?);
-        StoredBlocks::write(STORED_BLOCKS, bytes, Kind::Uint8, device, block).map(Stored)
+        let count = (STORED_BYTES / bytes).clamp(2, STORED_BLOCKS) as u32;
+        let blocks = StoredBlocks::write(count, bytes, Kind::Uint8, device, block)?;
+        Ok(Stored { blocks, count })
     }
 
     /// The point of reading one into host memory.
     pub fn point(&self) -> Point<'_> {
         let mut calls = 0;
         let measure = move || {
-            calls = (calls + 1) % STORED_BLOCKS;
-            timed(Device::Cpu, || self.0.read(calls))
+            calls = (calls + 1) % self.count;
+            timed(Device::Cpu, || self.blocks.read(calls))
         };
-        Point::new(FROM_DISK.to_string(), measure, record(LoadSource::Disk, self.0.bytes()))
+        let record = record(LoadSource::Disk, self.blocks.bytes());
+        Point::new("model_load from disk".to_string(), measure, record)
     }
 }
 
@@ -254,11 +259,8 @@ impl<'a> Checkpoint<'a> {
                     .load(&read_checkpoint(&self.path, self.encoder.shape(), dtype)?)
             })
         };
-        Point::new(
-            FROM_DISK.to_string(),
-            measure,
-            record(LoadSource::Disk, self.encoder.device_bytes()),
-        )
+        let record = record(LoadSource::Checkpoint, self.encoder.device_bytes());
+        Point::new("model_load from a checkpoint".to_string(), measure, record)
     }
 }
 

@@ -9,7 +9,9 @@ use crate::error::ExecutorError;
 use crate::lora::LoraShape;
 
 /// Sizes of what is read from the disk, whatever tenants have.
-const STORED_BYTES: [u64; 2] = [64 << 10, 1 << 20];
+const STORED_BYTES: [u64; 5] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+/// Of a whole model that is read so: larger ones go on along the line, as a disk reads them for long.
+const STORED_BYTES_MAX: u64 = 256 << 20;
 
 /// Largest copies to a GPU that are measured: they are assumed to take as long a byte as still larger ones, for which page-locked memory would
 /// have to be found.
@@ -21,7 +23,7 @@ pub(crate) struct Sizes {
     pub copies: Vec<u64>,
     /// Whole models.
     pub models: Vec<u64>,
-    /// What is read from the disk beside whole models: tenants' adapters, and round sizes about them.
+    /// What is read from the disk in blocks: tenants' adapters, whole models, and round sizes about them.
     pub stored: Vec<u64>,
 }
 
@@ -38,6 +40,9 @@ impl Sizes {
             stored: STORED_BYTES.to_vec(),
         };
         sizes.copies.extend(&sizes.models);
+        sizes
+            .stored
+            .extend(sizes.models.iter().filter(|bytes| **bytes <= STORED_BYTES_MAX));
         for model in &plan.models {
             for &bottleneck in &plan.bottlenecks {
                 let shape = AdapterShape::new(model, bottleneck)?;
@@ -63,7 +68,6 @@ impl Sizes {
             sizes.sort_unstable();
             sizes.dedup();
         }
-        sizes.stored.retain(|bytes| !sizes.models.contains(bytes));
         Ok(sizes)
     }
 }

@@ -88,7 +88,7 @@ fn a_card_of_a_small_model_prices_all_its_ops() {
             .unwrap()
             .covers(1 << 20)
     );
-    for source in [tenantry_profiles::LoadSource::Disk, tenantry_profiles::LoadSource::Host] {
+    for &source in tenantry_profiles::LoadSource::ALL {
         card.model_load(source).unwrap();
     }
     for operation in [

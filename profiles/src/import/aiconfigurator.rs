@@ -43,8 +43,10 @@ const ENCODER_BATCHES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// Sequences of a decode step.
 const SEQUENCES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
-/// Of so many of these a context must have been measured to be kept.
-const SEQUENCES_LEAST: usize = 3;
+/// Prompts of a step, in one kernel.
+const PROMPTS: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+/// Of so many of these a length must have been measured to be kept.
+const COUNTS_LEAST: usize = 3;
 
 pub(super) fn import(sheets: &[Sheet], import: &Import, gpu: &Gpu, draft: &mut Draft) -> Result<(), Invalid> {
     let mut kernels = Kernels {
@@ -238,6 +240,7 @@ fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut D
         .collect();
     let (decode, gone_on) = decode(kernels, heads, kv_heads, width);
     let prefill = prefill(kernels, &decode, heads, kv_heads, width);
+    let (prompts, prompts_gone_on) = by_count(kernels, &kernels.context, &PROMPTS, [heads, kv_heads, width]);
     let mut ends = Points::<2>::new();
     for sequences in SEQUENCES {
         for tokens in [1, 16, 256, 2048, 16384] {
@@ -258,6 +261,12 @@ fn decoder_on(kernels: &Kernels, model: &ModelShape, of: Decoding, draft: &mut D
         "{SOURCE}: context attention of whole prompts; a chunk after c cached tokens as a prompt of all less one of c, and no less than one new token after c"
     );
     draft.decoder_prefill(of, prefill, &source, None);
+    draft.decoder_prompts(
+        of,
+        prompts,
+        &format!("{SOURCE}: context attention of whole prompts of one length in one kernel"),
+        prompts_gone_on,
+    );
     draft.decoder_decode(of, decode, &format!("{SOURCE}: generation attention"), gone_on);
     draft.decoder_ends(
         of,
@@ -310,40 +319,51 @@ fn on_whole(line: &[(u64, Times)], tokens: u64) -> f64 {
     on_line(line, tokens.max(line[0].0) as f64).median_us
 }
 
-/// Attention of new tokens. The source has fewer sequences the longer they are: more of them go on from its last two along a line, as each further one reads as
-/// much memory. And how far that is off where all were measured, in words; nothing where nothing had to go on.
+/// Attention of new tokens, by sequences and context.
 fn decode(kernels: &Kernels, heads: u64, kv_heads: u64, width: u64) -> (Points<2>, Option<String>) {
-    let measured = |cached: u64| -> Vec<f64> {
-        let us = SEQUENCES.map(|sequences| kernels.generation.us(sequences, cached, heads, kv_heads, width));
-        us.into_iter().map_while(|us| us).collect()
+    let (points, gone_on) = by_count(kernels, &kernels.generation, &SEQUENCES, [heads, kv_heads, width]);
+    let points = points.into_iter();
+    let attending = points.map(|([sequences, cached], times)| ([sequences, cached + 1], times));
+    (attending.collect(), gone_on)
+}
+
+/// Attention of so many sequences of a length in one kernel. The source has fewer of them the longer they are: more go on from its last two along a line, as each
+/// further one reads and computes as much. And how far that is off where all were measured, in words; nothing where nothing had to go on.
+fn by_count(kernels: &Kernels, attention: &Attention, counts: &[u64], of: [u64; 3]) -> (Points<2>, Option<String>) {
+    let [heads, kv_heads, width] = of;
+    let measured = |length: u64| -> Vec<f64> {
+        let us = counts
+            .iter()
+            .map(|count| attention.us(*count, length, heads, kv_heads, width));
+        us.map_while(|us| us).collect()
     };
-    let lines = kernels.generation.lengths(heads, kv_heads, width).into_iter();
-    let lines: Vec<(u64, Vec<f64>)> = lines
-        .map(|cached| (cached, measured(cached)))
-        .filter(|(_, us)| us.len() >= SEQUENCES_LEAST)
+    let lengths = attention.lengths(heads, kv_heads, width).into_iter();
+    let lines: Vec<(u64, Vec<f64>)> = lengths
+        .map(|length| (length, measured(length)))
+        .filter(|(_, us)| us.len() >= COUNTS_LEAST)
         .collect();
     let mut points = Points::new();
-    for (cached, us) in &lines {
-        let us = (0..SEQUENCES.len()).map(|at| us.get(at).copied().unwrap_or_else(|| going_on(us, at)));
+    for (length, us) in &lines {
+        let us = (0..counts.len()).map(|at| us.get(at).copied().unwrap_or_else(|| going_on(counts, us, at)));
         let times = us.map(|us| Times::only(us + kernels.gap_us, 1));
-        let at = |sequences: u64| [sequences, cached + 1];
-        points.extend(SEQUENCES.into_iter().map(at).zip(times));
+        let at = |count: &u64| [*count, *length];
+        points.extend(counts.iter().map(at).zip(times));
     }
 
-    let all = SEQUENCES.len();
+    let all = counts.len();
     let ragged = || lines.iter().filter(|(_, us)| us.len() < all);
     let Some((first, _)) = ragged().next() else {
         return (points, None);
     };
     let gone_on: usize = ragged().map(|(_, us)| all - us.len()).sum();
-    // At the longest contexts of which all were measured, from as few sequences as each of the longer ones has.
+    // At the longest of which all were measured, from as few as each of the longer ones has.
     let whole: Vec<&Vec<f64>> = { lines.iter().filter(|(_, us)| us.len() == all) }
         .map(|(_, us)| us)
         .collect();
     let longest = &whole[whole.len() / 2..];
     let mut errors: Vec<f64> = ragged()
         .flat_map(|(_, few)| longest.iter().map(move |us| (few.len(), us)))
-        .flat_map(|(few, us)| (few..all).map(move |at| (going_on(&us[..few], at) / us[at] - 1.0).abs()))
+        .flat_map(|(few, us)| (few..all).map(move |at| (going_on(counts, &us[..few], at) / us[at] - 1.0).abs()))
         .collect();
     errors.sort_by(f64::total_cmp);
     let off = match errors.is_empty() {
@@ -361,10 +381,10 @@ fn decode(kernels: &Kernels, heads: u64, kv_heads: u64, width: u64) -> (Points<2
     (points, Some(told))
 }
 
-/// What `SEQUENCES[at]` take, on the line through the last two of these.
-fn going_on(us: &[f64], at: usize) -> f64 {
+/// What `counts[at]` take, on the line through the last two of these.
+fn going_on(counts: &[u64], us: &[f64], at: usize) -> f64 {
     let [few, more] = [us.len() - 2, us.len() - 1];
-    let [x, from, to] = [at, few, more].map(|index| SEQUENCES[index] as f64);
+    let [x, from, to] = [at, few, more].map(|index| counts[index] as f64);
     us[more] + (x - to) / (to - from) * (us[more] - us[few]).max(0.0)
 }
 

@@ -9,7 +9,9 @@ use crate::family::Family;
 use crate::grid::Grid;
 use crate::model::DType;
 use crate::origin::Origin;
-use crate::rows::{DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow};
+use crate::rows::{
+    DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow, DecoderPromptsRow,
+};
 use crate::slice::{Point, Slice};
 use crate::stats::nearest_rank;
 use crate::tables::Tables;
@@ -152,6 +154,20 @@ impl Draft {
                 stats: times.stats(),
             });
         self.tables.decoder_mixed.extend(rows);
+    }
+
+    pub fn decoder_prompts(&mut self, of: Decoding, points: Points<2>, source: &str, error: Option<String>) {
+        let points = self.rising(Family::DecoderPrompts, &of.label(), points);
+        self.origin(Family::DecoderPrompts, &of.label(), source, error);
+        let rows = points.iter().map(|([prompts, tokens], times)| DecoderPromptsRow {
+            model: of.model.to_string(),
+            dtype: of.dtype,
+            tensor_parallel: of.tensor_parallel,
+            prompts: *prompts as u32,
+            tokens: *tokens as u32,
+            stats: times.stats(),
+        });
+        self.tables.decoder_prompts.extend(rows);
     }
 
     pub fn decoder_ends(&mut self, of: Decoding, points: Points<2>, source: &str, error: Option<String>) {

@@ -146,7 +146,7 @@ pub(super) fn tables(paper: &Paper) -> Draft {
     );
 
     for bytes in [1 << 20, 1 << 26, 1 << 31] {
-        for &source in LoadSource::ALL {
+        for source in [LoadSource::Disk, LoadSource::Host] {
             let stats = Stats::exact(1e6 * number("replace_s"));
             draft.tables.model_load.push(ModelLoadRow { source, bytes, stats });
         }

@@ -368,7 +368,7 @@ pub(super) fn without_model(tables: &mut Tables, roofline: &Roofline) {
         }
     }
     for bytes in LOAD_BYTES {
-        for &source in LoadSource::ALL {
+        for source in [LoadSource::Disk, LoadSource::Host] {
             let stats = Stats::exact(roofline.model_load_us(source, bytes));
             tables.model_load.push(ModelLoadRow { source, bytes, stats });
         }

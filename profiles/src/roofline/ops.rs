@@ -307,7 +307,7 @@ impl Roofline {
         match source {
             LoadSource::Host => copy_us,
             // Read and copied in turns: the slower counts.
-            LoadSource::Disk => copy_us.max(LOAD_US + bytes as f64 / DISK_BYTES_PER_US),
+            LoadSource::Disk | LoadSource::Checkpoint => copy_us.max(LOAD_US + bytes as f64 / DISK_BYTES_PER_US),
         }
     }
 
