@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use tenantry_profiles::{Card, DEFAULT_LAUNCH_OVERHEAD_US, DType, Family, Import, ImportSource, ModelShape, Stats};
+use tenantry_profiles::{
+    Card, DEFAULT_LAUNCH_OVERHEAD_US, DType, DecoderDenseRow, Family, Import, ImportSource, ModelShape, Source, Stats,
+    Tables,
+};
 
 /// What an import of these texts makes, or what it says of them.
 fn import(source: ImportSource, gpu: &str, models: &[&str], texts: &[&str]) -> Result<Card, String> {
@@ -333,6 +336,48 @@ fn aiconfigurators_prompts_in_one_kernel_are_priced_as_measured() {
         told.push((family, beyond.asked))
     });
     assert!(told.contains(&(Family::DecoderPrompts, 129)), "{told:?}");
+}
+
+/// A table of f16 that nobody published is the one of bf16, and not a datasheet's.
+#[test]
+fn decoders_in_f16_are_priced_as_in_bf16_where_only_that_is_imported() {
+    let mut products = String::from("m,n,k,latency_ms\n");
+    for (n, k) in [(64, 64), (64, 512), (1024, 64), (1024, 512)] {
+        products += &format!("1,{n},{k},0.01\n8192,{n},{k},0.01\n");
+    }
+    let mut attention = String::from("batch_size,isl,num_heads,num_key_value_heads,head_dim,latency_ms\n");
+    for batch in [1, 256] {
+        attention += &format!("{batch},64,4,2,32,0.012\n{batch},256,4,2,32,0.03\n");
+    }
+    let sheets: [&str; 3] = [&products, &attention, &attention.replace(",isl,", ",kv_len_before,")];
+    let imported = import(ImportSource::Aiconfigurator, "h100-sxm", &["tiny-llama"], &sheets).unwrap();
+    let layers = imported.tables.decoder_dense.iter().cloned();
+    let in_f16: Vec<_> = layers
+        .map(|row| DecoderDenseRow {
+            dtype: DType::F16,
+            ..row
+        })
+        .collect();
+
+    // Filled before the kernels in bf16 were there, from the datasheet; and again after.
+    let mut card = import(ImportSource::Aiconfigurator, "h100-sxm", &["tiny-llama"], &sheets).unwrap();
+    card.tables = Tables::default();
+    card.tables.decoder_dense = in_f16;
+    card.fill_from_datasheet("h100-sxm").unwrap();
+    let table = "model=tiny-llama dtype=f16 tensor_parallel=1";
+    assert_eq!(card.origin(Family::DecoderPrefill, table).kind, Source::Derived);
+    card.add_imported(&imported).unwrap();
+    card.fill_from_datasheet("h100-sxm").unwrap();
+    let us = |dtype: DType| {
+        let rows = card.tables.decoder_prefill.iter();
+        let of = rows.filter(|row| row.dtype == dtype && row.tensor_parallel == 1);
+        of.map(|row| (row.tokens, row.context, row.stats)).collect::<Vec<_>>()
+    };
+    assert!(!us(DType::Bf16).is_empty());
+    assert_eq!(us(DType::F16), us(DType::Bf16));
+    let origin = card.origin(Family::DecoderPrefill, table);
+    assert_eq!(origin.kind, Source::Imported);
+    assert!(origin.source.contains("taken for f16 too"), "{}", origin.source);
 }
 
 #[test]

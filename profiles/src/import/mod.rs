@@ -8,6 +8,7 @@ mod bert;
 mod copies;
 mod draft;
 mod gpus;
+mod halves;
 mod llmservingsim;
 mod operators;
 mod pairs;
@@ -132,7 +133,7 @@ impl Import {
 
 impl Card {
     /// Derives from the datasheet called `gpu` what imported tables lack to serve the models that they are of, in their number
-    /// formats, each table marked so.
+    /// formats, each table marked so; a decoder's in f16 are those in bf16 where these are imported.
     ///
     /// # Errors
     /// No such datasheet.
@@ -146,6 +147,9 @@ impl Card {
             .map(|(model, dtype)| (model.clone(), dtype))
             .collect();
         for (model, dtype) in imported {
+            if dtype == DType::F16 {
+                halves::as_bf16(self, &model);
+            }
             let model = self.model(&model).expect("a card has tables of known models only");
             fill(self, &roofline, &[model], dtype);
         }
