@@ -115,13 +115,20 @@ fi
 results=$work/results/$kind
 mkdir -p "$results"/{done,cards,runs,check}
 
+# Whole or not at all, and after each step: a machine that is taken back leaves what was done.
 keep() {
+    local -
+    set +o noglob
+    rm -f "$out"/new.part-*
+    tar -cz -C "$work" results | split --bytes=15M --numeric-suffixes - "$out/new.part-"
     # Of another run there may be more parts.
     rm -f "$out"/results.tar.gz.part-*
-    tar -cz -C "$work" results | split --bytes=15M --numeric-suffixes - "$out/results.tar.gz.part-"
-    rm -rf "$work"
+    local one
+    for one in "$out"/new.part-*; do
+        mv "$one" "$out/results.tar.gz.${one##*/new.}"
+    done
 }
-trap keep EXIT
+trap 'keep; rm -rf "$work"' EXIT
 
 # The program: the one that was packed, or that was built here.
 mkdir -p "$work/bin"
@@ -142,13 +149,15 @@ fi
 export LD_LIBRARY_PATH=$torch:$PWD/.gpu/lib:$PWD/third_party/highs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 [[ $device == cpu ]] || nvidia-smi || true
 
-# Seconds that are left, less what it takes to write down what there is.
-left() { echo $((seconds - SECONDS - 20)); }
+# Seconds that are left, less what a step may go on for after an interrupt, and what it takes to write down what there is.
+stopping=40
+left() { echo $((seconds - SECONDS - stopping - 10)); }
 
-# Does a step that is not done yet, as long as there is time. An exit code of 3 says that a limit is not met: a result like others.
+# Does a step that is not done yet, as long as there is time, and leaves its exit code in `code`. One of 3 says that a limit is not met: a result like others.
 step() { # name, seconds that it needs at least, command...
-    local name=$1 least=$2 started=$SECONDS code=0
+    local name=$1 least=$2 started=$SECONDS
     shift 2
+    code=0
     [[ -e $results/done/$name ]] && return
     if (($(left) < least)); then
         echo "=== $name: no time left, the same command goes on"
@@ -156,22 +165,36 @@ step() { # name, seconds that it needs at least, command...
     fi
     echo "=== $name: $*"
     # An interrupt lets it keep what it has; with --foreground it comes once, and not to the whole group again, which would be a second one.
-    timeout --foreground --signal=INT --kill-after=15 "$(left)" "$@" </dev/null || code=$?
+    timeout --foreground --signal=INT --kill-after="$stopping" "$(left)" "$@" </dev/null || code=$?
     echo "$name,$code,$((SECONDS - started))" | tee -a "$results/steps.csv"
-    ((code == 0 || code == 3)) || return 1
-    touch "$results/done/$name"
+    ((code == 0 || code == 3)) && touch "$results/done/$name"
+    keep
+    ((code == 0 || code == 3))
+}
+
+# A profile, which goes on with what an earlier command left of it; where that was measured on another host or driver, it begins anew.
+profile() { # name, seconds, folder, options...
+    local name=$1 least=$2 folder=$3
+    shift 3
+    set -- "$name" "$least" tenantry profile --device "$device" --out "$folder" --quiet "$@"
+    step "$@" && return
+    ((code == 2)) && [[ -e $folder.partial ]] && rm "$folder.partial" && step "$@"
 }
 
 check() {
     tenantry doctor | tee "$results/check/machine.txt"
     # `exec`, so that an interrupt finds it.
-    step math 30 bash -c "exec tenantry doctor --device $device --json >'$results/check/math.json'" || true
+    step math 30 bash -c "exec tenantry doctor --device $device --json >'$results/check/math.json'" ||
+        # What is wrong is a result too, and the same in the next command.
+        { ((code == 1)) && [[ -s $results/check/math.json ]] && touch "$results/done/math"; } || true
     cat "$results/check/math.json"
+    # Every kind of point once, in a minute: what this card does not compute is in the notes.
+    profile every-op 50 "$results/cards/every-op" --suite quick --minutes 0.5 --models tiny,tiny-llama || true
+    sed -n '/notes:/,/^[a-z]/p' "$results/cards/every-op/card.yaml" || true
 }
 
 card() {
-    step card 60 tenantry profile --device "$device" --suite "$suite" --models "$models" --dtype "$dtype" \
-        --out "$results/cards/${device/:/}" --quiet
+    profile card 60 "$results/cards/${device/:/}" --suite "$suite" --models "$models" --dtype "$dtype"
 }
 
 scenarios() {
@@ -179,14 +202,17 @@ scenarios() {
     local -
     set -o noglob
     local name for least scenario more card
+    # Profiles that failed in this command would fail again.
+    local -A failed=()
     while read -r name for least scenario more; do
         [[ $name == "$only"* ]] || continue
         card=for-${for//\//-}
         # One that fails, or is not done, does not stop the others.
+        [[ ${failed[$card]:-} ]] && continue
+        profile "profile-$card" 60 "$results/cards/$card" --suite quick --for "$for" || { failed[$card]=1 && continue; }
         # shellcheck disable=SC2086  # options are several words
-        step "profile-$card" 60 tenantry profile --device "$device" --suite quick --for "$for" --out "$results/cards/$card" --quiet &&
-            step "validate-$name" $((least * repeats)) tenantry validate "$scenario" --device "$device" --profile "$results/cards/$card" \
-                --repeats "$repeats" --out "$results/runs/$name" --quiet $more || true
+        step "validate-$name" $((least * repeats)) tenantry validate "$scenario" --device "$device" --profile "$results/cards/$card" \
+            --repeats "$repeats" --out "$results/runs/$name" --quiet $more || true
     done < <(runs)
 }
 
@@ -201,7 +227,7 @@ beside() {
 
 # Of all steps, which have been done on this kind of card, in all commands so far.
 told() {
-    local name steps=(math) for _
+    local name steps=(math every-op) for _
     while read -r name for _; do
         steps+=("profile-for-${for//\//-}" "validate-$name")
     done < <(runs)

@@ -25,6 +25,8 @@ use crate::runs::{run_failure, seen, summarized};
 pub struct Device {
     name: String,
     torch: tenantry_executor::Device,
+    /// Of the host, before anything ran.
+    available_host_bytes: u64,
 }
 
 /// A run that was executed.
@@ -43,7 +45,16 @@ impl Device {
         Ok(Device {
             name: name.to_owned(),
             torch,
+            available_host_bytes: tenantry_executor::available_host_bytes(),
         })
+    }
+
+    /// Memory of the host that a run may use. What PyTorch has page-locked it keeps for the next run, though the system counts it as taken.
+    fn available_host_bytes(&self) -> u64 {
+        match self.is_cpu() {
+            true => tenantry_executor::available_host_bytes(),
+            false => self.available_host_bytes,
+        }
     }
 
     /// As the user calls it.
@@ -83,7 +94,7 @@ impl Device {
             warm_up: Time::ZERO + run.warm_up,
             seed: run.seed,
             outcomes: run.answers.as_ref().map(|answers| (answers, run.seed)),
-            max_host_bytes: tenantry_executor::available_host_bytes() / host_share,
+            max_host_bytes: self.available_host_bytes() / host_share,
             files: Files {
                 model: run.files.model.clone(),
                 models: run.files.models.clone(),

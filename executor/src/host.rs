@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, fadvise, statfs};
 use tenantry_profiles::{Device, DeviceKind, Host};
 
 use crate::error::ExecutorError;
@@ -79,6 +79,13 @@ pub(crate) fn forget_cached(file: &File) -> io::Result<()> {
     file.sync_all()?;
     fadvise(file, 0, None, Advice::DontNeed)?;
     Ok(())
+}
+
+/// Whether files of a folder lie in memory, where forgetting them does nothing.
+pub(crate) fn lies_in_memory(folder: &Path) -> bool {
+    // As the kernel calls them: TMPFS_MAGIC and RAMFS_MAGIC of linux/magic.h.
+    const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+    statfs(folder).is_ok_and(|system| IN_MEMORY.contains(&(system.f_type as u64)))
 }
 
 /// Writes a file, whole or not at all, and the folders above it.

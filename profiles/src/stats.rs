@@ -69,6 +69,34 @@ impl Stats {
         }
     }
 
+    /// The same of measurements that stand for more or fewer of the ops than others: each with its weight. Sorts them.
+    ///
+    /// # Panics
+    /// Nothing was measured.
+    pub fn weighted(samples: &mut [(f64, f64)]) -> Stats {
+        assert!(!samples.is_empty(), "statistics of no measurements");
+        samples.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
+        let all: f64 = samples.iter().map(|(_, weight)| weight).sum();
+        let rank = |percent: f64| {
+            // Sums of parts may fall short of the whole by as little as they are rounded.
+            let wanted = all * percent / 100.0 * (1.0 - 1e-9);
+            let mut sum = 0.0;
+            let reached = samples.iter().find(|(_, weight)| {
+                sum += weight;
+                sum >= wanted
+            });
+            reached.or(samples.last()).expect("something was measured").0
+        };
+        Stats {
+            count: samples.len() as u64,
+            mean_us: samples.iter().map(|(us, weight)| us * weight).sum::<f64>() / all,
+            median_us: rank(50.0),
+            p05_us: rank(5.0),
+            p95_us: rank(95.0),
+            p99_us: rank(99.0),
+        }
+    }
+
     /// The same of ops that take so many times as long.
     pub(crate) fn at_pace(self, ratio: f64) -> Stats {
         let [mean_us, median_us, p05_us, p95_us, p99_us] =

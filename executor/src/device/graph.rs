@@ -1,5 +1,6 @@
 //! Work that a GPU was told once, to be done again at one call: a captured CUDA graph.
 
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, PoisonError};
 
@@ -15,19 +16,21 @@ pub(crate) struct Graph(NonNull<RawGraph>);
 // SAFETY: a graph is of no thread; it is replayed on the stream that is current where `replay` is called.
 unsafe impl Send for Graph {}
 
+/// libtorch's allocator and generators keep lists of captures without a lock: one is made, or let go of, at a time.
+static CAPTURES: Mutex<()> = Mutex::new(());
+
 impl Graph {
     /// Captures what `work` issues to the current stream, which is not done yet, and returns it with what `work` did. `work` must neither
     /// wait for the device nor read from it, and what it does must have been done before, so that libtorch has chosen its kernels and made
     /// their workspaces.
     ///
     /// # Errors
-    /// What `work` says, work that cannot be captured, no GPU, or a libtorch without its part for CUDA.
+    /// What `work` says, work that cannot be captured, no GPU, or a libtorch without its part for CUDA. After work that could not be captured libtorch's
+    /// allocator keeps what it would give back, and its random numbers on the device fail: whatever else needs these goes into a new process.
     pub fn capture<T>(
         device: Device,
         work: impl FnOnce() -> Result<T, ExecutorError>,
     ) -> Result<(Graph, T), ExecutorError> {
-        // libtorch's allocator knows of several captures at a time; one after the other asks less of it.
-        static CAPTURING: Mutex<()> = Mutex::new(());
         let Some(index) = gpu(device) else {
             return Err(ExecutorError::input(
                 "device to capture work of",
@@ -35,19 +38,28 @@ impl Graph {
                 "the host's processor",
             ));
         };
-        let _one_at_a_time = CAPTURING.lock().unwrap_or_else(PoisonError::into_inner);
+        let one_at_a_time = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
         let mut raw = ptr::null_mut();
         // SAFETY: the shim writes a graph's address there.
         checked(unsafe { shim::tenantry_graph_new(CUDA, index, &mut raw) })?;
-        let graph = Graph(NonNull::new(raw).expect("the shim made one"));
+        // Until its capture has ended well libtorch refers to it from elsewhere, and it is not let go of.
+        let graph = ManuallyDrop::new(Graph(NonNull::new(raw).expect("the shim made one")));
         // SAFETY: the graph lives.
         checked(unsafe { shim::tenantry_graph_begin(graph.0.as_ptr()) })?;
         let done = work();
         // A capture ends even where its work failed: otherwise the stream would go on recording.
         // SAFETY: likewise.
         let ended = checked(unsafe { shim::tenantry_graph_end(graph.0.as_ptr()) });
-        let done = done?;
-        ended.map(|()| (graph, done))
+        drop(one_at_a_time);
+        match (ended, done) {
+            (Ok(()), Ok(done)) => Ok((ManuallyDrop::into_inner(graph), done)),
+            (Ok(()), Err(error)) => {
+                drop(ManuallyDrop::into_inner(graph));
+                Err(error)
+            }
+            // What the work says is nearer to the cause.
+            (Err(error), done) => Err(done.err().unwrap_or(error)),
+        }
     }
 
     /// Issues it to the calling thread's current stream, and does not wait.
@@ -62,6 +74,7 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
+        let _one_at_a_time = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: nobody else has its address.
         unsafe { shim::tenantry_graph_free(self.0.as_ptr()) };
     }

@@ -5,6 +5,9 @@ use tenantry_profiles::AdapterImplementation;
 
 use crate::error::ExecutorError;
 
+/// Groups that libtorch's product on a GPU no longer takes (`aten/src/ATen/native/cuda/GroupedBlas.cpp`, 2.11).
+const GROUPS_BEYOND: u32 = 1024;
+
 /// A stretch of tokens that use the same slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -86,9 +89,10 @@ impl LoraPlan {
                     slots: Tensor::f_from_slice(&slots)?.f_to(device)?,
                 }
             }
-            // A GPU's product skips slots without rows. A CPU's walks through them one by one: there, few are copied together.
+            // A GPU's product skips slots without rows, and takes so many at most. A CPU's walks through them one by one. Else few are copied together.
             AdapterImplementation::Grouped => {
-                Plan::grouped(stretches, slots, matches!(device, Device::Cuda(_)), device)?
+                let all = device.is_cuda() && slots < GROUPS_BEYOND;
+                Plan::grouped(stretches, slots, all, device)?
             }
         }))
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration as HostDuration, Instant};
 
+use tch::Device;
 use tenantry_core::board::OpRef;
 use tenantry_core::ids::{BatchId, GpuId, InstanceId, LaneId};
 use tenantry_core::machine::MachineError;
@@ -52,10 +53,11 @@ pub(crate) struct HandOver {
 }
 
 /// Measures hand-overs in all rhythms, first beside idle cores and then with all others busy. What was measured by then where the user asks to stop.
+/// `device` is what the lane works for: a GPU's clock is read about each op, which is part of handing it over.
 ///
 /// # Errors
 /// When the system has no more threads.
-pub(crate) fn hand_overs(interrupted: &AtomicBool) -> Result<Vec<HandOver>, MachineError> {
+pub(crate) fn hand_overs(device: Device, interrupted: &AtomicBool) -> Result<Vec<HandOver>, MachineError> {
     prepare_loop_thread();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut measured = Vec::new();
@@ -65,7 +67,7 @@ pub(crate) fn hand_overs(interrupted: &AtomicBool) -> Result<Vec<HandOver>, Mach
             for _ in 0..neighbours {
                 scope.spawn(|| compute_until(&is_over));
             }
-            let rhythms = in_all_rhythms(other_cores, interrupted, &mut measured);
+            let rhythms = in_all_rhythms(device, other_cores, interrupted, &mut measured);
             is_over.store(true, Ordering::Relaxed);
             rhythms
         })?;
@@ -74,11 +76,12 @@ pub(crate) fn hand_overs(interrupted: &AtomicBool) -> Result<Vec<HandOver>, Mach
 }
 
 fn in_all_rhythms(
+    device: Device,
     other_cores: OtherCores,
     interrupted: &AtomicBool,
     measured: &mut Vec<HandOver>,
 ) -> Result<(), MachineError> {
-    let mut probe = Probe::start()?;
+    let mut probe = Probe::start(device)?;
     for pause_us in PAUSES_US {
         for work_us in WORKS_US {
             let rounds = (TIME_US / (pause_us + work_us)).clamp(ROUNDS[0], ROUNDS[1]);
@@ -114,7 +117,7 @@ struct Probe {
 }
 
 impl Probe {
-    fn start() -> Result<Probe, MachineError> {
+    fn start(device: Device) -> Result<Probe, MachineError> {
         let lane = Lane {
             name: "probe".into(),
             kind: LaneKind::Compute,
@@ -122,6 +125,7 @@ impl Probe {
         };
         let work_us = Arc::new(AtomicU32::new(0));
         let lasting = Lasting {
+            device,
             work_us: Arc::clone(&work_us),
             walk: Walk::default(),
         };
@@ -171,11 +175,16 @@ impl Probe {
 
 /// Does nothing but last.
 struct Lasting {
+    device: Device,
     work_us: Arc<AtomicU32>,
     walk: Walk,
 }
 
 impl Perform for Lasting {
+    fn device(&self) -> Device {
+        self.device
+    }
+
     fn perform(&mut self, _: &OpKind, _: &Batch) {
         let start = Instant::now();
         let work = HostDuration::from_micros(self.work_us.load(Ordering::Relaxed).into());
@@ -243,7 +252,7 @@ mod tests {
 
     #[test]
     fn each_rhythm_is_measured_beside_idle_and_beside_busy_cores() {
-        let measured = hand_overs(&AtomicBool::new(false)).unwrap();
+        let measured = hand_overs(Device::Cpu, &AtomicBool::new(false)).unwrap();
         for other_cores in [OtherCores::Idle, OtherCores::Busy] {
             for pause_us in PAUSES_US {
                 for work_us in WORKS_US {
@@ -258,6 +267,6 @@ mod tests {
                 }
             }
         }
-        assert!(hand_overs(&AtomicBool::new(true)).unwrap().is_empty());
+        assert!(hand_overs(Device::Cpu, &AtomicBool::new(true)).unwrap().is_empty());
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration as HostDuration, Instant};
 
 use tch::Device;
 use tenantry_core::ids::{LaneId, RequestId};
@@ -91,6 +91,9 @@ pub struct LaneEnd {
     pub errors: Option<LaneErrors>,
 }
 
+/// Held while a lane of a GPU prepares.
+static PREPARING: Mutex<()> = Mutex::new(());
+
 impl Threads {
     /// Starts a thread for each lane and who does its ops; the run's time begins when they are all prepared.
     ///
@@ -110,8 +113,12 @@ impl Threads {
                 let device = perform.device();
                 // Without a stream of its own it would be the device's default one: slower, and as right.
                 let stream = Stream::new(device).and_then(Stream::make_current);
-                for done in [stream, perform.prepare()] {
-                    done.unwrap_or_else(|error| errors::note(&error));
+                {
+                    // What a GPU's library is told while another lane's work is being captured may spoil the capture.
+                    let _one_at_a_time = device.is_cuda().then(|| PREPARING.lock());
+                    for done in [stream, perform.prepare()] {
+                        done.unwrap_or_else(|error| errors::note(&error));
+                    }
                 }
                 yield_to_loop();
                 drop(ready);
@@ -193,23 +200,26 @@ fn work(
                 continue;
             }
         };
+        read(clocks, Clocks::before);
         let started = since(origin);
-        let mut op = || perform.perform(&job.kind, &job.batch);
-        match clocks {
-            None => op(),
-            Some(of_gpu) => {
-                if of_gpu.around(op).is_err() {
-                    // The device is lost, of which the ops themselves speak.
-                    *clocks = None;
-                }
-            }
-        }
+        perform.perform(&job.kind, &job.batch);
         // The batch is let go before the coordinator hears, so that it is the last to hold it.
         drop(job);
         let ended = since(origin);
+        read(clocks, |clocks| {
+            clocks.after(HostDuration::from_nanos(ended.since(started).0))
+        });
         if report.send(Ran { lane, started, ended }).is_err() {
             return;
         }
+        read(clocks, Clocks::book);
+    }
+}
+
+/// Reads a lane's clocks, if it has such, until the device is lost, of which the ops themselves speak.
+fn read(clocks: &mut Option<Clocks>, how: impl FnOnce(&mut Clocks) -> Result<(), ExecutorError>) {
+    if clocks.as_mut().is_some_and(|clocks| how(clocks).is_err()) {
+        *clocks = None;
     }
 }
 

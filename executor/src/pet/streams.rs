@@ -1,6 +1,7 @@
 //! Streams of operators: threads, the first of them the caller's, and on a GPU a stream of the device for each.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -40,6 +41,8 @@ pub struct Streams {
     device: Device,
     /// Of the other threads.
     streams: Vec<Stream>,
+    /// Places in the caller's stream and in each of the others, marked anew for each layer's products.
+    places: RefCell<Vec<Event>>,
     workers: Vec<Sender<Job>>,
     outcomes: Receiver<Outcome>,
     threads: Vec<JoinHandle<()>>,
@@ -66,6 +69,7 @@ impl Streams {
         let mut streams = Streams {
             device,
             streams: Vec::new(),
+            places: RefCell::default(),
             workers: Vec::new(),
             outcomes,
             threads: Vec::new(),
@@ -92,6 +96,7 @@ impl Streams {
             let thread =
                 thread.map_err(|error| ExecutorError::input("streams", format!("at most {stream} here"), error))?;
             streams.streams.push(own);
+            streams.places.borrow_mut().push(Event::new(device)?);
             streams.threads.push(thread);
             streams.workers.push(sender);
         }
@@ -139,17 +144,19 @@ impl Streams {
         if self.streams.is_empty() {
             return Ok(());
         }
-        let so_far = Event::now(self.device)?;
-        self.streams.iter().try_for_each(|stream| stream.wait_for(&so_far))
+        let so_far = &mut self.places.borrow_mut()[0];
+        so_far.record(Stream::current(self.device)?)?;
+        self.streams.iter().try_for_each(|stream| stream.wait_for(so_far))
     }
 
     /// What the caller issues from now on comes after what the others have issued.
     fn wait_for_others(&self) -> Result<(), ExecutorError> {
         let own = Stream::current(self.device)?;
-        self.streams.iter().try_for_each(|&stream| {
-            let mut so_far = Event::new(self.device)?;
+        // A stream that waits has been told for what: the place may be marked anew.
+        let places = &mut self.places.borrow_mut()[..];
+        self.streams.iter().zip(places).try_for_each(|(&stream, so_far)| {
             so_far.record(stream)?;
-            own.wait_for(&so_far)
+            own.wait_for(so_far)
         })
     }
 }

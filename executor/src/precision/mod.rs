@@ -67,20 +67,23 @@ pub fn check(device: Device, dtypes: &[DType]) -> Checks {
     let run = || {
         prepare_lane_thread();
         let mut checks = Checks::default();
-        for &dtype in dtypes {
-            let mut place = Place {
-                device,
-                dtype,
-                checks: &mut checks,
-            };
-            tch::no_grad(|| {
-                place.part("encoders", |place, _| encoders::check(place));
-                place.part("decoders", |place, _| decoders::check(place));
-                place.part("upper layers over fragments", |place, _| fragments::check(place));
-                // What is wrong with a capture may leave the device unusable.
-                place.part("compiled model", |place, _| encoders::check_compiled(place));
-            });
-        }
+        let mut each = |parts: &dyn Fn(&mut Place<'_>)| {
+            for &dtype in dtypes {
+                let mut place = Place {
+                    device,
+                    dtype,
+                    checks: &mut checks,
+                };
+                tch::no_grad(|| parts(&mut place));
+            }
+        };
+        each(&|place| {
+            place.part("encoders", |place, _| encoders::check(place));
+            place.part("decoders", |place, _| decoders::check(place));
+            place.part("upper layers over fragments", |place, _| fragments::check(place));
+        });
+        // After all else: a capture that fails leaves libtorch's allocator and random numbers on the device unusable.
+        each(&|place| place.part("compiled model", |place, _| encoders::check_compiled(place)));
         checks
     };
     // What a lane's thread is made to be would stay with the caller's.

@@ -136,6 +136,11 @@ impl AdapterSubject {
         }
         let possible = |at: [u32; 3]| Some(at).filter(|[tenants, batch, _]| tenants <= batch);
         let spots = hold_out.spots(grid, possible);
+        let hidden = i64::from(self.cache.shape().hidden);
+        let rows = |spot: &Spot<3>| i64::from(spot.at[1]) * i64::from(spot.at[2]);
+        // What comes in is the same for all points: none writes to it.
+        let most = spots.iter().map(rows).max().unwrap_or(0);
+        let attention = Tensor::f_ones([most * hidden], (self.kind, self.device))?;
         let mut points = Vec::new();
         let measured = self.cache.implementations().into_iter();
         for implementation in measured.filter(|of| wanted.contains(of)) {
@@ -158,7 +163,9 @@ impl AdapterSubject {
                     });
                 };
                 let table = format!("adapter of {}, {implementation}, bottleneck {bottleneck}", self.model);
-                let measure = self.measure(implementation, tenants, batch, tokens)?;
+                let size = [batch.into(), tokens.into(), hidden];
+                let attention = attention.f_narrow(0, 0, size.iter().product())?.f_view(size)?;
+                let measure = self.measure(implementation, tenants, attention);
                 points.push(Point::new(table, measure, row).held_out(held_out));
             }
         }
@@ -169,31 +176,26 @@ impl AdapterSubject {
         &self,
         implementation: AdapterImplementation,
         tenants: u32,
-        batch: u32,
-        tokens: u32,
-    ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
+        attention: Tensor,
+    ) -> impl FnMut() -> Result<Duration, ExecutorError> + '_ {
         let device = self.device;
-        let size = [
-            i64::from(batch),
-            i64::from(tokens),
-            i64::from(self.cache.shape().hidden),
-        ];
-        let attention = Tensor::f_ones(size, (Kind::Float, device))?.f_to_kind(self.kind)?;
+        let size = attention.size();
+        let (batch, tokens) = (size[0] as u32, size[1] as usize);
         let mut calls = 0;
-        Ok(move || {
+        move || {
             let layers = self.cache.shape().layers;
             // Others once these have been through all layers, so that each layer meets all slots.
             let (layer, first) = (calls % layers, calls / layers * tenants);
             let slot = |row| spread_out(first + row * tenants / batch, SLOTS);
             let slots: Vec<u32> = (0..batch).map(slot).collect();
             calls += 1;
-            let plan = self.cache.plan(&slots, tokens as usize, implementation)?;
+            let plan = self.cache.plan(&slots, tokens, implementation)?;
             // Adapters work in place: without a fresh copy, repeated application would grow beyond all numbers. It also
             // leaves the caches as the attention before it does.
             let attention = attention.copy();
             timed(device, || {
                 Adapters::new(&self.cache, &plan).apply(layer as usize, attention)
             })
-        })
+        }
     }
 }

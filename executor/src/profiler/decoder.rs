@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{
     DType, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, ModelShape, Stats, Tables,
 };
@@ -17,36 +17,79 @@ use crate::error::ExecutorError;
 
 /// Layers that are measured: enough to find the caches, at a layer's start, as another layer left them.
 const LAYERS: u32 = 4;
-/// Tokens in a step. Products of numbers that are no powers of two take up to a tenth more than what lies half-way between those.
-const TOKENS: Knots = Knots {
-    quick: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
-    full: &[
-        1, 2, 3, 4, 6, 8, 12, 15, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
-    ],
+/// The values of the grids' dimensions.
+struct Grids {
+    /// Tokens in a step.
+    tokens: Knots,
+    /// Tokens of a prompt's chunk, and those that its last token attends to.
+    chunk: Knots,
+    /// Sequences that get a new token.
+    sequences: Knots,
+    /// Tokens that each attends to.
+    context: Knots,
+}
+
+/// Products of numbers that are no powers of two take up to a tenth more than what lies half-way between those. Attention of prompts is computed in blocks of 32
+/// tokens, and of as many that they attend to as fill a vector, 16; a block that is not full costs nearly as much as one that is. So there are neighbours on both sides
+/// of the first ends of blocks, and then middles of them; new tokens attend likewise.
+const ON_CPU: Grids = Grids {
+    tokens: Knots {
+        quick: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
+        full: &[
+            1, 2, 3, 4, 6, 8, 12, 15, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512,
+        ],
+    },
+    chunk: Knots {
+        quick: &[2, 16, 64, 128, 256, 512, 1024],
+        full: &[
+            2, 3, 4, 6, 8, 12, 16, 17, 24, 32, 33, 40, 48, 49, 64, 65, 80, 81, 96, 97, 112, 113, 128, 129, 152, 168,
+            200, 232, 256, 257, 296, 328, 392, 456, 512, 520, 648, 776, 1024,
+        ],
+    },
+    sequences: Knots {
+        quick: &[1, 2, 4, 8, 16, 32],
+        full: &[1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
+    },
+    context: Knots {
+        quick: &[16, 128, 512, 1024, 2048],
+        full: &[
+            16, 17, 32, 33, 48, 49, 64, 65, 80, 81, 96, 97, 112, 113, 128, 136, 168, 200, 248, 328, 392, 520, 776,
+            1032, 1544, 2048,
+        ],
+    },
 };
-/// Tokens of a prompt's chunk, and those that its last token attends to. Attention is computed in blocks of 32 of the one, and of as many of the other as fill
-/// a vector, 16; one that is not full costs nearly as much as one that is. So there are neighbours on both sides of the first ends of blocks, and then
-/// middles of them.
-const CHUNK: Knots = Knots {
-    quick: &[2, 16, 64, 128, 256, 512, 1024],
-    full: &[
-        2, 3, 4, 6, 8, 12, 16, 17, 24, 32, 33, 40, 48, 49, 64, 65, 80, 81, 96, 97, 112, 113, 128, 129, 152, 168, 200,
-        232, 256, 257, 296, 328, 392, 456, 512, 520, 648, 776, 1024,
-    ],
+
+/// Kernels take tiles of 64 and 128 rows, a card holds more sequences, and the time is for fewer points.
+const ON_GPU: Grids = Grids {
+    tokens: Knots {
+        quick: &[1, 8, 32, 128, 512, 2048],
+        full: &[
+            1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
+        ],
+    },
+    chunk: Knots {
+        quick: &[2, 64, 256, 1024, 2048],
+        full: &[2, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048],
+    },
+    sequences: Knots {
+        quick: &[1, 8, 32, 64, 128],
+        full: &[1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128],
+    },
+    context: Knots {
+        quick: &[16, 256, 1024, 2048],
+        full: &[16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048],
+    },
 };
-/// Sequences that get a new token.
-const SEQUENCES: Knots = Knots {
-    quick: &[1, 2, 4, 8, 16, 32],
-    full: &[1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
-};
-/// Tokens that each attends to, likewise.
-const CONTEXT: Knots = Knots {
-    quick: &[16, 128, 512, 1024, 2048],
-    full: &[
-        16, 17, 32, 33, 48, 49, 64, 65, 80, 81, 96, 97, 112, 113, 128, 136, 168, 200, 248, 328, 392, 520, 776, 1032,
-        1544, 2048,
-    ],
-};
+
+impl Grids {
+    fn on(device: Device) -> &'static Grids {
+        match device.is_cuda() {
+            true => &ON_GPU,
+            false => &ON_CPU,
+        }
+    }
+}
+
 /// Tokens in a page, as is usual.
 pub(crate) const PAGE_TOKENS: u32 = 16;
 /// Measurements of every point that the time must allow, warm-up included.
@@ -76,16 +119,16 @@ pub(crate) struct DecoderAxes {
 impl DecoderAxes {
     /// The grids for a model of so many positions. Where measuring every point once would take longer than `pass`, the most tokens
     /// are left out; `per_token` is what one token takes in one measurement.
-    fn affordable(positions: u32, suite: Suite, per_token: Duration, pass: Duration) -> DecoderAxes {
+    fn affordable(grids: &Grids, positions: u32, suite: Suite, per_token: Duration, pass: Duration) -> DecoderAxes {
         let fits = |most: u32| move |tokens: &u32| *tokens <= most.min(positions);
         let below = |axis: &[u32], most| -> Vec<u32> { axis.iter().copied().filter(fits(most)).collect() };
-        let mut most = *TOKENS.of(suite).last().expect("there are some");
+        let mut most = *grids.tokens.of(suite).last().expect("there are some");
         loop {
             let mut axes = DecoderAxes {
-                tokens: below(TOKENS.of(suite), most),
-                chunk: below(CHUNK.of(suite), 2 * most),
-                sequences: SEQUENCES.of(suite).to_vec(),
-                context: below(CONTEXT.of(suite), 4 * most),
+                tokens: below(grids.tokens.of(suite), most),
+                chunk: below(grids.chunk.of(suite), 2 * most),
+                sequences: grids.sequences.of(suite).to_vec(),
+                context: below(grids.context.of(suite), 4 * most),
             };
             for axis in [&mut axes.chunk, &mut axes.context] {
                 if axis.is_empty() {
@@ -117,7 +160,7 @@ impl DecoderSubject {
             layers: shape.layers.min(LAYERS),
             ..shape.clone()
         };
-        let decoder = Decoder::random(&few, seed, dtype, device)?;
+        let (decoder, grids) = (Decoder::random(&few, seed, dtype, device)?, Grids::on(device));
         let layers = 0..few.layers as usize;
         let sample = few.positions.min(32);
         let kv = KvCache::new(
@@ -133,7 +176,7 @@ impl DecoderSubject {
             kv,
             dtype,
             suite,
-            axes: DecoderAxes::affordable(few.positions, suite, Duration::ZERO, time),
+            axes: DecoderAxes::affordable(grids, few.positions, suite, Duration::ZERO, time),
             per_token: Duration::ZERO,
         };
         subject.per_token = match per_token {
@@ -144,7 +187,7 @@ impl DecoderSubject {
                 dense()? / sample
             }
         };
-        subject.axes = DecoderAxes::affordable(few.positions, suite, subject.per_token, time.div_f64(PASSES));
+        subject.axes = DecoderAxes::affordable(grids, few.positions, suite, subject.per_token, time.div_f64(PASSES));
 
         let of = |axis: &[u32]| axis.last().map_or(1, |&last| last.div_ceil(PAGE_TOKENS));
         let pages = of(&subject
@@ -193,6 +236,14 @@ impl DecoderSubject {
             });
         }
         self.decoder.step(&chunks, &self.kv)
+    }
+
+    /// A cache of so many pages: the one that parts are measured in, if it has as many, since steps are measured one after the other.
+    pub fn cache_at_least(&self, pages: u32) -> Result<KvCache, ExecutorError> {
+        match self.kv.pages() >= pages {
+            true => Ok(self.kv.share()),
+            false => self.cache_of(pages),
+        }
     }
 
     /// A cache of its own for an instance.
@@ -325,11 +376,8 @@ impl DecoderSubject {
             points.push(Point::new(table("decoder_dense"), self.dense(tokens)?, row).held_out(held_out));
         }
         // What comes before and after the layers is smooth.
-        let fewer_tokens = axes
-            .tokens
-            .iter()
-            .copied()
-            .filter(|tokens| TOKENS.quick.contains(tokens));
+        let smooth = Grids::on(self.decoder.device()).tokens.quick;
+        let fewer_tokens = { axes.tokens.iter().copied() }.filter(|tokens| smooth.contains(tokens));
         for [tokens, sequences] in pairs(&fewer_tokens.collect::<Vec<_>>(), &axes.sequences) {
             let name = model.clone();
             let row = move |tables: &mut Tables, stats: Stats| {
@@ -408,15 +456,21 @@ mod tests {
     fn positions_and_time_limit_the_grids() {
         let cheap = Duration::from_nanos(1);
         let pass = Duration::from_secs(1);
-        let affordable = |positions, per_token, pass| DecoderAxes::affordable(positions, Suite::Quick, per_token, pass);
-        for suite in [Suite::Quick, Suite::Full] {
-            let all = DecoderAxes::affordable(4096, suite, cheap, pass);
+        let affordable =
+            |positions, per_token, pass| DecoderAxes::affordable(&ON_CPU, positions, Suite::Quick, per_token, pass);
+        for (grids, suite) in [
+            (&ON_CPU, Suite::Quick),
+            (&ON_CPU, Suite::Full),
+            (&ON_GPU, Suite::Quick),
+            (&ON_GPU, Suite::Full),
+        ] {
+            let all = DecoderAxes::affordable(grids, 4096, suite, cheap, pass);
             assert_eq!(
                 (all.tokens, all.chunk, all.context),
                 (
-                    TOKENS.of(suite).to_vec(),
-                    CHUNK.of(suite).to_vec(),
-                    CONTEXT.of(suite).to_vec()
+                    grids.tokens.of(suite).to_vec(),
+                    grids.chunk.of(suite).to_vec(),
+                    grids.context.of(suite).to_vec()
                 )
             );
         }

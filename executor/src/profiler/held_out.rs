@@ -39,6 +39,8 @@ impl HoldOut {
     ) -> Vec<Spot<N>> {
         let wanted = match (self.suite, N) {
             (Suite::Quick, _) => 0,
+            // Where nothing is measured there is nothing to check.
+            (Suite::Full, _) if grid.is_empty() => 0,
             (Suite::Full, 1) => OF_ONE_DIMENSION,
             (Suite::Full, _) => OF_MANY_DIMENSIONS,
         };
@@ -100,5 +102,11 @@ mod tests {
         assert!(places(Suite::Quick, 5).iter().all(|place| !place.held_out));
         let all = HoldOut::new(Suite::Full, 5).spots(vec![[1], [2], [3]], Some);
         assert_eq!(all.len(), 3);
+    }
+
+    #[test]
+    fn nothing_is_held_out_of_a_table_that_is_not_measured() {
+        assert_eq!(HoldOut::new(Suite::Full, 5).spots(Vec::<[u32; 2]>::new(), Some), []);
+        assert_eq!(HoldOut::new(Suite::Full, 5).spots(Vec::<[u32; 3]>::new(), Some), []);
     }
 }

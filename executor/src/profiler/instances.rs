@@ -210,13 +210,10 @@ fn whole<'a>(
             if encoder.device().is_cuda() {
                 let compiled = match &mut compiled {
                     Some(compiled) => compiled,
-                    none => none.insert(CompiledModel::new(
-                        encoder,
-                        heads,
-                        false,
-                        batch as usize,
-                        tokens as usize,
-                    )?),
+                    none => {
+                        let (batch, tokens) = (batch as usize, tokens as usize);
+                        none.insert(CompiledModel::new(encoder, heads, false, batch, tokens)?.captured()?)
+                    }
                 };
                 return timed(encoder.device(), || compiled.run(&sequences, &tenants));
             }

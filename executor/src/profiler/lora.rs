@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 use tenantry_profiles::{AdapterImplementation, DType, LoraRow, Stats, Tables};
 
 use super::axes::Knots;
@@ -27,6 +27,43 @@ const TOKENS: Knots = Knots {
     quick: &[1, 4, 16, 32, 128, 512],
     full: &[1, 2, 4, 6, 9, 13, 16, 25, 32, 64, 96, 128, 192, 256, 384, 512],
 };
+
+/// Inputs and results of a layer's products, one `[tokens, width]` for each. All points of a rank compute in the same memory, one after the other.
+struct Room {
+    tokens: u32,
+    inputs: Vec<Tensor>,
+    outputs: Vec<Tensor>,
+}
+
+impl Room {
+    /// Of so many tokens at most.
+    fn new(subject: &LoraSubject<'_>, tokens: u32) -> Result<Room, ExecutorError> {
+        let decoder = &subject.subject.decoder;
+        let numbers = |widths: Vec<i64>| -> Result<Vec<Tensor>, ExecutorError> {
+            let ones = |width| Tensor::f_ones([i64::from(tokens), width], (decoder.kind(), decoder.device()));
+            Ok(widths.into_iter().map(ones).collect::<Result<_, _>>()?)
+        };
+        let (widths_in, widths_out) = subject.cache.shape().widths();
+        Ok(Room {
+            tokens,
+            inputs: numbers(widths_in)?,
+            outputs: numbers(widths_out)?,
+        })
+    }
+
+    /// The part for fewer tokens.
+    fn of(&self, tokens: u32) -> Result<Room, ExecutorError> {
+        let part = |all: &[Tensor]| -> Result<Vec<Tensor>, ExecutorError> {
+            let first = |numbers: &Tensor| numbers.f_narrow(0, 0, tokens.into());
+            Ok(all.iter().map(first).collect::<Result<_, _>>()?)
+        };
+        Ok(Room {
+            tokens,
+            inputs: part(&self.inputs)?,
+            outputs: part(&self.outputs)?,
+        })
+    }
+}
 
 /// LoRA of one rank over one decoder.
 pub(crate) struct LoraSubject<'a> {
@@ -67,6 +104,7 @@ impl<'a> LoraSubject<'a> {
         }
         let possible = |at: [u32; 2]| Some(at).filter(|[tenants, tokens]| tenants <= tokens);
         let spots = hold_out.spots(grid, possible);
+        let room = Room::new(self, most)?;
         let mut points = Vec::new();
         let measured = self.cache.implementations().into_iter();
         for implementation in measured.filter(|of| wanted.contains(of)) {
@@ -88,7 +126,7 @@ impl<'a> LoraSubject<'a> {
                     });
                 };
                 let table = format!("lora of {model}, {implementation}, rank {rank}");
-                let measure = self.measure(implementation, tenants, tokens)?;
+                let measure = self.measure(implementation, tenants, room.of(tokens)?)?;
                 points.push(Point::new(table, measure, row).held_out(held_out));
             }
         }
@@ -100,18 +138,14 @@ impl<'a> LoraSubject<'a> {
         &self,
         implementation: AdapterImplementation,
         tenants: u32,
-        tokens: u32,
+        room: Room,
     ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
         let (decoder, shape) = (&self.subject.decoder, self.cache.shape());
-        let numbers = |widths: Vec<i64>| -> Result<Vec<Tensor>, ExecutorError> {
-            let ones = |width| {
-                let size = [i64::from(tokens), width];
-                Tensor::f_ones(size, (Kind::Float, decoder.device()))?.f_to_kind(decoder.kind())
-            };
-            Ok(widths.into_iter().map(ones).collect::<Result<_, _>>()?)
-        };
-        let (widths_in, widths_out) = shape.widths();
-        let (inputs, mut outputs) = (numbers(widths_in)?, numbers(widths_out)?);
+        let Room {
+            tokens,
+            inputs,
+            mut outputs,
+        } = room;
         let mut calls = 0;
         Ok(move || {
             // Others once these have been through all layers, so that each layer meets all slots.

@@ -42,12 +42,13 @@ mod timing;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tenantry_profiles::{Card, Lanes, ModelShape, Provenance, Source, Tables};
+use tenantry_profiles::{Card, Contention, Lanes, ModelShape, Provenance, Source, Tables};
 
 pub use self::axes::Served;
 pub use self::gauge::{Pace, gauge};
 use self::models::Models;
 pub use self::ops::Ops;
+use self::outcome::or_else_noted;
 use self::partial::Partial;
 use self::plan::unmeasured;
 pub use self::plan::{Plan, Profiled, Progress, Suite};
@@ -57,6 +58,7 @@ pub use self::texts::ServedRoute;
 use crate::device::prepare_lane_thread;
 use crate::error::ExecutorError;
 use crate::gpu::clocks;
+use crate::host::lies_in_memory;
 use crate::machine::hand_overs::hand_overs;
 
 /// What contention, copies after idleness and the second half of the hand-overs take, after the points,
@@ -94,9 +96,15 @@ pub fn profile(
         Some(path) => Partial::read(path, plan)?,
         None => None,
     };
-    let mut handed_over = hand_overs(interrupted)?;
+    let mut handed_over = hand_overs(plan.device, interrupted)?;
 
     let mut notes = unmeasured(plan);
+    if lies_in_memory(&std::env::temp_dir()) {
+        notes.push(
+            "the folder for temporary files lies in memory: what `model_load` has of the disk was read from there (TMPDIR may name another)"
+                .to_owned(),
+        );
+    }
     let clocks_before = clocks(plan.device);
     let limits = match plan.suite {
         Suite::Full => vec![limits::measure(plan.device, plan.dtype)?],
@@ -152,6 +160,8 @@ pub fn profile(
         interrupted,
     };
     schedule.measure(&mut watch)?;
+    // While the device is still as busy as it was: an idle GPU slows its clocks down within a second.
+    let clocks_after = clocks(plan.device);
     // A GPU's kernels do cost less for more work now and then, as published tables show: measuring again is assumed not to help.
     let settled = match plan.device.is_cuda() {
         true => Vec::new(),
@@ -171,20 +181,20 @@ pub fn profile(
             "measured in {runs} runs: it was interrupted, and went on where it had stopped"
         ));
     }
-    let contention = contention::measure(
-        &mut models.middle(plan)?,
-        &subjects.copies,
-        subjects.lookups.first(),
-        interrupted,
-    )?;
-    tables.resume = models.resume_rows(&subjects.texts, plan, interrupted)?;
-    tables.copy_resume = resume::measure_copies(&subjects.copies, interrupted)?;
-    handed_over.extend(hand_overs(interrupted)?);
+    let (copies, lookup) = (&subjects.copies, subjects.lookups.first());
+    let measured =
+        { models.middle(plan) }.and_then(|mut middle| contention::measure(&mut middle, copies, lookup, interrupted));
+    let contention = or_else_noted("contention, taken for none", measured, Contention::NONE, &mut notes)?;
+    let resumed = models.resume_rows(&subjects.texts, plan, interrupted);
+    tables.resume = or_else_noted("resume", resumed, Vec::new(), &mut notes)?;
+    let resumed = resume::measure_copies(copies, interrupted);
+    tables.copy_resume = or_else_noted("copy_resume", resumed, Vec::new(), &mut notes)?;
+    handed_over.extend(hand_overs(plan.device, interrupted)?);
     tables.dispatch.extend(handing_over::dispatch_rows(&handed_over));
     tables.hand_over.extend(handing_over::rows_by_rhythm(&handed_over));
 
     notes.extend(clocks_before.map(|clocks| format!("before: {clocks}")));
-    notes.extend(clocks(plan.device).map(|clocks| format!("after: {clocks}")));
+    notes.extend(clocks_after.map(|clocks| format!("at the end of the points: {clocks}")));
     let (tables, moved) = tables.rising();
     notes.extend(
         moved

@@ -77,22 +77,35 @@ impl Partial {
 /// All that decides which points there are and what they take.
 fn described(plan: &Plan) -> BTreeMap<String, Value> {
     let device = &plan.description;
+    // What is mended in a driver within a version makes no other device of it.
+    let driver = device
+        .driver
+        .as_ref()
+        .map(|driver| driver.split('.').next().unwrap_or_default());
     [
         ("version", json!(env!("CARGO_PKG_VERSION"))),
         ("device", json!([device.name, device.host.cpu, device.host.cores])),
-        ("driver", json!([device.driver, device.libtorch])),
+        ("driver", json!([driver, device.libtorch])),
         ("models", json!(plan.models)),
         ("dtype", json!(plan.dtype.to_string())),
         ("bottlenecks", json!(plan.bottlenecks)),
         ("ranks", json!(plan.ranks)),
         ("classes", json!(plan.classes)),
         ("ops", json!(plan.ops)),
-        ("served", json!([plan.served.batch, plan.served.tokens])),
+        (
+            "served",
+            json!([
+                json!(plan.served.batch),
+                json!(plan.served.tokens),
+                json!(plan.served.steps)
+            ]),
+        ),
         (
             "texts",
             json!(plan.texts.iter().map(|texts| format!("{texts:?}")).collect::<Vec<_>>()),
         ),
         ("suite", json!(format!("{:?}", plan.suite).to_lowercase())),
+        ("minutes", json!(plan.duration().as_secs_f64() / 60.0)),
         ("seed", json!(plan.seed)),
     ]
     .map(|(name, value)| (name.to_string(), value))

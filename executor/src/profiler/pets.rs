@@ -16,7 +16,7 @@ use super::compute::{Subject, spread_out};
 use super::held_out::{HoldOut, Spot};
 use super::instances::STREAMS;
 use super::schedule::Point;
-use super::timing::timed;
+use super::timing::timed_in_turn;
 use crate::error::ExecutorError;
 use crate::model::Encoder;
 use crate::pet::{Linear, Member, Norm, Operators, PetBatch, Reader, Streams, kind_named};
@@ -179,7 +179,7 @@ impl<'a> PetSubject<'a> {
         let sequences = self.batch_of_streams(streams, batch);
         let mut activations = self.activations(sequences, tokens)?;
         let layers = self.shape.layers as usize;
-        let threads = Streams::new(streams)?;
+        let threads = Streams::on(self.subject.encoder.device(), streams)?;
         let mut calls = 0;
         Ok(move || {
             let (layer, first) = turn(calls, layers, streams * kinds);
@@ -195,15 +195,12 @@ impl<'a> PetSubject<'a> {
             };
             let of_tasks = PetBatch::new((0..streams * kinds).map(member).collect());
             calls += 1;
-            let mut took = Duration::ZERO;
-            for (linear, x, y) in &mut activations {
-                let _ = y.f_fill_(1.0)?;
-                let device = self.subject.encoder.device();
-                took += timed(device, || {
-                    tch::no_grad(|| of_tasks.operate(layer, *linear, x, y, &threads))
-                })?;
-            }
-            Ok(took)
+            timed_in_turn(
+                self.subject.encoder.device(),
+                &mut activations,
+                |(_, _, y)| fill(y),
+                |(linear, x, y)| tch::no_grad(|| of_tasks.operate(layer, *linear, x, y, &threads)),
+            )
         })
     }
 
@@ -253,10 +250,10 @@ impl<'a> PetSubject<'a> {
         shapes.map(rows).max().expect("a grid has points")
     }
 
-    /// Streams that are measured at once: on a CPU, as far as there are cores.
+    /// Streams that are measured at once, as far as there are cores: each is issued to, or computed on, by a thread of its own.
     fn streams(&self) -> impl Iterator<Item = u32> {
-        let (is_cuda, cores) = (self.subject.encoder.device().is_cuda(), crate::host::cores());
-        { STREAMS.into_iter() }.filter(move |&streams| !is_cuda && (streams == 1 || streams <= cores))
+        let cores = crate::host::cores();
+        { STREAMS.into_iter() }.filter(move |&streams| streams == 1 || streams <= cores)
     }
 
     /// Sequences of what several streams compute at once: a mini-batch of each kind a stream.
@@ -283,9 +280,9 @@ impl<'a> PetSubject<'a> {
         let device = self.subject.encoder.device();
         let (sequences, groups) = self.batch(batch, tokens);
         let mut activations = self.activations(sequences, tokens)?;
-        let mut normalised = batch_of(&self.room()?.normalised, sequences, tokens, self.shape.hidden as usize)?;
+        let normalised = batch_of(&self.room()?.normalised, sequences, tokens, self.shape.hidden as usize)?;
         let layers = self.shape.layers as usize;
-        let streams = Streams::new(1)?;
+        let streams = Streams::on(self.subject.encoder.device(), 1)?;
         let mut calls = 0;
         Ok(move || {
             let (layer, first) = turn(calls, layers, groups);
@@ -298,21 +295,27 @@ impl<'a> PetSubject<'a> {
             };
             let of_tasks = PetBatch::new((0..groups).map(member).collect());
             calls += 1;
-            let mut took = Duration::ZERO;
-            for (linear, x, y) in &mut activations {
-                // Operators add to results: without fresh ones they would grow beyond all numbers.
-                let _ = y.f_fill_(1.0)?;
-                took += timed(device, || {
-                    tch::no_grad(|| of_tasks.operate(layer, *linear, x, y, &streams))
-                })?;
-            }
-            for norm in Norm::ALL {
-                let _ = normalised.f_fill_(1.0)?;
-                took += timed(device, || tch::no_grad(|| of_tasks.shift(layer, norm, &normalised)))?;
-            }
-            Ok(took / groups)
+            let products = timed_in_turn(
+                device,
+                &mut activations,
+                |(_, _, y)| fill(y),
+                |(linear, x, y)| tch::no_grad(|| of_tasks.operate(layer, *linear, x, y, &streams)),
+            )?;
+            let shifts = timed_in_turn(
+                device,
+                &mut Norm::ALL.to_vec(),
+                |_| fill(&mut normalised.shallow_clone()),
+                |norm| tch::no_grad(|| of_tasks.shift(layer, *norm, &normalised)),
+            )?;
+            Ok((products + shifts) / groups)
         })
     }
+}
+
+/// Operators add to results: without fresh ones they would grow beyond all numbers.
+fn fill(results: &mut Tensor) -> Result<(), ExecutorError> {
+    let _ = results.f_fill_(1.0)?;
+    Ok(())
 }
 
 /// Which layer a call measures, and the first of its tasks: others once these have been through all layers, so that each layer meets all tasks.

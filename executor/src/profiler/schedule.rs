@@ -13,9 +13,9 @@ use tenantry_profiles::{Certainty, Family, Stats, Tables};
 use tenantry_traces::draw::{Draws, Purpose};
 
 use super::Progress;
-use super::outcome::Outcome;
+use super::outcome::{Failure, Outcome};
 use super::stats::{Samples, Visits};
-use crate::device::give_memory_back;
+use crate::device::{give_memory_back, synchronize};
 use crate::error::ExecutorError;
 
 /// A point is finished when its median is known this well.
@@ -29,13 +29,15 @@ const VISITS_MAX: usize = 60;
 const MEASUREMENTS_A_VISIT: usize = 100;
 /// What a visit lasts at most; a slower op is measured once a visit.
 const VISIT: Duration = Duration::from_millis(5);
-/// And at least, where the time would not do for so many visits of each point otherwise: fewer than eight tell nothing of how well the
+/// And at least, where the time would not do for so many visits of each point otherwise: fewer than six tell nothing of how well the
 /// median is known, and slow ops take more than their part.
 const VISIT_LEAST: Duration = Duration::from_millis(1);
 const VISITS_WANTED: u32 = 16;
 /// How long a visit repeats an op before its measurements count: other points have filled the caches meanwhile, and a core gets back half of what
 /// it has lost in each 2.4 ms of work (docs/validation.md). What serving finds cold is measured by itself (`resume.rs`).
 const WARM_UP: Duration = Duration::from_millis(5);
+/// The same on a GPU, whose caches an op fills within some of its own: there a card of twenty thousand points has but minutes.
+const WARM_UP_GPU: Duration = Duration::from_millis(1);
 /// How often a table is measured again in which an op costs less than a smaller one,
 const SETTLE_ROUNDS: u32 = 3;
 /// and for how long for each of its points.
@@ -56,8 +58,8 @@ pub(crate) struct Point<'a> {
     /// Whether it is no part of its table, and checks it.
     held_out: bool,
     finished: bool,
-    /// That there was no memory for it.
-    no_memory: Option<String>,
+    /// Why it cannot be measured.
+    failure: Option<Failure>,
 }
 
 impl<'a> Point<'a> {
@@ -76,7 +78,7 @@ impl<'a> Point<'a> {
             visits: Visits::default(),
             held_out: false,
             finished: false,
-            no_memory: None,
+            failure: None,
         }
     }
 
@@ -146,6 +148,9 @@ pub(crate) struct State {
 struct PointState {
     table: String,
     visits: Visits,
+    failure: Option<Failure>,
+    /// With all of its table.
+    given_up: bool,
 }
 
 /// When measuring ends, and who hears how far it is.
@@ -181,15 +186,18 @@ impl<'a> Schedule<'a> {
             round: 0,
             rest: Vec::new(),
             visit: VISIT,
-            warm_up: WARM_UP,
+            warm_up: match device.is_cuda() {
+                true => WARM_UP_GPU,
+                false => WARM_UP,
+            },
         }
     }
 
-    /// The same, with visits so short that this time allows enough of them.
+    /// The same, with visits so short that this time allows enough of them, each with its warm-up.
     pub fn within(self, time: Duration) -> Schedule<'a> {
         let visits = VISITS_WANTED * (self.points.len() as u32).max(1);
         Schedule {
-            visit: (time / visits).clamp(VISIT_LEAST, VISIT),
+            visit: (time / visits).saturating_sub(self.warm_up).clamp(VISIT_LEAST, VISIT),
             ..self
         }
     }
@@ -205,7 +213,8 @@ impl<'a> Schedule<'a> {
         (self.round, self.rest) = (state.round, state.rest);
         for (point, state) in self.points.iter_mut().zip(state.points) {
             point.visits = state.visits;
-            point.finished = point.is_finished();
+            point.failure = state.failure;
+            point.finished = state.given_up || point.is_finished();
         }
         true
     }
@@ -214,6 +223,8 @@ impl<'a> Schedule<'a> {
         let point = |point: &Point<'_>| PointState {
             table: point.table.clone(),
             visits: point.visits.clone(),
+            failure: point.failure.clone(),
+            given_up: point.finished && !point.is_usable(),
         };
         State {
             round: self.round,
@@ -320,9 +331,8 @@ impl<'a> Schedule<'a> {
                 continue;
             }
             let visit = Instant::now();
-            match self.points[index].visit(self.warm_up, self.visit) {
-                Err(error) if error.is_out_of_memory() => self.give_up(index, &error)?,
-                visited => visited?,
+            if let Err(error) = self.points[index].visit(self.warm_up, self.visit) {
+                self.give_up(index, error)?;
             }
             (visiting, visits) = (visiting + visit.elapsed(), visits + 1);
             (watch.progress)(Progress {
@@ -337,9 +347,16 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Leaves out the table of a point for which there is no memory, since a table has all its points; what is held out of it misses nothing
-    /// but itself. The device keeps nothing of what was tried.
-    fn give_up(&mut self, index: usize, error: &ExecutorError) -> Result<(), ExecutorError> {
+    /// Leaves out the table of a point for which there is no memory or which this device does not compute, since a table has all its points;
+    /// what is held out of it misses nothing but itself. The device keeps nothing of what was tried.
+    ///
+    /// # Errors
+    /// What is no matter of one op: a device that does nothing any more, a file or a thread that fails.
+    fn give_up(&mut self, index: usize, error: ExecutorError) -> Result<(), ExecutorError> {
+        let failure = Failure::of(error)?;
+        if let Failure::NotComputed(_) = failure {
+            synchronize(self.device)?;
+        }
         let (table, held_out) = (self.points[index].table.clone(), self.points[index].held_out);
         for (other, point) in self.points.iter_mut().enumerate() {
             if other == index || !held_out && point.table == table {
@@ -347,7 +364,7 @@ impl<'a> Schedule<'a> {
                 point.finished = true;
             }
         }
-        self.points[index].no_memory = Some(error.to_string());
+        self.points[index].failure = Some(failure);
         give_memory_back(self.device)
     }
 
@@ -361,9 +378,9 @@ impl<'a> Schedule<'a> {
             .collect();
         left_out.sort();
         left_out.dedup();
-        let no_memory: BTreeMap<String, String> = { self.points.iter() }
+        let failed: BTreeMap<String, Failure> = { self.points.iter() }
             .filter(|point| !point.held_out)
-            .filter_map(|point| Some((point.table.clone(), point.no_memory.clone()?)))
+            .filter_map(|point| Some((point.table.clone(), point.failure.clone()?)))
             .collect();
         let saved = |point: &&Point<'_>| point.is_usable() && !left_out.contains(&point.table);
         let saved: Vec<&Point<'_>> = self.points.iter().filter(saved).collect();
@@ -380,9 +397,9 @@ impl<'a> Schedule<'a> {
             widest: widths.last().copied().unwrap_or(0.0),
             middle: widths.get(widths.len() / 2).copied().unwrap_or(0.0),
             left_out: { left_out.into_iter() }
-                .filter(|table| !no_memory.contains_key(table))
+                .filter(|table| !failed.contains_key(table))
                 .collect(),
-            no_memory,
+            failed,
         }
     }
 

@@ -30,6 +30,9 @@ impl Samples {
     }
 }
 
+/// Of a median's interval.
+const CONFIDENCE: f64 = 0.95;
+
 /// Measurements of one point, visit by visit.
 ///
 /// What is measured in a row shares whatever the machine did then: a thousand measurements of one visit agree with each other, and may
@@ -53,12 +56,16 @@ impl Visits {
         self.0.iter().map(Samples::count).sum()
     }
 
-    /// What came out, of all measurements.
+    /// What came out, each visit counting as much as any other: one in which the op was fast has more measurements.
     ///
     /// # Panics
     /// Without any measurement.
     pub fn stats(&self) -> Stats {
-        Stats::of(&mut self.0.iter().flat_map(|visit| &visit.0).copied().collect::<Vec<_>>())
+        let of_visit = |Samples(samples): &Samples| {
+            let weight = 1.0 / samples.len() as f64;
+            samples.iter().map(move |us| (*us, weight)).collect::<Vec<_>>()
+        };
+        Stats::weighted(&mut self.0.iter().flat_map(of_visit).collect::<Vec<_>>())
     }
 
     /// The first measurement of each visit, as a share of the median of all.
@@ -83,11 +90,17 @@ impl Visits {
 /// move it no further than any other value.
 fn median_interval(values: &mut [f64]) -> Option<(f64, f64)> {
     values.sort_unstable_by(f64::total_cmp);
-    let count = values.len() as f64;
-    // How many values lie below the true median is binomial; 1.96 standard deviations of it to either side.
-    let reach = 1.96 * count.sqrt() / 2.0;
-    let (low, high) = ((count / 2.0 - reach).floor(), (count / 2.0 + reach).ceil());
-    (low >= 0.0 && high < count).then(|| (values[low as usize], values[high as usize]))
+    // How many values lie below the true median is binomial: as many values are left out at either end as it seldom comes to.
+    let count = values.len();
+    let mut ways = 0.5_f64.powi(count as i32);
+    let mut beyond = 0.0;
+    let mut left_out = 0;
+    while beyond + ways <= (1.0 - CONFIDENCE) / 2.0 {
+        beyond += ways;
+        ways *= (count - left_out) as f64 / (left_out + 1) as f64;
+        left_out += 1;
+    }
+    (left_out > 0).then(|| (values[left_out - 1], values[count - left_out]))
 }
 
 #[cfg(test)]
@@ -102,8 +115,34 @@ mod tests {
 
     #[test]
     fn few_visits_have_no_interval() {
-        assert_eq!(visits([&[5.0; 1000][..]; 7]).relative_half_width(), f64::INFINITY);
-        assert_eq!(visits([&[5.0][..]; 8]).relative_half_width(), 0.0);
+        assert_eq!(visits([&[5.0; 1000][..]; 5]).relative_half_width(), f64::INFINITY);
+        assert_eq!(visits([&[5.0][..]; 6]).relative_half_width(), 0.0);
+    }
+
+    /// Of nine, ten and twelve values, from the second or third to the last but one or two: 96 to 98 %, by the binomial distribution.
+    #[test]
+    fn the_interval_is_as_narrow_as_the_confidence_allows() {
+        let interval = |count: u32| median_interval(&mut (1..=count).map(f64::from).collect::<Vec<_>>());
+        let expected = [
+            (5, None),
+            (6, Some((1.0, 6.0))),
+            (9, Some((2.0, 8.0))),
+            (10, Some((2.0, 9.0))),
+            (12, Some((3.0, 10.0))),
+        ];
+        for (count, expected) in expected {
+            assert_eq!(interval(count), expected, "{count} values");
+        }
+        assert_eq!(interval(60), Some((22.0, 39.0)));
+    }
+
+    /// A visit lasts for a time, so that it measures a fast op more often.
+    #[test]
+    fn visits_count_alike_however_often_they_measure() {
+        let (fast, slow) = ([100.0; 50], [125.0; 2]);
+        let stats = visits([&fast[..], &slow[..], &slow[..]]).stats();
+        assert_eq!((stats.median_us, stats.count), (125.0, 54));
+        assert!((stats.mean_us - 350.0 / 3.0).abs() < 1e-9, "{}", stats.mean_us);
     }
 
     #[test]
@@ -128,7 +167,7 @@ mod tests {
     fn the_interval_covers_the_median() {
         let draws = Draws::new(3, Purpose::Jitter);
         let experiments = 2000;
-        for count in [8, 40] {
+        for count in [6, 9, 40] {
             let covers = |experiment: u64| {
                 let mut stream = draws.about(experiment);
                 let mut values: Vec<f64> = (0..count).map(|_| stream.exponential()).collect();

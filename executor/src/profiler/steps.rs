@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tch::Device;
 use tenantry_profiles::{AdapterImplementation, Added, ConcurrentStepRow, DecoderStepRow, Tables};
 
 use super::Suite;
@@ -17,21 +18,56 @@ use crate::error::ExecutorError;
 use crate::lora::LoraCache;
 use crate::machine::generating::{Probed, Slots, StepProbe};
 
-/// Tokens of a prompt in the step; 1 where there is none.
-const CHUNK: Knots = Knots {
-    quick: &[1, 32, 128],
-    full: &[1, 8, 32, 128],
+/// The values of the grid's dimensions.
+struct Grid {
+    /// Tokens of a prompt in the step; 1 where there is none.
+    chunk: Knots,
+    /// Sequences in the step.
+    sequences: Knots,
+    /// Tokens that new tokens attend to on average.
+    context: Knots,
+}
+
+const ON_CPU: Grid = Grid {
+    chunk: Knots {
+        quick: &[1, 32, 128],
+        full: &[1, 8, 32, 128],
+    },
+    sequences: Knots {
+        quick: &[1, 4, 16, 32],
+        full: &[1, 2, 4, 8, 16, 24, 32],
+    },
+    context: Knots {
+        quick: &[32, 128, 512],
+        full: &[32, 128, 256, 512],
+    },
 };
-/// Sequences in the step.
-const SEQUENCES: Knots = Knots {
-    quick: &[1, 4, 16, 32],
-    full: &[1, 2, 4, 8, 16, 24, 32],
+
+/// A card holds more sequences, and longer ones.
+const ON_GPU: Grid = Grid {
+    chunk: Knots {
+        quick: &[1, 128, 1024],
+        full: &[1, 32, 128, 512, 1024],
+    },
+    sequences: Knots {
+        quick: &[1, 8, 32, 128],
+        full: &[1, 4, 8, 16, 32, 64, 128],
+    },
+    context: Knots {
+        quick: &[32, 256, 1024],
+        full: &[32, 128, 512, 1024],
+    },
 };
-/// Tokens that new tokens attend to on average.
-const CONTEXT: Knots = Knots {
-    quick: &[32, 128, 512],
-    full: &[32, 128, 256, 512],
-};
+
+impl Grid {
+    fn on(device: Device) -> &'static Grid {
+        match device.is_cuda() {
+            true => &ON_GPU,
+            false => &ON_CPU,
+        }
+    }
+}
+
 /// Sequences in steps beside others'.
 const SEQUENCES_BESIDE: Knots = Knots {
     quick: &[1, 8, 32],
@@ -99,13 +135,13 @@ struct StepAxes {
 impl StepAxes {
     /// What of a suite's grid fits a model of so many positions. Where one measurement of every point would take longer than `pass`,
     /// a quick suite's, or its corners; nothing where even those would. `per_token` is what a token takes.
-    fn affordable(positions: u32, suite: Suite, per_token: Duration, pass: Duration) -> Option<StepAxes> {
+    fn affordable(grid: &Grid, positions: u32, suite: Suite, per_token: Duration, pass: Duration) -> Option<StepAxes> {
         let below = |axis: &[u32], most: u32| -> Vec<u32> { axis.iter().copied().filter(|&of| of <= most).collect() };
         let all = |suite| StepAxes {
-            chunk: below(CHUNK.of(suite), positions),
-            sequences: SEQUENCES.of(suite).to_vec(),
+            chunk: below(grid.chunk.of(suite), positions),
+            sequences: grid.sequences.of(suite).to_vec(),
             // Half as much again for the longest.
-            context: below(CONTEXT.of(suite), positions * 2 / 3),
+            context: below(grid.context.of(suite), positions * 2 / 3),
         };
         let quick = all(Suite::Quick);
         let ends = |axis: &[u32]| -> Vec<u32> {
@@ -159,6 +195,7 @@ pub(crate) fn points<'a>(
 ) -> Result<Vec<Point<'a>>, ExecutorError> {
     let layers = subject.decoder.shape().layers;
     let Some(axes) = StepAxes::affordable(
+        Grid::on(subject.decoder.device()),
         subject.decoder.shape().positions,
         subject.suite,
         subject.per_token * layers,
@@ -178,7 +215,7 @@ pub(crate) fn points<'a>(
         ))
     };
     // Larger than that of most steps, as an instance's is.
-    let kv = subject.cache_of(axes.chunk.iter().map(longest).max().expect("there are some"))?;
+    let kv = subject.cache_at_least(axes.chunk.iter().map(longest).max().expect("there are some"))?;
     let wanted = |added: &Added| { added.implementation() }.is_none_or(|of| ops.adapters.contains(&of));
     let mut grid = Vec::new();
     for &chunk in &axes.chunk {
@@ -260,24 +297,30 @@ mod tests {
     #[test]
     fn positions_and_time_limit_the_grid() {
         let (cheap, pass) = (Duration::from_nanos(1), Duration::from_secs(1));
-        for suite in [Suite::Quick, Suite::Full] {
-            let all = StepAxes::affordable(2048, suite, cheap, pass).unwrap();
+        for (grid, suite) in [
+            (&ON_CPU, Suite::Quick),
+            (&ON_CPU, Suite::Full),
+            (&ON_GPU, Suite::Quick),
+            (&ON_GPU, Suite::Full),
+        ] {
+            let all = StepAxes::affordable(grid, 2048, suite, cheap, pass).unwrap();
             assert_eq!(
                 (all.chunk, all.sequences, all.context),
                 (
-                    CHUNK.of(suite).to_vec(),
-                    SEQUENCES.of(suite).to_vec(),
-                    CONTEXT.of(suite).to_vec()
+                    grid.chunk.of(suite).to_vec(),
+                    grid.sequences.of(suite).to_vec(),
+                    grid.context.of(suite).to_vec()
                 )
             );
         }
-        let affordable = |positions, per_token, pass| StepAxes::affordable(positions, Suite::Full, per_token, pass);
+        let affordable =
+            |positions, per_token, pass| StepAxes::affordable(&ON_CPU, positions, Suite::Full, per_token, pass);
         let short = affordable(64, cheap, pass).unwrap();
         assert_eq!((short.chunk, short.context), (vec![1, 8, 32], vec![32]));
         assert_eq!(affordable(32, cheap, pass), None);
         // A full grid's steps have 6,124 tokens, a quick one's 2,409.
         let less = affordable(2048, Duration::from_micros(300), pass).unwrap();
-        assert_eq!(less.sequences, SEQUENCES.quick);
+        assert_eq!(less.sequences, ON_CPU.sequences.quick);
         let slow = affordable(2048, Duration::from_millis(1), pass).unwrap();
         assert_eq!(
             (slow.chunk, slow.sequences, slow.context),

@@ -184,30 +184,49 @@ impl ComputeLane {
             .extend(answers);
     }
 
-    /// A few passes of the longest inputs.
+    /// A few passes of the longest inputs, and on a GPU, which loads each kernel when it is first used, of others.
     fn warm_up(&self, encoder: &Encoder, heads: &Heads) -> Result<(), ExecutorError> {
-        let shape = encoder.shape();
-        let (tokens, layers) = (shape.positions as usize, encoder.first_layer()..shape.layers);
-        for batch in [1, 8].repeat(3) {
-            let (input, hidden) = match self.looks_up {
-                false => {
-                    let input = encoder.input(&vec![vec![0_i64; tokens]; batch], tokens)?;
-                    let hidden = encoder.embed(&input)?;
-                    (input, hidden)
-                }
-                true => {
-                    let size = [batch as i64, tokens as i64, shape.hidden.into()];
-                    let input = Input::of_lengths(&vec![tokens; batch], tokens, encoder.kind(), self.device)?;
-                    (input, Tensor::f_zeros(size, (encoder.kind(), self.device))?)
-                }
-            };
-            let layers = layers.start as usize..layers.end as usize;
-            let hidden = encoder.layers(hidden, layers, &input, None)?;
-            drop(match self.tags {
-                None => heads.forward(&hidden, &vec![0; batch])?,
-                Some(_) => heads.tag(&hidden, &vec![0; batch])?,
-            });
+        let longest = encoder.shape().positions as usize;
+        let shapes = match self.device.is_cuda() {
+            false => vec![(1, longest), (8, longest)],
+            true => { [1, 4, 8, 32].into_iter() }
+                .flat_map(|batch| [longest.min(16), longest.div_ceil(4), longest].map(|tokens| (batch, tokens)))
+                .collect(),
+        };
+        for (batch, tokens) in shapes.repeat(3) {
+            self.pass(encoder, heads, batch, tokens)?;
         }
+        Ok(())
+    }
+
+    /// A pass over nobody's requests, with the adapters of the first slot.
+    fn pass(&self, encoder: &Encoder, heads: &Heads, batch: usize, tokens: usize) -> Result<(), ExecutorError> {
+        let shape = encoder.shape();
+        let (input, hidden) = match self.looks_up {
+            false => {
+                let input = encoder.input(&vec![vec![0_i64; tokens]; batch], tokens)?;
+                let hidden = encoder.embed(&input)?;
+                (input, hidden)
+            }
+            true => {
+                let size = [batch as i64, tokens as i64, shape.hidden.into()];
+                let input = Input::of_lengths(&vec![tokens; batch], tokens, encoder.kind(), self.device)?;
+                (input, Tensor::f_zeros(size, (encoder.kind(), self.device))?)
+            }
+        };
+        let plan = match &self.slots {
+            Slots::Adapters(cache, implementation) => {
+                Some((cache, cache.plan(&vec![0; batch], tokens, *implementation)?))
+            }
+            Slots::Models(_) | Slots::None => None,
+        };
+        let adapters = plan.as_ref().map(|(cache, plan)| Adapters::new(cache, plan));
+        let layers = encoder.first_layer() as usize..shape.layers as usize;
+        let hidden = encoder.layers(hidden, layers, &input, adapters.as_ref())?;
+        drop(match self.tags {
+            None => heads.forward(&hidden, &vec![0; batch])?,
+            Some(_) => heads.tag(&hidden, &vec![0; batch])?,
+        });
         Ok(())
     }
 
