@@ -241,6 +241,18 @@ pub fn measured_otherwise(card: &Card, here: &ThisMachine) -> Option<String> {
     ))
 }
 
+/// A sentence on a card of another kind of device than the one that executes: what is compared are two devices.
+pub fn of_another_device(card: &Card, is_cpu: bool) -> Option<String> {
+    let device = &card.device;
+    (is_cpu != (device.kind == DeviceKind::Cpu)).then(|| {
+        let here = if is_cpu { "this processor" } else { "a GPU" };
+        format!(
+            "Card {} is of {}, and requests were served by {here}: simulated and executed figures are of two devices.",
+            card.name, device.name
+        )
+    })
+}
+
 /// A sentence on each origin, with the tables from there.
 pub fn table_caveats(tables: &BTreeSet<TableUsed>) -> Vec<String> {
     let mut by_origin: BTreeMap<(&str, Source, String), Vec<&str>> = BTreeMap::new();

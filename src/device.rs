@@ -230,6 +230,7 @@ mod tests {
         let gpu = Device {
             name: "cuda:1".to_owned(),
             torch: tenantry_executor::Device::Cuda(1),
+            available_host_bytes: 1 << 30,
         };
         let told = shared_device("punica", 4, &gpu).unwrap();
         assert!(told.starts_with("punica: cuda:1 is all of the 4 cards,"), "{told}");
@@ -237,6 +238,7 @@ mod tests {
         let cpu = Device {
             name: "cpu".to_owned(),
             torch: tenantry_executor::Device::Cpu,
+            available_host_bytes: 1 << 30,
         };
         assert_eq!(shared_device("punica", 2, &cpu), None, "workers are lanes there");
     }

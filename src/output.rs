@@ -1,6 +1,6 @@
 //! What is said on the terminal, and where a result's provenance comes from.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,12 +24,18 @@ pub fn style() -> Style {
 /// Prints a result: as JSON where that was asked for, else as `text`, else nothing.
 pub fn print(output: &OutputArgs, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
     if output.json {
-        let bytes = json(value).map_err(Failure::running)?;
-        print!("{}", String::from_utf8(bytes).expect("JSON is UTF-8"));
+        return to_stdout(&json(value).map_err(Failure::running)?);
     } else if !output.quiet {
-        println!("{}", text());
+        return to_stdout(format!("{}\n", text()).as_bytes());
     }
     Ok(())
+}
+
+/// Writes to standard output.
+pub fn to_stdout(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    written.map_err(|error| Failure::Running(format!("standard output: {error}")))
 }
 
 /// Prints a file that comes with the program as it is, which `--quiet` does not keep from it; as JSON where that was asked for.
@@ -38,8 +44,7 @@ pub fn print_yaml(output: &OutputArgs, yaml: &str) -> Result<(), Failure> {
         let value: serde_yaml::Value = serde_yaml::from_str(yaml).map_err(Failure::running)?;
         return print(output, &value, String::new);
     }
-    print!("{yaml}");
-    Ok(())
+    to_stdout(yaml.as_bytes())
 }
 
 /// Says something by the way, on standard error.

@@ -348,7 +348,8 @@ fn steps(from: f64, to: f64, precision: f64) -> impl Iterator<Item = f64> {
         (libm::log(ratio) / libm::log1p(precision)).ceil() as usize
     };
     let at = move |step: usize| from * libm::exp(libm::log(ratio) * step as f64 / count.max(1) as f64);
-    (0..if ratio < 1.0 { 0 } else { count + 1 }).take(LEVELS_MAX).map(at)
+    let levels = if ratio < 1.0 { 0 } else { count.saturating_add(1) };
+    (0..levels).take(LEVELS_MAX).map(at)
 }
 
 fn follows_tenants(arrivals: &RawArrivals) -> bool {

@@ -19,7 +19,8 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let keep = Keep::new(&args.keep, args.record.as_deref(), &args.out, &loaded.runs)?;
     let interrupt = interrupt::flag();
     let bar = progress::bar(loaded.runs.len() as u64, "simulating", output.quiet);
-    let jobs = args.jobs.map_or(0, std::num::NonZeroUsize::get);
+    // More than there are runs would have nothing to do.
+    let jobs = args.jobs.map_or(0, |jobs| jobs.get().min(loaded.runs.len().max(1)));
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(jobs)
         .build()

@@ -58,7 +58,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         Ok(())
     };
     let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(args.jobs.map_or(0, std::num::NonZeroUsize::get))
+        .num_threads(args.jobs.map_or(0, |jobs| jobs.get().min(missing.len().max(1))))
         .build()
         .map_err(Failure::running)?;
     // In the runs' order, one by one: how long a run takes is not known beforehand, and two shards' folders look alike.

@@ -96,6 +96,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let runs: Vec<Run> = { simulated.iter().map(|run| run.run.clone()) }
         .chain(executed)
         .collect();
+    caveats.splice(0..0, loaded.device_caveats(device.is_cpu()));
     caveats.extend(loaded.table_caveats());
     caveats.extend(loaded.machine_caveats());
     caveats.extend(extrapolation_caveat(simulated.iter().flat_map(|run| &run.extrapolated)));

@@ -16,7 +16,7 @@ use tenantry_sim::plan::{Cell, Judgement, Sample, Search};
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
 use crate::planning::binds::binds;
-use crate::planning::evaluate::{Evaluator, Known};
+use crate::planning::evaluate::{Evaluator, Known, LONGER};
 use crate::planning::found::{Found, cards, find, rules, short, system, target};
 use crate::planning::front::{around, front};
 use crate::planning::moves::Moving;
@@ -191,7 +191,22 @@ where
             (true, None) => " The decision is close: longer runs or more repeats would tell.".to_owned(),
             (true, Some(few)) => few,
         };
-        Ok(format!("{answer}{close}{}", self.too_short(best).unwrap_or_default()))
+        let too_short = match self.too_short(best) {
+            Some(told) => Some(told),
+            None => self.falls_behind(best)?,
+        };
+        Ok(format!("{answer}{close}{}", too_short.unwrap_or_default()))
+    }
+
+    /// A sentence where the answer does not keep the target for long.
+    fn falls_behind(&self, best: Cell) -> Result<Option<String>, Failure> {
+        let share = self.evaluator.falls_behind(best)?;
+        Ok(share.map(|share| {
+            format!(
+                " But a queue grows: of {LONGER} times as many requests at the same rate at most {} are in time. A later workload.stop would find what is kept for good.",
+                human::percent(share)
+            )
+        }))
     }
 
     /// A sentence where bursts are what leaves a doubt, and how long a run would see enough of them.

@@ -17,6 +17,8 @@ use tenantry_reports::{RunSummary, human};
 use tenantry_scenarios::plan::{Plan, Variant, Way};
 use tenantry_scenarios::{Objective, RunSpec, Scenario};
 use tenantry_sim::plan::{Candidate, Cell, Sample};
+use tenantry_traces::Time;
+use tenantry_traces::spec::ArrivalsSpec;
 
 use crate::cards::{card_of, complete, on_card, refusal};
 use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, table_caveats};
@@ -28,6 +30,9 @@ use crate::runs::{simulate_watched, summarized};
 
 /// Seeds that show how much runs differ.
 const SEEDS: u32 = 3;
+
+/// How many times as many requests an answer is asked once more.
+pub const LONGER: u64 = 4;
 
 /// A system with its settings, on a kind of card.
 #[derive(Clone, Copy, Debug)]
@@ -249,6 +254,29 @@ impl<'a> Evaluator<'a> {
         self.one(cell, repeat, true)
     }
 
+    /// Whether a cell goes on keeping the target as it did, over [`LONGER`] times as many requests that come at the same rate: a queue that grows by little
+    /// is not seen in a run of the scenario's length. The share in time where it does not; nothing where there is no target, or no one rate.
+    pub fn falls_behind(&self, cell: Cell) -> Result<Option<f64>, Failure> {
+        let Ok(mut run) = self.run_of(cell, 0)? else {
+            return Ok(None);
+        };
+        if run.slo.is_none() || !is_steady(&run.workload.arrivals) {
+            return Ok(None);
+        }
+        let stop = &mut run.workload.stop;
+        stop.requests = stop.requests.map(|requests| requests.saturating_mul(LONGER));
+        stop.after = stop.after.map(|after| Time(after.0.saturating_mul(LONGER)));
+        let judged = Judged::of(&run)?;
+        let user = Arc::clone(&self.interrupt);
+        // As many late as show that it is no chance.
+        let mut judge = Judge::new(&run, judged, Evenness::EVEN, self.quantile(), 1, user);
+        let done = simulate_watched(&run, &self.cards[run.card.as_str()], judge.stop(), &mut judge)?;
+        self.known.runs.fetch_add(1, Ordering::Relaxed);
+        let sample = judge.finish(&done.record, 0.0);
+        let share = sample.kept as f64 / sample.judged.max(1) as f64;
+        Ok(sample.hopeless.then_some(share))
+    }
+
     /// A repeat of a cell; why not, where its card cannot run it.
     fn run_of(&self, cell: Cell, repeat: u32) -> Result<Result<RunSpec, String>, Failure> {
         let scenario = match self.scenario_of(cell, repeat + 1) {
@@ -428,6 +456,15 @@ impl<'a> Evaluator<'a> {
         let judged = Judged::of(run)?;
         locked(&self.known.judged).insert(key, judged);
         Ok(judged)
+    }
+}
+
+/// Whether requests come at one rate, by whatever chance.
+fn is_steady(arrivals: &ArrivalsSpec) -> bool {
+    match arrivals {
+        ArrivalsSpec::Poisson { .. } | ArrivalsSpec::Constant { .. } | ArrivalsSpec::Gamma { .. } => true,
+        ArrivalsSpec::Scaled { arrivals, .. } => is_steady(arrivals),
+        _ => false,
     }
 }
 

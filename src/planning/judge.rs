@@ -34,11 +34,13 @@ const HOPELESS_IN_BURSTS: f64 = 0.5;
 pub struct Judged {
     first: u64,
     end: u64,
+    /// How many.
+    requests: u64,
     /// Requests a second; unknown of a closed loop.
     pub rate_per_s: Option<f64>,
     /// From the end of the warm-up to the last arrival, in seconds; unknown of a closed loop.
     pub span_s: Option<f64>,
-    /// Of all requests: when each comes, whose it is, and how long. Unknown of a closed loop.
+    /// Of all requests: when each comes and, where that is not a recording's, whose it is and how long. Unknown of a closed loop.
     pub digest: Option<u64>,
 }
 
@@ -52,24 +54,36 @@ impl Judged {
             return Ok(Judged {
                 first: 0,
                 end,
+                requests: end,
                 rate_per_s: None,
                 span_s: None,
                 digest: None,
             });
         }
         let mut workload = tenantry_traces::build(&run.workload).map_err(Failure::bad_input)?;
-        let (mut first, mut end, mut last) = (u64::MAX, 0, Time::ZERO);
+        let is_recorded = is_recorded(&run.workload.arrivals);
+        let (mut first, mut end, mut last, mut requests) = (u64::MAX, 0, Time::ZERO, 0);
         let mut digest = DefaultHasher::new();
         while let Some(entry) = workload.next().map_err(Failure::bad_input)? {
             if let Entry::Request(request) = entry {
                 if request.arrival >= warm_up {
                     first = first.min(request.ticket);
+                    requests += 1;
                 }
                 end = end.max(request.ticket + 1);
                 last = last.max(request.arrival);
                 let lengths = (request.input_tokens, request.output_tokens);
-                (request.arrival.0, request.tenant, lengths).hash(&mut digest);
+                request.arrival.0.hash(&mut digest);
+                // Bursts are what one recording has once; other tenants and lengths at its instants are no further evidence of them.
+                if !is_recorded {
+                    (request.tenant, lengths).hash(&mut digest);
+                }
             }
+        }
+        if requests == 0 {
+            return Err(Failure::BadInput(
+                "workload: must bring requests to judge after its warm_up, got none before it stops".to_owned(),
+            ));
         }
         let first = first.min(end);
         let time_s = if last > warm_up {
@@ -80,6 +94,7 @@ impl Judged {
         Ok(Judged {
             first,
             end,
+            requests,
             rate_per_s: (time_s > 0.0).then(|| (end - first) as f64 / time_s),
             span_s: Some(time_s),
             digest: Some(digest.finish()),
@@ -90,6 +105,17 @@ impl Judged {
         let of = self.end.checked_sub(self.first).filter(|of| *of > 0)?;
         let batch = ticket.checked_sub(self.first)? * BATCHES as u64 / of;
         Some((batch as usize).min(BATCHES - 1))
+    }
+}
+
+/// Whether requests come when a recording's came.
+fn is_recorded(arrivals: &ArrivalsSpec) -> bool {
+    match arrivals {
+        ArrivalsSpec::Trace(_) => true,
+        ArrivalsSpec::Scaled { arrivals, .. } => is_recorded(arrivals),
+        ArrivalsSpec::Part(part) => is_recorded(&part.arrivals),
+        ArrivalsSpec::Superpose(several) => several.iter().all(is_recorded),
+        _ => false,
     }
 }
 
@@ -106,6 +132,8 @@ pub struct Judge {
     latencies_ns: Vec<Vec<u64>>,
     within: Vec<u64>,
     counted: Vec<u64>,
+    /// Of which nothing is known: their clients gave up before the target had passed, or they came during a closed loop's warm-up.
+    unjudged: u64,
     user: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
 }
@@ -141,6 +169,7 @@ impl Judge {
             latencies_ns: vec![Vec::new(); BATCHES],
             within: vec![0; BATCHES],
             counted: vec![0; BATCHES],
+            unjudged: 0,
             user,
             stop: Arc::new(AtomicBool::new(false)),
         }
@@ -160,6 +189,12 @@ impl Judge {
     pub fn finish(mut self, record: &RunRecord, busy: f64) -> Sample {
         let hopeless = self.misses > self.misses_max;
         debug_assert!(hopeless || !record.interrupted || self.user.load(Ordering::Relaxed));
+        if !record.interrupted {
+            // Who was never answered has missed every target.
+            let ended = self.counted.iter().sum::<u64>() + self.unjudged;
+            let never = self.judged.requests.saturating_sub(ended);
+            self.counted[BATCHES - 1] += never;
+        }
         let mut latencies = Durations::default();
         let all = self.latencies_ns.iter().flatten();
         all.for_each(|latency| latencies.record(Duration(*latency)));
@@ -201,13 +236,16 @@ impl Judge {
 impl Observer for Judge {
     fn command(&mut self, now: Time, command: &Command, _: &Commands) {
         let Command::Finish(finish) = command else { return };
-        if finish.arrival < self.warm_up || finish.verdict == Verdict::Cancelled {
-            return;
-        }
         let Some(batch) = self.judged.batch(finish.ticket) else {
             return;
         };
         let latency = now.since(finish.arrival);
+        // A client that gave up after the target had passed was not served in time. What would have come of one that did before is not known.
+        let gave_up_early = finish.verdict == Verdict::Cancelled && self.slo.is_none_or(|slo| latency <= slo.latency);
+        if finish.arrival < self.warm_up || gave_up_early {
+            self.unjudged += 1;
+            return;
+        }
         let served = finish.verdict == Verdict::Served;
         if served {
             self.latencies_ns[batch].push(latency.0);

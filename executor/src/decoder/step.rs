@@ -45,7 +45,7 @@ pub struct Step {
     /// For each chunk given that wants a token, its last token's row, `[n]`.
     wanted: Tensor,
     /// Where the tokens given went: row `i` inside is row `arrangement[i]` of those given. None where nothing moved.
-    arrangement: Option<Tensor>,
+    arrangement: Option<Vec<i64>>,
     segments: Vec<Segment>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct Decodes {
     pub pages: Tensor,
     /// Places of each that are attended to: of the longest's tokens, its new one included, and of what [fills](filled) vectors.
     pub context: i64,
-    /// Added to scores, `[sequences, 1, 1, context]`: minus infinity beyond a sequence's end. None where all end there.
+    /// Added to scores, `[sequences, 1, 1, context]`: minus infinity beyond a sequence's end. None on a CPU where all end there.
     pub mask: Option<Tensor>,
 }
 
@@ -131,7 +131,7 @@ impl Step {
             prefills,
             decodes: Decodes::new(tokens, &decodes, kv)?,
             wanted: on_device(&wanted)?,
-            arrangement: moved.then(|| on_device(&rows.given)).transpose()?,
+            arrangement: moved.then_some(rows.given),
             segments: rows.segments,
         })
     }
@@ -154,7 +154,10 @@ impl Step {
     pub fn arrange(&self, given: Tensor) -> Result<Tensor, ExecutorError> {
         Ok(match &self.arrangement {
             None => given,
-            Some(arrangement) => given.f_index_select(0, arrangement)?,
+            Some(arrangement) => {
+                let arrangement = Tensor::f_from_slice(arrangement)?.f_to(given.device())?;
+                given.f_index_select(0, &arrangement)?
+            }
         })
     }
 
@@ -260,7 +263,8 @@ impl Decodes {
             pages.extend(own);
         }
         let device: Device = kv.device();
-        let mask = ends.iter().any(|&end| end < context).then(|| {
+        // A GPU has another kernel for what needs none, which a batch would be computed by now and then: so all there have one.
+        let mask = (device.is_cuda() || ends.iter().any(|&end| end < context)).then(|| {
             let ends = Tensor::f_from_slice(&ends)?
                 .f_to(device)?
                 .f_view([sequences, 1, 1, 1])?;

@@ -39,12 +39,12 @@ impl<'a> Loras<'a> {
 
     /// `y += x · A · B` for each projection of an input, `x` `[tokens, in]` and `y` `[tokens, all their outputs]`.
     pub(crate) fn add(&self, layer: usize, input: Input, x: &Tensor, y: &mut Tensor) -> Result<(), ExecutorError> {
-        let views = self.cache.shape().views(&self.cache.layer(layer)?, input)?;
+        let views = self.cache.views(layer, input);
         tch::no_grad(|| match &self.plan.0 {
-            Plan::Loop { stretches } => one_by_one(&views, stretches, x, y),
-            Plan::GatherBmm { rows, slots } => gathered(&views, rows, slots, x, y),
+            Plan::Loop { stretches } => one_by_one(views, stretches, x, y),
+            Plan::GatherBmm { rows, slots } => gathered(views, rows, slots, x, y),
             Plan::Grouped { rows, slots, ends } => match slots {
-                None => grouped(&views, rows, ends, x, y),
+                None => grouped(views, rows, ends, x, y),
                 Some(slots) => grouped(&views.copied(slots)?, rows, ends, x, y),
             },
         })
@@ -169,7 +169,7 @@ mod tests {
 
     /// Each token's products, written with other operations on its tenant's matrices.
     fn reference(cache: &LoraCache, input: Input, slots: &[Option<i64>], x: &Tensor, y: &Tensor) -> Tensor {
-        let views = cache.shape().views(&cache.layer(1).unwrap(), input).unwrap();
+        let views = cache.views(1, input);
         let row = |(row, slot): (usize, &Option<i64>)| {
             let (own, sum) = (x.get(row as i64).unsqueeze(0), y.get(row as i64).unsqueeze(0));
             let Some(slot) = *slot else { return sum };

@@ -7,7 +7,7 @@ use tenantry_profiles::{AdapterImplementation, DType};
 
 use super::apply::Loras;
 use super::plan::{LoraPlan, Segment};
-use super::shape::LoraShape;
+use super::shape::{Input, LoraShape, LoraViews};
 use super::store::LoraStore;
 use crate::adapters::grouped::GroupedProduct;
 use crate::device::{copy_block, element_bytes, kind};
@@ -19,7 +19,19 @@ pub struct LoraCache {
     shape: LoraShape,
     /// `[slots, layers, parameters_per_layer]`.
     slots: Tensor,
+    /// Of each layer, for each input: made once, since a step asks for all of them.
+    views: Vec<Vec<LoraViews>>,
     grouped: GroupedProduct,
+}
+
+fn views(shape: LoraShape, slots: &Tensor) -> Result<Vec<Vec<LoraViews>>, ExecutorError> {
+    let of_layer = |layer: u32| {
+        let blocks = slots.f_select(1, layer.into())?;
+        { Input::ALL.into_iter() }
+            .map(|input| shape.views(&blocks, input))
+            .collect()
+    };
+    (0..shape.layers).map(of_layer).collect()
 }
 
 impl LoraCache {
@@ -37,9 +49,11 @@ impl LoraCache {
             shape.layers.into(),
             shape.parameters_per_layer() as i64,
         ];
+        let slots = Tensor::f_zeros(size, (kind(dtype), device))?;
         let mut cache = LoraCache {
             shape,
-            slots: Tensor::f_zeros(size, (kind(dtype), device))?,
+            views: views(shape, &slots)?,
+            slots,
             grouped: GroupedProduct::tried(Ok(())),
         };
         cache.grouped = GroupedProduct::tried(cache.try_grouped());
@@ -52,7 +66,7 @@ impl LoraCache {
             tokens: 3,
         };
         let segments = [segment(self.slots() - 1), segment(0)];
-        let plan = LoraPlan::new(&segments, self.slots(), AdapterImplementation::Grouped, self.device())?;
+        let plan = self.planned(&segments, AdapterImplementation::Grouped)?;
         let ones = |widths: Vec<i64>| -> Result<Vec<Tensor>, ExecutorError> {
             let ones = |width| Tensor::f_ones([6, width], (self.kind(), self.device()));
             Ok(widths.into_iter().map(ones).collect::<Result<_, _>>()?)
@@ -97,7 +111,11 @@ impl LoraCache {
     /// An implementation that this device does not have, an empty step, or a slot that there is not.
     pub fn plan(&self, segments: &[Segment], implementation: AdapterImplementation) -> Result<LoraPlan, ExecutorError> {
         self.grouped.check(implementation)?;
-        LoraPlan::new(segments, self.slots(), implementation, self.device())
+        self.planned(segments, implementation)
+    }
+
+    fn planned(&self, segments: &[Segment], implementation: AdapterImplementation) -> Result<LoraPlan, ExecutorError> {
+        LoraPlan::new(segments, self.slots(), implementation, self.device(), self.kind())
     }
 
     /// Implementations that work on this device, for matrices of this shape.
@@ -135,13 +153,14 @@ impl LoraCache {
         LoraCache {
             shape: self.shape,
             slots: self.slots.shallow_clone(),
+            views: views(self.shape, &self.slots).expect("they were made of the same memory before"),
             grouped: self.grouped.clone(),
         }
     }
 
-    /// One layer's slots, `[slots, parameters_per_layer]`.
-    pub(crate) fn layer(&self, layer: usize) -> Result<Tensor, ExecutorError> {
-        Ok(self.slots.f_select(1, layer as i64)?)
+    /// The pairs of one layer's input in all slots.
+    pub(crate) fn views(&self, layer: usize, input: Input) -> &LoraViews {
+        &self.views[layer][input as usize]
     }
 
     fn device(&self) -> Device {

@@ -1,6 +1,6 @@
 //! How the tokens of a step fall on slots: made once a step, used by every projection of every layer (Punica, section 6).
 
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 use tenantry_profiles::AdapterImplementation;
 
 use crate::error::ExecutorError;
@@ -64,6 +64,7 @@ impl LoraPlan {
         slots: u32,
         implementation: AdapterImplementation,
         device: Device,
+        kind: Kind,
     ) -> Result<LoraPlan, ExecutorError> {
         if segments.is_empty() {
             return Err(ExecutorError::input("step", "at least one token", "none"));
@@ -89,9 +90,10 @@ impl LoraPlan {
                     slots: Tensor::f_from_slice(&slots)?.f_to(device)?,
                 }
             }
-            // A GPU's product skips slots without rows, and takes so many at most. A CPU's walks through them one by one. Else few are copied together.
+            // A GPU's product skips slots without rows, in bfloat16, and takes so many at most. A CPU's, and a GPU's in other formats, walks through them one by
+            // one. Else few are copied together.
             AdapterImplementation::Grouped => {
-                let all = device.is_cuda() && slots < GROUPS_BEYOND;
+                let all = device.is_cuda() && kind == Kind::BFloat16 && slots < GROUPS_BEYOND;
                 Plan::grouped(stretches, slots, all, device)?
             }
         }))
@@ -225,7 +227,8 @@ mod tests {
 
     #[test]
     fn slots_that_there_are_not_are_refused() {
-        let plan = |segments: &[Segment]| LoraPlan::new(segments, 4, AdapterImplementation::Loop, Device::Cpu);
+        let plan =
+            |segments: &[Segment]| LoraPlan::new(segments, 4, AdapterImplementation::Loop, Device::Cpu, Kind::Float);
         let refused = plan(&[segment(Some(4), 1)]).unwrap_err().to_string();
         assert_eq!(refused, "slot of a segment: must be below 4, got 4");
         assert_eq!(

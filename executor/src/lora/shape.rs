@@ -58,6 +58,7 @@ pub(crate) struct Projection {
 }
 
 /// The pairs of one input, of so many slots, as views.
+#[derive(Debug)]
 pub(crate) struct LoraViews {
     /// `[slots, in, projections × rank]`.
     pub down: Tensor,

@@ -50,10 +50,9 @@ pub fn chart(compared: &Compared<'_, '_>) -> Option<Chart> {
 
 /// What is chosen first is the latency that the target is about.
 fn metrics(compared: &Compared<'_, '_>, keys: &[Key<'_>]) -> Vec<&'static Metric> {
-    let first = match &compared.groups[0].runs[0].summary.slo {
-        Some(slo) => format!("{} ms", slo.at),
-        None => "p98 ms".to_owned(),
-    };
+    // Where no point could be run there is none.
+    let slo = { compared.groups.iter().flat_map(|group| &group.runs) }.find_map(|run| run.summary.slo.as_ref());
+    let first = slo.map_or_else(|| "p98 ms".to_owned(), |slo| format!("{} ms", slo.at));
     let is_swept = |group: &Group<'_>| keys.iter().any(|key| group.parameters().contains_key(key.name));
     let has = |metric: &&Metric| {
         let mut groups = compared.groups.iter();

@@ -14,7 +14,7 @@ use super::plots::{self, roofline};
 use crate::cards::find_card;
 use crate::cli::{OutputArgs, SchemaOf, ShowArgs};
 use crate::failure::Failure;
-use crate::output::{Started, print, provenance, say};
+use crate::output::{Started, print, provenance, say, to_stdout};
 
 const HEADER: [&str; 12] = [
     "Family",
@@ -40,7 +40,7 @@ pub fn run(args: &ShowArgs, output: &OutputArgs) -> Result<(), Failure> {
             Some(SchemaOf::Card) | None => tenantry_reports::folder::json(&Card::schema()),
         };
         let bytes = bytes.map_err(Failure::running)?;
-        print!("{}", String::from_utf8(bytes).expect("JSON is UTF-8"));
+        to_stdout(&bytes)?;
         return Ok(());
     };
     let card = find_card(name)?;

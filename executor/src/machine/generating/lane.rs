@@ -248,6 +248,8 @@ impl RunLane {
         };
         while !members.is_empty() && outcome.steps < run.max_steps {
             if let Err(error) = self.step(&mut members) {
+                // What was issued before it failed still writes into pages that may be another's from now on.
+                let _ = synchronize(self.device);
                 // Prompts are what needs the most memory, and all that is new: they fail, and the others go on without them.
                 let otherwise = match error {
                     ExecutorError::Plot(_) => FailureReason::LookupFailed,
@@ -411,20 +413,36 @@ impl RunLane {
         self.places.check(!self.held.is_empty(), self.kv.pages());
     }
 
-    /// Steps over whatever the cache's first pages hold: a prompt of a page each, then a token each.
-    fn warm_up(&self, requests: u32) -> Result<(), ExecutorError> {
-        let tokens = self.kv.page_tokens();
-        let pages: Vec<u32> = (0..requests.min(self.kv.pages())).collect();
-        let ids = vec![0; tokens as usize];
-        for cached in [0, tokens - 1] {
-            let chunk = |page| Chunk {
-                ids: &ids[cached as usize..],
-                cached,
-                pages: std::slice::from_ref(page),
-                slot: (!matches!(self.slots, Slots::None)).then_some(0),
-                wants_token: true,
+    fn positions(&self) -> u32 {
+        match (&self.decoder, &self.slots) {
+            (Some(decoder), _) => decoder.shape().positions,
+            (None, Slots::Models(models)) => models.model(0).shape().positions,
+            (None, _) => unreachable!("tenants without models share one"),
+        }
+    }
+
+    /// Steps over whatever the cache's first pages hold: prompts of up to so many pages each, of different lengths, then what comes after half of each, then a token each.
+    fn warm_up(&self, requests: u32, pages_each: u32) -> Result<(), ExecutorError> {
+        let requests = requests.min(self.kv.pages() / pages_each);
+        let most = self.kv.page_tokens() * pages_each;
+        let pages: Vec<u32> = (0..requests * pages_each).collect();
+        let ids = vec![0; most as usize];
+        for part in 0..3 {
+            let chunk = |(index, pages): (u32, _)| {
+                let tokens = most - index % self.kv.page_tokens();
+                let cached = [0, tokens / 2, tokens - 1][part];
+                Chunk {
+                    ids: &ids[cached as usize..tokens as usize],
+                    cached,
+                    pages,
+                    slot: (!matches!(self.slots, Slots::None)).then_some(0),
+                    wants_token: true,
+                }
             };
-            let chunks: Vec<Chunk<'_>> = pages.iter().map(chunk).collect();
+            let chunks: Vec<Chunk<'_>> = (0..).zip(pages.chunks(pages_each as usize)).map(chunk).collect();
+            if chunks.is_empty() {
+                return Ok(());
+            }
             let decoder = self.decoder_of(&chunks)?;
             let step = decoder.step(&chunks, &self.kv)?;
             let plan = self.slots.plan(&step)?;
@@ -451,9 +469,18 @@ impl Perform for RunLane {
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
-        for requests in [1, 8] {
+        // A GPU loads each kernel when it is first used, and there are others for more tokens.
+        let shapes: &[_] = match self.device.is_cuda() {
+            true => &[(1, 1), (8, 1), (32, 1), (1, 16), (4, 4), (32, 4)],
+            false => &[(1, 1), (8, 1)],
+        };
+        let positions = self.positions();
+        for &(requests, pages) in shapes
+            .iter()
+            .filter(|(_, pages)| pages * self.kv.page_tokens() <= positions)
+        {
             for _ in 0..3 {
-                self.warm_up(requests)?;
+                self.warm_up(requests, pages)?;
             }
         }
         synchronize(self.device)

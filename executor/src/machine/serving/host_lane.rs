@@ -83,7 +83,10 @@ impl Perform for HostLane {
                 // Nobody is in this batch to be failed; those are who come to run on what it leaves.
                 match loaded {
                     Ok(()) => bad.remove(&(batch.instance, NO_SLOT)),
-                    Err(_) => bad.insert((batch.instance, NO_SLOT)),
+                    Err(error) => {
+                        errors::note(&error);
+                        bad.insert((batch.instance, NO_SLOT))
+                    }
                 };
             }
             _ => unreachable!("a host's lane computes nothing"),
