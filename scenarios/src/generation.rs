@@ -123,6 +123,16 @@ pub(crate) fn check(
         let light = in_generation.key("consolidate").key("light");
         problems.push(Problem::new(light, must, consolidate.light.0));
     }
+    if let RawPrefill::Chunked { max_tokens } = generation.prefill
+        && max_tokens.0 <= generation.max_batch.0
+    {
+        let must = format!(
+            "above max_batch ({}), or a full batch leaves no token of a step to a prompt",
+            generation.max_batch.0
+        );
+        let max_tokens_key = in_generation.key("prefill").key("chunked").key("max_tokens");
+        problems.push(Problem::new(max_tokens_key, must, max_tokens.0));
+    }
     check_prefill_gpus(system, generation, raw.cluster.gpus.0, &in_generation, problems);
     check_card_scale(generation, raw.cluster.gpus.0, &in_generation, problems);
     if !model.heads.is_multiple_of(generation.tensor_parallel.0) {

@@ -17,7 +17,7 @@ use tenantry_core::{Command, RunRecord, Server};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card};
 use tenantry_sim::Jitter;
-use tenantry_traces::{Duration, Entry, Time};
+use tenantry_traces::{Action, Change, Duration, Entry, ManageRequest, Time};
 
 #[test]
 fn one_request_takes_what_its_steps_take() {
@@ -267,6 +267,32 @@ fn what_was_not_overwritten_is_not_computed_again() {
     // The one that stays takes a page or two of those that the other left, the last first; the rest is there when it returns.
     let (with, without) = (recomputed(true), recomputed(false));
     assert!(with > 0 && with < without, "{with} of {without}");
+}
+
+/// A tenant is updated while a request of it waits to go on: what it left was computed with parameters that are gone.
+#[test]
+fn what_parameters_computed_that_were_renewed_is_computed_again() {
+    let recomputed = |prefix_caching, update_us: Option<u64>| {
+        let generation = GenerationSpec {
+            prefix_caching,
+            ..generation()
+        };
+        let mut entries = vec![request(0, 0, 0, 30, 60), request(1, 10, 1, 30, 60)];
+        entries.extend(update_us.map(|at_us| {
+            Entry::Manage(ManageRequest {
+                at: Time(at_us * 1_000),
+                change: Change::tenant(1, Action::Update),
+            })
+        }));
+        let (record, _) = simulate(&system(generation), 1, 9, Jitter::None, entries, false);
+        assert_eq!((record.counts.served, record.output_tokens), (2, 120));
+        record.generation.expect("it generates").recomputed_tokens
+    };
+    let (with, without) = (recomputed(true, None), recomputed(false, None));
+    assert!(with > 0 && with < without, "{with} of {without}");
+    // Some of these find it between its eviction and its return.
+    let updated = (1..60).map(|n| recomputed(true, Some(n * 200))).max();
+    assert_eq!(updated, Some(without));
 }
 
 #[test]

@@ -100,7 +100,7 @@ const QUESTIONS: [Question; 10] = [
             "systems=[{preset: bert-shared, dtype: f16, batch: {fixed-size: {size: 32}}}]",
             "slo.latency=40ms",
         ],
-        plan: "{find: fewest-cards, gpus: {from: 1, to: 128}}",
+        plan: "{find: fewest-cards, gpus: {from: 1, to: 192}}",
     },
     Question {
         name: "what is fastest",

@@ -404,7 +404,10 @@ fn an_interrupted_profile_is_kept_and_gone_on_with() {
         "profile", "--device", "cpu", "--models", "tiny", "--suite", "full", "--out", "out/here",
     ];
     let message = refused(at, &other);
-    assert!(message.contains("here.partial: ranks: must be"), "{message}");
+    assert!(
+        message.contains("here.partial: minutes: must be 14.0, as asked for, got 1.0"),
+        "{message}"
+    );
     assert!(
         message.contains("`tenantry profile --device cpu --suite quick --models tiny`"),
         "{message}"

@@ -24,8 +24,8 @@ pub struct Counters {
     counters: Vec<u64>,
     /// Tenants that wait, by counter.
     waiting: BTreeSet<(u64, u32)>,
-    /// Of the tenant that was the last to wait, where nobody does.
-    last_waited: u64,
+    /// The tenant that was the last to wait, where nobody does: what it is given afterwards counts too.
+    last_waited: Option<u32>,
 }
 
 impl Counters {
@@ -35,13 +35,14 @@ impl Counters {
             weights,
             counters: vec![0; tenants as usize],
             waiting: BTreeSet::new(),
-            last_waited: 0,
+            last_waited: None,
         }
     }
 
     /// The first request of a tenant begins to wait.
     pub fn begins_to_wait(&mut self, tenant: u32) {
-        let least = self.waiting.first().map_or(self.last_waited, |&(counter, _)| counter);
+        let of_last = || self.last_waited.map_or(0, |tenant| self.counters[tenant as usize]);
+        let least = self.waiting.first().map_or_else(of_last, |&(counter, _)| counter);
         let counter = &mut self.counters[tenant as usize];
         *counter = (*counter).max(least);
         self.waiting.insert((*counter, tenant));
@@ -52,7 +53,7 @@ impl Counters {
         let counter = self.counters[tenant as usize];
         self.waiting.remove(&(counter, tenant));
         if self.waiting.is_empty() {
-            self.last_waited = counter;
+            self.last_waited = Some(tenant);
         }
     }
 
@@ -103,6 +104,18 @@ mod tests {
         assert_eq!((counters.next(), counters.spread()), (Some(2), 20));
         counters.serve(2, 0, 11);
         assert_eq!((counters.next(), counters.spread()), (Some(1), 2));
+    }
+
+    /// A whole batch of its requests may still generate when nobody waits any more.
+    #[test]
+    fn what_the_last_to_wait_is_given_afterwards_counts() {
+        let mut counters = counters();
+        counters.begins_to_wait(0);
+        counters.waits_no_more(0);
+        counters.serve(0, 800, 8000);
+        counters.begins_to_wait(1);
+        counters.begins_to_wait(0);
+        assert_eq!(counters.spread(), 0, "who was away is lifted to it");
     }
 
     #[test]

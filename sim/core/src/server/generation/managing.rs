@@ -38,6 +38,7 @@ impl GenerationServer {
 
     /// Nobody finds what is there of a tenant's former version, nor goes on from what it has computed.
     fn invalidate(&mut self, now: Time, tenant: u32, commands: &mut Commands) {
+        *self.versions.entry(tenant).or_default() += 1;
         if let Some(host) = &mut self.host {
             host.invalidate(tenant);
         }

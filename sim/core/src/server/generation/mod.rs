@@ -25,7 +25,7 @@ mod sequence;
 mod step;
 mod transfer;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tenantry_traces::{Duration, ManageRequest, Request, Ticket, Time};
 
@@ -130,6 +130,8 @@ pub struct GenerationServer {
     queue: Queue,
     /// Those who wait for an instance that goes on after their prompts, in order of arrival, but those who have asked one.
     parked: BTreeSet<(Time, Ticket, RequestId)>,
+    /// How often the parameters of tenants have been renewed, of those whose were.
+    versions: BTreeMap<u32, u32>,
     parked_asking: u32,
     instances: Vec<Instance>,
     /// Where it does not hold all tenants' adapters.
@@ -218,6 +220,7 @@ impl GenerationServer {
             sequences: Sequences::default(),
             queue: Queue::new(generation, tenants),
             parked: BTreeSet::new(),
+            versions: BTreeMap::new(),
             parked_asking: 0,
             flights: Slab::default(),
             placed: 0,

@@ -54,7 +54,13 @@ impl GenerationServer {
                 let next = self.queue.next_of(self.tenant_on(state)?)?;
                 // Else a tenant who always has somebody waiting would keep the card for ever.
                 let is_oldest = || oldest_asking.is_none_or(|asking| self.sequences[next].order() < asking);
-                let is_its_turn = next == first && is_oldest() || self.sequences[next].arrival <= state.turn_since;
+                // Who came before its tenant's turn began is part of it, as long as nobody waits who was served less, where that is counted.
+                let goes_on = || {
+                    let counters = self.queue.counters.as_ref();
+                    self.sequences[next].arrival <= state.turn_since
+                        && counters.is_none_or(|counters| counters.next() == Some(self.sequences[next].tenant))
+                };
+                let is_its_turn = next == first && is_oldest() || goes_on();
                 (is_its_turn && self.fits(next, instance, Pages::perhaps_free)).then_some((next, instance))
             };
             if let Some(placement) = self.instances.iter().enumerate().find_map(of_its_tenant) {
@@ -178,9 +184,11 @@ impl GenerationServer {
         sequence.asked = None;
         sequence.turn = None;
         sequence.queued += now.since(sequence.queued_since);
+        let version = self.versions.get(&sequence.tenant).copied().unwrap_or(0);
+        let is_of_this_version = std::mem::replace(&mut sequence.version, version) == version;
         let mut was_cached_once = 0;
         if let Some((there, left, was_cached)) = sequence.left.take() {
-            let found = match self.spec.prefix_caching && there == instance {
+            let found = match self.spec.prefix_caching && there == instance && is_of_this_version {
                 // The last token is computed anyway, for the one that follows it.
                 true => state.pages.intact_tokens(left).min(was_cached),
                 false => 0,

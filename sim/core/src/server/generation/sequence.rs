@@ -73,6 +73,8 @@ pub(super) struct Sequence {
     pub prefix: Option<SharedPrefix>,
     /// What it left on the instance where it last was, and how many tokens were cached there.
     pub left: Option<(InstanceId, Left, u32)>,
+    /// How often its tenant's parameters had been renewed when it was last placed: keys and values are of those.
+    pub version: u32,
     pub slot: u32,
     /// The look-up of its prompt for the instance where it is, where that is not part of its first step.
     pub retrieval: Retrieval,
@@ -122,6 +124,7 @@ impl Sequence {
             pages: 0,
             prefix: None,
             left: None,
+            version: 0,
             slot: NO_SLOT,
             retrieval: Retrieval::None,
             transferred: Transferred::No,
