@@ -32,7 +32,7 @@ use crate::runs::{simulate_watched, summarized};
 const SEEDS: u32 = 3;
 
 /// How many times as many requests an answer is asked once more.
-pub const LONGER: u64 = 4;
+pub const LONGER: u64 = 16;
 
 /// A system with its settings, on a kind of card.
 #[derive(Clone, Copy, Debug)]
