@@ -138,7 +138,6 @@ impl Decoder {
         let mut sum: Option<Cost> = None;
         self.kernels(chunks, sequences, context, |kernel| {
             let cost = match kernel {
-                Kernel::Prefill(tokens, context, ONE_BY_ONE_PPM) => self.prefill.cost(tokens, context),
                 Kernel::Prefill(tokens, context, ppm) => self.prefill.cost(tokens, context).share(ppm),
                 Kernel::Decode(sequences, context) => self.decode.cost(sequences, context),
                 Kernel::Mixed(mixed, at) => mixed.0.cost(at),
@@ -153,7 +152,6 @@ impl Decoder {
         let mut sum = 0;
         self.kernels(chunks, sequences, context, |kernel| {
             sum += match kernel {
-                Kernel::Prefill(tokens, context, ONE_BY_ONE_PPM) => self.prefill.median_ns(tokens, context),
                 Kernel::Prefill(tokens, context, ppm) => of_ppm(self.prefill.median_ns(tokens, context), ppm),
                 Kernel::Decode(sequences, context) => self.decode.median_ns(sequences, context),
                 Kernel::Mixed(mixed, at) => mixed.0.median_ns(at),

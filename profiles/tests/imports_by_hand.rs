@@ -241,12 +241,18 @@ fn aiconfigurators_kernels_are_composed_to_layers() {
     );
 }
 
-#[test]
-fn aiconfigurators_chunks_read_what_is_cached_before_them() {
+/// Tiny-llama's layers on an H100 whose matrix products all take 10 µs.
+fn tiny_llama_of(prompts: &str, new_tokens: &str) -> Card {
     let mut products = String::from("m,n,k,latency_ms\n");
     for (n, k) in [(64, 64), (64, 512), (1024, 64), (1024, 512)] {
         products += &format!("1,{n},{k},0.01\n8192,{n},{k},0.01\n");
     }
+    let sheets: [&str; 3] = [&products, prompts, new_tokens];
+    import(ImportSource::Aiconfigurator, "h100-sxm", &["tiny-llama"], &sheets).unwrap()
+}
+
+#[test]
+fn aiconfigurators_chunks_read_what_is_cached_before_them() {
     let of_attention = |column: &str, lengths: [(u64, f64); 3]| {
         let mut text = format!("batch_size,{column},num_heads,num_key_value_heads,head_dim,latency_ms\n");
         for (length, us) in lengths {
@@ -258,8 +264,7 @@ fn aiconfigurators_chunks_read_what_is_cached_before_them() {
     };
     let prompts = of_attention("isl", [(1, 10.0), (64, 12.0), (1024, 60.0)]);
     let new_tokens = of_attention("kv_len_before", [(1, 5.0), (63, 6.0), (1023, 40.0)]);
-    let sheets: [&str; 3] = [&products, &prompts, &new_tokens];
-    let card = import(ImportSource::Aiconfigurator, "h100-sxm", &["tiny-llama"], &sheets).unwrap();
+    let card = tiny_llama_of(&prompts, &new_tokens);
     let us = |tokens: u32, context: u32| {
         let mut rows = card.tables.decoder_prefill.iter();
         let row = rows.find(|row| row.tensor_parallel == 1 && (row.tokens, row.context) == (tokens, context));
@@ -279,10 +284,6 @@ fn aiconfigurators_chunks_read_what_is_cached_before_them() {
 
 #[test]
 fn aiconfigurators_prompts_in_one_kernel_are_priced_as_measured() {
-    let mut products = String::from("m,n,k,latency_ms\n");
-    for (n, k) in [(64, 64), (64, 512), (1024, 64), (1024, 512)] {
-        products += &format!("1,{n},{k},0.01\n8192,{n},{k},0.01\n");
-    }
     let mut prompts = String::from("batch_size,isl,num_heads,num_key_value_heads,head_dim,latency_ms\n");
     // A start of 10 µs and 1 µs for each prompt of 64 tokens, 4 µs of 128. Of the longest there are eight at most.
     for (tokens, each_us, most) in [(64, 1.0, 256), (128, 4.0, 256), (256, 16.0, 16)] {
@@ -292,8 +293,7 @@ fn aiconfigurators_prompts_in_one_kernel_are_priced_as_measured() {
         }
     }
     let new_tokens = prompts.replace(",isl,", ",kv_len_before,");
-    let sheets: [&str; 3] = [&products, &prompts, &new_tokens];
-    let card = import(ImportSource::Aiconfigurator, "h100-sxm", &["tiny-llama"], &sheets).unwrap();
+    let card = tiny_llama_of(&prompts, &new_tokens);
     let us = |prompts: u32, tokens: u32| {
         let mut rows = card.tables.decoder_prompts.iter();
         let row = rows.find(|row| row.tensor_parallel == 1 && (row.prompts, row.tokens) == (prompts, tokens));
@@ -341,16 +341,12 @@ fn aiconfigurators_prompts_in_one_kernel_are_priced_as_measured() {
 /// A table of f16 that nobody published is the one of bf16, and not a datasheet's.
 #[test]
 fn decoders_in_f16_are_priced_as_in_bf16_where_only_that_is_imported() {
-    let mut products = String::from("m,n,k,latency_ms\n");
-    for (n, k) in [(64, 64), (64, 512), (1024, 64), (1024, 512)] {
-        products += &format!("1,{n},{k},0.01\n8192,{n},{k},0.01\n");
-    }
     let mut attention = String::from("batch_size,isl,num_heads,num_key_value_heads,head_dim,latency_ms\n");
     for batch in [1, 256] {
         attention += &format!("{batch},64,4,2,32,0.012\n{batch},256,4,2,32,0.03\n");
     }
-    let sheets: [&str; 3] = [&products, &attention, &attention.replace(",isl,", ",kv_len_before,")];
-    let imported = import(ImportSource::Aiconfigurator, "h100-sxm", &["tiny-llama"], &sheets).unwrap();
+    let new_tokens = attention.replace(",isl,", ",kv_len_before,");
+    let imported = tiny_llama_of(&attention, &new_tokens);
     let layers = imported.tables.decoder_dense.iter().cloned();
     let in_f16: Vec<_> = layers
         .map(|row| DecoderDenseRow {
@@ -360,7 +356,7 @@ fn decoders_in_f16_are_priced_as_in_bf16_where_only_that_is_imported() {
         .collect();
 
     // Filled before the kernels in bf16 were there, from the datasheet; and again after.
-    let mut card = import(ImportSource::Aiconfigurator, "h100-sxm", &["tiny-llama"], &sheets).unwrap();
+    let mut card = tiny_llama_of(&attention, &new_tokens);
     card.tables = Tables::default();
     card.tables.decoder_dense = in_f16;
     card.fill_from_datasheet("h100-sxm").unwrap();

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tch::Device;
+
 use super::Suite;
 
 /// Sequences in a batch, and tenants in it; larger ones in steps of two where larger ones are served. Of three sequences, tenants or tokens, of six and of
@@ -28,6 +30,14 @@ const FEWER_TOKENS: [u32; 10] = [1, 2, 3, 4, 6, 8, 15, 32, 64, 128];
 pub(crate) struct Knots {
     pub quick: &'static [u32],
     pub full: &'static [u32],
+}
+
+/// What a device's points are chosen from: kernels of a GPU are made for other sizes than a processor's.
+pub(crate) fn on<T>(device: Device, cpu: &'static T, gpu: &'static T) -> &'static T {
+    match device.is_cuda() {
+        true => gpu,
+        false => cpu,
+    }
 }
 
 impl Knots {

@@ -35,7 +35,7 @@ const BLOCK_BYTES: u64 = 16 << 20;
 
 /// Blocks of each size that are read from the disk: so many of small ones, and of larger ones as many as this has room for, but two.
 const STORED_BLOCKS: u64 = 8;
-const STORED_BYTES: u64 = 64 << 20;
+const STORED_ROOM_BYTES: u64 = 64 << 20;
 
 /// Memory in blocks of their own, as tenants' parameters and slots lie: a copy between places of one large block takes up to a third longer.
 /// Of numbers, as parameters are: single bytes are copied a fifth more slowly.
@@ -184,7 +184,7 @@ impl Stored {
     /// Writes as many as are read in turns.
     pub fn write(bytes: u64, device: Device) -> Result<Stored, ExecutorError> {
         let block = |_| Ok(Tensor::f_ones([bytes as i64], (Kind::Uint8, Device::Cpu))?);
-        let count = (STORED_BYTES / bytes).clamp(2, STORED_BLOCKS) as u32;
+        let count = (STORED_ROOM_BYTES / bytes).clamp(2, STORED_BLOCKS) as u32;
         let blocks = StoredBlocks::write(count, bytes, Kind::Uint8, device, block)?;
         Ok(Stored { blocks, count })
     }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 use tenantry_profiles::{
     DType, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderPrefillRow, ModelShape, Stats, Tables,
 };
 
 use super::Suite;
-use super::axes::Knots;
+use super::axes::{Knots, on};
 use super::held_out::{HoldOut, Spot};
 use super::schedule::{Measure, Point};
 use super::timing::{issued, timed};
@@ -17,6 +17,7 @@ use crate::error::ExecutorError;
 
 /// Layers that are measured: enough to find the caches, at a layer's start, as another layer left them.
 const LAYERS: u32 = 4;
+
 /// The values of the grids' dimensions.
 struct Grids {
     /// Tokens in a step.
@@ -80,15 +81,6 @@ const ON_GPU: Grids = Grids {
         full: &[16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048],
     },
 };
-
-impl Grids {
-    fn on(device: Device) -> &'static Grids {
-        match device.is_cuda() {
-            true => &ON_GPU,
-            false => &ON_CPU,
-        }
-    }
-}
 
 /// Tokens in a page, as is usual.
 pub(crate) const PAGE_TOKENS: u32 = 16;
@@ -160,7 +152,10 @@ impl DecoderSubject {
             layers: shape.layers.min(LAYERS),
             ..shape.clone()
         };
-        let (decoder, grids) = (Decoder::random(&few, seed, dtype, device)?, Grids::on(device));
+        let (decoder, grids) = (
+            Decoder::random(&few, seed, dtype, device)?,
+            on(device, &ON_CPU, &ON_GPU),
+        );
         let layers = 0..few.layers as usize;
         let sample = few.positions.min(32);
         let kv = KvCache::new(
@@ -376,7 +371,7 @@ impl DecoderSubject {
             points.push(Point::new(table("decoder_dense"), self.dense(tokens)?, row).held_out(held_out));
         }
         // What comes before and after the layers is smooth.
-        let smooth = Grids::on(self.decoder.device()).tokens.quick;
+        let smooth = on(self.decoder.device(), &ON_CPU, &ON_GPU).tokens.quick;
         let fewer_tokens = { axes.tokens.iter().copied() }.filter(|tokens| smooth.contains(tokens));
         for [tokens, sequences] in pairs(&fewer_tokens.collect::<Vec<_>>(), &axes.sequences) {
             let name = model.clone();

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use tch::Device;
 use tenantry_profiles::{AdapterImplementation, Added, ConcurrentStepRow, DecoderStepRow, Tables};
 
 use super::Suite;
-use super::axes::Knots;
+use super::axes::{Knots, on};
 use super::decoder::{DecoderSubject, PAGE_TOKENS};
 use super::held_out::{HoldOut, Spot};
 use super::instances::{STREAMS, company, in_company};
@@ -58,15 +57,6 @@ const ON_GPU: Grid = Grid {
         full: &[32, 128, 512, 1024],
     },
 };
-
-impl Grid {
-    fn on(device: Device) -> &'static Grid {
-        match device.is_cuda() {
-            true => &ON_GPU,
-            false => &ON_CPU,
-        }
-    }
-}
 
 /// Sequences in steps beside others'.
 const SEQUENCES_BESIDE: Knots = Knots {
@@ -195,7 +185,7 @@ pub(crate) fn points<'a>(
 ) -> Result<Vec<Point<'a>>, ExecutorError> {
     let layers = subject.decoder.shape().layers;
     let Some(axes) = StepAxes::affordable(
-        Grid::on(subject.decoder.device()),
+        on(subject.decoder.device(), &ON_CPU, &ON_GPU),
         subject.decoder.shape().positions,
         subject.suite,
         subject.per_token * layers,

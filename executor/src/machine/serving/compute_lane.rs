@@ -62,19 +62,32 @@ impl ComputeLane {
                 (input, hidden)
             }
         };
-        let plan = match &self.slots {
-            Slots::Adapters(cache, implementation) => {
-                let slots: Vec<u32> = rows.iter().map(|&row| batch.members[row].slot).collect();
-                Some(cache.plan(&slots, input.tokens(), *implementation)?)
-            }
-            Slots::Models(_) | Slots::None => None,
-        };
+        let slots = rows.iter().map(|&row| batch.members[row].slot);
         Ok(UnderWay {
+            plan: self.plan(slots, input.tokens())?,
             input,
-            plan,
             rows,
             hidden,
         })
+    }
+
+    /// Which adapters each row uses, where tenants have such: those of these slots.
+    fn plan(&self, slots: impl Iterator<Item = u32>, tokens: usize) -> Result<Option<AdapterPlan>, ExecutorError> {
+        match &self.slots {
+            Slots::Adapters(cache, implementation) => {
+                let slots: Vec<u32> = slots.collect();
+                cache.plan(&slots, tokens, *implementation).map(Some)
+            }
+            Slots::Models(_) | Slots::None => Ok(None),
+        }
+    }
+
+    /// The adapters that a plan is of.
+    fn adapters<'a>(&'a self, plan: &'a Option<AdapterPlan>) -> Option<Adapters<'a>> {
+        match (&self.slots, plan) {
+            (Slots::Adapters(cache, _), Some(plan)) => Some(Adapters::new(cache, plan)),
+            _ => None,
+        }
     }
 
     /// Draws the token ids of the batch.
@@ -107,10 +120,7 @@ impl ComputeLane {
                 ExecutorError::input("forward pass", "begun by the batch's first op", "nothing under way")
             })?
         };
-        let adapters = match (&self.slots, &under_way.plan) {
-            (Slots::Adapters(cache, _), Some(plan)) => Some(Adapters::new(cache, plan)),
-            _ => None,
-        };
+        let adapters = self.adapters(&under_way.plan);
         let encoder = self.encoder(batch);
         let hidden = encoder.layers(
             under_way.hidden,
@@ -214,13 +224,8 @@ impl ComputeLane {
                 (input, Tensor::f_zeros(size, (encoder.kind(), self.device))?)
             }
         };
-        let plan = match &self.slots {
-            Slots::Adapters(cache, implementation) => {
-                Some((cache, cache.plan(&vec![0; batch], tokens, *implementation)?))
-            }
-            Slots::Models(_) | Slots::None => None,
-        };
-        let adapters = plan.as_ref().map(|(cache, plan)| Adapters::new(cache, plan));
+        let plan = self.plan(std::iter::repeat_n(0, batch), tokens)?;
+        let adapters = self.adapters(&plan);
         let layers = encoder.first_layer() as usize..shape.layers as usize;
         let hidden = encoder.layers(hidden, layers, &input, adapters.as_ref())?;
         drop(match self.tags {
