@@ -39,43 +39,63 @@ models=bert-base,llama-7b
 dtype=bf16
 [[ $device == cpu ]] && models=tiny dtype=f32
 
-# What is validated: the name, the scenario for which the profile is measured, the seconds it takes by estimate, the scenario, and more options of
-# `validate`. On a card the shipped scenarios of h200/, where one profile does for all of a family; in a rehearsal those that a CPU can run.
-runs() {
+# Profiles that the scenarios need: the name, the minutes it takes at most, and for which scenarios. On a card one of each number format.
+cards() {
     if [[ $device == cpu ]]; then
         cat <<'END'
-dedicated-shared-adapters quickstart                60 quickstart
-saturated                 quickstart                60 quickstart --set workload.arrivals={closed-loop:{clients:64,think_time:0s}}
-tasks                     pets/mixed-64             60 pets/mixed-64
-tasks-online              pets/mixed-64-online      60 pets/mixed-64-online
-lora-two-workers          punica/tiny-two-workers   60 punica/tiny-two-workers
-cascade                   tabi/cpu                  60 tabi/cpu
-cascade-under-load        tabi/cpu-load             60 tabi/cpu-load
-hierarchical-decoders     hmi/gpt                   60 hmi/gpt
-ten-thousand-tenants      hmi/ten-thousand          60 hmi/ten-thousand
-management                hmi/management            60 hmi/management
-static-runtimes           arlo/tweets-on-two-cores  60 arlo/tweets-on-two-cores
-dynamic-runtimes          arlo/tweets-on-two-cores  60 arlo/tweets-on-two-cores --set systems=[{"preset":"arlo-dt","runtimes":{"max_length":134}}]
+quickstart 1 quickstart
+pets       1 pets/mixed-64 pets/mixed-64-online
+punica     1 punica/tiny-two-workers
+tabi       1 tabi/cpu tabi/cpu-load
+gpt        1 hmi/gpt
+hmi        1 hmi/ten-thousand hmi/management
+arlo       1 arlo/tweets-on-two-cores
 END
     else
         cat <<'END'
-hmi-ten-thousand          h200/hmi-tenants          70 h200/hmi-ten-thousand
-hmi-alone                 h200/hmi-tenants          60 h200/hmi-alone
-hmi-open                  h200/hmi-tenants          90 h200/hmi-open
-arlo-tweets               h200/arlo-tweets          60 h200/arlo-tweets
-arlo-saturated            h200/arlo-tweets          40 h200/arlo-saturated
-tabi-tweets               h200/tabi-tweets          70 h200/tabi-tweets
-tabi-saturated            h200/tabi-tweets          40 h200/tabi-saturated
-pets-streams              h200/pets-mixed           40 h200/pets-streams
-pets-online               h200/pets-mixed           50 h200/pets-online
-pets-mixed                h200/pets-mixed           60 h200/pets-mixed
-punica-open               h200/punica-popularity    80 h200/punica-open
-punica-few                h200/punica-popularity    80 h200/punica-few
-punica-queues             h200/punica-popularity    80 h200/punica-queues
-punica-popularity         h200/punica-popularity   200 h200/punica-popularity
-hmi-tenants               h200/hmi-tenants         180 h200/hmi-tenants
-management                hmi/management            60 hmi/management
-hierarchical-decoders     hmi/gpt                   60 hmi/gpt
+bf16 2.2 h200/arlo-tweets h200/hmi-tenants h200/tabi-tweets h200/punica-popularity
+f32  1   h200/pets-mixed hmi/management hmi/gpt
+END
+    fi
+}
+
+# What is validated: the name, the profile, the seconds it takes by estimate, the scenario, and more options of `validate`. On a card the shipped
+# scenarios of h200/; in a rehearsal those that a CPU can run.
+runs() {
+    if [[ $device == cpu ]]; then
+        cat <<'END'
+dedicated-shared-adapters quickstart 60 quickstart
+saturated                 quickstart 60 quickstart --set workload.arrivals={closed-loop:{clients:64,think_time:0s}}
+tasks                     pets       60 pets/mixed-64
+tasks-online              pets       60 pets/mixed-64-online
+lora-two-workers          punica     60 punica/tiny-two-workers
+cascade                   tabi       60 tabi/cpu
+cascade-under-load        tabi       60 tabi/cpu-load
+hierarchical-decoders     gpt        60 hmi/gpt
+ten-thousand-tenants      hmi        60 hmi/ten-thousand
+management                hmi        60 hmi/management
+static-runtimes           arlo       60 arlo/tweets-on-two-cores
+dynamic-runtimes          arlo       60 arlo/tweets-on-two-cores --set systems=[{"preset":"arlo-dt","runtimes":{"max_length":134}}]
+END
+    else
+        cat <<'END'
+hmi-ten-thousand          bf16       40 h200/hmi-ten-thousand
+punica-popularity         bf16       45 h200/punica-popularity
+pets-mixed                f32        25 h200/pets-mixed
+arlo-tweets               bf16       25 h200/arlo-tweets
+tabi-tweets               bf16       30 h200/tabi-tweets
+punica-open               bf16       25 h200/punica-open
+hmi-open                  bf16       40 h200/hmi-open
+pets-streams              f32        15 h200/pets-streams
+arlo-saturated            bf16       15 h200/arlo-saturated
+tabi-saturated            bf16       15 h200/tabi-saturated
+pets-online               f32        25 h200/pets-online
+punica-few                bf16       15 h200/punica-few
+punica-queues             bf16       15 h200/punica-queues
+hmi-alone                 bf16       30 h200/hmi-alone
+hmi-tenants               bf16       70 h200/hmi-tenants
+management                f32        20 hmi/management
+hierarchical-decoders     f32        20 hmi/gpt
 END
     fi
 }
@@ -141,7 +161,8 @@ fi
 PATH=$work/bin:$PATH
 
 # libtorch: PyTorch's, which is the one that has a part for CUDA; for a rehearsal the one that was linked.
-torch=$(python3 -c 'import os, torch; print(os.path.join(torch.__path__[0], "lib"))' 2>/dev/null || true)
+# It is looked for and not imported, which takes seconds.
+torch=$(python3 -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0] + "/lib")' 2>/dev/null || true)
 if [[ -z $torch ]]; then
     [[ $device == cpu ]] || { echo "no PyTorch 2.11 for CUDA: python3 must be able to import torch" >&2; exit 1; }
     torch=${LIBTORCH:-$PWD/third_party/libtorch/torch}/lib
@@ -150,7 +171,7 @@ export LD_LIBRARY_PATH=$torch:$PWD/.gpu/lib:$PWD/third_party/highs/lib${LD_LIBRA
 [[ $device == cpu ]] || nvidia-smi || true
 
 # Seconds that are left, less what a step may go on for after an interrupt, and what it takes to write down what there is.
-stopping=40
+stopping=15
 left() { echo $((seconds - SECONDS - stopping - 10)); }
 
 # Does a step that is not done yet, as long as there is time, and leaves its exit code in `code`. One of 3 says that a limit is not met: a result like others.
@@ -188,9 +209,6 @@ check() {
         # What is wrong is a result too, and the same in the next command.
         { ((code == 1)) && [[ -s $results/check/math.json ]] && touch "$results/done/math"; } || true
     cat "$results/check/math.json"
-    # Every kind of point once, in a minute: what this card does not compute is in the notes.
-    profile every-op 50 "$results/cards/every-op" --suite quick --minutes 0.5 --models tiny,tiny-llama || true
-    sed -n '/notes:/,/^[a-z]/p' "$results/cards/every-op/card.yaml" || true
 }
 
 card() {
@@ -201,15 +219,14 @@ scenarios() {
     # Options have brackets, and are no names of files.
     local -
     set -o noglob
-    local name for least scenario more card
-    # Profiles that failed in this command would fail again.
-    local -A failed=()
-    while read -r name for least scenario more; do
-        [[ $name == "$only"* ]] || continue
-        card=for-${for//\//-}
+    local name minutes for card least scenario more
+    while read -r name minutes for; do
+        # shellcheck disable=SC2086  # there are several
+        profile "profile-$name" 60 "$results/cards/$name" --suite quick --minutes "$minutes" $(printf -- '--for %s ' $for) || true
+    done < <(cards)
+    while read -r name card least scenario more; do
+        [[ $name == "$only"* && -e $results/done/profile-$card ]] || continue
         # One that fails, or is not done, does not stop the others.
-        [[ ${failed[$card]:-} ]] && continue
-        profile "profile-$card" 60 "$results/cards/$card" --suite quick --for "$for" || { failed[$card]=1 && continue; }
         # shellcheck disable=SC2086  # options are several words
         step "validate-$name" $((least * repeats)) tenantry validate "$scenario" --device "$device" --profile "$results/cards/$card" \
             --repeats "$repeats" --out "$results/runs/$name" --quiet $more || true
@@ -227,9 +244,12 @@ beside() {
 
 # Of all steps, which have been done on this kind of card, in all commands so far.
 told() {
-    local name steps=(math every-op) for _
-    while read -r name for _; do
-        steps+=("profile-for-${for//\//-}" "validate-$name")
+    local name steps=(math) _
+    while read -r name _; do
+        steps+=("profile-$name")
+    done < <(cards)
+    while read -r name _; do
+        steps+=("validate-$name")
     done < <(runs)
     steps+=(beside card)
     for name in $(printf '%s\n' "${steps[@]}" | awk '!seen[$0]++'); do

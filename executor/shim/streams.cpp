@@ -207,6 +207,11 @@ int tenantry_tensor_copy(at::Tensor* to, const at::Tensor* from, int32_t non_blo
   });
 }
 
+// A tensor like this one in page-locked memory of the host; what its numbers are is not said.
+int tenantry_tensor_locked_like(const at::Tensor* like, at::Tensor** locked) {
+  return guarded([&] { *locked = new at::Tensor(at::empty_like(*like, like->options().pinned_memory(true))); });
+}
+
 // The tensor's memory is not given to anyone else before what this stream does with it now is over.
 int tenantry_tensor_record_stream(const at::Tensor* tensor, TenantryStream stream) {
   return guarded([&] { const_cast<at::Tensor*>(tensor)->record_stream(unpack(stream)); });

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tch::{Device, Kind, TchError, Tensor};
 use tenantry_profiles::DType;
 
-use crate::device::{element_bytes, host_memory_for, kind, prepare_lane_thread};
+use crate::device::{element_bytes, empty_host_memory_for, host_memory_for, kind, prepare_lane_thread, slice_of};
 use crate::error::ExecutorError;
 
 /// Equally long blocks of parameters for a number of tenants, page-locked where they are copied to a GPU.
@@ -212,8 +212,7 @@ fn piece(blocks: u32, length: u64, kind: Kind, device: Device) -> Result<Vec<Ten
     let bytes = element_bytes(kind);
     let stride = (length * bytes).next_multiple_of(ALIGNED_BYTES) / bytes;
     let blocks = i64::from(blocks).min((PIECE_BYTES / (stride * bytes)).max(1) as i64);
-    let piece = Tensor::f_empty([blocks, stride as i64], (kind, Device::Cpu))?;
-    let piece = host_memory_for(device, piece)?.f_narrow(1, 0, length as i64)?;
+    let piece = empty_host_memory_for(device, &[blocks, stride as i64], kind)?.f_narrow(1, 0, length as i64)?;
     Ok(piece.f_unbind(0)?)
 }
 
@@ -224,10 +223,11 @@ fn fill_all(blocks: &mut [Tensor], length: u64, fill: &(impl Fn(u32, &mut [f32])
     let share = blocks.len().div_ceil(cores);
     let fill_share = |(first, blocks): (usize, &mut [Tensor])| {
         prepare_lane_thread();
-        let mut numbers = vec![0.0; length];
+        // One for all, whose pages are there after the first.
+        let mut numbers = Tensor::f_empty([length as i64], (Kind::Float, Device::Cpu))?;
         for (tenant, block) in (first as u32..).zip(blocks) {
-            fill(tenant, &mut numbers);
-            tch::no_grad(|| block.f_copy_(&Tensor::f_from_slice(&numbers)?))?;
+            fill(tenant, slice_of(&mut numbers));
+            tch::no_grad(|| block.f_copy_(&numbers))?;
         }
         Ok(())
     };

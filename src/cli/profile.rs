@@ -1,6 +1,5 @@
 //! Of `tenantry profile`.
 
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -26,17 +25,17 @@ pub struct ProfileArgs {
     #[arg(long, value_enum, default_value = "quick")]
     pub suite: Suite,
     /// Take up to so long, where the suite's time does not do for every median to be known to 2 %.
-    #[arg(long)]
-    pub minutes: Option<NonZeroU32>,
+    #[arg(long, value_parser = minutes)]
+    pub minutes: Option<f64>,
     /// Measure only these built-in models.
-    #[arg(long, value_delimiter = ',', conflicts_with = "scenario")]
+    #[arg(long, value_delimiter = ',', conflicts_with = "scenarios")]
     pub models: Vec<String>,
     /// The number format of weights and activations: f32, bf16 or f16; a CPU is measured in f32 alone.
-    #[arg(long, default_value = "f32", conflicts_with = "scenario")]
+    #[arg(long, default_value = "f32", conflicts_with = "scenarios")]
     pub dtype: String,
-    /// Measure what this scenario needs, and no more.
+    /// Measure what this scenario needs, and no more; of several, given one by one, what all need.
     #[arg(long = "for", value_name = "SCENARIO")]
-    pub scenario: Option<String>,
+    pub scenarios: Vec<String>,
     /// Keep what the profile that is there has, and add the tables that it lacks, measured on the same device.
     #[arg(long)]
     pub add: bool,
@@ -93,6 +92,12 @@ pub struct ImportArgs {
     /// Where the card goes; one imported before keeps the tables that these files do not have.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+}
+
+/// A day is more than any suite takes.
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes = text.parse().ok().filter(|minutes| *minutes > 0.0 && *minutes <= 1440.0);
+    minutes.ok_or_else(|| format!("must be a number above 0, and at most 1440, got {text}"))
 }
 
 fn source(name: &str) -> Result<tenantry_profiles::ImportSource, String> {

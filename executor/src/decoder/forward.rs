@@ -93,10 +93,13 @@ impl Decoder {
         let config = DecoderConfig::new(shape)?;
         let length = layout::upper_parameters(shape, first_layer)? as i64;
         let decoder = Decoder::upper(&config, first_layer, Tensor::f_empty([length], (kind(dtype), device))?)?;
-        // Tensor by tensor: a model that fills a card need not fit the host's memory in single precision.
-        layout::initialise(shape, first_layer, seed, 0, |offset, numbers| {
-            let mut place = decoder.parameters.f_narrow(0, offset as i64, numbers.len() as i64)?;
-            copy_block(&mut place, &Tensor::f_from_slice(numbers)?)
+        // Tensor by tensor: a model that fills a card need not fit the host's memory in single precision. The device rounds them, which takes a
+        // core of the host longer than it takes to copy them.
+        layout::initialise(shape, first_layer, seed, 0, device, |offset, numbers| {
+            let mut there = Tensor::f_empty(numbers.size(), (Kind::Float, device))?;
+            copy_block(&mut there, numbers)?;
+            let mut place = decoder.parameters.f_narrow(0, offset as i64, numbers.numel() as i64)?;
+            copy_block(&mut place, &there)
         })?;
         Ok(decoder)
     }
@@ -514,11 +517,11 @@ impl WholeModel for Decoder {
     }
 
     fn initialise(shape: &ModelShape, first_layer: u32, seed: u64, owner: u64, block: &mut [f32]) {
-        let write = |offset: usize, numbers: &[f32]| {
-            block[offset..offset + numbers.len()].copy_from_slice(numbers);
-            Ok(())
+        let write = |offset: usize, numbers: &Tensor| {
+            let count = numbers.numel();
+            Ok(numbers.f_copy_data(&mut block[offset..offset + count], count)?)
         };
-        layout::initialise(shape, first_layer, seed, owner, write).expect("writing to memory does not fail");
+        layout::initialise(shape, first_layer, seed, owner, Device::Cpu, write).expect("the host has memory");
     }
 
     /// Zeros and not garbage: who computes with it before a model has come leaves no infinities in a key-value cache.

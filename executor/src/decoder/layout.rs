@@ -4,8 +4,10 @@
 
 use std::ops::Range;
 
+use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{ModelKind, ModelShape};
 
+use crate::device::{empty_host_memory_for, slice_of};
 use crate::error::ExecutorError;
 use crate::random::{INITIAL_STD, Part, fill_on_all_cores, weights};
 
@@ -202,26 +204,32 @@ fn opt(shape: &ModelShape) -> Vec<Named> {
 }
 
 /// Makes each tensor of a flat block as both are initialised, small weights, no biases, norms that change nothing, and gives it to
-/// `write` with its offset; of the layers from `first_layer` on, with the same weights as in the whole model.
+/// `write` with its offset; of the layers from `first_layer` on, with the same weights as in the whole model. `device` is where they will be
+/// copied to: all are made in the same place, from which it copies fastest.
 pub(crate) fn initialise(
     shape: &ModelShape,
     first_layer: u32,
     seed: u64,
     owner: u64,
-    mut write: impl FnMut(usize, &[f32]) -> Result<(), ExecutorError>,
+    device: Device,
+    mut write: impl FnMut(usize, &Tensor) -> Result<(), ExecutorError>,
 ) -> Result<(), ExecutorError> {
     let mut stream = weights(seed, Part::Model, owner);
+    let places = places(shape);
+    let largest = places.iter().map(Place::length).max().unwrap_or(0);
+    let room = empty_host_memory_for(device, &[largest as i64], Kind::Float)?;
     let mut offset = 0;
-    for place in places(shape) {
-        let mut numbers = vec![0.0; place.length()];
+    for place in places {
+        let mut numbers = room.f_narrow(0, 0, place.length() as i64)?;
+        let slice = slice_of(&mut numbers);
         match place.name.as_str() {
-            name if name.ends_with("norm.weight") => numbers.fill(1.0),
-            name if name.ends_with("bias") => {}
-            _ => fill_on_all_cores(&mut stream, INITIAL_STD, &mut numbers),
+            name if name.ends_with("norm.weight") => slice.fill(1.0),
+            name if name.ends_with("bias") => slice.fill(0.0),
+            _ => fill_on_all_cores(&mut stream, INITIAL_STD, slice),
         }
         if is_upper(shape, first_layer, &place.name) {
             write(offset, &numbers)?;
-            offset += numbers.len();
+            offset += place.length();
         }
     }
     Ok(())
@@ -249,9 +257,9 @@ mod tests {
             };
             let block = |first_layer| {
                 let mut block = Vec::new();
-                initialise(&shape, first_layer, 5, 0, |offset, numbers| {
+                initialise(&shape, first_layer, 5, 0, Device::Cpu, |offset, numbers| {
                     assert_eq!(offset, block.len(), "without gaps");
-                    block.extend_from_slice(numbers);
+                    block.extend(Vec::<f32>::try_from(numbers)?);
                     Ok(())
                 })
                 .unwrap();

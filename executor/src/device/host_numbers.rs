@@ -2,6 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
+use super::slice_of;
 use super::stream::copy_without_waiting;
 use crate::error::ExecutorError;
 
@@ -42,8 +43,7 @@ impl HostNumbers {
             HostNumbers::Paged(buffer) => buffer.resize(numbers, 0.0),
             HostNumbers::Locked { buffer, length, device } => {
                 if buffer.numel() < numbers {
-                    let zeros = Tensor::f_zeros([numbers as i64], (Kind::Float, Device::Cpu))?;
-                    *buffer = super::host_memory_for(*device, zeros)?;
+                    *buffer = super::empty_host_memory_for(*device, &[numbers as i64], Kind::Float)?;
                 }
                 *length = numbers;
             }
@@ -55,12 +55,7 @@ impl HostNumbers {
     pub fn as_mut_slice(&mut self) -> &mut [f32] {
         match self {
             HostNumbers::Paged(buffer) => buffer,
-            // An empty tensor has no address.
-            HostNumbers::Locked { length: 0, .. } => &mut [],
-            // SAFETY: the tensor is in single precision, in one piece, at least as long, and nobody else has a handle on it.
-            HostNumbers::Locked { buffer, length, .. } => unsafe {
-                std::slice::from_raw_parts_mut(buffer.data_ptr().cast(), *length)
-            },
+            HostNumbers::Locked { buffer, length, .. } => &mut slice_of(buffer)[..*length],
         }
     }
 

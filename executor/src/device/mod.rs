@@ -91,8 +91,41 @@ pub(crate) fn copy_block(to: &mut Tensor, from: &Tensor) -> Result<(), ExecutorE
 /// Host memory from which the device copies fastest: page-locked where it is a GPU.
 pub(crate) fn host_memory_for(device: Device, tensor: Tensor) -> Result<Tensor, ExecutorError> {
     match device {
-        Device::Cuda(_) => Ok(tensor.f_pin_memory(device)?),
+        Device::Cuda(_) => {
+            let mut locked = shim::locked_like(&tensor)?;
+            shim::copy(&mut locked, &tensor, false)?;
+            Ok(locked)
+        }
         _ => Ok(tensor),
+    }
+}
+
+/// The same, of so many numbers of which it is not said what they are.
+pub(crate) fn empty_host_memory_for(device: Device, size: &[i64], kind: Kind) -> Result<Tensor, ExecutorError> {
+    // Memory that nobody has touched is not there yet: to be given it costs nothing.
+    let like = Tensor::f_empty(size, (kind, Device::Cpu))?;
+    match device {
+        Device::Cuda(_) => shim::locked_like(&like),
+        _ => Ok(like),
+    }
+}
+
+/// The numbers of a tensor in the host's memory, in single precision and in one piece, to be written.
+///
+/// # Panics
+/// If it is not such a tensor.
+pub(crate) fn slice_of(tensor: &mut Tensor) -> &mut [f32] {
+    assert_eq!(
+        (tensor.device(), tensor.kind()),
+        (Device::Cpu, Kind::Float),
+        "numbers that the host writes"
+    );
+    assert!(tensor.is_contiguous(), "in one piece");
+    match tensor.numel() {
+        // An empty tensor has no address.
+        0 => &mut [],
+        // SAFETY: so many numbers of this format lie there, one after the other, as long as the tensor is borrowed.
+        numbers => unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast(), numbers) },
     }
 }
 

@@ -1,6 +1,7 @@
 //! The functions of `shim/streams.cpp`, and what went wrong in them as an error.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
 
 use tch::{TchError, Tensor};
 
@@ -52,6 +53,7 @@ unsafe extern "C" {
     pub(super) fn tenantry_graph_end(graph: *mut RawGraph) -> c_int;
     pub(super) fn tenantry_graph_replay(graph: *mut RawGraph) -> c_int;
     fn tenantry_tensor_copy(to: *mut c_void, from: *const c_void, non_blocking: i32) -> c_int;
+    fn tenantry_tensor_locked_like(like: *const c_void, locked: *mut *mut c_void) -> c_int;
     fn tenantry_tensor_record_stream(tensor: *const c_void, stream: RawStream) -> c_int;
     pub(super) fn tenantry_memory(
         device_type: i32,
@@ -85,4 +87,13 @@ pub(super) fn copy(to: &mut Tensor, from: &Tensor, non_blocking: bool) -> Result
 pub(super) fn record_stream(tensor: &Tensor, stream: RawStream) -> Result<(), ExecutorError> {
     // SAFETY: as in `copy`.
     checked(unsafe { tenantry_tensor_record_stream(tensor.as_ptr().cast(), stream) })
+}
+
+/// As [`tenantry_tensor_locked_like`].
+pub(super) fn locked_like(like: &Tensor) -> Result<Tensor, ExecutorError> {
+    let mut locked = ptr::null_mut();
+    // SAFETY: as in `copy`; the shim writes a pointer there, to an `at::Tensor` that nobody else has.
+    checked(unsafe { tenantry_tensor_locked_like(like.as_ptr().cast(), &mut locked) })?;
+    // SAFETY: it is such a pointer, and the `Tensor` frees it.
+    Ok(unsafe { Tensor::from_ptr(locked.cast()) })
 }

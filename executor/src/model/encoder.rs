@@ -10,7 +10,7 @@ use super::layout;
 use super::relative::{Distances, Relative};
 use super::variant::{Gelu, Variant};
 use crate::adapters::Adapters;
-use crate::device::kind;
+use crate::device::{kind, slice_of};
 use crate::error::ExecutorError;
 use crate::whole_models::WholeModel;
 
@@ -72,10 +72,8 @@ impl Encoder {
         layout::check(shape)?;
         let length = shape.parameters();
         // By libtorch's allocator, which says so where there is no memory for it.
-        let host = Tensor::f_zeros([length as i64], (Kind::Float, Device::Cpu))?;
-        // SAFETY: single precision, in one piece, so long, and nobody else has a handle on it.
-        let numbers = unsafe { std::slice::from_raw_parts_mut(host.data_ptr().cast(), length as usize) };
-        layout::initialise(shape, seed, 0, numbers);
+        let mut host = Tensor::f_zeros([length as i64], (Kind::Float, Device::Cpu))?;
+        layout::initialise(shape, seed, 0, slice_of(&mut host));
         let parameters = host.f_to_kind(kind(dtype))?.f_to(device)?;
         Encoder::from_parameters(shape, parameters)
     }

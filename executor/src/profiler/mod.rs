@@ -65,6 +65,7 @@ use crate::machine::hand_overs::hand_overs;
 const AFTER_POINTS: Duration = Duration::from_secs(15);
 /// and what each model's passes after idleness do, of those that change the same.
 const RESUME: Duration = Duration::from_secs(12);
+const RESUME_ON_GPU: Duration = Duration::from_secs(6);
 /// Part of a suite's time that the points have at least.
 const POINTS_PART_LEAST: f64 = 0.5;
 /// Part of a suite's time for measuring tables anew in which an op had cost less than a smaller one.
@@ -86,7 +87,8 @@ pub fn profile(
     prepare_lane_thread();
     let start = Instant::now();
     let changings = passes::changings(plan);
-    let after = AFTER_POINTS + RESUME * (plan.models.len() * changings.len()) as u32;
+    let after =
+        AFTER_POINTS + *axes::on(plan.device, &RESUME, &RESUME_ON_GPU) * (plan.models.len() * changings.len()) as u32;
     let suite_time = plan.duration();
     // However much comes after them.
     let time = suite_time
@@ -106,9 +108,10 @@ pub fn profile(
         );
     }
     let clocks_before = clocks(plan.device);
-    let limits = match plan.suite {
-        Suite::Full => vec![limits::measure(plan.device, plan.dtype)?],
-        Suite::Quick => Vec::new(),
+    // Which takes a GPU two seconds.
+    let limits = match (plan.suite, plan.device.is_cuda()) {
+        (Suite::Full, _) | (_, true) => vec![limits::measure(plan.device, plan.dtype)?],
+        (Suite::Quick, false) => Vec::new(),
     };
     let time_for_model = suite_time / plan.models.len() as u32;
     let known = earlier.as_ref().map(|earlier| &earlier.per_token_ns);

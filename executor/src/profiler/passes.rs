@@ -8,6 +8,7 @@ use tch::Tensor;
 use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
 use tenantry_profiles::{Changing, ResumeRow};
 
+use super::axes::on;
 use super::compute::{Subject, answers, spread_out};
 use super::decoder::DecoderSubject;
 use super::pets::Loaded;
@@ -25,9 +26,12 @@ use crate::whole_models::WholeModel;
 
 /// Sequences in a pass, whether they are as short as the table has them or of middle length, and passes in one piece of work: little and much
 /// to compute, at once and one after the other.
-const ENCODED: [(u32, bool, u32); 4] = [(1, true, 1), (1, false, 1), (1, false, 3), (8, false, 1)];
+const ENCODED: &[(u32, bool, u32)] = &[(1, true, 1), (1, false, 1), (1, false, 3), (8, false, 1)];
 /// Likewise of a decoder's steps, of which a run has many.
-const STEPS: [(u32, u32); 3] = [(1, 1), (1, 8), (1, 40)];
+const STEPS: &[(u32, u32)] = &[(1, 1), (1, 8), (1, 40)];
+/// On a GPU, which is rented by the minute, the first and the last of each: what a wait costs there is mostly the host's, and hangs little on the work.
+const ENCODED_ON_GPU: &[(u32, bool, u32)] = &[(1, true, 1), (8, false, 1)];
+const STEPS_ON_GPU: &[(u32, u32)] = &[(1, 1), (1, 40)];
 /// Tenants among whose heads a batch's are found.
 const TENANTS: u32 = 1024;
 /// Tenants among whom a batch's adapters are found, in every layer.
@@ -160,7 +164,9 @@ pub(crate) fn measure_encoder(
             change_model: models.change(),
         }
     };
-    let measured = ENCODED.iter().filter(|(batch, ..)| subject.axes.batch.contains(batch));
+    let measured = on(plan.device, &ENCODED, &ENCODED_ON_GPU)
+        .iter()
+        .filter(|(batch, ..)| subject.axes.batch.contains(batch));
     resume::measure(
         &shape.name,
         changing,
@@ -194,7 +200,13 @@ pub(crate) fn measure_decoder(
             change_model: models.change(),
         }
     };
-    resume::measure(&shape.name, changing, 0, STEPS.iter().map(pass).collect(), interrupted)
+    resume::measure(
+        &shape.name,
+        changing,
+        0,
+        on(plan.device, &STEPS, &STEPS_ON_GPU).iter().map(pass).collect(),
+        interrupted,
+    )
 }
 
 /// Whole models that take turns.

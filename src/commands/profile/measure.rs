@@ -22,7 +22,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     let device_name = args.device.as_deref().expect("clap asks for it");
     let device = Device::find(device_name)?;
     let mut needs = needs(args)?;
-    if !device.is_cpu() && args.scenario.is_none() {
+    if !device.is_cpu() && args.scenarios.is_empty() {
         // Long inputs take a GPU no time: as long as the models' positions allow.
         needs.served.tokens = Some(u32::MAX);
     }
@@ -43,9 +43,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
     };
     let plan = Plan {
         name,
-        time: args
-            .minutes
-            .map(|minutes| Duration::from_secs(60 * u64::from(minutes.get()))),
+        time: args.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes)),
         partial: Some(partial.clone()),
         command: command(args, device_name),
         ..plan(needs, &device, suite)?
@@ -160,8 +158,10 @@ fn command(args: &ProfileArgs, device: &str) -> String {
     if let Some(minutes) = args.minutes {
         command += &format!(" --minutes {minutes}");
     }
-    if let Some(scenario) = &args.scenario {
+    for scenario in &args.scenarios {
         command += &format!(" --for {scenario}");
+    }
+    if !args.scenarios.is_empty() {
         if args.add {
             command += " --add";
         }

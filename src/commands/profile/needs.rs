@@ -42,13 +42,16 @@ pub struct Needs {
 }
 
 pub fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
-    if let Some(path) = &args.scenario {
-        let scenario = scenario(&ScenarioArgs {
-            scenario: path.clone(),
-            set: Vec::new(),
-            seed: None,
-        })?;
-        let runs = scenario.runs();
+    if !args.scenarios.is_empty() {
+        let mut runs = Vec::new();
+        for path in &args.scenarios {
+            let of_path = ScenarioArgs {
+                scenario: path.clone(),
+                set: Vec::new(),
+                seed: None,
+            };
+            runs.extend(scenario(&of_path)?.runs());
+        }
         return needs_of(&runs)?.with_inputs_of(&runs);
     }
     let names: Vec<&str> = match args.models.is_empty() {
