@@ -340,7 +340,7 @@ TINY = {"adapters": "tiny", "lora": "tiny-llama"}
 # By when of its time a part must be over, so that the first leaves some to the other.
 OVER_BY = {"adapters": 0.4, "lora": 1.0}
 # The scenarios' warm-up; what is measured comes after it.
-WARM_UP = 2
+WARM_UP = 1
 
 
 class Failed(Exception):
@@ -364,12 +364,18 @@ def turns(options):
         try:
             for part in PARTS:
                 of_part(part, whole, options, begun + options.seconds * OVER_BY[part], Path(scratch))
+                # A machine that is taken back leaves what was found.
+                save(whole, options)
         except KeyboardInterrupt:
             whole["failures"].append("interrupted: what was found until then is here")
-    whole["rows"] = [row(whole, *of) for of in ROWS]
-    write(options.out / "beside-peft.json", json.dumps(whole, indent=1) + "\n")
+    save(whole, options)
     print(table(whole))
     return int(any(one["ratio"] is None for one in whole["rows"]))
+
+
+def save(whole, options):
+    whole["rows"] = [row(whole, *of) for of in ROWS]
+    write(options.out / "beside-peft.json", json.dumps(whole, indent=1) + "\n")
 
 
 def version(program):

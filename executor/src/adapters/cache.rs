@@ -57,8 +57,7 @@ impl AdapterCache {
         Ok(())
     }
 
-    /// Copies the adapters of `layers` of a tenant into a slot, over whatever was there: one copy a layer. No forward pass
-    /// may use that slot's adapters of these layers meanwhile; of other layers and slots it may.
+    /// Copies the adapters of `layers` of a tenant into a slot, as [`issue_load`](Self::issue_load) does, and waits for that.
     ///
     /// # Errors
     /// A store of another shape.
@@ -66,6 +65,25 @@ impl AdapterCache {
     /// # Panics
     /// If there is no such tenant or layer.
     pub fn load(
+        &self,
+        store: &AdapterStore,
+        tenant: u32,
+        slot: u32,
+        layers: Range<usize>,
+    ) -> Result<(), ExecutorError> {
+        self.issue_load(store, tenant, slot, layers)?;
+        synchronize(self.device())
+    }
+
+    /// Issues the copies of the adapters of `layers` of a tenant into a slot, over whatever was there: one a layer. Until the current stream has
+    /// come past them, no forward pass may use that slot's adapters of these layers; of other layers and slots it may.
+    ///
+    /// # Errors
+    /// A store of another shape.
+    ///
+    /// # Panics
+    /// If there is no such tenant or layer.
+    pub(crate) fn issue_load(
         &self,
         store: &AdapterStore,
         tenant: u32,
@@ -84,7 +102,7 @@ impl AdapterCache {
             let mut to = self.layer(layer).f_select(0, slot.into())?;
             copy_without_waiting(&mut to, &store.layer(tenant, layer)?)?;
         }
-        synchronize(self.device())
+        Ok(())
     }
 
     /// Plans a batch of padded sequences of `tokens` tokens, where sequence `i` uses slot `slots[i]`.

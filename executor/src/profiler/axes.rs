@@ -18,8 +18,18 @@ const TOKENS: Knots = Knots {
     quick: &[1, 2, 4, 8, 15, 24, 32, 45, 64, 96, 128],
     full: &[1, 2, 3, 4, 6, 8, 15, 24, 32, 45, 64, 96, 128],
 };
+/// The same on a GPU, where up to some thousand tokens take what it takes to issue their kernels: those few are measured often instead.
+const BATCH_ON_GPU: Knots = Knots {
+    quick: &[1, 4, 16, 32, 64],
+    full: &[1, 2, 4, 8, 16, 32, 64],
+};
+const TOKENS_ON_GPU: Knots = Knots {
+    quick: &[1, 16, 64, 128],
+    full: &[1, 8, 16, 32, 64, 96, 128],
+};
 /// Those beyond, where longer ones are served; attention grows with their square.
-const LONGER_TOKENS: [u32; 6] = [192, 256, 384, 512, 768, 1024];
+const LONGER_TOKENS: &[u32] = &[192, 256, 384, 512, 768, 1024];
+const LONGER_TOKENS_ON_GPU: &[u32] = &[256, 512, 1024];
 /// Those beyond are apart by so many where steps are looked for: two on each of the paper's, which are of 64 tokens (Arlo, Fig. 2).
 const STEP_TOKENS: u32 = 32;
 /// Those of a table with a third dimension.
@@ -41,7 +51,7 @@ pub(crate) fn on<T>(device: Device, cpu: &'static T, gpu: &'static T) -> &'stati
 }
 
 impl Knots {
-    pub fn of(self, suite: Suite) -> &'static [u32] {
+    pub fn of(&self, suite: Suite) -> &'static [u32] {
         match suite {
             Suite::Quick => self.quick,
             Suite::Full => self.full,
@@ -70,20 +80,33 @@ pub(crate) struct Axes {
 impl Axes {
     /// A suite's grid for a model of so many positions, of which these are served. Where measuring every point once would take longer than `pass`, the
     /// largest batches are left out, then the longest inputs; `per_token` is what one token takes in one measurement.
-    pub fn affordable(suite: Suite, positions: u32, served: Served, per_token: Duration, pass: Duration) -> Axes {
+    pub fn affordable(
+        device: Device,
+        suite: Suite,
+        positions: u32,
+        served: Served,
+        per_token: Duration,
+        pass: Duration,
+    ) -> Axes {
         let longest = served.tokens.map_or(positions, |tokens| tokens.clamp(1, positions));
-        let longer = LONGER_TOKENS.into_iter().filter(|_| served.tokens.is_some());
+        let longer = on(device, &LONGER_TOKENS, &LONGER_TOKENS_ON_GPU);
+        let longer = longer.iter().copied().filter(|_| served.tokens.is_some());
         let steps = (1..=longest / STEP_TOKENS)
             .map(|at| at * STEP_TOKENS)
             .filter(|_| served.steps);
-        let usual = TOKENS.of(suite).iter().copied().chain(longer).chain(steps);
+        let usual = on(device, &TOKENS, &TOKENS_ON_GPU)
+            .of(suite)
+            .iter()
+            .copied()
+            .chain(longer)
+            .chain(steps);
         let mut tokens: Vec<u32> = usual.filter(|&tokens| tokens <= longest).collect();
         tokens.sort_unstable();
         tokens.dedup();
         if tokens.is_empty() || served.tokens.is_some() && tokens.last() != Some(&longest) {
             tokens.push(longest);
         }
-        let mut batch = BATCH.of(suite).to_vec();
+        let mut batch = on(device, &BATCH, &BATCH_ON_GPU).of(suite).to_vec();
         let most = served.batch.unwrap_or(0);
         while let Some(last) = batch.last().filter(|&&last| last < most) {
             batch.push((2 * last).min(most));
@@ -144,7 +167,8 @@ mod tests {
     fn models_and_time_limit_the_grid() {
         let cheap = Duration::from_nanos(1);
         let all = Served::default();
-        let quick = |positions, per_token, pass| Axes::affordable(Suite::Quick, positions, all, per_token, pass);
+        let quick =
+            |positions, per_token, pass| Axes::affordable(Device::Cpu, Suite::Quick, positions, all, per_token, pass);
         let axes = quick(512, cheap, Duration::from_secs(1));
         assert_eq!(
             (axes.batch.len(), axes.tokens.len(), axes.all_tokens()),
@@ -152,7 +176,7 @@ mod tests {
         );
         assert_eq!(axes.few_tokens(), [1, 24, 128]);
         assert_eq!(axes.fewer_tokens(), [1, 2, 4, 8, 15, 32, 64, 128]);
-        let full = Axes::affordable(Suite::Full, 512, all, cheap, Duration::from_secs(1));
+        let full = Axes::affordable(Device::Cpu, Suite::Full, 512, all, cheap, Duration::from_secs(1));
         assert_eq!(
             (full.batch.len(), full.tokens.len(), full.all_tokens()),
             (10, 13, 108 * 428)
@@ -181,6 +205,7 @@ mod tests {
                 steps: false,
             };
             let axes = Axes::affordable(
+                Device::Cpu,
                 Suite::Quick,
                 512,
                 served,

@@ -66,7 +66,14 @@ impl Subject {
                 forward()? * LAYERS.min(shape.layers) / (batch * tokens)
             }
         };
-        subject.axes = Axes::affordable(suite, shape.positions, served, subject.per_token, time.div_f64(PASSES));
+        subject.axes = Axes::affordable(
+            device,
+            suite,
+            shape.positions,
+            served,
+            subject.per_token,
+            time.div_f64(PASSES),
+        );
         Ok(subject)
     }
 

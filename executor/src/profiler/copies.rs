@@ -12,7 +12,7 @@ use super::compute::spread_out;
 use super::held_out::{HoldOut, Spot};
 use super::schedule::Point;
 use super::timing::timed;
-use crate::device::{Stream, copy_block, host_memory_for};
+use crate::device::{Stream, copy_without_waiting, host_memory_for};
 use crate::error::ExecutorError;
 use crate::host::{available_host_bytes, forget_cached};
 use crate::model::{Encoder, read_checkpoint, write_checkpoint};
@@ -67,6 +67,9 @@ impl Blocks {
     }
 }
 
+/// Copies to a GPU that are issued at once, as far as they are so many bytes together.
+const AT_ONCE_MOST: u64 = 8;
+const AT_ONCE_BYTES: u64 = 8 << 20;
 const NUMBER: Kind = Kind::Float;
 const NUMBER_BYTES: u64 = 4;
 
@@ -122,6 +125,8 @@ impl Copies {
         self.measure_from(&self.pool, bytes)
     }
 
+    /// A GPU's copy lane issues the copies of an op one after the other and waits for all: there several small ones are measured so, and each takes
+    /// its share.
     fn measure_from<'a>(
         &'a self,
         pool: &'a Blocks,
@@ -129,14 +134,22 @@ impl Copies {
     ) -> impl FnMut() -> Result<Duration, ExecutorError> + 'a {
         let numbers = bytes.div_ceil(NUMBER_BYTES) as i64;
         let (sources, targets) = (pool.places(numbers), self.slots.places(numbers));
-        let mut calls = 0;
+        let at_once = match self.device.is_cuda() {
+            true => (AT_ONCE_BYTES / bytes.max(1)).clamp(1, AT_ONCE_MOST) as u32,
+            false => 1,
+        };
+        let mut calls = 0u32;
         move || {
-            let (from, to) = (spread_out(calls, sources), spread_out(calls, targets));
-            calls = calls.wrapping_add(1);
-            timed(self.device, || {
-                let source = pool.place(from, numbers)?;
-                copy_block(&mut self.slots.place(to, numbers)?, &source)
-            })
+            let all = timed(self.device, || {
+                for _ in 0..at_once {
+                    let (from, to) = (spread_out(calls, sources), spread_out(calls, targets));
+                    calls = calls.wrapping_add(1);
+                    let source = pool.place(from, numbers)?;
+                    copy_without_waiting(&mut self.slots.place(to, numbers)?, &source)?;
+                }
+                Ok(())
+            });
+            Ok(all? / at_once)
         }
     }
 

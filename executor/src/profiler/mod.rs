@@ -63,6 +63,7 @@ use crate::machine::hand_overs::hand_overs;
 
 /// What contention, copies after idleness and the second half of the hand-overs take, after the points,
 const AFTER_POINTS: Duration = Duration::from_secs(15);
+const AFTER_POINTS_ON_GPU: Duration = Duration::from_secs(9);
 /// and what each model's passes after idleness do, of those that change the same.
 const RESUME: Duration = Duration::from_secs(12);
 const RESUME_ON_GPU: Duration = Duration::from_secs(6);
@@ -88,7 +89,7 @@ pub fn profile(
     let start = Instant::now();
     let changings = passes::changings(plan);
     let after =
-        AFTER_POINTS + *axes::on(plan.device, &RESUME, &RESUME_ON_GPU) * (plan.models.len() * changings.len()) as u32;
+        *axes::on(plan.device, &AFTER_POINTS, &AFTER_POINTS_ON_GPU) + *axes::on(plan.device, &RESUME, &RESUME_ON_GPU) * (plan.models.len() * changings.len()) as u32;
     let suite_time = plan.duration();
     // However much comes after them.
     let time = suite_time
@@ -192,7 +193,10 @@ pub fn profile(
     tables.resume = or_else_noted("resume", resumed, Vec::new(), &mut notes)?;
     let resumed = resume::measure_copies(copies, interrupted);
     tables.copy_resume = or_else_noted("copy_resume", resumed, Vec::new(), &mut notes)?;
-    handed_over.extend(hand_overs(plan.device, interrupted)?);
+    // Of a processor also at the end, since they drift with what it does. A GPU's minutes are few.
+    if !plan.device.is_cuda() {
+        handed_over.extend(hand_overs(plan.device, interrupted)?);
+    }
     tables.dispatch.extend(handing_over::dispatch_rows(&handed_over));
     tables.hand_over.extend(handing_over::rows_by_rhythm(&handed_over));
 

@@ -36,8 +36,6 @@ const VISITS_WANTED: u32 = 16;
 /// How long a visit repeats an op before its measurements count: other points have filled the caches meanwhile, and a core gets back half of what
 /// it has lost in each 2.4 ms of work (docs/validation.md). What serving finds cold is measured by itself (`resume.rs`).
 const WARM_UP: Duration = Duration::from_millis(5);
-/// The same on a GPU, whose caches an op fills within some of its own: there a card of twenty thousand points has but minutes.
-const WARM_UP_GPU: Duration = Duration::from_millis(1);
 /// How often a table is measured again in which an op costs less than a smaller one,
 const SETTLE_ROUNDS: u32 = 3;
 /// and for how long for each of its points.
@@ -186,10 +184,7 @@ impl<'a> Schedule<'a> {
             round: 0,
             rest: Vec::new(),
             visit: VISIT,
-            warm_up: match device.is_cuda() {
-                true => WARM_UP_GPU,
-                false => WARM_UP,
-            },
+            warm_up: WARM_UP,
         }
     }
 

@@ -12,6 +12,8 @@ use crate::lora::LoraShape;
 const STORED_BYTES: [u64; 5] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 /// Of a whole model that is read so: larger ones go on along the line, as a disk reads them for long.
 const STORED_BYTES_MAX: u64 = 256 << 20;
+/// What a quick suite on a GPU reads from the disk at most, checkpoints included: a card is rented by the minute, and its disk is the host's.
+const STORED_BYTES_MAX_QUICK_ON_GPU: u64 = 32 << 20;
 
 /// Largest copies to a GPU that are measured: they are assumed to take as long a byte as still larger ones, for which page-locked memory would
 /// have to be found.
@@ -25,6 +27,14 @@ pub(crate) struct Sizes {
     pub models: Vec<u64>,
     /// What is read from the disk in blocks: tenants' adapters, whole models, and round sizes about them.
     pub stored: Vec<u64>,
+}
+
+/// The most that is read from the disk at once.
+pub(super) fn stored_bytes_max(plan: &Plan) -> u64 {
+    match (plan.device.is_cuda(), plan.suite) {
+        (true, Suite::Quick) => STORED_BYTES_MAX_QUICK_ON_GPU,
+        _ => u64::MAX,
+    }
 }
 
 impl Sizes {
@@ -64,6 +74,8 @@ impl Sizes {
                 sizes.retain(|bytes| *bytes <= GPU_COPY_BYTES_MAX);
             }
         }
+        let stored_most = stored_bytes_max(plan);
+        sizes.stored.retain(|bytes| *bytes <= stored_most);
         for sizes in [&mut sizes.models, &mut sizes.copies, &mut sizes.stored] {
             sizes.sort_unstable();
             sizes.dedup();

@@ -15,7 +15,7 @@ use super::lora::LoraSubject;
 use super::models::Models;
 use super::pets::PetSubject;
 use super::schedule::Point;
-use super::sizes::Sizes;
+use super::sizes::{Sizes, stored_bytes_max};
 use super::steps::{self, StepTenants};
 use super::texts::TextSubject;
 use super::timing::issue;
@@ -53,7 +53,15 @@ impl<'a> Subjects<'a> {
         let lookups = lookups(plan, notes)?;
         let sizes = Sizes::new(plan)?;
         let copies = Copies::new(plan.device, *sizes.copies.last().expect("there are sizes"))?;
-        let encoders = models.encoders.iter().map(|subject| &subject.encoder);
+        let stored_most = stored_bytes_max(plan);
+        let encoders = { models.encoders.iter().map(|subject| &subject.encoder) }
+            .filter(|encoder| encoder.parameters().numel() as u64 * plan.dtype.bytes() as u64 <= stored_most);
+        if stored_most < u64::MAX {
+            let mib = stored_most >> 20;
+            notes.push(format!(
+                "model_load has what is read from the disk up to {mib} MiB: a full suite reads whole checkpoints"
+            ));
+        }
         let checkpoints = encoders.map(|encoder| Checkpoint::write(encoder, &plan.scratch));
         let stored = sizes.stored.iter().map(|&bytes| Stored::write(bytes, plan.device));
         Ok(Subjects {

@@ -1,6 +1,7 @@
 //! Copies and look-ups of an encoder's instances, and the allocation program.
 
 use super::*;
+use crate::device::synchronize;
 
 /// Looks up in host memory, and copies to the device: what was looked up, and tenants' parameters. A lane is given all of these or some.
 pub(super) struct HostLane {
@@ -27,7 +28,9 @@ impl HostLane {
         }
         let loaded = match (&self.store, &self.slots[instance.index()]) {
             (Store::Models(store), Slots::Models(slots)) => slots.load(store, tenant, slot),
-            (Store::Adapters(store), Slots::Adapters(cache, _)) => cache.load(store, tenant, slot, layers.range()),
+            (Store::Adapters(store), Slots::Adapters(cache, _)) => {
+                cache.issue_load(store, tenant, slot, layers.range())
+            }
             _ => return Err(FailureReason::LoadFailed),
         };
         loaded.map_err(|error| reason(&error, FailureReason::LoadFailed))
@@ -46,6 +49,12 @@ impl HostLane {
             };
             bad.insert((batch.instance, load.slot));
             fail_those(batch, reason, |member| member.tenant == load.tenant);
+        }
+        // All are issued before any is waited for.
+        if let Err(error) = synchronize(self.device) {
+            let mut bad = self.bad_slots.lock().expect("no lane panics with the list");
+            bad.extend(batch.loads.iter().map(|load| (batch.instance, load.slot)));
+            fail_all(batch, reason(&error, FailureReason::LoadFailed));
         }
     }
 }
