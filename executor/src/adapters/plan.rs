@@ -3,6 +3,7 @@
 use tch::{Device, Tensor};
 use tenantry_profiles::AdapterImplementation;
 
+use crate::device::sent_to;
 use crate::error::ExecutorError;
 
 /// Which slot each sequence of a batch uses, prepared for one implementation. Made by
@@ -49,7 +50,7 @@ impl AdapterPlan {
         if slots.is_empty() {
             return Err(ExecutorError::input("batch", "at least one sequence", "none"));
         }
-        let on_device = |numbers: &[i64]| Tensor::f_from_slice(numbers)?.f_to(device);
+        let on_device = |numbers: &[i64]| sent_to(device, &Tensor::f_from_slice(numbers)?);
         let groups = groups(slots);
         Ok(AdapterPlan(match implementation {
             AdapterImplementation::Loop => Plan::Loop { groups },
@@ -69,7 +70,7 @@ impl AdapterPlan {
                 let group_of: Vec<i64> = groups.iter().enumerate().flat_map(of_group).collect();
                 Plan::Grouped {
                     slots: on_device(&slots)?,
-                    ends: Tensor::f_from_slice(&ends)?.f_to(device)?,
+                    ends: sent_to(device, &Tensor::f_from_slice(&ends)?)?,
                     group_of: on_device(&group_of)?,
                 }
             }

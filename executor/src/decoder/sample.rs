@@ -3,6 +3,7 @@
 use tch::{Kind, Tensor};
 use tenantry_traces::draw::{Draws, Purpose};
 
+use crate::device::sent_to;
 use crate::error::ExecutorError;
 
 /// How a sequence's next token is chosen.
@@ -55,7 +56,7 @@ pub fn sample(logits: &Tensor, samplings: &[Sampling]) -> Result<Vec<i64>, Execu
         let mut tokens = logits.f_argmax(1, false)?;
         if !drawn.rows.is_empty() {
             let device = logits.device();
-            let rows = Tensor::f_from_slice(&drawn.rows)?.f_to(device)?;
+            let rows = sent_to(device, &Tensor::f_from_slice(&drawn.rows)?)?;
             let chosen = drawn.choose(&logits.f_index_select(0, &rows)?)?;
             let _ = tokens.f_index_copy_(0, &rows, &chosen)?;
         }
@@ -74,7 +75,7 @@ struct Drawn {
 impl Drawn {
     /// By inversion of the cumulative probabilities, in double precision: a vocabulary's many small ones add up exactly enough.
     fn choose(&self, logits: &Tensor) -> Result<Tensor, ExecutorError> {
-        let column = |tensor: Tensor| tensor.f_to(logits.device())?.f_unsqueeze(1);
+        let column = |tensor: Tensor| Ok::<_, ExecutorError>(sent_to(logits.device(), &tensor)?.f_unsqueeze(1)?);
         let temperatures = column(Tensor::f_from_slice(&self.temperatures)?)?;
         let uniforms = column(Tensor::f_from_slice(&self.uniforms)?)?;
         let scaled = logits.f_to_kind(Kind::Float)?.f_div(&temperatures)?;

@@ -7,6 +7,7 @@ use super::attention::filled;
 use super::kv::KvCache;
 use super::parts::{Angles, Rotary};
 use crate::adapters::{AdapterCache, AdapterPlan};
+use crate::device::sent_to;
 use crate::error::ExecutorError;
 use crate::lora::Segment;
 
@@ -92,7 +93,7 @@ impl Step {
     ) -> Result<Step, ExecutorError> {
         check(shape, kv, chunks)?;
         let (device, page_tokens) = (kv.device(), kv.page_tokens() as usize);
-        let on_device = |numbers: &[i64]| Tensor::f_from_slice(numbers)?.f_to(device);
+        let on_device = |numbers: &[i64]| sent_to(device, &Tensor::f_from_slice(numbers)?);
 
         let mut order: Vec<usize> = (0..chunks.len()).collect();
         order.sort_by_key(|&index| {
@@ -155,7 +156,7 @@ impl Step {
         Ok(match &self.arrangement {
             None => given,
             Some(arrangement) => {
-                let arrangement = Tensor::f_from_slice(arrangement)?.f_to(given.device())?;
+                let arrangement = sent_to(given.device(), &Tensor::f_from_slice(arrangement)?)?;
                 given.f_index_select(0, &arrangement)?
             }
         })
@@ -232,7 +233,7 @@ impl Prefill {
             let later =
                 Tensor::f_ones([tokens, context], (Kind::Bool, kv.device()))?.f_triu(chunk.cached as i64 + 1)?;
             Ok::<Cached, ExecutorError>(Cached {
-                pages: Tensor::f_from_slice(&pages)?.f_to(kv.device())?,
+                pages: sent_to(kv.device(), &Tensor::f_from_slice(&pages)?)?,
                 context,
                 mask: minus_infinity(&later, kv.kind())?,
             })
@@ -265,16 +266,14 @@ impl Decodes {
         let device: Device = kv.device();
         // A GPU has another kernel for what needs none, which a batch would be computed by now and then: so all there have one.
         let mask = (device.is_cuda() || ends.iter().any(|&end| end < context)).then(|| {
-            let ends = Tensor::f_from_slice(&ends)?
-                .f_to(device)?
-                .f_view([sequences, 1, 1, 1])?;
+            let ends = sent_to(device, &Tensor::f_from_slice(&ends)?)?.f_view([sequences, 1, 1, 1])?;
             let beyond = Tensor::f_arange(context, (Kind::Int64, device))?.f_ge_tensor(&ends)?;
             minus_infinity(&beyond, kv.kind())
         });
         Ok(Some(Decodes {
             first: tokens - sequences,
             sequences,
-            pages: Tensor::f_from_slice(&pages)?.f_to(device)?,
+            pages: sent_to(device, &Tensor::f_from_slice(&pages)?)?,
             context,
             mask: mask.transpose()?,
         }))

@@ -110,6 +110,19 @@ pub(crate) fn empty_host_memory_for(device: Device, size: &[i64], kind: Kind) ->
     }
 }
 
+/// Small numbers of the host, such as indices, on a device. Their copy to a GPU is issued to the current stream: from memory that is not page-locked it
+/// would wait until all that was issued before is done, and the device would then wait for the host.
+pub(crate) fn sent_to(device: Device, tensor: &Tensor) -> Result<Tensor, ExecutorError> {
+    if !device.is_cuda() {
+        return Ok(tensor.f_to(device)?);
+    }
+    // Its memory is kept until the copy is done, by libtorch's allocator.
+    let locked = host_memory_for(device, tensor.shallow_clone())?;
+    let mut there = Tensor::f_empty(tensor.size(), (tensor.kind(), device))?;
+    copy_without_waiting(&mut there, &locked)?;
+    Ok(there)
+}
+
 /// The numbers of a tensor in the host's memory, in single precision and in one piece, to be written.
 ///
 /// # Panics

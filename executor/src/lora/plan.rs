@@ -3,6 +3,7 @@
 use tch::{Device, Kind, Tensor};
 use tenantry_profiles::AdapterImplementation;
 
+use crate::device::sent_to;
 use crate::error::ExecutorError;
 
 /// Groups that libtorch's product on a GPU no longer takes (`aten/src/ATen/native/cuda/GroupedBlas.cpp`, 2.11).
@@ -87,7 +88,7 @@ impl LoraPlan {
                 let slots: Vec<i64> = stretches.iter().flat_map(of_rows).collect();
                 Plan::GatherBmm {
                     rows: Rows::new(&stretches, device)?,
-                    slots: Tensor::f_from_slice(&slots)?.f_to(device)?,
+                    slots: sent_to(device, &Tensor::f_from_slice(&slots)?)?,
                 }
             }
             // A GPU's product skips slots without rows, in bfloat16, and takes so many at most. A CPU's, and a GPU's in other formats, walks through them one by
@@ -110,11 +111,11 @@ impl Plan {
         if !all {
             ends = present.iter().map(|&slot| ends[slot as usize]).collect();
         }
-        let present = (!all).then(|| Tensor::f_from_slice(&present)?.f_to(device));
+        let present = (!all).then(|| sent_to(device, &Tensor::f_from_slice(&present)?));
         Ok(Plan::Grouped {
             rows: Rows::new(&stretches, device)?,
             slots: present.transpose()?,
-            ends: Tensor::f_from_slice(&ends)?.f_to(device)?,
+            ends: sent_to(device, &Tensor::f_from_slice(&ends)?)?,
         })
     }
 }
@@ -154,7 +155,7 @@ impl Rows {
             .collect();
         Ok(match rows.iter().enumerate().all(|(index, &row)| index as i64 == row) {
             true => Rows::First(rows.len() as i64),
-            false => Rows::These(Tensor::f_from_slice(&rows)?.f_to(device)?),
+            false => Rows::These(sent_to(device, &Tensor::f_from_slice(&rows)?)?),
         })
     }
 

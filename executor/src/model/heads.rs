@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{DType, ModelShape};
 
-use crate::device::{element_bytes, kind};
+use crate::device::{element_bytes, kind, sent_to};
 use crate::error::ExecutorError;
 use crate::files::read_head;
 use crate::random::{INITIAL_STD, Part, fill, weights};
@@ -138,7 +138,10 @@ impl Heads {
             tenants.iter().all(|&tenant| tenant < count),
             "a tenant beyond the {count} that have heads"
         );
-        self.of(hidden, &Tensor::f_from_slice(&index)?.f_to(self.parameters.device())?)
+        self.of(
+            hidden,
+            &sent_to(self.parameters.device(), &Tensor::f_from_slice(&index)?)?,
+        )
     }
 
     /// Likewise with the tenants' numbers on the device, `[n]`, 64-bit: nothing is copied there, and nothing waited for.

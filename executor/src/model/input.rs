@@ -2,7 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::device::Stream;
+use crate::device::{Stream, sent_to};
 use crate::error::ExecutorError;
 
 /// A padded batch on the device. Made by [`Encoder::input`](crate::Encoder::input), or by [`of_lengths`](Self::of_lengths) where the first
@@ -36,7 +36,7 @@ impl Input {
         let ids = Input::padded_ids(sequences, tokens, vocabulary)?;
         let padded = sequences.iter().any(|sequence| sequence.as_ref().len() < tokens);
         let (n, l) = (sequences.len() as i64, tokens as i64);
-        let ids = Tensor::f_from_slice(&ids)?.f_view([n, l])?.f_to(device)?;
+        let ids = sent_to(device, &Tensor::f_from_slice(&ids)?.f_view([n, l])?)?;
         let lengths: Vec<usize> = sequences.iter().map(|sequence| sequence.as_ref().len()).collect();
         let mask = padded.then(|| mask(&lengths, tokens, kind, device)).transpose()?;
         Ok(Input {
@@ -166,8 +166,5 @@ fn mask(lengths: &[usize], tokens: usize, kind: Kind, device: Device) -> Result<
         row[length..].fill(f32::NEG_INFINITY);
     }
     let shape = [lengths.len() as i64, 1, 1, tokens as i64];
-    Ok(Tensor::f_from_slice(&scores)?
-        .f_view(shape)?
-        .f_to_kind(kind)?
-        .f_to(device)?)
+    sent_to(device, &Tensor::f_from_slice(&scores)?.f_view(shape)?.f_to_kind(kind)?)
 }

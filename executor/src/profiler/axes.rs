@@ -238,6 +238,7 @@ mod tests {
             };
             let mut card = synthetic_card();
             let axes = Axes::affordable(
+                Device::Cpu,
                 Suite::Full,
                 model.positions,
                 served,

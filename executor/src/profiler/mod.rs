@@ -88,8 +88,8 @@ pub fn profile(
     prepare_lane_thread();
     let start = Instant::now();
     let changings = passes::changings(plan);
-    let after =
-        *axes::on(plan.device, &AFTER_POINTS, &AFTER_POINTS_ON_GPU) + *axes::on(plan.device, &RESUME, &RESUME_ON_GPU) * (plan.models.len() * changings.len()) as u32;
+    let after = *axes::on(plan.device, &AFTER_POINTS, &AFTER_POINTS_ON_GPU)
+        + *axes::on(plan.device, &RESUME, &RESUME_ON_GPU) * (plan.models.len() * changings.len()) as u32;
     let suite_time = plan.duration();
     // However much comes after them.
     let time = suite_time
