@@ -417,7 +417,9 @@ impl Card {
         let nearest = match changing {
             Changing::Model => measured(Changing::Model),
             Changing::CopiedModel => measured(changing).or_else(|| measured(Changing::Model)),
-            Changing::Adapters | Changing::Heads | Changing::Tasks => measured(changing)
+            // What the host of a GPU takes to issue many kernels says nothing of launching one graph.
+            Changing::Compiled if self.device.kind == DeviceKind::Cuda => measured(changing),
+            Changing::Adapters | Changing::Heads | Changing::Tasks | Changing::Compiled => measured(changing)
                 .or_else(|| measured(Changing::Adapters).filter(|_| changing == Changing::Tasks))
                 .or_else(|| measured(Changing::Heads))
                 .or_else(|| all.iter().find(|row| row.changing == Changing::Heads)),

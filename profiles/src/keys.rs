@@ -168,6 +168,8 @@ named!(CollectiveOperation { AllReduce => "all-reduce", SendReceive => "send-rec
 pub enum Changing {
     /// Other tenants' heads over a shared model.
     Heads,
+    /// The same of a model that was compiled for its shape: of a GPU's the host only launches a graph.
+    Compiled,
     /// Their adapters too.
     Adapters,
     /// Other parameter-efficient tasks' operators.
@@ -178,7 +180,7 @@ pub enum Changing {
     CopiedModel,
 }
 named!(Changing {
-    Heads => "heads", Adapters => "adapters", Tasks => "tasks", Model => "model", CopiedModel => "copied-model"
+    Heads => "heads", Compiled => "compiled", Adapters => "adapters", Tasks => "tasks", Model => "model", CopiedModel => "copied-model"
 });
 
 /// What a step's tenants add to a decoder's layers.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tenantry_profiles::{ModelKind, ModelShape, ResumeRow};
+use tenantry_profiles::{Changing, ModelKind, ModelShape, ResumeRow};
 
 use super::Plan;
 use super::compute::Subject;
@@ -98,13 +98,14 @@ impl Models {
                 let name = &subject.encoder.shape().name;
                 let of_texts = texts.iter().find(|text| text.probe.shape().name == *name);
                 rows.extend(match of_texts {
+                    _ if changing == Changing::Compiled => passes::measure_compiled(subject, heads, interrupted)?,
                     Some(text) => passes::measure_texts(text, interrupted)?,
                     None => passes::measure_encoder(subject, heads, (changing, first_layer), plan, interrupted)?,
                 });
             }
             for subject in &self.decoders {
                 // What a decoder looks up itself is part of its steps, whatever its tenants have of their own.
-                if first_layer == 0 {
+                if first_layer == 0 && changing != Changing::Compiled {
                     rows.extend(passes::measure_decoder(subject, changing, plan, interrupted)?);
                 }
             }

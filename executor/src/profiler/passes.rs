@@ -17,10 +17,10 @@ use super::texts::TextSubject;
 use super::timing::timed;
 use super::{Plan, Suite};
 use crate::adapters::{AdapterCache, AdapterShape, AdapterStore, Adapters};
-use crate::device::{element_bytes, prepare_lane_thread};
+use crate::device::{Stream, element_bytes, prepare_lane_thread};
 use crate::error::ExecutorError;
 use crate::host::available_host_bytes;
-use crate::model::{Encoder, Heads, Input};
+use crate::model::{CompiledModel, Encoder, Heads, Input};
 use crate::pet::{Member, PetBatch, Reader, Streams, kind_named};
 use crate::whole_models::WholeModel;
 
@@ -49,13 +49,14 @@ const TASKS_BYTES: u64 = 256 << 20;
 /// in at most so many of each kind: the order in which they come jumps over a power of two of them.
 const TASKS_MAX: u32 = 13;
 
-/// What changes from one pass to the next in the systems that are planned for, and the first layer of the passes. On a GPU the heads alone: what else is new does not lie in
-/// caches that a lane's idleness empties.
+/// What changes from one pass to the next in the systems that are planned for, and the first layer of the passes. On a GPU the heads alone, of models that are compiled and
+/// of others: what else is new does not lie in caches that a lane's idleness empties.
 /// With several bottlenecks or implementations the first is
 /// measured: what idleness adds depends little on them. Where time is short, adapters stand for tasks.
 pub(crate) fn changings(plan: &Plan) -> Vec<(Changing, u32)> {
     if plan.device.is_cuda() {
-        return vec![(Changing::Heads, 0)];
+        let compiled = plan.ops.static_models.then_some((Changing::Compiled, 0));
+        return [(Changing::Heads, 0)].into_iter().chain(compiled).collect();
     }
     let has_adapters = !plan.bottlenecks.is_empty() && !plan.ops.adapters.is_empty();
     let adapters = has_adapters.then_some(Changing::Adapters);
@@ -176,6 +177,38 @@ pub(crate) fn measure_encoder(
     )
 }
 
+/// Measures passes of a request through a model that was compiled for its shortest and for its longest shape, likewise.
+pub(crate) fn measure_compiled(
+    subject: &Subject,
+    heads: &Heads,
+    interrupted: &AtomicBool,
+) -> Result<Vec<ResumeRow>, ExecutorError> {
+    let (encoder, lengths) = (&subject.encoder, &subject.axes.tokens);
+    let device = encoder.device();
+    // Graphs are captured on a stream of their own.
+    let own = Stream::new(device)?;
+    let pass = |tokens: u32| -> Result<Pass<'_>, ExecutorError> {
+        let _entered = own.enter()?;
+        let mut compiled = CompiledModel::new(encoder, heads, false, 1, tokens as usize)?.captured()?;
+        let mut first = 0;
+        let measure = move || {
+            let _entered = own.enter()?;
+            first += 1;
+            let sequences = subject.sequences(1, tokens, first.into());
+            timed(device, || compiled.run(&sequences, &[spread_out(first, TENANTS)]))
+        };
+        Ok(Pass {
+            requests: 1,
+            calls: 1,
+            measure: Box::new(measure),
+            change_model: None,
+        })
+    };
+    let ends = [lengths.first(), lengths.last()].into_iter().flatten();
+    let passes = ends.map(|&tokens| pass(tokens)).collect::<Result<_, _>>()?;
+    resume::measure(&encoder.shape().name, Changing::Compiled, 0, passes, interrupted)
+}
+
 /// Measures steps of a decoder's sequences that get their next token, likewise: all layers that it is measured with.
 pub(crate) fn measure_decoder(
     subject: &DecoderSubject,
@@ -239,7 +272,7 @@ impl<M: WholeModel + Send + 'static> Turns<M> {
         let count = (bytes / (numbers as u64 * element_bytes(own.kind()))).clamp(2, MODELS_MAX);
         let models = match changing {
             Changing::Model | Changing::CopiedModel => (0..count).map(copy).collect::<Result<_, ExecutorError>>()?,
-            Changing::Heads | Changing::Adapters | Changing::Tasks => vec![model.share()],
+            Changing::Heads | Changing::Compiled | Changing::Adapters | Changing::Tasks => vec![model.share()],
         };
         let turns = Turns {
             models,

@@ -290,7 +290,10 @@ impl PoolSpec {
             },
             (None, TenantState::Model) => Changing::Model,
             (None, TenantState::Adapters { .. }) => Changing::Adapters,
-            (None, TenantState::Head) => Changing::Heads,
+            (None, TenantState::Head) => match &self.runtimes {
+                Some(runtimes) if runtimes.are_static() => Changing::Compiled,
+                _ => Changing::Heads,
+            },
         }
     }
 

@@ -206,11 +206,6 @@ impl Prices {
         Ok(self)
     }
 
-    /// Whether lanes work for GPUs, and are not threads of the processor that computes.
-    pub fn is_of_gpu(&self) -> bool {
-        self.cores.is_none()
-    }
-
     /// The table that the pool looks up in.
     pub fn plot(&self) -> Option<PlotSpec> {
         self.lookup.as_ref().map(LookupPrices::spec)

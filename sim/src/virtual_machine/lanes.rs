@@ -83,13 +83,6 @@ impl VirtualMachine {
         };
         // A lane that has just ended an op takes the next from its queue; an idle one must be woken.
         let idle = self.now.since(free_since);
-        // A processor's caches are taken by whoever computes meanwhile; a GPU, and the host's cores that work for it, slow down when there is nothing at all to
-        // be done.
-        let cold = match (self.prices.is_of_gpu(), self.running) {
-            (false, _) => idle,
-            (true, 0) => busy_between(free_since.max(self.quiet_since), self.now),
-            (true, _) => Duration::ZERO,
-        };
         let state = &mut self.lanes[lane.index()];
         let mut spread = self.prices.spread(lane.0, state.ops);
         let just_freed = state.ops > 0 && idle == Duration::ZERO;
@@ -153,7 +146,7 @@ impl VirtualMachine {
             LaneKind::Compute => self.takes_up_model(lane, op.batch),
             _ => ModelBefore::Same,
         };
-        let before = Before { idle: cold, model };
+        let before = Before { idle, model };
         if self.prices.cools_down(kind_of_lane, pool, before) {
             let work_ns = match &work {
                 Work::Whole { left_ns, .. } => *left_ns,
@@ -291,9 +284,6 @@ impl VirtualMachine {
         state.busy += busy_between(started.max(self.count_from), self.now);
         state.last_work = busy_between(started, self.now);
         self.running -= 1;
-        if self.running == 0 {
-            self.quiet_since = self.now;
-        }
         let rhythm = Rhythm {
             pause_ns: pause.0,
             work_ns: state.last_work.0,

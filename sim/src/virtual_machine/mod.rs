@@ -55,8 +55,6 @@ pub struct VirtualMachine {
     lanes: Vec<Lane>,
     /// Lanes that run an op, on all cards: threads of one host.
     running: u32,
-    /// When the last of them ended.
-    quiet_since: Time,
     /// By card.
     beside: Vec<Beside>,
     /// By instance: transfers under way between it and those that have link lanes. They share its link.
@@ -146,7 +144,6 @@ impl VirtualMachine {
                 })
                 .collect(),
             running: 0,
-            quiet_since: Time::ZERO,
             topology: topology.clone(),
             beside: vec![Beside::default(); gpus],
             on_link: vec![0; topology.instances.len()],

@@ -137,6 +137,12 @@ pub struct RuntimeRef {
 }
 
 impl RuntimesSpec {
+    /// Whether each was compiled for one length.
+    pub fn are_static(&self) -> bool {
+        let mut runtimes = self.streams.iter().flat_map(|stream| &stream.runtimes);
+        runtimes.all(|runtime| runtime.shape == ShapeKind::Static)
+    }
+
     /// Whether the server asks the solver while it runs.
     pub fn solves(&self) -> bool {
         matches!(self.allocate, AllocateSpec::Periodic(_))
