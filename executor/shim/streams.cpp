@@ -13,6 +13,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cstddef>
@@ -143,6 +144,12 @@ int tenantry_load_library(const char* name) {
       throw std::runtime_error(dlerror());
     }
   });
+}
+
+// What the calling thread makes from now on has no part in gradients, for which each operation would keep count.
+void tenantry_thread_infers() {
+  static thread_local const c10::InferenceMode inference;
+  static_cast<void>(inference);
 }
 
 int tenantry_stream_from_pool(int32_t device_type, int32_t device_index, TenantryStream* stream) {

@@ -105,7 +105,7 @@ pub use decoder::{
 };
 pub use device::{
     DeviceMemory, Entered, Event, Stream, copy_without_waiting, device_memory, forget_peak_memory, give_memory_back,
-    kind, prepare_lane_thread, synchronize, synchronize_all,
+    kind, prepare_lane_thread, synchronize, synchronize_all, use_one_core,
 };
 pub use error::ExecutorError;
 pub use files::Files;

@@ -46,10 +46,18 @@ pub fn kind(dtype: DType) -> Kind {
     }
 }
 
-/// Sets the calling thread up to run one op on one core, as every lane does: work is spread over lanes, never inside an op.
-///
-/// OpenMP keeps the number of threads per calling thread, so each lane's thread calls this once, before its first op.
+/// Sets the calling thread up to compute as every lane does: an op on one core, as [`use_one_core`] says, and no gradients, for which libtorch
+/// otherwise keeps count in each operation (a fifth of what a small one takes). It can no longer train.
 pub fn prepare_lane_thread() {
+    use_one_core();
+    // SAFETY: it changes this thread's own state alone.
+    unsafe { shim::tenantry_thread_infers() };
+}
+
+/// Sets the calling thread up to run one op on one core: work is spread over lanes, never inside an op.
+///
+/// OpenMP keeps the number of threads per calling thread, so each thread calls this once, before its first op.
+pub fn use_one_core() {
     static INTER_OP: Once = Once::new();
     // libtorch refuses to be told a second time.
     INTER_OP.call_once(|| tch::set_num_interop_threads(1));

@@ -30,6 +30,7 @@ pub(super) struct RawGraph {
 
 unsafe extern "C" {
     fn tenantry_last_error() -> *const c_char;
+    pub(super) fn tenantry_thread_infers();
     pub(super) fn tenantry_load_library(name: *const c_char) -> c_int;
     pub(super) fn tenantry_stream_from_pool(device_type: i32, device_index: i32, stream: *mut RawStream) -> c_int;
     pub(super) fn tenantry_stream_current(device_type: i32, device_index: i32, stream: *mut RawStream) -> c_int;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use tenantry_cascade::Reroute;
 use tenantry_executor::cascade::{Item, TextModel, read_items};
-use tenantry_executor::{ExecutorError, find_device, prepare_lane_thread};
+use tenantry_executor::{ExecutorError, find_device, use_one_core};
 use tenantry_profiles::DType;
 
 use crate::cli::{CascadeCommand, CascadeModelsArgs, OutputArgs};
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 
 pub fn run(command: &CascadeCommand, output: &OutputArgs) -> Result<(), Failure> {
     // As everywhere in serving, an op runs on one core.
-    prepare_lane_thread();
+    use_one_core();
     match command {
         CascadeCommand::Example(args) => example::run(args, output),
         CascadeCommand::Profile(args) => profile::run(args, output),
