@@ -22,7 +22,7 @@ use tenantry_executor::cascade::{
 };
 use tenantry_executor::machine::execute::{self, ExecuteError, execute};
 use tenantry_executor::profiler::{Ops, Plan, Progress, Served, ServedRoute, Suite};
-use tenantry_executor::{describe_cpu, prepare_lane_thread};
+use tenantry_executor::{describe_cpu, use_one_core};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{Card, DType, ModelShape, Stats, TextPassRow};
 use tenantry_sim::{Jitter, simulate};
@@ -45,7 +45,7 @@ const MODELS: [(&str, [u32; 3]); 3] = [("small", [1, 16, 2]), ("middle", [1, 24,
 
 /// The first and the last of the models, or all; profiled on what a route leaves too.
 fn trained(levels: usize, routes: &[&[(&str, f64)]]) -> Trained {
-    prepare_lane_thread();
+    use_one_core();
     let folder = tempfile::tempdir().unwrap();
     let model = |(name, [layers, hidden, heads]): (&'static str, [u32; 3])| ExampleModel {
         name,

@@ -6,7 +6,7 @@ use tenantry_executor::cascade::{
     Answered, Calibration, Cascade, Classifier, EnsembleEffect, ExampleModel, ExampleSize, Item, Label, Level, Outputs,
     Reviews, Settings, Source, TextModel, Texts, judge, make_example, read_items,
 };
-use tenantry_executor::{ExecutorError, prepare_lane_thread};
+use tenantry_executor::{ExecutorError, use_one_core};
 use tenantry_profiles::DType;
 use tenantry_traces::outcome::DispatchCoins;
 
@@ -50,7 +50,7 @@ fn outputs(model: &TextModel, items: &[Item], calibration: Option<Calibration>) 
 
 #[test]
 fn a_trained_cascade_serves_real_texts() {
-    prepare_lane_thread();
+    use_one_core();
     let folder = tempfile::tempdir().unwrap();
     let mut losses = Vec::new();
     let mut watch = |model: &str, epoch: u32, loss: f64| losses.push((model.to_owned(), epoch, loss));
@@ -236,7 +236,7 @@ fn effects_are_counted_again(effect: &EnsembleEffect, rejoined: &[Vec<f64>], sav
 /// was not fitted to. (`sim/cascade/tests/real_logits.rs` has models of others, where their tables are at hand.)
 #[test]
 fn a_model_that_is_too_sure_is_mended_on_items_that_it_was_not_fitted_to() {
-    prepare_lane_thread();
+    use_one_core();
     let folder = tempfile::tempdir().unwrap();
     let size = ExampleSize {
         train_items: 400,

@@ -15,7 +15,7 @@ use crate::keys::{
     LookupOutcome, OtherCores, PetKind, PoolBatching, Tier, TokensOf,
 };
 use crate::model::{DType, ModelShape};
-use crate::rows::{ResumeRow, Row};
+use crate::rows::{LookupResumeRow, ResumeRow, Row};
 use crate::slice::{Slice, slices, table_of};
 use crate::static_model::StaticModel;
 use crate::tables::{Role, Tables};
@@ -194,6 +194,21 @@ impl Card {
         self.check_shape(Family::ConcurrentLayer, model, &asked)?;
         self.grid_by(&self.tables.concurrent_layer, &asked, &EncoderLayers::<1>(model))
             .map(AdapterSurface)
+    }
+
+    /// A whole compiled model on each of several instances at once, by instances, batch and the tokens that it was compiled for; nothing where that
+    /// was not measured.
+    ///
+    /// # Errors
+    /// A table with holes, or one of another model of that name.
+    pub fn concurrent_model(&self, model: &ModelShape, dtype: DType) -> Result<Option<AdapterSurface>, MissingTable> {
+        let asked = format!("model={} dtype={dtype}", model.name);
+        let rows = &self.tables.concurrent_model;
+        if slices(rows).iter().all(|slice| slice.label != asked) {
+            return Ok(None);
+        }
+        self.check_shape(Family::ConcurrentModel, model, &asked)?;
+        self.grid(rows, &asked).map(AdapterSurface).map(Some)
     }
 
     /// One layer's operators of tasks on several streams at once, by streams, sequences of a mini-batch and padded tokens.
@@ -439,6 +454,20 @@ impl Card {
     pub fn copy_resume(&self) -> Result<Option<Resume>, MissingTable> {
         let rows = &self.tables.copy_resume;
         (!rows.is_empty()).then(|| self.resume_of(rows.clone(), "")).transpose()
+    }
+
+    /// What a look-up takes longer after the threads that share its work were idle: of so many, or of the nearest number of threads that was measured.
+    /// Nothing where none was.
+    ///
+    /// # Errors
+    /// A table with holes.
+    pub fn lookup_resume(&self, threads: u32) -> Result<Option<Resume>, MissingTable> {
+        let all = &self.tables.lookup_resume;
+        let Some(nearest) = all.iter().map(|row| row.threads).min_by_key(|of| of.abs_diff(threads)) else {
+            return Ok(None);
+        };
+        let rows: Vec<LookupResumeRow> = { all.iter() }.filter(|row| row.threads == nearest).cloned().collect();
+        self.resume_of(rows, &format!("threads={nearest}")).map(Some)
     }
 
     /// Of the rows of one table, at least one: each at its idleness and its work.

@@ -30,10 +30,14 @@ pub enum Family {
     Resume,
     /// [`CopyResumeRow`](crate::CopyResumeRow).
     CopyResume,
+    /// [`LookupResumeRow`](crate::LookupResumeRow).
+    LookupResume,
     /// [`StaticModelRow`](crate::StaticModelRow).
     StaticModel,
     /// [`ConcurrentLayerRow`](crate::ConcurrentLayerRow).
     ConcurrentLayer,
+    /// [`ConcurrentModelRow`](crate::ConcurrentModelRow).
+    ConcurrentModel,
     /// [`ConcurrentPetRow`](crate::ConcurrentPetRow).
     ConcurrentPet,
     /// [`AttendedLayerRow`](crate::AttendedLayerRow).
@@ -83,8 +87,10 @@ named!(Family {
     HandOver => "hand_over",
     Resume => "resume",
     CopyResume => "copy_resume",
+    LookupResume => "lookup_resume",
     StaticModel => "static_model",
     ConcurrentLayer => "concurrent_layer",
+    ConcurrentModel => "concurrent_model",
     ConcurrentPet => "concurrent_pet",
     AttendedLayer => "attended_layer",
     TextPass => "text_pass",
@@ -127,7 +133,9 @@ impl Family {
     pub(crate) fn rises(self, axis: usize) -> bool {
         !matches!(
             (self, axis),
-            (Family::PlotLookup | Family::Plan, 0) | (Family::HandOver, _) | (Family::Resume | Family::CopyResume, 1)
+            (Family::PlotLookup | Family::Plan, 0)
+                | (Family::HandOver, _)
+                | (Family::Resume | Family::CopyResume | Family::LookupResume, 1)
         )
     }
 

@@ -76,11 +76,11 @@ pub use model::{DType, ModelError, ModelKind, ModelShape};
 pub use names::near_miss;
 pub use origin::{Origin, Origins, UsedTable};
 pub use rows::{
-    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentPetRow, ConcurrentStepRow,
-    CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow,
-    DecoderPromptsRow, DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HandOverRow, HeadRow, LoraRow,
-    ModelLoadRow, PetRow, PlanRow, PlotLookupRow, ResumeRow, SolveRow, StaticModelRow, TaggingHeadRow, TextLookRow,
-    TextPassRow,
+    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentModelRow, ConcurrentPetRow,
+    ConcurrentStepRow, CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow,
+    DecoderPrefillRow, DecoderPromptsRow, DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HandOverRow,
+    HeadRow, LookupResumeRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow, ResumeRow, SolveRow,
+    StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
 };
 pub use schema::TableForms;
 pub use staircase::{Staircase, staircase};

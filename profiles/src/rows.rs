@@ -292,6 +292,21 @@ family! {
 }
 
 family! {
+    /// What a look-up takes longer after its lane, and the threads that share its work, were idle.
+    LookupResumeRow: LookupResume,
+    names {
+        /// Threads that share the work.
+        threads: u32,
+    },
+    axes {
+        /// How long they were idle, in microseconds.
+        idle_us: u32,
+        /// What the look-up takes by threads that were busy before, in microseconds.
+        work_us: u32,
+    }
+}
+
+family! {
     /// A whole encoder compiled for one shape (Arlo, section 2.2): a batch runs on the next larger compiled one.
     StaticModelRow: StaticModel,
     names {
@@ -323,6 +338,25 @@ family! {
         /// Sequences in the batch.
         batch: u32,
         /// Tokens of each, padding included.
+        tokens: u32,
+    }
+}
+
+family! {
+    /// A whole encoder compiled for one shape while so many instances run theirs.
+    ConcurrentModelRow: ConcurrentModel,
+    names {
+        /// The model's name.
+        model: String,
+        /// Its number format.
+        dtype: DType,
+    },
+    axes {
+        /// Instances that compute at the same time, this one included.
+        streams: u32,
+        /// Sequences in the batch.
+        batch: u32,
+        /// Tokens that it was compiled for.
         tokens: u32,
     }
 }

@@ -11,11 +11,11 @@ use crate::family::Family;
 use crate::mend::mend;
 use crate::names::near_miss;
 use crate::rows::{
-    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentPetRow, ConcurrentStepRow,
-    CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow, DecoderPrefillRow,
-    DecoderPromptsRow, DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HandOverRow, HeadRow, LoraRow,
-    ModelLoadRow, PetRow, PlanRow, PlotLookupRow, ResumeRow, Row, SolveRow, StaticModelRow, TaggingHeadRow,
-    TextLookRow, TextPassRow,
+    AdapterRow, AttendedLayerRow, CollectiveRow, ConcurrentLayerRow, ConcurrentModelRow, ConcurrentPetRow,
+    ConcurrentStepRow, CopyResumeRow, CopyRow, DecoderDecodeRow, DecoderDenseRow, DecoderEndsRow, DecoderMixedRow,
+    DecoderPrefillRow, DecoderPromptsRow, DecoderStepRow, DispatchRow, EmbeddingRow, EncoderLayerRow, HandOverRow,
+    HeadRow, LookupResumeRow, LoraRow, ModelLoadRow, PetRow, PlanRow, PlotLookupRow, ResumeRow, Row, SolveRow,
+    StaticModelRow, TaggingHeadRow, TextLookRow, TextPassRow,
 };
 use crate::slice::{Slice, slices};
 
@@ -54,10 +54,14 @@ pub struct Tables {
     pub resume: Vec<ResumeRow>,
     /// The same of copies.
     pub copy_resume: Vec<CopyResumeRow>,
+    /// The same of look-ups.
+    pub lookup_resume: Vec<LookupResumeRow>,
     /// Encoders compiled for one shape.
     pub static_model: Vec<StaticModelRow>,
     /// Encoder layers side by side.
     pub concurrent_layer: Vec<ConcurrentLayerRow>,
+    /// Compiled encoders side by side.
+    pub concurrent_model: Vec<ConcurrentModelRow>,
     /// Operators of PetS's tasks on several streams at once.
     pub concurrent_pet: Vec<ConcurrentPetRow>,
     /// Encoder layers that also say which tokens were attended to.
@@ -101,8 +105,8 @@ macro_rules! for_each_family {
     (@all $how:ident $tables:expr, $rows:ident => $body:expr) => {{
         let tables = $tables;
         $crate::tables::for_each_family!(@$how tables, $rows, $body;
-            encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
-            static_model concurrent_layer concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_prompts decoder_ends decoder_step concurrent_step lora collective solve plan);
+            encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume lookup_resume
+            static_model concurrent_layer concurrent_model concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_prompts decoder_ends decoder_step concurrent_step lora collective solve plan);
     }};
     (shared $tables:expr, $rows:ident => $body:expr) => {
         $crate::tables::for_each_family!(@all shared $tables, $rows => $body)
@@ -125,8 +129,8 @@ macro_rules! for_each_family_pair {
     ($ours:expr, $theirs:expr, |$a:ident, $b:ident| $body:expr) => {{
         let (ours, theirs) = ($ours, $theirs);
         $crate::tables::for_each_family_pair!(@one ours, theirs, $a, $b, $body;
-            encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume
-            static_model concurrent_layer concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_prompts decoder_ends decoder_step concurrent_step lora collective solve plan);
+            encoder_layer embedding head tagging_head adapter copy model_load dispatch hand_over resume copy_resume lookup_resume
+            static_model concurrent_layer concurrent_model concurrent_pet attended_layer text_pass text_look plot_lookup pet decoder_dense decoder_prefill decoder_decode decoder_mixed decoder_prompts decoder_ends decoder_step concurrent_step lora collective solve plan);
     }};
     (@one $ours:ident, $theirs:ident, $a:ident, $b:ident, $body:expr; $($family:ident)+) => {
         $({ let ($a, $b) = (&mut $ours.$family, &$theirs.$family); $body; })+
@@ -238,8 +242,10 @@ impl Tables {
             Family::HandOver => self.hand_over = read_table(file, role, text, models)?,
             Family::Resume => self.resume = read_table(file, role, text, models)?,
             Family::CopyResume => self.copy_resume = read_table(file, role, text, models)?,
+            Family::LookupResume => self.lookup_resume = read_table(file, role, text, models)?,
             Family::StaticModel => self.static_model = read_table(file, role, text, models)?,
             Family::ConcurrentLayer => self.concurrent_layer = read_table(file, role, text, models)?,
+            Family::ConcurrentModel => self.concurrent_model = read_table(file, role, text, models)?,
             Family::ConcurrentPet => self.concurrent_pet = read_table(file, role, text, models)?,
             Family::AttendedLayer => self.attended_layer = read_table(file, role, text, models)?,
             Family::TextPass => self.text_pass = read_table(file, role, text, models)?,

@@ -35,8 +35,13 @@ enum Times {
 
 #[derive(Debug)]
 struct StreamPrices {
-    runtimes: Vec<Times>,
-    /// One layer on several instances of a card at once; absent where a card has one.
+    runtimes: Vec<OfRuntime>,
+}
+
+#[derive(Debug)]
+struct OfRuntime {
+    times: Times,
+    /// A layer, or the compiled model, on several instances of a card at once; absent where a card has one.
     concurrent: Option<AdapterSurface>,
 }
 
@@ -58,20 +63,21 @@ impl RuntimePrices {
                     let parts = stream.cost(card, runtime, tokens)?;
                     Ok(parts.into_iter().map(Part::from).collect())
                 };
-                match runtime.shape {
-                    ShapeKind::Static => parts(runtime.max_length).map(Times::Padded),
-                    ShapeKind::Dynamic => (1..=runtime.max_length)
-                        .map(parts)
-                        .collect::<Result<_, _>>()
-                        .map(Times::ByTokens),
-                }
+                let concurrent = match pool.instances_per_gpu {
+                    1 => None,
+                    _ => Some(stream.side_by_side(card, runtime.shape)?),
+                };
+                let times = match runtime.shape {
+                    ShapeKind::Static => Times::Padded(parts(runtime.max_length)?),
+                    ShapeKind::Dynamic => {
+                        let by_tokens = (1..=runtime.max_length).map(parts);
+                        Times::ByTokens(by_tokens.collect::<Result<_, _>>()?)
+                    }
+                };
+                Ok(OfRuntime { times, concurrent })
             });
             Ok(StreamPrices {
                 runtimes: runtimes.collect::<Result<_, MissingTable>>()?,
-                concurrent: match pool.instances_per_gpu {
-                    1 => None,
-                    _ => Some(card.concurrent_layer(&stream.model, stream.dtype)?),
-                },
             })
         };
         let changes = spec.solves() || spec.scale.is_some();
@@ -90,11 +96,15 @@ impl RuntimePrices {
 
     /// An op's parts.
     pub fn infer(&self, infer: Infer, shape: BatchShape) -> &[Part] {
-        let runtime = infer.runtime;
-        match &self.streams[usize::from(runtime.stream)].runtimes[usize::from(runtime.runtime)] {
+        match &self.runtime(infer).times {
             Times::Padded(parts) => parts,
             Times::ByTokens(by_tokens) => &by_tokens[shape.tokens.max(1) as usize - 1],
         }
+    }
+
+    fn runtime(&self, infer: Infer) -> &OfRuntime {
+        let runtime = infer.runtime;
+        &self.streams[usize::from(runtime.stream)].runtimes[usize::from(runtime.runtime)]
     }
 
     pub fn load(&self, load: LoadRuntime) -> (Cost, Option<Beyond>) {
@@ -115,14 +125,14 @@ impl RuntimePrices {
 
     /// How much longer a request takes while `streams` instances of its card compute, in parts of a million.
     pub fn streams_ppm(&self, infer: Infer, streams: u32, shape: BatchShape) -> Option<u64> {
-        let surface = self.streams[usize::from(infer.runtime.stream)].concurrent.as_ref()?;
+        let surface = self.runtime(infer).concurrent.as_ref()?;
         let ns = |streams| surface.cost(streams, shape.requests, shape.tokens).median_ns;
         Some((ns(streams) * 1_000_000 / ns(1).max(1)).max(1_000_000))
     }
 
     /// How far that is beyond what was measured.
     pub fn streams_beyond(&self, infer: Infer, streams: u32, shape: BatchShape) -> Option<Beyond> {
-        let surface = self.streams[usize::from(infer.runtime.stream)].concurrent.as_ref()?;
+        let surface = self.runtime(infer).concurrent.as_ref()?;
         surface.beyond(streams, shape.requests, shape.tokens)
     }
 }

@@ -1,11 +1,13 @@
 //! Points of a model's instances: a whole forward pass at each padded shape, and one layer while other instances compute one.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tch::{Device, Tensor};
-use tenantry_profiles::{ConcurrentLayerRow, StaticModelRow, Tables};
+use tenantry_profiles::{ConcurrentLayerRow, ConcurrentModelRow, StaticModelRow, Tables};
 
 use super::Suite;
 use super::compute::{Subject, answers};
@@ -122,6 +124,10 @@ pub(crate) fn points<'a>(
     }
     if let Some((_, heads)) = heads.first().filter(|_| ops.static_models) {
         points.extend(whole(subject, heads, suite, hold_out)?);
+        // A CPU compiles nothing: there layers side by side say it.
+        if ops.concurrent && subject.encoder.device().is_cuda() {
+            points.extend(compiled_side_by_side(subject, heads, hold_out)?);
+        }
     }
     Ok(points)
 }
@@ -169,6 +175,74 @@ fn concurrent(subject: &Subject, suite: Suite, hold_out: HoldOut) -> Result<Vec<
     }
     Ok(points)
 }
+
+/// Whole passes of a model compiled for a request's length, while other instances make theirs.
+fn compiled_side_by_side<'a>(
+    subject: &'a Subject,
+    heads: &'a Heads,
+    hold_out: HoldOut,
+) -> Result<Vec<Point<'a>>, ExecutorError> {
+    let (model, dtype) = (subject.encoder.shape().name.clone(), subject.dtype);
+    let device = subject.encoder.device();
+    let all_streams: Rc<[Stream]> = company(device)?.into();
+    let lengths = subject.axes.few_tokens();
+    // Captured when they are first measured, and by as many instances at once as there are: each takes a tenth of a second.
+    let captured: Vec<CompiledInstances> = lengths.iter().map(|_| CompiledInstances::default()).collect();
+    let served = { STREAMS.into_iter() }.filter(|&streams| streams as usize <= all_streams.len());
+    let grid = served.flat_map(|streams| lengths.iter().map(move |&tokens| [streams, tokens]));
+    let mut points = Vec::new();
+    // A length between two is padded to the longer: only numbers of instances lie between those that are measured.
+    let compiled_for = |[streams, tokens]: [u32; 2]| {
+        let longer = lengths.iter().copied().find(|&length| length >= tokens)?;
+        Some([streams, longer])
+    };
+    for Spot {
+        at: [streams, tokens],
+        held_out,
+    } in hold_out.spots(grid.collect(), compiled_for)
+    {
+        let at = lengths
+            .iter()
+            .position(|&length| length == tokens)
+            .expect("a length of the grid");
+        let (instances, own) = (captured[at].clone(), Rc::clone(&all_streams));
+        let measure = move || {
+            let mut instances = instances.borrow_mut();
+            while instances.len() < streams as usize {
+                let _entered = own[instances.len()].enter()?;
+                let compiled = CompiledModel::new(&subject.encoder, heads, false, 1, tokens as usize)?.captured()?;
+                let sequences = subject.sequences(1, tokens, instances.len() as u64);
+                instances.push(CompiledInstance { compiled, sequences });
+            }
+            let of_these = &mut instances[..streams as usize];
+            in_company(of_these, &own[..streams as usize], |one: &mut CompiledInstance| {
+                timed(device, || one.compiled.run(&one.sequences, &[0]))
+            })
+        };
+        let name = model.clone();
+        let row = move |tables: &mut Tables, stats| {
+            tables.concurrent_model.push(ConcurrentModelRow {
+                model: name.clone(),
+                dtype,
+                streams,
+                batch: 1,
+                tokens,
+                stats,
+            });
+        };
+        points.push(Point::new(format!("concurrent_model of {model}"), measure, row).held_out(held_out));
+    }
+    Ok(points)
+}
+
+/// An instance of a compiled runtime with its request.
+struct CompiledInstance {
+    compiled: CompiledModel,
+    sequences: Vec<Vec<i64>>,
+}
+
+/// Of one length.
+type CompiledInstances = Rc<RefCell<Vec<CompiledInstance>>>;
 
 /// Whole passes, from token ids to the answers in host memory: on a GPU of models that are compiled for the shape. A CPU compiles nothing: what
 /// is measured there is the same eager pass as in parts, without the hand-overs between them.

@@ -190,6 +190,24 @@ impl LookupSubject {
         self.measure(&self.tables[0], engine, TokensOf::Texts, TOKENS_BESIDE)
     }
 
+    /// Numbers of threads that share a look-up's work: the least and the most that are measured.
+    pub fn least_and_most_threads(&self) -> Vec<u32> {
+        let all: Vec<u32> = self.engines.iter().map(|(threads, _)| *threads).collect();
+        let mut ends = vec![all[0], all[all.len() - 1]];
+        ends.dedup();
+        ends
+    }
+
+    /// Measures look-ups of so many tokens in memory by so many of these threads.
+    ///
+    /// # Panics
+    /// If no look-up is measured by so many.
+    pub fn by_threads(&self, threads: u32, tokens: u32) -> Measure<'_> {
+        let engine = self.engines.iter().find(|(of, _)| *of == threads);
+        let (_, engine) = engine.expect("one of those that are measured");
+        self.measure(&self.tables[0], engine, TokensOf::Texts, tokens)
+    }
+
     /// Measures a batch, at each call of other texts.
     fn measure<'a>(&'a self, tables: &'a Tables, engine: &'a Engine, tokens_of: TokensOf, tokens: u32) -> Measure<'a> {
         let mut out = vec![0.0; tokens as usize * tables.tree.root().shape().hidden as usize];

@@ -67,6 +67,8 @@ const AFTER_POINTS_ON_GPU: Duration = Duration::from_secs(9);
 /// and what each model's passes after idleness do, of those that change the same.
 const RESUME: Duration = Duration::from_secs(12);
 const RESUME_ON_GPU: Duration = Duration::from_secs(6);
+/// What look-ups after idleness take, where there are tables.
+const LOOKUP_RESUME: Duration = Duration::from_secs(10);
 /// Part of a suite's time that the points have at least.
 const POINTS_PART_LEAST: f64 = 0.5;
 /// Part of a suite's time for measuring tables anew in which an op had cost less than a smaller one.
@@ -88,7 +90,13 @@ pub fn profile(
     prepare_lane_thread();
     let start = Instant::now();
     let changings = passes::changings(plan);
+    let looked_up = if plan.ops.lookups.is_empty() {
+        Duration::ZERO
+    } else {
+        LOOKUP_RESUME
+    };
     let after = *axes::on(plan.device, &AFTER_POINTS, &AFTER_POINTS_ON_GPU)
+        + looked_up
         + *axes::on(plan.device, &RESUME, &RESUME_ON_GPU) * (plan.models.len() * changings.len()) as u32;
     let suite_time = plan.duration();
     // However much comes after them.
@@ -193,6 +201,10 @@ pub fn profile(
     tables.resume = or_else_noted("resume", resumed, Vec::new(), &mut notes)?;
     let resumed = resume::measure_copies(copies, interrupted);
     tables.copy_resume = or_else_noted("copy_resume", resumed, Vec::new(), &mut notes)?;
+    if let Some(lookup) = lookup {
+        let resumed = resume::measure_lookups(lookup, interrupted);
+        tables.lookup_resume = or_else_noted("lookup_resume", resumed, Vec::new(), &mut notes)?;
+    }
     // Of a processor also at the end, since they drift with what it does. A GPU's minutes are few.
     if !plan.device.is_cuda() {
         handed_over.extend(hand_overs(plan.device, interrupted)?);

@@ -17,9 +17,10 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::Scope;
 use std::time::Duration;
 
-use tenantry_profiles::{Changing, CopyResumeRow, ResumeRow};
+use tenantry_profiles::{Changing, CopyResumeRow, LookupResumeRow, ResumeRow};
 
 use super::copies::Copies;
+use super::lookups::LookupSubject;
 use super::schedule::Measure;
 use super::stats::Samples;
 use crate::device::prepare_loop_thread;
@@ -84,6 +85,38 @@ pub(crate) fn measure_copies(copies: &Copies, interrupted: &AtomicBool) -> Resul
             work_us,
             stats: of.extra.stats(),
         }));
+    }
+    Ok(rows)
+}
+
+/// Tokens of the look-ups: a text, and a batch of them.
+const LOOKUP_TOKENS: [u32; 2] = [128, 2048];
+
+/// Measures look-ups after idleness of the threads that share their work. Nothing once the user has asked to stop.
+pub(crate) fn measure_lookups(
+    lookup: &LookupSubject,
+    interrupted: &AtomicBool,
+) -> Result<Vec<LookupResumeRow>, ExecutorError> {
+    let mut rows = Vec::new();
+    for threads in lookup.least_and_most_threads() {
+        for tokens in LOOKUP_TOKENS {
+            let mut pass = Pass {
+                requests: 1,
+                calls: 1,
+                measure: lookup.by_threads(threads, tokens),
+                change_model: None,
+            };
+            let Some(measured) = after_idle(&mut pass, interrupted)? else {
+                return Ok(Vec::new());
+            };
+            let work_us = work_us(&measured);
+            rows.extend(measured.into_iter().map(|of| LookupResumeRow {
+                threads,
+                idle_us: of.idle_us,
+                work_us,
+                stats: of.extra.stats(),
+            }));
+        }
     }
     Ok(rows)
 }

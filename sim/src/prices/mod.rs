@@ -69,6 +69,7 @@ pub struct Prices {
     resume: Vec<ResumePrices>,
     /// Of copies, as far as it was measured.
     copy_resume: Option<Resume>,
+    lookup_resume: Option<Resume>,
     /// Of the host that issues to the card.
     host_cores: u32,
     /// Where the card is the host's own processor.
@@ -185,6 +186,10 @@ impl Prices {
             inspect: card.inspect()?.map(Drawn::from),
             resume,
             copy_resume: card.copy_resume()?,
+            lookup_resume: match pools.iter().find_map(|pool| pool.plot) {
+                Some(plot) => card.lookup_resume(plot.threads)?,
+                None => None,
+            },
             host_cores: card.device.host.cores,
             cores: (!pinned).then_some(card.device.host.cores),
             draws: match jitter {

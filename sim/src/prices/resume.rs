@@ -148,7 +148,8 @@ impl Prices {
                 ModelBefore::Copied => of_pool.copied.as_ref(),
             },
             LaneKind::Copy => self.copy_resume.as_ref(),
-            LaneKind::Lookup | LaneKind::Solve | LaneKind::Link => None,
+            LaneKind::Lookup => self.lookup_resume.as_ref(),
+            LaneKind::Solve | LaneKind::Link => None,
         }
     }
 }

@@ -234,6 +234,8 @@ fn add<T: PartialEq>(list: &mut Vec<T>, one: T) {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::collections::BTreeMap;
+
     use tenantry_profiles::PetKind;
 
     use super::*;
@@ -255,7 +257,7 @@ pub(super) mod tests {
 
     /// On a GPU one profile does for all scenarios of a family: none asks for more than the scenario for which it is measured.
     #[test]
-    fn what_is_run_on_a_gpu_needs_no_more_than_its_familys_profile() {
+    fn what_is_run_on_a_gpu_needs_no_more_than_its_profile() {
         const SCRIPT: &str = include_str!("../../../scripts/on-gpu.sh");
         let needs = |runs: &[RunSpec]| {
             let Needs {
@@ -271,21 +273,26 @@ pub(super) mod tests {
             assert!(texts.is_empty());
             format!("{:?}", (models, bottlenecks, ranks, classes, dtype, ops, served))
         };
-        let mut checked = 0;
+        // A card has a number of minutes and then scenarios, a run a card and then a number of seconds.
+        let (mut cards, mut checked) = (BTreeMap::new(), 0);
         for line in SCRIPT.lines() {
-            let [_, family, _, name] = line.split_whitespace().collect::<Vec<_>>()[..] else {
-                continue;
-            };
-            if !family.starts_with("h200/") {
-                continue;
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                [card @ ("bf16" | "f32"), minutes, ref scenarios @ ..] if minutes.parse::<f64>().is_ok() => {
+                    let of_card: Vec<RunSpec> = scenarios.iter().flat_map(|name| runs(name, &[])).collect();
+                    cards.insert(card, of_card);
+                }
+                [_, card, seconds, name] if cards.contains_key(card) && seconds.parse::<u32>().is_ok() => {
+                    let of_card = &cards[card];
+                    let mut both = of_card.clone();
+                    both.extend(runs(name, &[]));
+                    assert_eq!(needs(&both), needs(of_card), "{name} on the profile {card}");
+                    checked += 1;
+                }
+                _ => {}
             }
-            let mut both = runs(family, &[]);
-            let of_family = needs(&both);
-            both.extend(runs(name, &[]));
-            assert_eq!(needs(&both), of_family, "{name} on the profile for {family}");
-            checked += 1;
         }
-        assert_eq!(checked, 15, "as many as the script's table has");
+        assert_eq!((cards.len(), checked), (2, 17), "as many as the script's tables have");
     }
 
     fn of(batch: Option<u32>, tokens: Option<u32>) -> Served {

@@ -1,6 +1,6 @@
 //! A pool of runtimes: one model compiled for several input lengths, each instance with one of them (Arlo, section 3).
 
-use tenantry_profiles::{Beyond, Card, Cost, DType, DeviceKind, Family, MissingTable, ModelShape};
+use tenantry_profiles::{AdapterSurface, Beyond, Card, Cost, DType, DeviceKind, Family, MissingTable, ModelShape};
 use tenantry_traces::Duration;
 
 use crate::policy::fleet::Allocated;
@@ -161,7 +161,7 @@ impl RuntimesSpec {
             }
             let costs = stream.runtimes.iter().map(|runtime| {
                 let ns = stream.service_ns(card, runtime, runtime.max_length)?;
-                let beside = stream.beside_ppm(card, instances_per_gpu, runtime.max_length)?;
+                let beside = stream.beside_ppm(card, instances_per_gpu, runtime)?;
                 Ok(Duration(ns * beside / 1_000_000))
             });
             stream.service = costs.collect::<Result<_, _>>()?;
@@ -253,13 +253,27 @@ impl StreamSpec {
     ///
     /// # Errors
     /// Several instances on a card for which that was not measured.
-    pub fn beside_ppm(&self, card: &Card, instances: u32, tokens: u32) -> Result<u64, MissingTable> {
+    pub fn beside_ppm(&self, card: &Card, instances: u32, runtime: &RuntimeSpec) -> Result<u64, MissingTable> {
         if instances <= 1 {
             return Ok(1_000_000);
         }
-        let surface = card.concurrent_layer(&self.model, self.dtype)?;
-        let ns = |instances| surface.cost(instances, 1, tokens).median_ns;
+        let surface = self.side_by_side(card, runtime.shape)?;
+        let ns = |instances| surface.cost(instances, 1, runtime.max_length).median_ns;
         Ok((ns(instances) * 1_000_000 / ns(1).max(1)).max(1_000_000))
+    }
+
+    /// What runtimes of such a shape take while several instances compute, by instances, batch and tokens. Of compiled ones on a card on which that was not
+    /// measured, layers that are computed one by one stand for them.
+    ///
+    /// # Errors
+    /// Neither was measured.
+    pub fn side_by_side(&self, card: &Card, shape: ShapeKind) -> Result<AdapterSurface, MissingTable> {
+        if shape == ShapeKind::Static
+            && let Some(compiled) = card.concurrent_model(&self.model, self.dtype)?
+        {
+            return Ok(compiled);
+        }
+        card.concurrent_layer(&self.model, self.dtype)
     }
 
     /// M: requests that one instance of each runtime finishes within the SLO, at least one.

@@ -24,6 +24,7 @@ pub fn curves(card: &Card) -> Vec<Curves> {
         tenants::lora_by_rank(card),
         moves::lookups(card),
         side_by_side::layers(card),
+        side_by_side::models(card),
         side_by_side::tasks(card),
         side_by_side::steps(card),
     ]

@@ -3,7 +3,7 @@
 use tenantry_profiles::Card;
 use tenantry_reports::page::Curves;
 
-use super::{counted, grouped, view};
+use super::{LINES, counted, few, grouped, view};
 
 pub fn copies(card: &Card) -> Curves {
     let views = grouped(&card.tables.copy, |_| String::new()).into_iter();
@@ -35,9 +35,11 @@ pub fn lookups(card: &Card) -> Curves {
         )
     });
     let views = views.into_iter().map(|(option, rows)| {
+        // Of each tier.
+        let threads = few(rows.iter().map(|row| row.threads), LINES / 2);
         view(
             option,
-            rows,
+            rows.into_iter().filter(|row| threads.contains(&row.threads)),
             |row| format!("{}, {}", row.tier, counted(row.threads, "thread", "threads")),
             |row| (f64::from(row.tokens), row.stats.median_us / 1e3),
         )

@@ -55,6 +55,25 @@ pub fn layers(card: &Card) -> Curves {
     }
 }
 
+pub fn models(card: &Card) -> Curves {
+    let rows = card.tables.concurrent_model.iter().map(|row| AtOnce {
+        table: table(&row.model, row.dtype),
+        streams: row.streams,
+        batch: row.batch,
+        tokens: row.tokens,
+        us: row.stats.median_us,
+    });
+    Curves {
+        id: "models-at-once",
+        title: "Compiled encoders side by side",
+        caption: "The median of a whole pass of a model that was compiled for its shape (up) by the instances that make one at the same time (across).",
+        x: "Instances at once",
+        y: "ms",
+        choice: "Table",
+        views: by_streams(&rows.collect::<Vec<_>>()),
+    }
+}
+
 pub fn tasks(card: &Card) -> Curves {
     let rows = card.tables.concurrent_pet.iter().map(|row| AtOnce {
         table: table(&row.model, row.dtype),
