@@ -42,9 +42,11 @@ tenantry=${tenantry:-target/release/tenantry}
 [[ -x $tenantry ]] || { echo "$tenantry: no program there; \`make build\` makes it, --tenantry names another" >&2; exit 2; }
 
 # libtorch as in on-gpu.sh: PyTorch's, which is the one that has a part for CUDA. Without it the other side fails, and ours can still run on a CPU.
-torch=$(python3 -c 'import os, torch; print(os.path.join(torch.__path__[0], "lib"))' 2>/dev/null || true)
+torch=$(python3 -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0] + "/lib")' 2>/dev/null || true)
 torch=${torch:-${LIBTORCH:-$PWD/third_party/libtorch/torch}/lib}
 export LD_LIBRARY_PATH=$torch:$PWD/.gpu/lib:$PWD/third_party/highs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-python3 scripts/beside-peft.py turns --device "$device" --tenantry "$tenantry" --out "$out" \
+# What was unpacked is removed when it is over; without that an interrupt is to find Python itself.
+[[ -n ${unpacked:-} ]] || exec=exec
+${exec:-} python3 scripts/beside-peft.py turns --device "$device" --tenantry "$tenantry" --out "$out" \
     --seconds "$seconds" --turns "$turns" --measure "$measure"

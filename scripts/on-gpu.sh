@@ -39,7 +39,8 @@ models=bert-base,llama-7b
 dtype=bf16
 [[ $device == cpu ]] && models=tiny dtype=f32
 
-# Profiles that the scenarios need: the name, the minutes it takes at most, and for which scenarios. On a card one of each number format.
+# Profiles that the scenarios need: the name, the minutes it takes by plan, and for which scenarios. On a card one of each number format. Of what is not
+# done when they are over, what comes after the points is measured as a whole.
 cards() {
     if [[ $device == cpu ]]; then
         cat <<'END'
@@ -222,7 +223,7 @@ scenarios() {
     local name minutes for card least scenario more
     while read -r name minutes for; do
         # shellcheck disable=SC2086  # there are several
-        profile "profile-$name" 60 "$results/cards/$name" --suite quick --minutes "$minutes" $(printf -- '--for %s ' $for) || true
+        profile "profile-$name" "$(awk "BEGIN { print int(45 * $minutes) }")" "$results/cards/$name" --suite quick --minutes "$minutes" $(printf -- '--for %s ' $for) || true
     done < <(cards)
     while read -r name card least scenario more; do
         [[ $name == "$only"* && -e $results/done/profile-$card ]] || continue
@@ -240,7 +241,7 @@ beside() {
         least=60
     fi
     # Where it is found even if the machine goes back in the middle of it.
-    step beside "$least" scripts/beside-peft.sh --device "$device" --tenantry "$work/bin/tenantry" --seconds "$(left)" --out "$out/beside" || true
+    step beside "$least" scripts/beside-peft.sh --device "$device" --tenantry "$work/bin/tenantry" --seconds $(($(left) - 20)) --out "$out/beside" || true
     if [[ -d $out/beside ]]; then
         cp -r "$out/beside" "$results/"
         keep

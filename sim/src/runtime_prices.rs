@@ -42,7 +42,7 @@ struct StreamPrices {
 struct OfRuntime {
     times: Times,
     /// A layer, or the compiled model, on several instances of a card at once; absent where a card has one.
-    concurrent: Option<AdapterSurface>,
+    concurrent: Option<(Family, AdapterSurface)>,
 }
 
 /// The costs of a pool of runtimes.
@@ -125,14 +125,16 @@ impl RuntimePrices {
 
     /// How much longer a request takes while `streams` instances of its card compute, in parts of a million.
     pub fn streams_ppm(&self, infer: Infer, streams: u32, shape: BatchShape) -> Option<u64> {
-        let surface = self.runtime(infer).concurrent.as_ref()?;
+        let (_, surface) = self.runtime(infer).concurrent.as_ref()?;
         let ns = |streams| surface.cost(streams, shape.requests, shape.tokens).median_ns;
         Some((ns(streams) * 1_000_000 / ns(1).max(1)).max(1_000_000))
     }
 
-    /// How far that is beyond what was measured.
-    pub fn streams_beyond(&self, infer: Infer, streams: u32, shape: BatchShape) -> Option<Beyond> {
-        let surface = self.runtime(infer).concurrent.as_ref()?;
-        surface.beyond(streams, shape.requests, shape.tokens)
+    /// How far that is beyond what was measured, and of which table.
+    pub fn streams_beyond(&self, infer: Infer, streams: u32, shape: BatchShape) -> (Option<Beyond>, Family) {
+        match &self.runtime(infer).concurrent {
+            Some((family, surface)) => (surface.beyond(streams, shape.requests, shape.tokens), *family),
+            None => (None, Family::ConcurrentLayer),
+        }
     }
 }

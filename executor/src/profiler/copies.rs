@@ -132,15 +132,29 @@ impl Copies {
         pool: &'a Blocks,
         bytes: u64,
     ) -> impl FnMut() -> Result<Duration, ExecutorError> + 'a {
-        let numbers = bytes.div_ceil(NUMBER_BYTES) as i64;
-        let (sources, targets) = (pool.places(numbers), self.slots.places(numbers));
-        let at_once = match self.device.is_cuda() {
+        let (mut op, at_once) = (self.op_from(pool, bytes), self.at_once(bytes));
+        move || Ok(op()? / at_once)
+    }
+
+    /// Measures an op of several such copies as they are issued at once; of one on a CPU.
+    pub fn op(&self, bytes: u64) -> impl FnMut() -> Result<Duration, ExecutorError> + '_ {
+        self.op_from(&self.pool, bytes)
+    }
+
+    fn at_once(&self, bytes: u64) -> u32 {
+        match self.device.is_cuda() {
             true => (AT_ONCE_BYTES / bytes.max(1)).clamp(1, AT_ONCE_MOST) as u32,
             false => 1,
-        };
+        }
+    }
+
+    fn op_from<'a>(&'a self, pool: &'a Blocks, bytes: u64) -> impl FnMut() -> Result<Duration, ExecutorError> + 'a {
+        let numbers = bytes.div_ceil(NUMBER_BYTES) as i64;
+        let (sources, targets) = (pool.places(numbers), self.slots.places(numbers));
+        let at_once = self.at_once(bytes);
         let mut calls = 0u32;
         move || {
-            let all = timed(self.device, || {
+            timed(self.device, || {
                 for _ in 0..at_once {
                     let (from, to) = (spread_out(calls, sources), spread_out(calls, targets));
                     calls = calls.wrapping_add(1);
@@ -148,8 +162,7 @@ impl Copies {
                     copy_without_waiting(&mut self.slots.place(to, numbers)?, &source)?;
                 }
                 Ok(())
-            });
-            Ok(all? / at_once)
+            })
         }
     }
 

@@ -122,7 +122,8 @@ pub(crate) fn points<'a>(
     if ops.concurrent {
         points.extend(concurrent(subject, suite, hold_out)?);
     }
-    if let Some((_, heads)) = heads.first().filter(|_| ops.static_models) {
+    let is_compiled = ops.static_models.contains(&subject.encoder.shape().name);
+    if let Some((_, heads)) = heads.first().filter(|_| is_compiled) {
         points.extend(whole(subject, heads, suite, hold_out)?);
         // A CPU compiles nothing: there layers side by side say it.
         if ops.concurrent && subject.encoder.device().is_cuda() {
@@ -208,11 +209,19 @@ fn compiled_side_by_side<'a>(
         let (instances, own) = (captured[at].clone(), Rc::clone(&all_streams));
         let measure = move || {
             let mut instances = instances.borrow_mut();
-            while instances.len() < streams as usize {
+            let one_more = |instances: &mut Vec<CompiledInstance>| {
                 let _entered = own[instances.len()].enter()?;
                 let compiled = CompiledModel::new(&subject.encoder, heads, false, 1, tokens as usize)?.captured()?;
                 let sequences = subject.sequences(1, tokens, instances.len() as u64);
                 instances.push(CompiledInstance { compiled, sequences });
+                Ok::<_, ExecutorError>(())
+            };
+            while instances.len() < streams as usize {
+                if let Err(error) = one_more(&mut instances) {
+                    // A table that is given up keeps nothing on the device.
+                    instances.clear();
+                    return Err(error);
+                }
             }
             let of_these = &mut instances[..streams as usize];
             in_company(of_these, &own[..streams as usize], |one: &mut CompiledInstance| {

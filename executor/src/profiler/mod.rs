@@ -42,7 +42,7 @@ mod timing;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tenantry_profiles::{Card, Contention, Lanes, ModelShape, Provenance, Source, Tables};
+use tenantry_profiles::{Card, Changing, Contention, Lanes, ModelShape, Provenance, Source, Tables};
 
 pub use self::axes::Served;
 pub use self::gauge::{Pace, gauge};
@@ -74,7 +74,19 @@ const POINTS_PART_LEAST: f64 = 0.5;
 /// Part of a suite's time for measuring tables anew in which an op had cost less than a smaller one.
 const SETTLE_PART: f64 = 0.1;
 
-/// Measures a card. `progress` is called some hundred times a second at most; once `interrupted` is set, what is complete
+/// What comes after the points takes so long.
+fn after_points(plan: &Plan, changings: impl Iterator<Item = Changing>) -> Duration {
+    let looks_up = subjects::looks_up(plan);
+    let passes = changings.map(|changing| match changing {
+        Changing::Compiled => plan.ops.static_models.len(),
+        _ => plan.models.len(),
+    });
+    *axes::on(plan.device, &AFTER_POINTS, &AFTER_POINTS_ON_GPU)
+        + if looks_up { LOOKUP_RESUME } else { Duration::ZERO }
+        + *axes::on(plan.device, &RESUME, &RESUME_ON_GPU) * passes.sum::<usize>() as u32
+}
+
+/// Measures a card, on the calling thread, which has no part in gradients from then on. `progress` is called some hundred times a second at most; once `interrupted` is set, what is complete
 /// is returned.
 ///
 /// # Errors
@@ -90,14 +102,7 @@ pub fn profile(
     prepare_lane_thread();
     let start = Instant::now();
     let changings = passes::changings(plan);
-    let looked_up = if plan.ops.lookups.is_empty() {
-        Duration::ZERO
-    } else {
-        LOOKUP_RESUME
-    };
-    let after = *axes::on(plan.device, &AFTER_POINTS, &AFTER_POINTS_ON_GPU)
-        + looked_up
-        + *axes::on(plan.device, &RESUME, &RESUME_ON_GPU) * (plan.models.len() * changings.len()) as u32;
+    let after = after_points(plan, changings.iter().map(|(changing, _)| *changing));
     let suite_time = plan.duration();
     // However much comes after them.
     let time = suite_time

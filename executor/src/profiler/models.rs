@@ -96,6 +96,9 @@ impl Models {
             for (subject, heads) in self.encoders.iter().zip(&self.heads) {
                 let Some((_, heads)) = heads.first() else { continue };
                 let name = &subject.encoder.shape().name;
+                if changing == Changing::Compiled && !plan.ops.static_models.contains(name) {
+                    continue;
+                }
                 let of_texts = texts.iter().find(|text| text.probe.shape().name == *name);
                 rows.extend(match of_texts {
                     _ if changing == Changing::Compiled => passes::measure_compiled(subject, heads, interrupted)?,

@@ -1,7 +1,7 @@
 //! Which ops a card must price.
 
 use serde::Serialize;
-use tenantry_profiles::{AdapterImplementation, PetKind, PoolBatching};
+use tenantry_profiles::{AdapterImplementation, ModelKind, ModelShape, PetKind, PoolBatching};
 
 /// HMI's default fragments.
 const TRIGRAM: u32 = 3;
@@ -21,8 +21,8 @@ pub struct Ops {
     pub tagging: bool,
     /// Passes that also say which words were attended to, and looks at what they came to.
     pub attended: bool,
-    /// Whole passes at a padded length.
-    pub static_models: bool,
+    /// Whole passes at a padded length, of the models of these names: those that runtimes are compiled of.
+    pub static_models: Vec<String>,
     /// Layers and steps while other instances compute theirs.
     pub concurrent: bool,
     /// Integer programs that allocate cards to runtimes.
@@ -32,8 +32,9 @@ pub struct Ops {
 }
 
 impl Ops {
-    /// All that there are.
-    pub fn all() -> Ops {
+    /// All that there are, of these models.
+    pub fn all(models: &[ModelShape]) -> Ops {
+        let encoders = models.iter().filter(|model| model.kind == ModelKind::Encoder);
         Ops {
             adapters: AdapterImplementation::ALL.to_vec(),
             pets: PetKind::ALL.to_vec(),
@@ -41,7 +42,7 @@ impl Ops {
             lookups: vec![TRIGRAM],
             tagging: true,
             attended: true,
-            static_models: true,
+            static_models: encoders.map(|model| model.name.clone()).collect(),
             concurrent: true,
             solves: true,
             plans: PoolBatching::ALL.to_vec(),

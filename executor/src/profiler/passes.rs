@@ -55,7 +55,7 @@ const TASKS_MAX: u32 = 13;
 /// measured: what idleness adds depends little on them. Where time is short, adapters stand for tasks.
 pub(crate) fn changings(plan: &Plan) -> Vec<(Changing, u32)> {
     if plan.device.is_cuda() {
-        let compiled = plan.ops.static_models.then_some((Changing::Compiled, 0));
+        let compiled = (!plan.ops.static_models.is_empty()).then_some((Changing::Compiled, 0));
         return [(Changing::Heads, 0)].into_iter().chain(compiled).collect();
     }
     let has_adapters = !plan.bottlenecks.is_empty() && !plan.ops.adapters.is_empty();

@@ -73,7 +73,8 @@ pub(crate) fn measure_copies(copies: &Copies, interrupted: &AtomicBool) -> Resul
         let mut pass = Pass {
             requests: 1,
             calls: 1,
-            measure: Box::new(copies.measure(bytes)),
+            // What a wait costs, it costs an op once.
+            measure: Box::new(copies.op(bytes)),
             change_model: None,
         };
         let Some(measured) = after_idle(&mut pass, interrupted)? else {

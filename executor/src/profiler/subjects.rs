@@ -219,10 +219,18 @@ fn loras<'a>(models: &'a Models, plan: &Plan, notes: &mut Vec<String>) -> Result
     Ok(loras)
 }
 
+/// Whether look-ups of any of the plan's models are measured.
+pub(super) fn looks_up(plan: &Plan) -> bool {
+    !plan.ops.lookups.is_empty() && plan.models.iter().any(is_narrow)
+}
+
+fn is_narrow(shape: &ModelShape) -> bool {
+    shape.kind == ModelKind::Encoder || shape.hidden <= LOOKUP_HIDDEN_MAX
+}
+
 fn lookups(plan: &Plan, notes: &mut Vec<String>) -> Result<Vec<LookupSubject>, ExecutorError> {
     let looked_up = plan.models.iter().filter(|_| !plan.ops.lookups.is_empty());
-    let (narrow, wide): (Vec<&ModelShape>, Vec<&ModelShape>) =
-        looked_up.partition(|shape| shape.kind == ModelKind::Encoder || shape.hidden <= LOOKUP_HIDDEN_MAX);
+    let (narrow, wide): (Vec<&ModelShape>, Vec<&ModelShape>) = looked_up.partition(|shape| is_narrow(shape));
     notes.extend(wide.iter().map(|shape| {
         let name = &shape.name;
         format!("look-ups of {name} are not measured: it is a decoder wider than {LOOKUP_HIDDEN_MAX}")

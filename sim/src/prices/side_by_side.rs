@@ -36,9 +36,7 @@ impl Prices {
                 let beyond = prices.streams_beyond(pet, self.at_once(streams), shape);
                 (beyond, Family::ConcurrentLayer)
             }
-            (ModelPrices::Runtimes(prices), OpKind::Infer(infer)) => {
-                (prices.streams_beyond(*infer, streams, shape), Family::ConcurrentLayer)
-            }
+            (ModelPrices::Runtimes(prices), OpKind::Infer(infer)) => prices.streams_beyond(*infer, streams, shape),
             (ModelPrices::Decoder(prices), OpKind::Run(_)) => {
                 (prices.streams_beyond(streams, shape.requests), Family::ConcurrentStep)
             }

@@ -63,8 +63,10 @@ pub fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
         ModelShape::builtin(name)
             .ok_or_else(|| Failure::BadInput(format!("--models: must be among {}, got {name}", known.join(", "))))
     };
+    let models: Vec<ModelShape> = names.iter().map(model).collect::<Result<_, _>>()?;
     Ok(Needs {
-        models: names.iter().map(model).collect::<Result<_, _>>()?,
+        ops: Ops::all(&models),
+        models,
         bottlenecks: DEFAULT_BOTTLENECKS.to_vec(),
         ranks: match args.suite {
             Suite::Quick => DEFAULT_RANKS[..QUICK_RANKS].to_vec(),
@@ -72,7 +74,6 @@ pub fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
         },
         classes: vec![DEFAULT_CLASSES],
         dtype: Some(named(&args.dtype)?),
-        ops: Ops::all(),
         served: Served::default(),
         texts: Vec::new(),
     })
@@ -179,10 +180,10 @@ impl Needs {
             add(&mut self.ops.adapters, lora.implementation);
         }
         if let Some(runtimes) = &pool.runtimes {
-            self.ops.static_models = true;
             self.ops.solves |= runtimes.solves();
             for stream in &runtimes.streams {
                 add(&mut self.models, stream.model.clone());
+                add(&mut self.ops.static_models, stream.model.name.clone());
                 self.classes.push(stream.classes);
                 let lengths = stream.runtimes.iter().map(|runtime| runtime.max_length);
                 self.served.tokens = self.served.tokens.max(lengths.max());

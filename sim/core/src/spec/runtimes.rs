@@ -257,23 +257,24 @@ impl StreamSpec {
         if instances <= 1 {
             return Ok(1_000_000);
         }
-        let surface = self.side_by_side(card, runtime.shape)?;
+        let (_, surface) = self.side_by_side(card, runtime.shape)?;
         let ns = |instances| surface.cost(instances, 1, runtime.max_length).median_ns;
         Ok((ns(instances) * 1_000_000 / ns(1).max(1)).max(1_000_000))
     }
 
-    /// What runtimes of such a shape take while several instances compute, by instances, batch and tokens. Of compiled ones on a card on which that was not
+    /// What runtimes of such a shape take while several instances compute, by instances, batch and tokens, and which table says so. Of compiled ones on a card on which that was not
     /// measured, layers that are computed one by one stand for them.
     ///
     /// # Errors
     /// Neither was measured.
-    pub fn side_by_side(&self, card: &Card, shape: ShapeKind) -> Result<AdapterSurface, MissingTable> {
+    pub fn side_by_side(&self, card: &Card, shape: ShapeKind) -> Result<(Family, AdapterSurface), MissingTable> {
         if shape == ShapeKind::Static
             && let Some(compiled) = card.concurrent_model(&self.model, self.dtype)?
         {
-            return Ok(compiled);
+            return Ok((Family::ConcurrentModel, compiled));
         }
-        card.concurrent_layer(&self.model, self.dtype)
+        let layers = card.concurrent_layer(&self.model, self.dtype)?;
+        Ok((Family::ConcurrentLayer, layers))
     }
 
     /// M: requests that one instance of each runtime finishes within the SLO, at least one.
