@@ -55,7 +55,7 @@ impl<'a> Subjects<'a> {
         let copies = Copies::new(plan.device, *sizes.copies.last().expect("there are sizes"))?;
         let stored_most = stored_bytes_max(plan);
         let encoders = { models.encoders.iter().map(|subject| &subject.encoder) }
-            .filter(|encoder| encoder.parameters().numel() as u64 * plan.dtype.bytes() as u64 <= stored_most);
+            .filter(|encoder| encoder.parameters().numel() as u64 * plan.dtype.bytes() <= stored_most);
         if stored_most < u64::MAX {
             let mib = stored_most >> 20;
             notes.push(format!(
