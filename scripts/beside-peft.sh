@@ -46,7 +46,8 @@ torch=$(python3 -c 'import importlib.util as u; print(u.find_spec("torch").submo
 torch=${torch:-${LIBTORCH:-$PWD/third_party/libtorch/torch}/lib}
 export LD_LIBRARY_PATH=$torch:$PWD/.gpu/lib:$PWD/third_party/highs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
-# What was unpacked is removed when it is over; without that an interrupt is to find Python itself.
-[[ -n ${unpacked:-} ]] || exec=exec
-${exec:-} python3 scripts/beside-peft.py turns --device "$device" --tenantry "$tenantry" --out "$out" \
-    --seconds "$seconds" --turns "$turns" --measure "$measure"
+compare=(python3 scripts/beside-peft.py turns --device "$device" --tenantry "$tenantry" --out "$out"
+    --seconds "$seconds" --turns "$turns" --measure "$measure")
+# An interrupt is to find Python itself, unless there is something to be removed when it is over.
+[[ -n ${unpacked:-} ]] || exec "${compare[@]}"
+"${compare[@]}"

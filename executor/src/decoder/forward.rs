@@ -96,10 +96,8 @@ impl Decoder {
         // Tensor by tensor: a model that fills a card need not fit the host's memory in single precision. The device rounds them, which takes a
         // core of the host longer than it takes to copy them.
         layout::initialise(shape, first_layer, seed, 0, device, |offset, numbers| {
-            let mut there = Tensor::f_empty(numbers.size(), (Kind::Float, device))?;
-            copy_block(&mut there, numbers)?;
             let mut place = decoder.parameters.f_narrow(0, offset as i64, numbers.numel() as i64)?;
-            copy_block(&mut place, &there)
+            copy_block(&mut place, &numbers.f_to(device)?)
         })?;
         Ok(decoder)
     }

@@ -17,7 +17,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::Scope;
 use std::time::Duration;
 
-use tenantry_profiles::{Changing, CopyResumeRow, LookupResumeRow, ResumeRow};
+use tenantry_profiles::{Changing, CopyResumeRow, LookupResumeRow, ResumeRow, Stats};
 
 use super::copies::Copies;
 use super::lookups::LookupSubject;
@@ -77,15 +77,15 @@ pub(crate) fn measure_copies(copies: &Copies, interrupted: &AtomicBool) -> Resul
             measure: Box::new(copies.op(bytes)),
             change_model: None,
         };
-        let Some(measured) = after_idle(&mut pass, interrupted)? else {
+        let Some(measured) = rows_after_idle(&mut pass, interrupted, |idle_us, work_us, stats| CopyResumeRow {
+            idle_us,
+            work_us,
+            stats,
+        })?
+        else {
             return Ok(Vec::new());
         };
-        let work_us = work_us(&measured);
-        rows.extend(measured.into_iter().map(|of| CopyResumeRow {
-            idle_us: of.idle_us,
-            work_us,
-            stats: of.extra.stats(),
-        }));
+        rows.extend(measured);
     }
     Ok(rows)
 }
@@ -107,16 +107,16 @@ pub(crate) fn measure_lookups(
                 measure: lookup.by_threads(threads, tokens),
                 change_model: None,
             };
-            let Some(measured) = after_idle(&mut pass, interrupted)? else {
+            let Some(measured) = rows_after_idle(&mut pass, interrupted, |idle_us, work_us, stats| LookupResumeRow {
+                threads,
+                idle_us,
+                work_us,
+                stats,
+            })?
+            else {
                 return Ok(Vec::new());
             };
-            let work_us = work_us(&measured);
-            rows.extend(measured.into_iter().map(|of| LookupResumeRow {
-                threads,
-                idle_us: of.idle_us,
-                work_us,
-                stats: of.extra.stats(),
-            }));
+            rows.extend(measured);
         }
     }
     Ok(rows)
@@ -143,18 +143,18 @@ pub(crate) fn measure(
             continue;
         }
         last_us = micros(work);
-        let Some(measured) = after_idle(&mut pass, interrupted)? else {
-            return Ok(Vec::new());
-        };
-        let work_us = work_us(&measured);
-        rows.extend(measured.into_iter().map(|of| ResumeRow {
+        let Some(measured) = rows_after_idle(&mut pass, interrupted, |idle_us, work_us, stats| ResumeRow {
             model: model.to_string(),
             changing,
             from_layer: first_layer + 1,
-            idle_us: of.idle_us,
+            idle_us,
             work_us,
-            stats: of.extra.stats(),
-        }));
+            stats,
+        })?
+        else {
+            return Ok(Vec::new());
+        };
+        rows.extend(measured);
     }
     Ok(rows)
 }
@@ -174,6 +174,23 @@ fn work_us(measured: &[Measured]) -> u32 {
     let mut work = Samples::default();
     measured.iter().for_each(|of| work.append(of.steady.clone()));
     work.stats().median_us.round().max(1.0) as u32
+}
+
+/// A row for each idleness, of how long that was, what the work takes back to back, both in microseconds, and what it took beyond that; nothing where
+/// the user has asked to stop.
+fn rows_after_idle<R>(
+    pass: &mut Pass<'_>,
+    interrupted: &AtomicBool,
+    row: impl Fn(u32, u32, Stats) -> R,
+) -> Result<Option<Vec<R>>, ExecutorError> {
+    let Some(measured) = after_idle(pass, interrupted)? else {
+        return Ok(None);
+    };
+    let work_us = work_us(&measured);
+    let rows = measured
+        .into_iter()
+        .map(|of| row(of.idle_us, work_us, of.extra.stats()));
+    Ok(Some(rows.collect()))
 }
 
 /// What work takes after each idleness, in turns; nothing where the user has asked to stop.

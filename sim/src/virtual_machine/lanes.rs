@@ -81,10 +81,10 @@ impl VirtualMachine {
         else {
             return;
         };
-        // A lane that has just ended an op takes the next from its queue; an idle one must be woken.
-        let idle = self.now.since(free_since);
         let state = &mut self.lanes[lane.index()];
         let mut spread = self.prices.spread(lane.0, state.ops);
+        // A lane that has just ended an op takes the next from its queue; an idle one must be woken.
+        let idle = self.now.since(free_since);
         let just_freed = state.ops > 0 && idle == Duration::ZERO;
         state.ops += 1;
         let (wake, pause) = if just_freed {

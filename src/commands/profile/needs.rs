@@ -256,7 +256,7 @@ pub(super) mod tests {
         needs_of(&runs).unwrap().with_inputs_of(&runs).unwrap().served
     }
 
-    /// On a GPU one profile does for all scenarios of a family: none asks for more than the scenario for which it is measured.
+    /// On a GPU one profile does for all scenarios of a number format: none asks for more than those for which it is measured.
     #[test]
     fn what_is_run_on_a_gpu_needs_no_more_than_its_profile() {
         const SCRIPT: &str = include_str!("../../../scripts/on-gpu.sh");

@@ -17,6 +17,20 @@ struct AtOnce {
     us: f64,
 }
 
+/// A family's rows, of whichever type, as such.
+macro_rules! at_once {
+    ($rows:expr) => {{
+        let rows = $rows.iter().map(|row| AtOnce {
+            table: table(&row.model, row.dtype),
+            streams: row.streams,
+            batch: row.batch,
+            tokens: row.tokens,
+            us: row.stats.median_us,
+        });
+        rows.collect::<Vec<_>>()
+    }};
+}
+
 fn by_streams(rows: &[AtOnce]) -> Vec<CurvesView> {
     let views = grouped(rows, |row| row.table.clone()).into_iter();
     let views = views.flat_map(|(option, rows)| {
@@ -36,13 +50,7 @@ fn by_streams(rows: &[AtOnce]) -> Vec<CurvesView> {
 }
 
 pub fn layers(card: &Card) -> Curves {
-    let rows = card.tables.concurrent_layer.iter().map(|row| AtOnce {
-        table: table(&row.model, row.dtype),
-        streams: row.streams,
-        batch: row.batch,
-        tokens: row.tokens,
-        us: row.stats.median_us,
-    });
+    let rows = at_once!(card.tables.concurrent_layer);
     Curves {
         id: "layers-at-once",
         title: "Encoder layers side by side",
@@ -51,18 +59,12 @@ pub fn layers(card: &Card) -> Curves {
         x: "Instances at once",
         y: "ms",
         choice: "Table",
-        views: by_streams(&rows.collect::<Vec<_>>()),
+        views: by_streams(&rows),
     }
 }
 
 pub fn models(card: &Card) -> Curves {
-    let rows = card.tables.concurrent_model.iter().map(|row| AtOnce {
-        table: table(&row.model, row.dtype),
-        streams: row.streams,
-        batch: row.batch,
-        tokens: row.tokens,
-        us: row.stats.median_us,
-    });
+    let rows = at_once!(card.tables.concurrent_model);
     Curves {
         id: "models-at-once",
         title: "Compiled encoders side by side",
@@ -70,18 +72,12 @@ pub fn models(card: &Card) -> Curves {
         x: "Instances at once",
         y: "ms",
         choice: "Table",
-        views: by_streams(&rows.collect::<Vec<_>>()),
+        views: by_streams(&rows),
     }
 }
 
 pub fn tasks(card: &Card) -> Curves {
-    let rows = card.tables.concurrent_pet.iter().map(|row| AtOnce {
-        table: table(&row.model, row.dtype),
-        streams: row.streams,
-        batch: row.batch,
-        tokens: row.tokens,
-        us: row.stats.median_us,
-    });
+    let rows = at_once!(card.tables.concurrent_pet);
     Curves {
         id: "tasks-at-once",
         title: "Tasks' operators side by side",
@@ -90,7 +86,7 @@ pub fn tasks(card: &Card) -> Curves {
         x: "Streams at once",
         y: "ms",
         choice: "Table",
-        views: by_streams(&rows.collect::<Vec<_>>()),
+        views: by_streams(&rows),
     }
 }
 
