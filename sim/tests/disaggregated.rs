@@ -332,3 +332,22 @@ fn cards_that_go_on_are_emptied_and_those_for_prompts_are_not() {
     assert_eq!(record.counts.served, 8);
     assert_eq!((counts.migrations, counts.transfers), (1, 9), "{:?}", transfers(&log));
 }
+
+/// Who is moved goes to the decoder that runs more, and not back to the one that was emptied and is now the least loaded.
+#[test]
+fn who_is_moved_does_not_come_back() {
+    for place in [PlaceSpec::LeastLoaded, PlaceSpec::RoundRobin] {
+        let mut system = apart(1, LINK);
+        system.pool.place = place;
+        let generation = system.pool.generation.as_mut().expect("it generates");
+        generation.consolidate = Some(ConsolidateSpec {
+            every: Duration::from_millis(5),
+            light: 2,
+        });
+        let entries = vec![request(0, 0, 0, 20, 400), request(1, 0, 1, 20, 400)];
+        let (record, _) = run(&system, 3, 400, entries);
+        assert_eq!(record.counts.served, 2);
+        let counts = record.generation.expect("it generates");
+        assert_eq!((counts.migrations, counts.transfers), (1, 3), "{place:?}");
+    }
+}

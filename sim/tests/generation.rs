@@ -9,15 +9,16 @@ use common::decoders::{
 };
 use proptest::prelude::*;
 use tenantry_core::log::replay;
+use tenantry_core::op::OpKind;
 use tenantry_core::spec::{
     ConsolidateSpec, GenerationSpec, JoinSpec, LoraSpec, PipelineSpec, PlaceSpec, PrefillSpec, QueueSpec, StopSpec,
     SystemSpec, TenantState, Weights,
 };
-use tenantry_core::{Command, RunRecord, Server};
+use tenantry_core::{Command, Commands, Event, RunRecord, Server};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AdapterImplementation, Card};
 use tenantry_sim::Jitter;
-use tenantry_traces::{Action, Change, Duration, Entry, ManageRequest, Time};
+use tenantry_traces::{Duration, Entry, Time};
 
 #[test]
 fn one_request_takes_what_its_steps_take() {
@@ -235,67 +236,6 @@ fn a_measured_step_costs_what_was_measured() {
 }
 
 #[test]
-fn who_runs_out_of_pages_is_computed_again() {
-    let mut generation = generation();
-    generation.lora = None;
-    let system = system(generation);
-    // Two requests of 30 tokens that grow to 90 each: 12 pages, and there are 9.
-    let entries = vec![request(0, 0, 0, 30, 60), request(1, 10, 1, 30, 60)];
-    let (record, _) = simulate(&system, 1, 9, Jitter::None, entries, false);
-    let counts = record.generation.expect("it generates");
-    assert_eq!((record.counts.served, record.output_tokens), (2, 120));
-    assert_eq!(counts.evictions, 1);
-    assert!(
-        counts.recomputed_tokens > 30,
-        "the prompt and what was generated: {counts:?}"
-    );
-}
-
-#[test]
-fn what_was_not_overwritten_is_not_computed_again() {
-    let entries = || vec![request(0, 0, 0, 30, 60), request(1, 10, 1, 30, 60)];
-    let recomputed = |prefix_caching| {
-        let generation = GenerationSpec {
-            lora: None,
-            prefix_caching,
-            ..generation()
-        };
-        let (record, _) = simulate(&system(generation), 1, 9, Jitter::None, entries(), false);
-        assert_eq!((record.counts.served, record.output_tokens), (2, 120));
-        record.generation.expect("it generates").recomputed_tokens
-    };
-    // The one that stays takes a page or two of those that the other left, the last first; the rest is there when it returns.
-    let (with, without) = (recomputed(true), recomputed(false));
-    assert!(with > 0 && with < without, "{with} of {without}");
-}
-
-/// A tenant is updated while a request of it waits to go on: what it left was computed with parameters that are gone.
-#[test]
-fn what_parameters_computed_that_were_renewed_is_computed_again() {
-    let recomputed = |prefix_caching, update_us: Option<u64>| {
-        let generation = GenerationSpec {
-            prefix_caching,
-            ..generation()
-        };
-        let mut entries = vec![request(0, 0, 0, 30, 60), request(1, 10, 1, 30, 60)];
-        entries.extend(update_us.map(|at_us| {
-            Entry::Manage(ManageRequest {
-                at: Time(at_us * 1_000),
-                change: Change::tenant(1, Action::Update),
-            })
-        }));
-        let (record, _) = simulate(&system(generation), 1, 9, Jitter::None, entries, false);
-        assert_eq!((record.counts.served, record.output_tokens), (2, 120));
-        record.generation.expect("it generates").recomputed_tokens
-    };
-    let (with, without) = (recomputed(true, None), recomputed(false, None));
-    assert!(with > 0 && with < without, "{with} of {without}");
-    // Some of these find it between its eviction and its return.
-    let updated = (1..60).map(|n| recomputed(true, Some(n * 200))).max();
-    assert_eq!(updated, Some(without));
-}
-
-#[test]
 fn tenants_cache_the_beginning_of_their_prompts_once() {
     // Four tenants; of their prompts of 100 tokens, 64 are the same. One card has room for six prompts of 100 and their answers.
     let entries: Vec<Entry> = (0..40).map(|n| request(n, 300 * n, n as u32 % 4, 100, 60)).collect();
@@ -381,6 +321,34 @@ fn nobody_runs_on_what_another_tenants_copy_brought() {
     assert!(beside.1 > alone.1 + 15_000.0, "{beside:?} {alone:?}");
 }
 
+/// Each of an instance's cards has its part of a tenant's adapters, over a link of its own.
+#[test]
+fn cards_that_share_a_model_load_their_parts_at_once() {
+    let copied = |tensor_parallel| {
+        let system = system(GenerationSpec {
+            tensor_parallel,
+            ..generation()
+        });
+        let cluster = cluster(tensor_parallel, memory(&system, 200));
+        let mut server = Server::new(&cluster, &system, TENANTS).unwrap();
+        let Entry::Request(ref first) = request(0, 0, 0, 20, 2) else {
+            unreachable!("it is a request")
+        };
+        let mut commands = Commands::default();
+        server.handle(Time::ZERO, &Event::Arrived(*first), &mut commands);
+        let bytes = commands.ops.iter().filter_map(|op| match op.kind {
+            OpKind::CopyIn(copy) => Some(u64::from(copy.chunks) * copy.chunk_bytes),
+            _ => None,
+        });
+        (
+            bytes.sum::<u64>(),
+            server.swaps().expect("adapters are swapped").bytes_in,
+        )
+    };
+    let (alone, all) = copied(1);
+    assert_eq!((alone, copied(2)), (all, (all / 2, all)));
+}
+
 #[test]
 fn adapters_that_host_memory_does_not_hold_are_read_from_the_disk() {
     // Twelve tenants in turn, room for four on the card.
@@ -404,23 +372,6 @@ fn adapters_that_host_memory_does_not_hold_are_read_from_the_disk() {
     assert!(
         few.1 > all.1 + 1_000.0 && some.1 < few.1 - 700.0,
         "{all:?} {some:?} {few:?}"
-    );
-}
-
-#[test]
-fn a_request_larger_than_the_cache_fails_alone() {
-    let mut generation = generation();
-    generation.lora = None;
-    let system = system(generation);
-    let entries = vec![
-        request(0, 0, 0, 30, 600),
-        request(1, 10, 1, 30, 6),
-        request(2, 20, 2, 600, 6),
-    ];
-    let (record, _) = simulate(&system, 1, 9, Jitter::None, entries, false);
-    assert_eq!(
-        (record.counts.served, record.counts.failed, record.counts.rejected),
-        (1, 1, 1)
     );
 }
 

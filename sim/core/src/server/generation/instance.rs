@@ -70,6 +70,21 @@ impl Instance {
         self.asking.iter().map(|asked| asked.pages).sum()
     }
 
+    /// Pages that who comes may have. What those who generate need for their next step is theirs: else who came would be evicted for it at once,
+    /// and what they need is in what a run under way was promised.
+    pub(super) fn free_pages(&self) -> u32 {
+        match self.run {
+            Some(_) => self.pages.free(),
+            None => self.pages.free().saturating_sub(self.generating.without_room()),
+        }
+    }
+
+    /// Likewise if the run under way takes no more than its first step does.
+    pub(super) fn perhaps_free_pages(&self) -> u32 {
+        let perhaps_free = self.pages.perhaps_free();
+        perhaps_free.saturating_sub(self.generating.without_room())
+    }
+
     /// Requests of which it says where they are.
     pub(super) fn placed(&self) -> u32 {
         (self.running.len() + self.joining.len() + self.parked.len()) as u32

@@ -29,7 +29,7 @@ impl GenerationServer {
             let ticket = self.sequences[id].ticket;
             // Where tenants have turns, who has asked often enough waits for the run's end and all others for it.
             let waits_for_run = self.instances[instance.index()].run.is_some() && self.sequences[id].holds_others_up();
-            if self.fits(id, instance, Pages::free) || !waits_for_run {
+            if self.fits(id, instance, Instance::free_pages) || !waits_for_run {
                 return Err(format!(
                     "ticket {ticket} waits at {now} while {instance} may have room for it"
                 ));
@@ -142,7 +142,7 @@ impl GenerationServer {
         let state = &self.instances[instance.index()];
         for asked in &state.asking {
             let sequence = &self.sequences[asked.id];
-            let may_have_room = state.asked_pages() <= state.pages.perhaps_free() && !state.emptying;
+            let may_have_room = state.asked_pages() <= state.perhaps_free_pages() && !state.emptying;
             let is_asked = state.run.is_some_and(|run| !run.interruptible) && sequence.asked == Some(instance);
             let waits_twice = self.queue.holds(asked.id, sequence) || self.parked.contains(&sequence.waiting(asked.id));
             if !may_have_room || !is_asked || waits_twice {

@@ -18,7 +18,7 @@ impl GenerationServer {
             let Some((id, instance)) = self.next_placement() else {
                 break;
             };
-            if self.has_pages(id, instance, Pages::free) {
+            if self.has_pages(id, instance, Instance::free_pages) {
                 self.put(now, id, instance, commands);
                 self.touched.push(instance);
             } else if self.sequences[id].holds_others_up() {
@@ -47,21 +47,17 @@ impl GenerationServer {
     pub(super) fn next_placement(&self) -> Option<(RequestId, InstanceId)> {
         let first = self.queue.first()?;
         if self.spec.join == JoinSpec::QueuePerTenant {
-            let asking = self.instances.iter().flat_map(|state| &state.asking);
-            let oldest_asking = asking.map(|asked| self.sequences[asked.id].order()).min();
             let of_its_tenant = |(index, state): (usize, &Instance)| {
                 let instance = InstanceId(index as u32);
                 let next = self.queue.next_of(self.tenant_on(state)?)?;
-                // Else a tenant who always has somebody waiting would keep the card for ever.
-                let is_oldest = || oldest_asking.is_none_or(|asking| self.sequences[next].order() < asking);
                 // Who came before its tenant's turn began is part of it, as long as nobody waits who was served less, where that is counted.
                 let goes_on = || {
                     let counters = self.queue.counters.as_ref();
                     self.sequences[next].arrival <= state.turn_since
                         && counters.is_none_or(|counters| counters.next() == Some(self.sequences[next].tenant))
                 };
-                let is_its_turn = next == first && is_oldest() || goes_on();
-                (is_its_turn && self.fits(next, instance, Pages::perhaps_free)).then_some((next, instance))
+                let is_its_turn = next == first || goes_on();
+                (is_its_turn && self.fits(next, instance, Instance::perhaps_free_pages)).then_some((next, instance))
             };
             if let Some(placement) = self.instances.iter().enumerate().find_map(of_its_tenant) {
                 return Some(placement);
@@ -69,13 +65,8 @@ impl GenerationServer {
         }
         let instance = match self.spec.disaggregated {
             None => {
-                // Who was moved would go back to the card that was emptied, where the least loaded is chosen.
-                let place = match self.sequences[first].is_moved {
-                    true => PlaceSpec::LargestWorkingSet,
-                    false => self.place,
-                };
                 let before = self.placed + u64::from(self.queue.asking());
-                self.choose(first, place, 0..self.instances.len() as u32, before)
+                self.choose(first, self.place_of(first), 0..self.instances.len() as u32, before)
             }
             // To have many prompts on one card would only let them wait for each other.
             Some(_) => self.choose(first, PlaceSpec::LeastLoaded, 0..self.spec.prefill_instances(), 0),
@@ -83,15 +74,25 @@ impl GenerationServer {
         instance.map(|instance| (first, instance))
     }
 
+    /// Which instance a request goes to that generates there. Who was moved would go back to the one that was emptied, where the least loaded is
+    /// chosen.
+    pub(super) fn place_of(&self, id: RequestId) -> PlaceSpec {
+        match self.sequences[id].is_moved {
+            true => PlaceSpec::LargestWorkingSet,
+            false => self.place,
+        }
+    }
+
     /// Where a request goes of these instances: at once, or when that instance's run is over. `before` it, so many others went there.
     pub(super) fn choose(&self, id: RequestId, place: PlaceSpec, among: Range<u32>, before: u64) -> Option<InstanceId> {
-        let fits = |instance: &InstanceId| self.fits(id, *instance, Pages::perhaps_free);
+        let fits = |instance: &InstanceId| self.fits(id, *instance, Instance::perhaps_free_pages);
         let is_among = |instance: &InstanceId| among.contains(&instance.0);
         if self.instances.len() == 1 {
             return Some(InstanceId(0)).filter(fits);
         }
         // An instance that has room when it is asked keeps its word.
-        let asked = { self.sequences[id].asked.filter(is_among) }.filter(|&asked| self.fits(id, asked, Pages::free));
+        let asked =
+            { self.sequences[id].asked.filter(is_among) }.filter(|&asked| self.fits(id, asked, Instance::free_pages));
         match place {
             _ if asked.is_some() => asked,
             PlaceSpec::LargestWorkingSet => {
@@ -118,14 +119,14 @@ impl GenerationServer {
     }
 
     /// Whether an instance has room for a request: among those that run, for its prompt and one page more, and for its adapters.
-    pub(super) fn fits(&self, id: RequestId, instance: InstanceId, free: impl Fn(&Pages) -> u32) -> bool {
+    pub(super) fn fits(&self, id: RequestId, instance: InstanceId, free: impl Fn(&Instance) -> u32) -> bool {
         self.takes(instance, id) && self.has_pages(id, instance, free)
     }
 
     /// Likewise, for its prompt and one page more.
-    pub(super) fn has_pages(&self, id: RequestId, instance: InstanceId, free: impl Fn(&Pages) -> u32) -> bool {
+    pub(super) fn has_pages(&self, id: RequestId, instance: InstanceId, free: impl Fn(&Instance) -> u32) -> bool {
         let state = &self.instances[instance.index()];
-        self.pages_wanted(id, instance) + state.asked_pages() <= free(&state.pages)
+        self.pages_wanted(id, instance) + state.asked_pages() <= free(state)
     }
 
     /// For its prompt, and one page more.
@@ -172,6 +173,7 @@ impl GenerationServer {
         self.queue.remove(id, &self.sequences[id]);
         self.placed += 1;
         self.tenancy.enter(self.sequences[id].tenant);
+        let prefills_only = self.only_prefills(instance);
         let state = &mut self.instances[instance.index()];
         let load = state.load();
         if load == 0 {
@@ -180,7 +182,8 @@ impl GenerationServer {
         let sequence = &mut self.sequences[id];
         self.queue.charge(sequence);
         sequence.place = Place::Instance(instance);
-        sequence.is_moved = false;
+        // Where its prompt is taken in alone, it has not come to where it was to go.
+        sequence.is_moved &= prefills_only;
         sequence.asked = None;
         sequence.turn = None;
         sequence.queued += now.since(sequence.queued_since);
@@ -316,7 +319,8 @@ impl GenerationServer {
             kind: OpKind::CopyIn(CopyIn {
                 layers: self.layers,
                 chunks: self.chunks,
-                chunk_bytes: self.memory.tenant_bytes() / u64::from(self.chunks),
+                // Each card has its part of them, over a link of its own.
+                chunk_bytes: self.memory.tenant_bytes() / u64::from(self.chunks * self.spec.tensor_parallel),
             }),
             lane: lanes.copy,
             after: if is_read { After::op(0) } else { After::NONE },
@@ -451,7 +455,7 @@ impl GenerationServer {
             .map(|&(load, other)| {
                 let requests = self.spec.max_batch.saturating_sub(load);
                 let state = &self.instances[other.index()];
-                (other, requests, state.pages.free().saturating_sub(state.asked_pages()))
+                (other, requests, state.free_pages().saturating_sub(state.asked_pages()))
             })
             .collect();
         let state = &self.instances[instance.index()];

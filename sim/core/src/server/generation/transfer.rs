@@ -61,14 +61,14 @@ impl GenerationServer {
         let &(_, _, first) = self.parked.first()?;
         let decoding = self.spec.prefill_instances()..self.instances.len() as u32;
         let before = self.counts.transfers + u64::from(self.parked_asking);
-        let to = self.choose(first, self.place, decoding, before)?;
+        let to = self.choose(first, self.place_of(first), decoding, before)?;
         Some((first, to))
     }
 
     /// Begins to copy those that are parked, in order of arrival, until no instance has room for the next; who has asked one lets others go.
     pub(super) fn dispatch_parked(&mut self, now: Time, commands: &mut Commands) {
         while let Some((id, to)) = self.next_transfer() {
-            match self.has_pages(id, to, Pages::free) {
+            match self.has_pages(id, to, Instance::free_pages) {
                 true => self.transfer(now, id, to, commands),
                 false => self.ask(id, to, commands),
             }
@@ -82,6 +82,7 @@ impl GenerationServer {
         };
         sequence.queued += now.since(sequence.queued_since);
         sequence.asked = None;
+        sequence.is_moved = false;
         self.parked.remove(&sequence.waiting(id));
         let state = &mut self.instances[from.index()];
         state.parked.retain(|&other| other != id);
