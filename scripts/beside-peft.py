@@ -364,8 +364,6 @@ def turns(options):
         try:
             for part in PARTS:
                 of_part(part, whole, options, begun + options.seconds * OVER_BY[part], Path(scratch))
-                # A machine that is taken back leaves what was found.
-                save(whole, options)
         except KeyboardInterrupt:
             whole["failures"].append("interrupted: what was found until then is here")
     save(whole, options)
@@ -413,6 +411,8 @@ def of_part(part, whole, options, until, scratch):
             except Failed as why:
                 failed(f"{name}, turn {turn}", why)
             took[name] = max(took[name], time.monotonic() - started)
+        # A machine that is taken back leaves what was found.
+        save(whole, options)
     if "theirs" in sides:
         sides["theirs"].end()
 

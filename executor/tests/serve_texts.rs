@@ -429,8 +429,6 @@ fn a_profile_for_a_route_has_its_lanes_passes_and_looks() {
         description: describe_cpu().unwrap(),
         models: models.clone(),
         dtype: DType::F32,
-        bottlenecks: Vec::new(),
-        ranks: Vec::new(),
         classes: vec![2],
         ops: Ops::default(),
         served: Served::default(),

@@ -132,6 +132,11 @@ impl Axes {
         few
     }
 
+    /// The longest: those that models are compiled for.
+    pub fn longest_tokens(&self) -> Vec<u32> {
+        self.tokens[self.tokens.len().saturating_sub(3)..].to_vec()
+    }
+
     /// Lengths for tables of three dimensions.
     pub fn fewer_tokens(&self) -> Vec<u32> {
         let last = self.tokens.last();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{CopyRow, Direction, LoadSource, ModelLoadRow, Tables};
 
+use super::Suite;
 use super::compute::spread_out;
 use super::held_out::{HoldOut, Spot};
 use super::schedule::Point;
@@ -67,6 +68,8 @@ impl Blocks {
     }
 }
 
+/// Largest copies of what is not page-locked that a quick suite measures.
+const PAGEABLE_BYTES_MAX_QUICK: u64 = 16 << 20;
 /// Copies to a GPU that are issued at once, as far as they are so many bytes together.
 const AT_ONCE_MOST: u64 = 8;
 const AT_ONCE_BYTES: u64 = 8 << 20;
@@ -167,7 +170,7 @@ impl Copies {
     }
 
     /// Points of copies of these sizes.
-    pub fn points(&self, sizes: &[u64], hold_out: HoldOut) -> Vec<Point<'_>> {
+    pub fn points(&self, sizes: &[u64], suite: Suite, hold_out: HoldOut) -> Vec<Point<'_>> {
         let pinned = self.device.is_cuda();
         let spots = spots(sizes, hold_out);
         let point = |pool, pinned, table: &str, (bytes, held_out)| {
@@ -182,7 +185,9 @@ impl Copies {
         };
         let of_pool = spots.iter().map(|&spot| point(&self.pool, pinned, "copy", spot));
         let pageable = self.pageable.iter();
-        let of_pageable = pageable.flat_map(|pool| spots.iter().map(move |&spot| (pool, spot)));
+        // Lanes copy none, and large ones take long.
+        let is_short = |&&(bytes, _): &&(u64, bool)| suite == Suite::Full || bytes <= PAGEABLE_BYTES_MAX_QUICK;
+        let of_pageable = pageable.flat_map(|pool| spots.iter().filter(is_short).map(move |&spot| (pool, spot)));
         let of_pageable = of_pageable.map(|(pool, spot)| point(pool, false, "copy, not page-locked", spot));
         of_pool.chain(of_pageable).collect()
     }

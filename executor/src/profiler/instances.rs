@@ -12,7 +12,7 @@ use tenantry_profiles::{ConcurrentLayerRow, ConcurrentModelRow, StaticModelRow, 
 use super::Suite;
 use super::compute::{Subject, answers};
 use super::held_out::{HoldOut, Spot};
-use super::ops::Ops;
+use super::ops::ModelOps;
 use super::schedule::Point;
 use super::timing::timed;
 use crate::device::{Stream, prepare_lane_thread, synchronize};
@@ -114,7 +114,7 @@ pub(crate) fn company(device: Device) -> Result<Vec<Stream>, ExecutorError> {
 pub(crate) fn points<'a>(
     subject: &'a Subject,
     heads: &'a [(u32, Heads)],
-    ops: &Ops,
+    ops: &ModelOps,
     suite: Suite,
     hold_out: HoldOut,
 ) -> Result<Vec<Point<'a>>, ExecutorError> {
@@ -122,8 +122,7 @@ pub(crate) fn points<'a>(
     if ops.concurrent {
         points.extend(concurrent(subject, suite, hold_out)?);
     }
-    let is_compiled = ops.static_models.contains(&subject.encoder.shape().name);
-    if let Some((_, heads)) = heads.first().filter(|_| is_compiled) {
+    if let Some((_, heads)) = heads.first().filter(|_| ops.compiled) {
         points.extend(whole(subject, heads, suite, hold_out)?);
         // A CPU compiles nothing: there layers side by side say it.
         if ops.concurrent && subject.encoder.device().is_cuda() {
@@ -186,7 +185,7 @@ fn compiled_side_by_side<'a>(
     let (model, dtype) = (subject.encoder.shape().name.clone(), subject.dtype);
     let device = subject.encoder.device();
     let all_streams: Rc<[Stream]> = company(device)?.into();
-    let lengths = subject.axes.few_tokens();
+    let lengths = subject.axes.longest_tokens();
     // Captured when they are first measured, and by as many instances at once as there are: each takes a tenth of a second.
     let captured: Vec<CompiledInstances> = lengths.iter().map(|_| CompiledInstances::default()).collect();
     let served = { STREAMS.into_iter() }.filter(|&streams| streams as usize <= all_streams.len());

@@ -42,7 +42,7 @@ mod timing;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tenantry_profiles::{Card, Changing, Contention, Lanes, ModelShape, Provenance, Source, Tables};
+use tenantry_profiles::{Card, Contention, Lanes, ModelShape, Provenance, Source, Tables};
 
 pub use self::axes::Served;
 pub use self::gauge::{Pace, gauge};
@@ -75,12 +75,9 @@ const POINTS_PART_LEAST: f64 = 0.5;
 const SETTLE_PART: f64 = 0.1;
 
 /// What comes after the points takes so long.
-fn after_points(plan: &Plan, changings: impl Iterator<Item = Changing>) -> Duration {
+fn after_points(plan: &Plan) -> Duration {
     let looks_up = subjects::looks_up(plan);
-    let passes = changings.map(|changing| match changing {
-        Changing::Compiled => plan.ops.static_models.len(),
-        _ => plan.models.len(),
-    });
+    let passes = plan.models.iter().map(|model| passes::changings(plan, model).len());
     *axes::on(plan.device, &AFTER_POINTS, &AFTER_POINTS_ON_GPU)
         + if looks_up { LOOKUP_RESUME } else { Duration::ZERO }
         + *axes::on(plan.device, &RESUME, &RESUME_ON_GPU) * passes.sum::<usize>() as u32
@@ -101,8 +98,7 @@ pub fn profile(
     }
     prepare_lane_thread();
     let start = Instant::now();
-    let changings = passes::changings(plan);
-    let after = after_points(plan, changings.iter().map(|(changing, _)| *changing));
+    let after = after_points(plan);
     let suite_time = plan.duration();
     // However much comes after them.
     let time = suite_time

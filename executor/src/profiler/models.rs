@@ -92,23 +92,22 @@ impl Models {
         interrupted: &AtomicBool,
     ) -> Result<Vec<ResumeRow>, ExecutorError> {
         let mut rows = Vec::new();
-        for (changing, first_layer) in passes::changings(plan) {
-            for (subject, heads) in self.encoders.iter().zip(&self.heads) {
-                let Some((_, heads)) = heads.first() else { continue };
-                let name = &subject.encoder.shape().name;
-                if changing == Changing::Compiled && !plan.ops.static_models.contains(name) {
-                    continue;
-                }
-                let of_texts = texts.iter().find(|text| text.probe.shape().name == *name);
+        for (subject, heads) in self.encoders.iter().zip(&self.heads) {
+            let Some((_, heads)) = heads.first() else { continue };
+            let shape = subject.encoder.shape();
+            let of_texts = texts.iter().find(|text| text.probe.shape().name == shape.name);
+            for (changing, first_layer) in passes::changings(plan, shape) {
                 rows.extend(match of_texts {
                     _ if changing == Changing::Compiled => passes::measure_compiled(subject, heads, interrupted)?,
                     Some(text) => passes::measure_texts(text, interrupted)?,
                     None => passes::measure_encoder(subject, heads, (changing, first_layer), plan, interrupted)?,
                 });
             }
-            for subject in &self.decoders {
+        }
+        for subject in &self.decoders {
+            for (changing, first_layer) in passes::changings(plan, subject.decoder.shape()) {
                 // What a decoder looks up itself is part of its steps, whatever its tenants have of their own.
-                if first_layer == 0 && changing != Changing::Compiled {
+                if first_layer == 0 {
                     rows.extend(passes::measure_decoder(subject, changing, plan, interrupted)?);
                 }
             }

@@ -88,8 +88,6 @@ fn described(plan: &Plan) -> BTreeMap<String, Value> {
         ("driver", json!([driver, device.libtorch])),
         ("models", json!(plan.models)),
         ("dtype", json!(plan.dtype.to_string())),
-        ("bottlenecks", json!(plan.bottlenecks)),
-        ("ranks", json!(plan.ranks)),
         ("classes", json!(plan.classes)),
         ("ops", json!(plan.ops)),
         (

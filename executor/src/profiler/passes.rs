@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use tch::Tensor;
 use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
-use tenantry_profiles::{Changing, ResumeRow};
+use tenantry_profiles::{Changing, ModelShape, ResumeRow};
 
 use super::axes::on;
 use super::compute::{Subject, answers, spread_out};
@@ -30,7 +30,7 @@ const ENCODED: &[(u32, bool, u32)] = &[(1, true, 1), (1, false, 1), (1, false, 3
 /// Likewise of a decoder's steps, of which a run has many.
 const STEPS: &[(u32, u32)] = &[(1, 1), (1, 8), (1, 40)];
 /// On a GPU, which is rented by the minute, the first and the last of each: what a wait costs there is mostly the host's, and hangs little on the work.
-const ENCODED_ON_GPU: &[(u32, bool, u32)] = &[(1, true, 1), (8, false, 1)];
+const ENCODED_ON_GPU: &[(u32, bool, u32)] = &[(1, true, 1), (16, false, 1)];
 const STEPS_ON_GPU: &[(u32, u32)] = &[(1, 1), (1, 40)];
 /// Tenants among whose heads a batch's are found.
 const TENANTS: u32 = 1024;
@@ -49,21 +49,22 @@ const TASKS_BYTES: u64 = 256 << 20;
 /// in at most so many of each kind: the order in which they come jumps over a power of two of them.
 const TASKS_MAX: u32 = 13;
 
-/// What changes from one pass to the next in the systems that are planned for, and the first layer of the passes. On a GPU the heads alone, of models that are compiled and
+/// What changes from one pass of a model to the next in the systems that are planned for, and the first layer of the passes. On a GPU the heads alone, of models that are compiled and
 /// of others: what else is new does not lie in caches that a lane's idleness empties.
 /// With several bottlenecks or implementations the first is
 /// measured: what idleness adds depends little on them. Where time is short, adapters stand for tasks.
-pub(crate) fn changings(plan: &Plan) -> Vec<(Changing, u32)> {
+pub(crate) fn changings(plan: &Plan, model: &ModelShape) -> Vec<(Changing, u32)> {
+    let ops = plan.ops.of(&model.name);
     if plan.device.is_cuda() {
-        let compiled = (!plan.ops.static_models.is_empty()).then_some((Changing::Compiled, 0));
+        let compiled = ops.compiled.then_some((Changing::Compiled, 0));
         return [(Changing::Heads, 0)].into_iter().chain(compiled).collect();
     }
-    let has_adapters = !plan.bottlenecks.is_empty() && !plan.ops.adapters.is_empty();
+    let has_adapters = !ops.bottlenecks.is_empty() && !ops.adapters.is_empty();
     let adapters = has_adapters.then_some(Changing::Adapters);
-    let has_tasks = !plan.ops.pets.is_empty() && (plan.suite == Suite::Full || !has_adapters);
+    let has_tasks = !ops.pets.is_empty() && (plan.suite == Suite::Full || !has_adapters);
     let tasks = has_tasks.then_some(Changing::Tasks);
     let whole = [Some(Changing::Heads), adapters, tasks].into_iter().flatten();
-    let first_layers = plan.ops.whole_models.iter();
+    let first_layers = ops.whole_models.iter();
     let models = first_layers.flat_map(|&first| [(Changing::Model, first), (Changing::CopiedModel, first)]);
     whole.map(|changing| (changing, 0)).chain(models).collect()
 }
@@ -101,7 +102,7 @@ pub(crate) fn measure_encoder(
     }
     let models = Turns::new(encoder, changing, first_layer, plan)?;
     let adapters = match changing {
-        Changing::Adapters => Some((random_adapters(encoder, plan)?, plan.ops.adapters[0])),
+        Changing::Adapters => Some((random_adapters(encoder, plan)?, plan.ops.of(&shape.name).adapters[0])),
         _ => None,
     };
     let tasks = match changing {
@@ -328,7 +329,7 @@ fn random_tasks(encoder: &Encoder, plan: &Plan) -> Result<Vec<Loaded>, ExecutorE
     let mut tasks = Vec::new();
     let mut bytes = 0;
     for number in 0..TASKS_MAX {
-        for &name in &plan.ops.pets {
+        for &name in &plan.ops.of(&encoder.shape().name).pets {
             let kind = kind_named(name.name()).expect("every kind of a profile is implemented");
             let parameters = kind.random(shape, &PetSizes::PAPER, plan.seed, number);
             // What does not run on this device has a note where its operators are measured.
@@ -360,7 +361,7 @@ fn of_tasks(tasks: &[Loaded], first: u32, batch: u32, tokens: u32) -> PetBatch {
 
 fn random_adapters(encoder: &Encoder, plan: &Plan) -> Result<AdapterCache, ExecutorError> {
     let (dtype, device) = (plan.dtype, encoder.device());
-    let shape = AdapterShape::new(encoder.shape(), plan.bottlenecks[0])?;
+    let shape = AdapterShape::new(encoder.shape(), plan.ops.of(&encoder.shape().name).bottlenecks[0])?;
     let cache = AdapterCache::new(shape, ADAPTER_SLOTS, dtype, device)?;
     let store = AdapterStore::random(shape, ADAPTER_SLOTS, plan.seed, dtype, device, u64::MAX)?;
     for slot in 0..ADAPTER_SLOTS {
@@ -371,7 +372,7 @@ fn random_adapters(encoder: &Encoder, plan: &Plan) -> Result<AdapterCache, Execu
 
 #[cfg(test)]
 mod tests {
-    use tenantry_profiles::{DType, ModelShape};
+    use tenantry_profiles::DType;
 
     use super::*;
 

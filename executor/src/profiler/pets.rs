@@ -51,6 +51,10 @@ struct Room {
 }
 
 impl<'a> PetSubject<'a> {
+    pub fn model(&self) -> &str {
+        &self.subject.encoder.shape().name
+    }
+
     /// Loads random tasks of every kind that runs here.
     pub fn new(subject: &'a Subject, kinds: &[PetKind], dtype: DType, seed: u64) -> Result<Self, ExecutorError> {
         let device = subject.encoder.device();

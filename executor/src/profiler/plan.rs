@@ -53,10 +53,6 @@ pub struct Plan {
     pub models: Vec<ModelShape>,
     /// Of weights and activations.
     pub dtype: DType,
-    /// Bottlenecks of adapters.
-    pub bottlenecks: Vec<u32>,
-    /// Ranks of decoders' LoRA.
-    pub ranks: Vec<u32>,
     /// Numbers of classes of heads.
     pub classes: Vec<u32>,
     /// Beside those that every model takes.
@@ -116,7 +112,8 @@ pub(super) fn unmeasured(plan: &Plan) -> Vec<String> {
     if !plan.device.is_cuda() {
         return Vec::new();
     }
-    let steps = (plan.ops.concurrent && plan.models.iter().any(|model| model.kind == ModelKind::Decoder))
+    let is_concurrent = |model: &ModelShape| model.kind == ModelKind::Decoder && plan.ops.of(&model.name).concurrent;
+    let steps = { plan.models.iter().any(is_concurrent) }
         .then_some("concurrent_step is not measured: instances on GPUs do not share the host's cores");
     let resume = "resume is measured of passes in which only the heads change: that other parameters are new is a matter of a CPU's caches";
     [steps, Some(resume)]

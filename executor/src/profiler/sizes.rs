@@ -54,13 +54,14 @@ impl Sizes {
             .stored
             .extend(sizes.models.iter().filter(|bytes| **bytes <= STORED_BYTES_MAX));
         for model in &plan.models {
-            for &bottleneck in &plan.bottlenecks {
+            let ops = plan.ops.of(&model.name);
+            for &bottleneck in &ops.bottlenecks {
                 let shape = AdapterShape::new(model, bottleneck)?;
                 sizes.copies.push(shape.parameters_per_layer() * element);
                 sizes.stored.push(shape.parameters() * element);
             }
             if model.kind == ModelKind::Decoder {
-                for &rank in &plan.ranks {
+                for &rank in &ops.ranks {
                     let bytes = LoraShape::new(model, rank)?.parameters() * element;
                     sizes.copies.push(bytes);
                     sizes.stored.push(bytes);

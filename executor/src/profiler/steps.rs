@@ -9,7 +9,7 @@ use super::axes::{Knots, on};
 use super::decoder::{DecoderSubject, PAGE_TOKENS};
 use super::held_out::{HoldOut, Spot};
 use super::instances::{STREAMS, company, in_company};
-use super::ops::Ops;
+use super::ops::ModelOps;
 use super::schedule::Point;
 use crate::adapters::AdapterCache;
 use crate::decoder::KvCache;
@@ -179,7 +179,7 @@ fn sequences(count: u32, chunk_tokens: u32, context: u32, tenants: Option<u32>, 
 pub(crate) fn points<'a>(
     subject: &'a DecoderSubject,
     tenants: StepTenants<'a>,
-    ops: &Ops,
+    ops: &ModelOps,
     time: Duration,
     hold_out: HoldOut,
 ) -> Result<Vec<Point<'a>>, ExecutorError> {

@@ -7,6 +7,7 @@ use tenantry_profiles::{ModelKind, ModelShape};
 
 use super::Plan;
 use super::adapters::AdapterSubject;
+use super::compute::Subject;
 use super::copies::{Checkpoint, Copies, Stored};
 use super::decoder::DecoderSubject;
 use super::held_out::HoldOut;
@@ -46,7 +47,10 @@ impl<'a> Subjects<'a> {
         let (adapters, step_adapters) = adapters(models, plan, notes)?;
         let texts = TextSubject::all(&plan.texts, plan.seed, plan.device)?;
         let pets = { models.encoders.iter() }
-            .map(|subject| PetSubject::new(subject, &plan.ops.pets, plan.dtype, plan.seed))
+            .map(|subject| {
+                let kinds = &plan.ops.of(&subject.encoder.shape().name).pets;
+                PetSubject::new(subject, kinds, plan.dtype, plan.seed)
+            })
             .collect::<Result<Vec<_>, _>>()?;
         notes.extend(pets.iter().flat_map(PetSubject::fails));
         let loras = loras(models, plan, notes)?;
@@ -87,7 +91,8 @@ impl<'a> Subjects<'a> {
             points.extend(lookup.points(plan.suite, hold_out));
         }
         points.extend(self.of_decoders(plan, time_for_model, hold_out)?);
-        if let Some(subject) = self.models.encoders.first().filter(|_| plan.ops.attended) {
+        let says_attended = |subject: &&Subject| plan.ops.of(&subject.encoder.shape().name).attended;
+        if let Some(subject) = self.models.encoders.iter().find(says_attended) {
             points.push(subject.inspect()?);
         }
         for (index, text) in self.texts.iter().enumerate() {
@@ -106,7 +111,7 @@ impl<'a> Subjects<'a> {
             points.extend(solves::points(hold_out));
         }
         points.extend(plans::points(&plan.ops.plans, plan.suite, hold_out, plan.seed));
-        points.extend(self.copies.points(&self.sizes.copies, hold_out));
+        points.extend(self.copies.points(&self.sizes.copies, plan.suite, hold_out));
         points.extend(self.copies.model_points(&self.sizes.models));
         points.extend(self.checkpoints.iter().map(|checkpoint| checkpoint.point(plan.dtype)));
         points.extend(self.stored.iter().map(Stored::point));
@@ -116,18 +121,20 @@ impl<'a> Subjects<'a> {
     fn of_encoders<'s>(&'s self, plan: &Plan, hold_out: HoldOut) -> Result<Vec<Point<'s>>, ExecutorError> {
         let mut points = Vec::new();
         for (subject, heads) in self.models.encoders.iter().zip(&self.models.heads) {
-            points.extend(subject.points(heads, plan.ops.attended, hold_out)?);
-            if plan.ops.tagging {
+            let ops = plan.ops.of(&subject.encoder.shape().name);
+            points.extend(subject.points(heads, ops.attended, hold_out)?);
+            if ops.tagging {
                 points.extend(subject.tagging(heads, hold_out)?);
             }
-            points.extend(instances::points(subject, heads, &plan.ops, plan.suite, hold_out)?);
+            points.extend(instances::points(subject, heads, ops, plan.suite, hold_out)?);
         }
         for adapter in &self.adapters {
-            points.extend(adapter.points(&plan.ops.adapters, plan.suite, hold_out)?);
+            let implementations = &plan.ops.of(adapter.model()).adapters;
+            points.extend(adapter.points(implementations, plan.suite, hold_out)?);
         }
         for pet in &self.pets {
             points.extend(pet.points(plan.suite, hold_out)?);
-            if plan.ops.concurrent {
+            if plan.ops.of(pet.model()).concurrent {
                 points.extend(pet.side_by_side(plan.suite, hold_out)?);
             }
         }
@@ -141,25 +148,23 @@ impl<'a> Subjects<'a> {
         hold_out: HoldOut,
     ) -> Result<Vec<Point<'s>>, ExecutorError> {
         let mut points = Vec::new();
+        let ops_of = |subject: &DecoderSubject| plan.ops.of(&subject.decoder.shape().name);
         for subject in &self.models.decoders {
             points.extend(subject.points(hold_out)?);
-            points.extend(steps::points(
-                subject,
-                StepTenants::Backbone,
-                &plan.ops,
-                time,
-                hold_out,
-            )?);
+            let tenants = StepTenants::Backbone;
+            points.extend(steps::points(subject, tenants, ops_of(subject), time, hold_out)?);
         }
         for (subject, adapters) in &self.step_adapters {
-            points.extend(adapters.points(&plan.ops.adapters, plan.suite, hold_out)?);
+            let ops = ops_of(subject);
+            points.extend(adapters.points(&ops.adapters, plan.suite, hold_out)?);
             let tenants = StepTenants::Adapters(&adapters.cache);
-            points.extend(steps::points(subject, tenants, &plan.ops, time, hold_out)?);
+            points.extend(steps::points(subject, tenants, ops, time, hold_out)?);
         }
         for lora in &self.loras {
-            points.extend(lora.points(&plan.ops.adapters, hold_out)?);
+            let ops = ops_of(lora.subject);
+            points.extend(lora.points(&ops.adapters, hold_out)?);
             let tenants = StepTenants::Loras(&lora.cache);
-            points.extend(steps::points(lora.subject, tenants, &plan.ops, time, hold_out)?);
+            points.extend(steps::points(lora.subject, tenants, ops, time, hold_out)?);
         }
         Ok(points)
     }
@@ -172,13 +177,13 @@ fn adapters<'a>(models: &'a Models, plan: &Plan, notes: &mut Vec<String>) -> Res
     let what = |shape: &ModelShape, bottleneck| format!("adapters of {}, bottleneck {bottleneck}", shape.name);
     let (mut of_encoders, mut of_decoders) = (Vec::new(), Vec::new());
     for subject in &models.encoders {
-        for &bottleneck in &plan.bottlenecks {
+        for &bottleneck in &plan.ops.of(&subject.encoder.shape().name).bottlenecks {
             let made = AdapterSubject::of_encoder(subject, bottleneck, plan.dtype, plan.seed);
             of_encoders.extend(if_it_fits(made, || what(subject.encoder.shape(), bottleneck), notes)?);
         }
     }
     for subject in &models.decoders {
-        for &bottleneck in &plan.bottlenecks {
+        for &bottleneck in &plan.ops.of(&subject.decoder.shape().name).bottlenecks {
             let made = AdapterSubject::of_decoder(subject, bottleneck, plan.dtype, plan.seed);
             let made = if_it_fits(made, || what(subject.decoder.shape(), bottleneck), notes)?;
             of_decoders.extend(made.map(|adapters| (subject, adapters)));
@@ -203,7 +208,7 @@ fn loras<'a>(models: &'a Models, plan: &Plan, notes: &mut Vec<String>) -> Result
     let mut loras = Vec::new();
     for subject in &models.decoders {
         let name = &subject.decoder.shape().name;
-        for &rank in &plan.ranks {
+        for &rank in &plan.ops.of(name).ranks {
             let made = LoraSubject::new(subject, rank, plan.dtype, plan.seed);
             let Some(lora) = if_it_fits(made, || format!("LoRA of {name}, rank {rank}"), notes)? else {
                 continue;
@@ -221,7 +226,8 @@ fn loras<'a>(models: &'a Models, plan: &Plan, notes: &mut Vec<String>) -> Result
 
 /// Whether look-ups of any of the plan's models are measured.
 pub(super) fn looks_up(plan: &Plan) -> bool {
-    !plan.ops.lookups.is_empty() && plan.models.iter().any(is_narrow)
+    let looked_up = |shape: &ModelShape| is_narrow(shape) && !plan.ops.of(&shape.name).lookups.is_empty();
+    plan.models.iter().any(looked_up)
 }
 
 fn is_narrow(shape: &ModelShape) -> bool {
@@ -229,7 +235,8 @@ fn is_narrow(shape: &ModelShape) -> bool {
 }
 
 fn lookups(plan: &Plan, notes: &mut Vec<String>) -> Result<Vec<LookupSubject>, ExecutorError> {
-    let looked_up = plan.models.iter().filter(|_| !plan.ops.lookups.is_empty());
+    let fragments = |shape: &ModelShape| &plan.ops.of(&shape.name).lookups;
+    let looked_up = plan.models.iter().filter(|shape| !fragments(shape).is_empty());
     let (narrow, wide): (Vec<&ModelShape>, Vec<&ModelShape>) = looked_up.partition(|shape| is_narrow(shape));
     notes.extend(wide.iter().map(|shape| {
         let name = &shape.name;
@@ -237,7 +244,7 @@ fn lookups(plan: &Plan, notes: &mut Vec<String>) -> Result<Vec<LookupSubject>, E
     }));
     narrow
         .into_iter()
-        .map(|shape| LookupSubject::new(shape, &plan.ops.lookups, plan.seed, &plan.scratch))
+        .map(|shape| LookupSubject::new(shape, fragments(shape), plan.seed, &plan.scratch))
         .collect()
 }
 

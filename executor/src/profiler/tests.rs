@@ -27,11 +27,9 @@ pub(super) fn plan() -> Plan {
         name: "here".into(),
         device: tch::Device::Cpu,
         description: crate::describe_cpu().unwrap(),
-        ops: Ops::all(std::slice::from_ref(&small)),
+        ops: Ops::all(std::slice::from_ref(&small), &[4], &[16]),
         models: vec![small],
         dtype: DType::F32,
-        bottlenecks: vec![4],
-        ranks: vec![16],
         classes: vec![2],
         served: Served::default(),
         texts: Vec::new(),
@@ -114,7 +112,11 @@ fn a_card_of_a_small_decoder_prices_its_steps_and_lora() {
         ..ModelShape::builtin(name).unwrap()
     };
     let models = vec![small("tiny-llama"), small("tiny-opt")];
-    let plan = Plan { models, ..plan() };
+    let plan = Plan {
+        ops: Ops::all(&models, &[4], &[16]),
+        models,
+        ..plan()
+    };
     let card = profile_briefly(&plan, 3).card;
     for model in &plan.models {
         let decoder = card.decoder(model, plan.dtype, 1).unwrap();
@@ -186,6 +188,7 @@ fn what_makes_no_sense_on_a_gpu_is_left_out_and_said() {
     let large = ModelShape::builtin("llama-7b").unwrap();
     let gpu = Plan {
         device: tch::Device::Cuda(0),
+        ops: Ops::all(std::slice::from_ref(&large), &[4], &[16]),
         models: vec![large],
         dtype: DType::F16,
         ..plan()
@@ -194,9 +197,14 @@ fn what_makes_no_sense_on_a_gpu_is_left_out_and_said() {
         device: tch::Device::Cpu,
         ..gpu.clone()
     };
-    let of_gpu = [Changing::Heads, Changing::Compiled].map(|changing| (changing, 0));
-    assert_eq!(passes::changings(&gpu), of_gpu);
-    assert_eq!(passes::changings(&cpu).len(), 4);
+    assert_eq!(passes::changings(&gpu, &gpu.models[0]), [(Changing::Heads, 0)]);
+    assert_eq!(passes::changings(&cpu, &cpu.models[0]).len(), 4);
+    let encoder = Plan {
+        device: tch::Device::Cuda(0),
+        ..plan()
+    };
+    let of_encoder = [Changing::Heads, Changing::Compiled].map(|changing| (changing, 0));
+    assert_eq!(passes::changings(&encoder, &encoder.models[0]), of_encoder);
     let notes = unmeasured(&gpu).join("\n");
     for left_out in ["concurrent_step", "resume"] {
         assert!(notes.contains(left_out), "{notes}");

@@ -132,8 +132,6 @@ fn plan(needs: Needs, device: &Device, suite: Thoroughness) -> Result<Plan, Fail
         description: tenantry_executor::describe(device.torch()).map_err(Failure::running)?,
         models: needs.models,
         dtype,
-        bottlenecks: needs.bottlenecks,
-        ranks: needs.ranks,
         classes: needs.classes,
         ops: needs.ops,
         served: needs.served,

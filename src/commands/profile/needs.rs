@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, RouteSpec, RuntimeLengths, StageSpec, TenantState};
+use tenantry_core::spec::{EngineSpec, HeadTask, PoolSpec, RouteSpec, RuntimeLengths, TenantState};
 use tenantry_executor::profiler::{Ops, Served, ServedRoute};
 use tenantry_profiles::{Changing, DType, ModelKind, ModelShape};
 use tenantry_scenarios::RunSpec;
@@ -31,8 +31,6 @@ const REQUESTS_LOOKED_AT: u64 = 1_000_000;
 #[derive(Default)]
 pub struct Needs {
     pub models: Vec<ModelShape>,
-    pub bottlenecks: Vec<u32>,
-    pub ranks: Vec<u32>,
     pub classes: Vec<u32>,
     /// Absent where nothing needs any.
     pub dtype: Option<DType>,
@@ -64,14 +62,13 @@ pub fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
             .ok_or_else(|| Failure::BadInput(format!("--models: must be among {}, got {name}", known.join(", "))))
     };
     let models: Vec<ModelShape> = names.iter().map(model).collect::<Result<_, _>>()?;
+    let ranks = match args.suite {
+        Suite::Quick => &DEFAULT_RANKS[..QUICK_RANKS],
+        Suite::Full => &DEFAULT_RANKS,
+    };
     Ok(Needs {
-        ops: Ops::all(&models),
+        ops: Ops::all(&models, &DEFAULT_BOTTLENECKS, ranks),
         models,
-        bottlenecks: DEFAULT_BOTTLENECKS.to_vec(),
-        ranks: match args.suite {
-            Suite::Quick => DEFAULT_RANKS[..QUICK_RANKS].to_vec(),
-            Suite::Full => DEFAULT_RANKS.to_vec(),
-        },
         classes: vec![DEFAULT_CLASSES],
         dtype: Some(named(&args.dtype)?),
         served: Served::default(),
@@ -100,19 +97,19 @@ pub fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
         for pool in run.system.pools() {
             needs.add_pool(pool, run.gpus)?;
         }
-        let prunes = |stage: &StageSpec| stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some());
         let route = run.system.route.as_ref();
-        needs.ops.attended |= route.is_some_and(|route| route.stages.iter().any(prunes));
+        for stage in route.iter().flat_map(|route| &route.stages) {
+            let ops = needs.ops.of_mut(&stage.pool.model.name);
+            ops.attended |= stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some());
+            // Stages have instances of their own.
+            ops.concurrent = true;
+        }
         if let (Some(AnswersSpec::Profiled(folder)), Some(route)) = (&run.answers, route) {
             needs.add_texts(folder, route);
         }
-        // Stages have instances of their own.
-        needs.ops.concurrent |= route.is_some();
     }
-    for list in [&mut needs.bottlenecks, &mut needs.ranks, &mut needs.classes] {
-        list.sort_unstable();
-        list.dedup();
-    }
+    needs.classes.sort_unstable();
+    needs.classes.dedup();
     Ok(needs)
 }
 
@@ -159,31 +156,17 @@ impl Needs {
             return Err(Failure::BadInput(message));
         }
         // The processor is all cards that a scenario has.
-        self.ops.concurrent |= pool.instances_per_gpu * gpus > 1;
-        if let Some(plot) = &pool.plot {
-            add(&mut self.ops.lookups, plot.fragment_tokens);
-        }
-        self.ops.tagging |= pool.heads == HeadTask::Tagging;
-        if pool.changing() == Changing::Model {
-            add(&mut self.ops.whole_models, pool.first_layer());
-        }
-        if let TenantState::Adapters {
-            bottleneck,
-            implementation,
-        } = pool.tenant_state
-        {
-            self.bottlenecks.push(bottleneck);
-            add(&mut self.ops.adapters, implementation);
-        }
-        if let Some(lora) = pool.generation.as_ref().and_then(|generation| generation.lora) {
-            self.ranks.push(lora.rank);
-            add(&mut self.ops.adapters, lora.implementation);
-        }
+        let is_concurrent = pool.instances_per_gpu * gpus > 1;
+        let tags = pool.heads == HeadTask::Tagging;
+        let whole = (pool.changing() == Changing::Model).then_some(pool.first_layer());
         if let Some(runtimes) = &pool.runtimes {
             self.ops.solves |= runtimes.solves();
             for stream in &runtimes.streams {
                 add(&mut self.models, stream.model.clone());
-                add(&mut self.ops.static_models, stream.model.name.clone());
+                let ops = self.ops.of_mut(&stream.model.name);
+                ops.compiled = true;
+                ops.concurrent |= is_concurrent;
+                ops.tagging |= tags;
                 self.classes.push(stream.classes);
                 let lengths = stream.runtimes.iter().map(|runtime| runtime.max_length);
                 self.served.tokens = self.served.tokens.max(lengths.max());
@@ -192,23 +175,45 @@ impl Needs {
             return Ok(());
         }
         self.classes.push(pool.classes);
-        let Some(tasks) = &pool.tasks else {
-            add(&mut self.models, pool.model.clone());
-            self.served.batch = self.served.batch.max(Some(pool.batch.max_size()));
+        if let Some(tasks) = &pool.tasks {
+            for model in tasks.models(&pool.model) {
+                add(&mut self.models, model.clone());
+                let ops = self.ops.of_mut(&model.name);
+                for kind in tasks.engine.kinds_with_operators(&tasks.registrations) {
+                    add(&mut ops.pets, kind);
+                }
+                whole.into_iter().for_each(|first| add(&mut ops.whole_models, first));
+                ops.tagging |= tags;
+                ops.concurrent |= is_concurrent || !matches!(tasks.engine, EngineSpec::Sequential { .. });
+            }
+            self.served.batch = self.served.batch.max(Some(tasks.largest_batch()));
+            self.served.tokens = self.served.tokens.max(Some(tasks.max_tokens));
+            for &batching in tasks.batchings() {
+                add(&mut self.ops.plans, batching);
+            }
             return Ok(());
-        };
-        for model in tasks.models(&pool.model) {
-            add(&mut self.models, model.clone());
         }
-        self.served.batch = self.served.batch.max(Some(tasks.largest_batch()));
-        self.served.tokens = self.served.tokens.max(Some(tasks.max_tokens));
-        for &batching in tasks.batchings() {
-            add(&mut self.ops.plans, batching);
+        add(&mut self.models, pool.model.clone());
+        self.served.batch = self.served.batch.max(Some(pool.batch.max_size()));
+        let ops = self.ops.of_mut(&pool.model.name);
+        ops.concurrent |= is_concurrent;
+        if let Some(plot) = &pool.plot {
+            add(&mut ops.lookups, plot.fragment_tokens);
         }
-        for kind in tasks.engine.kinds_with_operators(&tasks.registrations) {
-            add(&mut self.ops.pets, kind);
+        ops.tagging |= tags;
+        whole.into_iter().for_each(|first| add(&mut ops.whole_models, first));
+        if let TenantState::Adapters {
+            bottleneck,
+            implementation,
+        } = pool.tenant_state
+        {
+            add(&mut ops.bottlenecks, bottleneck);
+            add(&mut ops.adapters, implementation);
         }
-        self.ops.concurrent |= !matches!(tasks.engine, EngineSpec::Sequential { .. });
+        if let Some(lora) = pool.generation.as_ref().and_then(|generation| generation.lora) {
+            add(&mut ops.ranks, lora.rank);
+            add(&mut ops.adapters, lora.implementation);
+        }
         Ok(())
     }
 }
@@ -263,8 +268,6 @@ pub(super) mod tests {
         let needs = |runs: &[RunSpec]| {
             let Needs {
                 models,
-                bottlenecks,
-                ranks,
                 classes,
                 dtype,
                 ops,
@@ -272,7 +275,7 @@ pub(super) mod tests {
                 texts,
             } = needs_of(runs).unwrap().with_inputs_of(runs).unwrap();
             assert!(texts.is_empty());
-            format!("{:?}", (models, bottlenecks, ranks, classes, dtype, ops, served))
+            format!("{:?}", (models, classes, dtype, ops, served))
         };
         // A card has a number of minutes and then scenarios, a run a card and then a number of seconds.
         let (mut cards, mut checked) = (BTreeMap::new(), 0);
@@ -327,10 +330,31 @@ pub(super) mod tests {
     fn of_full_models_operators_are_measured_that_do_not_merge() {
         let kinds = |engine: &str| {
             let systems = format!("systems=[{{ preset: seqs, tasks: {{ engine: {engine} }} }}]");
-            needs_of(&runs("pets/mixed-64", &[&systems])).unwrap().ops.pets
+            let needs = needs_of(&runs("pets/mixed-64", &[&systems])).unwrap();
+            needs.ops.of(&needs.models[0].name).pets.clone()
         };
         assert_eq!(kinds("{ sequential: {} }"), [PetKind::Adapters]);
         assert!(kinds("{ parallel: { fine_tuned: as-a-whole } }").is_empty());
+    }
+
+    /// What one scenario's model needs is not measured of another's.
+    #[test]
+    fn a_models_ops_are_its_own() {
+        let both = [runs("h200/tabi-tweets", &[]), runs("h200/hmi-tenants", &[])].concat();
+        let needs = needs_of(&both).unwrap();
+        let looked_up = needs
+            .models
+            .iter()
+            .filter(|model| !needs.ops.of(&model.name).lookups.is_empty());
+        let looked_up: Vec<&str> = looked_up.map(|model| model.name.as_str()).collect();
+        assert_eq!(looked_up, ["bert-base"]);
+        let (small, large) = (needs.ops.of("distilbert"), needs.ops.of("bert-large"));
+        assert!(small.adapters.is_empty() && large.bottlenecks.is_empty());
+        assert!(
+            small.attended && !large.attended,
+            "the first asks which words were attended to"
+        );
+        assert!(small.concurrent && !needs.ops.of("bert-base").concurrent);
     }
 
     /// Inputs are measured as far as the workload brings them, a little rounded up, and so are batches beyond the usual ones.
