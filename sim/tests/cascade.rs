@@ -11,13 +11,16 @@ use tenantry_core::log::{Log, replay};
 use tenantry_core::op::{Layers, OpKind};
 use tenantry_core::policy::scale::{HeadroomSpec, TargetTrackingSpec};
 use tenantry_core::spec::{
-    AnswerJoin, BatchSpec, DispatchSpec, OrderSpec, RouteSpec, ScaleRule, ScaleSpec, StageSpec, SystemSpec, TenantState,
+    AdmitSpec, AnswerJoin, BatchSpec, DispatchSpec, OrderSpec, RouteSpec, ScaleRule, ScaleSpec, StageSpec, SystemSpec,
+    TenantState,
 };
 use tenantry_core::{Observer, RunRecord, Server};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{AttendedLayerRow, Card, DType, ModelShape, Stats, TextLookRow, TextPassRow};
 use tenantry_sim::{Jitter, Run, SimulateError, Simulated, simulate};
-use tenantry_traces::outcome::{AnswersSpec, KnownAverage, OtherModel, OutcomesSpec, PrunedPoint};
+use tenantry_traces::outcome::{
+    AnswersSpec, DrawnSpec, KnownAverage, OtherModel, OutcomesSpec, PrunedPoint, TableSpec,
+};
 use tenantry_traces::{Duration, Entry, Listed, Time};
 
 const TENANTS: u32 = 3;
@@ -290,6 +293,32 @@ fn an_average_brings_what_is_said_of_its_weights() {
     assert!(unknown.contains("outcomes.averages"), "{unknown}");
 }
 
+/// Two models that disagree and are as sure of it are right as often as one that guesses.
+#[test]
+fn a_tie_of_an_average_is_right_by_chance() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("items.csv");
+    let table = "tiny_conf,tiny_correct,large_conf,large_correct\n0.6,1,0.6,0\n0.6,0,0.6,1\n";
+    std::fs::write(&path, table).unwrap();
+    let answers = AnswersSpec::Drawn(DrawnSpec {
+        outcomes: OutcomesSpec::Table(TableSpec {
+            path,
+            models: [("tiny", "tiny"), ("bert-base", "large")]
+                .map(|(model, column)| (model.into(), column.into()))
+                .to_vec(),
+            reference: None,
+        }),
+        pruned: Vec::new(),
+        averages: Vec::new(),
+    });
+    let stages = vec![stage("tiny", &[0], ALL), stage("bert-base", &[0], None)];
+    let system = routed(OrderSpec::OneByOne, stages);
+    let done = judged_on(&synthetic_card(), &system, 1, &answers, apart(4_000), ()).expect("the run is sound");
+    let cascade = done.record.cascade.expect("there is a route");
+    let right = cascade.right[1] as f64 / cascade.judged[1] as f64;
+    assert!((right - 0.5).abs() < 0.03, "{right}");
+}
+
 #[test]
 fn a_re_routed_query_takes_both_models_times_and_a_look() {
     let [small, large] =
@@ -504,6 +533,44 @@ fn a_stage_gives_cards_back_while_nobody_is_inside() {
     assert!(scaling.cards[3].0.as_secs_f64() < 12.0, "{scaling:?}");
     let card_s = scaling.card_time.as_secs_f64();
     assert!(card_s < record.end.as_secs_f64() + 2.0 * 11.0, "{card_s} s of cards");
+}
+
+/// A card that starts up when the last request has left is no part of the run; whoever comes later finds it loading.
+#[test]
+fn a_run_ends_with_its_last_request_whatever_starts_up() {
+    let service = latency(&alone(stage("bert-base", &[0], None)), 1);
+    let mut system = alone(one_by_one(stage("bert-base", &[0, 1, 2], None)));
+    let scale = ScaleSpec {
+        start_up: Duration::from_secs(60),
+        ..headroom(3)
+    };
+    system.route.as_mut().expect("it has one").stages[0].scale = Some(scale);
+    let rushing: Vec<Entry> = { rush(service).into_iter() }
+        .filter(|entry| matches!(entry, Entry::Request(request) if request.arrival.0 <= 2_000_000_000))
+        .collect();
+    let run = |late: Option<Entry>| logged(&system, 3, rushing.iter().cloned().chain(late).collect());
+    let loads = |log: &Log| {
+        let ops = log.commands.iter().flat_map(|logged| &logged.ops);
+        ops.filter(|op| matches!(op.kind, OpKind::LoadModel(_))).count()
+    };
+    let (record, log) = run(None);
+    assert!(record.scaling.expect("its cards come and go").added > 0);
+    assert_eq!((loads(&log), record.counts.unfinished), (0, 0));
+    assert!(record.end.as_secs_f64() < 10.0, "{}", record.end);
+    let late = request(rushing.len() as u64, 65_000_000, 0, 40);
+    assert_eq!(loads(&run(Some(late)).1), 2);
+}
+
+/// A request that waits for two models is one that waits.
+#[test]
+fn of_models_asked_at_once_each_request_waits_once() {
+    let stages = ["tiny", "bert-base"].map(|model| one_by_one(stage(model, &[0], None)));
+    let mut system = routed(OrderSpec::AtOnce, stages.to_vec());
+    system.admit = AdmitSpec::BoundedQueue { max_waiting: 3 };
+    // The first runs, three wait, and one is too many.
+    let entries = (0..5).map(|ticket| request(ticket, ticket, 0, 40)).collect();
+    let (record, _) = logged(&system, 1, entries);
+    assert_eq!((record.counts.served, record.counts.rejected), (4, 1));
 }
 
 /// Of a cascade only so much comes to the large model, which is yet the first to have too little.

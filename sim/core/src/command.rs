@@ -189,6 +189,11 @@ impl Waits {
         }
     }
 
+    /// All parts together.
+    pub fn total(&self) -> Duration {
+        self.queue + self.lane + self.stall + self.compute + self.tell
+    }
+
     /// Of a request that never ran.
     pub(crate) fn in_queue(queue: Duration) -> Waits {
         Waits {

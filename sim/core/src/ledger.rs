@@ -460,17 +460,17 @@ impl Ledger {
         if matches!(finish.verdict, Verdict::Rejected(_) | Verdict::Failed(_)) && finish.arrival >= self.warm_up {
             record.refused += 1;
         }
-        if finish.verdict != Verdict::Served {
-            return Ok(());
-        }
         let latency = now.since(finish.arrival);
         let waits = finish.waits;
-        let parts = waits.queue + waits.lane + waits.stall + waits.compute + waits.tell;
-        if parts != latency {
+        let parts = waits.total();
+        if parts != latency && !matches!(finish.verdict, Verdict::Rejected(_)) {
             return Err(BrokenLaw(format!(
                 "ticket {} took {latency}, but its parts {waits:?} are {parts} in all",
                 finish.ticket
             )));
+        }
+        if finish.verdict != Verdict::Served {
+            return Ok(());
         }
         let window = self.windows.at(now);
         window.served += 1;

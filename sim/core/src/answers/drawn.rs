@@ -15,6 +15,9 @@ use crate::spec::{AnswerJoin, RouteSpec, StageSpec};
 /// By which part a confidence may be below that of classes which are all alike.
 const ROUNDING: f32 = 0.01;
 
+/// Which of the draws about a request says which of classes that are as likely is answered; the others are of stages and models.
+const TIE: u64 = 2 << 32;
+
 /// What is drawn for a route's models.
 #[derive(Debug)]
 pub(super) struct Drawn {
@@ -137,7 +140,10 @@ impl Drawn {
                         *sum += weights[stage] * if other == class { confidence } else { each };
                     }
                 }
-                ensemble::likeliest(&sums) == 0
+                // Of classes that are as likely, any: the right one has no name by which it would be the first.
+                let most = sums.iter().copied().fold(0.0, f64::max);
+                let likeliest = sums.iter().filter(|&&sum| sum == most).count() as u64;
+                sums[0] == most && (likeliest == 1 || self.draws.part(TIE).about(ticket).below(likeliest) == 0)
             }
             AnswerJoin::Vote(weights) => {
                 let votes: Vec<(usize, f64)> = asked.map(|stage| (self.class(ticket, stage), weights[stage])).collect();

@@ -106,6 +106,25 @@ impl Ends {
         self.last = slot;
     }
 
+    /// Before those that came later, from the end on, where mostly none did.
+    fn insert(&mut self, requests: &mut Requests, links: impl Fn(&mut InFlight) -> &mut Links, slot: u32) {
+        let arrival = requests.in_slot_mut(slot).arrival;
+        let (mut previous, mut next) = (self.last, NOBODY);
+        while previous != NOBODY && requests.in_slot_mut(previous).arrival > arrival {
+            next = previous;
+            previous = links(requests.in_slot_mut(previous)).previous;
+        }
+        *links(requests.in_slot_mut(slot)) = Links { previous, next };
+        match previous {
+            NOBODY => self.first = slot,
+            previous => links(requests.in_slot_mut(previous)).next = slot,
+        }
+        match next {
+            NOBODY => self.last = slot,
+            next => links(requests.in_slot_mut(next)).previous = slot,
+        }
+    }
+
     #[inline]
     fn unlink(&mut self, requests: &mut Requests, links: impl Fn(&mut InFlight) -> &mut Links, slot: u32) {
         let Links { previous, next } = *links(requests.in_slot_mut(slot));
@@ -150,6 +169,16 @@ impl Queue {
         self.all.push(requests, |r| &mut r.in_queue, id.slot);
         if let Some(ends) = self.by_tenant.get_mut(tenant) {
             ends.push(requests, |r| &mut r.in_tenant, id.slot);
+        }
+        self.len += 1;
+    }
+
+    /// A request that has waited elsewhere takes its place among those that came before and after it.
+    pub fn insert(&mut self, requests: &mut Requests, id: RequestId) {
+        let tenant = requests[id].tenant as usize;
+        self.all.insert(requests, |r| &mut r.in_queue, id.slot);
+        if let Some(ends) = self.by_tenant.get_mut(tenant) {
+            ends.insert(requests, |r| &mut r.in_tenant, id.slot);
         }
         self.len += 1;
     }

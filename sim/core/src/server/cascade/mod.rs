@@ -36,6 +36,8 @@ struct Job {
     asked: u32,
     /// Of those: that have not answered.
     outstanding: u32,
+    /// And of those: in whose queues it is.
+    queued: u32,
     /// Its way so far; of models asked at once, that of the last to answer.
     waits: Waits,
     /// Requests in its last batch.
@@ -75,7 +77,10 @@ pub struct CascadeServer {
     job_of: Vec<JobId>,
     instances: Vec<Instance>,
     running: Slab<BatchId, Running>,
+    /// Entries of queues.
     waiting: u32,
+    /// Jobs that are in a queue.
+    jobs_waiting: u32,
     /// Batch that last counted each tenant, to count the different tenants of a batch.
     counted_in: Vec<u64>,
     batches: u64,
@@ -131,6 +136,7 @@ impl CascadeServer {
             job_of: Vec::new(),
             running: Slab::default(),
             waiting: 0,
+            jobs_waiting: 0,
             counted_in: vec![u64::MAX; tenants as usize],
             batches: 0,
             chosen: Vec::new(),
@@ -174,7 +180,7 @@ impl CascadeServer {
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
         // Timers that find nobody are no part of a run.
         if self.jobs.is_empty() && !matches!(event, Event::Timer(_)) {
-            self.stages_idled(now);
+            self.stages_idled(now, commands);
         }
         match *event {
             Event::Arrived(request) => self.arrived(now, request, commands),
@@ -205,7 +211,7 @@ impl CascadeServer {
         };
         let admitted = self
             .check(&request)
-            .and_then(|()| self.admit.admit(&request, self.waiting));
+            .and_then(|()| self.admit.admit(&request, self.jobs_waiting));
         if let Err(reason) = admitted {
             commands.list.push(Command::Finish(Finish::rejected(&request, reason)));
             return;
@@ -214,6 +220,7 @@ impl CascadeServer {
             request,
             asked: 0,
             outstanding: 0,
+            queued: 0,
             waits: Waits::default(),
             batch_requests: 0,
             failure: None,
@@ -249,6 +256,8 @@ impl CascadeServer {
         let job = &mut self.jobs[id];
         job.asked |= 1 << stage;
         job.outstanding += 1;
+        job.queued += 1;
+        self.jobs_waiting += u32::from(job.queued == 1);
         let (earlier, from) = self.stages.split_at_mut(stage);
         if let Some(scaler) = &mut from[0].scaler {
             scaler.arrived();
@@ -286,16 +295,25 @@ impl CascadeServer {
         for entry in queued {
             let instance = self.entries[entry].instance;
             self.instances[instance.index()].queue.remove(&mut self.entries, entry);
-            self.waiting -= 1;
-            let waited = now.since(self.entries[entry].arrival);
+            self.queues_no_more(entry);
             self.leave(entry);
-            self.jobs[id].waits.queue += waited;
             self.touched.push(instance);
         }
-        if self.jobs[id].outstanding == 0 {
+        let job = &mut self.jobs[id];
+        if job.outstanding == 0 {
+            // What its way so far does not account for it has spent in queues.
+            job.waits.queue += Duration(now.since(job.request.arrival).0 - job.waits.total().0);
             self.finish(id, None, commands);
         }
         self.advance_touched(now, commands);
+    }
+
+    /// An entry is taken out of its queue.
+    fn queues_no_more(&mut self, entry: RequestId) {
+        self.waiting -= 1;
+        let job = &mut self.jobs[self.job_of[entry.slot()]];
+        job.queued -= 1;
+        self.jobs_waiting -= u32::from(job.queued == 0);
     }
 
     /// An entry leaves its instance, answered or not.
@@ -467,7 +485,9 @@ impl CascadeServer {
             state.queue.remove(&mut self.entries, id);
             self.entries[id].batch = Some(batch);
         }
-        self.waiting -= shape.requests;
+        for at in 0..self.chosen.len() {
+            self.queues_no_more(self.chosen[at]);
+        }
         let lane = self.topology.instances[instance.index()].compute;
         let stage = self.stage_of(instance);
         shape.tokens = stage.padded(shape.tokens);
@@ -487,6 +507,14 @@ impl CascadeServer {
         };
         let running: usize = self.running.iter().map(|(_, running)| members(running)).sum();
         let outstanding: u32 = self.jobs.iter().map(|(_, job)| job.outstanding).sum();
+        let queued: u32 = self.jobs.iter().map(|(_, job)| job.queued).sum();
+        let jobs_waiting = self.jobs.iter().filter(|(_, job)| job.queued > 0).count();
+        if queued != self.waiting || jobs_waiting != self.jobs_waiting as usize {
+            return Err(format!(
+                "{queued} entries of {jobs_waiting} requests wait, and {} of {} are counted",
+                self.waiting, self.jobs_waiting
+            ));
+        }
         let entries = self.entries.len();
         if running + self.waiting as usize != entries || outstanding as usize != entries {
             return Err(format!(
@@ -499,6 +527,13 @@ impl CascadeServer {
         }
         for instance in self.topology.instance_ids() {
             let state = &self.instances[instance.index()];
+            let line = QueueView {
+                requests: &self.entries,
+                queue: &state.queue,
+            };
+            if !line.iter().is_sorted_by_key(|waiting| waiting.arrival) {
+                return Err(format!("the queue of {instance} is not in order of arrival at {now}"));
+            }
             // A timer of this very instant is still to come.
             let asked_now = state.timer.is_some_and(|at| at <= now);
             if !state.busy && !asked_now && self.decide(now, instance) == Decision::Start {

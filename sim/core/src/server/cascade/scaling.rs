@@ -142,8 +142,9 @@ impl CascadeServer {
     }
 
     /// What was due while nobody was inside, at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
-    /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come.
-    pub(super) fn stages_idled(&mut self, now: Time) {
+    /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come; cards that are up by now load their models
+    /// then.
+    pub(super) fn stages_idled(&mut self, now: Time, commands: &mut Commands) {
         while self.cards.next + ASK_EVERY <= now && self.scales() {
             let at = self.cards.next;
             self.cards.next += ASK_EVERY;
@@ -153,6 +154,11 @@ impl CascadeServer {
                 if { stage.scaler.as_mut() }.is_some_and(|scaler| scaler.releases(at, cards)) {
                     self.release_card(at, index);
                 }
+            }
+        }
+        for index in 0..self.stages.len() {
+            for card in 0..self.stages[index].cards.len() {
+                self.load_if_up(now, index, card, commands);
             }
         }
     }
@@ -214,7 +220,13 @@ impl CascadeServer {
 
     /// A timer of an instance may be that of its card's start-up.
     pub(super) fn started(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
-        let (index, card) = self.card_of(instance);
+        if !self.jobs.is_empty() {
+            let (index, card) = self.card_of(instance);
+            self.load_if_up(now, index, card, commands);
+        }
+    }
+
+    fn load_if_up(&mut self, now: Time, index: usize, card: usize, commands: &mut Commands) {
         let on_card = self.stages[index].cards.get(card);
         if on_card.is_some_and(|on_card| matches!(on_card.state, State::Starting(up_at) if up_at <= now)) {
             self.load(index, card, commands);
@@ -268,7 +280,7 @@ impl CascadeServer {
                 self.stages[index].left(instance);
                 let next = self.stages[index].place(None);
                 self.entries[id].instance = next;
-                self.instances[next.index()].queue.push(&mut self.entries, id);
+                self.instances[next.index()].queue.insert(&mut self.entries, id);
                 self.touched.push(next);
             }
         }
