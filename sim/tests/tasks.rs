@@ -2,87 +2,24 @@
 
 mod common;
 
-use common::{cluster, request, run_checked_on, run_listed, system};
+use common::tasks::{BY_KIND, MEMORY, SHARED, another, of, registration, shape, tasks};
+use common::{cluster, request, run_checked_on, run_listed};
 use proptest::prelude::*;
-use tenantry_core::command::{Command, TaskFault};
+use tenantry_core::command::TaskFault;
 use tenantry_core::log::{Log, replay};
 use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::{PetSizes, activation_bytes, resident_bytes};
 use tenantry_core::server::ServerError;
 use tenantry_core::spec::{
-    EngineSpec, FineTuned, FullModels, PlanningSpec, Registration, SharedModel, StreamsSpec, SystemSpec, TaskFile,
-    TasksSpec,
+    EngineSpec, FineTuned, FullModels, PlanningSpec, Registration, StreamsSpec, SystemSpec, TaskFile,
 };
-use tenantry_core::{ClusterSpec, Commands, Ledger, Observer, RunRecord, Server, run};
+use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{
     Card, ConcurrentLayerRow, DType, DeviceKind, ModelShape, PetKind, PlanRow, PoolBatching, Stats,
 };
-use tenantry_sim::{Jitter, Prices, Run, VirtualMachine, simulate};
+use tenantry_sim::{Jitter, Prices, VirtualMachine};
 use tenantry_traces::{Duration, Entry, Listed, Time};
-
-const MEMORY: u64 = 1 << 30;
-
-fn shape(name: &str) -> ModelShape {
-    ModelShape::builtin(name).expect("it is built in")
-}
-
-fn registration(task: u32, kind: &str) -> Registration {
-    Registration {
-        at: format!("registrations[{task}]"),
-        task,
-        model: "tiny".into(),
-        kind: kind.into(),
-        trained_on: None,
-        mask_elements: None,
-        file: None,
-    }
-}
-
-/// Task `t` is of kind `t % 5`.
-fn registrations(tasks: u32) -> Vec<Registration> {
-    let kind = |task: u32| PetKind::ALL[task as usize % 5].name();
-    (0..tasks).map(|task| registration(task, kind(task))).collect()
-}
-
-fn another(name: &str, shape: ModelShape) -> SharedModel {
-    SharedModel {
-        name: name.into(),
-        shape,
-    }
-}
-
-const SHARED: EngineSpec = EngineSpec::Shared {
-    batching: Batching::Coordinated,
-    streams: StreamsSpec::Fixed { count: 1 },
-};
-
-fn tasks(tasks: u32) -> SystemSpec {
-    let mut system = system();
-    system.pool.tasks = Some(TasksSpec {
-        model: "tiny".into(),
-        more_models: Vec::new(),
-        registrations: registrations(tasks),
-        sizes: PetSizes::PAPER,
-        engine: SHARED,
-        max_batch: 16,
-        max_tokens: 64,
-        planning: PlanningSpec::Pool {
-            size: 4,
-            max_wait: None,
-        },
-    });
-    system
-}
-
-fn of(system: &mut SystemSpec) -> &mut TasksSpec {
-    system.pool.tasks.as_mut().expect("it has tasks")
-}
-
-const BY_KIND: FullModels = FullModels {
-    own_embeddings: true,
-    fine_tuned: FineTuned::ByKind,
-};
 
 /// Two layers of `tiny`, as the synthetic card's table has them: α in microseconds.
 fn alpha_us(batch: u32, tokens: u32) -> f64 {
@@ -605,105 +542,6 @@ fn queries_that_come_while_a_pool_is_planned_wait_for_the_next_and_those_that_le
     let mut first = batches[0].clone();
     first.sort_unstable();
     assert_eq!((first, batches.concat().len()), (vec![0, 1, 3], 7));
-}
-
-#[test]
-fn an_urgent_class_goes_first_where_batches_are_planned_online() {
-    let card = synthetic_card();
-    let mut system = tasks(40);
-    let spec = of(&mut system);
-    spec.max_batch = 1;
-    spec.planning = PlanningSpec::Online {
-        window: 64,
-        targets: vec![Duration::from_millis(100), Duration::from_millis(1)],
-    };
-    let mut entries: Vec<Entry> = (0..20).map(|i| request(i, 100, i as u32, 32)).collect();
-    for entry in entries.iter_mut().skip(15) {
-        if let Entry::Request(request) = entry {
-            request.class = 1;
-        }
-    }
-    let mut server = Server::on_card(&card, &cluster(1, MEMORY), &system, 40).unwrap();
-    let prices = Prices::new(&card, &system.pool, Jitter::None).unwrap();
-    let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
-    let mut log = Log::default();
-    run(
-        &mut server,
-        &mut Listed::new(entries),
-        &mut machine,
-        &mut Ledger::new(Time::ZERO),
-        &mut log,
-    )
-    .unwrap();
-    let order: Vec<u64> = log
-        .commands
-        .iter()
-        .flat_map(|c| c.members.iter().map(|m| m.ticket))
-        .collect();
-    assert_eq!(order[..6], [0, 15, 16, 17, 18, 19], "the first found the card idle");
-}
-
-/// Latencies by class of 160 bulk queries and, just after them, 8 interactive ones of the same lengths, which all wait when the card is free for
-/// them; batches are of up to 16.
-fn latencies_ms(targets_ms: [u64; 2]) -> [Vec<f64>; 2] {
-    let card = synthetic_card();
-    let mut system = tasks(40);
-    let spec = of(&mut system);
-    spec.planning = PlanningSpec::Online {
-        window: 32,
-        targets: targets_ms.map(Duration::from_millis).to_vec(),
-    };
-    // The first finds the card idle, and the others wait for it.
-    let mut entries = vec![request(0, 0, 0, 64)];
-    let (bulk, interactive) = (160, 8);
-    for ticket in 1..=bulk + interactive {
-        let Entry::Request(mut query) = request(ticket, 50, (ticket % 40) as u32, 10 + (ticket % 8) as u32 * 6) else {
-            unreachable!("it is a request")
-        };
-        query.class = u16::from(ticket > bulk);
-        entries.push(Entry::Request(query));
-    }
-    #[derive(Default)]
-    struct Left([Vec<f64>; 2]);
-    impl Observer for Left {
-        fn command(&mut self, now: Time, command: &Command, _: &Commands) {
-            if let Command::Finish(finish) = command {
-                self.0[usize::from(finish.class)].push(now.since(finish.arrival).as_millis_f64());
-            }
-        }
-    }
-    let mut left = Left::default();
-    let spec = Run {
-        card: &card,
-        cluster: cluster(1, MEMORY),
-        system: &system,
-        tenants: 40,
-        warm_up: Time::ZERO,
-        jitter: Jitter::None,
-        seed: 1,
-        answers: None,
-    };
-    let record = simulate(&spec, &mut Listed::new(entries), Default::default(), &mut left);
-    record.expect("the run is sound");
-    left.0
-}
-
-#[test]
-fn batches_of_many_are_filled_only_as_far_as_the_urgent_are_in_time() {
-    let greatest = |ms: &[f64]| ms.iter().copied().fold(0.0, f64::max);
-    // All of them take more than 3 ms. As if they were in one class, interactive queries are in batches with bulk ones of their lengths, first to last.
-    let [_, interactive] = latencies_ms([3, 3]);
-    assert_eq!(interactive.len(), 8);
-    assert!(greatest(&interactive) > 3.0, "{interactive:?}");
-    let [bulk, interactive] = latencies_ms([20, 3]);
-    assert_eq!((bulk.len(), interactive.len()), (161, 8));
-    assert!(greatest(&interactive) <= 3.0, "{interactive:?}");
-    assert!(greatest(&bulk) <= 20.0);
-    // Who is urgent does not compute alone: bulk queries fill its batches.
-    assert!(
-        bulk.iter().filter(|ms| **ms < greatest(&interactive)).count() > 8,
-        "{bulk:?}"
-    );
 }
 
 fn systems() -> impl Strategy<Value = SystemSpec> {

@@ -141,7 +141,20 @@ impl Classifier {
     /// # Errors
     /// Ids outside the vocabulary, too many tokens, or no memory on the device.
     pub fn classify(&self, batch: &[&Tokens], importance: bool) -> Result<Classified, ExecutorError> {
-        let input = self.input(batch)?;
+        self.classify_padded(batch, 0, importance)
+    }
+
+    /// The same of a batch that is padded to so many tokens, if its longest sequence has fewer.
+    ///
+    /// # Errors
+    /// As [`classify`](Self::classify).
+    pub fn classify_padded(
+        &self,
+        batch: &[&Tokens],
+        tokens: usize,
+        importance: bool,
+    ) -> Result<Classified, ExecutorError> {
+        let input = self.input(batch, tokens)?;
         tch::no_grad(|| {
             let embedded = self.encoder.embed(&input)?;
             let (hidden, received) = if importance {
@@ -166,7 +179,7 @@ impl Classifier {
 
     /// Logits `[n, outputs]` of a batch, kept in mind for gradients where parameters ask for them.
     pub(crate) fn logits(&self, batch: &[&Tokens]) -> Result<Tensor, ExecutorError> {
-        let input = self.input(batch)?;
+        let input = self.input(batch, 0)?;
         let mut hidden = self.encoder.embedded(&input)?;
         for layer in 0..self.config.shape.layers as usize {
             hidden = self.encoder.layer(layer, &hidden, &input, None)?;
@@ -174,9 +187,9 @@ impl Classifier {
         self.answer(&hidden)
     }
 
-    /// The batch, padded to its longest sequence.
-    fn input(&self, batch: &[&Tokens]) -> Result<Input, ExecutorError> {
-        let longest = batch.iter().map(|tokens| tokens.ids.len()).max().unwrap_or(0);
+    /// The batch, padded to its longest sequence, and to `tokens` at least.
+    fn input(&self, batch: &[&Tokens], tokens: usize) -> Result<Input, ExecutorError> {
+        let longest = batch.iter().map(|tokens| tokens.ids.len()).fold(tokens, usize::max);
         let ids: Vec<&[i64]> = batch.iter().map(|tokens| tokens.ids.as_slice()).collect();
         let input = self.encoder.input(&ids, longest)?;
         if batch
@@ -410,6 +423,15 @@ mod tests {
             }
         }
         assert_ne!(run(&[&pair]).logits, run(&[&one]).logits);
+        // Padding changes what is computed, and no answer.
+        let padded = classifier.classify_padded(&[&pair, &short], 8, true).unwrap();
+        assert_eq!(padded.importance.unwrap()[0].len(), 5);
+        let logits = padded.logits.concat().into_iter().zip(together.logits.concat());
+        logits.for_each(|(found, expected)| assert!((found - expected).abs() < 1e-5, "{found} and {expected}"));
+        assert!(
+            classifier.classify_padded(&[&pair], 1 << 20, false).is_err(),
+            "there are not so many positions"
+        );
     }
 
     #[test]

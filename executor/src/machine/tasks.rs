@@ -104,10 +104,12 @@ impl TaskServing {
         }
         // What full models are made from lies in host memory, until they are.
         let mut merged_from = Registry::new(kinds, u64::MAX);
-        for registration in &tasks.registrations {
+        for (position, registration) in tasks.registrations.iter().enumerate() {
+            let is_loaded = server.loaded_by(registration.task) == Some(position as u32);
             let loaded = match shared {
-                true => serving.register(registration, &origin, server),
-                false => serving.build(registration, &origin, &mut merged_from, server),
+                true => serving.register(registration, &origin, is_loaded),
+                false if is_loaded => serving.build(registration, &origin, &mut merged_from),
+                false => Ok(()),
             };
             match loaded {
                 Err(error) if error.is_out_of_memory() => server.unload(registration, &error.to_string()),
@@ -118,7 +120,10 @@ impl TaskServing {
             true => serving.registry.triplet(*task).is_none(),
             false => !serving.own.contains_key(task),
         };
-        match (0..tenants).filter(|&task| server.task(task).is_some()).find(missing) {
+        match (0..tenants)
+            .filter(|&task| server.loaded_by(task).is_some())
+            .find(missing)
+        {
             Some(task) => Err(ExecutorError::input(
                 format!("task {task}"),
                 "one that the registry takes",
@@ -128,18 +133,18 @@ impl TaskServing {
         }
     }
 
-    /// Hands one registration to the registry, with the parameters that it says it has.
+    /// Hands one registration to the registry, with the parameters that it says it has; it stays there if the server loads its task by it.
     fn register(
         &mut self,
         registration: &Registration,
         origin: &Origin<'_>,
-        server: &TaskServer,
+        is_loaded: bool,
     ) -> Result<(), ExecutorError> {
         let task = registration.task;
         let Some(handed) = hand_in(registration, origin, &mut self.registry)? else {
             return Ok(());
         };
-        if server.task(task).is_none() {
+        if !is_loaded {
             // The server found no memory for it.
             return self.registry.remove(task).map_err(of_task);
         }
@@ -151,18 +156,14 @@ impl TaskServing {
         self.put_head(registration, handed)
     }
 
-    /// Makes a full model of one registration, if the server loads its task.
+    /// Makes a full model of one registration, by which the server loads its task.
     fn build(
         &mut self,
         registration: &Registration,
         origin: &Origin<'_>,
         merged_from: &mut Registry,
-        server: &TaskServer,
     ) -> Result<(), ExecutorError> {
         let (task, model) = (registration.task, registration.model.as_str());
-        if server.task(task).is_none() || self.own.contains_key(&task) {
-            return Ok(());
-        }
         if merged_from.model(model).is_none() && origin.find(model).is_some() {
             let shared = origin.model(model, Device::Cpu)?;
             merged_from.add_model(model, shared).map_err(of_task)?;

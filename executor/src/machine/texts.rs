@@ -315,7 +315,8 @@ impl TextLane {
         let reading = |member: &Member| self.texts.reading(member.ticket, stage.index);
         let readings: Vec<Reading> = batch.members.iter().map(reading).collect();
         let tokens: Vec<&Tokens> = readings.iter().map(|reading| &*reading.tokens).collect();
-        let classified = stage.model.classifier().classify(&tokens, stage.alpha().is_some())?;
+        let classifier = stage.model.classifier();
+        let classified = classifier.classify_padded(&tokens, batch.shape.tokens as usize, stage.alpha().is_some())?;
         if stage.dispatch.is_none() {
             self.conclude(batch, &Pass { readings, classified }, Self::goes_on)?;
         } else {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tenantry_core::spec::{BatchSpec, RouteSpec};
+use tenantry_core::spec::{BatchSpec, Padding, RouteSpec};
 use tenantry_profiles::{DType, Tables, TextLookRow, TextPassRow};
 
 use super::schedule::Point;
@@ -47,7 +47,10 @@ impl TextSubject {
                 let prunes = probe.prunes();
                 let subject = TextSubject {
                     batches: batches(largest(stage.pool.batch)),
-                    tokens: lengths(&probe.lengths(), pruned),
+                    tokens: match stage.pool.padding {
+                        Padding::Longest => lengths(&probe.lengths(), pruned),
+                        Padding::To(tokens) => vec![tokens],
+                    },
                     dtype: stage.pool.dtype,
                     probe,
                     prunes,

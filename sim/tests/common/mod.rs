@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod decoders;
+pub mod tasks;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

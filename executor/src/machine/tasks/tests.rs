@@ -9,6 +9,7 @@ use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_header::PoolerActivation;
 use tenantry_core::policy::pet_tensors::{HEAD, POOLER};
 use tenantry_core::policy::pet_work::PetSizes;
+use tenantry_core::server::ServerError;
 use tenantry_core::spec::{
     AdmitSpec, BatchSpec, FineTuned, FullModels, HeadTask, Padding, PipelineSpec, PlaceSpec, PlanningSpec, SharedModel,
     StreamsSpec, SwapSpec, SystemSpec, TenantState,
@@ -100,6 +101,17 @@ fn serve(system: &SystemSpec, memory: u64) -> (RunRecord, Vec<Answer>, Vec<Strin
     (record, answers, refused)
 }
 
+fn new_server(card: &Card, system: &SystemSpec, memory: u64) -> Result<Server, ServerError> {
+    let cluster = ClusterSpec {
+        gpus: 1,
+        gpu_memory_bytes: memory,
+        shares_host_memory: false,
+        copy_lanes: 1,
+        lookup_lanes: 1,
+    };
+    Server::on_card(card, &cluster, system, TASKS)
+}
+
 /// The same on another card, of tasks of these kinds on models from files; and the most streams that a batch had.
 fn serve_on(
     card: &Card,
@@ -108,15 +120,8 @@ fn serve_on(
     kinds: &'static [&'static dyn Kind],
     files: &Files,
 ) -> (RunRecord, Vec<Answer>, Vec<String>, u16) {
-    let cluster = ClusterSpec {
-        gpus: 1,
-        gpu_memory_bytes: memory,
-        shares_host_memory: false,
-        copy_lanes: 1,
-        lookup_lanes: 1,
-    };
     let loaded = || {
-        let mut server = Server::on_card(card, &cluster, system, TASKS).unwrap();
+        let mut server = new_server(card, system, memory).unwrap();
         let Server::Tasks(tasks) = &mut server else {
             unreachable!("it has tasks")
         };
@@ -653,5 +658,54 @@ fn the_registry_refuses_alone_what_the_server_refuses() {
     assert_eq!(refused.len(), expected.len(), "{refused:?}");
     for (refused, expected) in refused.iter().zip(expected) {
         assert!(refused.starts_with(expected), "{refused}");
+    }
+}
+
+/// A task for which there was no memory comes again as another that fits: that one answers, in every engine.
+#[test]
+fn what_is_served_is_the_registration_that_was_loaded() {
+    let large = ModelShape {
+        name: "large".into(),
+        layers: 1 << 12,
+        ..ModelShape::builtin("tiny").unwrap()
+    };
+    let card = card_with(&large);
+    let engines = [
+        shared(Batching::Coordinated, 1),
+        EngineSpec::Sequential { models: BY_KIND },
+    ];
+    for engine in engines {
+        let of = |registrations: &[Registration]| {
+            let mut system = system(engine);
+            let tasks = system.pool.tasks.as_mut().unwrap();
+            if engine.full_models().is_some() {
+                tasks.more_models = vec![SharedModel {
+                    name: "large".into(),
+                    shape: large.clone(),
+                }];
+            }
+            tasks.registrations = registrations.to_vec();
+            system
+        };
+        let second = registration(0, "bit-fit");
+        let mut first = registration(0, "mask-bert");
+        if engine.full_models().is_some() {
+            first.model = "large".into();
+        }
+        let both = of(&[first, second.clone()]);
+        let loads_second = |memory: &u64| {
+            let server = new_server(&card, &both, *memory);
+            server.is_ok_and(|server| matches!(&server, Server::Tasks(tasks) if tasks.loaded_by(0) == Some(1)))
+        };
+        // There is room for one of them somewhere, whatever activations take.
+        let memory = (1 << 20..64 << 20).step_by(8 << 10).find(loads_second);
+        let memory = memory.expect("the second needs less");
+        let (record, answers, refused, _) = serve_on(&card, &both, memory, &KINDS, &Files::NONE);
+        assert_eq!(record.tasks.unwrap().refused, [(TaskFault::OutOfMemory, 1)]);
+        assert_eq!((answers.len(), refused.len()), (4, 1), "{refused:?}");
+        assert_eq!(
+            answers,
+            serve_on(&card, &of(&[second]), 1 << 30, &KINDS, &Files::NONE).1
+        );
     }
 }

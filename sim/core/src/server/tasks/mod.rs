@@ -184,10 +184,10 @@ impl TaskServer {
         self.repository.unload(registration, got);
     }
 
-    /// Which loaded task a tenant is: its shared model and kind; nothing where it has none.
-    pub fn task(&self, tenant: u32) -> Option<(u16, tenantry_profiles::PetKind)> {
+    /// By which of the registrations, in their order, a tenant's task was loaded; nothing where it has none. One that was refused may have come again.
+    pub fn loaded_by(&self, tenant: u32) -> Option<u32> {
         match self.repository.entry(tenant) {
-            Entry::Loaded(task) => Some((task.model, task.kind)),
+            Entry::Loaded(task) => Some(task.registration),
             Entry::Unknown | Entry::Refused(_) => None,
         }
     }
@@ -387,17 +387,20 @@ impl TaskServer {
         }
     }
 
-    /// Whether deadlines decide which queries are planned together. With one target for all nobody is more urgent than who came before; a
-    /// fixed size takes queries as they came, and a full model has one task's.
-    fn urgent_first(&self) -> bool {
-        let planner = match self.engine {
+    /// Whether queries are put together by what they cost. A fixed size takes them as they came, and a full model has one task's.
+    fn looks_at_costs(&self) -> bool {
+        match self.engine {
             EngineSpec::Shared { batching, .. } => !matches!(batching, Batching::Fixed { .. }),
             EngineSpec::Sequential { .. } | EngineSpec::Parallel { .. } => false,
-        };
+        }
+    }
+
+    /// Whether deadlines decide which queries are planned together. With one target for all nobody is more urgent than who came before.
+    fn urgent_first(&self) -> bool {
         let PlanningSpec::Online { targets, .. } = &self.planning else {
             return false;
         };
-        planner && targets.iter().any(|target| *target != targets[0])
+        self.looks_at_costs() && targets.iter().any(|target| *target != targets[0])
     }
 
     /// Has those that wait planned: on the host's lane where there is anything to plan, and at once where there is not.
@@ -471,16 +474,17 @@ impl TaskServer {
         commands.submit(batch, instance, BatchShape::NOTHING, mark);
     }
 
-    /// A pool's plan is there: all of it, or, where the next is made afresh, the batch with the earliest deadline.
+    /// A pool's plan is there: all of it, or, where the next is made afresh, the batch with the earliest deadline; of batches as they came, the first.
     fn planned(&mut self, instance: InstanceId, plan: &PoolPlan) {
+        let looks_at_costs = self.looks_at_costs();
         let state = &mut self.instances[instance.index()];
         let pool = state.asked.take().expect("a plan was asked for");
         let requests = &self.requests;
         let mut batches = planned(plan, &pool, |id| requests.get(id).is_some());
         if let PlanningSpec::Online { .. } = self.planning {
-            let earliest = (0..batches.len()).min_by_key(|&index| batches[index].deadline);
-            let Some(earliest) = earliest else { return };
-            batches = vec![batches.swap_remove(earliest)];
+            let next = (0..batches.len()).min_by_key(|&index| looks_at_costs.then_some(batches[index].deadline));
+            let Some(next) = next else { return };
+            batches = vec![batches.swap_remove(next)];
             for (id, _) in &batches[0].members {
                 state.queue.remove(&mut self.requests, *id);
             }

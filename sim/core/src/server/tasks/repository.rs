@@ -16,6 +16,8 @@ pub(crate) struct Task {
     pub kind: PetKind,
     /// Position among the loaded tasks.
     pub position: u32,
+    /// Position of its registration among all.
+    pub registration: u32,
     /// Of its own parameters on each card, and of its head with its pooler.
     own_bytes: u64,
     head_bytes: u64,
@@ -114,8 +116,8 @@ impl Repository {
             card_bytes: available,
             shares_host_memory: cluster.shares_host_memory,
         };
-        for registration in &tasks.registrations {
-            repository.take(registration, &models, pool, tasks);
+        for (position, registration) in tasks.registrations.iter().enumerate() {
+            repository.take(position as u32, registration, &models, pool, tasks);
         }
         Ok(repository)
     }
@@ -123,6 +125,7 @@ impl Repository {
     /// One registration, and the loading of its task.
     fn take(
         &mut self,
+        position: u32,
         registration: &Registration,
         models: &[(&str, &ModelShape)],
         pool: &PoolSpec,
@@ -144,7 +147,10 @@ impl Repository {
             return;
         }
         self.entries[task] = match self.checked(registration, models, pool, tasks) {
-            Ok(task) => Entry::Loaded(task),
+            Ok(task) => Entry::Loaded(Task {
+                registration: position,
+                ..task
+            }),
             Err(refusal) => {
                 let fault = refusal.fault;
                 self.refuse(registration, refusal);
@@ -278,6 +284,7 @@ impl Repository {
             model: index as u16,
             kind,
             position,
+            registration: 0,
             own_bytes,
             head_bytes,
             kept_bytes,

@@ -1,0 +1,145 @@
+//! Tasks' queries of several service classes, in batches that are made as they come.
+
+mod common;
+
+use common::tasks::{BY_KIND, MEMORY, of, tasks};
+use common::{cluster, request};
+use tenantry_core::command::Command;
+use tenantry_core::log::Log;
+use tenantry_core::policy::coordinated::Batching;
+use tenantry_core::spec::{EngineSpec, PlanningSpec, StreamsSpec, SystemSpec};
+use tenantry_core::{Commands, Ledger, Observer, Server, run};
+use tenantry_profiles::testing::synthetic_card;
+use tenantry_sim::{Jitter, Prices, Run, VirtualMachine, simulate};
+use tenantry_traces::{Duration, Entry, Listed, Time};
+
+/// Tickets in the order in which they run.
+fn order(system: &SystemSpec, entries: Vec<Entry>) -> Vec<u64> {
+    let card = synthetic_card();
+    let mut server = Server::on_card(&card, &cluster(1, MEMORY), system, 40).unwrap();
+    let prices = Prices::new(&card, &system.pool, Jitter::None).unwrap();
+    let mut machine = VirtualMachine::new(server.topology(), prices, &card.contention, Default::default());
+    let mut log = Log::default();
+    run(
+        &mut server,
+        &mut Listed::new(entries),
+        &mut machine,
+        &mut Ledger::new(Time::ZERO),
+        &mut log,
+    )
+    .unwrap();
+    log.commands
+        .iter()
+        .flat_map(|c| c.members.iter().map(|m| m.ticket))
+        .collect()
+}
+
+#[test]
+fn an_urgent_class_goes_first_where_batches_are_planned_online() {
+    let mut system = tasks(40);
+    let spec = of(&mut system);
+    spec.max_batch = 1;
+    spec.planning = PlanningSpec::Online {
+        window: 64,
+        targets: vec![Duration::from_millis(100), Duration::from_millis(1)],
+    };
+    let mut entries: Vec<Entry> = (0..20).map(|i| request(i, 100, i as u32, 32)).collect();
+    for entry in entries.iter_mut().skip(15) {
+        if let Entry::Request(request) = entry {
+            request.class = 1;
+        }
+    }
+    let order = order(&system, entries);
+    assert_eq!(order[..6], [0, 15, 16, 17, 18, 19], "the first found the card idle");
+}
+
+/// Latencies by class of 160 bulk queries and, just after them, 8 interactive ones of the same lengths, which all wait when the card is free for
+/// them; batches are of up to 16.
+fn latencies_ms(targets_ms: [u64; 2]) -> [Vec<f64>; 2] {
+    let card = synthetic_card();
+    let mut system = tasks(40);
+    let spec = of(&mut system);
+    spec.planning = PlanningSpec::Online {
+        window: 32,
+        targets: targets_ms.map(Duration::from_millis).to_vec(),
+    };
+    // The first finds the card idle, and the others wait for it.
+    let mut entries = vec![request(0, 0, 0, 64)];
+    let (bulk, interactive) = (160, 8);
+    for ticket in 1..=bulk + interactive {
+        let Entry::Request(mut query) = request(ticket, 50, (ticket % 40) as u32, 10 + (ticket % 8) as u32 * 6) else {
+            unreachable!("it is a request")
+        };
+        query.class = u16::from(ticket > bulk);
+        entries.push(Entry::Request(query));
+    }
+    #[derive(Default)]
+    struct Left([Vec<f64>; 2]);
+    impl Observer for Left {
+        fn command(&mut self, now: Time, command: &Command, _: &Commands) {
+            if let Command::Finish(finish) = command {
+                self.0[usize::from(finish.class)].push(now.since(finish.arrival).as_millis_f64());
+            }
+        }
+    }
+    let mut left = Left::default();
+    let spec = Run {
+        card: &card,
+        cluster: cluster(1, MEMORY),
+        system: &system,
+        tenants: 40,
+        warm_up: Time::ZERO,
+        jitter: Jitter::None,
+        seed: 1,
+        answers: None,
+    };
+    let record = simulate(&spec, &mut Listed::new(entries), Default::default(), &mut left);
+    record.expect("the run is sound");
+    left.0
+}
+
+#[test]
+fn batches_of_many_are_filled_only_as_far_as_the_urgent_are_in_time() {
+    let greatest = |ms: &[f64]| ms.iter().copied().fold(0.0, f64::max);
+    // All of them take more than 3 ms. As if they were in one class, interactive queries are in batches with bulk ones of their lengths, first to last.
+    let [_, interactive] = latencies_ms([3, 3]);
+    assert_eq!(interactive.len(), 8);
+    assert!(greatest(&interactive) > 3.0, "{interactive:?}");
+    let [bulk, interactive] = latencies_ms([20, 3]);
+    assert_eq!((bulk.len(), interactive.len()), (161, 8));
+    assert!(greatest(&interactive) <= 3.0, "{interactive:?}");
+    assert!(greatest(&bulk) <= 20.0);
+    // Who is urgent does not compute alone: bulk queries fill its batches.
+    assert!(
+        bulk.iter().filter(|ms| **ms < greatest(&interactive)).count() > 8,
+        "{bulk:?}"
+    );
+}
+
+/// A fixed size and full models take queries as they came, whatever is urgent.
+#[test]
+fn baselines_take_queries_as_they_came() {
+    let fixed = EngineSpec::Shared {
+        batching: Batching::Fixed { size: 1 },
+        streams: StreamsSpec::Fixed { count: 1 },
+    };
+    for engine in [fixed, EngineSpec::Sequential { models: BY_KIND }] {
+        let mut system = tasks(20);
+        let spec = of(&mut system);
+        spec.engine = engine;
+        spec.planning = PlanningSpec::Online {
+            window: 64,
+            targets: vec![Duration::from_millis(100), Duration::from_millis(1)],
+        };
+        let entries = (0..20)
+            .map(|i| request(i, 100 + i, i as u32, 32))
+            .map(|entry| match entry {
+                Entry::Request(mut query) => {
+                    query.class = u16::from(query.ticket >= 15);
+                    Entry::Request(query)
+                }
+                other => other,
+            });
+        assert!(order(&system, entries.collect()).is_sorted(), "{engine:?}");
+    }
+}
