@@ -62,6 +62,7 @@ pub(crate) fn route(
             ));
         }
         let layers = layers(stage, &model, stages.last(), &path, problems);
+        check_prune(raw, index, &path, problems);
         stages.push(StageSpec {
             pool: PoolSpec {
                 name: stage.called().to_owned(),
@@ -228,6 +229,19 @@ fn layers(
         }
     }
     Layers::from(from, to)
+}
+
+/// Words are taken from a text, and hidden states go on as they are (Tabi, section 4.2).
+fn check_prune(raw: &RawCascade, index: usize, path: &Path, problems: &mut Vec<Problem>) {
+    let prunes = raw.stages[index]
+        .reroute
+        .as_ref()
+        .is_some_and(|reroute| reroute.prune.is_some_and(|alpha| alpha.0 > 0.0));
+    let next = raw.stages.get(index + 1).and_then(|next| next.layers);
+    if prunes && next.is_some_and(|layers| layers.from > 0) {
+        let must = "left out before a stage that goes on with hidden states, of which no words are taken";
+        problems.push(Problem::new(path.key("reroute").key("prune"), must, "given"));
+    }
 }
 
 fn dispatch(raw: &RawReroute, path: &Path, problems: &mut Vec<Problem>) -> Option<DispatchSpec> {

@@ -65,6 +65,8 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:19: systems[0].cascade.stages[1].slo: must be left out, since only target tracking goes by it, got a latency"),
     ("{ model: large, gpus: [1] }", "{ model: small, name: large, layers: { from: 1, to: 2 }, scale: { start: 1, start_up: 1s, rule: { headroom: { spare: 5%, interval: 1s, patience: 9 } } } }",
      "s.yaml:19: systems[0].cascade.stages[1].scale: must be left out where a stage goes on with another's hidden states, on the same cards, got given"),
+    ("prune: 0.7 } }\n        - { model: large, gpus: [1] }", "prune: 0.7 }, layers: { from: 0, to: 1 } }\n        - { model: small, name: large, gpus: [0], layers: { from: 1, to: 2 } }",
+     "s.yaml:18: systems[0].cascade.stages[0].reroute.prune: must be left out before a stage that goes on with hidden states, of which no words are taken, got given"),
     ("  pruned: [{ degree: 0.7, words: 14%, loss: 0.3% }]\n", "",
      "s.yaml:10: outcomes.pruned: must be given, since words are pruned at degree 0.7, got nothing"),
     // Nobody knows what is gained by pruning more, nor what it costs.

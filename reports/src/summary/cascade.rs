@@ -60,7 +60,7 @@ impl ScalingSummary {
 pub struct StageSummary {
     /// The model's name.
     pub model: String,
-    /// Answers of it, by the requests that were answered.
+    /// Share of the answered requests that it was asked about.
     pub asked_share: f64,
     /// Its compute lanes' time an answer; absent where it gave none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,13 +72,18 @@ impl CascadeSummary {
     pub(super) fn new(record: &CascadeRecord, scaling: Option<&ScalingUse>) -> Option<CascadeSummary> {
         let returned = record.returned.iter().sum::<u64>() as f64;
         let share = |count: u64| ratio(count as f64, returned);
-        let cost = |stage: &StageCounts| Some(stage.computed.as_millis_f64() / returned / stage.packing?);
-        let cost = record.stages.iter().map(cost).sum::<Option<f64>>();
-        let stage = |stage: &StageCounts| {
+        let mean = |stage: &StageCounts| ratio(stage.computed.as_millis_f64(), stage.answered as f64);
+        let stages = || record.stages.iter().zip(&record.asked);
+        let cost = |(stage, asked): (&StageCounts, &u64)| {
+            let packing = stage.packing?;
+            Some(mean(stage).unwrap_or(0.0) * *asked as f64 / returned / packing)
+        };
+        let cost = stages().map(cost).sum::<Option<f64>>();
+        let stage = |(stage, asked): (&StageCounts, &u64)| {
             Some(StageSummary {
                 model: stage.name.clone(),
-                asked_share: share(stage.answered)?,
-                compute_ms_mean: ratio(stage.computed.as_millis_f64(), stage.answered as f64),
+                asked_share: share(*asked)?,
+                compute_ms_mean: mean(stage),
             })
         };
         Some(CascadeSummary {
@@ -98,7 +103,7 @@ impl CascadeSummary {
                     .collect()
             }),
             packed_gpu_ms_per_request: cost.map(rounded),
-            stages: record.stages.iter().map(stage).collect::<Option<_>>()?,
+            stages: stages().map(stage).collect::<Option<_>>()?,
             scaling: scaling.map(ScalingSummary::new),
         })
     }

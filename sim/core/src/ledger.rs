@@ -258,7 +258,9 @@ pub struct CascadeRecord {
     pub stages: Vec<StageCounts>,
     /// Requests that each stage returned, of those that arrived after the warm-up.
     pub returned: Vec<u64>,
-    /// Of those: judged.
+    /// Of all of those, whichever stage returned them: who was asked at each stage.
+    pub asked: Vec<u64>,
+    /// Of those that each returned: judged.
     pub judged: Vec<u64>,
     /// Of these: right.
     pub right: Vec<u64>,
@@ -266,7 +268,7 @@ pub struct CascadeRecord {
 
 impl CascadeRecord {
     fn resize(&mut self, stages: usize) {
-        for counts in [&mut self.returned, &mut self.judged, &mut self.right] {
+        for counts in [&mut self.returned, &mut self.asked, &mut self.judged, &mut self.right] {
             counts.resize(stages, 0);
         }
     }
@@ -431,10 +433,12 @@ impl Ledger {
     fn returned(&mut self, returned: Returned, right: Option<bool>) {
         let cascade = self.record.cascade.get_or_insert_default();
         let stage = usize::from(returned.stage);
-        if stage >= cascade.returned.len() {
-            cascade.resize(stage + 1);
+        let stages = returned.asked_stages().last().map_or(0, |last| last + 1);
+        if stages > cascade.returned.len() {
+            cascade.resize(stages);
         }
         cascade.returned[stage] += 1;
+        returned.asked_stages().for_each(|stage| cascade.asked[stage] += 1);
         cascade.judged[stage] += u64::from(right.is_some());
         cascade.right[stage] += u64::from(right == Some(true));
     }
