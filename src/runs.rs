@@ -76,6 +76,12 @@ impl Loaded {
         profile: Option<&str>,
         find: impl Fn(&Scenario, &str) -> Result<Card, Failure>,
     ) -> Result<Loaded, Failure> {
+        if let Some(profile) = profile
+            && scenario.sweeps("card")
+        {
+            let must = "must be left out where sweep.card says which cards there are";
+            return Err(Failure::BadInput(format!("--profile: {must}, got {profile}")));
+        }
         let mut runs = scenario.runs();
         let mut cards = BTreeMap::new();
         let mut unfit = BTreeMap::new();

@@ -17,7 +17,7 @@ use crate::origin::Origin;
 use crate::path::Path;
 use crate::plan;
 use crate::presets;
-use crate::raw::RawScenario;
+use crate::raw::{RawScenario, RawSweep};
 use crate::resolve::resolve;
 use crate::scenario::{Limits, Scenario};
 use crate::shipped;
@@ -73,6 +73,18 @@ impl Override {
         let value = serde_yaml::from_str(value).map_err(|_| problem(in_yaml))?;
         Ok((path, value))
     }
+
+    /// The sweep's values come after all overrides: one of the same key would change nothing.
+    fn check_not_swept(&self, sweep: &RawSweep) -> Result<(), ScenarioErrors> {
+        let (path, _) = self.parse()?;
+        let key = path.to_string();
+        if !sweep.0.iter().any(|(swept, _)| *swept == key) {
+            return Ok(());
+        }
+        let must = format!("left out where sweep.{key} says which values it has");
+        let problem = Problem::new(Path::default(), must, &self.assignment[self.typed..]);
+        Err(problem.locate(Path::default(), self.option, None).into())
+    }
 }
 
 pub(crate) fn load(path_or_name: &str, overrides: &[Override]) -> Result<Scenario, ScenarioErrors> {
@@ -96,6 +108,9 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
             return Err(source.errors(problems));
         }
     };
+    for one in overrides {
+        one.check_not_swept(&raw.sweep)?;
+    }
     let base = resolve(&raw).map_err(|problems| source.errors(problems))?;
     let slo = base.slo;
     let plan = plan::resolve(&raw).map_err(|problems| source.errors(problems))?;

@@ -13,6 +13,7 @@ use crate::raw::{
     RawAllocate, RawArrivals, RawBetween, RawCards, RawNumbers, RawObjective, RawPlan, RawPopularity, RawScenario,
     RawSystem,
 };
+use crate::scalar::GPUS_MAX;
 use crate::scenario::Scenario;
 
 /// More levels of one key than any search needs.
@@ -212,6 +213,15 @@ fn ranges(plan: &RawPlan, path: &Path) -> Vec<Problem> {
         }
         _ => None,
     };
+    let most = match &plan.gpus {
+        Some(RawNumbers::Between(gpus)) => gpus.to.0,
+        Some(RawNumbers::List(list)) => list.iter().map(|count| count.0).max().unwrap_or(0),
+        None => 0,
+    };
+    let gpus = gpus.or_else(|| {
+        let must = format!("at most {GPUS_MAX} cards");
+        (most > GPUS_MAX).then(|| Problem::new(path.key("gpus"), must, most))
+    });
     let tenants = plan.tenants.and_then(|tenants| whole("tenants", tenants));
     let load = plan.load.and_then(|load| between("load", load.from.0, load.to.0));
     [gpus, tenants, load].into_iter().flatten().collect()

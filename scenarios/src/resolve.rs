@@ -279,6 +279,8 @@ fn system_of(
         }
     }
     let longest = match system.padding {
+        // A decoder's first token takes a position too.
+        RawPadding::Longest if model.kind == ModelKind::Decoder => model.positions - 1,
         RawPadding::Longest => tasks.as_ref().map_or(model.positions, |tasks| tasks.max_tokens),
         RawPadding::To(tokens) => {
             if tokens.0 > model.positions {

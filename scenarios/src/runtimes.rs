@@ -113,6 +113,16 @@ fn check_beside(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
         let must = "left out where there are runtimes, each of which serves one request at a time";
         problems.push(Problem::new(path.key(key), must, "given"));
     }
+    // As they are where nobody says, they say nothing.
+    let elsewhere = [
+        ("padding", system.padding != RawPadding::default()),
+        ("place", system.place != RawPlace::default()),
+        ("swap", system.swap != RawSwap::default()),
+    ];
+    for (key, _) in elsewhere.into_iter().filter(|(_, given)| *given) {
+        let must = "left out where there are runtimes, whose lengths and dispatch say it";
+        problems.push(Problem::new(path.key(key), must, "given"));
+    }
     if system.tenant_state != RawTenantState::Head {
         let must = "head where there are runtimes, which are compiled with their parameters";
         problems.push(Problem::new(path.key("tenant_state"), must, "another"));

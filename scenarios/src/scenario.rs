@@ -210,6 +210,11 @@ impl Scenario {
         !self.raw.sweep.is_empty()
     }
 
+    /// Whether a key is swept.
+    pub fn sweeps(&self, key: &str) -> bool {
+        self.raw.sweep.0.iter().any(|(swept, _)| swept == key)
+    }
+
     /// How many tenants there are, where no sweep says otherwise.
     pub fn tenants(&self) -> u32 {
         self.raw.tenants.count.0

@@ -38,6 +38,25 @@ fn the_good_one_is_good() {
 /// What is replaced, by what, and all that is then said.
 #[rustfmt::skip]
 const BROKEN: &[(&str, &str, &str)] = &[
+    // More than a computer holds, or than ends.
+    ("gpus: 1,", "gpus: 100001,",
+     "s.yaml:4: cluster.gpus: must be a whole number from 1 to 100000, got 100001"),
+    ("validate: {", "repeats: 10001\nvalidate: {",
+     "s.yaml:16: repeats: must be a whole number from 1 to 10000, got 10001"),
+    ("poisson: { rate: 50/s }", "gamma: { rate: 50/s, cv: 101 }",
+     "s.yaml:9: workload.arrivals.gamma.cv: must be a number above 0, at most 100, got 101"),
+    ("poisson: { rate: 50/s }", "closed-loop: { clients: 10000001, think_time: 1s }",
+     "s.yaml:9: workload.arrivals.closed-loop.clients: must be a whole number from 1 to 10000000, got 10000001"),
+    ("popularity: uniform", "popularity: uniform, presence: { on_off: { mean_on: 10us, mean_off: 1s } }",
+     "s.yaml:7: tenants.presence.on_off.mean_on: must be a time of at least 1ms with its unit (us, ms, s, min, h), at most ten years, such as 20s, got 10us"),
+    ("validate: {", "plan: { find: fewest-cards, gpus: { from: 100000, to: 100001 } }\nvalidate: {",
+     "s.yaml:16: plan.gpus: must be at most 100000 cards, got 100001"),
+    ("validate: {", "sweep: { seed: { from: 1, to: 9 } }\nsamples: { random: 100001 }\nvalidate: {",
+     "s.yaml:17: samples.random: must be a whole number from 1 to 100000, got 100001"),
+    // What nobody would hear of.
+    ("{ preset: bert-shared, name: shared }", "{ preset: arlo, padding: { to: 64 }, swap: lfu, runtimes: { max_length: 64 } }",
+     "s.yaml:14: systems[1].padding: must be left out where there are runtimes, whose lengths and dispatch say it, got given\n\
+      s.yaml:14: systems[1].swap: must be left out where there are runtimes, whose lengths and dispatch say it, got given"),
     // Keys.
     ("tenants: { count: 10,", "tenants: { cuont: 10,",
      "s.yaml:7: tenants.cuont: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?\n\
@@ -318,6 +337,38 @@ fn broken_files_say_what_is_wrong() {
         }
     }
     assert!(different.is_empty(), "{different}");
+}
+
+/// The sweep's values come after it.
+#[test]
+fn what_is_swept_is_not_set() {
+    let swept = format!("{GOOD}sweep: {{ seed: [1, 2], cluster.gpus: [1, 2] }}\n");
+    assert_eq!(errors(&swept, &["tenants.count=5"]), "nothing wrong");
+    assert_eq!(
+        errors(&swept, &["cluster.gpus=4"]),
+        "--set: must be left out where sweep.cluster.gpus says which values it has, got cluster.gpus=4"
+    );
+    assert_eq!(errors(&swept, &["cluster.gpus=4", "sweep={}"]), "nothing wrong");
+}
+
+/// A decoder's first token takes a position too.
+#[test]
+fn the_longest_prompt_leaves_a_position() {
+    let decoder = |tokens: u32| {
+        let text = GOOD.replace("backbone: tiny", "backbone: tiny-llama").replace(
+            "input: { fixed: 32 }",
+            &format!("input: {{ fixed: {tokens} }}, output: {{ fixed: 1 }}"),
+        );
+        let systems = text.find("systems:").expect("it has some");
+        let text = format!("{}systems: [{{ preset: vllm-backbone }}]\n", &text[..systems]);
+        errors(&text, &[])
+    };
+    assert_eq!(decoder(2047), "nothing wrong");
+    assert!(
+        decoder(2048).contains("workload.lengths.input.fixed: must be at most 2047, "),
+        "{}",
+        decoder(2048)
+    );
 }
 
 #[test]

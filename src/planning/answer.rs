@@ -15,7 +15,7 @@ use tenantry_sim::plan::{Cell, Judgement, Sample, Search};
 
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
-use crate::planning::binds::binds;
+use crate::planning::binds::{binds, refused};
 use crate::planning::evaluate::{Evaluator, Known, LONGER};
 use crate::planning::found::{Found, cards, find, rules, short, system, target};
 use crate::planning::front::{around, front};
@@ -128,7 +128,7 @@ where
     fn sentence(&self) -> Result<String, Failure> {
         let target = target(self.scenario.slo);
         let Some(best) = self.found.best else {
-            return Ok(format!("Nothing that was tried keeps {target}. {}", self.nearest()?));
+            return self.nothing(&target);
         };
         let sure = format!("{} sure", sure(self.found.confidence));
         let short = short(self.evaluator, self.search, Some(best));
@@ -236,8 +236,8 @@ where
         })
     }
 
-    /// What comes nearest, of every option where it was given up, run to the end.
-    fn nearest(&self) -> Result<String, Failure> {
+    /// What comes nearest, of every option where it was given up, run to the end; where none can be an answer, why.
+    fn nothing(&self, target: &str) -> Result<String, Failure> {
         let cells = self.found.standings.iter().map(|standing| standing.decided_by);
         let cells: Vec<Cell> = cells.filter(|cell| self.judged(*cell).is_some()).collect();
         let share = |cell: &Cell| -> Result<(f64, Cell), Failure> {
@@ -266,11 +266,11 @@ where
                     1 => reason,
                     options => format!("{reason} ({options} options)"),
                 });
-                format!("No option can even be judged: {}.", why.collect::<Vec<_>>().join("; "))
+                format!("No option can be an answer: {}.", why.collect::<Vec<_>>().join("; "))
             },
             |(share, cell)| {
                 format!(
-                    "Nearest: {} with {}, where {} are in time.",
+                    "Nothing that was tried keeps {target}. Nearest: {} with {}, where {} are in time.",
                     cards(self.evaluator, cell),
                     system(self.evaluator, cell),
                     human::percent(share)
@@ -373,6 +373,10 @@ where
     fn binds(&self) -> Option<Binds> {
         let best = self.found.best?;
         let lesser = best.level.checked_sub(1).map(|level| Cell { level, ..best });
+        if let Some(why) = lesser.and_then(|cell| self.refused(cell)) {
+            let at_the_answer = binds(&self.evaluator.seen(best)?, "at the answer");
+            return Some(refused(&why, at_the_answer));
+        }
         match lesser.and_then(|cell| Some((cell, self.evaluator.seen(cell)?))) {
             Some((cell, summary)) if self.search.judged(cell).is_some_and(|judged| !judged.meets) => Some(binds(
                 &summary,

@@ -6,6 +6,10 @@ use tenantry_reports::plan::Binds;
 use tenantry_reports::tasks::TASK_OUT_OF_MEMORY;
 use tenantry_reports::{RunSummary, human};
 
+/// What the reasons begin with for which options are given up, and how the one ends that is the cards' memory.
+pub const GIVEN_UP: &str = "given up: ";
+pub const FIND_NO_MEMORY: &str = "tasks find no memory";
+
 /// From this share on a kind of lane is at its limit: queues in front of it grow faster than it falls.
 const BUSY: f64 = 0.7;
 
@@ -63,6 +67,20 @@ pub fn binds(summary: &RunSummary, at: &str) -> Binds {
         }
     };
     Binds { what, sentence, shares }
+}
+
+/// The same where one step beyond the answer is none whatever its lanes do.
+pub fn refused(why: &str, at_the_answer: Binds) -> Binds {
+    let why = why.strip_prefix(GIVEN_UP).unwrap_or(why);
+    let (what, named) = match why.ends_with(FIND_NO_MEMORY) {
+        true => ("memory", "the cards' memory: "),
+        false => ("none", ""),
+    };
+    Binds {
+        what: what.to_owned(),
+        sentence: format!("{named}one step beyond the answer, {why}."),
+        ..at_the_answer
+    }
 }
 
 fn kind(lane: &str) -> &'static str {

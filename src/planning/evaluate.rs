@@ -24,6 +24,7 @@ use crate::cards::{card_of, complete, on_card, refusal};
 use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, table_caveats};
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
+use crate::planning::binds::{FIND_NO_MEMORY, GIVEN_UP};
 use crate::planning::dispersion::Evenness;
 use crate::planning::judge::{Judge, Judged};
 use crate::runs::{simulate_watched, summarized};
@@ -238,7 +239,7 @@ impl<'a> Evaluator<'a> {
             return Ok(known.clone());
         }
         let sample = match self.run_of(cell, repeat)? {
-            Err(why) => self.refuse(cell, format!("{CANNOT_RUN}{why}")),
+            Err(why) => self.refuse(cell, format!("{CANNOT_RUN}{why}"), 1.0),
             Ok(run) => self.simulated(cell, repeat, &run, in_full)?,
         };
         if !in_full {
@@ -298,6 +299,10 @@ impl<'a> Evaluator<'a> {
     fn simulated(&self, cell: Cell, repeat: u32, run: &RunSpec, in_full: bool) -> Result<Sample, Failure> {
         let card = &self.cards[run.card.as_str()];
         let judged = self.judged(run, cell, repeat)?;
+        if judged.requests() == 0 {
+            // A higher rate may bring some.
+            return Ok(self.refuse(cell, NOTHING_TO_JUDGE.to_owned(), 0.0));
+        }
         let user = Arc::clone(&self.interrupt);
         let evenness = self.evenness(cell)?;
         let mut judge = Judge::new(run, judged, evenness, self.quantile(), self.repeats, user);
@@ -314,13 +319,13 @@ impl<'a> Evaluator<'a> {
             locked(&self.known.seen).insert(self.served(cell), summary);
         }
         if let Some(why) = without_memory {
-            return Ok(self.refuse(cell, why));
+            return Ok(self.refuse(cell, why, 1.0));
         }
         if repeat == 0
             && !in_full
             && let Some(why) = self.too_often_wrong(cell, &done.record)?
         {
-            return Ok(self.refuse(cell, why));
+            return Ok(self.refuse(cell, why, 1.0));
         }
         Ok(judge.finish(&done.record, busy))
     }
@@ -346,7 +351,7 @@ impl<'a> Evaluator<'a> {
             let (share, must) = (answers.share().unwrap_or(0.0), human::percent(least));
             found = answers.are_enough(least).not().then(|| {
                 format!(
-                    "given up: {} of its answers are right, and {must} must be",
+                    "{GIVEN_UP}{} of its answers are right, and {must} must be",
                     human::percent(share)
                 )
             });
@@ -378,9 +383,9 @@ impl<'a> Evaluator<'a> {
         u32::from(was_run) * (asked as u32 + extra.unwrap_or(0))
     }
 
-    /// A cell that cannot be run, has no memory for some tenants or is wrong too often meets nothing. It counts as busy: what does not fit
-    /// on some cards will not fit on fewer, and how often a system is right does not depend on its cards.
-    fn refuse(&self, cell: Cell, why: String) -> Sample {
+    /// A cell that cannot be run, has no memory for some tenants, is wrong too often or is asked nothing meets nothing. It mostly counts as busy: what does
+    /// not fit on some cards will not fit on fewer, and how often a system is right does not depend on its cards.
+    fn refuse(&self, cell: Cell, why: String, busy: f64) -> Sample {
         locked(&self.known.refused).insert(self.served(cell), why);
         Sample {
             within: Vec::new(),
@@ -391,7 +396,8 @@ impl<'a> Evaluator<'a> {
             score: Vec::new(),
             latencies: Durations::default(),
             hopeless: true,
-            busy: 1.0,
+            refused: true,
+            busy,
         }
     }
 
@@ -472,13 +478,16 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Why a load is no answer at which nobody asks anything.
+const NOTHING_TO_JUDGE: &str = "given up: its workload brings no requests after the warm_up, before it stops";
+
 /// Who is refused for want of memory is never served, however few ask for it.
 fn without_memory(summary: &RunSummary) -> Option<String> {
     let tasks = summary.tasks.as_ref()?;
     let refused = tasks.refused.get(TASK_OUT_OF_MEMORY)?;
     let all = human::count(tasks.registrations.into());
     Some(format!(
-        "given up: {} of {all} tasks find no memory",
+        "{GIVEN_UP}{} of {all} {FIND_NO_MEMORY}",
         human::count((*refused).into())
     ))
 }

@@ -80,11 +80,6 @@ impl Judged {
                 }
             }
         }
-        if requests == 0 {
-            return Err(Failure::BadInput(
-                "workload: must bring requests to judge after its warm_up, got none before it stops".to_owned(),
-            ));
-        }
         let first = first.min(end);
         let time_s = if last > warm_up {
             last.since(warm_up).as_secs_f64()
@@ -99,6 +94,11 @@ impl Judged {
             span_s: Some(time_s),
             digest: Some(digest.finish()),
         })
+    }
+
+    /// How many there are.
+    pub fn requests(&self) -> u64 {
+        self.requests
     }
 
     fn batch(self, ticket: u64) -> Option<usize> {
@@ -228,6 +228,7 @@ impl Judge {
             score,
             latencies,
             hopeless,
+            refused: false,
             busy,
         }
     }

@@ -31,7 +31,9 @@ pub use tasks::*;
 pub use tenants::*;
 pub use workload::*;
 
-use crate::scalar::{AtQuantile, Bandwidth, Count, Memory, Name, Percent, Period, Positive, Span};
+use crate::scalar::{
+    AtQuantile, Bandwidth, Count, GpuCount, Memory, Name, Percent, Period, Positive, RepeatCount, Span,
+};
 
 /// A question: which systems, under which load, on which hardware.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,7 +80,7 @@ pub struct RawScenario {
     pub plan: Option<RawPlan>,
     /// How often each run is repeated, with other seeds.
     #[serde(default = "once")]
-    pub repeats: Count,
+    pub repeats: RepeatCount,
     /// How far simulated and executed figures may differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validate: Option<RawLimits>,
@@ -91,8 +93,12 @@ fn cpu() -> Name {
     Name("cpu".to_string())
 }
 
-fn once() -> Count {
-    Count(1)
+fn once() -> RepeatCount {
+    RepeatCount(1)
+}
+
+fn one_card() -> GpuCount {
+    GpuCount(1)
 }
 
 /// The hardware.
@@ -100,8 +106,8 @@ fn once() -> Count {
 #[serde(deny_unknown_fields)]
 pub struct RawCluster {
     /// Number of cards.
-    #[serde(default = "once")]
-    pub gpus: Count,
+    #[serde(default = "one_card")]
+    pub gpus: GpuCount,
     /// What the server may fill of each card's memory. Default: all of it, less what the runtime keeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_memory: Option<Memory>,
@@ -125,7 +131,7 @@ pub struct RawLink {
 impl Default for RawCluster {
     fn default() -> RawCluster {
         RawCluster {
-            gpus: once(),
+            gpus: one_card(),
             gpu_memory: None,
             link: None,
         }

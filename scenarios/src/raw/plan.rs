@@ -9,7 +9,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_yaml::Value;
 
-use crate::scalar::{Count, Part, Percent, Positive};
+use crate::scalar::{Count, Part, Percent, Positive, RepeatCount};
 
 /// What is searched for, among what. The scenario's systems are the candidates, each with every combination of its choices on every card.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,7 +48,7 @@ pub struct RawPlan {
     pub confidence: Percent,
     /// How often a run is repeated at most, with other seeds, for a close decision.
     #[serde(default = "eight")]
-    pub repeats: Count,
+    pub repeats: RepeatCount,
 }
 
 fn two_percent() -> Percent {
@@ -59,8 +59,8 @@ fn ninety_five_percent() -> Percent {
     Percent::from(95.0)
 }
 
-fn eight() -> Count {
-    Count(8)
+fn eight() -> RepeatCount {
+    RepeatCount(8)
 }
 
 /// What is best.

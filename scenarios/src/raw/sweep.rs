@@ -10,7 +10,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_yaml::Value;
 
-use crate::scalar::Count;
+use crate::scalar::SampleCount;
 
 /// Dotted paths and the values that they take, in the file's order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,10 +57,10 @@ pub enum RawScale {
 #[serde(rename_all = "kebab-case")]
 pub enum RawSamples {
     /// Each on its own.
-    Random(Count),
+    Random(SampleCount),
     /// So that each key has one value in each of as many equal parts of its range (McKay, Beckman and Conover, Technometrics 21(2),
     /// 1979).
-    LatinHypercube(Count),
+    LatinHypercube(SampleCount),
 }
 
 impl RawSweep {

@@ -10,7 +10,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use tenantry_traces::generate::Domains;
 
-use crate::scalar::{AboveOne, Count, NotNegative, Period, Span};
+use crate::scalar::{AboveOne, Count, LongPeriod, NotNegative, Period, Span};
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -94,9 +94,9 @@ pub struct RawPresence {
 #[serde(deny_unknown_fields)]
 pub struct RawOnOff {
     /// Mean time awake.
-    pub mean_on: Period,
+    pub mean_on: LongPeriod,
     /// Mean time asleep.
-    pub mean_off: Period,
+    pub mean_off: LongPeriod,
 }
 
 /// A cosine over the day.

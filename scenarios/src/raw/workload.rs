@@ -6,7 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::raw::RawManagement;
-use crate::scalar::{AboveOne, Count, LongCount, NotNegative, Part, Period, Positive, Rate, RateOrZero, Share, Span};
+use crate::scalar::{
+    AboveOne, ClientCount, Count, LongCount, NotNegative, Part, Period, Positive, Rate, RateOrZero, Share, Span,
+    Variation,
+};
 
 /// What is asked, and when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -130,7 +133,7 @@ pub enum RawArrivals {
         /// Mean requests per second.
         rate: Rate,
         /// Coefficient of variation of the gaps: 1 is Poisson, above it bursty, below it regular.
-        cv: Positive,
+        cv: Variation,
     },
     /// Markov-modulated Poisson: bursts. The rate is that of the current state.
     Mmpp {
@@ -161,7 +164,7 @@ pub enum RawArrivals {
     /// Clients that wait for their answer, think, and ask again.
     ClosedLoop {
         /// How many.
-        clients: Count,
+        clients: ClientCount,
         /// From an answer to the client's next request.
         think_time: Span,
     },

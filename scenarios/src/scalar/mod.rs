@@ -127,6 +127,12 @@ macro_rules! scalars {
 scalars!(
     Name,
     Count,
+    GpuCount,
+    ClientCount,
+    RepeatCount,
+    SampleCount,
+    Variation,
+    LongPeriod,
     Index,
     LongCount,
     Positive,

@@ -51,6 +51,45 @@ impl Scalar for Count {
     }
 }
 
+/// Numbers of things that differ in how many there may be: memory and time go with them.
+macro_rules! counts {
+    ($($(#[$doc:meta])* $type:ident($most:expr, $must:literal);)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $type(pub u32);
+
+        impl Scalar for $type {
+            const MUST: &'static str = $must;
+
+            fn read(plain: Plain<'_>) -> Option<$type> {
+                Count::read(plain).map(|count| count.0).filter(|&count| count <= $most).map($type)
+            }
+
+            fn write(&self) -> Plain<'static> {
+                Plain::Whole(self.0.into())
+            }
+
+            fn schema() -> Schema {
+                json_schema!({"type": "integer", "minimum": 1, "maximum": $most})
+            }
+        }
+    )+};
+}
+
+/// Cards of a cluster at most.
+pub const GPUS_MAX: u32 = 100_000;
+
+counts! {
+    /// Cards of a cluster.
+    GpuCount(GPUS_MAX, "a whole number from 1 to 100000");
+    /// Clients that wait for their answers.
+    ClientCount(10_000_000, "a whole number from 1 to 10000000");
+    /// Times that something is done again.
+    RepeatCount(10_000, "a whole number from 1 to 10000");
+    /// Points of a sweep that are drawn.
+    SampleCount(100_000, "a whole number from 1 to 100000");
+}
+
 /// Which one, of a tenant or a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Index(pub u32);
@@ -122,6 +161,8 @@ numbers! {
     Positive(|x| x > 0.0, "a number above 0", {"type": "number", "exclusiveMinimum": 0});
     /// A factor or an exponent that may be 0.
     NotNegative(|x| x >= 0.0, "a number, 0 or above", {"type": "number", "minimum": 0});
+    /// A coefficient of variation: beyond the most, thousands would come at the same instant.
+    Variation(|x| x > 0.0 && x <= 100.0, "a number above 0, at most 100", {"type": "number", "exclusiveMinimum": 0, "maximum": 100});
     /// How many times as much.
     AboveOne(|x| x > 1.0, "a number above 1", {"type": "number", "exclusiveMinimum": 1});
     /// A part of a whole.

@@ -97,6 +97,28 @@ impl Scalar for Period {
     }
 }
 
+/// A length of time that is drawn anew again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongPeriod(pub Duration);
+
+impl Scalar for LongPeriod {
+    const MUST: &'static str =
+        "a time of at least 1ms with its unit (us, ms, s, min, h), at most ten years, such as 20s";
+
+    fn read(plain: Plain<'_>) -> Option<LongPeriod> {
+        let period = Period::read(plain)?.0;
+        (period >= Duration::from_millis(1)).then_some(LongPeriod(period))
+    }
+
+    fn write(&self) -> Plain<'static> {
+        Period(self.0).write()
+    }
+
+    fn schema() -> Schema {
+        Period::schema()
+    }
+}
+
 const RATE_PATTERN: &str = r"^\s*[0-9.]+([eE][+-]?[0-9]+)?\s*/\s*(s|min|h)\s*$";
 
 fn read_rate(plain: &Plain<'_>) -> Option<f64> {

@@ -263,6 +263,7 @@ mod tests {
             score: Vec::new(),
             latencies,
             hopeless: false,
+            refused: false,
             busy: 0.5,
         }
     }

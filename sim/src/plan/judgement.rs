@@ -42,6 +42,12 @@ pub fn judgement(samples: &[Sample], rules: &Rules) -> Option<Judgement> {
     let hopeless = samples.iter().any(|sample| sample.hopeless);
     let runs = samples.len() as u32;
     let decision = match outlook {
+        // What other seeds say does not make up for it.
+        _ if samples.iter().any(|sample| sample.refused) => Decision {
+            meets: false,
+            confidence: 1.0,
+            ..by_runs(samples, hopeless, rules)
+        },
         Some(outlook) => by_outlook(outlook, samples, hopeless, rules),
         None => by_runs(samples, hopeless, rules),
     };

@@ -45,6 +45,8 @@ pub struct Sample {
     pub latencies: Durations,
     /// The run was stopped early: so many requests had missed the target that other repeats could not make up for it.
     pub hopeless: bool,
+    /// It is no answer whatever its requests say: it cannot run, has no memory for some who ask, or is wrong too often.
+    pub refused: bool,
     /// The busiest lane's share of time: what tells too much load from too little.
     pub busy: f64,
 }

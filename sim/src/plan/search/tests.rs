@@ -37,6 +37,7 @@ fn made_up(
                 kept: (1000.0 * within.iter().sum::<f64>()).round() as u64,
                 within,
                 hopeless: share < 0.95,
+                refused: false,
                 busy: if share < 0.98 { 0.9 } else { 0.4 },
             }
         };
@@ -181,6 +182,48 @@ fn a_band_of_good_levels_is_found() {
     let answer = search.best(&[cards(32, 1.0)]).unwrap();
     assert_eq!(answer.best, Some(Cell { candidate: 0, level: 9 }));
     assert!(answer.standings[0].not_monotone);
+}
+
+/// Likewise where far too many cards fill no batch at all.
+#[test]
+fn a_band_is_found_in_a_wide_range() {
+    let mut shares = vec![0.0; 64];
+    shares.iter_mut().enumerate().for_each(|(level, share)| match level {
+        0..9 => *share = 0.90,
+        9..14 => *share = 0.99,
+        14..20 => *share = 0.97,
+        _ => {}
+    });
+    let mut run = made_up(&[shares], 0.0);
+    let idle = move |cells: &[(Cell, u32)]| {
+        let mut samples = run(cells)?;
+        for (sample, (cell, _)) in samples.iter_mut().zip(cells) {
+            sample.busy = if cell.level < 9 { 0.95 } else { 0.3 };
+            sample.hopeless = false;
+        }
+        Ok::<_, Infallible>(samples)
+    };
+    let mut search = Search::new(Rules::SOME, idle);
+    let answer = search.best(&[cards(64, 1.0)]).unwrap();
+    assert_eq!(answer.best, Some(Cell { candidate: 0, level: 9 }));
+}
+
+/// What one seed refuses is refused, whatever the others say.
+#[test]
+fn who_is_refused_is_surely_no_answer() {
+    let mut run = made_up(&[vec![0.99; 4]], 0.01);
+    let refusing = move |cells: &[(Cell, u32)]| {
+        let mut samples = run(cells)?;
+        for (sample, (cell, repeat)) in samples.iter_mut().zip(cells) {
+            sample.refused = cell.level < 2 && *repeat == 1;
+        }
+        Ok::<_, Infallible>(samples)
+    };
+    let mut search = Search::new(Rules::SOME, refusing);
+    let answer = search.best(&[cards(4, 1.0)]).unwrap();
+    assert_eq!(answer.best, Some(Cell { candidate: 0, level: 2 }));
+    let refused = search.judged(Cell { candidate: 0, level: 1 }).unwrap();
+    assert_eq!((refused.meets, refused.confidence), (false, 1.0));
 }
 
 #[test]
