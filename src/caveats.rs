@@ -305,6 +305,26 @@ pub fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
     .collect()
 }
 
+/// Sentences on requests that ask for more tokens than their model has positions for.
+pub fn shortened_caveats(runs: &[Run]) -> Vec<String> {
+    let of = |run: &Run| {
+        let shortened = run.summary.generation?.shortened?;
+        let (summary, offered) = (&run.summary, run.summary.requests.offered);
+        Some(format!(
+            "{} on {}: {shortened} of {offered} requests ask for more tokens than the model has positions for, and were given as many as it has.",
+            summary.system, summary.machine
+        ))
+    };
+    // The same in all repeats.
+    let mut all: Vec<String> = runs
+        .iter()
+        .filter(|run| run.summary.repeat == 0)
+        .filter_map(of)
+        .collect();
+    all.dedup();
+    all
+}
+
 /// Sentences on systems whose allocations of runtimes are not all what the program says for the time.
 pub fn fleet_caveats<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<String> {
     // By system and machine: decisions, fallbacks, late ones.

@@ -9,7 +9,7 @@ use tenantry_core::run::Observer;
 use tenantry_core::{Command, Commands, RunRecord};
 use tenantry_reports::requests::{self, RequestsPart};
 use tenantry_reports::timeline::{self, TimelinePart};
-use tenantry_reports::whole::Part;
+use tenantry_reports::whole::{Part, remove_earlier};
 use tenantry_reports::{ReportError, RunLabels};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::management::ManagementSpec;
@@ -21,6 +21,8 @@ use crate::cli::KeepArgs;
 use crate::failure::Failure;
 use crate::time_range;
 
+const REQUESTS: &str = "requests.parquet";
+const TIMELINE_FILE: &str = "timeline.json";
 /// How much of a run is drawn where the user does not say.
 const TIMELINE: Duration = Duration::from_secs(2);
 
@@ -30,6 +32,8 @@ pub struct Keep {
     requests: Option<PathBuf>,
     timeline: Option<(PathBuf, Option<Range<Time>>)>,
     record: Option<PathBuf>,
+    /// What earlier runs may have left in the folder and this one does not write.
+    earlier: Vec<PathBuf>,
 }
 
 impl Keep {
@@ -60,10 +64,19 @@ impl Keep {
         if args.requests || window.is_some() {
             std::fs::create_dir_all(out).map_err(|error| Failure::Running(format!("{}: {error}", out.display())))?;
         }
+        let (requests, timeline) = (out.join(REQUESTS), out.join(TIMELINE_FILE));
+        let mut earlier = Vec::new();
+        for (path, written) in [(&requests, args.requests), (&timeline, window.is_some())] {
+            // A recording may be given their names.
+            if !written && record != Some(path.as_path()) {
+                earlier.push(path.clone());
+            }
+        }
         Ok(Keep {
-            requests: args.requests.then(|| out.join("requests.parquet")),
-            timeline: window.map(|window| (out.join("timeline.json"), window)),
+            requests: args.requests.then_some(requests),
+            timeline: window.map(|window| (timeline, window)),
             record: record.map(Path::to_owned),
+            earlier,
         })
     }
 
@@ -95,6 +108,9 @@ impl Keep {
             if let Some(trace) = kept.record {
                 trace.finish()?;
             }
+        }
+        for path in &self.earlier {
+            remove_earlier(path).map_err(Failure::running)?;
         }
         if let Some(path) = &self.requests {
             requests::join(path, &requests).map_err(Failure::running)?;

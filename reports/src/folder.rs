@@ -12,7 +12,7 @@ use crate::manifest::Manifest;
 use crate::page::Page;
 use crate::summary::Summary;
 use crate::validation::Validation;
-use crate::whole::write_whole;
+use crate::whole::{remove_earlier, write_whole};
 
 /// What a run leaves behind.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +51,9 @@ impl RunFolder<'_> {
         file("scenario.resolved.yaml", self.resolved_scenario.as_bytes())?;
         file("manifest.json", &json(self.manifest)?)?;
         file("report.html", page.render()?.as_bytes())?;
-        if let Some(validation) = self.validation {
-            file("validation.json", &json(validation)?)?;
+        match self.validation {
+            Some(validation) => file("validation.json", &json(validation)?)?,
+            None => remove_earlier(&folder.join("validation.json"))?,
         }
         let mut curves = serde_json::to_vec(&CurvesFile::new(self.runs))?;
         curves.push(b'\n');

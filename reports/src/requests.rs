@@ -31,7 +31,8 @@ use crate::whole::{Part, PartFile, WholeFile};
 ///
 /// - `system`, `machine`, `repeat`, `parameters`: which run; the sweep point is a JSON object.
 /// - `ticket`, `tenant`, `class`, `input_tokens`, `output_tokens`: the request, as the workload has it; `output_tokens` is null where it
-///   asks for none.
+///   asks for none. `generated_tokens`: how many it was given, null where that is none: fewer where it did not finish, came to the model's last
+///   position, or ended by a token.
 /// - `arrival_ns`; `start_ns`, when its batch was handed to the machine (of several, the first); `first_token_ns`, of a decoder's answer;
 ///   `end_ns`, when it left.
 /// - `queue_ns`, `lane_ns`, `stall_ns`, `compute_ns`, `tell_ns`: the waits of `summary.json`. They add up to the latency.
@@ -48,6 +49,7 @@ message request {
   required int32 class (INTEGER(32,false));
   required int32 input_tokens (INTEGER(32,false));
   optional int32 output_tokens (INTEGER(32,false));
+  optional int32 generated_tokens (INTEGER(32,false));
   required int64 arrival_ns;
   optional int64 start_ns;
   optional int64 first_token_ns;
@@ -160,6 +162,7 @@ impl RequestsPart {
             Value::int(Some(u32::from(request.class))),
             Value::int(Some(request.input_tokens)),
             Value::int((request.output_tokens > 0).then_some(request.output_tokens)),
+            Value::int(finish.map(|finish| finish.output_tokens).filter(|&tokens| tokens > 0)),
             Value::long(Some(request.arrival.0)),
             wait(|finish| (finish.arrival + finish.waits.queue).0),
             Value::long(finish.and_then(|finish| Some(finish.first_token?.0))),

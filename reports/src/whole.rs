@@ -77,6 +77,17 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     file.finish()
 }
 
+/// Removes what an earlier run left under a name that this one does not write: it would be taken for this one's.
+///
+/// # Errors
+/// When it cannot be removed; the error names it.
+pub fn remove_earlier(path: &Path) -> Result<(), ReportError> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(ReportError::io(path, source)),
+        _ => Ok(()),
+    }
+}
+
 /// Removes what killed processes left of files that they had begun in `folder`. No other process may be writing there.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use tenantry_reports::{Run, Summary, terminal};
 
-use crate::caveats::{fleet_caveats, unfinished_caveats};
+use crate::caveats::{fleet_caveats, shortened_caveats, unfinished_caveats};
 use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
@@ -45,6 +45,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     keep.write(kept)?;
     caveats.extend(loaded.machine_caveats());
     caveats.extend(unfinished_caveats(&runs));
+    caveats.extend(shortened_caveats(&runs));
     caveats.extend(fleet_caveats(&runs));
     caveats.sort();
     caveats.dedup();

@@ -3,7 +3,7 @@
 use tenantry_profiles::DeviceKind;
 use tenantry_reports::folder::json;
 use tenantry_reports::page::PlanPage;
-use tenantry_reports::whole::write_whole;
+use tenantry_reports::whole::{remove_earlier, write_whole};
 use tenantry_scenarios::Scenario;
 use tenantry_scenarios::plan::Plan;
 
@@ -58,6 +58,8 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
             let here = std::env::current_dir().map_err(Failure::running)?;
             let answer = best.placed_yaml(&here, &card_from_anywhere(&best.card)?);
             file("answer.yaml", answer.as_bytes())?;
+        } else {
+            remove_earlier(&args.out.join("answer.yaml")).map_err(Failure::running)?;
         }
         file("plan.json", &json(report).map_err(Failure::running)?)
     };

@@ -5,7 +5,7 @@ use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Summary, terminal};
 use tenantry_scenarios::Scenario;
 
-use crate::caveats::{extrapolation_caveat, fleet_caveats, unfinished_caveats};
+use crate::caveats::{extrapolation_caveat, fleet_caveats, shortened_caveats, unfinished_caveats};
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
 use crate::keep::Keep;
@@ -51,6 +51,7 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let events = finished.iter().map(|run| run.events).sum();
     let runs: Vec<Run> = finished.into_iter().map(|run| run.run).collect();
     caveats.extend(unfinished_caveats(&runs));
+    caveats.extend(shortened_caveats(&runs));
     caveats.extend(fleet_caveats(&runs));
     let manifest = started.manifest(loaded.first_card(), None, events, caveats);
     let outcome = Outcome {

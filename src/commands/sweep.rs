@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
+use serde_json::json;
 use tenantry_reports::curves::{MAX_RUNS_WITH_OPS, RunCurves};
 use tenantry_reports::{Summary, terminal};
 
@@ -29,8 +30,8 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
             )));
         }
         let file = job_file::write(engine, shards, args)?;
-        say(output, &format!("{runs} runs in {shards} shards: {file}"));
-        return Ok(());
+        let value = json!({ "runs": runs, "shards": shards, "job_file": file.path });
+        return print(output, &value, || format!("{runs} runs in {shards} shards: {file}"));
     }
     let inputs = Inputs::of(loaded.scenario.inputs())?;
     let sweep = Sweep::of(&loaded, &inputs, &started)?;
@@ -74,16 +75,13 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         )));
     }
     if shard.is_part() {
-        say(
-            output,
-            &format!(
-                "shard {shard}: its {} runs are saved in {}; when all shards are done: tenantry merge {}",
-                mine.len(),
-                args.out.display(),
-                args.out.display()
-            ),
-        );
-        return Ok(());
+        let (runs, folder) = (mine.len(), args.out.display().to_string());
+        let value = json!({ "shard": shard.to_string(), "runs": runs, "folder": folder });
+        return print(output, &value, || {
+            format!(
+                "shard {shard}: its {runs} runs are saved in {folder}; when all shards are done: tenantry merge {folder}"
+            )
+        });
     }
     let written = Union::of(&[saved])?.write(&args.out, &started)?;
     publish(&written, &args.out, output)

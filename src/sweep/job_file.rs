@@ -23,7 +23,7 @@ pub enum Engine {
 /// A job file that was written, and what to do with it.
 pub struct Written {
     engine: Engine,
-    path: String,
+    pub path: String,
     out: String,
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::Path;
 
-use crate::common::{Case, check_bad, folder, good, names};
+use crate::common::{Case, check_bad, folder, good, names, tenantry};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
@@ -251,6 +251,40 @@ fn rows_of_rejected_requests_say_why_and_the_rest_is_null() {
             "turned away at the door, once it was looked at"
         );
     }
+}
+
+/// A model's positions end what asks for more, and both files say how much came of it.
+#[test]
+fn tokens_that_a_model_has_no_positions_for_are_not_counted() {
+    let folder = folder();
+    let set = [
+        "workload.arrivals={ constant: { rate: 100/s } }",
+        "workload.lengths={ input: { fixed: 40 }, output: { fixed: 5000 } }",
+        "workload.stop={ requests: 3 }",
+        "sweep={}",
+        "systems=[{ preset: vllm-backbone, dtype: f32 }]",
+    ];
+    let set = set.iter().flat_map(|set| ["--set", set]);
+    let first = ["simulate", "punica/tiny-two-workers", "--requests", "--out", "out"];
+    let output = tenantry(folder.path(), &first.into_iter().chain(set).collect::<Vec<_>>());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("3 of 3 requests ask for more tokens than the model has positions for"),
+        "{said}"
+    );
+    for row in rows(&folder.path().join("out/requests.parquet")) {
+        assert_eq!(
+            (whole(&row, "output_tokens"), whole(&row, "generated_tokens")),
+            (Some(5000), Some(2048 - 40))
+        );
+    }
+    let summary = json(&folder.path().join("out/summary.json"));
+    assert_eq!(summary["runs"][0]["generation"]["shortened"], 3);
+    // A later run that is not asked for them leaves none that were another's.
+    let again = tenantry(folder.path(), &["simulate", "s.yaml", "--out", "out", "--quiet"]);
+    assert!(again.status.success());
+    assert!(!folder.path().join("out/requests.parquet").exists());
 }
 
 #[test]

@@ -81,6 +81,21 @@ const BAD: &[Case] = &[
     // Converting.
     (&["trace", "convert", "own.csv"], 2, &["<OUT>"]),
     (
+        &["trace", "convert", "own.csv", "out.csv", "--rate", "5/s"],
+        2,
+        &["--rate: must be left out where the trace has arrivals, as own.csv has, got 5"],
+    ),
+    (
+        &["trace", "convert", "own.csv", "out.csv", "--input", "7"],
+        2,
+        &["--input: must be left out where the trace has input lengths, as own.csv has, got 7"],
+    ),
+    (
+        &["trace", "convert", "own.csv", "out.csv", "--scale", "1e-8"],
+        2,
+        &["out.csv: must end within two years of its start to be read again, got request 2 at 2.000e8 s"],
+    ),
+    (
         &["trace", "convert", "own.csv", "out.txt"],
         2,
         &["out.txt: must end in .parquet, .csv or .csv.gz"],

@@ -21,7 +21,7 @@ pub struct Describer {
 }
 
 /// Two years: longer than any recording, and 256 MiB of counts.
-const MAX_SECONDS: u64 = 1 << 26;
+pub const MAX_SECONDS: u64 = 1 << 26;
 
 impl Describer {
     /// Takes a request, in any order.

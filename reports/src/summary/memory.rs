@@ -55,6 +55,9 @@ pub struct GenerationSummary {
     /// Bytes of such copies, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transferred_bytes: Option<u64>,
+    /// Requests that were given fewer tokens than they ask for, since the model has no positions for more; absent where none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortened: Option<u64>,
 }
 
 /// Fragments looked up, by which table answered.
@@ -92,6 +95,7 @@ impl GenerationSummary {
             reads: (counts.reads > 0).then_some(counts.reads),
             transfers: (counts.transfers > 0).then_some(counts.transfers),
             transferred_bytes: (counts.transfers > 0).then_some(counts.transferred_bytes),
+            shortened: (counts.shortened > 0).then_some(counts.shortened),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
+use tenantry_traces::describe::MAX_SECONDS;
 use tenantry_traces::read::{Counts, Format, Record, activity};
 use tenantry_traces::write::TraceFile;
 use tenantry_traces::{Duration, Entry, Request, Time, build, none_but};
@@ -13,6 +14,8 @@ use crate::cli::{OutputArgs, TraceConvertArgs};
 use crate::failure::Failure;
 use crate::output::{next, print, quoted, say};
 use crate::time_range;
+
+const NS_PER_S: u64 = 1_000_000_000;
 
 /// What became of a file.
 #[derive(Default)]
@@ -132,6 +135,15 @@ fn requests(
             1.0 => Time(since),
             scale => Time((since as f64 / scale) as u64),
         };
+        if request.arrival.0 / NS_PER_S >= MAX_SECONDS {
+            return Err(Failure::BadInput(format!(
+                "{}: must end within two years of its start to be read again, got request {} at {:.3e} s by --scale {} or --rate",
+                args.out.display(),
+                converted.requests,
+                request.arrival.as_secs_f64(),
+                args.scale
+            )));
+        }
         if args.sort {
             sorted.push(request);
             continue;
@@ -184,8 +196,15 @@ impl Completion<'_> {
                 path.display()
             ))
         };
+        let given = |what: &str, flag: &str, got: f64| {
+            let file = path.display();
+            Failure::BadInput(format!(
+                "{flag}: must be left out where the trace has {what}, as {file} has, got {got}"
+            ))
+        };
         let arrival = match (record.arrival, self.args.rate) {
-            (Some(arrival), _) => arrival,
+            (Some(_), Some(rate)) => return Err(given("arrivals", "--rate", rate)),
+            (Some(arrival), None) => arrival,
             (None, Some(rate)) => {
                 self.note(|| format!("arrivals are evenly spaced at {rate} requests/s"));
                 Time((self.seen as f64 * 1e9 / rate) as u64)
@@ -194,7 +213,8 @@ impl Completion<'_> {
         };
         self.seen += 1;
         let input_tokens = match (record.input_tokens, self.args.input) {
-            (Some(tokens), _) => tokens,
+            (Some(_), Some(tokens)) => return Err(given("input lengths", "--input", tokens.into())),
+            (Some(tokens), None) => tokens,
             (None, Some(tokens)) => {
                 self.note(|| format!("inputs are {tokens} tokens, outputs none"));
                 tokens

@@ -98,6 +98,7 @@ pub fn figure_13(lab: &Lab) -> Result<Vec<Row>, Failure> {
             reads: None,
             transfers: None,
             transferred_bytes: None,
+            shortened: None,
         });
     let assumption = "assumes a rise to 130 requests/s, some three quarters of what the cards can do, and cards of up to 4 requests emptied \
                       every 10 s: the paper's load is lost, and its rule is not defined";

@@ -77,6 +77,8 @@ pub struct GenerationCounts {
     pub transferred_bytes: u64,
     /// Time for which cards had a request on them, summed over cards.
     pub occupied: Duration,
+    /// Requests that are given fewer tokens than they ask for, since the model has no positions for more.
+    pub shortened: u64,
 }
 
 enum Flight {
@@ -336,7 +338,9 @@ impl GenerationServer {
         }
         let mut sequence = Sequence::new(request, now);
         // As any server does, generation ends where the model's positions do.
-        sequence.output_tokens = sequence.output_tokens.min(self.positions - request.input_tokens);
+        let most = self.positions - request.input_tokens;
+        self.counts.shortened += u64::from(sequence.output_tokens > most);
+        sequence.output_tokens = sequence.output_tokens.min(most);
         let id = self.sequences.insert(sequence);
         self.queue.push(id, &self.sequences[id]);
         self.dispatch(now, commands);
