@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tenantry_core::server::Server;
+use tenantry_core::server::{Server, ServerError};
 use tenantry_core::spec::{AllocateSpec, Met, PoolSpec, TenantState};
 use tenantry_core::{ClusterSpec, SystemSpec};
 use tenantry_plot::Texts;
@@ -163,6 +163,22 @@ pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
 pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
     let server = Server::on_card(card, &cluster(run, card), &run.system, run.tenants).map(drop);
     let refused = match server {
+        Err(ServerError::BackboneDoesNotFit {
+            model,
+            needed_bytes,
+            available_bytes,
+        }) => {
+            // Of the card where the scenario does not say.
+            let key = if run.gpu_memory_bytes.is_some() {
+                "cluster.gpu_memory"
+            } else {
+                "card"
+            };
+            return Some(format!(
+                "{}: {key}: must be of at least {needed_bytes} bytes of memory for system {}, whose tenants share {model}, got {available_bytes}",
+                run.file, run.system.name
+            ));
+        }
         Err(error) => error.to_string(),
         Ok(()) => {
             let prices = Prices::of_system(card, &run.system, tenantry_sim::Jitter::None);

@@ -61,7 +61,20 @@ const BAD: &[Case] = &[
     (
         &["new", "a.yaml", "--rate", "200"],
         2,
-        &["a.yaml:", "workload.arrivals.poisson.rate"],
+        &["--rate: must be a rate above 0 with its unit (/s, /min, /h), such as 500/s, got 200"],
+    ),
+    (
+        &["new", "a.yaml", "--tenants", "0", "--gpus", "0"],
+        2,
+        &[
+            "--tenants: must be a whole number from 1 to",
+            "--gpus: must be a whole number from 1 to 100000, got 0",
+        ],
+    ),
+    (
+        &["new", "a.yaml", "--output", "7"],
+        2,
+        &["--output: must be left out for a model that generates nothing, as bert-base, got 7"],
     ),
     (&["new", "a.yaml", "--card", "l5"], 2, &["l5"]),
     (

@@ -49,6 +49,12 @@ impl Answers {
                 "--tenants: must be at least {least}, since {trace} has so many, got {tenants}"
             )));
         }
+        if let Some(output) = args.output.as_ref().filter(|_| !generates) {
+            return Err(Failure::BadInput(format!(
+                "--output: must be left out for a model that generates nothing, as {}, got {output}",
+                model.name
+            )));
+        }
         Ok(Answers {
             model,
             tenants,
@@ -82,7 +88,9 @@ impl Answers {
     /// When an answer is wrong whatever the card.
     pub fn fitting(&self, file: &str) -> Result<Result<(String, Loaded), String>, Failure> {
         let with = |dtype: Option<DType>| -> Result<Result<(String, Loaded), String>, Failure> {
-            let (text, scenario) = self.scenario(file, dtype).map_err(Failure::bad_input)?;
+            let (text, scenario) = self
+                .scenario(file, dtype)
+                .map_err(|errors| by_flags(&errors.to_string(), file))?;
             let loaded = Loaded::of_what_fits(scenario, None)?;
             let refused = (0..loaded.runs.len()).find_map(|run| loaded.refusal(run));
             Ok(refused.map_or(Ok((text, loaded)), Err))
@@ -183,12 +191,43 @@ pub fn tenants_of(trace: &str) -> Result<Option<u32>, Failure> {
             format.name()
         )));
     }
-    let mut largest = None;
+    let (mut largest, mut is_empty) = (None, true);
     for record in source::records(path, &ReadArgs::default()).map_err(Failure::bad_input)? {
         let Some(tenant) = record.map_err(Failure::bad_input)?.tenant else {
             return Ok(None);
         };
+        is_empty = false;
         largest = largest.max(Some(tenant));
     }
+    if is_empty {
+        return Err(Failure::BadInput(format!(
+            "--trace: {trace}: must have requests, got none"
+        )));
+    }
     Ok(largest.and_then(|tenant| tenant.checked_add(1)))
+}
+
+/// What is wrong with a scenario that is not written yet, by the flags that have said it.
+fn by_flags(errors: &str, file: &str) -> Failure {
+    const FLAGS: [(&str, &str); 8] = [
+        ("tenants.count: ", "--tenants: "),
+        ("workload.arrivals.poisson.rate: ", "--rate: "),
+        ("workload.lengths.input.fixed: ", "--input: "),
+        ("workload.lengths.output.fixed: ", "--output: "),
+        ("slo.latency: ", "--latency: "),
+        ("slo.at: ", "--at: "),
+        ("cluster.gpus: ", "--gpus: "),
+        ("card: ", "--card: "),
+    ];
+    let line = |error: &str| {
+        let placed = error.strip_prefix(file).and_then(|rest| rest.strip_prefix(':'));
+        let told = placed
+            .and_then(|rest| rest.split_once(": "))
+            .map_or(error, |(_, told)| told);
+        let named = FLAGS
+            .iter()
+            .find_map(|(key, flag)| told.strip_prefix(key).map(|rest| format!("{flag}{rest}")));
+        named.unwrap_or_else(|| error.to_owned())
+    };
+    Failure::BadInput(errors.lines().map(line).collect::<Vec<_>>().join("\n"))
 }

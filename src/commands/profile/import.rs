@@ -28,8 +28,14 @@ pub fn run(args: &ImportArgs, output: &OutputArgs) -> Result<(), Failure> {
     } else {
         imported
     };
-    card.fill_from_datasheet(&args.gpu)
-        .map_err(|invalid| Failure::BadInput(invalid.to_string()))?;
+    card.fill_from_datasheet(&args.gpu).map_err(|invalid| {
+        // As the flag is called here, which takes names alone.
+        let said = invalid.to_string();
+        let named = said
+            .strip_prefix("--datasheet: ")
+            .map(|rest| rest.replacen("a YAML file or one of", "one of", 1));
+        Failure::BadInput(named.map_or(said.clone(), |rest| format!("--gpu: {rest}")))
+    })?;
     card.save(&args.out)?;
     let tables = describe(&card);
     let value = json!({ "name": card.name, "folder": args.out, "digest": card.digest(), "tables": tables.len() });

@@ -57,6 +57,9 @@ struct OfFigure {
 #[derive(Serialize)]
 struct Written<'a> {
     schema: u32,
+    /// Figures are missing, since the user stopped it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    interrupted: bool,
     papers: &'a [Reproduction],
 }
 
@@ -83,10 +86,14 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
     .map(|(_, name, title, figures)| (name, title, figures))
     .collect();
     let lab = Lab::new(interrupt::flag(), args.profile.clone());
-    let steps = papers.iter().map(|(.., figures)| figures.len() as u64).sum();
-    let bar = progress::bar(steps, "reproducing", output.quiet);
+    let steps = papers.iter().map(|(.., figures)| figures.len()).sum::<usize>();
+    let bar = progress::bar(steps as u64, "reproducing", output.quiet);
     let mut reproductions = Vec::new();
+    let (mut done, mut interrupted) = (0, false);
     for (paper, title, figures) in papers {
+        if interrupted {
+            break;
+        }
         let mut rows = Vec::new();
         let mut grounds = Vec::new();
         for (index, figure) in figures.iter().enumerate() {
@@ -97,8 +104,14 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
                 (Err(Failure::BadInput(why)), Some(card)) => {
                     vec![Row::not_checkable(hmi::NAMES[index], format!("on card {card}"), why)]
                 }
+                // What other figures came to is kept.
+                (Err(Failure::Interrupted(_)), _) if done > 0 => {
+                    interrupted = true;
+                    break;
+                }
                 (Err(failure), _) => return Err(failure),
             };
+            done += 1;
             let ground = lab.take_ground();
             // Where a figure does not say of which runs a row is, it may be of one that was.
             for row in own
@@ -116,6 +129,9 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
             rows.extend(own);
             bar.inc(1);
         }
+        if rows.is_empty() {
+            break;
+        }
         reproductions.push(Reproduction {
             paper,
             title: match lab.other_card() {
@@ -128,7 +144,13 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
         });
     }
     bar.finish_and_clear();
-    publish(args, output, &reproductions)?;
+    publish(args, output, &reproductions, interrupted)?;
+    if interrupted {
+        return Err(Failure::Interrupted(format!(
+            "{done} of {steps} figures are in {}",
+            args.out.display()
+        )));
+    }
 
     let missed: Vec<String> = reproductions
         .iter()
@@ -150,11 +172,17 @@ pub fn run(args: &ReproduceArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
 }
 
-fn publish(args: &ReproduceArgs, output: &OutputArgs, reproductions: &[Reproduction]) -> Result<(), Failure> {
+fn publish(
+    args: &ReproduceArgs,
+    output: &OutputArgs,
+    reproductions: &[Reproduction],
+    interrupted: bool,
+) -> Result<(), Failure> {
     let folder = &args.out;
     std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))?;
     let written = Written {
         schema: 1,
+        interrupted,
         papers: reproductions,
     };
     let bytes = json(&written).map_err(Failure::running)?;
