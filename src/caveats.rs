@@ -9,8 +9,10 @@ use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
 use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths};
 use tenantry_profiles::{Beyond, Card, Changing, Contention, DeviceKind, Family, PetKind, Source, Tier};
 use tenantry_reports::{Run, RunSummary};
+use tenantry_scenarios::RunSpec;
 use tenantry_traces::fit::cascade::STATED_CONFIDENCES;
 use tenantry_traces::outcome::{AnswersSpec, OutcomesSpec};
+use tenantry_traces::spec::ArrivalsSpec;
 
 use crate::output::{boot, processor, today};
 
@@ -303,6 +305,73 @@ pub fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
         )
     })
     .collect()
+}
+
+/// Sentences on runs whose figures are of no request.
+pub fn unjudged_caveats(runs: &[Run]) -> Vec<String> {
+    let is_empty = |run: &&Run| {
+        let summary = &run.summary;
+        summary.requests.finished > 0 && summary.latency_ms.is_none() && !summary.interrupted
+    };
+    let of = |run: &Run| {
+        let (system, finished) = (&run.summary.system, run.summary.requests.finished);
+        format!(
+            "{system} on {}: all {finished} requests came in the warm-up, and are in no figure.",
+            run.summary.machine
+        )
+    };
+    runs.iter().filter(is_empty).map(of).collect()
+}
+
+/// A run that is over before this share of its time.
+const ENDS_EARLY: f64 = 0.9;
+
+/// Sentences on arrivals that are over before `workload.stop` is reached.
+pub fn ended_early_caveats<'a>(runs: impl Iterator<Item = (&'a RunSpec, &'a Run)>) -> Vec<String> {
+    let of = |(spec, run): (&RunSpec, &Run)| {
+        let (summary, stop) = (&run.summary, &spec.workload.stop);
+        if summary.interrupted || !are_over(&spec.workload.arrivals) {
+            return None;
+        }
+        let offered = summary.requests.offered;
+        let end_s = summary.duration_s + spec.warm_up.as_secs_f64();
+        let by_requests = stop
+            .requests
+            .map(|requests| (offered < requests, format!("{requests} requests")));
+        let by_time = stop.after.map(|after| {
+            let after_s = after.as_secs_f64();
+            (end_s < ENDS_EARLY * after_s, format!("{after_s} s"))
+        });
+        let stops: Vec<(bool, String)> = by_requests.into_iter().chain(by_time).collect();
+        // Whichever comes first ends a run.
+        let is_early = !stops.is_empty() && stops.iter().all(|(is_early, _)| *is_early);
+        let asked: Vec<&str> = stops.iter().map(|(_, asked)| asked.as_str()).collect();
+        is_early.then(|| {
+            format!(
+                "the arrivals are over after {offered} requests and {end_s:.1} s, before workload.stop is reached ({}).",
+                asked.join(", ")
+            )
+        })
+    };
+    let mut all: Vec<String> = runs.filter_map(of).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Whether arrivals end by themselves.
+fn are_over(arrivals: &ArrivalsSpec) -> bool {
+    match arrivals {
+        ArrivalsSpec::Trace(_)
+        | ArrivalsSpec::Counts(_)
+        | ArrivalsSpec::Activity(_)
+        | ArrivalsSpec::Ramp { .. }
+        | ArrivalsSpec::ThreadBursts { .. }
+        | ArrivalsSpec::Part(_) => true,
+        ArrivalsSpec::Scaled { arrivals, .. } => are_over(arrivals),
+        ArrivalsSpec::Superpose(several) => several.iter().all(are_over),
+        _ => false,
+    }
 }
 
 /// Sentences on requests that ask for more tokens than their model has positions for.

@@ -2,7 +2,7 @@
 
 use tenantry_reports::{Run, Summary, terminal};
 
-use crate::caveats::{fleet_caveats, shortened_caveats, unfinished_caveats};
+use crate::caveats::{fleet_caveats, shortened_caveats, unfinished_caveats, unjudged_caveats};
 use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
@@ -46,6 +46,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(loaded.machine_caveats());
     caveats.extend(unfinished_caveats(&runs));
     caveats.extend(shortened_caveats(&runs));
+    caveats.extend(unjudged_caveats(&runs));
     caveats.extend(fleet_caveats(&runs));
     caveats.sort();
     caveats.dedup();

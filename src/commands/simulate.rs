@@ -5,7 +5,9 @@ use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Summary, terminal};
 use tenantry_scenarios::Scenario;
 
-use crate::caveats::{extrapolation_caveat, fleet_caveats, shortened_caveats, unfinished_caveats};
+use crate::caveats::{
+    ended_early_caveats, extrapolation_caveat, fleet_caveats, shortened_caveats, unfinished_caveats, unjudged_caveats,
+};
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
 use crate::keep::Keep;
@@ -52,6 +54,10 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let runs: Vec<Run> = finished.into_iter().map(|run| run.run).collect();
     caveats.extend(unfinished_caveats(&runs));
     caveats.extend(shortened_caveats(&runs));
+    caveats.extend(unjudged_caveats(&runs));
+    if !interrupted {
+        caveats.extend(ended_early_caveats(loaded.runs.iter().zip(&runs)));
+    }
     caveats.extend(fleet_caveats(&runs));
     let manifest = started.manifest(loaded.first_card(), None, events, caveats);
     let outcome = Outcome {
@@ -73,11 +79,19 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether requests came after the warm-up.
+fn is_judged(run: &Run) -> bool {
+    run.summary.slo.as_ref().is_some_and(|slo| slo.met.is_some())
+}
+
 /// Where there is a target, how many cards keep it; else whether the machine agrees.
 fn worth_trying(args: &SimulateArgs, scenario: &Scenario, runs: &[Run]) -> String {
     let words = args.scenario.words_on(args.profile.as_deref());
     if scenario.slo.is_none() {
         return format!("tenantry validate {words} --device cpu (or cuda:0: does a real run agree?)");
+    }
+    if !runs.iter().any(is_judged) {
+        return format!("tenantry check {words} (when does it stop, and how long is its warm-up?)");
     }
     let missed = |run: &Run| run.summary.slo.as_ref().is_some_and(|slo| slo.met == Some(false));
     let why = match (&scenario.plan, runs.iter().any(missed)) {

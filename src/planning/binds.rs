@@ -12,6 +12,9 @@ pub const FIND_NO_MEMORY: &str = "tasks find no memory";
 
 /// From this share on a kind of lane is at its limit: queues in front of it grow faster than it falls.
 const BUSY: f64 = 0.7;
+/// From these shares on of memory in use, and of the latency that is waiting, memory is what is waited for.
+const CACHE_FULL: f64 = 0.95;
+const WAITING: f64 = 0.2;
 
 /// What a run was short of; `at` says which run it was.
 pub fn binds(summary: &RunSummary, at: &str) -> Binds {
@@ -142,11 +145,23 @@ fn short_of_memory(summary: &RunSummary) -> Option<String> {
             human::count(generation.evictions)
         ));
     }
+    // A decoder that has anybody inside computes all the time, whether or not it could do more: what keeps others out is its cache.
+    if let (Some(memory), Some(queue), Some(latency)) = (summary.gpu_memory_bytes, summary.queue_ms, summary.latency_ms)
+        && summary.generation.is_some()
+        && memory.peak as f64 > CACHE_FULL * memory.capacity as f64
+        && queue.mean > WAITING * latency.mean
+    {
+        return Some(format!(
+            "weights, adapters and caches fill {} of it, and waiting for room is {} of the latency",
+            human::percent(memory.peak as f64 / memory.capacity as f64),
+            human::percent(queue.mean / latency.mean)
+        ));
+    }
     let swap = summary
         .swap
         .filter(|swap| swap.evictions * 20 > swap.hits + swap.misses)?;
     let (stall, latency) = (summary.stall_ms?, summary.latency_ms?);
-    (stall.mean > 0.2 * latency.mean).then(|| {
+    (stall.mean > WAITING * latency.mean).then(|| {
         format!(
             "{} of the uses found a tenant's parameters gone, and waiting for them is {} of the latency",
             human::percent(1.0 - swap.hit_share().unwrap_or(1.0)),

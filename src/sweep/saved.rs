@@ -14,6 +14,7 @@ use tenantry_reports::{Run, RunFolder, RunSummary};
 
 use crate::caveats::{
     Extrapolated, TableUsed, extrapolation_caveat, fleet_caveats, shortened_caveats, table_caveats, unfinished_caveats,
+    unjudged_caveats,
 };
 use crate::failure::Failure;
 use crate::output::Started;
@@ -225,6 +226,7 @@ impl Union {
         caveats.extend(refused.iter().map(sentence));
         caveats.extend(unfinished_caveats(&runs));
         caveats.extend(shortened_caveats(&runs));
+        caveats.extend(unjudged_caveats(&runs));
         caveats.extend(fleet_caveats(&runs));
         let mut manifest = started.manifest(None, None, events, caveats);
         // The events were those of all sweeping processes, in a time that nobody took.

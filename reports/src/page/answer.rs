@@ -150,6 +150,13 @@ fn headline(group: &Group<'_>) -> (&'static str, String) {
         return ("none", text);
     };
     let target = target(slo);
+    let is_judged = |run: &&crate::Run| run.summary.slo.as_ref().is_some_and(|slo| slo.met.is_some());
+    if !group.runs.iter().any(is_judged) {
+        return (
+            "none",
+            format!("is not judged by its target {target}: no request came after the warm-up"),
+        );
+    }
     let (mark, verb) = match repeats_met(group) {
         n if n == group.runs.len() => ("met", "meets its target".to_owned()),
         0 => ("missed", "misses its target".to_owned()),

@@ -301,18 +301,22 @@ where
         self.checked(candidate, high, bound)
     }
 
-    /// A level below `bound` that meets the target, where `bound` misses it without being busy. Levels are halved, of which several may have
-    /// too little load to tell anything; where one is better than `bound` and none meets the target, all are tried one by one.
+    /// A level below `bound` that meets the target, where `bound` misses it without being busy. Levels are halved for as long as that
+    /// helps, or nothing at all is in time; where it does and none of them meets the target, they are tried one by one.
     fn below(&mut self, candidate: usize, bound: usize, at_bound: Judgement) -> Result<Option<usize>, E> {
         let cell = |level: usize| Cell { candidate, level };
-        let (mut level, mut helped) = (bound, false);
+        let (mut level, mut share, mut helped) = (bound, at_bound.share.mean, false);
         while level > 0 {
             level /= 2;
             let judgement = self.glance(cell(level))?;
             if judgement.meets {
                 return Ok(Some(level));
             }
-            helped |= judgement.share.mean > at_bound.share.mean;
+            if judgement.share.mean <= share && share > 0.0 {
+                break;
+            }
+            helped |= judgement.share.mean > share;
+            share = judgement.share.mean;
         }
         for level in (0..if helped { bound } else { 0 }).rev() {
             if self.glance(cell(level))?.meets {
