@@ -355,7 +355,7 @@ impl Decoder {
         }
         let projected = projected.f_view([-1, heads.all(), heads.width])?;
         if let Some(angles) = angles {
-            angles.rotate(&mut projected.f_narrow(1, 0, heads.query + heads.kv)?)?;
+            angles.rotate(&projected, heads.query + heads.kv)?;
         }
         Ok(projected)
     }

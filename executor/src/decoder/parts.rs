@@ -87,11 +87,16 @@ impl Rotary {
 }
 
 impl Angles {
-    /// Rotates `heads`, `[tokens, n, width]`, in place.
-    pub fn rotate(&self, heads: &mut Tensor) -> Result<(), ExecutorError> {
+    /// Rotates the first so many heads of `projected`, `[tokens, n, width]`, in place.
+    pub fn rotate(&self, projected: &Tensor, heads: i64) -> Result<(), ExecutorError> {
         let half = self.cosines.size()[2] / 2;
-        let swapped = heads.f_roll(half, 2)?;
-        let _ = heads.f_mul_(&self.cosines)?.f_addcmul_(&swapped, &self.sines)?;
+        let mut rotated = projected.f_narrow(1, 0, heads)?;
+        let swapped = match projected.device().is_cuda() {
+            // What does not lie side by side would be copied first, by a kernel of its own.
+            true => projected.f_roll(half, 2)?.f_narrow(1, 0, heads)?,
+            false => rotated.f_roll(half, 2)?,
+        };
+        let _ = rotated.f_mul_(&self.cosines)?.f_addcmul_(&swapped, &self.sines)?;
         Ok(())
     }
 }

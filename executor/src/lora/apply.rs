@@ -77,6 +77,13 @@ fn gathered(views: &LoraViews, rows: &Rows, slots: &Tensor, x: &Tensor, y: &Tens
         _ => GATHERED_MAX,
     };
     let at_once = (most / largest).clamp(1, count);
+    if at_once == count {
+        let products = |x: &Tensor, matrices: &Tensor| -> Result<Tensor, ExecutorError> {
+            let own = matrices.f_index_select(0, slots)?;
+            Ok(x.f_unsqueeze(1)?.f_bmm(&own)?.f_squeeze_dim(1)?)
+        };
+        return add_parts(views, rows, &x, y, products);
+    }
     // The same memory for every piece: new ones would each find it as cold as the first.
     let room = Tensor::f_empty([at_once * largest], (x.kind(), x.device()))?;
     let products = |x: &Tensor, matrices: &Tensor| -> Result<Tensor, ExecutorError> {
@@ -92,7 +99,18 @@ fn gathered(views: &LoraViews, rows: &Rows, slots: &Tensor, x: &Tensor, y: &Tens
         }
         Ok(outer.f_squeeze_dim(1)?)
     };
-    let inner = products(&x, &views.down)?;
+    add_parts(views, rows, &x, y, products)
+}
+
+/// Adds the outer products of each part of what the inner one comes to.
+fn add_parts(
+    views: &LoraViews,
+    rows: &Rows,
+    x: &Tensor,
+    y: &Tensor,
+    products: impl Fn(&Tensor, &Tensor) -> Result<Tensor, ExecutorError>,
+) -> Result<(), ExecutorError> {
+    let inner = products(x, &views.down)?;
     for part in Parts::new(views, &inner) {
         rows.add(y, part.column, &products(&part.inner?, part.up)?)?;
     }
@@ -104,12 +122,10 @@ fn grouped(views: &LoraViews, rows: &Rows, ends: &Tensor, x: &Tensor, y: &Tensor
     if rows.count() == 0 {
         return Ok(());
     }
-    let product = |x: &Tensor, weights: &Tensor| x.f_internal_grouped_mm(weights, Some(ends), None, None);
-    let inner = product(&rows.of(x)?, &views.down)?;
-    for part in Parts::new(views, &inner) {
-        rows.add(y, part.column, &product(&part.inner?, part.up)?)?;
-    }
-    Ok(())
+    let product = |x: &Tensor, weights: &Tensor| -> Result<Tensor, ExecutorError> {
+        Ok(x.f_internal_grouped_mm(weights, Some(ends), None, None)?)
+    };
+    add_parts(views, rows, &rows.of(x)?, y, product)
 }
 
 /// The projections that share an input, each with its share of the shrunk input and its columns of the output.

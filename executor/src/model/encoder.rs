@@ -394,11 +394,8 @@ impl Encoder {
         let by_head = projected
             .f_view([size[0], size[1], 3, heads, width])?
             .f_permute([2, 0, 3, 1, 4])?;
-        Ok([
-            by_head.f_select(0, 0)?,
-            by_head.f_select(0, 1)?,
-            by_head.f_select(0, 2)?,
-        ])
+        let parts = by_head.f_unbind(0)?;
+        Ok(parts.try_into().expect("there are three"))
     }
 
     /// What the heads attended to, `[n, heads, l, width]`, side by side: `[n, l, hidden]`.

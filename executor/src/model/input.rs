@@ -5,6 +5,9 @@ use tch::{Device, Kind, Tensor};
 use crate::device::{Stream, sent_to};
 use crate::error::ExecutorError;
 
+/// Numbers at whose multiples a GPU's attention kernels want a mask's rows to begin.
+const ALIGNED_NUMBERS: usize = 8;
+
 /// A padded batch on the device. Made by [`Encoder::input`](crate::Encoder::input), or by [`of_lengths`](Self::of_lengths) where the first
 /// hidden states come from elsewhere.
 #[derive(Debug)]
@@ -160,11 +163,17 @@ impl Input {
     }
 }
 
+/// On a GPU rows begin where its attention kernels can read them; else every layer's attention would copy the mask so.
 fn mask(lengths: &[usize], tokens: usize, kind: Kind, device: Device) -> Result<Tensor, ExecutorError> {
-    let mut scores = vec![0f32; lengths.len() * tokens];
-    for (&length, row) in lengths.iter().zip(scores.chunks_mut(tokens)) {
+    let row = match device.is_cuda() {
+        true => tokens.next_multiple_of(ALIGNED_NUMBERS),
+        false => tokens,
+    };
+    let mut scores = vec![0f32; lengths.len() * row];
+    for (&length, row) in lengths.iter().zip(scores.chunks_mut(row)) {
         row[length..].fill(f32::NEG_INFINITY);
     }
-    let shape = [lengths.len() as i64, 1, 1, tokens as i64];
-    sent_to(device, &Tensor::f_from_slice(&scores)?.f_view(shape)?.f_to_kind(kind)?)
+    let shape = [lengths.len() as i64, 1, 1, row as i64];
+    let mask = sent_to(device, &Tensor::f_from_slice(&scores)?.f_view(shape)?.f_to_kind(kind)?)?;
+    Ok(mask.f_narrow(3, 0, tokens as i64)?)
 }
