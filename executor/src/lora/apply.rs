@@ -71,18 +71,15 @@ fn gathered(views: &LoraViews, rows: &Rows, slots: &Tensor, x: &Tensor, y: &Tens
         return Ok(());
     }
     let numbers = |matrices: &Tensor| matrices.size()[1] * matrices.size()[2];
-    let largest = views.ups.iter().map(numbers).fold(numbers(&views.down), i64::max);
+    let stacked = |matrices: &Tensor| matrices.size()[1..].iter().product();
+    let largest = views.stacked_ups.iter().map(stacked).fold(numbers(&views.down), i64::max);
     let most = match x.device() {
         Device::Cpu => GATHERED_MAX_CPU,
         _ => GATHERED_MAX,
     };
     let at_once = (most / largest).clamp(1, count);
     if at_once == count {
-        let products = |x: &Tensor, matrices: &Tensor| -> Result<Tensor, ExecutorError> {
-            let own = matrices.f_index_select(0, slots)?;
-            Ok(x.f_unsqueeze(1)?.f_bmm(&own)?.f_squeeze_dim(1)?)
-        };
-        return add_parts(views, rows, &x, y, products);
+        return gathered_at_once(views, rows, slots, &x, y);
     }
     // The same memory for every piece: new ones would each find it as cold as the first.
     let room = Tensor::f_empty([at_once * largest], (x.kind(), x.device()))?;
@@ -100,6 +97,34 @@ fn gathered(views: &LoraViews, rows: &Rows, slots: &Tensor, x: &Tensor, y: &Tens
         Ok(outer.f_squeeze_dim(1)?)
     };
     add_parts(views, rows, &x, y, products)
+}
+
+/// The same in one piece, as the tokens of most steps are: projections that are equally wide take one copy and one product together.
+fn gathered_at_once(
+    views: &LoraViews,
+    rows: &Rows,
+    slots: &Tensor,
+    x: &Tensor,
+    y: &Tensor,
+) -> Result<(), ExecutorError> {
+    let count = rows.count();
+    let down = views.down.f_index_select(0, slots)?;
+    let inner = x.f_unsqueeze(1)?.f_bmm(&down)?;
+    let (mut first, mut column) = (0, 0);
+    for ups in &views.stacked_ups {
+        let size = ups.size();
+        let (parts, rank, width) = (size[1], size[2], size[3]);
+        let up = ups.f_index_select(0, slots)?.f_view([count * parts, rank, width])?;
+        // All projections lie in order already; some of them are copied together.
+        let inner = inner
+            .f_narrow(2, first, parts * rank)?
+            .f_reshape([count * parts, 1, rank])?;
+        let outer = inner.f_bmm(&up)?.f_view([count, parts * width])?;
+        rows.add(y, column, &outer)?;
+        first += parts * rank;
+        column += parts * width;
+    }
+    Ok(())
 }
 
 /// Adds the outer products of each part of what the inner one comes to.

@@ -64,15 +64,18 @@ pub(crate) struct LoraViews {
     pub down: Tensor,
     /// `[slots, rank, out]` for each projection.
     pub ups: Vec<Tensor>,
+    /// The same of neighbours that are equally wide together, `[slots, projections, rank, out]`.
+    pub stacked_ups: Vec<Tensor>,
 }
 
 impl LoraViews {
-    /// The pairs of some slots, copied together.
+    /// The pairs of some slots, copied together, one projection beside another.
     pub fn copied(&self, slots: &Tensor) -> Result<LoraViews, ExecutorError> {
         let copy = |matrices: &Tensor| matrices.f_index_select(0, slots);
         Ok(LoraViews {
             down: copy(&self.down)?,
             ups: self.ups.iter().map(copy).collect::<Result<_, _>>()?,
+            stacked_ups: Vec::new(),
         })
     }
 }
@@ -167,20 +170,22 @@ impl LoraShape {
             .map(|earlier| self.length(earlier))
             .sum();
         let slots = blocks.size()[0];
-        let mut matrix = |rows: i64, columns: i64| {
-            let view = blocks
-                .f_narrow(1, offset, rows * columns)?
-                .f_view([slots, rows, columns]);
-            offset += rows * columns;
+        let mut numbers = |count: i64| {
+            let view = blocks.f_narrow(1, offset, count);
+            offset += count;
             view
         };
         let (rank, projections) = (i64::from(self.rank), self.projections(input));
-        let down = matrix(self.width(input), projections.len() as i64 * rank)?;
-        let ups = projections.iter().map(|projection| matrix(rank, projection.width));
-        Ok(LoraViews {
-            down,
-            ups: ups.collect::<Result<_, _>>()?,
-        })
+        let (width, all) = (self.width(input), projections.len() as i64 * rank);
+        let down = numbers(width * all)?.f_view([slots, width, all])?;
+        let (mut ups, mut stacked_ups) = (Vec::new(), Vec::new());
+        for alike in projections.chunk_by(|one, next| one.width == next.width) {
+            let (count, width) = (alike.len() as i64, alike[0].width);
+            let stacked = numbers(count * rank * width)?.f_view([slots, count, rank, width])?;
+            ups.extend(stacked.f_unbind(1)?);
+            stacked_ups.push(stacked);
+        }
+        Ok(LoraViews { down, ups, stacked_ups })
     }
 }
 
