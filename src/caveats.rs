@@ -292,8 +292,19 @@ impl From<(Family, Beyond)> for Extrapolated {
     }
 }
 
+/// Sentences on what came of runs: requests that nobody served, or not as asked, and allocations that stand for others.
+pub fn of_runs(runs: &[Run]) -> Vec<String> {
+    let all = [
+        unfinished_caveats(runs),
+        shortened_caveats(runs),
+        unjudged_caveats(runs),
+        fleet_caveats(runs),
+    ];
+    all.concat()
+}
+
 /// Sentences on requests that were still inside when nothing more happened.
-pub fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
+fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
     let left = runs
         .iter()
         .filter(|run| run.summary.requests.unfinished > 0 && !run.summary.interrupted);
@@ -308,7 +319,7 @@ pub fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
 }
 
 /// Sentences on runs whose figures are of no request.
-pub fn unjudged_caveats(runs: &[Run]) -> Vec<String> {
+fn unjudged_caveats(runs: &[Run]) -> Vec<String> {
     let is_empty = |run: &&Run| {
         let summary = &run.summary;
         summary.requests.finished > 0 && summary.latency_ms.is_none() && !summary.interrupted
@@ -375,7 +386,7 @@ fn are_over(arrivals: &ArrivalsSpec) -> bool {
 }
 
 /// Sentences on requests that ask for more tokens than their model has positions for.
-pub fn shortened_caveats(runs: &[Run]) -> Vec<String> {
+fn shortened_caveats(runs: &[Run]) -> Vec<String> {
     let of = |run: &Run| {
         let shortened = run.summary.generation?.shortened?;
         let (summary, offered) = (&run.summary, run.summary.requests.offered);
@@ -395,7 +406,7 @@ pub fn shortened_caveats(runs: &[Run]) -> Vec<String> {
 }
 
 /// Sentences on systems whose allocations of runtimes are not all what the program says for the time.
-pub fn fleet_caveats<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<String> {
+fn fleet_caveats<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<String> {
     // By system and machine: decisions, fallbacks, late ones.
     let mut fleets: BTreeMap<(&str, &str), [u64; 3]> = BTreeMap::new();
     for RunSummary {

@@ -581,7 +581,10 @@ impl Card {
         MissingTable {
             card: self.name.clone(),
             family: family.name(),
-            asked: asked.to_string(),
+            asked: match asked {
+                "" => "rows".to_owned(),
+                asked => asked.to_owned(),
+            },
             found,
             command: format!("tenantry profile --device {device}{models}"),
         }

@@ -2,7 +2,7 @@
 
 use tenantry_reports::{Run, Summary, terminal};
 
-use crate::caveats::{fleet_caveats, shortened_caveats, unfinished_caveats, unjudged_caveats};
+use crate::caveats::{ended_early_caveats, of_runs};
 use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
@@ -44,10 +44,10 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     bar.finish_and_clear();
     keep.write(kept)?;
     caveats.extend(loaded.machine_caveats());
-    caveats.extend(unfinished_caveats(&runs));
-    caveats.extend(shortened_caveats(&runs));
-    caveats.extend(unjudged_caveats(&runs));
-    caveats.extend(fleet_caveats(&runs));
+    caveats.extend(of_runs(&runs));
+    if interrupted.is_none() {
+        caveats.extend(ended_early_caveats(loaded.runs.iter().zip(&runs)));
+    }
     caveats.sort();
     caveats.dedup();
     let manifest = started.manifest(loaded.first_card(), Some(device.name()), 0, caveats);

@@ -5,9 +5,7 @@ use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Summary, terminal};
 use tenantry_scenarios::Scenario;
 
-use crate::caveats::{
-    ended_early_caveats, extrapolation_caveat, fleet_caveats, shortened_caveats, unfinished_caveats, unjudged_caveats,
-};
+use crate::caveats::{ended_early_caveats, extrapolation_caveat, of_runs};
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
 use crate::keep::Keep;
@@ -52,13 +50,10 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     keep.write(finished.iter_mut().filter_map(|run| run.kept.take()).collect())?;
     let events = finished.iter().map(|run| run.events).sum();
     let runs: Vec<Run> = finished.into_iter().map(|run| run.run).collect();
-    caveats.extend(unfinished_caveats(&runs));
-    caveats.extend(shortened_caveats(&runs));
-    caveats.extend(unjudged_caveats(&runs));
     if !interrupted {
         caveats.extend(ended_early_caveats(loaded.runs.iter().zip(&runs)));
     }
-    caveats.extend(fleet_caveats(&runs));
+    caveats.extend(of_runs(&runs));
     let manifest = started.manifest(loaded.first_card(), None, events, caveats);
     let outcome = Outcome {
         loaded: &loaded,

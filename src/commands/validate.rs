@@ -10,7 +10,7 @@ use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Validation, Verdict, terminal};
 
 use super::profile::models_of;
-use crate::caveats::{extrapolation_caveat, fleet_caveats};
+use crate::caveats::{extrapolation_caveat, of_runs};
 use crate::cli::{OutputArgs, ValidateArgs};
 use crate::device::Device;
 use crate::failure::Failure;
@@ -100,7 +100,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(loaded.table_caveats());
     caveats.extend(loaded.machine_caveats());
     caveats.extend(extrapolation_caveat(simulated.iter().flat_map(|run| &run.extrapolated)));
-    caveats.extend(fleet_caveats(&runs));
+    caveats.extend(of_runs(&runs));
 
     let validation = Validation::new(&loaded.scenario.name, loaded.limits(), &runs);
     caveats.extend(drift_caveats(&validation, gauging.is_some()));

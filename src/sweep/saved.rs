@@ -12,10 +12,7 @@ use tenantry_reports::manifest::Manifest;
 use tenantry_reports::whole::{remove_unfinished, write_whole};
 use tenantry_reports::{Run, RunFolder, RunSummary};
 
-use crate::caveats::{
-    Extrapolated, TableUsed, extrapolation_caveat, fleet_caveats, shortened_caveats, table_caveats, unfinished_caveats,
-    unjudged_caveats,
-};
+use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, of_runs, table_caveats};
 use crate::failure::Failure;
 use crate::output::Started;
 use crate::sweep::identity::Sweep;
@@ -224,10 +221,7 @@ impl Union {
         caveats.extend(extrapolation_caveat(&extrapolated));
         let sentence = |(why, count): (&String, &usize)| format!("Left out, since they cannot run ({count}): {why}.");
         caveats.extend(refused.iter().map(sentence));
-        caveats.extend(unfinished_caveats(&runs));
-        caveats.extend(shortened_caveats(&runs));
-        caveats.extend(unjudged_caveats(&runs));
-        caveats.extend(fleet_caveats(&runs));
+        caveats.extend(of_runs(&runs));
         let mut manifest = started.manifest(None, None, events, caveats);
         // The events were those of all sweeping processes, in a time that nobody took.
         manifest.events_per_s = None;

@@ -72,7 +72,11 @@ fn gathered(views: &LoraViews, rows: &Rows, slots: &Tensor, x: &Tensor, y: &Tens
     }
     let numbers = |matrices: &Tensor| matrices.size()[1] * matrices.size()[2];
     let stacked = |matrices: &Tensor| matrices.size()[1..].iter().product();
-    let largest = views.stacked_ups.iter().map(stacked).fold(numbers(&views.down), i64::max);
+    let largest = views
+        .stacked_ups
+        .iter()
+        .map(stacked)
+        .fold(numbers(&views.down), i64::max);
     let most = match x.device() {
         Device::Cpu => GATHERED_MAX_CPU,
         _ => GATHERED_MAX,
