@@ -322,7 +322,9 @@ fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
 fn unjudged_caveats(runs: &[Run]) -> Vec<String> {
     let is_empty = |run: &&Run| {
         let summary = &run.summary;
-        summary.requests.finished > 0 && summary.latency_ms.is_none() && !summary.interrupted
+        let requests = &summary.requests;
+        let others = requests.rejected + requests.failed + requests.cancelled + requests.unfinished;
+        requests.finished > 0 && others == 0 && summary.latency_ms.is_none() && !summary.interrupted
     };
     let of = |run: &Run| {
         let (system, finished) = (&run.summary.system, run.summary.requests.finished);
@@ -359,7 +361,7 @@ pub fn ended_early_caveats<'a>(runs: impl Iterator<Item = (&'a RunSpec, &'a Run)
         let asked: Vec<&str> = stops.iter().map(|(_, asked)| asked.as_str()).collect();
         is_early.then(|| {
             format!(
-                "the arrivals are over after {offered} requests and {end_s:.1} s, before workload.stop is reached ({}).",
+                "the arrivals are over after {offered} requests, before workload.stop is reached ({}).",
                 asked.join(", ")
             )
         })
@@ -395,12 +397,7 @@ fn shortened_caveats(runs: &[Run]) -> Vec<String> {
             summary.system, summary.machine
         ))
     };
-    // The same in all repeats.
-    let mut all: Vec<String> = runs
-        .iter()
-        .filter(|run| run.summary.repeat == 0)
-        .filter_map(of)
-        .collect();
+    let mut all: Vec<String> = runs.iter().filter_map(of).collect();
     all.dedup();
     all
 }

@@ -9,7 +9,7 @@ use tenantry_core::run::Observer;
 use tenantry_core::{Command, Commands, RunRecord};
 use tenantry_reports::requests::{self, RequestsPart};
 use tenantry_reports::timeline::{self, TimelinePart};
-use tenantry_reports::whole::{Part, remove_earlier};
+use tenantry_reports::whole::Part;
 use tenantry_reports::{ReportError, RunLabels};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::management::ManagementSpec;
@@ -32,7 +32,7 @@ pub struct Keep {
     requests: Option<PathBuf>,
     timeline: Option<(PathBuf, Option<Range<Time>>)>,
     record: Option<PathBuf>,
-    /// What earlier runs may have left in the folder and this one does not write.
+    /// What an earlier run may have left in the folder and this one does not write. It may also be the user's own: it stays.
     earlier: Vec<PathBuf>,
 }
 
@@ -67,8 +67,7 @@ impl Keep {
         let (requests, timeline) = (out.join(REQUESTS), out.join(TIMELINE_FILE));
         let mut earlier = Vec::new();
         for (path, written) in [(&requests, args.requests), (&timeline, window.is_some())] {
-            // A recording may be given their names.
-            if !written && record != Some(path.as_path()) {
+            if !written {
                 earlier.push(path.clone());
             }
         }
@@ -99,6 +98,14 @@ impl Keep {
         Ok(anything.then_some(watch))
     }
 
+    /// Sentences on files that lie in the folder and are not of these runs.
+    pub fn notes(&self) -> Vec<String> {
+        let there = self.earlier.iter().filter(|path| path.exists());
+        there
+            .map(|path| format!("{} was there before, and is not of these runs.", path.display()))
+            .collect()
+    }
+
     /// Writes the files from what was kept of all runs, in their order.
     pub fn write(self, kept: Vec<Kept>) -> Result<(), Failure> {
         let (mut requests, mut timeline) = (Vec::new(), Vec::new());
@@ -108,9 +115,6 @@ impl Keep {
             if let Some(trace) = kept.record {
                 trace.finish()?;
             }
-        }
-        for path in &self.earlier {
-            remove_earlier(path).map_err(Failure::running)?;
         }
         if let Some(path) = &self.requests {
             requests::join(path, &requests).map_err(Failure::running)?;

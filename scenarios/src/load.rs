@@ -78,10 +78,14 @@ impl Override {
     fn check_not_swept(&self, sweep: &RawSweep) -> Result<(), ScenarioErrors> {
         let (path, _) = self.parse()?;
         let key = path.to_string();
-        if !sweep.0.iter().any(|(swept, _)| *swept == key) {
+        let is_within = |swept: &str| {
+            let rest = key.strip_prefix(swept);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let Some((swept, _)) = sweep.0.iter().find(|(swept, _)| is_within(swept)) else {
             return Ok(());
-        }
-        let must = format!("left out where sweep.{key} says which values it has");
+        };
+        let must = format!("left out where sweep.{swept} says which values it has");
         let problem = Problem::new(Path::default(), must, &self.assignment[self.typed..]);
         Err(problem.locate(Path::default(), self.option, None).into())
     }

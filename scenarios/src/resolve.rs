@@ -437,7 +437,11 @@ fn pool_of(system: &RawSystem, model: &ModelShape, tasks: Option<TasksSpec>, raw
                 },
             },
             domains: raw.tenants.domain_count(),
-            domain_bytes: plot.domain_table.0,
+            // Where only the root answers, domains have no tables.
+            domain_bytes: match plot.domain_hits.ppm() {
+                0 => 0,
+                _ => plot.domain_table.0,
+            },
         }),
         tenant_state: match system.tenant_state {
             RawTenantState::Model => TenantState::Model,

@@ -31,6 +31,14 @@ pub(crate) fn scale_of(scale: &RawScaling, scaled: &Scaled<'_>, problems: &mut V
             problems.push(Problem::new(path.key(key), format!("at most {of} ({cards})"), count));
         }
     }
+    // Rules give cards back down to it, and add none for its sake.
+    if (scale.start.0 + 1..=cards).contains(&scale.min.0) {
+        problems.push(Problem::new(
+            path.key("min"),
+            format!("at most start ({})", scale.start.0),
+            scale.min.0,
+        ));
+    }
     let per_cent = |percent: Percent| (percent.fraction() * 100.0).round() as u32;
     ScaleSpec {
         cards_at_start: scale.start.0,

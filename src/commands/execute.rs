@@ -42,6 +42,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
+    caveats.extend(keep.notes());
     keep.write(kept)?;
     caveats.extend(loaded.machine_caveats());
     caveats.extend(of_runs(&runs));

@@ -3,7 +3,7 @@
 use tenantry_profiles::DeviceKind;
 use tenantry_reports::folder::json;
 use tenantry_reports::page::PlanPage;
-use tenantry_reports::whole::{remove_earlier, write_whole};
+use tenantry_reports::whole::write_whole;
 use tenantry_scenarios::Scenario;
 use tenantry_scenarios::plan::Plan;
 
@@ -58,8 +58,6 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
             let here = std::env::current_dir().map_err(Failure::running)?;
             let answer = best.placed_yaml(&here, &card_from_anywhere(&best.card)?);
             file("answer.yaml", answer.as_bytes())?;
-        } else {
-            remove_earlier(&args.out.join("answer.yaml")).map_err(Failure::running)?;
         }
         file("plan.json", &json(report).map_err(Failure::running)?)
     };
@@ -70,6 +68,9 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     say(output, &format!("report: {}", args.out.join("plan.html").display()));
     if !report.feasible {
+        if args.out.join("answer.yaml").exists() {
+            say(output, "note: answer.yaml was there before, and is not of this plan");
+        }
         return Err(Failure::LimitNotMet(report.answer.clone()));
     }
     let answer = args.out.join("answer.yaml");

@@ -47,6 +47,7 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(loaded.machine_caveats());
     caveats.extend(loaded.refused_tasks());
     caveats.extend(extrapolation_caveat(finished.iter().flat_map(|run| &run.extrapolated)));
+    caveats.extend(keep.notes());
     keep.write(finished.iter_mut().filter_map(|run| run.kept.take()).collect())?;
     let events = finished.iter().map(|run| run.events).sum();
     let runs: Vec<Run> = finished.into_iter().map(|run| run.run).collect();
@@ -86,7 +87,9 @@ fn worth_trying(args: &SimulateArgs, scenario: &Scenario, runs: &[Run]) -> Strin
         return format!("tenantry validate {words} --device cpu (or cuda:0: does a real run agree?)");
     }
     if !runs.iter().any(is_judged) {
-        return format!("tenantry check {words} (when does it stop, and how long is its warm-up?)");
+        return format!(
+            "tenantry check {words} (no request counts: when does it stop, how long is its warm-up, does a batch ever fill?)"
+        );
     }
     let missed = |run: &Run| run.summary.slo.as_ref().is_some_and(|slo| slo.met == Some(false));
     let why = match (&scenario.plan, runs.iter().any(missed)) {

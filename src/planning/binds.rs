@@ -147,7 +147,8 @@ fn short_of_memory(summary: &RunSummary) -> Option<String> {
     }
     // A decoder that has anybody inside computes all the time, whether or not it could do more: what keeps others out is its cache.
     if let (Some(memory), Some(queue), Some(latency)) = (summary.gpu_memory_bytes, summary.queue_ms, summary.latency_ms)
-        && summary.generation.is_some()
+        // What nobody reads of shared prefixes fills it too, and goes when it is wanted.
+        && summary.generation.is_some_and(|generation| generation.shared_tokens.is_none())
         && memory.peak as f64 > CACHE_FULL * memory.capacity as f64
         && queue.mean > WAITING * latency.mean
     {

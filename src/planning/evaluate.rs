@@ -239,7 +239,7 @@ impl<'a> Evaluator<'a> {
             return Ok(known.clone());
         }
         let sample = match self.run_of(cell, repeat)? {
-            Err(why) => self.refuse(cell, format!("{CANNOT_RUN}{why}"), 1.0),
+            Err(why) => self.refuse(cell, format!("{CANNOT_RUN}{why}")),
             Ok(run) => self.simulated(cell, repeat, &run, in_full)?,
         };
         if !in_full {
@@ -300,8 +300,13 @@ impl<'a> Evaluator<'a> {
         let card = &self.cards[run.card.as_str()];
         let judged = self.judged(run, cell, repeat)?;
         if judged.requests() == 0 {
-            // A higher rate may bring some.
-            return Ok(self.refuse(cell, NOTHING_TO_JUDGE.to_owned(), 0.0));
+            // Another seed, or a higher rate, may bring some.
+            return Ok(Sample {
+                hopeless: false,
+                refused: false,
+                busy: 0.0,
+                ..nothing()
+            });
         }
         let user = Arc::clone(&self.interrupt);
         let evenness = self.evenness(cell)?;
@@ -319,13 +324,13 @@ impl<'a> Evaluator<'a> {
             locked(&self.known.seen).insert(self.served(cell), summary);
         }
         if let Some(why) = without_memory {
-            return Ok(self.refuse(cell, why, 1.0));
+            return Ok(self.refuse(cell, why));
         }
         if repeat == 0
             && !in_full
             && let Some(why) = self.too_often_wrong(cell, &done.record)?
         {
-            return Ok(self.refuse(cell, why, 1.0));
+            return Ok(self.refuse(cell, why));
         }
         Ok(judge.finish(&done.record, busy))
     }
@@ -383,22 +388,11 @@ impl<'a> Evaluator<'a> {
         u32::from(was_run) * (asked as u32 + extra.unwrap_or(0))
     }
 
-    /// A cell that cannot be run, has no memory for some tenants, is wrong too often or is asked nothing meets nothing. It mostly counts as busy: what does
-    /// not fit on some cards will not fit on fewer, and how often a system is right does not depend on its cards.
-    fn refuse(&self, cell: Cell, why: String, busy: f64) -> Sample {
+    /// A cell that cannot be run, has no memory for some tenants or is wrong too often meets nothing. It counts as busy: what does not fit
+    /// on some cards will not fit on fewer, and how often a system is right does not depend on its cards.
+    fn refuse(&self, cell: Cell, why: String) -> Sample {
         locked(&self.known.refused).insert(self.served(cell), why);
-        Sample {
-            within: Vec::new(),
-            judged: 0,
-            kept: 0,
-            dispersion: 1.0,
-            bursts: None,
-            score: Vec::new(),
-            latencies: Durations::default(),
-            hopeless: true,
-            refused: true,
-            busy,
-        }
+        nothing()
     }
 
     /// Whether another seed brings the same requests, as where a recording is replayed. Repeats would be the same evidence again.
@@ -478,8 +472,21 @@ fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why a load is no answer at which nobody asks anything.
-const NOTHING_TO_JUDGE: &str = "given up: its workload brings no requests after the warm_up, before it stops";
+/// A run that is no answer.
+fn nothing() -> Sample {
+    Sample {
+        within: Vec::new(),
+        judged: 0,
+        kept: 0,
+        dispersion: 1.0,
+        bursts: None,
+        score: Vec::new(),
+        latencies: Durations::default(),
+        hopeless: true,
+        refused: true,
+        busy: 1.0,
+    }
+}
 
 /// Who is refused for want of memory is never served, however few ask for it.
 fn without_memory(summary: &RunSummary) -> Option<String> {

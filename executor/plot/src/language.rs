@@ -42,6 +42,11 @@ pub struct Language {
 }
 
 impl Language {
+    /// By which it is drawn.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// The language of a seed, in tokens below `vocabulary`, of the domains of a workload that says nothing of them.
     pub fn new(seed: u64, vocabulary: u32) -> Language {
         let words = WORDS.min(vocabulary);

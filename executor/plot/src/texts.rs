@@ -128,7 +128,12 @@ impl Texts {
     /// What tells tables of these texts from those of others.
     pub fn name(&self) -> String {
         match self {
-            Texts::Made(language) => format!("corpus{}x{}", language.domains().count(), language.corpus_sequences()),
+            Texts::Made(language) => format!(
+                "corpus{}x{}-seed{}",
+                language.domains().count(),
+                language.corpus_sequences(),
+                language.seed()
+            ),
             Texts::Given(given) => format!("texts{}-{}", given.domains.count(), &given.hash.to_hex()[..16]),
         }
     }
@@ -148,6 +153,8 @@ impl GivenTexts {
         for path in paths {
             let text = fs::read_to_string(path).map_err(PlotError::io(path))?;
             hasher.update(text.as_bytes());
+            // Where a file ends is a matter of domains.
+            hasher.update(&(text.len() as u64).to_le_bytes());
             let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
             let is_ids = |line: &str| line.bytes().all(|byte| byte.is_ascii_digit() || byte == b' ');
             let ids = lines().all(is_ids);
@@ -168,6 +175,8 @@ impl GivenTexts {
                         .map(|id| id.parse().map_err(|_| wrong("token ids".into(), id.to_owned())))
                         .collect::<Result<_, PlotError>>()?,
                 };
+                // Another tokenizer makes other tokens of the same words.
+                tokens.iter().for_each(|id| _ = hasher.update(&id.to_le_bytes()));
                 if let Some(id) = tokens.iter().find(|&&id| id >= vocabulary) {
                     return Err(wrong(
                         format!("of token ids below {vocabulary}, the model's vocabulary"),

@@ -71,25 +71,6 @@ impl AdapterCache {
         slot: u32,
         layers: Range<usize>,
     ) -> Result<(), ExecutorError> {
-        self.issue_load(store, tenant, slot, layers)?;
-        synchronize(self.device())
-    }
-
-    /// Issues the copies of the adapters of `layers` of a tenant into a slot, over whatever was there: one a layer. Until the current stream has
-    /// come past them, no forward pass may use that slot's adapters of these layers; of other layers and slots it may.
-    ///
-    /// # Errors
-    /// A store of another shape.
-    ///
-    /// # Panics
-    /// If there is no such tenant or layer.
-    pub(crate) fn issue_load(
-        &self,
-        store: &AdapterStore,
-        tenant: u32,
-        slot: u32,
-        layers: Range<usize>,
-    ) -> Result<(), ExecutorError> {
         if store.shape() != self.shape {
             let must = format!("{:?}", self.shape);
             return Err(ExecutorError::input(
@@ -98,9 +79,23 @@ impl AdapterCache {
                 format!("{:?}", store.shape()),
             ));
         }
+        self.issue_load(&store.block(tenant), slot, layers)?;
+        synchronize(self.device())
+    }
+
+    /// Issues the copies of the adapters of `layers` of a tenant's [`block`](AdapterStore::block) into a slot, over whatever was there: one a layer. Until the current stream has
+    /// come past them, no forward pass may use that slot's adapters of these layers; of other layers and slots it may.
+    ///
+    /// # Errors
+    /// A block of another shape.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    pub(crate) fn issue_load(&self, block: &Tensor, slot: u32, layers: Range<usize>) -> Result<(), ExecutorError> {
         for layer in layers {
             let mut to = self.layer(layer).f_select(0, slot.into())?;
-            copy_without_waiting(&mut to, &store.layer(tenant, layer)?)?;
+            let own = self.shape.layer_block(layer);
+            copy_without_waiting(&mut to, &block.f_narrow(0, own.start as i64, own.len() as i64)?)?;
         }
         Ok(())
     }

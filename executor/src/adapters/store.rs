@@ -62,13 +62,10 @@ impl AdapterStore {
         self.shape
     }
 
-    /// One layer's parameters of a tenant, `[parameters_per_layer]`.
-    pub(crate) fn layer(&self, tenant: u32, layer: usize) -> Result<Tensor, ExecutorError> {
-        let block = self.shape.layer_block(layer);
-        Ok(self
-            .sets
-            .of(tenant)
-            .f_narrow(0, block.start as i64, block.len() as i64)?)
+    /// A tenant's parameters, `[parameters]`, as they are now: whoever copies them in parts keeps this block, in whose place another may be put
+    /// meanwhile.
+    pub(crate) fn block(&self, tenant: u32) -> Tensor {
+        self.sets.of(tenant)
     }
 
     /// Another handle on the same memory, for another thread.

@@ -353,6 +353,7 @@ impl Serving {
     fn host_lane(&self, bad_slots: &BadSlots) -> HostLane {
         let others = self.others.iter().map(|other| &other.weights);
         HostLane {
+            begun: BTreeMap::new(),
             retrieval: self.retrieval.clone(),
             kind: kind(self.pool.dtype),
             device: self.device,

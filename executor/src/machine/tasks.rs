@@ -112,6 +112,8 @@ impl TaskServing {
                 false => Ok(()),
             };
             match loaded {
+                // Of one that the server refused nothing is loaded.
+                Err(error) if error.is_out_of_memory() && !is_loaded => {}
                 Err(error) if error.is_out_of_memory() => server.unload(registration, &error.to_string()),
                 loaded => loaded?,
             }

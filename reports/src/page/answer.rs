@@ -154,7 +154,7 @@ fn headline(group: &Group<'_>) -> (&'static str, String) {
     if !group.runs.iter().any(is_judged) {
         return (
             "none",
-            format!("is not judged by its target {target}: no request came after the warm-up"),
+            format!("is not judged by its target {target}: no request that came after the warm-up has ended"),
         );
     }
     let (mark, verb) = match repeats_met(group) {

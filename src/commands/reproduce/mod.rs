@@ -187,7 +187,10 @@ fn publish(
     };
     let bytes = json(&written).map_err(Failure::running)?;
     write_whole(&folder.join("reproduce.json"), &bytes).map_err(Failure::running)?;
-    let pages: Vec<String> = reproductions.iter().map(show::markdown).collect();
+    let mut pages: Vec<String> = reproductions.iter().map(show::markdown).collect();
+    if interrupted {
+        pages.insert(0, "Interrupted: figures are missing.\n".to_owned());
+    }
     let page = folder.join("reproduce.md");
     write_whole(&page, pages.join("\n").as_bytes()).map_err(Failure::running)?;
     print(output, &written, || {

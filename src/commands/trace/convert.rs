@@ -137,11 +137,10 @@ fn requests(
         };
         if request.arrival.0 / NS_PER_S >= MAX_SECONDS {
             return Err(Failure::BadInput(format!(
-                "{}: must end within two years of its start to be read again, got request {} at {:.3e} s by --scale {} or --rate",
+                "{}: must end within two years of its start to be read again, got request {} at {:.3e} s",
                 args.out.display(),
                 converted.requests,
-                request.arrival.as_secs_f64(),
-                args.scale
+                request.arrival.as_secs_f64()
             )));
         }
         if args.sort {

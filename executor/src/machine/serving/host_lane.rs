@@ -13,6 +13,8 @@ pub(super) struct HostLane {
     pub store: Store,
     /// By instance.
     pub slots: Vec<Slots>,
+    /// By instance and slot: what was begun to be copied there. Its later layers are of the same version, whatever has come to the store meanwhile.
+    pub begun: BTreeMap<(InstanceId, u32), Tensor>,
     pub bad_slots: BadSlots,
     pub manager: Manager,
     /// By instance and then by stream, where instances have runtimes.
@@ -22,21 +24,26 @@ pub(super) struct HostLane {
 }
 
 impl HostLane {
-    fn load(&self, instance: InstanceId, tenant: u32, slot: u32, layers: Layers) -> Result<(), FailureReason> {
+    fn load(&mut self, instance: InstanceId, tenant: u32, slot: u32, layers: Layers) -> Result<(), FailureReason> {
         if self.store.sets().is_some_and(|sets| tenant >= sets.tenants()) {
             return Err(FailureReason::LoadFailed);
         }
         let loaded = match (&self.store, &self.slots[instance.index()]) {
             (Store::Models(store), Slots::Models(slots)) => slots.load(store, tenant, slot),
             (Store::Adapters(store), Slots::Adapters(cache, _)) => {
-                cache.issue_load(store, tenant, slot, layers.range())
+                let at = (instance, slot);
+                if layers.first == self.first_layer {
+                    self.begun.insert(at, store.block(tenant));
+                }
+                let block = self.begun.entry(at).or_insert_with(|| store.block(tenant));
+                cache.issue_load(block, slot, layers.range())
             }
             _ => return Err(FailureReason::LoadFailed),
         };
         loaded.map_err(|error| reason(&error, FailureReason::LoadFailed))
     }
 
-    fn copy_in(&self, batch: &Batch, layers: Layers) {
+    fn copy_in(&mut self, batch: &Batch, layers: Layers) {
         for load in &batch.loads {
             let result = self.load(batch.instance, load.tenant, load.slot, layers);
             let mut bad = self.bad_slots.lock().expect("no lane panics with the list");

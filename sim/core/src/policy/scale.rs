@@ -250,6 +250,8 @@ pub struct Headroom {
     /// Requests that ended since the start, and how long instances were busy with them.
     served: u64,
     busy_ns: u128,
+    /// Arrivals are counted from here on.
+    interval_begin: Time,
     interval_end: Time,
     /// Intervals in a row that needed fewer cards.
     idle: u32,
@@ -270,6 +272,7 @@ impl Headroom {
             arrived: 0,
             served: 0,
             busy_ns: 0,
+            interval_begin: Time::ZERO,
             interval_end: Time::ZERO + spec.interval,
             idle: 0,
         }
@@ -295,15 +298,20 @@ impl Headroom {
         if now < self.interval_end {
             return None;
         }
-        // Instance time that the interval's requests take, by the mean of all so far, against what a card has.
+        // Instance time that the interval's requests take, by the mean of all so far, against what a card has. Who asks may be late.
         let work = u128::from(self.arrived) * self.busy_ns / u128::from(self.served.max(1));
         let load = work * (100 + u128::from(self.spec.headroom_percent));
-        let card = u128::from(self.spec.interval.0) * u128::from(self.spec.instances_per_card);
+        let counted = now.since(self.interval_begin);
+        let card = u128::from(counted.0) * u128::from(self.spec.instances_per_card);
         let needed = load.div_ceil(card * 100);
         let (least, most) = (u128::from(self.spec.cards_min), u128::from(cards_max));
         let needed = needed.min(most).max(least) as u32;
         self.arrived = 0;
-        self.interval_end = now + self.spec.interval;
+        self.interval_begin = now;
+        // Lateness does not add up.
+        while self.interval_end <= now {
+            self.interval_end += self.spec.interval;
+        }
         self.idle = if needed < cards { self.idle + 1 } else { 0 };
         if needed > cards {
             return Some(Scale::Add(needed - cards));

@@ -311,7 +311,9 @@ impl EncoderServer {
         for (index, member) in members.iter().enumerate() {
             let failure = failures.next_if(|f| f.member as usize == index).map(|f| f.reason);
             if let Some(slots) = &mut self.instances[instance.index()].slots {
-                if failure.is_some() {
+                // What went wrong elsewhere leaves what was brought in as good as it is, and so what another slot has of the tenant.
+                let is_bad = matches!(failure, Some(FailureReason::LoadFailed | FailureReason::OutOfMemory));
+                if is_bad && slots.holds_in(member.tenant, member.slot) {
                     slots.invalidate(member.tenant);
                 }
                 slots.release(member.slot);

@@ -180,7 +180,10 @@ impl CascadeServer {
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
         // Timers that find nobody are no part of a run.
         if self.jobs.is_empty() && !matches!(event, Event::Timer(_)) {
-            self.stages_idled(now, commands);
+            self.stages_idled(now);
+            if matches!(event, Event::Arrived(_)) {
+                self.load_all_up(now, commands);
+            }
         }
         match *event {
             Event::Arrived(request) => self.arrived(now, request, commands),

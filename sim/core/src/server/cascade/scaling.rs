@@ -142,9 +142,8 @@ impl CascadeServer {
     }
 
     /// What was due while nobody was inside, at the times when it was: no timer is set then, so that a run ends with its last request. Cards are given back
-    /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come; cards that are up by now load their models
-    /// then.
-    pub(super) fn stages_idled(&mut self, now: Time, commands: &mut Commands) {
+    /// as ever, and none is added, since nobody is kept waiting. What was due last is decided with whoever has come.
+    pub(super) fn stages_idled(&mut self, now: Time) {
         while self.cards.next + ASK_EVERY <= now && self.scales() {
             let at = self.cards.next;
             self.cards.next += ASK_EVERY;
@@ -156,6 +155,10 @@ impl CascadeServer {
                 }
             }
         }
+    }
+
+    /// Somebody comes and finds nobody: cards that are up by now load their models, which no run waits for that is over.
+    pub(super) fn load_all_up(&mut self, now: Time, commands: &mut Commands) {
         for index in 0..self.stages.len() {
             for card in 0..self.stages[index].cards.len() {
                 self.load_if_up(now, index, card, commands);

@@ -435,7 +435,9 @@ impl GenerationServer {
         state.copies[slot as usize] -= 1;
         if let Some(failure) = done.failures.first() {
             // All who wait for what did not come fail with it.
-            if let Some(slots) = &mut state.slots {
+            if let Some(slots) = &mut state.slots
+                && slots.holds_in(tenant, slot)
+            {
                 slots.invalidate(tenant);
             }
             let waiting: Vec<RequestId> = state

@@ -441,10 +441,14 @@ impl GenerationServer {
         self.dispatch(now, commands);
     }
 
-    /// Whether all on an instance have made a token since they came to it.
+    /// Whether all on an instance have made a token since they came to it, and may go on elsewhere: where its tenant's model is deleted, a request
+    /// ends where it is.
     fn is_settled(&self, instance: InstanceId) -> bool {
         let mut here = self.instances[instance.index()].here();
-        here.all(|id| self.sequences[id].to_prefill == 0)
+        here.all(|id| {
+            let sequence = &self.sequences[id];
+            sequence.to_prefill == 0 && !self.tenancy.is_deleted(sequence.tenant)
+        })
     }
 
     /// Whether instances that run more than this one, which runs `load`, have room for everyone on it.

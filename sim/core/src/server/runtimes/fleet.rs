@@ -61,6 +61,8 @@ pub(super) struct Fleet {
     solving: bool,
     /// An answer that waits until the changes under way are over.
     target: Option<Vec<u32>>,
+    /// The last answer, which is begun anew where a card is released in the middle of its changes.
+    answer: Option<Vec<u32>>,
     /// Changes to come, the next batch last.
     plan: Vec<Vec<Change>>,
     /// Instances of the batch under way that do not serve yet.
@@ -108,6 +110,7 @@ impl Fleet {
             observed_since: Time::ZERO,
             solving: false,
             target: None,
+            answer: None,
             plan: Vec::new(),
             changing: 0,
             cards,
@@ -371,6 +374,7 @@ impl RuntimeServer {
         // What was still to be changed for the last answer is out of date.
         self.fleet.plan.clear();
         self.fleet.target = Some(answer.instances.clone());
+        self.fleet.answer = Some(answer.instances.clone());
         if self.fleet.changing == 0 {
             self.next_changes(now, commands);
         }
@@ -457,8 +461,11 @@ impl RuntimeServer {
     fn release_card(&mut self, now: Time, commands: &mut Commands) {
         let Some(gpu) = self.least_busy_card() else { return };
         self.fleet.counts.released += 1;
-        // What was still to be changed counted on it.
-        self.fleet.plan.clear();
+        // What was still to be changed counted on it: it is planned anew without.
+        if !self.fleet.plan.is_empty() {
+            self.fleet.plan.clear();
+            self.fleet.target = { self.fleet.target.take() }.or_else(|| self.fleet.answer.clone());
+        }
         for index in self.on_gpu(gpu) {
             self.leave(now, InstanceId(index as u32), None, commands);
         }
@@ -470,6 +477,7 @@ impl RuntimeServer {
         let gpus = (0..self.instances.len() as u32 / self.fleet.instances_per_gpu).map(GpuId);
         let busy = gpus.filter_map(|gpu| {
             let mut load = 0;
+            let serves = |runtime, on: usize| self.instances[on].state == State::Serving(runtime);
             for index in self.on_gpu(gpu) {
                 let State::Serving(runtime) = self.instances[index].state else {
                     return None;
@@ -477,7 +485,8 @@ impl RuntimeServer {
                 let stream = &self.streams[usize::from(runtime.stream)];
                 let longest = usize::from(runtime.runtime) + 1 == stream.spec.runtimes.len();
                 if longest
-                    && stream.levels.instances(usize::from(runtime.runtime)) <= self.fleet.instances_per_gpu as usize
+                    && stream.levels.instances(usize::from(runtime.runtime))
+                        <= self.on_gpu(gpu).filter(|&on| serves(runtime, on)).count()
                 {
                     return None;
                 }

@@ -221,7 +221,8 @@ impl RuntimeServer {
                 self.start(now, instance, runtime, id, commands);
             }
             _ => {
-                chosen.queue.push(&mut self.requests, id);
+                // It may come from another line, or from none.
+                chosen.queue.insert(&mut self.requests, id);
                 self.advance(now, instance, commands);
             }
         }

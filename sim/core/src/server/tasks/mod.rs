@@ -474,7 +474,7 @@ impl TaskServer {
         commands.submit(batch, instance, BatchShape::NOTHING, mark);
     }
 
-    /// A pool's plan is there: all of it, or, where the next is made afresh, the batch with the earliest deadline; of batches as they came, the first.
+    /// A pool's plan is there: all of it, or, where the next is made afresh, the batch with the earliest deadline; of batches as they came, the one with the first that came.
     fn planned(&mut self, instance: InstanceId, plan: &PoolPlan) {
         let looks_at_costs = self.looks_at_costs();
         let state = &mut self.instances[instance.index()];
@@ -482,7 +482,11 @@ impl TaskServer {
         let requests = &self.requests;
         let mut batches = planned(plan, &pool, |id| requests.get(id).is_some());
         if let PlanningSpec::Online { .. } = self.planning {
-            let next = (0..batches.len()).min_by_key(|&index| looks_at_costs.then_some(batches[index].deadline));
+            let urgency = |batch: &Planned| match looks_at_costs {
+                true => batch.deadline.0,
+                false => batch.first.into(),
+            };
+            let next = (0..batches.len()).min_by_key(|&index| urgency(&batches[index]));
             let Some(next) = next else { return };
             batches = vec![batches.swap_remove(next)];
             for (id, _) in &batches[0].members {

@@ -28,6 +28,8 @@ pub(crate) struct Planned {
     pub members: Vec<(RequestId, u32)>,
     /// The earliest of its members'.
     pub deadline: Time,
+    /// The place in its pool of the first that came of them.
+    pub first: u32,
 }
 
 /// A pool as a question, and an op for each shared model that has queries in it; `pool` is the question's place among the commands'.
@@ -108,11 +110,13 @@ pub(crate) fn planned(plan: &PoolPlan, pool: &[Candidate], is_there: impl Fn(Req
             model: batch.model,
             members: Vec::new(),
             deadline: Time(u64::MAX),
+            first: u32::MAX,
         };
         for &(place, mini) in &batch.members {
             let query = &pool[place as usize];
             if is_there(query.id) {
                 planned.deadline = planned.deadline.min(query.deadline);
+                planned.first = planned.first.min(place);
                 planned.members.push((query.id, mini));
             }
         }
