@@ -158,28 +158,41 @@ pub fn cluster(run: &RunSpec, card: &Card) -> ClusterSpec {
     }
 }
 
+/// That a run's cards are too small, by the key that says how large they are.
+pub fn does_not_fit(run: &RunSpec, error: &ServerError) -> Option<String> {
+    let ServerError::BackboneDoesNotFit {
+        model,
+        needed_bytes,
+        available_bytes,
+    } = error
+    else {
+        return None;
+    };
+    // Of the card where the scenario does not say.
+    let key = match run.gpu_memory_bytes {
+        Some(_) => "cluster.gpu_memory",
+        None => "card",
+    };
+    // Cards that share a model share what it takes.
+    let cards = { run.system.pool.generation.as_ref() }.map_or(1, |generation| generation.tensor_parallel.into());
+    Some(format!(
+        "{}: {key}: must be of at least {} bytes of memory for system {} with {model}, got {}",
+        run.file,
+        needed_bytes.div_ceil(cards),
+        run.system.name,
+        available_bytes / cards
+    ))
+}
+
 /// Why this run, whose system is [on its card](on_card), cannot be run there, whatever is asked of it; nothing where it can: each of
 /// its ops has a price, and its models fit.
 pub fn refusal(run: &RunSpec, card: &Card) -> Option<String> {
     let server = Server::on_card(card, &cluster(run, card), &run.system, run.tenants).map(drop);
     let refused = match server {
-        Err(ServerError::BackboneDoesNotFit {
-            model,
-            needed_bytes,
-            available_bytes,
-        }) => {
-            // Of the card where the scenario does not say.
-            let key = if run.gpu_memory_bytes.is_some() {
-                "cluster.gpu_memory"
-            } else {
-                "card"
-            };
-            return Some(format!(
-                "{}: {key}: must be of at least {needed_bytes} bytes of memory for system {}, whose tenants share {model}, got {available_bytes}",
-                run.file, run.system.name
-            ));
-        }
-        Err(error) => error.to_string(),
+        Err(error) => match does_not_fit(run, &error) {
+            Some(told) => return Some(told),
+            None => error.to_string(),
+        },
         Ok(()) => {
             let prices = Prices::of_system(card, &run.system, tenantry_sim::Jitter::None);
             let priced = match run.workload.management {

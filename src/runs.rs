@@ -16,7 +16,7 @@ use tenantry_scenarios::{Jitter, Override, RunSpec, Scenario};
 use tenantry_sim::{PriceError, SimulateError, Simulated};
 use tenantry_traces::{Time, TraceError};
 
-use crate::cards::{card_of, card_of_option, cluster, complete, on_card, refusal};
+use crate::cards::{card_of, card_of_option, cluster, complete, does_not_fit, on_card, refusal};
 use crate::caveats::{
     Extrapolated, TableUsed, ThisMachine, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
     measured_otherwise, of_another_device, sizes_as_measured, table_caveats, undisturbed, unpriced_looks,
@@ -462,7 +462,11 @@ pub fn failure_of(run: &RunSpec, error: SimulateError) -> Failure {
         SimulateError::Price(PriceError(missing)) => SimulateError::Price(missing.asked_by(&run.file).into()),
         other => other,
     };
-    let message = format!("system {}: {error}", run.system.name);
+    let too_small = match &error {
+        SimulateError::Server(error) => does_not_fit(run, error),
+        _ => None,
+    };
+    let message = too_small.unwrap_or_else(|| format!("system {}: {error}", run.system.name));
     match error {
         SimulateError::Server(_) | SimulateError::Price(_) | SimulateError::Answers(_) => Failure::BadInput(message),
         SimulateError::Run(error) => run_failure(message, &error),

@@ -238,6 +238,11 @@ fn system_of(
             let must = format!("fewer than the {} layers of model {}", model.layers, system.model);
             problems.push(Problem::new(path.key("lower_layers"), must, plot.lower_layers.0));
         }
+        // A token alone has no shorter fragment: its table has every token.
+        if plot.fragment_tokens.0 == 1 && plot.fallbacks.ppm() > 0 {
+            let must = "0 % where fragments are single tokens, which have no shorter ones to fall back on";
+            problems.push(Problem::new(path.key("fallbacks"), must, plot.fallbacks));
+        }
         let mut at_most_all = |path: Path, domain_hits: Part, fallbacks: Part| {
             if domain_hits.ppm() + fallbacks.ppm() > 1_000_000 {
                 let must = "at most 100% together with fallbacks";

@@ -425,7 +425,7 @@ mod tests {
             manifest: &Manifest::default(),
         };
         let page = page.render().unwrap();
-        assert!(page.contains("it finished no request"));
+        assert!(page.contains("no request that came after the warm-up has ended"));
         assert_eq!(chart_data(&page), serde_json::json!([]));
     }
 }
