@@ -54,7 +54,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("validate: {", "sweep: { seed: { from: 1, to: 9 } }\nsamples: { random: 100001 }\nvalidate: {",
      "s.yaml:17: samples.random: must be a whole number from 1 to 100000, got 100001"),
     ("- preset: hbert-adapter", "- { preset: hmi, plot: { lower_layers: 1, fragment_tokens: 1, fallbacks: 10% } }",
-     "s.yaml:13: systems[0].plot.fallbacks: must be 0 % where fragments are single tokens, which have no shorter ones to fall back on, got 10"),
+     "s.yaml:13: systems[0].plot.fallbacks: must be 0 % where fragments are single tokens, which have no shorter ones to fall back on, got 10%"),
     // What nobody would hear of.
     ("{ preset: bert-shared, name: shared }", "{ preset: arlo, padding: { to: 64 }, swap: lfu, runtimes: { max_length: 64 } }",
      "s.yaml:14: systems[1].padding: must be left out where there are runtimes, whose lengths and dispatch say it, got given\n\

@@ -211,7 +211,9 @@ const CASES: &[Case] = &[
     (
         &["simulate", "s.yaml", "--set", "cluster.gpu_memory=1 MiB"],
         2,
-        &["tiny needs", "and the card has"],
+        &[
+            "s.yaml: cluster.gpu_memory: must be of at least 2198688 bytes of memory for system hbert-adapter with tiny, got 1048576",
+        ],
     ),
     // Traces.
     (
