@@ -229,8 +229,8 @@ scenarios() {
         [[ $name == "$only"* && ! ${failed[$card]:-} ]] || continue
         read -r _ minutes scenarios < <(cards | grep "^$card ")
         # One that fails, or is not done, does not stop the others.
+        # A profile that is cut off is lost: on another machine it would begin anew.
         # shellcheck disable=SC2086  # there are several
-        # One that is cut off is lost: on another machine it would begin anew.
         profile "profile-$card-$boot" "$(awk "BEGIN { print int(60 * $minutes + 30) }")" "$results/cards/$boot/$card" --suite quick --minutes "$minutes" \
             $(printf -- '--for %s ' $scenarios) || { failed[$card]=1 && continue; }
         # shellcheck disable=SC2086  # options are several words

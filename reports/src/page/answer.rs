@@ -150,13 +150,12 @@ fn headline(group: &Group<'_>) -> (&'static str, String) {
         return ("none", text);
     };
     let target = target(slo);
-    let is_judged = |run: &&crate::Run| run.summary.slo.as_ref().is_some_and(|slo| slo.met.is_some());
-    if !group.runs.iter().any(is_judged) {
+    let Some(attainment) = group.mean(|run| run.slo_attainment) else {
         return (
             "none",
             format!("is not judged by its target {target}: no request that came after the warm-up has ended"),
         );
-    }
+    };
     let (mark, verb) = match repeats_met(group) {
         n if n == group.runs.len() => ("met", "meets its target".to_owned()),
         0 => ("missed", "misses its target".to_owned()),
@@ -164,9 +163,6 @@ fn headline(group: &Group<'_>) -> (&'static str, String) {
             "missed",
             format!("meets its target in only {n} of {} repeats", group.runs.len()),
         ),
-    };
-    let Some(attainment) = group.mean(|run| run.slo_attainment) else {
-        return (mark, format!("{verb} {target}: it finished no request"));
     };
     let share = human::percent(attainment);
     let reached = group.mean(|run| latency_at(run, &slo.at)).map(human::milliseconds);

@@ -1,7 +1,7 @@
 //! `tenantry profile import`: a card from public measurements, or more tables for one.
 
 use serde_json::json;
-use tenantry_profiles::{Card, Import, ModelShape, describe};
+use tenantry_profiles::{Card, Import, Invalid, ModelShape, describe};
 
 use super::show;
 use crate::cli::{ImportArgs, OutputArgs};
@@ -30,11 +30,12 @@ pub fn run(args: &ImportArgs, output: &OutputArgs) -> Result<(), Failure> {
     };
     card.fill_from_datasheet(&args.gpu).map_err(|invalid| {
         // As the flag is called here, which takes names alone.
-        let said = invalid.to_string();
-        let named = said
-            .strip_prefix("--datasheet: ")
-            .map(|rest| rest.replacen("a YAML file or one of", "one of", 1));
-        Failure::BadInput(named.map_or(said.clone(), |rest| format!("--gpu: {rest}")))
+        let invalid = Invalid {
+            place: "--gpu".to_owned(),
+            must: invalid.must.replacen("a YAML file or one of", "one of", 1),
+            ..invalid
+        };
+        Failure::BadInput(invalid.to_string())
     })?;
     card.save(&args.out)?;
     let tables = describe(&card);

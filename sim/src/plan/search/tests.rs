@@ -160,6 +160,19 @@ fn doubts_about_a_worse_level_of_a_rival_count() {
     assert!(answer.confidence <= 1.0 - doubt, "{answer:?}");
 }
 
+/// A candidate with these shares whose cards have little to do from a level on, and which no run gives up.
+fn idle_from(idle: usize, shares: Vec<f64>) -> impl FnMut(&[(Cell, u32)]) -> Result<Vec<Sample>, Infallible> {
+    let mut run = made_up(&[shares], 0.0);
+    move |cells| {
+        let mut samples = run(cells)?;
+        for (sample, (cell, _)) in samples.iter_mut().zip(cells) {
+            sample.busy = if cell.level < idle { 0.95 } else { 0.3 };
+            sample.hopeless = false;
+        }
+        Ok(samples)
+    }
+}
+
 /// Batches of a fixed size: with many cards they do not fill.
 #[test]
 fn a_band_of_good_levels_is_found() {
@@ -169,16 +182,7 @@ fn a_band_of_good_levels_is_found() {
         9..14 => *share = 0.99,
         _ => *share = 0.979 - 0.001 * (level - 13) as f64,
     });
-    let mut run = made_up(&[shares], 0.0);
-    let idle = move |cells: &[(Cell, u32)]| {
-        let mut samples = run(cells)?;
-        for (sample, (cell, _)) in samples.iter_mut().zip(cells) {
-            sample.busy = if cell.level < 9 { 0.95 } else { 0.3 };
-            sample.hopeless = false;
-        }
-        Ok::<_, Infallible>(samples)
-    };
-    let mut search = Search::new(Rules::SOME, idle);
+    let mut search = Search::new(Rules::SOME, idle_from(9, shares));
     let answer = search.best(&[cards(32, 1.0)]).unwrap();
     assert_eq!(answer.best, Some(Cell { candidate: 0, level: 9 }));
     assert!(answer.standings[0].not_monotone);
@@ -194,16 +198,7 @@ fn a_band_is_found_in_a_wide_range() {
         14..20 => *share = 0.97,
         _ => {}
     });
-    let mut run = made_up(&[shares], 0.0);
-    let idle = move |cells: &[(Cell, u32)]| {
-        let mut samples = run(cells)?;
-        for (sample, (cell, _)) in samples.iter_mut().zip(cells) {
-            sample.busy = if cell.level < 9 { 0.95 } else { 0.3 };
-            sample.hopeless = false;
-        }
-        Ok::<_, Infallible>(samples)
-    };
-    let mut search = Search::new(Rules::SOME, idle);
+    let mut search = Search::new(Rules::SOME, idle_from(9, shares));
     let answer = search.best(&[cards(64, 1.0)]).unwrap();
     assert_eq!(answer.best, Some(Cell { candidate: 0, level: 9 }));
 }

@@ -59,10 +59,10 @@ pub(super) struct Fleet {
     /// Since when requests have been counted.
     observed_since: Time,
     solving: bool,
-    /// An answer that waits until the changes under way are over.
-    target: Option<Vec<u32>>,
-    /// The last answer, which is begun anew where a card is released in the middle of its changes.
-    answer: Option<Vec<u32>>,
+    /// The last answer,
+    answer: Vec<u32>,
+    /// and whether it waits to be planned until the changes under way are over.
+    is_to_be_planned: bool,
     /// Changes to come, the next batch last.
     plan: Vec<Vec<Change>>,
     /// Instances of the batch under way that do not serve yet.
@@ -109,8 +109,8 @@ impl Fleet {
             armed: false,
             observed_since: Time::ZERO,
             solving: false,
-            target: None,
-            answer: None,
+            answer: Vec::new(),
+            is_to_be_planned: false,
             plan: Vec::new(),
             changing: 0,
             cards,
@@ -373,8 +373,8 @@ impl RuntimeServer {
         self.fleet.counts.fallbacks += u64::from(answer.fallback);
         // What was still to be changed for the last answer is out of date.
         self.fleet.plan.clear();
-        self.fleet.target = Some(answer.instances.clone());
-        self.fleet.answer = Some(answer.instances.clone());
+        self.fleet.answer.clone_from(&answer.instances);
+        self.fleet.is_to_be_planned = true;
         if self.fleet.changing == 0 {
             self.next_changes(now, commands);
         }
@@ -391,8 +391,8 @@ impl RuntimeServer {
 
     /// The next batch of changes: of a new answer, or of the one that is being carried out.
     fn next_changes(&mut self, now: Time, commands: &mut Commands) {
-        if let Some(target) = self.fleet.target.take() {
-            self.plan(now, target);
+        if std::mem::take(&mut self.fleet.is_to_be_planned) {
+            self.plan(now);
         }
         while self.fleet.changing == 0
             && let Some(batch) = self.fleet.plan.pop()
@@ -410,9 +410,9 @@ impl RuntimeServer {
         }
     }
 
-    /// Plans the way to an allocation for all instances that serve or load. Those that load, on a card that has just come, count for what they will be;
+    /// Plans the way to the last answer, for all instances that serve or load. Those that load, on a card that has just come, count for what they will be;
     /// they cannot be changed yet.
-    fn plan(&mut self, now: Time, target: Vec<u32>) {
+    fn plan(&mut self, now: Time) {
         let loading = self.by_runtime(|instance| match instance.state {
             State::Loading(runtime) => Some(runtime),
             _ => None,
@@ -433,7 +433,7 @@ impl RuntimeServer {
             })
             .collect();
         let at_once = self.fleet.periodic.map_or(1, |periodic| periodic.at_once) as usize;
-        let missing: Vec<u32> = { target.iter().zip(&loading) }
+        let missing: Vec<u32> = { self.fleet.answer.iter().zip(&loading) }
             .map(|(target, loading)| target.saturating_sub(*loading))
             .collect();
         let target = fitted(missing, deployed.len() as u32);
@@ -462,10 +462,8 @@ impl RuntimeServer {
         let Some(gpu) = self.least_busy_card() else { return };
         self.fleet.counts.released += 1;
         // What was still to be changed counted on it: it is planned anew without.
-        if !self.fleet.plan.is_empty() {
-            self.fleet.plan.clear();
-            self.fleet.target = { self.fleet.target.take() }.or_else(|| self.fleet.answer.clone());
-        }
+        self.fleet.is_to_be_planned |= !self.fleet.plan.is_empty();
+        self.fleet.plan.clear();
         for index in self.on_gpu(gpu) {
             self.leave(now, InstanceId(index as u32), None, commands);
         }

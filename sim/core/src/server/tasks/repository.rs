@@ -116,8 +116,8 @@ impl Repository {
             card_bytes: available,
             shares_host_memory: cluster.shares_host_memory,
         };
-        for (position, registration) in tasks.registrations.iter().enumerate() {
-            repository.take(position as u32, registration, &models, pool, tasks);
+        for (nth, registration) in tasks.registrations.iter().enumerate() {
+            repository.take(nth as u32, registration, &models, pool, tasks);
         }
         Ok(repository)
     }
@@ -125,7 +125,7 @@ impl Repository {
     /// One registration, and the loading of its task.
     fn take(
         &mut self,
-        position: u32,
+        nth: u32,
         registration: &Registration,
         models: &[(&str, &ModelShape)],
         pool: &PoolSpec,
@@ -146,11 +146,8 @@ impl Repository {
             );
             return;
         }
-        self.entries[task] = match self.checked(registration, models, pool, tasks) {
-            Ok(task) => Entry::Loaded(Task {
-                registration: position,
-                ..task
-            }),
+        self.entries[task] = match self.checked(nth, registration, models, pool, tasks) {
+            Ok(task) => Entry::Loaded(task),
             Err(refusal) => {
                 let fault = refusal.fault;
                 self.refuse(registration, refusal);
@@ -161,6 +158,7 @@ impl Repository {
 
     fn checked(
         &mut self,
+        nth: u32,
         registration: &Registration,
         models: &[(&str, &ModelShape)],
         pool: &PoolSpec,
@@ -284,7 +282,7 @@ impl Repository {
             model: index as u16,
             kind,
             position,
-            registration: 0,
+            registration: nth,
             own_bytes,
             head_bytes,
             kept_bytes,
