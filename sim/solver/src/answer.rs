@@ -1,11 +1,11 @@
 //! From a server's question to an allocation: the instances are divided among the streams, and each stream's program is solved.
 
-use tenantry_core::policy::fleet::{Allocated, Question, StreamQuestion};
+use tenantry_core::policy::fleet::{Allocated, Question, RuntimeQuestion, StreamQuestion};
 use tenantry_core::spec::SolverSpec;
 
 use crate::curve::MeanLatency;
 use crate::error::Invalid;
-use crate::problem::{MILLI, Problem, Runtime, demand_milli};
+use crate::problem::{LIMITS, MILLI, Problem, Runtime, demand_milli};
 use crate::solve::{Method, solve};
 
 /// Solves each stream's program for its share of the instances.
@@ -38,6 +38,18 @@ pub fn answer(question: &Question) -> Result<Allocated, Invalid> {
         answer.instances.extend(instances);
     }
     Ok(answer)
+}
+
+/// The same, or where the question makes no sense the allocation in force, as a fallback: what both machines do, so that neither ends a run for what
+/// the other goes on with.
+pub fn answer_or_keep(question: &Question) -> Allocated {
+    answer(question).unwrap_or_else(|_| {
+        let runtimes = question.streams.iter().flat_map(|stream| &stream.runtimes);
+        Allocated {
+            instances: runtimes.map(|runtime| runtime.previous).collect(),
+            fallback: true,
+        }
+    })
 }
 
 /// The allocation with the longest runtime within its capacity, where single moves get it there.
@@ -77,19 +89,24 @@ fn relieved(problem: &Problem, mut counts: Vec<u32>) -> (Vec<u32>, bool) {
 
 fn problem(stream: &StreamQuestion, span_ns: u64) -> Problem {
     let requests: Vec<u64> = stream.runtimes.iter().map(|runtime| runtime.requests).collect();
+    let demand_milli = demand_milli(&requests, span_ns, stream.slo.0);
+    // An SLO of hours is a window of more requests than the program counts: a part of it asks the same.
+    let share = |most: u64, limit: u64| most.div_ceil(limit).max(1);
+    let capacities = stream.runtimes.iter().map(|runtime| runtime.capacity);
+    let parts = share(capacities.max().unwrap_or(0).into(), LIMITS.capacity.into()).max(share(
+        demand_milli.iter().copied().max().unwrap_or(0),
+        LIMITS.demand_milli,
+    ));
+    let runtime = |runtime: &RuntimeQuestion| Runtime {
+        max_length: runtime.max_length,
+        capacity: ((u64::from(runtime.capacity) / parts) as u32).max(1),
+        latency: MeanLatency::Serial {
+            service_ns: runtime.service.0,
+        },
+    };
     Problem {
-        runtimes: stream
-            .runtimes
-            .iter()
-            .map(|runtime| Runtime {
-                max_length: runtime.max_length,
-                capacity: runtime.capacity,
-                latency: MeanLatency::Serial {
-                    service_ns: runtime.service.0,
-                },
-            })
-            .collect(),
-        demand_milli: demand_milli(&requests, span_ns, stream.slo.0),
+        runtimes: stream.runtimes.iter().map(runtime).collect(),
+        demand_milli: demand_milli.into_iter().map(|demand| demand / parts).collect(),
         cards: 0,
         instances_per_card: 1,
         previous: stream.runtimes.iter().map(|runtime| runtime.previous).collect(),
@@ -133,7 +150,6 @@ fn divided(question: &Question, problems: &[Problem]) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use tenantry_core::policy::fleet::RuntimeQuestion;
     use tenantry_traces::Duration;
 
     use super::*;
@@ -214,6 +230,29 @@ mod tests {
         assert_eq!(answered.instances, [4, 0, 2]);
         assert!(answered.fallback);
         assert!(!answer(&Question { instances: 9, ..asked }).unwrap().fallback);
+    }
+
+    #[test]
+    fn what_makes_no_sense_leaves_all_as_it_is() {
+        let mut asked = question(vec![stream(&[10, 10, 10])], 0);
+        for (before, runtime) in (1..).zip(&mut asked.streams[0].runtimes) {
+            runtime.previous = before;
+        }
+        assert!(answer(&asked).is_err(), "no instances are no question");
+        let kept = answer_or_keep(&asked);
+        assert_eq!((kept.instances, kept.fallback), (vec![1, 2, 3], true));
+    }
+
+    /// As many requests as the shortest runtime's three instances serve in ten hours, and as one of the longest does.
+    #[test]
+    fn an_slo_of_hours_is_allocated_for_as_any() {
+        let mut asked = question(vec![stream(&[3000, 0, 250])], 4);
+        asked.streams[0].slo = Duration::from_secs(36_000);
+        for runtime in &mut asked.streams[0].runtimes {
+            runtime.capacity = 36_000_000 / runtime.max_length * 64;
+        }
+        let answered = answer(&asked).unwrap();
+        assert_eq!((answered.instances, answered.fallback), (vec![3, 0, 1], false));
     }
 
     #[test]

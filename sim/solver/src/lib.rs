@@ -27,7 +27,7 @@ mod testing;
 mod unpruned;
 
 pub use allocation::{Allocation, Status};
-pub use answer::answer;
+pub use answer::{answer, answer_or_keep};
 pub use curve::MeanLatency;
 pub use error::Invalid;
 pub use problem::{Flow, MILLI, Problem, Runtime, demand_milli};

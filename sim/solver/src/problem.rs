@@ -186,13 +186,13 @@ impl Problem {
 }
 
 /// Bounds within which every sum is exact in 128 bits.
-struct Limits {
-    instances: u64,
-    capacity: u32,
-    demand_milli: u64,
+pub(crate) struct Limits {
+    pub instances: u64,
+    pub capacity: u32,
+    pub demand_milli: u64,
 }
 
-const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: Limits = Limits {
     instances: 100_000,
     capacity: 1_000_000,
     demand_milli: 10_000_000_000,

@@ -5,7 +5,7 @@ use tenantry_core::ids::{BatchId, InstanceId};
 use tenantry_core::machine::MachineError;
 use tenantry_core::op::{Member, Op, OpKind, Submission};
 use tenantry_core::policy::coordinated::PoolPlan;
-use tenantry_solver::answer;
+use tenantry_solver::answer_or_keep;
 use tenantry_traces::Time;
 
 use super::VirtualMachine;
@@ -33,7 +33,7 @@ impl VirtualMachine {
         if let Some(answers) = &mut self.answers {
             answers.submitted(submission.batch, commands.members(submission));
         }
-        self.solve(submission, commands)?;
+        self.solve(submission, commands);
         self.split_pool(submission, commands);
         self.board
             .submit(now, submission.batch, submission.instance, submission.shape, ops);
@@ -105,15 +105,13 @@ impl VirtualMachine {
     }
 
     /// Solves what a submission asks. The answer is told when the time that it takes has passed.
-    fn solve(&mut self, submission: &Submission, commands: &Commands) -> Result<(), MachineError> {
+    fn solve(&mut self, submission: &Submission, commands: &Commands) {
         if commands.questions.is_empty() {
-            return Ok(());
+            return;
         }
         if let Some(question) = commands.question(submission) {
-            let answer = answer(question).map_err(|error| MachineError::Invariant(error.to_string()))?;
-            self.allocations.insert(submission.batch, answer);
+            self.allocations.insert(submission.batch, answer_or_keep(question));
         }
-        Ok(())
     }
 
     /// Splits the pool that a submission asks about. As with [`solve`](Self::solve), the plan is told when its time has passed.

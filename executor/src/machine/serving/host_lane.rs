@@ -116,14 +116,7 @@ pub(super) struct SolverLane;
 impl Perform for SolverLane {
     fn perform(&mut self, _: &OpKind, batch: &Batch) {
         let question = batch.question.as_ref().expect("a solver is asked something");
-        let answer = tenantry_solver::answer(question).unwrap_or_else(|_| {
-            // A question that makes no sense leaves all as it is.
-            let runtimes = question.streams.iter().flat_map(|stream| &stream.runtimes);
-            fleet::Allocated {
-                instances: runtimes.map(|runtime| runtime.previous).collect(),
-                fallback: true,
-            }
-        });
+        let answer = tenantry_solver::answer_or_keep(question);
         *batch.answer.lock().expect("no lane panics with the answer") = Some(answer);
     }
 }

@@ -188,10 +188,8 @@ impl RuntimeServer {
             AllocateSpec::Global(_) => return Err(ServerError::CardUnknown),
         };
         // Without it some requests would wait for ever (Eq. 7).
-        let mut last = 0;
-        for stream in &self.streams {
-            last += stream.spec.runtimes.len();
-            if target.get(last - 1).is_none_or(|&longest| longest == 0) {
+        for (stream, longest) in self.streams.iter().zip(self.longest()) {
+            if target.get(longest).is_none_or(|&longest| longest == 0) {
                 return Err(ServerError::NoLongestRuntime {
                     stream: stream.spec.name.clone(),
                     instances,
@@ -232,7 +230,7 @@ impl RuntimeServer {
         counts
     }
 
-    fn remember(&mut self, now: Time, allocation: Vec<u32>) {
+    pub(super) fn remember(&mut self, now: Time, allocation: Vec<u32>) {
         let remembered = &mut self.fleet.counts.allocations;
         let same = remembered.last().is_some_and(|(_, last)| *last == allocation);
         if !same && remembered.len() < MOST_REMEMBERED {
@@ -436,11 +434,38 @@ impl RuntimeServer {
         let missing: Vec<u32> = { self.fleet.answer.iter().zip(&loading) }
             .map(|(target, loading)| target.saturating_sub(*loading))
             .collect();
-        let target = fitted(missing, deployed.len() as u32);
+        let mut target = fitted(missing, deployed.len() as u32);
+        self.keep_longest(&deployed, &mut target);
         self.fleet.plan = replacement(&deployed, &target, at_once);
         self.fleet.plan.reverse();
         let all = target.iter().zip(&loading).map(|(target, loading)| target + loading);
         self.remember(now, all.collect());
+    }
+
+    /// By number, each stream's longest runtime.
+    fn longest(&self) -> Vec<usize> {
+        let lengths = self.streams.iter().map(|stream| stream.spec.runtimes.len());
+        let ends = lengths.scan(0, |end, length| {
+            *end += length;
+            Some(*end - 1)
+        });
+        ends.collect()
+    }
+
+    /// Eq. 7 while others load: the last instance that serves a stream's longest runtime goes on, whatever loads one, and one of the runtime that has
+    /// most changes in its place. The next answer finds one too many.
+    fn keep_longest(&self, deployed: &[Deployed], target: &mut [u32]) {
+        let longest = self.longest();
+        for &kept in &longest {
+            if target[kept] > 0 || !deployed.iter().any(|instance| instance.runtime == kept) {
+                continue;
+            }
+            let spare = |&at: &usize| target[at] > u32::from(longest.contains(&at));
+            if let Some(most) = (0..target.len()).filter(spare).max_by_key(|&at| target[at]) {
+                target[most] -= 1;
+                target[kept] += 1;
+            }
+        }
     }
 
     fn scale(&mut self, now: Time, commands: &mut Commands) {
@@ -467,6 +492,7 @@ impl RuntimeServer {
         for index in self.on_gpu(gpu) {
             self.leave(now, InstanceId(index as u32), None, commands);
         }
+        self.remember(now, self.deployed());
     }
 
     /// The card with the fewest outstanding requests, of equals the first, among those whose instances all serve and that do not
@@ -499,8 +525,14 @@ impl RuntimeServer {
         busy.min().map(|(_, gpu)| gpu)
     }
 
-    /// Whether what is counted of the fleet is so.
+    /// Whether what is counted of the fleet is so, and somebody serves each stream's longest runtime (Eq. 7).
     pub(super) fn check_fleet(&self) -> Result<(), String> {
+        for number in self.longest() {
+            let serving = State::Serving(self.runtime(number));
+            if self.instances.iter().all(|instance| instance.state != serving) {
+                return Err(format!("nobody serves runtime {number}, the longest of its stream"));
+            }
+        }
         let replaced = self.instances.iter().filter(|instance| instance.replaced).count();
         if replaced != self.fleet.changing as usize {
             return Err(format!(

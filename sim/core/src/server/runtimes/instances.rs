@@ -124,6 +124,7 @@ impl RuntimeServer {
         debug_assert_eq!(self.instances[instance.index()].state, State::Starting, "at {now}");
         let runtime = self.runtime_of_added();
         self.load(instance, runtime, commands);
+        self.remember(now, self.deployed());
     }
 
     fn load(&mut self, instance: InstanceId, runtime: RuntimeRef, commands: &mut Commands) {
