@@ -236,6 +236,11 @@ proptest! {
         if !matches!(system.pool.batch, BatchSpec::FixedSize { .. }) {
             prop_assert_eq!(record.counts.unfinished, 0, "only a fixed size leaves a remainder waiting");
         }
+        if let BatchSpec::FixedSize { size } = system.pool.batch
+            && size * system.pool.instances_per_gpu <= slots
+        {
+            prop_assert_eq!(record.batch_requests, record.batches * u64::from(size), "no batch is cut");
+        }
     }
 }
 

@@ -459,7 +459,7 @@ pub enum BatchSpec {
         /// Largest batch.
         max_size: u32,
     },
-    /// Exactly this many, however long that takes.
+    /// Exactly this many, however long that takes; fewer only on a card that has no slots for so many tenants.
     FixedSize {
         /// The size.
         size: u32,

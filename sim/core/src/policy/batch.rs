@@ -26,6 +26,11 @@ pub trait Batch: Send {
     fn looks_at_tenants(&self) -> bool {
         false
     }
+
+    /// Whether a batch waits until all that it chose fit on the card, and is not cut to those who do.
+    fn waits_for_all(&self) -> bool {
+        false
+    }
 }
 
 /// One tenant's requests at a time: a fine-tuned model serves nobody else (HMI, section 7.2, BERT-dedicated).
@@ -63,6 +68,10 @@ impl Batch for FixedSize {
         }
         members.extend(queue.iter().take(self.size as usize).map(|w| w.id));
         Decision::Start
+    }
+
+    fn waits_for_all(&self) -> bool {
+        true
     }
 }
 

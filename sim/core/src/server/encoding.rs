@@ -381,9 +381,21 @@ impl EncoderServer {
         self.batch.decide(now, view, &mut self.chosen)
     }
 
-    /// Submits the chosen requests, or as many from the first as there are slots for. False where there is none for the first:
-    /// batches in flight hold them all, and the end of one will ask again.
+    /// Whether batches in flight hold slots that the chosen need, where these go together or not at all.
+    fn must_wait(&self, instance: InstanceId) -> bool {
+        let state = &self.instances[instance.index()];
+        let (true, true, Some(slots)) = (self.batch.waits_for_all(), state.running > 0, &state.slots) else {
+            return false;
+        };
+        !slots.have_room_for_all(self.chosen.iter().map(|&id| self.requests[id].tenant))
+    }
+
+    /// Submits the chosen requests, or as many from the first as there are slots for. False where there is none for the first, or not for all where
+    /// none goes alone: batches in flight hold them, and the end of one will ask again.
     fn start(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) -> bool {
+        if self.must_wait(instance) {
+            return false;
+        }
         let batch_number = self.batches;
         let state = &mut self.instances[instance.index()];
         let mark = commands.mark();

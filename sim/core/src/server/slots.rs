@@ -174,6 +174,17 @@ impl Slots {
             || self.victim().is_some()
     }
 
+    /// Whether all these tenants would find or be made room for at once.
+    pub fn have_room_for_all(&self, tenants: impl Iterator<Item = u32>) -> bool {
+        let is_pinned = |tenant: &u32| match self.slot_of[*tenant as usize] {
+            NO_SLOT => false,
+            slot => self.slots[slot as usize].pins > 0,
+        };
+        let wanted: BTreeSet<u32> = tenants.filter(|tenant| !is_pinned(tenant)).collect();
+        let pinned = self.slots.iter().filter(|slot| slot.pins > 0).count();
+        wanted.len() + pinned <= self.capacity as usize
+    }
+
     /// A batch that used the slot has ended.
     #[inline(always)]
     pub fn release(&mut self, slot: u32) {
@@ -297,6 +308,18 @@ mod tests {
                 bytes_in: 0
             }
         );
+    }
+
+    #[test]
+    fn there_is_room_for_all_that_are_not_pinned() {
+        let mut slots = Slots::new(10, 3, LRU);
+        let room = |slots: &Slots, tenants: &[u32]| slots.have_room_for_all(tenants.iter().copied());
+        assert!(room(&slots, &[0, 1, 2, 0]) && !room(&slots, &[0, 1, 2, 3]));
+        slots.acquire(0, false);
+        slots.acquire(1, false);
+        assert!(room(&slots, &[1, 0, 2]) && !room(&slots, &[2, 3]));
+        slots.release(1);
+        assert!(room(&slots, &[2, 3]) && room(&slots, &[1, 2]) && !room(&slots, &[1, 2, 3]));
     }
 
     #[test]
