@@ -1,5 +1,7 @@
 //! `tenantry plan`: the best that keeps a target, how sure that is, and the scenario that executes it.
 
+use std::sync::Arc;
+
 use tenantry_profiles::DeviceKind;
 use tenantry_reports::folder::json;
 use tenantry_reports::page::PlanPage;
@@ -11,8 +13,9 @@ use crate::cards::{card_from_anywhere, find_card};
 use crate::cli::{OutputArgs, PlanArgs, ScenarioArgs};
 use crate::failure::Failure;
 use crate::output::{Started, next, print, say, style};
-use crate::planning::answer;
+use crate::planning::{KeptRuns, Known, answer};
 use crate::runs::{Loaded, scenario};
+use crate::sweep::identity::{Inputs, Sweep};
 use crate::{interrupt, progress};
 
 /// The plan of a scenario that has none.
@@ -26,11 +29,28 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let plan = &plan;
     let interrupt = interrupt::flag();
     let bar = progress::counting("planning", output.quiet);
-    let planned = answer(&scenario, plan, &interrupt, &bar)?;
-    bar.finish_and_clear();
-
-    let report = &planned.report;
     let cards = Loaded::of_cards(scenario.clone(), plan.cards.iter().map(|(card, _)| card.as_str()))?;
+    let identity = || Sweep::of(&cards, &Inputs::of(scenario.inputs())?, &started);
+    let kept = KeptRuns::new(&args.out, identity);
+    let before = kept.read()?;
+    let goes_on = before.is_some();
+    if let Some(before) = &before {
+        say(output, &format!("{} runs were kept of this plan", before.len()));
+    }
+    let known = Arc::new(before.map_or_else(Known::default, Known::with));
+    let planned = answer(&scenario, plan, &known, &interrupt, &bar);
+    bar.finish_and_clear();
+    if let Err(Failure::Interrupted(_)) = planned {
+        let runs = Arc::into_inner(known).expect("the searches are over").into_runs();
+        let count = runs.len();
+        let path = kept.write(runs)?;
+        return Err(Failure::Interrupted(format!(
+            "{count} runs of the plan are kept in {}; the same command goes on with them",
+            path.display()
+        )));
+    }
+    let planned = planned?;
+    let report = &planned.report;
     let mut caveats = cards.card_caveats();
     if let Some(best) = &planned.best {
         caveats.extend(Loaded::of_what_fits(best.clone(), None)?.run_caveats());
@@ -62,6 +82,9 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
         file("plan.json", &json(report).map_err(Failure::running)?)
     };
     write()?;
+    if goes_on {
+        kept.remove()?;
+    }
     print(output, report, || report.text(style()))?;
     for caveat in &manifest.caveats {
         say(output, &format!("note: {caveat}"));

@@ -2,11 +2,12 @@
 
 use std::ops::Add;
 
+use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
 use tenantry_core::RunRecord;
 
 /// Answers that were judged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answers {
     right: u64,
     judged: u64,

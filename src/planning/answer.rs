@@ -32,19 +32,19 @@ pub struct Planned {
     pub caveats: Vec<String>,
 }
 
-/// Plans.
+/// Plans. What is run is kept in `known`.
 pub fn answer(
     scenario: &Scenario,
     plan: &Plan,
+    known: &Arc<Known>,
     interrupt: &Arc<AtomicBool>,
     bar: &ProgressBar,
 ) -> Result<Planned, Failure> {
-    let known = Arc::<Known>::default();
     let evaluator = Evaluator::new(
         scenario,
         plan,
         1.0,
-        Arc::clone(&known),
+        Arc::clone(known),
         Arc::clone(interrupt),
         bar.clone(),
     )?;
@@ -63,7 +63,7 @@ pub fn answer(
                 plan,
                 interrupt,
                 bar,
-                known: &known,
+                known,
             };
             moves = moving.with_prices(&mut search, &evaluator, cell)?;
             moves.extend(moving.with_load()?);

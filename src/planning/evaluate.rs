@@ -1,7 +1,6 @@
 //! Runs the cells of a search.
 
 use std::collections::BTreeMap;
-use std::ops::Not;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,6 +26,7 @@ use crate::planning::accuracy::Answers;
 use crate::planning::binds::{FIND_NO_MEMORY, GIVEN_UP};
 use crate::planning::dispersion::Evenness;
 use crate::planning::judge::{Judge, Judged};
+use crate::planning::kept::{PlanRun, PlanRuns, Served};
 use crate::runs::{simulate_watched, summarized};
 
 /// Seeds that show how much runs differ.
@@ -56,28 +56,34 @@ pub struct Point {
     pub cost: Option<f64>,
 }
 
-/// What is run: an offer by its place among the plan's ways and its card, the cards, the tenants, and how many times the scenario's load. What
-/// a card costs changes nothing of it.
-type Served = (usize, String, u32, u32, u64);
-
 /// What was run of a plan so far, for all searches that are made for it.
 #[derive(Default)]
 pub struct Known {
-    samples: Mutex<BTreeMap<(Served, u32), Sample>>,
-    /// The first run of each.
-    seen: Mutex<BTreeMap<Served, RunSummary>>,
-    /// What came of what cannot be run, or whose answers are wrong too often.
-    refused: Mutex<BTreeMap<Served, String>>,
-    /// How often it was right.
-    answers: Mutex<BTreeMap<Served, Answers>>,
-    /// Repeats that were made for the sake of `answers` alone.
-    extra_runs: Mutex<BTreeMap<Served, u32>>,
+    runs: Mutex<PlanRuns>,
+    /// Of the same plan, made before it was interrupted, and not asked for again yet.
+    kept: Mutex<PlanRuns>,
     judged: Mutex<BTreeMap<(u64, u32, u32), Judged>>,
-    /// Ops that were priced beyond what was measured.
-    extrapolated: Mutex<Vec<Extrapolated>>,
     /// Of each load, with so many tenants.
     evenness: Mutex<BTreeMap<(u64, u32), Evenness>>,
-    runs: AtomicUsize,
+    made: AtomicUsize,
+}
+
+impl Known {
+    /// With what was run before.
+    pub fn with(kept: PlanRuns) -> Known {
+        Known {
+            kept: Mutex::new(kept),
+            ..Known::default()
+        }
+    }
+
+    /// All that was run, now or before.
+    pub fn into_runs(self) -> PlanRuns {
+        let unlocked = |of: Mutex<PlanRuns>| of.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut all = unlocked(self.kept);
+        all.extend(unlocked(self.runs));
+        all
+    }
 }
 
 /// Makes runs of a plan's cells, and remembers what they showed.
@@ -179,7 +185,9 @@ impl<'a> Evaluator<'a> {
     pub fn caveats(&self) -> Vec<String> {
         let used = self.cards.values().flat_map(TableUsed::of_card).collect();
         let mut caveats = table_caveats(&used);
-        caveats.extend(extrapolation_caveat(&*locked(&self.known.extrapolated)));
+        let runs = locked(&self.known.runs);
+        let beyond: Vec<Extrapolated> = runs.values().flat_map(|run| run.extrapolated.clone()).collect();
+        caveats.extend(extrapolation_caveat(&beyond));
         caveats
     }
 
@@ -190,7 +198,7 @@ impl<'a> Evaluator<'a> {
 
     /// Runs that were made, for this and for what shares what is known.
     pub fn made(&self) -> usize {
-        self.known.runs.load(Ordering::Relaxed)
+        self.known.made.load(Ordering::Relaxed)
     }
 
     fn served(&self, cell: Cell) -> Served {
@@ -225,29 +233,68 @@ impl<'a> Evaluator<'a> {
             .par_iter()
             .map(|&(cell, repeat)| self.one(cell, repeat, false))
             .collect();
-        if self.interrupt.load(Ordering::Relaxed) {
-            return Err(Failure::Interrupted(
-                "the plan is not finished, and nothing was written".into(),
-            ));
-        }
+        self.not_interrupted()?;
         samples
+    }
+
+    /// What was cut short says nothing.
+    fn not_interrupted(&self) -> Result<(), Failure> {
+        match self.interrupt.load(Ordering::Relaxed) {
+            true => Err(Failure::Interrupted("the plan is not finished".into())),
+            false => Ok(()),
+        }
     }
 
     fn one(&self, cell: Cell, repeat: u32, in_full: bool) -> Result<Sample, Failure> {
         let key = (self.served(cell), repeat);
-        if !in_full && let Some(known) = locked(&self.known.samples).get(&key) {
-            return Ok(known.clone());
+        if !in_full {
+            if let Some(known) = locked(&self.known.runs).get(&key) {
+                return Ok(known.sample.clone());
+            }
+            if let Some(kept) = self.kept(cell, &key)? {
+                return Ok(kept);
+            }
         }
-        let sample = match self.run_of(cell, repeat)? {
-            Err(why) => self.refuse(cell, format!("{CANNOT_RUN}{why}")),
+        let made = match self.run_of(cell, repeat)? {
+            Err(why) => refuse(format!("{CANNOT_RUN}{why}")),
             Ok(run) => self.simulated(cell, repeat, &run, in_full)?,
         };
-        if !in_full {
-            locked(&self.known.samples).insert(key, sample.clone());
+        let sample = made.sample.clone();
+        self.count(1);
+        let mut runs = locked(&self.known.runs);
+        match runs.get_mut(&key) {
+            // Decided by what was seen of it before it was stopped; its figures are those of the whole.
+            Some(known) if in_full => {
+                known.summary = made.summary;
+                known.extrapolated = made.extrapolated;
+            }
+            _ => drop(runs.insert(key, made)),
         }
-        self.known.runs.fetch_add(1, Ordering::Relaxed);
-        self.bar.inc(1);
         Ok(sample)
+    }
+
+    /// A run that was made before the plan was interrupted: as if it were made now.
+    fn kept(&self, cell: Cell, key: &(Served, u32)) -> Result<Option<Sample>, Failure> {
+        let Some(mut kept) = locked(&self.known.kept).remove(key) else {
+            return Ok(None);
+        };
+        if kept.sample.judged > 0 {
+            kept.sample.bursts = self.evenness(cell)?.bursts;
+        }
+        if let Ok(run) = self.run_of(cell, key.1)?
+            && kept.summary.is_some()
+        {
+            self.judged(&run, cell, key.1)?;
+        }
+        self.count(1 + kept.extra_runs);
+        let sample = kept.sample.clone();
+        locked(&self.known.runs).insert(key.clone(), kept);
+        Ok(Some(sample))
+    }
+
+    fn count(&self, runs: u32) {
+        self.known.made.fetch_add(runs as usize, Ordering::Relaxed);
+        self.bar.inc(runs.into());
     }
 
     /// A run of a cell to its end, even if it is hopeless: for a figure of it.
@@ -272,7 +319,8 @@ impl<'a> Evaluator<'a> {
         // As many late as show that it is no chance.
         let mut judge = Judge::new(&run, judged, Evenness::EVEN, self.quantile(), 1, user);
         let done = simulate_watched(&run, &self.cards[run.card.as_str()], judge.stop(), &mut judge)?;
-        self.known.runs.fetch_add(1, Ordering::Relaxed);
+        self.not_interrupted()?;
+        self.known.made.fetch_add(1, Ordering::Relaxed);
         let sample = judge.finish(&done.record, 0.0);
         let share = sample.kept as f64 / sample.judged.max(1) as f64;
         Ok(sample.hopeless.then_some(share))
@@ -296,17 +344,17 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    fn simulated(&self, cell: Cell, repeat: u32, run: &RunSpec, in_full: bool) -> Result<Sample, Failure> {
+    fn simulated(&self, cell: Cell, repeat: u32, run: &RunSpec, in_full: bool) -> Result<PlanRun, Failure> {
         let card = &self.cards[run.card.as_str()];
         let judged = self.judged(run, cell, repeat)?;
         if judged.requests() == 0 {
             // Another seed, or a higher rate, may bring some.
-            return Ok(Sample {
+            return Ok(PlanRun::of(Sample {
                 hopeless: false,
                 refused: false,
                 busy: 0.0,
                 ..nothing()
-            });
+            }));
         }
         let user = Arc::clone(&self.interrupt);
         let evenness = self.evenness(cell)?;
@@ -315,84 +363,84 @@ impl<'a> Evaluator<'a> {
             judge.never_stop();
         }
         let done = simulate_watched(run, card, judge.stop(), &mut judge)?;
+        self.not_interrupted()?;
         let summary = summarized(run, VIRTUAL, repeat, &done.record).summary;
-        let extrapolated = done.extrapolated.into_iter().map(Extrapolated::from);
-        locked(&self.known.extrapolated).extend(extrapolated);
         let busy = summary.lanes.values().map(|lane| lane.busy_share).fold(0.0, f64::max);
-        let without_memory = without_memory(&summary);
+        let mut made = PlanRun::of(nothing());
+        made.extrapolated = done.extrapolated.into_iter().map(Extrapolated::from).collect();
+        made.refused = without_memory(&summary);
         if repeat == 0 {
-            locked(&self.known.seen).insert(self.served(cell), summary);
+            made.summary = Some(summary);
+            if made.refused.is_none() && !in_full {
+                let (answers, extra_runs) = self.answers_like(cell, &done.record)?;
+                made.refused = self.too_often_wrong(answers);
+                (made.answers, made.extra_runs) = (Some(answers), extra_runs);
+            }
         }
-        if let Some(why) = without_memory {
-            return Ok(self.refuse(cell, why));
+        if made.refused.is_none() {
+            made.sample = judge.finish(&done.record, busy);
         }
-        if repeat == 0
-            && !in_full
-            && let Some(why) = self.too_often_wrong(cell, &done.record)?
-        {
-            return Ok(self.refuse(cell, why));
-        }
-        Ok(judge.finish(&done.record, busy))
+        Ok(made)
     }
 
-    /// Counts how often a cell is right, in its first run and in as many repeats as it takes to be sure whether that is often enough. Says
-    /// why the cell is no answer where it is not.
-    fn too_often_wrong(&self, cell: Cell, first: &RunRecord) -> Result<Option<String>, Failure> {
+    /// How often a cell is right: in its first run, and in as many repeats as it takes to be sure whether that is often enough. How many these were.
+    fn answers_like(&self, cell: Cell, first: &RunRecord) -> Result<(Answers, u32), Failure> {
         let mut answers = Answers::of(first);
-        let mut found = None;
-        if let Some(least) = self.plan.min_accuracy {
-            for repeat in 1..self.plan.repeats {
-                if answers.sure(least) >= self.plan.confidence || self.interrupt.load(Ordering::Relaxed) {
-                    break;
-                }
-                let Ok(run) = self.run_of(cell, repeat)? else { break };
-                let card = &self.cards[run.card.as_str()];
-                let done = simulate_watched(&run, card, Arc::clone(&self.interrupt), ())?;
-                answers = answers + Answers::of(&done.record);
-                *locked(&self.known.extra_runs).entry(self.served(cell)).or_default() += 1;
-                self.known.runs.fetch_add(1, Ordering::Relaxed);
-                self.bar.inc(1);
+        let mut extra_runs = 0;
+        let Some(least) = self.plan.min_accuracy else {
+            return Ok((answers, extra_runs));
+        };
+        for repeat in 1..self.plan.repeats {
+            if answers.sure(least) >= self.plan.confidence {
+                break;
             }
-            let (share, must) = (answers.share().unwrap_or(0.0), human::percent(least));
-            found = answers.are_enough(least).not().then(|| {
-                format!(
-                    "{GIVEN_UP}{} of its answers are right, and {must} must be",
-                    human::percent(share)
-                )
-            });
+            let Ok(run) = self.run_of(cell, repeat)? else { break };
+            let card = &self.cards[run.card.as_str()];
+            let done = simulate_watched(&run, card, Arc::clone(&self.interrupt), ())?;
+            self.not_interrupted()?;
+            answers = answers + Answers::of(&done.record);
+            extra_runs += 1;
+            self.count(1);
         }
-        locked(&self.known.answers).insert(self.served(cell), answers);
-        Ok(found)
+        Ok((answers, extra_runs))
+    }
+
+    /// Why a cell is no answer, where too few of its answers are right.
+    fn too_often_wrong(&self, answers: Answers) -> Option<String> {
+        let least = self.plan.min_accuracy?;
+        let share = human::percent(answers.share().unwrap_or(0.0));
+        let must = human::percent(least);
+        let wrong = !answers.are_enough(least);
+        wrong.then(|| format!("{GIVEN_UP}{share} of its answers are right, and {must} must be"))
+    }
+
+    /// What is known by a cell's first run; nothing where it was not run.
+    fn first<T>(&self, cell: Cell, known: impl FnOnce(&PlanRun) -> Option<T>) -> Option<T> {
+        known(locked(&self.known.runs).get(&(self.served(cell), 0))?)
     }
 
     /// A cell's answers that were judged; nothing where it was not run.
     pub fn answers(&self, cell: Cell) -> Option<Answers> {
-        locked(&self.known.answers).get(&self.served(cell)).copied()
+        self.first(cell, |run| run.answers)
     }
 
     /// The first run of a cell; nothing where it was not run.
     pub fn seen(&self, cell: Cell) -> Option<RunSummary> {
-        locked(&self.known.seen).get(&self.served(cell)).cloned()
+        self.first(cell, |run| run.summary.clone())
     }
 
     /// Why a cell is no answer whatever its load, where that is so.
     pub fn refused(&self, cell: Cell) -> Option<String> {
-        locked(&self.known.refused).get(&self.served(cell)).cloned()
+        let served = self.served(cell);
+        let runs = locked(&self.known.runs);
+        let repeats = runs.range((served.clone(), 0)..=(served, u32::MAX));
+        repeats.into_iter().find_map(|(_, run)| run.refused.clone())
     }
 
     /// Runs of a cell for which the search asked `asked` times; none where its card cannot run it.
     pub fn runs(&self, cell: Cell, asked: usize) -> u32 {
-        let served = self.served(cell);
-        let was_run = locked(&self.known.seen).contains_key(&served);
-        let extra = locked(&self.known.extra_runs).get(&served).copied();
-        u32::from(was_run) * (asked as u32 + extra.unwrap_or(0))
-    }
-
-    /// A cell that cannot be run, has no memory for some tenants or is wrong too often meets nothing. It counts as busy: what does not fit
-    /// on some cards will not fit on fewer, and how often a system is right does not depend on its cards.
-    fn refuse(&self, cell: Cell, why: String) -> Sample {
-        locked(&self.known.refused).insert(self.served(cell), why);
-        nothing()
+        let extra = self.first(cell, |run| run.summary.as_ref().map(|_| run.extra_runs));
+        extra.map_or(0, |extra| asked as u32 + extra)
     }
 
     /// Whether another seed brings the same requests, as where a recording is replayed. Repeats would be the same evidence again.
@@ -485,6 +533,15 @@ fn nothing() -> Sample {
         hopeless: true,
         refused: true,
         busy: 1.0,
+    }
+}
+
+/// What cannot be run, has no memory for some tenants or is wrong too often meets nothing. It counts as busy: what does not fit on some cards will not
+/// fit on fewer, and how often a system is right does not depend on its cards.
+fn refuse(why: String) -> PlanRun {
+    PlanRun {
+        refused: Some(why),
+        ..PlanRun::of(nothing())
     }
 }
 

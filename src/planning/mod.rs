@@ -8,9 +8,12 @@ mod evaluate;
 mod found;
 mod front;
 mod judge;
+mod kept;
 mod moves;
 
 pub use answer::answer;
+pub use evaluate::Known;
+pub use kept::KeptRuns;
 
 #[cfg(test)]
 mod tests;

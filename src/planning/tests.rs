@@ -12,9 +12,10 @@ use tenantry_scenarios::{Objective, Scenario};
 use tenantry_sim::plan::{Cell, Sample, Search};
 
 use super::answer;
-use super::evaluate::Evaluator;
+use super::evaluate::{Evaluator, Known};
 use super::found::{find, rules};
 use super::front::{around, at, beats, front};
+use super::kept::PlanRuns;
 use super::moves::Moving;
 
 /// A question: what differs from the others, and its plan.
@@ -238,7 +239,7 @@ fn an_answer_says_how_sure_it_is_and_can_be_run() {
     let scenario = scenario(&QUESTIONS[0]);
     let plan = scenario.plan.as_ref().unwrap();
     let interrupt = Arc::new(AtomicBool::new(false));
-    let planned = answer(&scenario, plan, &interrupt, &ProgressBar::hidden()).unwrap();
+    let planned = answer(&scenario, plan, &Arc::default(), &interrupt, &ProgressBar::hidden()).unwrap();
     let report = planned.report;
     assert!(report.feasible && report.confidence > 0.9, "{}", report.answer);
     let chosen: Vec<_> = report.options.iter().filter(|option| option.chosen).collect();
@@ -254,8 +255,42 @@ fn an_answer_says_how_sure_it_is_and_can_be_run() {
     );
     // Again the same, on any number of threads.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let again = pool.install(|| answer(&scenario, plan, &interrupt, &ProgressBar::hidden()).unwrap());
+    let again = pool.install(|| answer(&scenario, plan, &Arc::default(), &interrupt, &ProgressBar::hidden()).unwrap());
     assert_eq!(again.report, report);
+}
+
+/// Whatever part of its runs an interrupted plan had kept, it says what it would have said, of bursts too.
+#[test]
+fn a_plan_goes_on_with_the_runs_that_were_kept() {
+    const BURSTS: &str =
+        "workload.arrivals={mmpp: {states: [{rate: 6000/s, mean_dwell: 50ms}, {rate: 12000/s, mean_dwell: 20ms}]}}";
+    const SETS: [&[&str]; 2] = [&["slo.latency=60ms"], &[BURSTS, "workload.stop.requests=3000"]];
+    for set in SETS {
+        let scenario = scenario(&Question {
+            name: "kept",
+            set,
+            plan: "{find: fewest-cards, gpus: {from: 1, to: 8}}",
+        });
+        let plan = scenario.plan.as_ref().unwrap();
+        let interrupt = Arc::new(AtomicBool::new(false));
+        let answered = |known: &Arc<Known>| answer(&scenario, plan, known, &interrupt, &ProgressBar::hidden()).unwrap();
+        let all = Arc::<Known>::default();
+        let planned = answered(&all);
+        let all = Arc::into_inner(all).unwrap().into_runs();
+        for part in [1, 2, 3] {
+            let some = all.iter().enumerate().filter(|(at, _)| at % part == 0);
+            let written: Vec<_> = some.map(|(_, (key, run))| (key.clone(), run.clone())).collect();
+            let written = serde_json::to_string(&written).unwrap();
+            let kept: Vec<_> = serde_json::from_str(&written).unwrap();
+            let kept: PlanRuns = kept.into_iter().collect();
+            let known = Arc::new(Known::with(kept));
+            let again = answered(&known);
+            assert_eq!(again.report, planned.report);
+            assert_eq!(again.caveats, planned.caveats);
+            let runs = Arc::into_inner(known).unwrap().into_runs();
+            assert!(runs.keys().eq(all.keys()));
+        }
+    }
 }
 
 /// What is compared for the front is the same whatever comes first, and nothing on it costs more than what is as fast.
@@ -277,7 +312,7 @@ fn the_front_does_not_depend_on_the_order_of_systems() {
         let scenario = Scenario::from_yaml("front", BASE, &set).unwrap();
         let interrupt = Arc::new(AtomicBool::new(false));
         let plan = scenario.plan.as_ref().unwrap();
-        answer(&scenario, plan, &interrupt, &ProgressBar::hidden())
+        answer(&scenario, plan, &Arc::default(), &interrupt, &ProgressBar::hidden())
             .unwrap()
             .report
             .front
@@ -318,7 +353,7 @@ fn prices_cost_few_runs() {
     let scenario = Scenario::from_yaml("prices", BASE, &set.map(str::to_owned)).unwrap();
     let interrupt = Arc::new(AtomicBool::new(false));
     let plan = scenario.plan.as_ref().unwrap();
-    let known = Arc::default();
+    let known = Arc::<Known>::default();
     let evaluator = Evaluator::new(
         &scenario,
         plan,
@@ -362,6 +397,7 @@ fn where_nothing_keeps_the_target_the_nearest_is_named() {
     let planned = answer(
         &scenario,
         plan,
+        &Arc::default(),
         &Arc::new(AtomicBool::new(false)),
         &ProgressBar::hidden(),
     )

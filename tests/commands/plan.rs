@@ -717,3 +717,49 @@ fn what_is_made_scarce_is_what_binds() {
         "{disk:?} {half:?}"
     );
 }
+
+/// What an interrupted plan has run it does not run again, and says the same in the end.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_plan_keeps_its_runs_and_goes_on() {
+    let place = folder();
+    let at = place.path();
+    let load =
+        "workload={arrivals: {poisson: {rate: 20000/s}}, lengths: {input: {fixed: 30}}, stop: {requests: 150000}}";
+    let command = |out| {
+        let set = ["--set", load, "--set", LOAD[3], "--set", LOAD[5]];
+        [&["plan", "s.yaml"], &set[..], &["--out", out]].concat()
+    };
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_tenantry"))
+        .current_dir(at)
+        .args(command("p"))
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let killed = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    let kept = "of the plan are kept in p/plan.partial.json; the same command goes on with them";
+    assert!(said.starts_with("interrupted: ") && said.contains(kept), "{said}");
+    assert_eq!(names(&at.join("p")), ["plan.partial.json"]);
+
+    let output = tenantry(at, &command("p"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && said.contains("were kept of this plan"),
+        "{said}"
+    );
+    assert_eq!(
+        names(&at.join("p")),
+        ["answer.yaml", "manifest.json", "plan.html", "plan.json"]
+    );
+    good(at, &command("whole"));
+    let of = |out: &str| fs::read_to_string(at.join(out).join("plan.json")).unwrap();
+    assert_eq!(of("p"), of("whole"));
+}

@@ -1,14 +1,51 @@
 //! Distributions of durations, and how they are recorded.
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use tenantry_traces::Duration;
 
 /// A distribution of durations: exact mean and maximum, quantiles within 0.1 %.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Counted", into = "Counted")]
 pub struct Durations {
     histogram: Histogram<u64>,
     sum_ns: u128,
     max_ns: u64,
+}
+
+/// A distribution as it is written: how many durations each cell that has any holds, by the cell's largest.
+#[derive(Serialize, Deserialize)]
+struct Counted {
+    counts: Vec<(u64, u64)>,
+    sum_ns: u128,
+    max_ns: u64,
+}
+
+impl From<Durations> for Counted {
+    fn from(of: Durations) -> Counted {
+        let cells = of.histogram.iter_recorded();
+        Counted {
+            counts: cells
+                .map(|cell| (cell.value_iterated_to(), cell.count_at_value()))
+                .collect(),
+            sum_ns: of.sum_ns,
+            max_ns: of.max_ns,
+        }
+    }
+}
+
+impl From<Counted> for Durations {
+    fn from(Counted { counts, sum_ns, max_ns }: Counted) -> Durations {
+        let mut durations = Durations::default();
+        for (largest_ns, times) in counts {
+            durations.record_times(Duration(largest_ns), times);
+        }
+        Durations {
+            sum_ns,
+            max_ns,
+            ..durations
+        }
+    }
 }
 
 impl Default for Durations {
@@ -237,6 +274,14 @@ mod tests {
             prop_assert_eq!(tallied.max_ns(), durations.max_ns());
             prop_assert_eq!(tallied.quantile_ns(share), durations.quantile_ns(share));
             prop_assert_eq!(tallied.share_within(Duration(asked)), durations.share_within(Duration(asked)));
+        }
+
+        #[test]
+        fn what_is_written_is_read_as_it_was(all in proptest::collection::vec(prop_oneof![0..5_000_u64, any::<u64>()], 0..100)) {
+            let mut durations = Durations::default();
+            all.into_iter().for_each(|ns| durations.record(Duration(ns)));
+            let read = Durations::from(Counted::from(durations.clone()));
+            prop_assert_eq!(read, durations);
         }
 
         #[test]

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tenantry_core::durations::Durations;
 
 mod bursts;
@@ -26,7 +27,7 @@ pub use search::{Answer, Candidate, Cell, Search, Standing};
 pub use stats::Estimate;
 
 /// What is said of one run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Of each batch of its requests, the share that kept the target; batches without requests are left out.
     pub within: Vec<f64>,
@@ -37,7 +38,8 @@ pub struct Sample {
     /// How much more unevenly requests come than independent ones: the index of dispersion of their counts, at least 1. So many of them
     /// tell as much as one.
     pub dispersion: f64,
-    /// When they come by many seeds, where few runs tell too little of that.
+    /// When they come by many seeds, where few runs tell too little of that. It is the load's, and not written with each of its runs.
+    #[serde(skip)]
     pub bursts: Option<Arc<Bursts>>,
     /// Of each batch, the latency at the target's quantile, in milliseconds: for tests between candidates.
     pub score: Vec<f64>,
