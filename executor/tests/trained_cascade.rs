@@ -3,8 +3,8 @@
 use tch::Device;
 use tenantry_cascade::{Reroute, expected_calibration_error};
 use tenantry_executor::cascade::{
-    Answered, Calibration, Cascade, Classifier, EnsembleEffect, ExampleModel, ExampleSize, Item, Label, Level, Outputs,
-    Reviews, Settings, Source, TextModel, Texts, judge, make_example, read_items,
+    Answered, Calibration, CalibrationMethod, Cascade, Classifier, EnsembleEffect, ExampleModel, ExampleSize, Item,
+    Label, Level, Outputs, Reviews, Settings, Source, TextModel, Texts, judge, make_example, read_items,
 };
 use tenantry_executor::{ExecutorError, use_one_core};
 use tenantry_profiles::DType;
@@ -36,7 +36,8 @@ fn labels(items: &[Item]) -> Vec<Label> {
 fn outputs(model: &TextModel, items: &[Item], calibration: Option<Calibration>) -> Outputs {
     let observed = model.observe(items.iter().map(|item| &item.texts), true).unwrap();
     let labels = labels(items);
-    let calibration = calibration.unwrap_or_else(|| Calibration::fit(&observed.logits, &labels, 0.0).unwrap());
+    let calibration = calibration
+        .unwrap_or_else(|| Calibration::fit(&observed.logits, &labels, CalibrationMethod::Temperature, 0.0).unwrap());
     Outputs::new(
         model.name(),
         model.answer(),
@@ -82,7 +83,7 @@ fn a_trained_cascade_serves_real_texts() {
     );
 
     // Calibration lowers the likelihood's loss on the items it was fitted to, and keeps confidences within reach of accuracies on others.
-    let tested = outputs(&small, &test, Some(small_profile.calibration));
+    let tested = outputs(&small, &test, Some(small_profile.calibration.clone()));
     let pairs = tested
         .confidences
         .iter()
@@ -105,11 +106,11 @@ fn a_trained_cascade_serves_real_texts() {
         vec![
             Level {
                 model: &small,
-                calibration: small_profile.calibration,
+                calibration: small_profile.calibration.clone(),
             },
             Level {
                 model: &large,
-                calibration: large_profile.calibration,
+                calibration: large_profile.calibration.clone(),
             },
         ]
     };
@@ -121,7 +122,7 @@ fn a_trained_cascade_serves_real_texts() {
             .answer_all(&test, |ticket, stage| coins.of(ticket, stage))
             .unwrap()
     };
-    let large_test = outputs(&large, &test, Some(large_profile.calibration));
+    let large_test = outputs(&large, &test, Some(large_profile.calibration.clone()));
     let all_on = run(1.0, 10.0, 0.0, None);
     assert!(all_on.iter().all(|(answered, _)| answered.level == 1));
     let right: Vec<bool> = all_on.iter().map(|(_, right)| *right).collect();
@@ -251,18 +252,29 @@ fn a_model_that_is_too_sure_is_mended_on_items_that_it_was_not_fitted_to() {
     let Calibration::Classes(temperature) = fitted else {
         panic!("the task has classes");
     };
-    let held_out = |calibration: tenantry_cascade::Temperature| {
-        let tested = outputs(&small, &test, Some(Calibration::Classes(calibration)));
+    let held_out = |calibration: &Calibration| {
+        let tested = outputs(&small, &test, Some(calibration.clone()));
         let pairs = { tested.confidences.iter() }
             .map(|&confidence| f64::from(confidence))
             .zip(tested.right());
         expected_calibration_error(pairs, 15).unwrap()
     };
-    let (before, after) = (held_out(tenantry_cascade::Temperature::ONE), held_out(temperature));
+    let before = held_out(&Calibration::Classes(tenantry_cascade::Temperature::ONE));
+    let after = held_out(&Calibration::Classes(temperature));
+    let observed = small.observe(profile.iter().map(|item| &item.texts), false).unwrap();
+    let by_class = Calibration::fit(&observed.logits, &labels(&profile), CalibrationMethod::Dirichlet, 0.0).unwrap();
+    let after_by_class = held_out(&by_class);
     println!(
-        "temperature {:.2}: calibration error {before:.3} before and {after:.3} after",
+        "temperature {:.2}: calibration error {before:.3} before, {after:.3} after, {after_by_class:.3} class by class",
         temperature.value()
     );
+    assert!(after_by_class < before / 2.0, "{before} and {after_by_class}");
+    // It lies in a folder of outputs as any other.
+    let saved = outputs(&small, &test, Some(by_class));
+    let path = folder.path().join("by-class.safetensors");
+    saved.write(&path).unwrap();
+    let read = Outputs::read(&path).unwrap();
+    assert_eq!((&read.calibration, &read.softmax), (&saved.calibration, &saved.softmax));
     assert!(temperature.value() > 1.2, "it learnt {} by heart", size.train_items);
     assert!(after < before / 2.0, "{before} and {after}");
 }
@@ -282,7 +294,11 @@ fn levels_must_answer_the_same() {
     let read = |folder| TextModel::read(folder, DType::F32, Device::Cpu).unwrap();
     let models = [&files.models[0], &files.models[1]].map(|folder| read(folder));
     let calibration = Calibration::Classes(tenantry_cascade::Temperature::ONE);
-    let levels = models.iter().map(|model| Level { model, calibration }).collect();
+    let levels = models.iter().map(|model| Level {
+        model,
+        calibration: calibration.clone(),
+    });
+    let levels = levels.collect();
     let error = Cascade::new(levels, Reroute::new(0.9, 10.0).unwrap(), 0.0, None).unwrap_err();
     assert!(
         error.to_string().starts_with("answers of large: must be Class"),

@@ -58,6 +58,15 @@ pub struct CascadeSelectArgs {
     pub scenario: Option<PathBuf>,
 }
 
+/// What `cascade profile` fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CalibrationName {
+    /// One number that logits are divided by.
+    Temperature,
+    /// For several classes at once: weights between all of them and an intercept of each. It may change answers.
+    Dirichlet,
+}
+
 /// Where `cascade select` gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EarlyStopsName {
@@ -102,6 +111,9 @@ pub struct CascadeModelsArgs {
 pub struct CascadeProfileArgs {
     #[command(flatten)]
     pub models: CascadeModelsArgs,
+    /// How confidence is made to mean what it says, where classes are answered [default: temperature].
+    #[arg(long, value_enum, value_name = "METHOD", conflicts_with = "calibrated_by")]
+    pub calibration: Option<CalibrationName>,
     /// How far off the right answer of a regression may be.
     #[arg(long, default_value_t = 0.5, allow_negative_numbers = true)]
     pub tolerance: f64,

@@ -7,7 +7,7 @@ use crate::common::{check_bad, good, good_json, tenantry};
 use tempfile::TempDir;
 use tenantry_executor::cascade::{ExampleModel, ExampleSize, make_example};
 use tenantry_executor::find_device;
-use tenantry_traces::outcome::SavedOutputs;
+use tenantry_traces::outcome::{SavedCalibration, SavedOutputs};
 
 const PROFILE: [&str; 6] = ["cascade", "profile", "small", "large", "--items", "profile.csv"];
 
@@ -254,6 +254,46 @@ fn a_profile_is_of_the_very_files_that_it_names() {
         assert!(refused.status.code() == Some(2) && said.contains(other), "{said}");
     }
     assert!(!folder.join("o").exists());
+}
+
+/// Calibrated class by class, a profile is judged, and other items are read by its calibrations.
+#[test]
+fn models_are_calibrated_class_by_class() {
+    let folder = example();
+    let folder = folder.path();
+    let by_class = ["--calibration", "dirichlet", "--out", "profiled"];
+    let profiled = good_json(folder, &with(&PROFILE, &by_class));
+    assert_eq!(profiled["outputs"][0]["temperature"], serde_json::Value::Null);
+    let saved = |folder_of: &str| {
+        let saved = SavedOutputs::read(&folder.join(folder_of).join("small.safetensors")).expect("it was just written");
+        match saved.calibration {
+            SavedCalibration::Dirichlet(dirichlet) => dirichlet,
+            other => panic!("{other:?}"),
+        }
+    };
+    let calibration = saved("profiled");
+    assert_eq!((calibration.weights.len(), calibration.intercepts.len()), (2, 2));
+    let test = ["cascade", "profile", "small", "large", "--items", "test.csv"];
+    good(
+        folder,
+        &with(&test, &["--calibrated-by", "profiled", "--out", "tested"]),
+    );
+    assert_eq!(saved("tested"), calibration);
+    let judge = [
+        "cascade",
+        "judge",
+        "small",
+        "large",
+        "--items",
+        "test.csv",
+        "--profiled",
+        "profiled",
+    ];
+    let judged = good_json(folder, &judge);
+    assert_eq!(judged["calibration"][0]["temperature"], serde_json::Value::Null);
+    assert!(judged["calibration"][0]["ece_after"].is_number(), "{judged}");
+    assert!(good(folder, &judge).contains("by class"));
+    good(folder, &["cascade", "select", "profiled", "--accuracy", "1"]);
 }
 
 #[test]

@@ -102,11 +102,11 @@ impl Judged {
 pub struct CalibrationError {
     /// The model's name.
     pub model: String,
-    /// What its logits are divided by.
-    pub temperature: f64,
-    /// Expected calibration error without it.
+    /// What its logits are divided by; nothing where it is calibrated class by class.
+    pub temperature: Option<f64>,
+    /// Expected calibration error of its probabilities as they are.
     pub before: f64,
-    /// And with it.
+    /// And calibrated.
     pub after: f64,
 }
 
@@ -139,7 +139,7 @@ pub fn judge(
             |(model, outputs)| match (model.name(), model.answer()) == (&outputs.model, &outputs.answer) {
                 true => Ok(Level {
                     model,
-                    calibration: outputs.calibration,
+                    calibration: outputs.calibration.clone(),
                 }),
                 false => Err(ExecutorError::input(
                     "profile",
@@ -154,7 +154,7 @@ pub fn judge(
     };
     let alone = levels
         .iter()
-        .map(|level| run(vec![*level], 0.0, None))
+        .map(|level| run(vec![level.clone()], 0.0, None))
         .collect::<Result<Vec<_>, _>>()?;
     // The dispatcher's choice is the same in all forms of a cascade of two.
     let cascade = run(levels.clone(), 0.0, None)?;
@@ -230,12 +230,13 @@ fn weights(profiled: &[Outputs], reroute: Reroute) -> Result<Vec<f64>, ExecutorE
 
 /// Nothing for a regression, whose confidence is the same for all items.
 fn calibration_error(level: &Level<'_>, items: &[Item]) -> Result<Option<CalibrationError>, ExecutorError> {
-    let Calibration::Classes(temperature) = level.calibration else {
-        return Ok(None);
+    let temperature = match &level.calibration {
+        Calibration::Classes(temperature) => Some(temperature.value()),
+        Calibration::Dirichlet(_) => None,
+        Calibration::Number { .. } => return Ok(None),
     };
     let observed = level.model.observe(items.iter().map(|item| &item.texts), false)?;
-    let error = |temperature| {
-        let calibration = Calibration::Classes(temperature);
+    let error = |calibration: &Calibration| {
         let pairs = observed.logits.iter().zip(items).map(|(logits, item)| {
             let (shares, confidence) = calibration.apply(logits);
             (confidence, calibration.is_right(&shares, item.label))
@@ -247,9 +248,9 @@ fn calibration_error(level: &Level<'_>, items: &[Item]) -> Result<Option<Calibra
     };
     Ok(Some(CalibrationError {
         model: level.model.name().into(),
-        temperature: temperature.value(),
-        before: error(Temperature::ONE)?,
-        after: error(temperature)?,
+        temperature,
+        before: error(&Calibration::Classes(Temperature::ONE))?,
+        after: error(&level.calibration)?,
     }))
 }
 

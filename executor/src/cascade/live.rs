@@ -173,7 +173,7 @@ impl TextModel {
 }
 
 /// One level of a cascade.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Level<'a> {
     /// What answers.
     pub model: &'a TextModel,

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use tenantry_cascade::ensemble::likeliest;
-use tenantry_cascade::{CascadeError, Spread, Temperature, softmax};
-use tenantry_traces::outcome::{PruneStep, SavedCalibration, SavedOutputs, SavedPruning};
+use tenantry_cascade::{CascadeError, Dirichlet, Spread, Temperature, softmax};
+use tenantry_traces::outcome::{PruneStep, SavedCalibration, SavedDirichlet, SavedOutputs, SavedPruning};
 
 use super::config::Answer;
 use super::items::Label;
@@ -28,10 +28,12 @@ pub struct Observed {
 }
 
 /// How a model's confidence is made to mean what it says.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Calibration {
     /// Logits are divided by a temperature (Tabi, Eq. 3).
     Classes(Temperature),
+    /// Class by class, from the probabilities of all (Tabi, section 4.1, its reference 42). It may change the answer.
+    Dirichlet(Dirichlet),
     /// Errors are normal with this standard deviation, and an answer is right within the tolerance. A head of one number states no
     /// deviation of its own, so that it is as sure of one item as of another.
     Number {
@@ -40,6 +42,16 @@ pub enum Calibration {
         /// How far off a right answer may be.
         tolerance: f64,
     },
+}
+
+/// Which calibration is fitted where classes are answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CalibrationMethod {
+    /// [`Calibration::Classes`].
+    #[default]
+    Temperature,
+    /// [`Calibration::Dirichlet`].
+    Dirichlet,
 }
 
 /// What made outputs, of what.
@@ -74,18 +86,23 @@ pub struct Outputs {
     pub observed: Observed,
     /// Fitted to these items, or to others.
     pub calibration: Calibration,
-    /// For each item the class's probabilities at the temperature, or the number.
+    /// For each item the classes' probabilities, calibrated, or the number.
     pub softmax: Vec<Vec<f32>>,
     /// The calibrated confidence in each answer, from 0 to 1.
     pub confidences: Vec<f32>,
 }
 
 impl Calibration {
-    /// Fits to labelled outputs: the temperature, or for a regression the spread, of least negative log-likelihood.
+    /// Fits to labelled outputs by negative log-likelihood: what `method` says, or for a regression the spread.
     ///
     /// # Errors
     /// Labels that the head does not have, or no items.
-    pub fn fit(logits: &[Vec<f32>], labels: &[Label], tolerance: f64) -> Result<Calibration, CascadeError> {
+    pub fn fit(
+        logits: &[Vec<f32>],
+        labels: &[Label],
+        method: CalibrationMethod,
+        tolerance: f64,
+    ) -> Result<Calibration, CascadeError> {
         let numbers = logits.iter().zip(labels).filter_map(|(logits, label)| match label {
             Label::Number(truth) => Some((f64::from(logits[0]), 1.0, f64::from(*truth))),
             Label::Class(_) => None,
@@ -98,16 +115,22 @@ impl Calibration {
             Label::Class(class) => Some((logits.as_slice(), *class)),
             Label::Number(_) => None,
         });
-        Ok(Calibration::Classes(Temperature::fit(classes)?))
+        Ok(match method {
+            CalibrationMethod::Temperature => Calibration::Classes(Temperature::fit(classes)?),
+            CalibrationMethod::Dirichlet => Calibration::Dirichlet(Dirichlet::fit(classes)?),
+        })
     }
 
     /// As it was saved.
     ///
     /// # Errors
-    /// A temperature or a spread that is not above 0.
+    /// A temperature or a spread that is not above 0, or numbers that are none.
     pub fn of_saved(saved: SavedCalibration) -> Result<Calibration, CascadeError> {
         Ok(match saved {
             SavedCalibration::Temperature(temperature) => Calibration::Classes(Temperature::new(temperature)?),
+            SavedCalibration::Dirichlet(SavedDirichlet { weights, intercepts }) => {
+                Calibration::Dirichlet(Dirichlet::new(&weights, &intercepts)?)
+            }
             SavedCalibration::Spread { spread, tolerance } => Calibration::Number {
                 spread: Spread::new(spread)?,
                 tolerance,
@@ -123,6 +146,7 @@ impl Calibration {
                 let confidence = temperature.confidence(logits).confidence;
                 (shares, confidence)
             }
+            Calibration::Dirichlet(dirichlet) => (dirichlet.shares(logits), dirichlet.confidence(logits).confidence),
             Calibration::Number { spread, tolerance } => {
                 let numbers = logits.iter().map(|&number| f64::from(number)).collect();
                 (numbers, spread.confidence(1.0, *tolerance))
@@ -137,7 +161,7 @@ impl Calibration {
             (Calibration::Number { tolerance, .. }, Label::Number(truth)) => {
                 (answer[0] - f64::from(truth)).abs() <= *tolerance
             }
-            (Calibration::Classes(_), Label::Number(_)) => false,
+            (Calibration::Classes(_) | Calibration::Dirichlet(_), Label::Number(_)) => false,
         }
     }
 }
@@ -236,11 +260,15 @@ impl Outputs {
                 Answer::Class(names) => Some(names.clone()),
                 Answer::Number => None,
             },
-            calibration: match self.calibration {
+            calibration: match &self.calibration {
                 Calibration::Classes(temperature) => SavedCalibration::Temperature(temperature.value()),
+                Calibration::Dirichlet(dirichlet) => SavedCalibration::Dirichlet(SavedDirichlet {
+                    weights: dirichlet.weights(),
+                    intercepts: dirichlet.intercepts().to_vec(),
+                }),
                 Calibration::Number { spread, tolerance } => SavedCalibration::Spread {
                     spread: spread.value(),
-                    tolerance,
+                    tolerance: *tolerance,
                 },
             },
             pruning: self.pruning.clone(),
@@ -315,7 +343,7 @@ mod tests {
             input_tokens: vec![4; labels.len()],
             logits,
         };
-        let calibration = Calibration::fit(&observed.logits, labels, 0.5).unwrap();
+        let calibration = Calibration::fit(&observed.logits, labels, CalibrationMethod::Temperature, 0.5).unwrap();
         let source = Source {
             model: "out/small".into(),
             model_hash: "def".into(),
@@ -365,7 +393,13 @@ mod tests {
 
     #[test]
     fn labels_beyond_the_head_cannot_be_calibrated() {
-        let error = Calibration::fit(&[vec![0.0, 1.0]], &[Label::Class(2)], 0.0).unwrap_err();
+        let error = Calibration::fit(
+            &[vec![0.0, 1.0]],
+            &[Label::Class(2)],
+            CalibrationMethod::Temperature,
+            0.0,
+        )
+        .unwrap_err();
         assert_eq!(
             error.to_string(),
             "item 0: label: must be below the head's 2 classes, got 2"

@@ -8,7 +8,7 @@ use tenantry_traces::outcome::{PruneStep, SavedPruning};
 
 use super::items::{Item, Label};
 use super::live::TextModel;
-use super::outputs::{Calibration, Outputs, Source};
+use super::outputs::{Calibration, CalibrationMethod, Outputs, Source};
 use super::text::Texts;
 use crate::error::ExecutorError;
 
@@ -51,6 +51,8 @@ pub struct ProfileItems<'a> {
     pub path: &'a Path,
     /// A hash of it.
     pub hash: &'a str,
+    /// What is fitted to them where classes are answered.
+    pub method: CalibrationMethod,
     /// How far off the right answer of a regression may be.
     pub tolerance: f64,
     /// Each model's calibration, by name, where it was fitted to other items; else it is fitted to these.
@@ -191,7 +193,7 @@ impl OfflinePass<'_> {
         let observed = of.observe(&self.texts[at].1, true)?;
         let fitted = match self.done.get(model) {
             Some(Profiled { whole, .. }) => Fitted {
-                calibration: whole.calibration,
+                calibration: whole.calibration.clone(),
                 items_hash: whole.source.calibrated_on.clone(),
             },
             None => self.fitted(of, &observed.logits)?,
@@ -222,7 +224,7 @@ impl OfflinePass<'_> {
     /// Fitted to these items, unless another is to be kept.
     fn fitted(&self, model: &TextModel, logits: &[Vec<f32>]) -> Result<Fitted, ExecutorError> {
         let Some(fitted) = self.asked.calibrations else {
-            let calibration = Calibration::fit(logits, &self.labels, self.asked.tolerance);
+            let calibration = Calibration::fit(logits, &self.labels, self.asked.method, self.asked.tolerance);
             let calibration = calibration.map_err(|error| ExecutorError::Cascade {
                 what: model.name().into(),
                 error,

@@ -60,7 +60,9 @@ impl TextStage {
         TextStage {
             model: own.unwrap_or(&self.model).share(),
             next: self.next.as_ref().map(TextModel::share),
-            ..*self
+            index: self.index,
+            calibration: self.calibration.clone(),
+            dispatch: self.dispatch,
         }
     }
 
@@ -274,7 +276,7 @@ fn read(
         let what = format!("stage {name}: classes");
         return Err(ExecutorError::input(what, must.to_string(), stage.pool.classes));
     }
-    let calibration = Calibration::of_saved(whole.calibration).map_err(|error| ExecutorError::Cascade {
+    let calibration = Calibration::of_saved(whole.calibration.clone()).map_err(|error| ExecutorError::Cascade {
         what: name.clone(),
         error,
     })?;

@@ -89,17 +89,7 @@ impl Temperature {
 
     /// The confidence in the likeliest class (Eq. 3), and which it is; the first among equals.
     pub fn confidence(self, logits: &[f32]) -> Confident {
-        let shares = softmax(logits, self);
-        let mut best = Confident {
-            class: 0,
-            confidence: 0.0,
-        };
-        for (class, &confidence) in shares.iter().enumerate() {
-            if confidence > best.confidence {
-                best = Confident { class, confidence };
-            }
-        }
-        best
+        Confident::of(&softmax(logits, self))
     }
 
     /// The mean negative log-likelihood of the labels, in nats.
@@ -125,8 +115,24 @@ pub struct Confident {
     pub confidence: f64,
 }
 
+impl Confident {
+    /// The likeliest of some probabilities; the first among equals.
+    pub(crate) fn of(shares: &[f64]) -> Confident {
+        let mut best = Confident {
+            class: 0,
+            confidence: 0.0,
+        };
+        for (class, &confidence) in shares.iter().enumerate() {
+            if confidence > best.confidence {
+                best = Confident { class, confidence };
+            }
+        }
+        best
+    }
+}
+
 /// The number of items, once they have been looked at.
-fn check<'a>(items: impl IntoIterator<Item = (&'a [f32], usize)>) -> Result<usize, CascadeError> {
+pub(crate) fn check<'a>(items: impl IntoIterator<Item = (&'a [f32], usize)>) -> Result<usize, CascadeError> {
     let mut count = 0;
     let mut classes = 0;
     for (item, (logits, label)) in items.into_iter().enumerate() {
@@ -150,7 +156,7 @@ fn check<'a>(items: impl IntoIterator<Item = (&'a [f32], usize)>) -> Result<usiz
         count += 1;
     }
     if count == 0 {
-        return Err(CascadeError::Nothing { what: "temperature" });
+        return Err(CascadeError::Nothing { what: "calibration" });
     }
     Ok(count)
 }

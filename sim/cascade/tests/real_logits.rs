@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
-use tenantry_cascade::{Temperature, expected_calibration_error};
+use tenantry_cascade::{Confident, Dirichlet, Temperature, expected_calibration_error};
 
 const LOGITS: &str = "cascade/uncertainty_bench_mmlu_10k_raw_logits_qwen_1_8b_72b.csv.gz";
 const ANSWERS: &str = "cascade/uncertainty_bench_mmlu_10k_base_icl1.csv.gz";
@@ -40,10 +40,12 @@ fn table(name: &str) -> Option<Vec<Vec<String>>> {
     )
 }
 
+/// Of the items that were held out: as they are, by a temperature, and class by class.
 struct Held {
     temperature: f64,
-    error: [f64; 2],
-    loss: [f64; 2],
+    error: [f64; 3],
+    loss: [f64; 3],
+    accuracy: [f64; 3],
 }
 
 /// Fits to every second item, and looks at the others: before and after.
@@ -80,25 +82,36 @@ fn calibrated(columns: Range<usize>, reference: &str) -> Option<Held> {
             .map(|(logits, label)| (logits.as_slice(), *label))
     };
     let fitted = Temperature::fit(half(0)).expect("the items are sound");
-    let error = |temperature: Temperature| {
-        let answers = half(1).map(|(logits, label)| {
-            let answer = temperature.confidence(logits);
+    let by_class = Dirichlet::fit(half(0)).expect("the items are sound");
+    let answers = |confident: &dyn Fn(&[f32]) -> Confident| -> Vec<(f64, bool)> {
+        let answer = |(logits, label)| {
+            let answer = confident(logits);
             (answer.confidence, answer.class == label)
-        });
-        expected_calibration_error(answers, BUCKETS).expect("confidences are probabilities")
+        };
+        half(1).map(answer).collect()
     };
+    let answers = [
+        answers(&|logits| Temperature::ONE.confidence(logits)),
+        answers(&|logits| fitted.confidence(logits)),
+        answers(&|logits| by_class.confidence(logits)),
+    ];
+    let share =
+        |answers: &Vec<(f64, bool)>| answers.iter().filter(|(_, right)| *right).count() as f64 / answers.len() as f64;
     let held = Held {
         temperature: fitted.value(),
-        error: [Temperature::ONE, fitted].map(error),
-        loss: [Temperature::ONE, fitted].map(|temperature| temperature.loss(half(1)).expect("the items are sound")),
+        accuracy: answers.each_ref().map(share),
+        error: answers
+            .map(|answers| expected_calibration_error(answers, BUCKETS).expect("confidences are probabilities")),
+        loss: [
+            Temperature::ONE.loss(half(1)),
+            fitted.loss(half(1)),
+            by_class.loss(half(1)),
+        ]
+        .map(|loss| loss.expect("the items are sound")),
     };
     println!(
-        "{reference}: temperature {:.3}; held-out calibration error {:.2} % before and {:.2} % after; loss {:.4} and {:.4}",
-        held.temperature,
-        100.0 * held.error[0],
-        100.0 * held.error[1],
-        held.loss[0],
-        held.loss[1]
+        "{reference}: temperature {:.3}; held out, as they are, by it and class by class: calibration error {:.4?}, loss {:.4?}, right {:.4?}",
+        held.temperature, held.error, held.loss, held.accuracy
     );
     Some(held)
 }
@@ -111,6 +124,18 @@ fn a_model_that_is_too_modest_is_mended() {
     };
     assert!(held.temperature < 1.0 && held.loss[1] < held.loss[0]);
     assert!(held.error[1] < held.error[0] / 2.0);
+    assert_by_class_tells_more(&held);
+    assert!(held.error[2] < held.error[0] / 2.0);
+}
+
+/// Class by class, the likelihood rises by more than a temperature raises it, and some answers change to what is right.
+fn assert_by_class_tells_more(held: &Held) {
+    let Held { loss, accuracy, .. } = held;
+    assert!(loss[0] - loss[2] > 2.0 * (loss[0] - loss[1]), "{loss:?}");
+    assert!(
+        accuracy[1] == accuracy[0] && accuracy[2] > accuracy[0] + 0.005,
+        "{accuracy:?}"
+    );
 }
 
 /// What is fitted is the likelihood: a model that is nearly calibrated already pays for it with nearly twice its calibration error.
@@ -120,9 +145,11 @@ fn a_model_that_is_nearly_calibrated_is_less_so_by_a_better_likelihood() {
         return;
     };
     assert!(held.loss[1] < held.loss[0]);
-    let [before, after] = held.error;
+    let [before, after, by_class] = held.error;
     assert!(
         before < 0.035 && after > 1.5 * before && after < 0.065,
         "{before} and {after}"
     );
+    assert_by_class_tells_more(&held);
+    assert!(by_class < after, "{by_class} and {after}");
 }

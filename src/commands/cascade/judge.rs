@@ -129,7 +129,9 @@ pub fn run(args: &CascadeJudgeArgs, output: &OutputArgs) -> Result<(), Failure> 
         for error in calibration {
             errors.push(vec![
                 error.model.clone(),
-                format!("{:.3}", error.temperature),
+                error
+                    .temperature
+                    .map_or_else(|| "by class".to_owned(), |temperature| format!("{temperature:.3}")),
                 percent(error.before),
                 percent(error.after),
             ]);

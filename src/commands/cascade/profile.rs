@@ -5,12 +5,14 @@ use std::path::Path;
 
 use serde_json::json;
 use tenantry_core::answers::described;
-use tenantry_executor::cascade::{Calibration, Fitted, Outputs, ProfileItems, ProfileRoute, TextModel, profile};
+use tenantry_executor::cascade::{
+    Answer, Calibration, CalibrationMethod, Fitted, Outputs, ProfileItems, ProfileRoute, TextModel, profile,
+};
 use tenantry_reports::terminal;
 use tenantry_traces::outcome::{ProfiledModels, PruneStep};
 
 use super::{Asked, Unfinished, failure};
-use crate::cli::{CascadeProfileArgs, OutputArgs};
+use crate::cli::{CalibrationName, CascadeProfileArgs, OutputArgs};
 use crate::failure::Failure;
 use crate::output::{print, say, style};
 
@@ -40,8 +42,18 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
         .collect();
     let fitted = |folder| calibrations(folder, &models);
     let calibrations = args.calibrated_by.as_deref().map(fitted).transpose()?;
+    let method = match args.calibration {
+        None | Some(CalibrationName::Temperature) => CalibrationMethod::Temperature,
+        Some(CalibrationName::Dirichlet) => CalibrationMethod::Dirichlet,
+    };
+    if let (Some(_), Some(Answer::Number)) = (args.calibration, models.first().map(TextModel::answer)) {
+        return Err(Failure::BadInput(
+            "--calibration: must be of models that answer classes, got a regression, whose spread is fitted".into(),
+        ));
+    }
     let asked = ProfileItems {
         items: &items,
+        method,
         path: &args.models.items,
         hash: &items_hash,
         tolerance: args.tolerance,
@@ -60,7 +72,7 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
     }
     unfinished.finish()?;
     for model in profiled.iter().filter(|_| calibrations.is_none()) {
-        if let Calibration::Classes(temperature) = model.whole.calibration
+        if let Calibration::Classes(temperature) = &model.whole.calibration
             && temperature.is_at_an_end()
         {
             let note = format!(
@@ -91,9 +103,9 @@ pub fn run(args: &CascadeProfileArgs, output: &OutputArgs) -> Result<(), Failure
             "pruned": outputs.pruning.as_ref().map(|pruning| &pruning.steps),
             "words_left": outputs.pruning.as_ref().map(|pruning| pruning.words_left),
             "accuracy": outputs.accuracy(),
-            "temperature": match outputs.calibration {
+            "temperature": match &outputs.calibration {
                 Calibration::Classes(temperature) => Some(temperature.value()),
-                Calibration::Number { .. } => None,
+                Calibration::Dirichlet(_) | Calibration::Number { .. } => None,
             },
             "service_us_mean": service_us.iter().sum::<f32>() / service_us.len() as f32,
             "service_us_p50": service_us[service_us.len() / 2],

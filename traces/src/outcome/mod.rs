@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 
 pub use difficulty::{Difficulties, DifficultyDraws};
 pub use generated::{DispatchCoins, GeneratedOutcomes};
-pub use saved::{ProfiledModel, ProfiledModels, PruneStep, SavedCalibration, SavedOutputs, SavedPruning};
+pub use saved::{
+    ProfiledModel, ProfiledModels, PruneStep, SavedCalibration, SavedDirichlet, SavedOutputs, SavedPruning,
+};
 pub use source::{
     AnswersSpec, DifficultySpec, DrawnSpec, GeneratedSpec, KnownAverage, OtherModel, OutcomeSource, OutcomesSpec,
     PrunedPoint, TableSpec,

@@ -61,10 +61,12 @@ pub struct SavedOutputs {
 }
 
 /// How a confidence is made to mean what it says.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum SavedCalibration {
     /// Logits are divided by this (Tabi, Eq. 3).
     Temperature(f64),
+    /// `softmax(W · ln softmax(logits) + b)` (Kull et al., NeurIPS 2019).
+    Dirichlet(SavedDirichlet),
     /// A regression's errors are normal.
     Spread {
         /// Their standard deviation.
@@ -74,12 +76,22 @@ pub enum SavedCalibration {
     },
 }
 
+/// A calibration of several classes at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedDirichlet {
+    /// W: a row for each class.
+    pub weights: Vec<Vec<f64>>,
+    /// b, of each class.
+    pub intercepts: Vec<f64>,
+}
+
 impl SavedCalibration {
     /// How far off a right number may be; nothing where classes are answered.
-    pub fn tolerance(self) -> Option<f64> {
+    pub fn tolerance(&self) -> Option<f64> {
         match self {
-            SavedCalibration::Temperature(_) => None,
-            SavedCalibration::Spread { tolerance, .. } => Some(tolerance),
+            SavedCalibration::Temperature(_) | SavedCalibration::Dirichlet(_) => None,
+            SavedCalibration::Spread { tolerance, .. } => Some(*tolerance),
         }
     }
 }
@@ -192,8 +204,11 @@ impl SavedOutputs {
         if let Some(names) = &self.classes {
             metadata.push(("classes", serde_json::json!(names).to_string()));
         }
-        match self.calibration {
+        match &self.calibration {
             SavedCalibration::Temperature(temperature) => metadata.push(("temperature", temperature.to_string())),
+            SavedCalibration::Dirichlet(dirichlet) => {
+                metadata.push(("dirichlet", serde_json::json!(dirichlet).to_string()));
+            }
             SavedCalibration::Spread { spread, tolerance } => {
                 metadata.extend([("spread", spread.to_string()), ("tolerance", tolerance.to_string())]);
             }
@@ -225,7 +240,10 @@ impl SavedOutputs {
             }
             None => None,
         };
-        let calibration = match classes {
+        let calibration = match &classes {
+            Some(classes) if file.metadata.contains_key("dirichlet") => {
+                SavedCalibration::Dirichlet(file.dirichlet(classes.len())?)
+            }
             Some(_) => SavedCalibration::Temperature(file.above_0("temperature")?),
             None => SavedCalibration::Spread {
                 spread: file.above_0("spread")?,
@@ -373,6 +391,18 @@ impl<'a> File<'a> {
         match self.number(name)? {
             number if number > 0.0 => Ok(number),
             number => Err(self.wrong(name, "above 0", &number)),
+        }
+    }
+
+    fn dirichlet(&self, classes: usize) -> Result<SavedDirichlet, TraceError> {
+        let must = format!("weights of {classes} by {classes} classes and as many intercepts, all finite");
+        let saved: SavedDirichlet = serde_json::from_str(&self.metadata["dirichlet"])
+            .map_err(|error| self.wrong("dirichlet", &must, &error))?;
+        let is_sound = |row: &Vec<f64>| row.len() == classes && row.iter().all(|number| number.is_finite());
+        let sound = saved.weights.len() == classes && saved.weights.iter().chain([&saved.intercepts]).all(is_sound);
+        match sound {
+            true => Ok(saved),
+            false => Err(self.wrong("dirichlet", &must, &self.metadata["dirichlet"])),
         }
     }
 
@@ -686,6 +716,19 @@ mod tests {
             read(&|outputs| outputs.calibration = SavedCalibration::Temperature(0.0)),
             "temperature: must be above 0, got 0"
         );
+        let by_class = |weights: Vec<Vec<f64>>| {
+            read(&move |outputs| {
+                outputs.calibration = SavedCalibration::Dirichlet(SavedDirichlet {
+                    weights: weights.clone(),
+                    intercepts: vec![0.0; 3],
+                });
+            })
+        };
+        for weights in [vec![vec![1.0; 3]; 2], vec![vec![1.0; 3], vec![1.0; 2], vec![1.0; 3]]] {
+            let told = by_class(weights);
+            let must = "dirichlet: must be weights of 3 by 3 classes and as many intercepts, all finite, got ";
+            assert!(told.starts_with(must), "{told}");
+        }
         assert_eq!(
             read(&|outputs| outputs.attended_us.truncate(1)),
             "attended_us: must be none or 3 numbers, got 1"
