@@ -17,8 +17,8 @@ use tenantry_core::spec::{
     PoolSpec, RouteSpec, ScaleRule, ScaleSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_executor::cascade::{
-    ClassifierConfig, ExampleFiles, ExampleModel, ExampleSize, ProfileItems, ProfileRoute, TextModel, hash_items,
-    make_example, profile, read_items,
+    CalibrationMethod, ClassifierConfig, ExampleFiles, ExampleModel, ExampleSize, ProfileItems, ProfileRoute,
+    TextModel, hash_items, make_example, profile, read_items,
 };
 use tenantry_executor::machine::execute::{self, ExecuteError, execute};
 use tenantry_executor::profiler::{Ops, Plan, Progress, Served, ServedRoute, Suite};
@@ -75,6 +75,11 @@ fn trained(levels: usize, routes: &[&[(&str, f64)]]) -> Trained {
         items: &read_items(&files.test, models[0].answer()).unwrap(),
         path: &files.test,
         hash: &hash_items(&files.test).unwrap(),
+        // Both are served.
+        method: match levels {
+            3 => CalibrationMethod::Dirichlet,
+            _ => CalibrationMethod::Temperature,
+        },
         tolerance: 0.5,
         calibrations: None,
         routes: &routes,
