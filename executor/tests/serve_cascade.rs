@@ -12,9 +12,11 @@ use tenantry_core::spec::{
     PoolSpec, RouteSpec, ScaleRule, ScaleSpec, StageSpec, SwapSpec, SystemSpec, TenantState,
 };
 use tenantry_executor::machine::execute::{self, ExecuteError, execute};
+use tenantry_executor::{Encoder, Heads};
 use tenantry_profiles::testing::synthetic_card;
 use tenantry_profiles::{DType, ModelShape};
 use tenantry_sim::{Jitter, simulate};
+use tenantry_traces::draw::{Draws, Purpose};
 use tenantry_traces::fit::cascade::SST_2;
 use tenantry_traces::generate::Domains;
 use tenantry_traces::outcome::{AnswersSpec, DrawnSpec, GeneratedSpec, KnownAverage, OutcomesSpec, PrunedPoint};
@@ -191,11 +193,87 @@ fn both_machines_return_the_same_requests_from_the_same_models() {
 fn what_cannot_be_executed_is_refused() {
     let error = executed(&cascade(), None).unwrap_err();
     assert!(matches!(error, ExecuteError::Answers(_)), "{error}");
-    let mut early_exit = cascade();
-    let route = early_exit.route.as_mut().unwrap();
-    route.stages[1].layers = Layers { first: 1, count: 1 };
-    let error = executed(&early_exit, Some(&answers())).unwrap_err().to_string();
-    assert!(error.contains("only simulated, got from 1"), "{error}");
+}
+
+/// A model with an exit after the first of its two layers. `cut_off` says who leaves there.
+fn early_exit(cut_off: f64) -> SystemSpec {
+    let mut system = cascade();
+    let route = system.route.as_mut().unwrap();
+    route.join = AnswerJoin::Last;
+    let [lower, upper] = &mut route.stages[..] else {
+        unreachable!("there are two stages")
+    };
+    lower.layers = Layers { first: 0, count: 1 };
+    lower.dispatch = Some(DispatchSpec {
+        reroute: Reroute::new(cut_off, 1e6).unwrap(),
+        prune_alpha: None,
+    });
+    upper.layers = Layers { first: 1, count: 1 };
+    system.pool = lower.pool.clone();
+    system
+}
+
+/// Whoever does not leave at an exit goes on with the very states that the layers below came to, whoever else is in the batch: both machines return the same
+/// requests from the same layers, and the real one's answers are those of the whole model.
+#[test]
+fn who_does_not_leave_at_an_exit_goes_on_in_the_layers_above() {
+    let (system, known) = (early_exit(0.95), answers());
+    let card = synthetic_card();
+    let spec = tenantry_sim::Run {
+        card: &card,
+        cluster: cluster(),
+        system: &system,
+        tenants: TENANTS,
+        warm_up: Time::ZERO,
+        jitter: Jitter::None,
+        seed: 1,
+        answers: Some((&known, SEED)),
+    };
+    let simulated = simulate(&spec, &mut Listed::new(entries()), Default::default(), ()).unwrap();
+    let executed = executed(&system, Some(&known)).unwrap();
+    let real = executed.record.cascade.unwrap();
+    assert_eq!(real.returned, simulated.record.cascade.unwrap().returned);
+    assert!(
+        real.returned.iter().all(|&requests| requests > 0),
+        "{:?}",
+        real.returned
+    );
+    assert_eq!((executed.record.counts.served, executed.errors.len()), (120, 0));
+
+    // Computed again, each alone.
+    let pool = &system.pool;
+    let encoder = Encoder::random(&pool.model, SEED, DType::F32, Device::Cpu).unwrap();
+    let heads = |stage| Heads::random(&pool.model, TENANTS, 2, SEED + stage, DType::F32, Device::Cpu).unwrap();
+    let heads = [heads(0), heads(1)];
+    let draws = Draws::new(SEED, Purpose::Tokens);
+    let class = |request: &Request, stage: usize| {
+        let mut drawn = draws.about(request.ticket);
+        let ids: Vec<i64> = (0..request.input_tokens)
+            .map(|_| drawn.below(pool.model.vocabulary.into()) as i64)
+            .collect();
+        let input = encoder.input(&[&ids[..]], ids.len()).unwrap();
+        let hidden = encoder
+            .layers(encoder.embed(&input).unwrap(), 0..stage + 1, &input, None)
+            .unwrap();
+        let logits = heads[stage].forward(&hidden, &[request.tenant]).unwrap();
+        logits.argmax(1, false).int64_value(&[0]) as u32
+    };
+    let mut went_on = 0;
+    for entry in entries() {
+        let Entry::Request(request) = entry else { continue };
+        let mut expected = vec![class(&request, 0)];
+        let found = { executed.answers.iter() }.filter(|answer| answer.ticket == request.ticket);
+        let mut found: Vec<u32> = found.map(|answer| answer.class).collect();
+        if found.len() == 2 {
+            went_on += 1;
+            expected.push(class(&request, 1));
+        }
+        // Of one request they are in the order of their classes.
+        expected.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, expected, "{}", request.ticket);
+    }
+    assert_eq!(went_on, real.returned[1]);
 }
 
 /// A second card comes for each stage, onto which its model is really loaded: until then there is nothing on it, and from then on every

@@ -157,11 +157,11 @@ impl Classifier {
         let input = self.input(batch, tokens)?;
         tch::no_grad(|| {
             let embedded = self.encoder.embed(&input)?;
+            let layers = 0..self.config.shape.layers as usize;
             let (hidden, received) = if importance {
-                let (hidden, received) = layers_with_importance(&self.encoder, embedded, &input)?;
+                let (hidden, received) = layers_with_importance(&self.encoder, layers, embedded, &input)?;
                 (hidden, Some(received))
             } else {
-                let layers = 0..self.config.shape.layers as usize;
                 (self.encoder.layers(embedded, layers, &input, None)?, None)
             };
             let logits = rows(&self.answer(&hidden)?)?;

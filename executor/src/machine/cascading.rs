@@ -1,16 +1,24 @@
 //! What the lanes of a cascade do: each stage's instances run its model, and look at what came of a pass where a dispatcher asks.
 //!
 //! Weights and token ids are random. What the models *answer* is drawn, as on the virtual machine; what they *cost* is real, the attention
-//! that words are pruned by included.
+//! that words are pruned by included. Where a model's upper layers go on from an exit (DeeBERT), they go on with the very states that the lower ones
+//! came to.
 
+mod kept_states;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use tch::{Device, Kind, Tensor};
 use tenantry_core::command::FailureReason;
+use tenantry_core::ids::InstanceId;
 use tenantry_core::op::{Member, OpKind};
 use tenantry_core::spec::{PoolSpec, RouteSpec, StageSpec};
-use tenantry_core::topology::{Instance, Lane, Topology};
+use tenantry_core::topology::{Lane, Topology};
 use tenantry_traces::draw::{Draws, Purpose};
+
+pub(super) use kept_states::KeptStates;
 
 use super::Batch;
 use super::serving::{Answer, fail_all, reason};
@@ -19,7 +27,7 @@ use super::threads::Perform;
 use crate::cascade::layers_with_importance;
 use crate::device::{prepare_lane_thread, synchronize};
 use crate::error::ExecutorError;
-use crate::model::{Encoder, Heads};
+use crate::model::{Encoder, Heads, Input};
 
 /// The models of a route.
 pub(super) struct CascadeServing {
@@ -29,12 +37,18 @@ pub(super) struct CascadeServing {
     on_cards: StageCards<Encoder>,
     device: Device,
     tokens: Draws,
+    /// Of requests that may go on in the layers above.
+    kept: Arc<KeptStates>,
 }
 
 /// One stage's model, which all tenants share but for their heads.
 struct StageModel {
     encoder: Encoder,
     heads: Heads,
+    /// Of the encoder. From above 0 they go on where the stage before has ended.
+    layers: Range<usize>,
+    /// Whether the next stage goes on where this one ends.
+    exits: bool,
     /// Whether the next model is to read fewer words.
     prunes: bool,
 }
@@ -45,58 +59,76 @@ impl StageModel {
         StageModel {
             encoder: own.unwrap_or(&self.encoder).share(),
             heads: self.heads.share(),
+            layers: self.layers.clone(),
+            exits: self.exits,
             prunes: self.prunes,
         }
+    }
+
+    fn continues(&self) -> bool {
+        self.layers.start > 0
     }
 }
 
 impl CascadeServing {
-    /// Random weights for each stage.
+    /// Random weights for each model; the stages of one model share them, each with heads of its own.
     ///
     /// # Errors
-    /// A stage that goes on where the one before has ended, whose hidden states nobody keeps here; a shape that cannot be built, or no
-    /// memory.
+    /// A shape that cannot be built, or no memory.
     pub fn new(route: &RouteSpec, tenants: u32, seed: u64, device: Device) -> Result<CascadeServing, ExecutorError> {
-        let stage = |(index, stage): (u64, &StageSpec)| {
+        let mut stages: Vec<StageModel> = Vec::new();
+        for (index, stage) in route.stages.iter().enumerate() {
             let PoolSpec {
-                name,
-                model,
-                dtype,
-                classes,
-                ..
+                model, dtype, classes, ..
             } = &stage.pool;
-            if stage.continues() {
-                let what = format!("stage {name}: layers");
-                let must = "from 0 to be executed, since early exits between layers are only simulated";
-                return Err(ExecutorError::input(what, must, format!("from {}", stage.layers.first)));
-            }
-            Ok(StageModel {
-                encoder: Encoder::random(model, seed + index, *dtype, device)?,
-                heads: Heads::random(model, tenants, *classes, seed + index, *dtype, device)?,
+            let of_stage = seed + index as u64;
+            let encoder = match stages.last() {
+                Some(before) if stage.continues() => before.encoder.share(),
+                _ => Encoder::random(model, of_stage, *dtype, device)?,
+            };
+            let exits = route.stages.get(index + 1).is_some_and(StageSpec::continues);
+            stages.push(StageModel {
+                encoder,
+                heads: Heads::random(model, tenants, *classes, of_stage, *dtype, device)?,
+                layers: stage.layers.range(),
+                exits,
                 prunes: stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some()),
-            })
-        };
-        let stages: Vec<StageModel> = (0..).zip(&route.stages).map(stage).collect::<Result<_, _>>()?;
+            });
+        }
         Ok(CascadeServing {
             on_cards: StageCards::new(route, device, |index| &stages[index].encoder)?,
             device,
             stages,
             tokens: Draws::new(seed, Purpose::Tokens),
+            kept: Arc::default(),
         })
+    }
+
+    /// The states of requests that may go on, to be told who has left.
+    pub fn kept_states(&self) -> Arc<KeptStates> {
+        Arc::clone(&self.kept)
     }
 
     /// Who does each lane's ops. `answers` receives the likeliest class of each pass.
     pub fn lanes(&self, topology: &Topology, answers: &Arc<Mutex<Vec<Answer>>>) -> Vec<(Lane, Box<dyn Perform>)> {
         let lane = |(index, lane): (usize, &Lane)| {
-            let of_lane = |instance: &&Instance| instance.compute.index() == index;
-            let perform: Box<dyn Perform> = match topology.instances.iter().find(of_lane) {
-                Some(instance) => Box::new(StageLane {
-                    model: self.stages[instance.pool.index()].share(self.on_cards.model(instance)),
+            // A stage that goes on where another has ended has that one's lane.
+            let of_lane = topology.instance_ids().filter_map(|id| {
+                let instance = &topology.instances[id.index()];
+                let model = || self.stages[instance.pool.index()].share(self.on_cards.model(instance));
+                (instance.compute.index() == index).then(|| (id, model()))
+            });
+            let models: BTreeMap<InstanceId, StageModel> = of_lane.collect();
+            let perform: Box<dyn Perform> = match models.is_empty() {
+                false => Box::new(StageLane {
+                    models,
+                    device: self.device,
                     tokens: self.tokens,
                     answers: Arc::clone(answers),
+                    kept: Arc::clone(&self.kept),
                     pass: None,
                 }),
-                None => Box::new(self.on_cards.loader(topology, self.device)),
+                true => Box::new(self.on_cards.loader(topology, self.device)),
             };
             (lane.clone(), perform)
         };
@@ -120,18 +152,20 @@ pub(crate) fn read_out(logits: &Tensor, importance: Option<&Tensor>) -> Result<(
     Ok(())
 }
 
-/// Runs one instance of a stage's model.
+/// Runs the instances of a lane: of a stage's model, and of the stages that go on in its upper layers.
 struct StageLane {
-    model: StageModel,
+    models: BTreeMap<InstanceId, StageModel>,
+    device: Device,
     tokens: Draws,
     answers: Arc<Mutex<Vec<Answer>>>,
+    kept: Arc<KeptStates>,
     /// The last pass, which is looked at by the next op if at all.
     pass: Option<Pass>,
 }
 
 impl StageLane {
-    fn encode(&mut self, batch: &Batch) -> Result<(), ExecutorError> {
-        let StageModel { encoder, heads, prunes } = &self.model;
+    /// A batch's token ids, embedded.
+    fn embed(&self, encoder: &Encoder, batch: &Batch) -> Result<(Input, Tensor), ExecutorError> {
         let vocabulary = u64::from(encoder.shape().vocabulary);
         let ids = |member: &Member| {
             let mut draws = self.tokens.about(member.ticket);
@@ -142,18 +176,29 @@ impl StageLane {
         let sequences: Vec<Vec<i64>> = batch.members.iter().map(ids).collect();
         let input = encoder.input(&sequences, batch.shape.tokens as usize)?;
         let embedded = encoder.embed(&input)?;
-        let (hidden, importance) = match prunes {
+        Ok((input, embedded))
+    }
+
+    fn encode(&mut self, batch: &Batch) -> Result<(), ExecutorError> {
+        let model = &self.models[&batch.instance];
+        let encoder = &model.encoder;
+        let tokens = batch.shape.tokens as usize;
+        let (input, below) = match model.continues() {
+            true => self.kept.take(&batch.members, tokens, encoder)?,
+            false => self.embed(encoder, batch)?,
+        };
+        let (hidden, importance) = match model.prunes {
             true => {
-                let (hidden, importance) = layers_with_importance(encoder, embedded, &input)?;
+                let (hidden, importance) = layers_with_importance(encoder, model.layers.clone(), below, &input)?;
                 (hidden, Some(importance))
             }
-            false => (
-                encoder.layers(embedded, 0..encoder.shape().layers as usize, &input, None)?,
-                None,
-            ),
+            false => (encoder.layers(below, model.layers.clone(), &input, None)?, None),
         };
+        if model.exits {
+            self.kept.put(&batch.members, &hidden)?;
+        }
         let tenants: Vec<u32> = batch.members.iter().map(|member| member.tenant).collect();
-        let logits = heads.forward(&hidden, &tenants)?;
+        let logits = model.heads.forward(&hidden, &tenants)?;
         // Reading the answer waits for the device.
         let classes = Vec::<i64>::try_from(&logits.f_argmax(1, false)?)?;
         let answer = |(member, class): (&Member, i64)| Answer {
@@ -180,13 +225,13 @@ impl StageLane {
 
     /// A pass over nothing in particular, as long as the model takes.
     fn warm_up(model: &StageModel, batch: usize) -> Result<(), ExecutorError> {
-        let shape = model.encoder.shape();
-        let tokens = shape.positions as usize;
-        let input = model.encoder.input(&vec![vec![0_i64; tokens]; batch], tokens)?;
-        let embedded = model.encoder.embed(&input)?;
+        let StageModel { encoder, layers, .. } = model;
+        let tokens = encoder.shape().positions as usize;
+        let input = encoder.input(&vec![vec![0_i64; tokens]; batch], tokens)?;
+        let embedded = encoder.embed(&input)?;
         let hidden = match model.prunes {
-            true => layers_with_importance(&model.encoder, embedded, &input)?.0,
-            false => model.encoder.layers(embedded, 0..shape.layers as usize, &input, None)?,
+            true => layers_with_importance(encoder, layers.clone(), embedded, &input)?.0,
+            false => encoder.layers(embedded, layers.clone(), &input, None)?,
         };
         model.heads.forward(&hidden, &vec![0; batch]).map(drop)
     }
@@ -194,17 +239,18 @@ impl StageLane {
 
 impl Perform for StageLane {
     fn device(&self) -> Device {
-        self.model.encoder.device()
+        self.device
     }
 
     /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) -> Result<(), ExecutorError> {
         prepare_lane_thread();
-        let model = &self.model;
         for batch in [1, 8, 1, 8] {
-            StageLane::warm_up(model, batch)?;
+            self.models
+                .values()
+                .try_for_each(|model| StageLane::warm_up(model, batch))?;
         }
-        synchronize(model.encoder.device())
+        synchronize(self.device)
     }
 
     fn perform(&mut self, kind: &OpKind, batch: &Batch) {

@@ -146,6 +146,9 @@ pub fn execute(
     let machine = RealMachine::new(&topology, threads);
     let mut machine = match &parameters {
         Parameters::Texts(serving) => machine.with_texts(serving.texts()),
+        Parameters::Cascade(serving) => machine
+            .with_answers(Answers::of_system(spec.system, spec.outcomes)?)
+            .with_kept_states(serving.kept_states()),
         _ => machine.with_answers(Answers::of_system(spec.system, spec.outcomes)?),
     };
     let mut ledger = Ledger::new(spec.warm_up);

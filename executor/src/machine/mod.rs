@@ -35,6 +35,7 @@ use tenantry_core::policy::fleet::{Allocated, Question};
 use tenantry_core::{Command, Commands, Topology};
 use tenantry_traces::{Duration, Time};
 
+use self::cascading::KeptStates;
 use self::retrieval::Retrieved;
 use self::texts::ServedTexts;
 pub(crate) use self::texts::{TextProbe, TextServing};
@@ -190,6 +191,8 @@ pub struct RealMachine<W> {
     outcome: Option<(u32, Outcome)>,
     /// What a route's models answer, where there is one.
     answers: Answering,
+    /// Hidden states that a route's models keep of requests which may go on.
+    kept: Option<Arc<KeptStates>>,
     /// Likewise: answers of trained models.
     revealed: Vec<Answer>,
     /// Likewise: what the solver answered.
@@ -213,6 +216,7 @@ impl<W: Workers> RealMachine<W> {
             failures: Vec::new(),
             outcome: None,
             answers: Answering::None,
+            kept: None,
             revealed: Vec::new(),
             answer: None,
             plan: None,
@@ -229,6 +233,14 @@ impl<W: Workers> RealMachine<W> {
     fn with_texts(self, texts: Arc<ServedTexts>) -> RealMachine<W> {
         RealMachine {
             answers: Answering::Texts(texts),
+            ..self
+        }
+    }
+
+    /// Tells these who has left.
+    fn with_kept_states(self, kept: Arc<KeptStates>) -> RealMachine<W> {
+        RealMachine {
+            kept: Some(kept),
             ..self
         }
     }
@@ -400,6 +412,9 @@ impl<W: Workers> Machine for RealMachine<W> {
             Command::Finish(finish) => {
                 if let Answering::Texts(texts) = &self.answers {
                     texts.left(finish.ticket);
+                }
+                if let Some(kept) = &self.kept {
+                    kept.left(finish.ticket);
                 }
             }
             Command::Managed(_) => {}

@@ -128,8 +128,9 @@ impl Subject {
     ) -> Result<impl FnMut() -> Result<Duration, ExecutorError> + '_, ExecutorError> {
         let input = self.input(batch, tokens)?;
         let hidden = self.encoder.embed(&input)?;
+        let layers = 0..self.encoder.shape().layers as usize;
         Ok(move || {
-            let pass = || layers_with_importance(&self.encoder, hidden.shallow_clone(), &input);
+            let pass = || layers_with_importance(&self.encoder, layers.clone(), hidden.shallow_clone(), &input);
             Ok(timed(self.encoder.device(), pass)? / self.encoder.shape().layers)
         })
     }

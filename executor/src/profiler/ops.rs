@@ -36,8 +36,10 @@ pub struct ModelOps {
     pub lookups: Vec<u32>,
     /// Heads that label every token.
     pub tagging: bool,
-    /// Passes that also say which words were attended to, and looks at what they came to.
+    /// Passes that also say which words were attended to.
     pub attended: bool,
+    /// Looks at what passes came to.
+    pub inspected: bool,
     /// Whole passes at a padded length, as runtimes are compiled.
     pub compiled: bool,
     /// Layers and steps while other instances compute theirs.
@@ -56,6 +58,7 @@ impl Ops {
             lookups: vec![TRIGRAM],
             tagging: true,
             attended: true,
+            inspected: true,
             compiled: model.kind == ModelKind::Encoder,
             concurrent: true,
         };
@@ -77,6 +80,7 @@ impl Ops {
             lookups: Vec::new(),
             tagging: false,
             attended: false,
+            inspected: false,
             compiled: false,
             concurrent: false,
         };

@@ -91,8 +91,8 @@ impl<'a> Subjects<'a> {
             points.extend(lookup.points(plan.suite, hold_out));
         }
         points.extend(self.of_decoders(plan, time_for_model, hold_out)?);
-        let says_attended = |subject: &&Subject| plan.ops.of(&subject.encoder.shape().name).attended;
-        if let Some(subject) = self.models.encoders.iter().find(says_attended) {
+        let is_inspected = |subject: &&Subject| plan.ops.of(&subject.encoder.shape().name).inspected;
+        if let Some(subject) = self.models.encoders.iter().find(is_inspected) {
             points.push(subject.inspect()?);
         }
         for (index, text) in self.texts.iter().enumerate() {

@@ -100,6 +100,7 @@ pub fn needs_of(runs: &[RunSpec]) -> Result<Needs, Failure> {
         let route = run.system.route.as_ref();
         for stage in route.iter().flat_map(|route| &route.stages) {
             let ops = needs.ops.of_mut(&stage.pool.model.name);
+            ops.inspected |= stage.dispatch.is_some();
             ops.attended |= stage.dispatch.is_some_and(|dispatch| dispatch.prune_alpha.is_some());
             // Stages have instances of their own.
             ops.concurrent = true;
@@ -351,8 +352,14 @@ pub(super) mod tests {
         let (small, large) = (needs.ops.of("distilbert"), needs.ops.of("bert-large"));
         assert!(small.adapters.is_empty() && large.bottlenecks.is_empty());
         assert!(
-            small.attended && !large.attended,
+            small.attended && small.inspected && !large.attended && !large.inspected,
             "the first asks which words were attended to"
+        );
+        let exits = needs_of(&runs("tabi/exits", &[])).unwrap();
+        let model = exits.ops.of("bert-mini");
+        assert!(
+            model.inspected && !model.attended,
+            "who goes on is asked, and no words are pruned"
         );
         assert!(small.concurrent && !needs.ops.of("bert-base").concurrent);
     }
