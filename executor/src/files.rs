@@ -255,7 +255,7 @@ pub(crate) fn read_adapters(path: &Path, shape: &AdapterShape) -> Result<Tensor,
     let block = Tensor::f_zeros([1, shape.parameters() as i64], (Kind::Float, Device::Cpu))?;
     let (hidden, bottleneck) = (shape.hidden as usize, shape.bottleneck as usize);
     for layer in shape.first_layer..shape.first_layer + shape.layers {
-        let place = shape.layer_block(layer as usize);
+        let place = shape.layer_blocks(layer as usize..layer as usize + 1);
         let views = shape.views(&block.f_narrow(1, place.start as i64, place.len() as i64)?)?;
         let take = |part: &str, kind: &str, size: &[usize]| {
             let is_own = |name: &str| {

@@ -49,13 +49,8 @@ fn encode_and_copy_ns(card: &Card, requests: u32, tokens: u32, tenants: u32) -> 
             .cost(requests.into())
             .median_ns;
     let chunk_bytes = pool.model.adapter_parameters_per_layer(bottleneck) * pool.dtype.bytes();
-    let copy = layers
-        * card
-            .copy(Direction::HostToDevice, false)
-            .unwrap()
-            .cost(chunk_bytes)
-            .median_ns;
-    (encode, copy)
+    let copy = card.copy(Direction::HostToDevice, false).unwrap();
+    (encode, copy.cost(layers * chunk_bytes).median_ns)
 }
 
 #[test]
@@ -359,10 +354,13 @@ fn prefetching_hides_the_copy_of_the_next_batch() {
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     lookup: u64,
+    /// One a tenant.
     copies: u64,
+    /// One a tenant and layer.
+    copies_by_layer: u64,
     stage: u64,
     encode: u64,
-    /// Of these copies, one layer's.
+    /// Of those, one layer's.
     layer_copies: u64,
     /// What of the encoding comes after the last layer's adapters: this layer and the heads.
     last_layer: u64,
@@ -422,16 +420,17 @@ fn hierarchical(
     let (model, dtype) = (&pool.model, pool.dtype);
     let layers = u64::from(model.layers / 2);
     let copy = card.copy(Direction::HostToDevice, false).unwrap();
-    let (layer_copies, adapters) = match tenant_state {
+    let (layer_copies, copies, adapters) = match tenant_state {
         TenantState::Adapters {
             bottleneck,
             implementation,
         } => {
             let bytes = model.adapter_parameters_per_layer(bottleneck) * dtype.bytes();
             let adapter = card.adapter(model, dtype, implementation, bottleneck).unwrap();
-            (4 * copy.cost(bytes).median_ns, adapter.cost(4, 4, 128).median_ns)
+            let copies = |bytes| 4 * copy.cost(bytes).median_ns;
+            (copies(bytes), copies(layers * bytes), adapter.cost(4, 4, 128).median_ns)
         }
-        _ => (0, 0),
+        _ => (0, 0, 0),
     };
     let lookup = card
         .plot_lookup(model, tier, LookupOutcome::RootHit, TokensOf::Texts)
@@ -440,7 +439,8 @@ fn hierarchical(
     let heads = card.head(model, dtype, pool.classes).unwrap().cost(4).median_ns;
     let parts = Parts {
         lookup: lookup.cost(1, TOKENS, 3).median_ns,
-        copies: layers * layer_copies,
+        copies,
+        copies_by_layer: layers * layer_copies,
         stage: copy
             .cost(u64::from(TOKENS) * u64::from(model.hidden) * dtype.bytes())
             .median_ns,
@@ -484,6 +484,7 @@ fn each_pipeline_takes_what_its_lanes_leave_open() {
             let Parts {
                 lookup,
                 copies,
+                copies_by_layer,
                 stage,
                 encode,
                 layer_copies,
@@ -505,20 +506,20 @@ fn each_pipeline_takes_what_its_lanes_leave_open() {
                     assert!(encode <= copies + stage && lookup <= copies, "{parts:?}");
                     // Layers wait for their adapters, and not these for them.
                     assert!(
-                        encode - last_layer < layer_copies && last_layer + lookup <= copies,
+                        encode - last_layer < layer_copies && last_layer + lookup <= copies_by_layer,
                         "{parts:?}"
                     );
                     (
                         batches * (copies + stage + encode),
                         batches * (copies + stage) + encode,
-                        before_first_layer - layer_copies + batches * (copies + stage) + last_layer,
+                        before_first_layer - layer_copies + batches * (copies_by_layer + stage) + last_layer,
                     )
                 }
                 Longest::LookUp => {
                     assert!(lookup >= copies + stage + encode, "{parts:?}");
                     let until_staged = batches * lookup + stage;
                     // A lane keeps its order: all but the first layer's adapters come in behind what was looked up.
-                    let others_copied = copies - layer_copies + last_layer;
+                    let others_copied = copies_by_layer - layer_copies + last_layer;
                     (
                         until_staged + encode,
                         until_staged + encode,

@@ -170,7 +170,7 @@ mod tests {
         let (store, cache) = filled(8);
         cache.load(&store, 9, 2, 1..2).unwrap();
         let same = |layer: usize, tenant| {
-            let own = cache.shape().layer_block(layer);
+            let own = cache.shape().layer_blocks(layer..layer + 1);
             let of_tenant = store.block(tenant).narrow(0, own.start as i64, own.len() as i64);
             cache.layer(layer).get(2).equal(&of_tenant)
         };

@@ -13,14 +13,16 @@ use super::store::AdapterStore;
 use crate::device::{copy_without_waiting, element_bytes, kind, synchronize};
 use crate::error::ExecutorError;
 
-/// Slots on the device, each with room for one tenant's adapters in all layers.
+/// Slots on the device, each with room for one tenant's adapters in all layers, which one copy fills.
 ///
-/// For each layer the slots' parameters are one tensor, so that a batch of several tenants is computed on it without first
-/// putting their parameters together.
+/// A layer's parameters of all slots are one view, so that a batch of several tenants is computed on it without first putting their parameters
+/// together.
 #[derive(Debug)]
 pub struct AdapterCache {
     shape: AdapterShape,
-    /// `[slots, parameters_per_layer]` for each layer.
+    /// `[slots, layers, parameters_per_layer]`.
+    slots: Tensor,
+    /// `[slots, parameters_per_layer]` of each layer.
     layers: Vec<Tensor>,
     grouped: GroupedProduct,
 }
@@ -34,13 +36,18 @@ impl AdapterCache {
         if slots == 0 {
             return Err(ExecutorError::input("slots for adapters", "at least 1", 0));
         }
-        let size = [i64::from(slots), shape.parameters_per_layer() as i64];
+        let size = [
+            i64::from(slots),
+            shape.layers.into(),
+            shape.parameters_per_layer() as i64,
+        ];
         // Zeros and not garbage: an adapter of zeros passes on what it is given.
-        let zeros = |_| Tensor::f_zeros(size, (kind(dtype), device));
-        let layers = (0..shape.layers).map(zeros).collect::<Result<_, _>>()?;
+        let slots = Tensor::f_zeros(size, (kind(dtype), device))?;
+        let layers = (0..shape.layers).map(|layer| slots.f_select(1, layer.into()));
         let mut cache = AdapterCache {
             shape,
-            layers,
+            layers: layers.collect::<Result<_, _>>()?,
+            slots,
             grouped: GroupedProduct::tried(Ok(())),
         };
         cache.grouped = GroupedProduct::tried(cache.try_grouped());
@@ -83,21 +90,21 @@ impl AdapterCache {
         synchronize(self.device())
     }
 
-    /// Issues the copies of the adapters of `layers` of a tenant's [`block`](AdapterStore::block) into a slot, over whatever was there: one a layer. Until the current stream has
-    /// come past them, no forward pass may use that slot's adapters of these layers; of other layers and slots it may.
+    /// Issues the copy of the adapters of `layers` of a tenant's [`block`](AdapterStore::block) into a slot, over whatever was there. Until the current stream has
+    /// come past it, no forward pass may use that slot's adapters of these layers; of other layers and slots it may.
     ///
     /// # Errors
     /// A block of another shape.
     ///
     /// # Panics
-    /// If there is no such layer.
+    /// If there are no such layers.
     pub(crate) fn issue_load(&self, block: &Tensor, slot: u32, layers: Range<usize>) -> Result<(), ExecutorError> {
-        for layer in layers {
-            let mut to = self.layer(layer).f_select(0, slot.into())?;
-            let own = self.shape.layer_block(layer);
-            copy_without_waiting(&mut to, &block.f_narrow(0, own.start as i64, own.len() as i64)?)?;
-        }
-        Ok(())
+        let own = self.shape.layer_blocks(layers);
+        let mut to =
+            { self.slots.f_select(0, slot.into())? }
+                .f_view([-1])?
+                .f_narrow(0, own.start as i64, own.len() as i64)?;
+        copy_without_waiting(&mut to, &block.f_narrow(0, own.start as i64, own.len() as i64)?)
     }
 
     /// Plans a batch of padded sequences of `tokens` tokens, where sequence `i` uses slot `slots[i]`.
@@ -141,7 +148,7 @@ impl AdapterCache {
 
     /// How many tenants' adapters have room.
     pub fn slots(&self) -> u32 {
-        self.layers[0].size()[0] as u32
+        self.slots.size()[0] as u32
     }
 
     /// Bytes that one slot takes on the device.
@@ -158,6 +165,7 @@ impl AdapterCache {
     pub fn share(&self) -> AdapterCache {
         AdapterCache {
             shape: self.shape,
+            slots: self.slots.shallow_clone(),
             layers: self.layers.iter().map(Tensor::shallow_clone).collect(),
             grouped: self.grouped.clone(),
         }
@@ -169,10 +177,10 @@ impl AdapterCache {
     }
 
     fn device(&self) -> Device {
-        self.layers[0].device()
+        self.slots.device()
     }
 
     fn kind(&self) -> Kind {
-        self.layers[0].kind()
+        self.slots.kind()
     }
 }

@@ -79,10 +79,15 @@ impl AdapterShape {
         })
     }
 
-    /// Where one layer's parameters lie in a tenant's block.
-    pub(crate) fn layer_block(&self, layer: usize) -> Range<usize> {
-        let (index, length) = (self.index(layer), self.parameters_per_layer() as usize);
-        index * length..(index + 1) * length
+    /// Where the parameters of layers lie in a tenant's block.
+    ///
+    /// # Panics
+    /// If one of them has none.
+    pub(crate) fn layer_blocks(&self, layers: Range<usize>) -> Range<usize> {
+        let length = self.parameters_per_layer() as usize;
+        let first = self.index(layers.start);
+        let end = layers.end.checked_sub(1).map_or(first, |last| self.index(last) + 1);
+        first * length..end * length
     }
 
     /// Views of `blocks` `[k, parameters_per_layer]` as `k` adapters; nothing is copied.

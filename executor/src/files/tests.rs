@@ -83,7 +83,7 @@ fn a_tenants_tensors_come_to_their_places() {
     let stored = |name: &str| &tensors.iter().find(|(known, _)| known.ends_with(name)).unwrap().1;
     let shape = AdapterShape::upper(&model(), 1, BOTTLENECK).unwrap();
     let block = read_adapters(&path, &shape).unwrap();
-    let own = shape.layer_block(2);
+    let own = shape.layer_blocks(2..3);
     let layer = block.narrow(0, own.start as i64, own.len() as i64);
     let at = |index: i64| layer.double_value(&[index]);
     let of = "layer.2.attention.output.adapters.mine.";

@@ -32,12 +32,12 @@ pub struct Retrieval {
 /// Parameters that must come in.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyWork {
-    /// Tenants.
+    /// Tenants, of whom each takes one copy, or one a layer where layers wait for their own.
     pub loads: u32,
-    /// Copies that each tenant takes: one for a whole model, one a layer for adapters.
-    pub chunks_per_load: u32,
-    /// Bytes of each.
-    pub chunk_bytes: u64,
+    /// Parts in which a tenant's parameters may come: one for a whole model, one a layer for adapters.
+    pub parts: u32,
+    /// Bytes of each part.
+    pub part_bytes: u64,
 }
 
 /// Ops that a batch has beside those of its layers, at most.
@@ -68,7 +68,7 @@ impl Pipeline for PipelineSpec {
         let retrieved = work.retrieval.map(|retrieval| batch.look_up(retrieval));
         let by_layer = work
             .copy
-            .filter(|copy| self.parameters == ParameterPipeline::NextLayer && copy.chunks_per_load > 1);
+            .filter(|copy| self.parameters == ParameterPipeline::NextLayer && copy.parts > 1);
         match by_layer {
             Some(copy) => batch.layer_by_layer(work, copy, retrieved),
             None => batch.as_a_whole(work, retrieved, *self == PipelineSpec::SYNCHRONOUS),
@@ -155,8 +155,8 @@ impl Batch<'_> {
             _ => After::NONE,
         };
         let copied = work.copy.map(|copy| {
-            let chunks = copy.loads * copy.chunks_per_load;
-            self.copy_in(work.layers, chunks, copy.chunk_bytes, after_lookup)
+            let bytes = u64::from(copy.parts) * copy.part_bytes;
+            self.copy_in(work.layers, copy.loads, bytes, after_lookup)
         });
         let staged = retrieved.map(|retrieved| self.stage(retrieved));
         self.encode(work, work.layers, After::both(copied, staged));
@@ -167,7 +167,7 @@ impl Batch<'_> {
         let mut copied = Vec::with_capacity(work.layers.count.into());
         let mut staged = None;
         for layer in work.layers.each() {
-            copied.push(self.copy_in(layer, copy.loads, copy.chunk_bytes, After::NONE));
+            copied.push(self.copy_in(layer, copy.loads, copy.part_bytes, After::NONE));
             // The first layer needs its adapters and the hidden states; both before anything for later layers.
             if layer.first == work.layers.first {
                 staged = retrieved.map(|retrieved| self.stage(retrieved));

@@ -108,13 +108,13 @@ impl EncoderServer {
             TenantState::Head => None,
             TenantState::Model => Some(CopyWork {
                 loads: 0,
-                chunks_per_load: 1,
-                chunk_bytes: memory.tenant_bytes(),
+                parts: 1,
+                part_bytes: memory.tenant_bytes(),
             }),
             TenantState::Adapters { .. } => Some(CopyWork {
                 loads: 0,
-                chunks_per_load: pool.computed_layers(),
-                chunk_bytes: memory.tenant_bytes() / u64::from(pool.computed_layers()),
+                parts: pool.computed_layers(),
+                part_bytes: memory.tenant_bytes() / u64::from(pool.computed_layers()),
             }),
         };
         Ok(EncoderServer {
@@ -453,7 +453,7 @@ impl EncoderServer {
             ..copy
         });
         if let (Some(copy), Some(slots)) = (copy, &mut state.slots) {
-            slots.counts.bytes_in += u64::from(copy.loads * copy.chunks_per_load) * copy.chunk_bytes;
+            slots.counts.bytes_in += u64::from(copy.loads * copy.parts) * copy.part_bytes;
         }
         let shape = BatchShape {
             requests: members.len() as u32,

@@ -40,7 +40,7 @@ use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{After, BatchShape, CopyIn, Layers, Load, Member, NO_SLOT, Op, OpKind};
 use crate::policy::admit::{self, Admit};
 use crate::slab::Slab;
-use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, SystemSpec, TenantState};
+use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, SystemSpec};
 use crate::topology::Topology;
 use asking::Asked;
 use gaps::Gaps;
@@ -118,8 +118,6 @@ pub struct GenerationServer {
     place: PlaceSpec,
     spec: GenerationSpec,
     layers: Layers,
-    /// Copies that a tenant's own parameters take.
-    chunks: u32,
     lookups: LookupsInSteps,
     /// Bytes of a token's representation.
     hidden_bytes: u64,
@@ -200,10 +198,6 @@ impl GenerationServer {
             admit: admit::build(&system.admit),
             place: pool.place,
             layers: Layers::from(pool.first_layer(), pool.model.layers),
-            chunks: match pool.tenant_state {
-                TenantState::Model => 1,
-                TenantState::Adapters { .. } | TenantState::Head => pool.computed_layers(),
-            },
             lookups: pool.lookups_in_steps(),
             hidden_bytes: u64::from(pool.model.hidden) * pool.dtype.bytes(),
             tenants,

@@ -318,9 +318,9 @@ impl GenerationServer {
         commands.ops.push(Op {
             kind: OpKind::CopyIn(CopyIn {
                 layers: self.layers,
-                chunks: self.chunks,
+                chunks: 1,
                 // Each card has its part of them, over a link of its own.
-                chunk_bytes: self.memory.tenant_bytes() / u64::from(self.chunks * self.spec.tensor_parallel),
+                chunk_bytes: self.memory.tenant_bytes() / u64::from(self.spec.tensor_parallel),
             }),
             lane: lanes.copy,
             after: if is_read { After::op(0) } else { After::NONE },
