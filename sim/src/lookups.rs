@@ -2,8 +2,8 @@
 
 use tenantry_core::spec::PlotSpec;
 use tenantry_profiles::{
-    Beyond, Card, Cost, Curve, DType, DeviceKind, Direction, LookupOutcome, LookupSurface, MissingTable, ModelShape,
-    Tier, TokensOf,
+    Beyond, Card, Cost, Curve, DeviceKind, Direction, LookupOutcome, LookupSurface, MissingTable, ModelShape, Tier,
+    TokensOf,
 };
 
 /// Look-ups of a pool's table.
@@ -89,12 +89,12 @@ pub(crate) struct StageCosts {
 }
 
 impl StageCosts {
-    /// Of a model's hidden states.
-    pub fn new(card: &Card, model: &ModelShape, dtype: DType) -> Result<StageCosts, MissingTable> {
+    /// Of what stands for a model's hidden states.
+    pub fn new(card: &Card, model: &ModelShape) -> Result<StageCosts, MissingTable> {
         let pinned = card.device.kind == DeviceKind::Cuda;
         Ok(StageCosts {
             copy: card.copy(Direction::HostToDevice, pinned)?,
-            bytes_per_token: u64::from(model.hidden) * dtype.bytes(),
+            bytes_per_token: PlotSpec::row_bytes(model.hidden),
         })
     }
 

@@ -222,7 +222,7 @@ impl StepPrices {
                     lookups: pool.lookups_in_steps(),
                     prompts: LookupPrices::new(card, model, plot, TokensOf::Texts)?,
                     new_tokens: LookupPrices::new(card, model, plot, TokensOf::Sequences)?,
-                    stage: StageCosts::new(card, model, dtype)?,
+                    stage: StageCosts::new(card, model)?,
                 }),
             },
             all_reduce: match cards {

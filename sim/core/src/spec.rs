@@ -402,6 +402,11 @@ pub enum Met {
 }
 
 impl PlotSpec {
+    /// Bytes of a token's sum on its way to the card, `hidden` wide: in single precision, whatever the model's format, which it is given there.
+    pub fn row_bytes(hidden: u32) -> u64 {
+        4 * u64::from(hidden)
+    }
+
     /// Parts of a million of the look-ups that domains' own tables answer, and those that only shorter fragments do.
     pub fn met_ppm(&self) -> (u32, u32) {
         match self.met {

@@ -130,9 +130,7 @@ impl EncoderServer {
             },
             tenants,
             layers: Layers::from(pool.first_layer(), pool.model.layers),
-            plot: pool
-                .plot
-                .map(|plot| (plot, u64::from(pool.model.hidden) * pool.dtype.bytes())),
+            plot: pool.plot.map(|plot| (plot, PlotSpec::row_bytes(pool.model.hidden))),
             copy,
             instances: instances.collect(),
             loads: Loads::new(topology.instances.len() as u32),

@@ -40,7 +40,7 @@ use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{After, BatchShape, CopyIn, Layers, Load, Member, NO_SLOT, Op, OpKind};
 use crate::policy::admit::{self, Admit};
 use crate::slab::Slab;
-use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, SystemSpec};
+use crate::spec::{ClusterSpec, GenerationSpec, JoinSpec, LookupsInSteps, PlaceSpec, PlotSpec, SystemSpec};
 use crate::topology::Topology;
 use asking::Asked;
 use gaps::Gaps;
@@ -120,7 +120,7 @@ pub struct GenerationServer {
     layers: Layers,
     lookups: LookupsInSteps,
     /// Bytes of a token's representation.
-    hidden_bytes: u64,
+    row_bytes: u64,
     tenants: u32,
     positions: u32,
     topology: Topology,
@@ -199,7 +199,7 @@ impl GenerationServer {
             place: pool.place,
             layers: Layers::from(pool.first_layer(), pool.model.layers),
             lookups: pool.lookups_in_steps(),
-            hidden_bytes: u64::from(pool.model.hidden) * pool.dtype.bytes(),
+            row_bytes: PlotSpec::row_bytes(pool.model.hidden),
             tenants,
             positions: pool.model.positions,
             instances: topology.instance_ids().map(instance).collect(),

@@ -29,7 +29,7 @@ impl GenerationServer {
         });
         commands.ops.push(Op {
             kind: OpKind::Stage(Stage {
-                bytes: u64::from(tokens) * self.hidden_bytes,
+                bytes: u64::from(tokens) * self.row_bytes,
             }),
             lane: lanes.copy,
             after: After::op(0),
