@@ -83,19 +83,8 @@ pub struct Device {
 
 /// Whether it is written `2025-01-31`.
 fn is_day(date: &str) -> bool {
-    let parts: Vec<&str> = date.split('-').collect();
-    let number = |part: &str, digits: usize| {
-        let is_number = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
-        is_number.then(|| part.parse::<u32>().expect("digits are a number"))
-    };
-    match parts.as_slice() {
-        [year, month, day] => {
-            number(year, 4).is_some()
-                && number(month, 2).is_some_and(|month| (1..=12).contains(&month))
-                && number(day, 2).is_some_and(|day| (1..=31).contains(&day))
-        }
-        _ => false,
-    }
+    // Others of its forms are longer.
+    date.len() == "2025-01-31".len() && date.parse::<jiff::civil::Date>().is_ok()
 }
 
 /// As serde asks for a default that is not written.
@@ -122,7 +111,10 @@ pub struct Lanes {
     pub host: u32,
 }
 
-/// Factors by which an op's time grows while another lane works, at least 1 (none).
+/// No lane slows another one down by so much.
+const CONTENTION_MAX: f64 = 1000.0;
+
+/// Factors by which an op's time grows while another lane works, from 1 (none) to 1,000.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Contention {
@@ -242,6 +234,11 @@ impl Card {
                 return fail(field, "a name".into(), "nothing".into());
             }
         }
+        // It is what its folder is called.
+        if self.name.contains(['/', '\\']) || self.name.starts_with('.') {
+            let must = "a name without slashes that begins with no dot".to_owned();
+            return fail("name", must, format!("{:?}", self.name));
+        }
         if !is_day(&self.provenance.date) {
             let must = "a day, as 2025-01-31".to_owned();
             return fail("provenance.date", must, format!("{:?}", self.provenance.date));
@@ -278,8 +275,9 @@ impl Card {
                 self.contention.lookup_beside_compute,
             ),
         ] {
-            if !(factor.is_finite() && factor >= 1.0) {
-                return fail(field, "a factor of at least 1".into(), factor.to_string());
+            if !(1.0..=CONTENTION_MAX).contains(&factor) {
+                let must = format!("a factor from 1 to {CONTENTION_MAX}");
+                return fail(field, must, factor.to_string());
             }
         }
         for (index, model) in self.models.iter().enumerate() {

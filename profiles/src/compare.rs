@@ -24,6 +24,8 @@ pub struct Ratios {
     pub family: Family,
     /// Which of the family's tables; none for all of them together. Tables of one model in two number formats are told by both.
     pub table: Option<String>,
+    /// What each card calls it.
+    pub labels: Option<[String; 2]>,
     /// Points that were compared,
     pub points: usize,
     /// of which the second card has so many between its own only.
@@ -43,7 +45,7 @@ pub struct Ratios {
 }
 
 impl Ratios {
-    fn of<'a>(family: Family, table: Option<String>, medians_us: impl IntoIterator<Item = &'a Medians>) -> Ratios {
+    fn of<'a>(family: Family, of_table: Option<&Found>, medians_us: impl IntoIterator<Item = &'a Medians>) -> Ratios {
         let medians_us: Vec<&Medians> = medians_us.into_iter().collect();
         let mut ratios: Vec<f64> = medians_us.iter().map(|both| both.second / both.first).collect();
         ratios.sort_by(f64::total_cmp);
@@ -51,7 +53,8 @@ impl Ratios {
         drift.sort_by(f64::total_cmp);
         Ratios {
             family,
-            table,
+            table: of_table.map(|found| found.label.clone()),
+            labels: of_table.map(|found| found.labels.clone()),
             points: ratios.len(),
             interpolated: medians_us.iter().filter(|both| both.interpolated).count(),
             p05: nearest_rank(&ratios, 5),
@@ -67,27 +70,41 @@ impl Ratios {
 /// What `second` takes over what `first` does, for each family that has points in both and then for each of its tables.
 pub fn compare(first: &Card, second: &Card) -> Vec<Ratios> {
     let seconds = second.tables.slices();
-    let mut found: Vec<(Family, String, Vec<Medians>)> = Vec::new();
+    let mut found: Vec<Found> = Vec::new();
     for slice in first.tables.slices() {
         let Some((other, label)) = counterpart(&slice, &seconds) else {
             continue;
         };
-        let both = medians(&slice, other);
-        if !both.is_empty() {
-            found.push((slice.family, label, both));
+        let medians = medians(&slice, other);
+        if !medians.is_empty() {
+            found.push(Found {
+                family: slice.family,
+                label,
+                labels: [&slice, other].map(|slice| slice.label.clone()),
+                medians,
+            });
         }
     }
     let mut all = Vec::new();
-    for tables in found.chunk_by(|a, b| a.0 == b.0) {
-        let family = tables[0].0;
-        let together = tables.iter().flat_map(|(_, _, both)| both);
+    for tables in found.chunk_by(|a, b| a.family == b.family) {
+        let family = tables[0].family;
+        let together = tables.iter().flat_map(|found| &found.medians);
         all.push(Ratios::of(family, None, together));
         let each = tables
             .iter()
-            .map(|(_, table, both)| Ratios::of(family, Some(table.clone()), both));
+            .map(|found| Ratios::of(family, Some(found), &found.medians));
         all.extend(each);
     }
     all
+}
+
+/// A table that both cards have.
+struct Found {
+    family: Family,
+    /// See [`Ratios::table`].
+    label: String,
+    labels: [String; 2],
+    medians: Vec<Medians>,
 }
 
 /// The table of the same names; else the only one that differs in its numbers' format alone. And what both are called.

@@ -53,8 +53,11 @@ struct Axis {
     cells: Vec<Cell>,
     /// The cells of small values, which most are: found without a search.
     of_small: Vec<u16>,
+    /// With the next: what was measured, an empty range on a line where nothing was.
     smallest_measured: u64,
     largest_measured: u64,
+    /// How far such a line itself is beyond what was measured.
+    line_beyond: Option<Beyond>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +82,7 @@ impl Axis {
             of_small: Vec::new(),
             smallest_measured: knots[1],
             largest_measured: knots[knots.len() - 2],
+            line_beyond: None,
         };
         let cells = (0..SMALL.min(axis.largest_measured)).map(|value| u16::try_from(axis.search(value)));
         axis.of_small = cells.map_while(Result::ok).collect();
@@ -90,6 +94,9 @@ impl Axis {
     }
 
     fn beyond(&self, value: u64) -> Option<Beyond> {
+        if self.line_beyond.is_some() {
+            return self.line_beyond;
+        }
         let measured = value.clamp(self.smallest_measured, self.largest_measured);
         (measured != value).then_some(Beyond {
             axis: self.name,
@@ -301,8 +308,8 @@ impl Grid<2> {
         let (cell, fraction) = second_axis.locate(second);
         let line = |line: &[Node]| on_line(line[cell], line[cell + 1], fraction);
         let mut axis = first_axis.clone();
-        if !(second_axis.smallest_measured..=second_axis.largest_measured).contains(&second) {
-            // An empty range: nothing on this line was measured.
+        axis.line_beyond = second_axis.beyond(second);
+        if axis.line_beyond.is_some() {
             (axis.smallest_measured, axis.largest_measured) = (u64::MAX, 0);
         }
         Grid::of([axis], self.nodes.chunks(second_axis.knots()).map(line).collect())

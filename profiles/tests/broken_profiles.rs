@@ -51,13 +51,13 @@ const BROKEN_CARDS: &[Broken] = &[
         "card.yaml",
         "1.2",
         "0.9",
-        "card.yaml:14: contention.copy_beside_compute: must be a factor of at least 1, got 0.9",
+        "card.yaml:14: contention.copy_beside_compute: must be a factor from 1 to 1000, got 0.9",
     ),
     (
         "card.yaml",
         "1.2",
         ".nan",
-        "card.yaml:14: contention.copy_beside_compute: must be a factor of at least 1, got NaN",
+        "card.yaml:14: contention.copy_beside_compute: must be a factor from 1 to 1000, got NaN",
     ),
     (
         "card.yaml",

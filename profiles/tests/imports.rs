@@ -99,6 +99,23 @@ fn shipped_cards_are_what_their_commands_import() {
     }
 }
 
+/// Kernels of another GPU, in a format that this one does not compute in.
+#[test]
+fn formats_that_a_gpu_does_not_have_are_refused() {
+    let Some(data) = data() else { return };
+    let h200 = Card::embedded("h200-sxm-imported").unwrap().unwrap();
+    let first = h200.provenance.command.split(" && ").next().unwrap();
+    let import = Import {
+        gpu: "t4".to_owned(),
+        ..import_of(first, &data)
+    };
+    let error = import.run("t4", "2026-01-01").unwrap_err().to_string();
+    assert!(
+        error.starts_with("--gpu: value: must be a GPU that computes in bf16, as the "),
+        "{error}"
+    );
+}
+
 /// LLMServingSim's attention rows: chunk, cached, sequences, context, and the measured microseconds.
 fn attention_rows(file: &Path) -> Vec<([u32; 4], f64)> {
     let bytes = fs::read(file).unwrap();

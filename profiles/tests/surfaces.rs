@@ -415,10 +415,13 @@ fn covered_is_what_was_measured() {
     assert!(surface.covers(1, 16) && surface.covers(32, 128) && surface.covers(5, 77));
     assert!(!surface.covers(33, 128) && !surface.covers(1, 15) && !surface.covers(1, 129));
     assert!(card.head(&tiny(), DType::F32, 2).unwrap().covers(1));
-    assert!(
-        !card.head(&tiny(), DType::F32, 17).unwrap().covers(1),
-        "no head of 17 classes was measured"
-    );
+    let head = card.head(&tiny(), DType::F32, 17).unwrap();
+    assert!(!head.covers(1), "no head of 17 classes was measured");
+    // Whatever the batch, it is the classes that are beyond.
+    for batch in [1, 4, 1 << 20] {
+        let beyond = head.beyond(batch).unwrap();
+        assert_eq!((beyond.axis, beyond.asked), ("classes", 17));
+    }
 }
 
 #[test]

@@ -329,6 +329,17 @@ impl StepPrices {
         }
     }
 
+    /// How far the attention of the last of so many steps is beyond what was measured.
+    pub fn last_beyond(&self, costs: &StepCosts, steps: u32) -> Option<Beyond> {
+        match steps {
+            0 | 1 => None,
+            steps => self
+                .decoder
+                .decode
+                .beyond(costs.sequences, costs.context_at(steps - 1) as u32),
+        }
+    }
+
     /// The attention of all layers in a step with these chunks of prompts, and new tokens that attend to `context` each.
     fn attention_ns(&mut self, chunks: &[(u32, u32)], decodes: u32, context: u32) -> u64 {
         let layers = u64::from(self.layers);

@@ -96,12 +96,35 @@ impl Import {
         command
     }
 
+    /// Files of another GPU's kernels may be in a number format that this one does not have.
+    fn check_formats(&self, card: &Card, gpu: &Gpu) -> Result<(), Invalid> {
+        for slice in card.tables.slices() {
+            let format = slice.label.split(' ').find_map(|cell| cell.strip_prefix("dtype="));
+            let Some(dtype) = DType::ALL.iter().find(|dtype| Some(dtype.name()) == format) else {
+                continue;
+            };
+            if gpu.sheet.peak(*dtype).is_none() {
+                let must = format!(
+                    "a GPU that computes in {dtype}, as the {} of these files are",
+                    slice.family
+                );
+                return Err(Invalid::new("--gpu", "value", must, self.gpu.clone()));
+            }
+        }
+        Ok(())
+    }
+
     /// A card called `name` of what the files hold. `date` goes into its provenance.
     ///
     /// # Errors
     /// Files that cannot be read, are not the source's, or hold nothing of the GPU.
     pub fn run(&self, name: &str, date: &str) -> Result<Card, ProfileError> {
-        let gpu = Gpu::find(&self.gpu)?;
+        // As the flag is called here, which takes names alone.
+        let gpu = Gpu::find(&self.gpu).map_err(|error| Invalid {
+            place: "--gpu".to_owned(),
+            must: error.must.replacen("a YAML file or one of", "one of", 1),
+            ..error
+        })?;
         if !(0.0..=1e3).contains(&self.launch_overhead_us) {
             let got = self.launch_overhead_us.to_string();
             return Err(Invalid::new("--launch-overhead-us", "value", "from 0 to 1000 µs", got).into());
@@ -125,6 +148,7 @@ impl Import {
         let notes = draft.notes.iter().map(|note| format!("{}: {note}", self.source));
         card.provenance.notes.extend(notes);
         card.tables = draft.tables;
+        self.check_formats(&card, &gpu)?;
         draft.origins.into_iter().for_each(|origin| card.origins.push(origin));
         card.validate()?;
         Ok(card)

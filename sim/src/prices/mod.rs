@@ -308,6 +308,14 @@ impl Prices {
         steps.run(members, going_on, tenants, &mut self.extrapolated)
     }
 
+    /// Notes where so many steps of a run end beyond what was measured.
+    pub(crate) fn note_last_step(&mut self, costs: &StepCosts, steps: u32) {
+        if let ModelPrices::Decoder(prices) = &self.models[0] {
+            self.extrapolated
+                .note(prices.last_beyond(costs, steps), Family::DecoderDecode);
+        }
+    }
+
     /// What these steps of a decoder's run, counted from 0, take beside nothing else and without jitter, in nanoseconds.
     pub fn steps_ns(&mut self, members: &[Member], going_on: GoingOn, tenants: u32, steps: Range<u32>) -> u64 {
         let costs = self.run(members, going_on, tenants);

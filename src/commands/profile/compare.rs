@@ -108,8 +108,8 @@ fn short(table: &str) -> String {
 
 /// Where the tables behind these ratios come from: the first card's, and the second's where they are of another kind.
 fn origins([first, second]: [&Card; 2], ratios: &Ratios) -> String {
-    let of = |card: &Card| match &ratios.table {
-        Some(table) => card.origin(ratios.family, table).kind.to_string(),
+    let of = |at: usize, card: &Card| match &ratios.labels {
+        Some(labels) => card.origin(ratios.family, &labels[at]).kind.to_string(),
         None => {
             let tables = describe(card).into_iter().filter(|table| table.family == ratios.family);
             let kinds = tables.map(|table| card.origin(table.family, &table.table).kind.to_string());
@@ -120,7 +120,7 @@ fn origins([first, second]: [&Card; 2], ratios: &Ratios) -> String {
                 .join(" and ")
         }
     };
-    let (first, second) = (of(first), of(second));
+    let (first, second) = (of(0, first), of(1, second));
     match first == second {
         true => first,
         false => format!("{first}; {second}"),

@@ -1,7 +1,7 @@
 //! `tenantry profile import`: a card from public measurements, or more tables for one.
 
 use serde_json::json;
-use tenantry_profiles::{Card, Import, Invalid, ModelShape, describe};
+use tenantry_profiles::{Card, Import, ModelShape, describe};
 
 use super::show;
 use crate::cli::{ImportArgs, OutputArgs};
@@ -28,15 +28,8 @@ pub fn run(args: &ImportArgs, output: &OutputArgs) -> Result<(), Failure> {
     } else {
         imported
     };
-    card.fill_from_datasheet(&args.gpu).map_err(|invalid| {
-        // As the flag is called here, which takes names alone.
-        let invalid = Invalid {
-            place: "--gpu".to_owned(),
-            must: invalid.must.replacen("a YAML file or one of", "one of", 1),
-            ..invalid
-        };
-        Failure::BadInput(invalid.to_string())
-    })?;
+    card.fill_from_datasheet(&args.gpu)
+        .map_err(|invalid| Failure::BadInput(invalid.to_string()))?;
     card.save(&args.out)?;
     let tables = describe(&card);
     let value = json!({ "name": card.name, "folder": args.out, "digest": card.digest(), "tables": tables.len() });
