@@ -7,9 +7,9 @@ use std::io::Write;
 use common::workloads::{mean, message, part, requests, spec};
 use tenantry_traces::describe::dispersion;
 use tenantry_traces::spec::{
-    ArrivalsSpec, CountsSpec, Cut, MmppState, Placement, PopularitySpec, RampPoint, Stop, WorkloadSpec,
+    ActivitySpec, ArrivalsSpec, CountsSpec, Cut, MmppState, Placement, PopularitySpec, RampPoint, Stop, WorkloadSpec,
 };
-use tenantry_traces::{Duration, Entry, Time, build};
+use tenantry_traces::{Duration, Entry, Request, Time, build};
 
 /// Requests in each of `seconds` seconds.
 fn requests_per_s(arrivals: ArrivalsSpec, seconds: u64) -> Vec<u32> {
@@ -181,6 +181,33 @@ fn a_part_is_what_the_whole_has_there() {
     );
 }
 
+/// Where more requests are the same ones in less time, a part of them takes less time too; rates and instants together have no such part.
+#[test]
+fn a_part_of_instants_is_compressed_as_they_are() {
+    let bursts = || ArrivalsSpec::ThreadBursts {
+        threads: 3,
+        stagger: Duration::from_secs(2),
+        period: Duration::from_secs(6),
+        repeats: 5,
+    };
+    let scaled = |arrivals| ArrivalsSpec::Scaled {
+        factor: 2.0,
+        arrivals: Box::new(arrivals),
+    };
+    let plain = instants(part(4, Some(10), true, 2, bursts()));
+    let halved: Vec<u64> = plain.iter().map(|at| at / 2).collect();
+    assert!(plain.len() > 10, "{plain:?}");
+    let compressed = instants(scaled(part(4, Some(10), true, 2, bursts())));
+    assert_eq!(compressed[..halved.len()], halved);
+    let both = ArrivalsSpec::Superpose(vec![bursts(), ArrivalsSpec::Poisson { rate_per_s: 1.0 }]);
+    let refused = spec(scaled(part(4, Some(10), false, 0, both)));
+    let error = tenantry_traces::build(&refused).map(drop).unwrap_err().to_string();
+    assert!(
+        error.contains("must be of rates alone, or of instants alone, where it is scaled"),
+        "{error}"
+    );
+}
+
 #[test]
 fn a_part_that_repeats_does_so_with_draws_of_its_own() {
     let ramp = ArrivalsSpec::Ramp {
@@ -281,4 +308,52 @@ fn a_closed_loop_waits_for_its_answers() {
     assert_eq!(third.ticket, 2);
     workload.finished(Time(9), 0);
     assert_eq!(workload.peek().unwrap(), None, "three were asked for");
+}
+
+/// Tenants by the file's lines, the silent ones too, over all its minutes; and where a recording has a line for each request, a minute's requests each
+/// come at an instant of their own.
+#[test]
+fn silent_tenants_and_minutes_are_part_of_their_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str, text: &str, tenants, repeat| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let activity = ArrivalsSpec::Activity(ActivitySpec {
+            path,
+            scale: 1.0,
+            skip_bad_lines: false,
+            repeat,
+        });
+        let spec = WorkloadSpec {
+            tenants,
+            popularity: PopularitySpec::OfArrivals,
+            stop: Stop {
+                requests: Some(40),
+                after: Some(Time(600_000_000_000)),
+            },
+            ..spec(activity)
+        };
+        requests(&spec)
+    };
+    let wide =
+        "HashOwner,HashApp,HashFunction,Trigger,1,2,3,4\na,b,c,http,2,0,0,0\na,b,d,http,0,3,0,0\na,b,e,http,0,0,0,0\n";
+    let minute = |request: &Request| (request.tenant, request.arrival.0 / 60_000_000_000);
+    let once: Vec<(u32, u64)> = of("wide.csv", wide, 3, false).iter().map(minute).collect();
+    assert_eq!(
+        once,
+        [(0, 0), (0, 0), (1, 1), (1, 1), (1, 1)],
+        "as many tenants as lines: none is drawn anew"
+    );
+    let again: Vec<(u32, u64)> = of("wide.csv", wide, 3, true).iter().map(minute).collect();
+    assert_eq!(again[5..8], [(0, 4), (0, 4), (1, 5)], "a day is four minutes long");
+
+    let lines: String = (0..30).map(|at| format!("a,f,{}.5,0.1\n", at % 50)).collect();
+    let each = of(
+        "each.csv",
+        &format!("app,func,end_timestamp,duration\n{lines}"),
+        1,
+        false,
+    );
+    let instants: std::collections::BTreeSet<u64> = each.iter().map(|request| request.arrival.0).collect();
+    assert_eq!((each.len(), instants.len()), (30, 30));
 }

@@ -142,6 +142,47 @@ fn parquet_streams_over_row_groups() {
     assert!(read(&path) == expected(&requests));
 }
 
+/// Somebody else's file: numbers with a sign are not ones without, and times are not nanoseconds.
+#[test]
+fn what_numbers_of_a_parquet_file_mean_is_asked() {
+    use parquet::data_type::Int64Type;
+    use parquet::file::writer::SerializedFileWriter;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("theirs.parquet");
+    let first = |arrival: &str, input: i64| {
+        let schema = format!(
+            "message theirs {{ required int64 ticket; required int64 tenant; required int64 arrival_ns{arrival}; \
+             required int64 input_tokens; required int64 output_tokens; required int64 class; }}"
+        );
+        let schema = std::sync::Arc::new(parquet::schema::parser::parse_message_type(&schema).unwrap());
+        let file = std::fs::File::create(&path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, schema, Default::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        for value in [0, 3, 7, input, 0, 0] {
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<Int64Type>().write_batch(&[value], None, None).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        match Records::open(&path, false) {
+            Ok(mut records) => records.next().unwrap(),
+            Err(error) => Err(error),
+        }
+    };
+    assert_eq!(first("", 5).unwrap().input_tokens, Some(5));
+    let negative = first("", -5).unwrap_err().to_string();
+    assert!(
+        negative.contains("row 1: input_tokens: must be 0 to 4294967295, got `-5`"),
+        "{negative}"
+    );
+    let times = first(" (TIMESTAMP(MILLIS,true))", 5).unwrap_err().to_string();
+    assert!(
+        times.contains("must have `arrival_ns` as whole numbers, got a column of dates, times or decimals"),
+        "{times}"
+    );
+}
+
 /// A file with nine requests, and where the tenants' first page begins.
 fn nine_requests(path: &std::path::Path) -> (Vec<u8>, usize) {
     let mut file = TraceFile::create(path).unwrap();

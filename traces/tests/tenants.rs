@@ -198,7 +198,17 @@ fn groups_are_functions_of_the_tenant() {
     };
     assert_eq!(
         message(&bad),
-        "tenants.kinds: must be shares of which one is above 0, got [0.0]"
+        "tenants.kinds: must be shares of which one is above 0, and whose sum is a number, got [0.0]"
+    );
+    let mut huge = bad.clone();
+    huge.groups.kinds = vec![1e308, 1e308];
+    assert!(message(&huge).contains("whose sum is a number, got [1e308, 1e308]"));
+    huge.groups.kinds = vec![1.0];
+    huge.popularity = PopularitySpec::Weights(vec![f64::MAX; huge.tenants as usize]);
+    assert!(
+        message(&huge).contains("must be weights whose sum is a number, got inf"),
+        "{}",
+        message(&huge)
     );
 }
 

@@ -33,7 +33,7 @@ impl ActiveTenants {
         draws: Draws,
     ) -> Result<ActiveTenants, TraceError> {
         let mut recorded: Vec<Vec<Cell>> = Vec::new();
-        let skipped = activity::for_each(&spec.path, spec.skip_bad_lines, |cell| {
+        let extent = activity::for_each(&spec.path, spec.skip_bad_lines, |cell| {
             let tenant = cell.tenant as usize;
             if recorded.len() <= tenant {
                 recorded.resize(tenant + 1, Vec::new());
@@ -41,9 +41,11 @@ impl ActiveTenants {
             recorded[tenant].push(cell);
         })?;
         let Some(last_minute) = recorded.iter().flatten().map(|cell| cell.minute).max() else {
-            return Err(TraceError::none(&spec.path, "have requests", skipped));
+            return Err(TraceError::none(&spec.path, "have requests", extent.skipped));
         };
-        let minutes = last_minute + 1;
+        // Also those who ask for nothing, and minutes in which nobody does.
+        recorded.resize(recorded.len().max(extent.rows), Vec::new());
+        let minutes = extent.minutes.max(last_minute + 1);
         let rows = Rows::new(seed, recorded.len(), tenants);
         let mut cells: Vec<Cell> = Vec::new();
         for tenant in 0..tenants {
@@ -55,6 +57,14 @@ impl ActiveTenants {
             }));
         }
         cells.sort_unstable_by_key(|cell| (cell.minute, cell.tenant));
+        // Some recordings have a line for each request: a minute of a tenant's is one cell, with draws of its own.
+        cells.dedup_by(|cell, kept| {
+            let same = (cell.minute, cell.tenant) == (kept.minute, kept.tenant);
+            if same {
+                kept.requests = kept.requests.saturating_add(cell.requests);
+            }
+            same
+        });
         if cells.is_empty() {
             return Err(TraceError::file(
                 &spec.path,

@@ -23,7 +23,7 @@ use super::shape::ShapedRates;
 use crate::draw::{Draws, Purpose};
 use crate::error::{TraceError, positive};
 use crate::fit::twitter;
-use crate::spec::{ArrivalsSpec, CountsSpec, Placement, Stop, WorkloadSpec};
+use crate::spec::{ArrivalsSpec, CountsSpec, Cut, PartSpec, Placement, Stop, WorkloadSpec};
 use crate::time::Duration;
 use crate::workload::Workload;
 
@@ -137,6 +137,35 @@ fn is_endless(arrivals: &ArrivalsSpec) -> bool {
         | ArrivalsSpec::ClosedLoop { .. }
         | ArrivalsSpec::Regimes { .. }
         | ArrivalsSpec::Twitter { .. } => true,
+    }
+}
+
+/// Whether more of these arrivals come in less time, rather than at a higher rate in the same; nothing where it is so for some of them alone.
+fn is_compressed(arrivals: &ArrivalsSpec) -> Option<bool> {
+    match arrivals {
+        ArrivalsSpec::Trace(_) | ArrivalsSpec::PeriodicPerTenant { .. } | ArrivalsSpec::ThreadBursts { .. } => {
+            Some(true)
+        }
+        ArrivalsSpec::Superpose(parts) => {
+            let first = is_compressed(parts.first()?)?;
+            parts
+                .iter()
+                .all(|part| is_compressed(part) == Some(first))
+                .then_some(first)
+        }
+        ArrivalsSpec::Scaled { arrivals, .. } => is_compressed(arrivals),
+        ArrivalsSpec::Part(part) => is_compressed(&part.arrivals),
+        ArrivalsSpec::Poisson { .. }
+        | ArrivalsSpec::Constant { .. }
+        | ArrivalsSpec::Gamma { .. }
+        | ArrivalsSpec::Mmpp { .. }
+        | ArrivalsSpec::Ramp { .. }
+        | ArrivalsSpec::Counts(_)
+        | ArrivalsSpec::Activity(_)
+        | ArrivalsSpec::Shape(_)
+        | ArrivalsSpec::ClosedLoop { .. }
+        | ArrivalsSpec::Regimes { .. }
+        | ArrivalsSpec::Twitter { .. } => Some(false),
     }
 }
 
@@ -290,12 +319,30 @@ impl Builder {
             ArrivalsSpec::Part(spec) => {
                 let (field, arrivals) = (name("cut"), spec.arrivals.clone());
                 let inner = format!("{field}.arrivals");
+                let spec = match is_compressed(&arrivals) {
+                    Some(true) => PartSpec {
+                        cut: Cut {
+                            from: compressed(&format!("{field}.from"), spec.cut.from)?,
+                            length: { spec.cut.length }
+                                .map(|length| compressed(&format!("{field}.length"), length))
+                                .transpose()?,
+                            ..spec.cut
+                        },
+                        delay: compressed(&format!("{field}.delay"), spec.delay)?,
+                        arrivals: spec.arrivals.clone(),
+                    },
+                    None if factor != 1.0 => {
+                        let must = "of rates alone, or of instants alone, where it is scaled: the time of instants is compressed, and of rates it is not";
+                        return Err(TraceError::spec(&inner, must, "both"));
+                    }
+                    _ => spec.clone(),
+                };
                 let build = move |round| {
                     // Rounds of a part within the rounds of another.
                     let round = self.round.wrapping_mul(MOST_ROUNDS).wrapping_add(round);
                     Builder { round, ..self }.build(&inner, part, &arrivals, factor)
                 };
-                Box::new(Part::new(field, spec, Box::new(build))?)
+                Box::new(Part::new(field, &spec, Box::new(build))?)
             }
             ArrivalsSpec::ClosedLoop { .. } => {
                 return Err(TraceError::spec(field, "an open loop inside of others", "closed_loop"));

@@ -64,12 +64,16 @@ impl TenantsByTicket {
                 for (i, &weight) in weights.iter().enumerate() {
                     not_negative(&format!("{field}[{i}]"), weight)?;
                 }
-                if weights.iter().sum::<f64>() <= 0.0 {
+                let sum = weights.iter().sum::<f64>();
+                if sum <= 0.0 {
                     return Err(TraceError::spec(
                         &field,
                         "weights of which one is above 0",
                         "only zeros",
                     ));
+                }
+                if !sum.is_finite() {
+                    return Err(TraceError::spec(&field, "weights whose sum is a number", sum));
                 }
                 weights.clone()
             }
@@ -162,10 +166,11 @@ impl Shares {
         for (i, &share) in shares.iter().enumerate() {
             not_negative(&format!("{field}[{i}]"), share)?;
         }
-        if shares.iter().sum::<f64>() <= 0.0 {
+        let sum = shares.iter().sum::<f64>();
+        if sum <= 0.0 || !sum.is_finite() {
             return Err(TraceError::spec(
                 field,
-                "shares of which one is above 0",
+                "shares of which one is above 0, and whose sum is a number",
                 format!("{shares:?}"),
             ));
         }

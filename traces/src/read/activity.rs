@@ -22,15 +22,30 @@ pub struct Cell {
     pub requests: u32,
 }
 
-/// Calls `take` for every cell of a recording, in the order of the file. With `skip_bad_lines`, broken lines are left out: the result is how
-/// many there were. In the wide form they do not count as tenants.
+/// What a recording of activity is of, its silent tenants and minutes included where its form has a place for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Tenants that have a line, in the wide form; 0 in others, which name only those who ask.
+    pub rows: usize,
+    /// Minutes that have a column, in the wide form; 0 in others.
+    pub minutes: u32,
+    /// Broken lines that were left out.
+    pub skipped: u64,
+}
+
+/// Calls `take` for every cell of a recording, in the order of the file; what it is of. With `skip_bad_lines`, broken lines are left out.
+/// In the wide form they do not count as tenants.
 ///
 /// # Errors
 /// [`TraceError::Line`] where a line is broken, [`TraceError::File`] where the file is of another format.
-pub fn for_each(path: &Path, skip_bad_lines: bool, mut take: impl FnMut(Cell)) -> Result<u64, TraceError> {
+pub fn for_each(path: &Path, skip_bad_lines: bool, mut take: impl FnMut(Cell)) -> Result<Extent, TraceError> {
     let format = Format::of(path)?;
     if format == Format::Invocations {
-        return for_each_invocation(path, skip_bad_lines, take);
+        let skipped = for_each_invocation(path, skip_bad_lines, take)?;
+        return Ok(Extent {
+            skipped,
+            ..Extent::default()
+        });
     }
     let mut lines = Lines::open(path)?;
     lines.advance()?;
@@ -65,7 +80,17 @@ pub fn for_each(path: &Path, skip_bad_lines: bool, mut take: impl FnMut(Cell)) -
             Err(message) => return Err(lines.error(message)),
         }
     }
-    Ok(skipped)
+    Ok(match layout {
+        Layout::Sparse(_) => Extent {
+            skipped,
+            ..Extent::default()
+        },
+        Layout::Wide(first) => Extent {
+            rows: row as usize,
+            minutes: (columns - first) as u32,
+            skipped,
+        },
+    })
 }
 
 /// Which columns hold what.
@@ -110,7 +135,7 @@ fn for_each_invocation(path: &Path, skip_bad_lines: bool, mut take: impl FnMut(C
 /// As [`for_each`], and [`TraceError::File`] where there are no requests at all.
 pub fn totals(path: &Path, skip_bad_lines: bool) -> Result<Vec<f64>, TraceError> {
     let mut totals: Vec<f64> = Vec::new();
-    let skipped = for_each(path, skip_bad_lines, |cell| {
+    let extent = for_each(path, skip_bad_lines, |cell| {
         let tenant = cell.tenant as usize;
         if totals.len() <= tenant {
             totals.resize(tenant + 1, 0.0);
@@ -118,8 +143,9 @@ pub fn totals(path: &Path, skip_bad_lines: bool) -> Result<Vec<f64>, TraceError>
         totals[tenant] += f64::from(cell.requests);
     })?;
     if totals.is_empty() {
-        return Err(TraceError::none(path, "have requests", skipped));
+        return Err(TraceError::none(path, "have requests", extent.skipped));
     }
+    totals.resize(totals.len().max(extent.rows), 0.0);
     Ok(totals)
 }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use parquet::basic::Type as Physical;
+use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
 use parquet::column::reader::{ColumnReader, get_column_reader};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -40,6 +40,8 @@ pub(super) struct Rows {
     file: SerializedFileReader<Bounded>,
     /// Where each of [`COLUMNS`] is in the file.
     positions: [Option<usize>; COLUMNS.len()],
+    /// Whether their numbers have no sign.
+    unsigned: [bool; COLUMNS.len()],
     next_group: usize,
     /// `None` where the file has no such column, and all are 0.
     columns: Vec<Option<ColumnReader>>,
@@ -60,7 +62,8 @@ impl Rows {
             .map_err(|error| broken(path, &error))?;
         let schema = file.metadata().file_metadata().schema_descr();
         let mut positions = [None; COLUMNS.len()];
-        for ((name, _), position) in COLUMNS.iter().zip(&mut positions) {
+        let mut unsigned = [false; COLUMNS.len()];
+        for (number, ((name, _), position)) in COLUMNS.iter().zip(&mut positions).enumerate() {
             let found = schema
                 .columns()
                 .iter()
@@ -80,11 +83,24 @@ impl Rows {
                     format!("must have `{name}` as a plain column of 32- or 64-bit integers, got another type");
                 return Err(TraceError::file(path, message));
             }
+            // A time in other units would be read as so many nanoseconds.
+            let logical = column.logical_type_ref();
+            if let Some(
+                LogicalType::Timestamp(_) | LogicalType::Time(_) | LogicalType::Decimal(_) | LogicalType::Date,
+            ) = logical
+            {
+                let message = format!("must have `{name}` as whole numbers, got a column of dates, times or decimals");
+                return Err(TraceError::file(path, message));
+            }
+            use ConvertedType::{UINT_8, UINT_16, UINT_32, UINT_64};
+            unsigned[number] = matches!(logical, Some(LogicalType::Integer(int)) if !int.is_signed)
+                || matches!(column.converted_type(), UINT_8 | UINT_16 | UINT_32 | UINT_64);
         }
         Ok(Rows {
             path: path.to_path_buf(),
             file,
             positions,
+            unsigned,
             next_group: 0,
             columns: Vec::new(),
             batch: Default::default(),
@@ -123,8 +139,12 @@ impl Rows {
 
     fn record(&self, row: usize) -> Result<Record, String> {
         let mut values = [0; COLUMNS.len()];
-        for ((value, column), (name, most)) in values.iter_mut().zip(&self.batch).zip(COLUMNS) {
+        let columns = self.batch.iter().zip(self.unsigned);
+        for ((value, (column, unsigned)), (name, most)) in values.iter_mut().zip(columns).zip(COLUMNS) {
             let got = column[row].ok_or_else(|| format!("{name}: must have a value, got none"))?;
+            if !unsigned && got > i64::MAX as u64 {
+                return Err(format!("{name}: must be 0 to {most}, got `{}`", got as i64));
+            }
             if got > most {
                 return Err(format!("{name}: must be 0 to {most}, got `{got}`"));
             }
@@ -155,6 +175,7 @@ impl Rows {
             path,
             file,
             positions,
+            unsigned,
             next_group,
             columns,
             batch,
@@ -179,10 +200,10 @@ impl Rows {
             *next_group += 1;
         }
         self.in_batch = 0;
-        for (column, values) in columns.iter_mut().zip(batch.iter_mut()) {
+        for ((column, values), unsigned) in columns.iter_mut().zip(batch.iter_mut()).zip(unsigned) {
             values.clear();
             if let Some(column) = column {
-                decode(column, values).map_err(broken)?;
+                decode(column, *unsigned, values).map_err(broken)?;
             }
         }
         let rows = batch[0].len();
@@ -204,8 +225,8 @@ impl Rows {
     }
 }
 
-/// Up to [`BATCH_ROWS`] values; fewer only at the end of the row group.
-fn decode(column: &mut ColumnReader, values: &mut Vec<Option<u64>>) -> Result<(), ParquetError> {
+/// Up to [`BATCH_ROWS`] values; fewer only at the end of the row group. Numbers with a sign come with the bits of 64 with a sign.
+fn decode(column: &mut ColumnReader, unsigned: bool, values: &mut Vec<Option<u64>>) -> Result<(), ParquetError> {
     macro_rules! read {
         ($reader:expr, $unsigned:ty) => {{
             let (mut present, mut levels) = (Vec::with_capacity(BATCH_ROWS), Vec::with_capacity(BATCH_ROWS));
@@ -217,7 +238,10 @@ fn decode(column: &mut ColumnReader, values: &mut Vec<Option<u64>>) -> Result<()
                 if rows == 0 {
                     break;
                 }
-                let mut present = present.iter().map(|&value| u64::from(value as $unsigned));
+                let mut present = present.iter().map(|&value| match unsigned {
+                    true => u64::from(value as $unsigned),
+                    false => i64::from(value) as u64,
+                });
                 if levels.is_empty() {
                     values.extend(present.map(Some));
                 } else {

@@ -410,7 +410,13 @@ impl Table {
             let zero = *self.zero.get_or_insert(arrival);
             let since = arrival.0.checked_sub(zero.0);
             let name = || layout.arrival.map_or("arrival", |(name, _)| name);
-            let before = || format!("{}: must not be before the first line's", name());
+            let before = || {
+                let earlier = crate::time::Duration(zero.0 - arrival.0);
+                format!(
+                    "{}: must not be before the first line's, from which times count, got one {earlier} before it; sort the file's lines by it",
+                    name()
+                )
+            };
             record.arrival = Some(Time(since.ok_or_else(before)?));
         }
         Ok(record)

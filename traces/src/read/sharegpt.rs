@@ -225,6 +225,14 @@ impl Array {
         }
         match (self.peek()?, self.at) {
             (Some(b']'), _) => {
+                self.reader.consume(1);
+                // Two files in one: what stands behind would be lost.
+                if let Some(got) = self.peek()? {
+                    return Err(self.error(format!(
+                        "must end after the conversations, got `{}`",
+                        got.escape_ascii()
+                    )));
+                }
                 self.at = Position::End;
                 return Ok(None);
             }
