@@ -12,7 +12,7 @@ tenantry() {
     target/release/tenantry "$@"
 }
 
-tenantry profile --device cpu --for "$scenario" --out "$profile"
+tenantry profile --device cpu --for "$scenario" --minutes 0.5 --out "$profile"
 tenantry simulate "$scenario" --profile "$profile" --out out/demo/simulate
 # Executes the same requests for real and sets them beside the simulated ones. Exit code 3 is a verdict and no failure: on a
 # machine that is busy with other things, the two differ by more than the scenario allows.

@@ -19,6 +19,7 @@ use tenantry_traces::{Duration, Time, TraceError};
 
 use crate::cli::KeepArgs;
 use crate::failure::Failure;
+use crate::output::make_folder;
 use crate::time_range;
 
 const REQUESTS: &str = "requests.parquet";
@@ -61,9 +62,7 @@ impl Keep {
                 ));
             }
         }
-        if args.requests || window.is_some() {
-            std::fs::create_dir_all(out).map_err(|error| Failure::Running(format!("{}: {error}", out.display())))?;
-        }
+        make_folder("--out", out)?;
         let (requests, timeline) = (out.join(REQUESTS), out.join(TIMELINE_FILE));
         let mut earlier = Vec::new();
         for (path, written) in [(&requests, args.requests), (&timeline, window.is_some())] {

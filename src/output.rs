@@ -21,6 +21,20 @@ pub fn style() -> Style {
     Style::of(comfy_table::Table::new().width())
 }
 
+/// Makes the folder that a command's files go to, before hours of work are done for it.
+pub fn make_folder(flag: &str, folder: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let reason = match folder.exists() && !folder.is_dir() {
+            true => "a file".to_owned(),
+            false => error.to_string(),
+        };
+        Failure::BadInput(format!(
+            "{flag}: must be a folder, or one that can be made, got {}: {reason}",
+            folder.display()
+        ))
+    })
+}
+
 /// Prints a result: as JSON where that was asked for, else as `text`, else nothing.
 pub fn print(output: &OutputArgs, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
     if output.json {

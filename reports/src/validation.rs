@@ -186,6 +186,14 @@ impl<'a> Pair<'a> {
 }
 
 impl Validation {
+    /// Whether every figure that has a limit was measured on both machines: else a verdict is of what is missing.
+    pub fn is_measured(&self) -> bool {
+        let mut limited = self.comparisons.iter().flat_map(|comparison| &comparison.figures);
+        limited.all(|figure| figure.limit_percent.is_none() || figure.error_percent.is_some())
+    }
+}
+
+impl Validation {
     /// Compares all simulated with all executed runs of a scenario.
     pub fn new(scenario: &str, limits: Limits, runs: &[Run]) -> Validation {
         let comparisons: Vec<Comparison> = Pair::all(runs)
@@ -494,6 +502,7 @@ mod tests {
         );
         let alone = Validation::new("alone", LIMITS, &simulated);
         assert_eq!(alone.verdict, Some(Verdict::Outside), "nothing was executed");
+        assert!(!alone.is_measured() && Validation::new("both", LIMITS, &one(100_000, &[100_000])).is_measured());
         assert_eq!(alone.comparisons[0].device, None);
     }
 

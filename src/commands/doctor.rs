@@ -45,16 +45,22 @@ pub fn run(args: &DoctorArgs, output: &OutputArgs) -> Result<(), Failure> {
         return check(device, output);
     }
     let findings = [host(), libtorch(), gpu(), cpu_profile(), disk()];
+    let line = |finding: &Finding| {
+        let mark = if finding.ok { "ok     " } else { "missing" };
+        let remedy = finding
+            .remedy
+            .as_ref()
+            .map_or_else(String::new, |remedy| format!("\n          → {remedy}"));
+        format!("{mark} {}: {}{remedy}", finding.what, finding.found)
+    };
+    if output.quiet && !output.json {
+        // Only what is wrong.
+        let wrong = findings.iter().filter(|finding| !finding.ok).map(line);
+        wrong.for_each(|line| eprintln!("{line}"));
+        return Ok(());
+    }
     print(output, &findings, || {
-        let lines = findings.iter().map(|finding| {
-            let mark = if finding.ok { "ok     " } else { "missing" };
-            let remedy = finding
-                .remedy
-                .as_ref()
-                .map_or_else(String::new, |remedy| format!("\n          → {remedy}"));
-            format!("{mark} {}: {}{remedy}", finding.what, finding.found)
-        });
-        lines.collect::<Vec<_>>().join("\n")
+        findings.iter().map(line).collect::<Vec<_>>().join("\n")
     })
 }
 

@@ -147,6 +147,9 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         _ => {}
     }
     match validation.verdict {
+        Some(Verdict::Outside) if !validation.is_measured() => Err(Failure::LimitNotMet(
+            "not all that the scenario's `validate:` limits was measured on both machines".into(),
+        )),
         Some(Verdict::Outside) => Err(Failure::LimitNotMet(
             "simulated and executed figures differ by more than the scenario's `validate:` allows".into(),
         )),

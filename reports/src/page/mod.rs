@@ -181,10 +181,7 @@ impl Page<'_> {
             scenario: self.scenario,
             overall: answer::overall(&compared),
             answers: answer::answers(&compared),
-            verdict: self
-                .validation
-                .and_then(|validation| validation.verdict)
-                .map(validation::sentence),
+            verdict: self.validation.and_then(validation::sentence),
             styles: (0..compared.systems.len()).map(charts::LineStyle::nth).collect(),
             columns: view::columns(&metrics),
             rows: groups

@@ -7,7 +7,7 @@ use super::curves;
 use crate::group::title;
 use crate::human::{self, ABSENT};
 use crate::terminal::spread;
-use crate::validation::{Comparison, Pair, Verdict};
+use crate::validation::{Comparison, Pair, Validation, Verdict};
 
 /// One comparison.
 #[derive(Debug, Serialize)]
@@ -24,12 +24,16 @@ pub struct View {
     pub charts: Vec<Chart>,
 }
 
-/// The answer over all systems.
-pub fn sentence(verdict: Verdict) -> (&'static str, &'static str) {
-    match verdict {
-        Verdict::Within => ("met", "The simulation is within the limits of what was executed."),
-        Verdict::Outside => ("missed", "The simulation is outside the limits of what was executed."),
-    }
+/// The answer over all systems; none where there are no limits.
+pub fn sentence(validation: &Validation) -> Option<(&'static str, &'static str)> {
+    Some(match (validation.verdict?, validation.is_measured()) {
+        (Verdict::Within, _) => ("met", "The simulation is within the limits of what was executed."),
+        (Verdict::Outside, true) => ("missed", "The simulation is outside the limits of what was executed."),
+        (Verdict::Outside, false) => (
+            "missed",
+            "Not all that has limits was measured on both machines: the simulation is not judged.",
+        ),
+    })
 }
 
 impl View {

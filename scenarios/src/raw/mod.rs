@@ -197,7 +197,8 @@ pub struct RawShape {
     pub intermediate: Count,
     /// Tokens in the vocabulary.
     pub vocabulary: Count,
-    /// Longest input in tokens.
+    /// Longest input in tokens. Default: 512, as BERT's.
+    #[serde(default = "positions")]
     pub positions: Count,
     /// What it does with its input.
     #[serde(default = "encoder", skip_serializing_if = "is_encoder")]
@@ -208,6 +209,11 @@ pub struct RawShape {
     /// Of a decoder: whether its layers are Llama's, with a gate, RMS norms, rotary positions and no biases; else OPT's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gated: bool,
+}
+
+/// Those of BERT.
+fn positions() -> Count {
+    Count(512)
 }
 
 fn encoder() -> ModelKind {

@@ -127,6 +127,11 @@ fn lengths(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failu
             pairs.push(Lengths { input, output });
         }
     }
+    // Where some are answered, who got nothing failed or gave up, and says nothing of how long answers are.
+    let all = pairs.len();
+    if pairs.iter().any(|pair| pair.output > 0) {
+        pairs.retain(|pair| pair.output > 0);
+    }
     if pairs.len() < LEAST {
         return Err(too_few(args, "requests with lengths", LEAST, pairs.len()));
     }
@@ -136,6 +141,12 @@ fn lengths(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failu
         seen.len(),
         unseen.len()
     )];
+    if all > pairs.len() {
+        notes.push(format!(
+            "{} requests of {all} have no output, as those that fail: they are left out",
+            all - pairs.len()
+        ));
+    }
     let keys: Keys = if seen.iter().any(|pair| pair.output > 0) {
         let joint = sharegpt::fit(&seen);
         let bins = joint
@@ -187,7 +198,11 @@ const RATES_GENERATED: f64 = 1e8;
 /// Rates: of the generators that a scenario has, the one that is nearest to the part that is fitted.
 fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure> {
     const LEAST: usize = 1200;
-    let (counts, skipped) = counts(args)?;
+    let SecondCounts {
+        counts,
+        holes_s,
+        skipped,
+    } = counts(args)?;
     if counts.len() < LEAST {
         return Err(too_few(args, "seconds with counts", LEAST, counts.len()));
     }
@@ -258,6 +273,14 @@ fn rates(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<Fitted, Failure
             candidate(mean(&counts), name).expect("it could be had before"),
         )],
         notes: vec![
+            match holes_s {
+                0 => "no stretch without requests was taken for a hole of the recording".to_owned(),
+                seconds => format!(
+                    "{seconds} s in stretches of {} and more without a request are taken for holes of the recording and left out; with a longer --drop-zeros-from \
+                     they count as silence",
+                    args.drop_zeros_from
+                ),
+            },
             format!(
                 "`{name}` is the nearest to the first half ({} s) of poisson, mmpp, regimes and twitter",
                 seen.len()
@@ -315,16 +338,24 @@ fn distance(real: &Trace, generated: &Trace) -> f64 {
     rates + dispersions.sum::<f64>() / 3.0
 }
 
-/// Per-second counts without the recording's holes, and how many broken lines were left out.
-fn counts(args: &TraceFitArgs) -> Result<(Vec<u32>, u64), Failure> {
+/// Per-second counts.
+struct SecondCounts {
+    /// Without the recording's holes.
+    counts: Vec<u32>,
+    /// Seconds of these.
+    holes_s: usize,
+    /// Broken lines that were left out.
+    skipped: u64,
+}
+
+fn counts(args: &TraceFitArgs) -> Result<SecondCounts, Failure> {
     let (hole, _) = time_range::parse_open("--drop-zeros-from", &format!("{}..", args.drop_zeros_from))?;
     let hole_s = (hole.as_secs_f64().ceil() as usize).max(1);
     let mut counts: Vec<u32> = Vec::new();
-    let mut zeros = 0;
-    let end_run = |counts: &mut Vec<u32>, zeros: usize| {
-        if zeros < hole_s {
-            counts.extend(std::iter::repeat_n(0, zeros));
-        }
+    let (mut zeros, mut holes_s) = (0, 0);
+    let mut end_run = |counts: &mut Vec<u32>, zeros: usize| match zeros < hole_s {
+        true => counts.extend(std::iter::repeat_n(0, zeros)),
+        false => holes_s += zeros,
     };
     let mut recorded = Counts::open(&args.file, args.read.skip_bad_lines).map_err(Failure::bad_input)?;
     for count in recorded.by_ref() {
@@ -338,7 +369,11 @@ fn counts(args: &TraceFitArgs) -> Result<(Vec<u32>, u64), Failure> {
         }
     }
     end_run(&mut counts, zeros);
-    Ok((counts, recorded.skipped()))
+    Ok(SecondCounts {
+        counts,
+        holes_s,
+        skipped: recorded.skipped(),
+    })
 }
 
 /// Popularity: how unevenly tenants ask.
@@ -403,6 +438,7 @@ fn totals(args: &TraceFitArgs, watchdog: &mut Watchdog) -> Result<(Vec<f64>, For
                 *totals.entry(cell.tenant).or_default() += f64::from(cell.requests);
             })
             .map_err(Failure::bad_input)?
+            .skipped
         }
         _ => {
             let mut records = source::records(&args.file, &args.read)?;

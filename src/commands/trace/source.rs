@@ -113,7 +113,7 @@ pub fn read(path: &Path, args: &ReadArgs, watchdog: &mut Watchdog) -> Result<Tra
         Format::ActivitySparse | Format::ActivityWide => {
             let mut collector = Collector::new(60);
             let mut failed = Ok(());
-            let skipped = activity::for_each(path, args.skip_bad_lines, |cell| {
+            let extent = activity::for_each(path, args.skip_bad_lines, |cell| {
                 if failed.is_ok() {
                     failed = collector.window(u64::from(cell.minute), cell.requests);
                     collector.tenant(cell.tenant, cell.requests);
@@ -121,7 +121,7 @@ pub fn read(path: &Path, args: &ReadArgs, watchdog: &mut Watchdog) -> Result<Tra
             })
             .map_err(Failure::bad_input)?;
             failed.map_err(located)?;
-            empty(collector.finish(&name, format.name(), skipped))
+            empty(collector.finish(&name, format.name(), extent.skipped))
         }
         Format::RateShape => Err(Failure::BadInput(format!(
             "{name}: must hold requests, counts or activity, got {}, whose steps are averages; a scenario follows them with \

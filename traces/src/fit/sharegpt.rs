@@ -387,7 +387,7 @@ const OUTPUT_PROBABILITIES: [f64; 17] = [
     0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 1.0,
 ];
 
-/// Fits inputs and, in bins of equal shares of them, outputs. Zero outputs are kept as they are.
+/// Fits inputs and, in bins of equal shares of them, outputs, which are above 0.
 ///
 /// # Panics
 /// If there are no lengths.
