@@ -19,7 +19,7 @@ use tenantry_traces::{Duration, Time, TraceError};
 
 use crate::cli::KeepArgs;
 use crate::failure::Failure;
-use crate::output::make_folder;
+use crate::output::check_folder;
 use crate::time_range;
 
 const REQUESTS: &str = "requests.parquet";
@@ -62,7 +62,10 @@ impl Keep {
                 ));
             }
         }
-        make_folder("--out", out)?;
+        check_folder("--out", out)?;
+        if args.requests || window.is_some() {
+            std::fs::create_dir_all(out).map_err(|error| Failure::Running(format!("{}: {error}", out.display())))?;
+        }
         let (requests, timeline) = (out.join(REQUESTS), out.join(TIMELINE_FILE));
         let mut earlier = Vec::new();
         for (path, written) in [(&requests, args.requests), (&timeline, window.is_some())] {

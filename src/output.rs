@@ -21,18 +21,17 @@ pub fn style() -> Style {
     Style::of(comfy_table::Table::new().width())
 }
 
-/// Makes the folder that a command's files go to, before hours of work are done for it.
-pub fn make_folder(flag: &str, folder: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder).map_err(|error| {
-        let reason = match folder.exists() && !folder.is_dir() {
-            true => "a file".to_owned(),
-            false => error.to_string(),
-        };
-        Failure::BadInput(format!(
-            "{flag}: must be a folder, or one that can be made, got {}: {reason}",
-            folder.display()
-        ))
-    })
+/// Refuses what cannot be a folder, before hours of work are done for what is to go there. Nothing is made yet.
+pub fn check_folder(flag: &str, folder: &Path) -> Result<(), Failure> {
+    let there = folder.ancestors().find(|folder| folder.exists());
+    match there.filter(|there| !there.is_dir()) {
+        None => Ok(()),
+        Some(file) => Err(Failure::BadInput(format!(
+            "{flag}: must be a folder, or one that can be made, got {}, where {} is a file",
+            folder.display(),
+            file.display()
+        ))),
+    }
 }
 
 /// Prints a result: as JSON where that was asked for, else as `text`, else nothing.

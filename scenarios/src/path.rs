@@ -38,6 +38,26 @@ impl Path {
         Some(Path(steps))
     }
 
+    /// What `--set` writes: as [`parse`](Self::parse), but that the keys of a sweep and of a plan's choices are paths, of which each is one step.
+    pub fn parse_set(text: &str) -> Option<Path> {
+        if let Some(swept) = text.strip_prefix("sweep.") {
+            // A range's own keys come behind it.
+            let (key, of_range) = match swept.rsplit_once('.') {
+                Some((key, of_range @ ("from" | "to" | "scale"))) => (key, Some(of_range)),
+                _ => (swept, None),
+            };
+            let path = Path::default().key("sweep").key(Path::parse(key).map(|_| key)?);
+            return Some(of_range.map_or(path.clone(), |of_range| path.key(of_range)));
+        }
+        if let Some(chosen) = text.strip_prefix("plan.choices.")
+            && let Some((system, key)) = chosen.split_once('.')
+        {
+            let choices = Path::default().key("plan").key("choices").key(system);
+            return Some(choices.key(Path::parse(key).map(|_| key)?));
+        }
+        Path::parse(text)
+    }
+
     pub fn key(&self, key: &str) -> Path {
         self.step(Step::Key(key.to_string()))
     }
@@ -139,6 +159,44 @@ mod tests {
         for text in ["", ".", "a.", ".a", "a..b", "[0]", "a[", "a[x]", "a[0]b", "a[-1]"] {
             assert_eq!(Path::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn keys_that_are_paths_are_set_whole() {
+        let set = |path: &str, root: &str, value: &str| {
+            let mut root: Value = serde_yaml::from_str(root).unwrap();
+            Path::parse_set(path)
+                .unwrap()
+                .set(&mut root, serde_yaml::from_str(value).unwrap())
+                .unwrap();
+            serde_yaml::to_string(&root).unwrap()
+        };
+        let swept = set(
+            "sweep.systems[0].batch.max_size",
+            "{sweep: {tenants.count: [1]}}",
+            "[2]",
+        );
+        assert_eq!(
+            swept,
+            "sweep:\n  tenants.count:\n  - 1\n  systems[0].batch.max_size:\n  - 2\n"
+        );
+        let range = set(
+            "sweep.tenants.count.to",
+            "{sweep: {tenants.count: {from: 1, to: 2}}}",
+            "9",
+        );
+        assert_eq!(range, "sweep:\n  tenants.count:\n    from: 1\n    to: 9\n");
+        let chosen = set(
+            "plan.choices.punica.generation.max_batch",
+            "{plan: {choices: {}}}",
+            "[16]",
+        );
+        assert_eq!(
+            chosen,
+            "plan:\n  choices:\n    punica:\n      generation.max_batch:\n      - 16\n"
+        );
+        assert_eq!(Path::parse_set("tenants.count"), Path::parse("tenants.count"));
+        assert_eq!(Path::parse_set("sweep.a..b"), None);
     }
 
     #[test]

@@ -379,7 +379,7 @@ fn overrides_say_what_is_wrong_with_them() {
     let cases = [
         ("tenants.count", "--set: must be path=value, got tenants.count"),
         ("tenants..count=1", "--set: must be path=value with a path such as tenants.count, got tenants..count=1"),
-        ("tenants.count=[", "--set: must be path=value with a value in YAML, got tenants.count=["),
+        ("tenants.count=[", "--set: must be path=value with a value in YAML (did not find expected node content), got tenants.count=["),
         ("tenants.count=0", "--set: tenants.count: must be a whole number from 1 to 4294967295, got 0"),
         ("tenants.cuont=5", "--set: tenants.cuont: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?"),
         ("seed.x=5", "--set: seed: must be a mapping, to have a key x, got 1"),

@@ -3,12 +3,12 @@
 use crate::cli::{MergeArgs, OutputArgs};
 use crate::commands::sweep::publish;
 use crate::failure::Failure;
-use crate::output::{Started, make_folder};
+use crate::output::{Started, check_folder};
 use crate::sweep::saved::{Saved, Union};
 
 pub fn run(args: &MergeArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
-    make_folder("--out", &args.out)?;
+    check_folder("--out", &args.out)?;
     let parts = args.folders.iter().map(|folder| Saved::open(folder));
     let union = Union::of(&parts.collect::<Result<Vec<_>, _>>()?)?;
     publish(&union.write(&args.out, &started)?, &args.out, output)

@@ -12,7 +12,7 @@ use tenantry_scenarios::plan::Plan;
 use crate::cards::{card_from_anywhere, find_card};
 use crate::cli::{OutputArgs, PlanArgs, ScenarioArgs};
 use crate::failure::Failure;
-use crate::output::{Started, make_folder, next, print, say, style};
+use crate::output::{Started, check_folder, next, print, say, style};
 use crate::planning::{KeptRuns, Known, answer};
 use crate::runs::{Loaded, scenario};
 use crate::sweep::identity::{Inputs, Sweep};
@@ -31,7 +31,7 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let bar = progress::counting("planning", output.quiet);
     let cards = Loaded::of_cards(scenario.clone(), plan.cards.iter().map(|(card, _)| card.as_str()))?;
     let identity = || Sweep::of(&cards, &Inputs::of(scenario.inputs())?, &started);
-    make_folder("--out", &args.out)?;
+    check_folder("--out", &args.out)?;
     let kept = KeptRuns::new(&args.out, identity);
     let before = kept.read()?;
     let goes_on = before.is_some();
@@ -61,6 +61,8 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let manifest = started.manifest(cards.first_card(), None, 0, caveats);
     let write = || -> Result<(), Failure> {
         let file = |name: &str, bytes: &[u8]| write_whole(&args.out.join(name), bytes).map_err(Failure::running);
+        std::fs::create_dir_all(&args.out)
+            .map_err(|error| Failure::Running(format!("{}: {error}", args.out.display())))?;
         file("manifest.json", &json(&manifest).map_err(Failure::running)?)?;
         file(
             "plan.html",

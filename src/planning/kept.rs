@@ -106,13 +106,15 @@ impl<'a> KeptRuns<'a> {
     /// Keeps them.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A folder or file that cannot be written.
     pub fn write(&self, runs: PlanRuns) -> Result<PathBuf, Failure> {
         let partial = Partial {
             digest: (self.identity)()?.digest,
             runs: runs.into_iter().collect(),
         };
         let bytes = serde_json::to_vec(&partial).map_err(Failure::running)?;
+        std::fs::create_dir_all(self.folder)
+            .map_err(|error| Failure::Running(format!("{}: {error}", self.folder.display())))?;
         write_whole(&self.path(), &bytes).map_err(Failure::running)?;
         Ok(self.path())
     }

@@ -237,7 +237,11 @@ const CASES: &[Case] = &[
         &["unknown.csv"],
     ),
     // Results that cannot be written.
-    (&["simulate", "s.yaml", "--out", "file"], 1, &["file"]),
+    (
+        &["simulate", "s.yaml", "--out", "file"],
+        2,
+        &["--out: must be a folder, or one that can be made, got file, where file is a file"],
+    ),
     (&["simulate", "s.yaml", "--out", "/proc/nothing"], 1, &["/proc/nothing"]),
 ];
 

@@ -492,7 +492,11 @@ const BAD: &[Case] = &[
         2,
         &["--record: must have one system where clients wait"],
     ),
-    (&["simulate", "s.yaml", "--requests", "--out", "s.yaml"], 1, &["s.yaml"]),
+    (
+        &["simulate", "s.yaml", "--requests", "--out", "s.yaml"],
+        2,
+        &["--out: must be a folder, or one that can be made, got s.yaml"],
+    ),
 ];
 
 #[test]

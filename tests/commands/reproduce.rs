@@ -201,8 +201,8 @@ fn hmi_is_reproduced() {
             ("Table 6", "hBERT", 380.9),
             ("Table 6", "BERT-dedicated", 160.1),
             ("Table 6", "without pipelined retrieval", 349.8),
-            ("Table 6", "without pipelined adapter swapping", 337.2),
-            ("Table 6", "synchronized", 315.8),
+            ("Table 6", "without pipelined adapter swapping", 342.9),
+            ("Table 6", "synchronized", 320.9),
             ("Table 6", "hBERT over BERT-dedicated", 2.38),
             ("Table 2", "BERT-dedicated, instances in 16 GB", 36.0),
             ("Table 2", "BERT-compress tiny4, instances in 16 GB", 279.0),
@@ -324,7 +324,7 @@ fn punica_is_reproduced() {
             (
                 "Fig. 13",
                 "conversations: requests evicted for want of pages, over those that are answered: some",
-                21.9,
+                21.3,
             ),
             (
                 "Fig. 13",

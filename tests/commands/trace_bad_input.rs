@@ -258,7 +258,7 @@ const BAD: &[Case] = &[
     (
         &["trace", "generate", "s.yaml", "--popularity", "{zipf: 1", "out.csv"],
         2,
-        &["--popularity: must be a value in YAML, got {zipf: 1"],
+        &["--popularity: must be a value in YAML (did not find expected ',' or '}'), got {zipf: 1"],
     ),
     (
         // Of several that set it, the last one counts: flags are applied after --set.
@@ -285,7 +285,7 @@ const BAD: &[Case] = &[
     (
         &["trace", "fit", "twitter", "own.csv"],
         2,
-        &["own.csv: must have at least 100 requests with lengths to be fitted and checked, got 3"],
+        &["own.csv: must have at least 100 requests with lengths to be fitted and checked, got 1"],
     ),
     (
         &["trace", "fit", "twitter", "counts.csv"],
