@@ -57,7 +57,7 @@ struct Axis {
     smallest_measured: u64,
     largest_measured: u64,
     /// How far such a line itself is beyond what was measured.
-    line_beyond: Option<Beyond>,
+    line_beyond: Option<Box<Beyond>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,8 +94,8 @@ impl Axis {
     }
 
     fn beyond(&self, value: u64) -> Option<Beyond> {
-        if self.line_beyond.is_some() {
-            return self.line_beyond;
+        if let Some(line) = &self.line_beyond {
+            return Some(**line);
         }
         let measured = value.clamp(self.smallest_measured, self.largest_measured);
         (measured != value).then_some(Beyond {
@@ -308,7 +308,7 @@ impl Grid<2> {
         let (cell, fraction) = second_axis.locate(second);
         let line = |line: &[Node]| on_line(line[cell], line[cell + 1], fraction);
         let mut axis = first_axis.clone();
-        axis.line_beyond = second_axis.beyond(second);
+        axis.line_beyond = second_axis.beyond(second).map(Box::new);
         if axis.line_beyond.is_some() {
             (axis.smallest_measured, axis.largest_measured) = (u64::MAX, 0);
         }
