@@ -186,10 +186,12 @@ impl<'a> Pair<'a> {
 }
 
 impl Validation {
-    /// Whether every figure that has a limit was measured on both machines: else a verdict is of what is missing.
+    /// Whether the verdict is of figures that both machines have: false where all that is outside its limit is missing on one of them.
     pub fn is_measured(&self) -> bool {
-        let mut limited = self.comparisons.iter().flat_map(|comparison| &comparison.figures);
-        limited.all(|figure| figure.limit_percent.is_none() || figure.error_percent.is_some())
+        let figures = || self.comparisons.iter().flat_map(|comparison| &comparison.figures);
+        let is_there = |figure: &FigureError| figure.simulated.is_some() && figure.executed.is_some();
+        let outside = |figure: &&FigureError| figure.verdict == Some(Verdict::Outside);
+        figures().filter(outside).any(is_there) || figures().find(outside).is_none()
     }
 }
 

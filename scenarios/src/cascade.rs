@@ -61,7 +61,7 @@ pub(crate) fn route(
                 format!("{}, a decoder", model.name),
             ));
         }
-        let layers = layers(stage, &model, stages.last(), &path, problems);
+        let layers = layers(stage, &model, stages.last(), raw.order, &path, problems);
         check_prune(raw, index, &path, problems);
         stages.push(StageSpec {
             pool: PoolSpec {
@@ -206,6 +206,7 @@ fn layers(
     stage: &RawStage,
     model: &ModelShape,
     before: Option<&StageSpec>,
+    order: RawOrder,
     path: &Path,
     problems: &mut Vec<Problem>,
 ) -> Layers {
@@ -223,7 +224,10 @@ fn layers(
         let goes_on = before.is_some_and(|before| {
             before.pool.model == *model && u32::from(before.layers.first) + u32::from(before.layers.count) == from
         });
-        if !goes_on {
+        if order == RawOrder::AtOnce {
+            let must = "0 where all are asked at once: nothing has ended that it could go on from";
+            problems.push(Problem::new(path.key("from"), must, from));
+        } else if !goes_on {
             let must = "where the stage before, of the same model, has ended";
             problems.push(Problem::new(path.key("from"), must, from));
         }

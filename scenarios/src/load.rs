@@ -64,18 +64,19 @@ impl Override {
             problem.locate(Path::default(), self.option, None)
         };
         let (path, value) = self.assignment.split_once('=').ok_or_else(|| problem(""))?;
-        let path = Path::parse_set(path).ok_or_else(|| problem(" with a path such as tenants.count"))?;
         let in_yaml = if self.typed == 0 {
             " with a value in YAML"
         } else {
             " in YAML"
         };
-        let value = serde_yaml::from_str(value).map_err(|error| {
+        let value: Value = serde_yaml::from_str(value).map_err(|error| {
             let error = error.to_string();
             // Where it is in the value nobody asks.
             let what = error.split(" at line ").next().unwrap_or_default();
             problem(&format!("{in_yaml} ({what})"))
         })?;
+        let to_one = !value.is_sequence() && !value.is_mapping();
+        let path = Path::parse_set(path, to_one).ok_or_else(|| problem(" with a path such as tenants.count"))?;
         Ok((path, value))
     }
 

@@ -38,12 +38,12 @@ impl Path {
         Some(Path(steps))
     }
 
-    /// What `--set` writes: as [`parse`](Self::parse), but that the keys of a sweep and of a plan's choices are paths, of which each is one step.
-    pub fn parse_set(text: &str) -> Option<Path> {
+    /// What `--set` writes: as [`parse`](Self::parse), but that the keys of a sweep and of a plan's choices are paths, of which each is one step. `to_one`
+    /// says that it is set to a single value, which no such key has: then a range's own keys may come behind it.
+    pub fn parse_set(text: &str, to_one: bool) -> Option<Path> {
         if let Some(swept) = text.strip_prefix("sweep.") {
-            // A range's own keys come behind it.
             let (key, of_range) = match swept.rsplit_once('.') {
-                Some((key, of_range @ ("from" | "to" | "scale"))) => (key, Some(of_range)),
+                Some((key, of_range @ ("from" | "to" | "scale"))) if to_one => (key, Some(of_range)),
                 _ => (swept, None),
             };
             let path = Path::default().key("sweep").key(Path::parse(key).map(|_| key)?);
@@ -165,10 +165,9 @@ mod tests {
     fn keys_that_are_paths_are_set_whole() {
         let set = |path: &str, root: &str, value: &str| {
             let mut root: Value = serde_yaml::from_str(root).unwrap();
-            Path::parse_set(path)
-                .unwrap()
-                .set(&mut root, serde_yaml::from_str(value).unwrap())
-                .unwrap();
+            let value: Value = serde_yaml::from_str(value).unwrap();
+            let path = Path::parse_set(path, !value.is_sequence() && !value.is_mapping()).unwrap();
+            path.set(&mut root, value).unwrap();
             serde_yaml::to_string(&root).unwrap()
         };
         let swept = set(
@@ -195,8 +194,10 @@ mod tests {
             chosen,
             "plan:\n  choices:\n    punica:\n      generation.max_batch:\n      - 16\n"
         );
-        assert_eq!(Path::parse_set("tenants.count"), Path::parse("tenants.count"));
-        assert_eq!(Path::parse_set("sweep.a..b"), None);
+        let ends_so = set("sweep.stages[0].layers.to", "{sweep: {}}", "[1, 2]");
+        assert_eq!(ends_so, "sweep:\n  stages[0].layers.to:\n  - 1\n  - 2\n");
+        assert_eq!(Path::parse_set("tenants.count", true), Path::parse("tenants.count"));
+        assert_eq!(Path::parse_set("sweep.a..b", false), None);
     }
 
     #[test]

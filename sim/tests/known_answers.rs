@@ -442,7 +442,7 @@ fn hierarchical(
         copies,
         copies_by_layer: layers * layer_copies,
         stage: copy
-            .cost(u64::from(TOKENS) * u64::from(model.hidden) * dtype.bytes())
+            .cost(u64::from(TOKENS) * PlotSpec::row_bytes(model.hidden))
             .median_ns,
         encode: layers * layer + heads,
         layer_copies,

@@ -13,7 +13,7 @@ use crate::cards::{card_from_anywhere, find_card};
 use crate::cli::{OutputArgs, PlanArgs, ScenarioArgs};
 use crate::failure::Failure;
 use crate::output::{Started, check_folder, next, print, say, style};
-use crate::planning::{KeptRuns, Known, answer};
+use crate::planning::{KeptFound, KeptRuns, Known, answer};
 use crate::runs::{Loaded, scenario};
 use crate::sweep::identity::{Inputs, Sweep};
 use crate::{interrupt, progress};
@@ -30,20 +30,29 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let interrupt = interrupt::flag();
     let bar = progress::counting("planning", output.quiet);
     let cards = Loaded::of_cards(scenario.clone(), plan.cards.iter().map(|(card, _)| card.as_str()))?;
-    let identity = || Sweep::of(&cards, &Inputs::of(scenario.inputs())?, &started);
     check_folder("--out", &args.out)?;
-    let kept = KeptRuns::new(&args.out, identity);
-    let before = kept.read()?;
-    let goes_on = before.is_some();
-    if let Some(before) = &before {
-        say(output, &format!("{} runs were kept of this plan", before.len()));
-    }
-    let known = Arc::new(before.map_or_else(Known::default, Known::with));
+    let inputs = Inputs::of(scenario.inputs())?;
+    let identity = Sweep::of(&cards, &inputs, &started)?;
+    let kept = KeptRuns::new(&args.out, &identity.digest);
+    let (known, goes_on) = match kept.read()? {
+        KeptFound::Runs(runs) => {
+            say(output, &format!("{} runs were kept of this plan", runs.len()));
+            (Known::with(runs), true)
+        }
+        KeptFound::Others(path) => {
+            let note = "is of another plan, scenario, card, recording or build, and is left; an interruption of this plan would write over it";
+            say(output, &format!("note: {} {note}", path.display()));
+            (Known::default(), false)
+        }
+        KeptFound::Nothing => (Known::default(), false),
+    };
+    let known = Arc::new(known);
     let planned = answer(&scenario, plan, &known, &interrupt, &bar);
     bar.finish_and_clear();
     if let Err(Failure::Interrupted(_)) = planned {
         let runs = Arc::into_inner(known).expect("the searches are over").into_runs();
         let count = runs.len();
+        inputs.check_unchanged()?;
         let path = kept.write(runs)?;
         return Err(Failure::Interrupted(format!(
             "{count} runs of the plan are kept in {}; the same command goes on with them",

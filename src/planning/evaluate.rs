@@ -80,8 +80,12 @@ impl Known {
     /// All that was run, now or before.
     pub fn into_runs(self) -> PlanRuns {
         let unlocked = |of: Mutex<PlanRuns>| of.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut runs = unlocked(self.runs);
+        for run in runs.values_mut() {
+            run.has_bursts = run.sample.bursts.is_some();
+        }
         let mut all = unlocked(self.kept);
-        all.extend(unlocked(self.runs));
+        all.extend(runs);
         all
     }
 }
@@ -278,11 +282,11 @@ impl<'a> Evaluator<'a> {
         let Some(mut kept) = locked(&self.known.kept).remove(key) else {
             return Ok(None);
         };
-        if kept.sample.judged > 0 {
+        if kept.has_bursts {
             kept.sample.bursts = self.evenness(cell)?.bursts;
         }
-        if let Ok(run) = self.run_of(cell, key.1)?
-            && kept.summary.is_some()
+        if kept.summary.is_some()
+            && let Ok(run) = self.run_of(cell, key.1)?
         {
             self.judged(&run, cell, key.1)?;
         }

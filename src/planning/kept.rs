@@ -11,7 +11,6 @@ use tenantry_sim::plan::Sample;
 use crate::caveats::Extrapolated;
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
-use crate::sweep::identity::Sweep;
 
 /// Of a plan that is not finished.
 const PARTIAL: &str = "plan.partial.json";
@@ -24,6 +23,9 @@ pub type Served = (usize, String, u32, u32, u64);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlanRun {
     pub sample: Sample,
+    /// Whether its sample has the bursts of its load, which are not written with it.
+    #[serde(default)]
+    pub has_bursts: bool,
     /// Of a first run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<RunSummary>,
@@ -45,6 +47,7 @@ impl PlanRun {
     pub fn of(sample: Sample) -> PlanRun {
         PlanRun {
             sample,
+            has_bursts: false,
             summary: None,
             refused: None,
             answers: None,
@@ -68,39 +71,44 @@ struct Partial {
 /// The runs of a plan that was interrupted, in its folder.
 pub struct KeptRuns<'a> {
     folder: &'a Path,
-    /// What the plan's figures depend on, found out where it is asked for.
-    identity: Box<dyn Fn() -> Result<Sweep, Failure> + 'a>,
+    /// Of all that the plan's figures depend on, as it was when the plan began.
+    digest: &'a str,
+}
+
+/// What a folder has of an interrupted plan.
+pub enum Found {
+    /// Runs of this plan.
+    Runs(PlanRuns),
+    /// Those of another plan, which the next interruption would write over.
+    Others(PathBuf),
+    Nothing,
 }
 
 impl<'a> KeptRuns<'a> {
-    /// Of the plan that `identity` says, in `folder`.
-    pub fn new(folder: &'a Path, identity: impl Fn() -> Result<Sweep, Failure> + 'a) -> KeptRuns<'a> {
-        KeptRuns {
-            folder,
-            identity: Box::new(identity),
-        }
+    /// Of the plan of this `digest`, in `folder`.
+    pub fn new(folder: &'a Path, digest: &'a str) -> KeptRuns<'a> {
+        KeptRuns { folder, digest }
     }
 
     fn path(&self) -> PathBuf {
         self.folder.join(PARTIAL)
     }
 
-    /// What was kept of this plan; nothing where nothing was, or of another plan.
+    /// What was kept.
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub fn read(&self) -> Result<Option<PlanRuns>, Failure> {
+    pub fn read(&self) -> Result<Found, Failure> {
         let path = self.path();
         if !path.exists() {
-            return Ok(None);
+            return Ok(Found::Nothing);
         }
         let bytes = std::fs::read(&path).map_err(|error| Failure::Running(format!("{}: {error}", path.display())))?;
-        // Another version's has another form, and is another plan's.
-        let Ok(partial) = serde_json::from_slice::<Partial>(&bytes) else {
-            return Ok(None);
-        };
-        let same = partial.digest == (self.identity)()?.digest;
-        Ok(same.then(|| partial.runs.into_iter().collect()))
+        // Another version's may have another form, and is another plan's.
+        match serde_json::from_slice::<Partial>(&bytes) {
+            Ok(partial) if partial.digest == self.digest => Ok(Found::Runs(partial.runs.into_iter().collect())),
+            _ => Ok(Found::Others(path)),
+        }
     }
 
     /// Keeps them.
@@ -109,7 +117,7 @@ impl<'a> KeptRuns<'a> {
     /// A folder or file that cannot be written.
     pub fn write(&self, runs: PlanRuns) -> Result<PathBuf, Failure> {
         let partial = Partial {
-            digest: (self.identity)()?.digest,
+            digest: self.digest.to_owned(),
             runs: runs.into_iter().collect(),
         };
         let bytes = serde_json::to_vec(&partial).map_err(Failure::running)?;

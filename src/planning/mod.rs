@@ -13,7 +13,7 @@ mod moves;
 
 pub use answer::answer;
 pub use evaluate::Known;
-pub use kept::KeptRuns;
+pub use kept::{Found as KeptFound, KeptRuns};
 
 #[cfg(test)]
 mod tests;

@@ -177,7 +177,7 @@ impl Inputs {
             let now = stamps(path).map_err(|error| unreadable(path, &error))?;
             if now != content.stamps {
                 return Err(Failure::Running(format!(
-                    "{}: must stay as it is while a sweep runs, got a change; what was saved before is of the file as it was, and \
+                    "{}: must stay as it is while runs are made of it, got a change; what was saved before is of the file as it was, and \
                      with it the same command goes on",
                     path.display()
                 )));

@@ -725,7 +725,7 @@ fn an_interrupted_plan_keeps_its_runs_and_goes_on() {
     let place = folder();
     let at = place.path();
     let load =
-        "workload={arrivals: {poisson: {rate: 20000/s}}, lengths: {input: {fixed: 30}}, stop: {requests: 150000}}";
+        "workload={arrivals: {poisson: {rate: 20000/s}}, lengths: {input: {fixed: 30}}, stop: {requests: 300000}}";
     let command = |out| {
         let set = ["--set", load, "--set", LOAD[3], "--set", LOAD[5]];
         [&["plan", "s.yaml"], &set[..], &["--out", out]].concat()
@@ -737,7 +737,7 @@ fn an_interrupted_plan_keeps_its_runs_and_goes_on() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
     let killed = std::process::Command::new("kill")
         .args(["-INT", &child.id().to_string()])
         .status();
@@ -747,6 +747,7 @@ fn an_interrupted_plan_keeps_its_runs_and_goes_on() {
     assert_eq!(output.status.code(), Some(130), "{said}");
     let kept = "of the plan are kept in p/plan.partial.json; the same command goes on with them";
     assert!(said.starts_with("interrupted: ") && said.contains(kept), "{said}");
+    assert!(!said.contains("interrupted: 0 runs"), "{said}");
     assert_eq!(names(&at.join("p")), ["plan.partial.json"]);
 
     let output = tenantry(at, &command("p"));

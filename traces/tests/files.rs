@@ -176,11 +176,13 @@ fn what_numbers_of_a_parquet_file_mean_is_asked() {
         negative.contains("row 1: input_tokens: must be 0 to 4294967295, got `-5`"),
         "{negative}"
     );
-    let times = first(" (TIMESTAMP(MILLIS,true))", 5).unwrap_err().to_string();
-    assert!(
-        times.contains("must have `arrival_ns` as whole numbers, got a column of dates, times or decimals"),
-        "{times}"
-    );
+    for annotation in [" (TIMESTAMP(MILLIS,true))", " (TIMESTAMP_MILLIS)", " (TIME_MICROS)"] {
+        let times = first(annotation, 5).unwrap_err().to_string();
+        assert!(
+            times.contains("must have `arrival_ns` as whole numbers, got a column of dates, times or decimals"),
+            "{annotation}: {times}"
+        );
+    }
 }
 
 /// A file with nine requests, and where the tenants' first page begins.

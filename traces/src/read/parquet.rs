@@ -85,10 +85,15 @@ impl Rows {
             }
             // A time in other units would be read as so many nanoseconds.
             let logical = column.logical_type_ref();
-            if let Some(
-                LogicalType::Timestamp(_) | LogicalType::Time(_) | LogicalType::Decimal(_) | LogicalType::Date,
-            ) = logical
-            {
+            use ConvertedType::{DATE, DECIMAL, TIME_MICROS, TIME_MILLIS, TIMESTAMP_MICROS, TIMESTAMP_MILLIS};
+            let is_no_number = matches!(
+                logical,
+                Some(LogicalType::Timestamp(_) | LogicalType::Time(_) | LogicalType::Decimal(_) | LogicalType::Date)
+            ) || matches!(
+                column.converted_type(),
+                DATE | DECIMAL | TIME_MICROS | TIME_MILLIS | TIMESTAMP_MICROS | TIMESTAMP_MILLIS
+            );
+            if is_no_number {
                 let message = format!("must have `{name}` as whole numbers, got a column of dates, times or decimals");
                 return Err(TraceError::file(path, message));
             }
