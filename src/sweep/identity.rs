@@ -243,7 +243,10 @@ mod tests {
         fs::rename(place.path().join("b"), place.path().join("c")).unwrap();
         assert_ne!(digest(&folder), of_folder);
         let message = inputs.check_unchanged().unwrap_err().to_string();
-        assert!(message.contains("must stay as it is while a sweep runs"), "{message}");
+        assert!(
+            message.contains("must stay as it is while runs are made of it"),
+            "{message}"
+        );
         fs::rename(place.path().join("c"), place.path().join("b")).unwrap();
         assert_eq!(digest(&folder), of_folder);
         write("a", "onet");
