@@ -19,7 +19,7 @@ use tenantry_traces::{Duration, Time, TraceError};
 
 use crate::cli::KeepArgs;
 use crate::failure::Failure;
-use crate::output::check_folder;
+use crate::output::{check_folder, make_folder};
 use crate::time_range;
 
 const REQUESTS: &str = "requests.parquet";
@@ -64,7 +64,7 @@ impl Keep {
         }
         check_folder("--out", out)?;
         if args.requests || window.is_some() {
-            std::fs::create_dir_all(out).map_err(|error| Failure::Running(format!("{}: {error}", out.display())))?;
+            make_folder(out)?;
         }
         let (requests, timeline) = (out.join(REQUESTS), out.join(TIMELINE_FILE));
         let mut earlier = Vec::new();

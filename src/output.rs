@@ -21,6 +21,11 @@ pub fn style() -> Style {
     Style::of(comfy_table::Table::new().width())
 }
 
+/// Makes a folder, and those that it lies in, where they are missing.
+pub fn make_folder(folder: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))
+}
+
 /// Refuses what cannot be a folder, before hours of work are done for what is to go there. Nothing is made yet.
 pub fn check_folder(flag: &str, folder: &Path) -> Result<(), Failure> {
     let there = folder.ancestors().find(|folder| folder.exists());

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use tch::Device;
 use tenantry_cascade::Reroute;
+use tenantry_core::RunRecord;
 use tenantry_core::op::Layers;
 use tenantry_core::policy::scale::TargetTrackingSpec;
 use tenantry_core::spec::{
@@ -158,23 +159,28 @@ fn executed_on(
     execute(&spec, &mut Listed::new(entries), Arc::new(AtomicBool::new(false)), ())
 }
 
-#[test]
-fn both_machines_return_the_same_requests_from_the_same_models() {
-    let (system, known) = (cascade(), answers());
-    let card = synthetic_card();
+/// The same requests on the virtual machine.
+fn simulated(system: &SystemSpec, known: &AnswersSpec) -> RunRecord {
     let spec = tenantry_sim::Run {
-        card: &card,
+        card: &synthetic_card(),
         cluster: cluster(),
-        system: &system,
+        system,
         tenants: TENANTS,
         warm_up: Time::ZERO,
         jitter: Jitter::None,
         seed: 1,
-        answers: Some((&known, SEED)),
+        answers: Some((known, SEED)),
     };
-    let simulated = simulate(&spec, &mut Listed::new(entries()), Default::default(), ()).unwrap();
+    let simulated = simulate(&spec, &mut Listed::new(entries()), Default::default(), ());
+    simulated.unwrap().record
+}
+
+#[test]
+fn both_machines_return_the_same_requests_from_the_same_models() {
+    let (system, known) = (cascade(), answers());
+    let simulated = simulated(&system, &known);
     let executed = executed(&system, Some(&known)).unwrap();
-    let (virtual_one, real) = (simulated.record.cascade.unwrap(), executed.record.cascade.unwrap());
+    let (virtual_one, real) = (simulated.cascade.unwrap(), executed.record.cascade.unwrap());
     assert_eq!(real.returned, virtual_one.returned);
     assert_eq!((real.judged, real.right), (virtual_one.judged, virtual_one.right));
     assert!(
@@ -218,21 +224,10 @@ fn early_exit(cut_off: f64) -> SystemSpec {
 #[test]
 fn who_does_not_leave_at_an_exit_goes_on_in_the_layers_above() {
     let (system, known) = (early_exit(0.95), answers());
-    let card = synthetic_card();
-    let spec = tenantry_sim::Run {
-        card: &card,
-        cluster: cluster(),
-        system: &system,
-        tenants: TENANTS,
-        warm_up: Time::ZERO,
-        jitter: Jitter::None,
-        seed: 1,
-        answers: Some((&known, SEED)),
-    };
-    let simulated = simulate(&spec, &mut Listed::new(entries()), Default::default(), ()).unwrap();
+    let simulated = simulated(&system, &known);
     let executed = executed(&system, Some(&known)).unwrap();
     let real = executed.record.cascade.unwrap();
-    assert_eq!(real.returned, simulated.record.cascade.unwrap().returned);
+    assert_eq!(real.returned, simulated.cascade.unwrap().returned);
     assert!(
         real.returned.iter().all(|&requests| requests > 0),
         "{:?}",

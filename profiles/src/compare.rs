@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::card::Card;
 use crate::family::Family;
 use crate::grid::Grid;
-use crate::slice::{Point, Slice};
+use crate::slice::{DTYPE, Point, Slice};
 use crate::stats::nearest_rank;
 
 /// An op's medians on both cards, in microseconds.
@@ -113,19 +113,16 @@ fn counterpart<'a>(slice: &Slice, others: &'a [Slice]) -> Option<(&'a Slice, Str
     if let Some(same) = of_family().find(|other| other.label == slice.label) {
         return Some((same, slice.label.clone()));
     }
-    let (names, dtype) = without_dtype(&slice.label);
-    let mut alike = of_family().filter(|other| without_dtype(&other.label).0 == names);
+    let names = without_dtype(&slice.label);
+    let mut alike = of_family().filter(|other| without_dtype(&other.label) == names);
     let only = alike.next().filter(|_| alike.next().is_none())?;
-    let label = format!("{} dtype={}/{}", names.join(" "), dtype?, without_dtype(&only.label).1?);
+    let label = format!("{} dtype={}/{}", names.join(" "), slice.dtype()?, only.dtype()?);
     Some((only, label))
 }
 
-fn without_dtype(label: &str) -> (Vec<&str>, Option<&str>) {
-    let names = label.split(' ').filter(|cell| !cell.starts_with(DTYPE)).collect();
-    (names, label.split(' ').find_map(|cell| cell.strip_prefix(DTYPE)))
+fn without_dtype(label: &str) -> Vec<&str> {
+    label.split(' ').filter(|cell| !cell.starts_with(DTYPE)).collect()
 }
-
-const DTYPE: &str = "dtype=";
 
 /// Both tables' medians at the first's points, as far as the second has measured that far.
 fn medians(first: &Slice, second: &Slice) -> Vec<Medians> {

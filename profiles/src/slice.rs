@@ -21,7 +21,15 @@ pub(crate) struct Point {
     pub stats: Stats,
 }
 
+/// How a label writes a number format.
+pub(crate) const DTYPE: &str = "dtype=";
+
 impl Slice {
+    /// The number format that its label has, as it is written there.
+    pub fn dtype(&self) -> Option<&str> {
+        self.label.split(' ').find_map(|cell| cell.strip_prefix(DTYPE))
+    }
+
     /// The distinct values of each axis, ascending.
     pub fn knots(&self) -> Vec<Vec<u64>> {
         let of_axis = |axis: usize| {

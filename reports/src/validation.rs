@@ -193,9 +193,7 @@ impl Validation {
         let outside = |figure: &&FigureError| figure.verdict == Some(Verdict::Outside);
         figures().filter(outside).any(is_there) || figures().find(outside).is_none()
     }
-}
 
-impl Validation {
     /// Compares all simulated with all executed runs of a scenario.
     pub fn new(scenario: &str, limits: Limits, runs: &[Run]) -> Validation {
         let comparisons: Vec<Comparison> = Pair::all(runs)

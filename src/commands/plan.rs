@@ -12,7 +12,7 @@ use tenantry_scenarios::plan::Plan;
 use crate::cards::{card_from_anywhere, find_card};
 use crate::cli::{OutputArgs, PlanArgs, ScenarioArgs};
 use crate::failure::Failure;
-use crate::output::{Started, check_folder, next, print, say, style};
+use crate::output::{Started, check_folder, make_folder, next, print, say, style};
 use crate::planning::{KeptFound, KeptRuns, Known, answer};
 use crate::runs::{Loaded, scenario};
 use crate::sweep::identity::{Inputs, Sweep};
@@ -70,8 +70,7 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     let manifest = started.manifest(cards.first_card(), None, 0, caveats);
     let write = || -> Result<(), Failure> {
         let file = |name: &str, bytes: &[u8]| write_whole(&args.out.join(name), bytes).map_err(Failure::running);
-        std::fs::create_dir_all(&args.out)
-            .map_err(|error| Failure::Running(format!("{}: {error}", args.out.display())))?;
+        make_folder(&args.out)?;
         file("manifest.json", &json(&manifest).map_err(Failure::running)?)?;
         file(
             "plan.html",

@@ -12,7 +12,7 @@ use tenantry_reports::{ReportError, figure, terminal};
 
 use crate::cli::{OutputArgs, ReportArgs};
 use crate::failure::Failure;
-use crate::output::{Started, print, say, style};
+use crate::output::{Started, make_folder, print, say, style};
 
 pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
@@ -98,7 +98,7 @@ fn say_figures(args: &ReportArgs, output: &OutputArgs, written: Option<&[PathBuf
 
 fn write(page: &Path, html: &str) -> Result<(), Failure> {
     if let Some(folder) = page.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))?;
+        make_folder(folder)?;
     }
     write_whole(page, html.as_bytes()).map_err(Failure::running)
 }

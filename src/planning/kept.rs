@@ -10,6 +10,7 @@ use tenantry_sim::plan::Sample;
 
 use crate::caveats::Extrapolated;
 use crate::failure::Failure;
+use crate::output::make_folder;
 use crate::planning::accuracy::Answers;
 
 /// Of a plan that is not finished.
@@ -121,8 +122,7 @@ impl<'a> KeptRuns<'a> {
             runs: runs.into_iter().collect(),
         };
         let bytes = serde_json::to_vec(&partial).map_err(Failure::running)?;
-        std::fs::create_dir_all(self.folder)
-            .map_err(|error| Failure::Running(format!("{}: {error}", self.folder.display())))?;
+        make_folder(self.folder)?;
         write_whole(&self.path(), &bytes).map_err(Failure::running)?;
         Ok(self.path())
     }

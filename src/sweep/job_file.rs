@@ -9,7 +9,7 @@ use tenantry_reports::whole::write_whole;
 
 use crate::cli::SweepArgs;
 use crate::failure::Failure;
-use crate::output::quoted;
+use crate::output::{make_folder, quoted};
 
 /// What runs jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -53,7 +53,7 @@ pub fn write(engine: Engine, shards: NonZeroUsize, args: &SweepArgs) -> Result<W
         }
         Engine::Kubernetes => ("sweep-job.yaml", kubernetes(&name, shards, args)),
     };
-    std::fs::create_dir_all(&args.out).map_err(|error| Failure::Running(format!("{}: {error}", args.out.display())))?;
+    make_folder(&args.out)?;
     let path = args.out.join(file);
     write_whole(&path, text.as_bytes()).map_err(Failure::running)?;
     Ok(Written {

@@ -14,7 +14,7 @@ use tenantry_reports::{Run, RunFolder, RunSummary};
 
 use crate::caveats::{Extrapolated, TableUsed, extrapolation_caveat, of_runs, table_caveats};
 use crate::failure::Failure;
-use crate::output::Started;
+use crate::output::{Started, make_folder};
 use crate::sweep::identity::Sweep;
 
 /// Says which sweep a folder holds.
@@ -54,7 +54,7 @@ impl Saved {
             sweep,
         };
         let runs = saved.runs();
-        fs::create_dir_all(&runs).map_err(|error| Failure::Running(format!("{}: {error}", runs.display())))?;
+        make_folder(&runs)?;
         let path = folder.join(SWEEP);
         if path.exists() {
             let there = read::<Sweep>(&path)?;

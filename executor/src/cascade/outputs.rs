@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use tenantry_cascade::ensemble::likeliest;
-use tenantry_cascade::{CascadeError, Dirichlet, Spread, Temperature, softmax};
+use tenantry_cascade::{CascadeError, Confident, Dirichlet, Spread, Temperature, softmax};
 use tenantry_traces::outcome::{PruneStep, SavedCalibration, SavedDirichlet, SavedOutputs, SavedPruning};
 
 use super::config::Answer;
@@ -141,12 +141,8 @@ impl Calibration {
     /// The probabilities of the classes, or the number; and the confidence in the answer.
     pub fn apply(&self, logits: &[f32]) -> (Vec<f64>, f64) {
         match self {
-            Calibration::Classes(temperature) => {
-                let shares = softmax(logits, *temperature);
-                let confidence = temperature.confidence(logits).confidence;
-                (shares, confidence)
-            }
-            Calibration::Dirichlet(dirichlet) => (dirichlet.shares(logits), dirichlet.confidence(logits).confidence),
+            Calibration::Classes(temperature) => with_confidence(softmax(logits, *temperature)),
+            Calibration::Dirichlet(dirichlet) => with_confidence(dirichlet.shares(logits)),
             Calibration::Number { spread, tolerance } => {
                 let numbers = logits.iter().map(|&number| f64::from(number)).collect();
                 (numbers, spread.confidence(1.0, *tolerance))
@@ -164,6 +160,12 @@ impl Calibration {
             (Calibration::Classes(_) | Calibration::Dirichlet(_), Label::Number(_)) => false,
         }
     }
+}
+
+/// Probabilities, and that of the likeliest.
+fn with_confidence(shares: Vec<f64>) -> (Vec<f64>, f64) {
+    let confidence = Confident::of(&shares).confidence;
+    (shares, confidence)
 }
 
 impl Outputs {

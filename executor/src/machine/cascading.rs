@@ -68,6 +68,16 @@ impl StageModel {
     fn continues(&self) -> bool {
         self.layers.start > 0
     }
+
+    /// Its layers over `hidden`, and the attention that tokens received where words are to be pruned.
+    fn pass(&self, hidden: Tensor, input: &Input) -> Result<(Tensor, Option<Tensor>), ExecutorError> {
+        let StageModel { encoder, layers, .. } = self;
+        if !self.prunes {
+            return Ok((encoder.layers(hidden, layers.clone(), input, None)?, None));
+        }
+        let (hidden, importance) = layers_with_importance(encoder, layers.clone(), hidden, input)?;
+        Ok((hidden, Some(importance)))
+    }
 }
 
 impl CascadeServing {
@@ -187,13 +197,7 @@ impl StageLane {
             true => self.kept.take(&batch.members, tokens, encoder)?,
             false => self.embed(encoder, batch)?,
         };
-        let (hidden, importance) = match model.prunes {
-            true => {
-                let (hidden, importance) = layers_with_importance(encoder, model.layers.clone(), below, &input)?;
-                (hidden, Some(importance))
-            }
-            false => (encoder.layers(below, model.layers.clone(), &input, None)?, None),
-        };
+        let (hidden, importance) = model.pass(below, &input)?;
         if model.exits {
             self.kept.put(&batch.members, &hidden)?;
         }
@@ -225,14 +229,10 @@ impl StageLane {
 
     /// A pass over nothing in particular, as long as the model takes.
     fn warm_up(model: &StageModel, batch: usize) -> Result<(), ExecutorError> {
-        let StageModel { encoder, layers, .. } = model;
+        let encoder = &model.encoder;
         let tokens = encoder.shape().positions as usize;
         let input = encoder.input(&vec![vec![0_i64; tokens]; batch], tokens)?;
-        let embedded = encoder.embed(&input)?;
-        let hidden = match model.prunes {
-            true => layers_with_importance(encoder, layers.clone(), embedded, &input)?.0,
-            false => encoder.layers(embedded, layers.clone(), &input, None)?,
-        };
+        let (hidden, _) = model.pass(encoder.embed(&input)?, &input)?;
         model.heads.forward(&hidden, &vec![0; batch]).map(drop)
     }
 }

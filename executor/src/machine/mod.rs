@@ -191,14 +191,14 @@ pub struct RealMachine<W> {
     outcome: Option<(u32, Outcome)>,
     /// What a route's models answer, where there is one.
     answers: Answering,
-    /// Hidden states that a route's models keep of requests which may go on.
-    kept: Option<Arc<KeptStates>>,
     /// Likewise: answers of trained models.
     revealed: Vec<Answer>,
     /// Likewise: what the solver answered.
     answer: Option<Allocated>,
     /// Likewise: how a pool was split.
     plan: Option<PoolPlan>,
+    /// Hidden states that a route's models keep of requests which may go on.
+    kept: Option<Arc<KeptStates>>,
 }
 
 impl<W: Workers> RealMachine<W> {
@@ -216,10 +216,10 @@ impl<W: Workers> RealMachine<W> {
             failures: Vec::new(),
             outcome: None,
             answers: Answering::None,
-            kept: None,
             revealed: Vec::new(),
             answer: None,
             plan: None,
+            kept: None,
         }
     }
 

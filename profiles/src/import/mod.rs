@@ -99,8 +99,7 @@ impl Import {
     /// Files of another GPU's kernels may be in a number format that this one does not have.
     fn check_formats(&self, card: &Card, gpu: &Gpu) -> Result<(), Invalid> {
         for slice in card.tables.slices() {
-            let format = slice.label.split(' ').find_map(|cell| cell.strip_prefix("dtype="));
-            let Some(dtype) = DType::ALL.iter().find(|dtype| Some(dtype.name()) == format) else {
+            let Some(dtype) = DType::ALL.iter().find(|dtype| Some(dtype.name()) == slice.dtype()) else {
                 continue;
             };
             if gpu.sheet.peak(*dtype).is_none() {

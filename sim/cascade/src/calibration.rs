@@ -117,7 +117,7 @@ pub struct Confident {
 
 impl Confident {
     /// The likeliest of some probabilities; the first among equals.
-    pub(crate) fn of(shares: &[f64]) -> Confident {
+    pub fn of(shares: &[f64]) -> Confident {
         let mut best = Confident {
             class: 0,
             confidence: 0.0,

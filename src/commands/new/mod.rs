@@ -10,7 +10,7 @@ use tenantry_reports::whole::write_whole;
 
 use crate::cli::{NewArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{next, print, quoted, say};
+use crate::output::{make_folder, next, print, quoted, say};
 use crate::runs::Loaded;
 
 use answers::{Answers, tenants_of};
@@ -29,7 +29,7 @@ pub fn run(args: &NewArgs, output: &OutputArgs) -> Result<(), Failure> {
     let file = args.file.display().to_string();
     let (text, loaded) = on_a_card(args, Answers::of(args, of_trace)?, &file, output)?;
     if let Some(folder) = args.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))?;
+        make_folder(folder)?;
     }
     write_whole(&args.file, text.as_bytes()).map_err(Failure::running)?;
     let value = json!({ "scenario": loaded.scenario.name, "file": args.file, "runs": loaded.runs.len() });

@@ -24,7 +24,7 @@ use tenantry_reports::whole::write_whole;
 use crate::cards::find_card;
 use crate::cli::{OutputArgs, PaperName, ReproduceArgs};
 use crate::failure::Failure;
-use crate::output::{print, say, style};
+use crate::output::{make_folder, print, say, style};
 use crate::{interrupt, progress};
 use grounds::Ground;
 use lab::Lab;
@@ -179,7 +179,7 @@ fn publish(
     interrupted: bool,
 ) -> Result<(), Failure> {
     let folder = &args.out;
-    std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))?;
+    make_folder(folder)?;
     let written = Written {
         schema: 1,
         interrupted,

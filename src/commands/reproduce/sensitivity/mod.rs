@@ -19,7 +19,7 @@ use tenantry_reports::whole::write_whole;
 use super::lab::Lab;
 use crate::cli::{OutputArgs, PaperName, ReproduceArgs};
 use crate::failure::Failure;
-use crate::output::{print, say, style};
+use crate::output::{make_folder, print, say, style};
 use crate::{interrupt, progress};
 use leading::{LEADING, Leading, MainResult};
 
@@ -167,7 +167,7 @@ impl Outcome {
 
 fn publish(args: &ReproduceArgs, output: &OutputArgs, cards: &[OfCard]) -> Result<(), Failure> {
     let folder = &args.out;
-    std::fs::create_dir_all(folder).map_err(|error| Failure::Running(format!("{}: {error}", folder.display())))?;
+    make_folder(folder)?;
     let written = Written { schema: 1, cards };
     let bytes = json(&written).map_err(Failure::running)?;
     write_whole(&folder.join("sensitivity.json"), &bytes).map_err(Failure::running)?;
