@@ -59,7 +59,7 @@ fn scales() -> impl Strategy<Value = Option<ScaleSpec>> {
     let headroom = (1u64..200, 1u32..3).prop_map(|(interval_ms, patience)| {
         ScaleRule::Headroom(HeadroomSpec {
             instances_per_card: 1,
-            headroom_percent: 5,
+            headroom_ppm: 50_000,
             interval: Duration::from_millis(interval_ms),
             patience,
             cards_min: 1,
@@ -70,8 +70,8 @@ fn scales() -> impl Strategy<Value = Option<ScaleSpec>> {
         ScaleRule::TargetTracking(TargetTrackingSpec {
             slo: Duration::from_micros(slo_us),
             percentile: 98,
-            add_percent: 95,
-            release_percent: 90,
+            add_ppm: 950_000,
+            release_ppm: 900_000,
             recent: Duration::from_secs(1),
             period: Duration::from_secs(1),
             settle: Duration::ZERO,

@@ -287,8 +287,8 @@ fn a_card_that_comes_answers_as_the_first_does() {
             rule: ScaleRule::TargetTracking(TargetTrackingSpec {
                 slo: Duration(1),
                 percentile: 98,
-                add_percent: 95,
-                release_percent: 50,
+                add_ppm: 950_000,
+                release_ppm: 500_000,
                 recent: Duration::from_secs(10),
                 period: Duration::from_secs(60),
                 settle: Duration::from_secs(60),

@@ -328,8 +328,8 @@ fn what_models_answer_under_load_is_what_was_saved_of_them() {
         rule: ScaleRule::TargetTracking(TargetTrackingSpec {
             slo: Duration(1),
             percentile: 98,
-            add_percent: 95,
-            release_percent: 50,
+            add_ppm: 950_000,
+            release_ppm: 500_000,
             recent: Duration::from_secs(10),
             period: Duration::from_secs(60),
             settle: Duration::from_secs(60),

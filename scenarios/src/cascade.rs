@@ -82,6 +82,15 @@ pub(crate) fn route(
             packing: stage.packing.map(|packing| packing.0),
         });
     }
+    let is_generated = |outcomes: &RawOutcomes| matches!(outcomes.from, RawOutcomeSource::Generated { .. });
+    if raw.order == RawOrder::AtOnce
+        && raw.stages.len() > 1
+        && matches!(raw.join, RawAnswerJoin::Average(_))
+        && around.outcomes.is_some_and(is_generated)
+    {
+        let must = "last or vote where models of a generator are asked at once: what an average gains is known only of who is asked after another";
+        problems.push(Problem::new(path.key("join"), must, "average"));
+    }
     let mut weights = |key: &str, weights: &[NotNegative]| {
         if weights.len() != raw.stages.len() || weights.iter().all(|weight| weight.0 == 0.0) {
             let must = format!("{} weights, a number for each model, not all 0", raw.stages.len());

@@ -91,6 +91,15 @@ pub(crate) fn check(
         let must = "left out above a table: the texts that it is built from have no beginning in common";
         problems.push(Problem::new(in_generation.key("shared_prefix"), must, prefix.tokens.0));
     }
+    if let Some(prefix) = generation.shared_prefix
+        && prefix.tokens.0 < generation.page_tokens.0
+    {
+        let must = format!(
+            "at least page_tokens ({}), since whole pages of it are shared",
+            generation.page_tokens.0
+        );
+        problems.push(Problem::new(in_generation.key("shared_prefix").key("tokens"), must, prefix.tokens.0));
+    }
     if generation.prefix_caching && generation.shared_prefix.is_some() {
         let must = "left out where prefix_caching is true: what an evicted request left is not looked up beside it";
         problems.push(Problem::new(in_generation.key("shared_prefix"), must, "given"));

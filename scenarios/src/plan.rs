@@ -162,7 +162,8 @@ pub(crate) fn resolve(raw: &RawScenario) -> Result<Option<Plan>, Vec<Problem>> {
     for (index, system) in raw.systems.iter().enumerate() {
         let path = Path::default().key("systems").index(index);
         check_cascade(system, plan, gpus.len(), &path, &mut problems);
-        check_runtimes(system, plan, &gpus, &path, &mut problems);
+        check_runtimes(system, &gpus, &path, &mut problems);
+        check_scale(system, plan, &gpus, &path, &mut problems);
     }
     if !problems.is_empty() {
         return Err(problems);
@@ -324,7 +325,7 @@ fn check_cascade(
 }
 
 /// What a plan may ask of runtimes.
-fn check_runtimes(system: &RawSystem, plan: &RawPlan, gpus: &[u32], path: &Path, problems: &mut Vec<Problem>) {
+fn check_runtimes(system: &RawSystem, gpus: &[u32], path: &Path, problems: &mut Vec<Problem>) {
     let Some(runtimes) = &system.runtimes else { return };
     let path = path.key("runtimes");
     if let RawAllocate::Fixed(fixed) = &runtimes.allocate
@@ -333,18 +334,36 @@ fn check_runtimes(system: &RawSystem, plan: &RawPlan, gpus: &[u32], path: &Path,
         let must = "even, global or periodic where plan.gpus tries several numbers of cards, since fixed numbers add up to one of them";
         problems.push(Problem::new(path.key("allocate"), must, format!("fixed: {fixed:?}")));
     }
-    let Some(scale) = &runtimes.scale else { return };
-    let path = path.key("scale");
-    if plan.find == RawObjective::LeastCost || plan.max_cost_per_hour.is_some() {
-        let must = "left out where a plan goes by the cards' cost: it counts cards that are kept all the time \
-                    (tenantry simulate says what cards that come and go cost, as cost_per_million_requests)";
-        problems.push(Problem::new(path.clone(), must, "given"));
+}
+
+/// What a plan may ask of cards that come and go: of runtimes, of decoders and of a cascade's stages.
+fn check_scale(system: &RawSystem, plan: &RawPlan, gpus: &[u32], path: &Path, problems: &mut Vec<Problem>) {
+    let mut scaled: Vec<(Path, u32, u32)> = Vec::new();
+    if let Some(scale) = system.runtimes.as_ref().and_then(|runtimes| runtimes.scale) {
+        scaled.push((path.key("runtimes"), scale.start.0, scale.min.0));
+    }
+    if let Some(scale) = system.generation.as_ref().and_then(|generation| generation.scale) {
+        scaled.push((path.key("generation"), scale.start.0, scale.min.0));
+    }
+    let stages = path.key("cascade").key("stages");
+    for (index, stage) in { system.cascade.iter() }.flat_map(|cascade| &cascade.stages).enumerate() {
+        if let Some(scale) = &stage.scale {
+            scaled.push((stages.index(index), scale.start.0, scale.min.0));
+        }
     }
     let fewest = gpus.iter().copied().min().unwrap_or(0);
-    for (key, count) in [("start", scale.start.0), ("min", scale.min.0)] {
-        if count > fewest {
-            let must = format!("at most {fewest}, the fewest cards that plan.gpus tries");
-            problems.push(Problem::new(path.key(key), must, count));
+    for (of, start, min) in scaled {
+        let path = of.key("scale");
+        if plan.find == RawObjective::LeastCost || plan.max_cost_per_hour.is_some() {
+            let must = "left out where a plan goes by the cards' cost: it counts cards that are kept all the time \
+                        (tenantry simulate says what cards that come and go cost, as cost_per_million_requests)";
+            problems.push(Problem::new(path.clone(), must, "given"));
+        }
+        for (key, count) in [("start", start), ("min", min)] {
+            if count > fewest {
+                let must = format!("at most {fewest}, the fewest cards that plan.gpus tries");
+                problems.push(Problem::new(path.key(key), must, count));
+            }
         }
     }
 }

@@ -358,6 +358,12 @@ fn check_cascade(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
     if system.tasks.is_some() {
         must("tasks", "left out where several models serve");
     }
+    if system.model != backbone() {
+        must("model", "left out where several models serve, since each stage names its own");
+    }
+    if system.swap != RawSwap::default() {
+        must("swap", "left out where several models serve, since nothing is swapped");
+    }
 }
 
 /// Which files a system has a use for.

@@ -37,6 +37,13 @@ pub(crate) fn resolve(
     let runtimes = system.runtimes.as_ref()?;
     check_beside(system, path, problems);
     let path = path.key("runtimes");
+    check_classes(runtimes, raw, &path, problems);
+    if matches!(runtimes.allocate, RawAllocate::Global { .. })
+        && matches!(raw.workload.arrivals, RawArrivals::ClosedLoop { .. })
+    {
+        let must = "even, fixed or periodic where clients wait for their answers, since nobody knows beforehand how often they ask";
+        problems.push(Problem::new(path.key("allocate"), must, "global"));
+    }
     let mut streams = vec![stream_of(
         system,
         &Stream {
@@ -108,6 +115,8 @@ fn check_beside(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
         ("pipeline", system.pipeline.is_some()),
         ("generation", system.generation.is_some()),
         ("plot", system.plot.is_some()),
+        ("tasks", system.tasks.is_some()),
+        ("cascade", system.cascade.is_some()),
     ];
     for (key, _) in given.into_iter().filter(|(_, given)| *given) {
         let must = "left out where there are runtimes, each of which serves one request at a time";
@@ -126,6 +135,33 @@ fn check_beside(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
     if system.tenant_state != RawTenantState::Head {
         let must = "head where there are runtimes, which are compiled with their parameters";
         problems.push(Problem::new(path.key("tenant_state"), must, "another"));
+    }
+}
+
+/// Each stream has a service class: the system's own the first, further ones those after it, in their order.
+fn check_classes(runtimes: &RawRuntimes, raw: &RawScenario, path: &Path, problems: &mut Vec<Problem>) {
+    if runtimes.streams.is_empty() {
+        return;
+    }
+    let classes = raw.tenants.classes.names();
+    let (streams, path) = (runtimes.streams.len() + 1, path.key("streams"));
+    if classes.len() != streams {
+        let must = format!(
+            "one fewer than the service classes of tenants.classes ({}), since the system itself serves the first",
+            classes.len()
+        );
+        problems.push(Problem::new(path, must, runtimes.streams.len()));
+        return;
+    }
+    for (index, stream) in runtimes.streams.iter().enumerate() {
+        let of = index + 1;
+        if classes.iter().position(|class| *class == stream.name.0).is_some_and(|class| class != of) {
+            let must = format!(
+                "no other class's name: this stream serves class {} of tenants.classes, whose order is the streams'",
+                classes[of]
+            );
+            problems.push(Problem::new(path.index(index).key("name"), must, &stream.name.0));
+        }
     }
 }
 

@@ -7,7 +7,6 @@ use tenantry_traces::Duration;
 use crate::error::Problem;
 use crate::path::Path;
 use crate::raw::{RawScaling, RawScalingRule};
-use crate::scalar::Percent;
 
 /// Whose cards come and go.
 pub(crate) struct Scaled<'a> {
@@ -39,7 +38,6 @@ pub(crate) fn scale_of(scale: &RawScaling, scaled: &Scaled<'_>, problems: &mut V
             scale.min.0,
         ));
     }
-    let per_cent = |percent: Percent| (percent.fraction() * 100.0).round() as u32;
     ScaleSpec {
         cards_at_start: scale.start.0,
         start_up: scale.start_up.0,
@@ -59,8 +57,8 @@ pub(crate) fn scale_of(scale: &RawScaling, scaled: &Scaled<'_>, problems: &mut V
                 ScaleRule::TargetTracking(TargetTrackingSpec {
                     slo: scaled.slo,
                     percentile: percentile.0.clamp(1, 100),
-                    add_percent: per_cent(add),
-                    release_percent: per_cent(release),
+                    add_ppm: add.ppm(),
+                    release_ppm: release.ppm(),
                     recent: recent.0,
                     period: period.0,
                     settle: settle.0,
@@ -74,7 +72,7 @@ pub(crate) fn scale_of(scale: &RawScaling, scaled: &Scaled<'_>, problems: &mut V
                 patience,
             } => ScaleRule::Headroom(HeadroomSpec {
                 instances_per_card: scaled.instances_per_gpu,
-                headroom_percent: per_cent(spare),
+                headroom_ppm: spare.ppm(),
                 interval: interval.0,
                 patience: patience.0,
                 cards_min: scale.min.0,

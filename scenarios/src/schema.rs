@@ -2,15 +2,41 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::raw::RawScenario;
 
 /// The JSON Schema of a scenario file, for editors.
 pub fn schema() -> Value {
     let mut schema = schemars::schema_for!(RawScenario).to_value();
+    names_stand_alone(&mut schema);
     presets_fill_in(&mut schema);
     schema
+}
+
+/// A name alone stands for content with nothing but defaults, as it is read.
+fn names_stand_alone(part: &mut Value) {
+    match part {
+        Value::Object(fields) => {
+            if let Some(Value::Array(kinds)) = fields.get_mut("oneOf") {
+                let names: Vec<Value> = kinds.iter().filter_map(of_defaults).collect();
+                kinds.extend(names);
+            }
+            fields.values_mut().for_each(names_stand_alone);
+        }
+        Value::Array(items) => items.iter_mut().for_each(names_stand_alone),
+        _ => {}
+    }
+}
+
+/// The name of a kind of value whose content has keys and requires none. What is defined elsewhere is content that is given.
+fn of_defaults(kind: &Value) -> Option<Value> {
+    let [name] = kind.get("required")?.as_array()?.as_slice() else {
+        return None;
+    };
+    let content = kind.get("properties")?.get(name.as_str()?)?;
+    let defaults = content.get("properties").is_some() && content.get("required").is_none();
+    defaults.then(|| json!({ "const": name, "description": kind.get("description"), "type": "string" }))
 }
 
 /// What is left out of a system with a preset is the preset's, at any depth: no part of a system requires a key. What tells one kind of

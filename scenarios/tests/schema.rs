@@ -142,6 +142,25 @@ fn every_shipped_scenario_fits() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// As they are read: what has nothing but defaults, and not what lacks a key.
+#[test]
+fn a_name_alone_fits_where_it_stands_for_defaults() {
+    let schema = schema();
+    let with = |input: &str| {
+        let mut scenario = shipped("quickstart");
+        scenario["workload"]["lengths"] = json!({ "input": input });
+        let text = serde_yaml::to_string(&scenario).unwrap();
+        let read = tenantry_scenarios::Scenario::from_yaml("a.yaml", &text, &[]);
+        (fits(&schema, &schema, &scenario, ""), read.map(drop))
+    };
+    for alone in ["twitter", "sharegpt"] {
+        assert_eq!(with(alone).0, Ok(()), "{alone}");
+        with(alone).1.unwrap();
+    }
+    let (fitting, read) = with("normal");
+    assert!(fitting.is_err() && read.is_err(), "{fitting:?}");
+}
+
 #[test]
 fn what_is_wrong_does_not_fit() {
     let schema = schema();

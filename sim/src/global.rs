@@ -2,9 +2,10 @@
 
 use tenantry_core::policy::fleet::{Question, RuntimeQuestion, StreamQuestion};
 use tenantry_core::spec::{RuntimesSpec, SolverSpec};
-use tenantry_traces::{Duration, Entry, Time, TraceError, Workload};
+use tenantry_traces::{Entry, Time, TraceError, Workload};
 
-/// Reads a workload to its end. Clients that wait for their answers ask once.
+/// Reads a workload to its end. What comes within less than the longest SLO has that long to be answered. Clients that wait for their answers, who
+/// would ask once here, are refused where the scenario is read.
 ///
 /// # Errors
 /// When the workload cannot be read.
@@ -43,10 +44,11 @@ pub fn whole_workload(
             }
         }
     }
+    let slo = streams.iter().map(|stream| stream.slo).max();
     Ok(Question {
+        span: last.since(Time::ZERO).max(slo.unwrap_or_default()),
         streams,
         instances,
-        span: last.since(Time::ZERO).max(Duration(1)),
         solver,
     })
 }

@@ -348,6 +348,26 @@ fn models_asked_at_once_take_as_long_as_the_slowest() {
     );
 }
 
+/// The last model's answer is the answer, whichever is done last.
+#[test]
+fn of_models_asked_at_once_the_last_answers_however_slow_the_first_is() {
+    let stages = |first, last| vec![stage(first, &[0], None), stage(last, &[1], None)];
+    let right = |stages| {
+        let mut both = routed(OrderSpec::AtOnce, stages);
+        both.route.as_mut().unwrap().join = AnswerJoin::Last;
+        let cascade = logged(&both, 2, apart(2000)).0.cascade.expect("there is a route");
+        assert_eq!(cascade.returned, [0, 2000]);
+        cascade.right.iter().sum::<u64>()
+    };
+    let alone = |name| {
+        let record = logged(&alone(stage(name, &[0], None)), 2, apart(2000)).0;
+        record.cascade.expect("there is a route").right[0]
+    };
+    assert_ne!(alone("tiny"), alone("bert-base"));
+    assert_eq!(right(stages("tiny", "bert-base")), alone("bert-base"));
+    assert_eq!(right(stages("bert-base", "tiny")), alone("tiny"));
+}
+
 /// Upper layers go on where the lower ones have ended, on the same lane, and cost no second embedding.
 #[test]
 fn an_early_exit_spares_the_upper_layers() {
@@ -452,7 +472,7 @@ fn headroom(cards_max: u32) -> ScaleSpec {
         start_up: Duration::from_millis(300),
         rule: ScaleRule::Headroom(HeadroomSpec {
             instances_per_card: 1,
-            headroom_percent: 20,
+            headroom_ppm: 200_000,
             interval: Duration::from_secs(1),
             patience: 2,
             cards_min: 1,
@@ -604,7 +624,7 @@ fn scales(cards_max: u32) -> impl Strategy<Value = Option<ScaleSpec>> {
         (1u64..300, 1u32..3).prop_map(move |(interval_ms, patience)| {
             ScaleRule::Headroom(HeadroomSpec {
                 instances_per_card: 1,
-                headroom_percent: 5,
+                headroom_ppm: 50_000,
                 interval: Duration::from_millis(interval_ms),
                 patience,
                 cards_min: 1,
@@ -615,8 +635,8 @@ fn scales(cards_max: u32) -> impl Strategy<Value = Option<ScaleSpec>> {
             ScaleRule::TargetTracking(TargetTrackingSpec {
                 slo: Duration::from_millis(slo_ms),
                 percentile: 98,
-                add_percent: 95,
-                release_percent: 80,
+                add_ppm: 950_000,
+                release_ppm: 800_000,
                 recent: Duration::from_secs(2),
                 period: Duration::from_secs(1),
                 settle: Duration::ZERO,

@@ -497,7 +497,7 @@ fn each_pipeline_takes_what_its_lanes_leave_open() {
                 Longest::Compute => {
                     assert!(before + stage <= encode, "{parts:?}");
                     (
-                        before + stage + encode + others * (copies + stage + encode),
+                        before + stage + encode + others * (copies + encode),
                         before + stage + batches * encode,
                         before_first_layer + stage + batches * encode,
                     )
@@ -510,7 +510,7 @@ fn each_pipeline_takes_what_its_lanes_leave_open() {
                         "{parts:?}"
                     );
                     (
-                        batches * (copies + stage + encode),
+                        batches * copies + stage + others * encode.max(stage) + encode,
                         batches * (copies + stage) + encode,
                         before_first_layer - layer_copies + batches * (copies_by_layer + stage) + last_layer,
                     )
@@ -520,8 +520,10 @@ fn each_pipeline_takes_what_its_lanes_leave_open() {
                     let until_staged = batches * lookup + stage;
                     // A lane keeps its order: all but the first layer's adapters come in behind what was looked up.
                     let others_copied = copies_by_layer - layer_copies + last_layer;
+                    // Adapters that wait for the batch before come in after what was looked up ahead.
+                    let last_copies = if batches > 1 { copies } else { 0 };
                     (
-                        until_staged + encode,
+                        until_staged + last_copies + encode,
                         until_staged + encode,
                         until_staged + encode.max(others_copied),
                     )

@@ -288,7 +288,7 @@ fn headroom(cards_at_start: u32, cards_max: u32) -> ScaleSpec {
         start_up: Duration::from_millis(500),
         rule: ScaleRule::Headroom(HeadroomSpec {
             instances_per_card: 1,
-            headroom_percent: 5,
+            headroom_ppm: 50_000,
             interval: Duration::from_secs(1),
             patience: 2,
             cards_min: 1,
@@ -396,8 +396,8 @@ fn tracking(slo_ms: u64, start_up_ms: u64) -> ScaleSpec {
         rule: ScaleRule::TargetTracking(TargetTrackingSpec {
             slo: Duration::from_millis(slo_ms),
             percentile: 98,
-            add_percent: 95,
-            release_percent: 50,
+            add_ppm: 950_000,
+            release_ppm: 500_000,
             recent: Duration::from_secs(10),
             period: Duration::from_secs(60),
             settle: Duration::from_secs(1),
@@ -435,7 +435,7 @@ fn an_even_allocation_stays_even_when_a_card_is_added() {
         start_up: Duration::from_millis(500),
         rule: ScaleRule::Headroom(HeadroomSpec {
             instances_per_card: 1,
-            headroom_percent: 30,
+            headroom_ppm: 300_000,
             interval: Duration::from_secs(1),
             patience: 1000,
             cards_min: 2,
@@ -551,8 +551,8 @@ fn specs() -> impl Strategy<Value = (RuntimesSpec, u32, u32)> {
                 rule: ScaleRule::TargetTracking(TargetTrackingSpec {
                     slo: Duration::from_millis(100),
                     percentile: 98,
-                    add_percent: 95,
-                    release_percent: 50,
+                    add_ppm: 950_000,
+                    release_ppm: 500_000,
                     recent: Duration::from_secs(1),
                     period: Duration::from_secs(1),
                     settle: Duration::from_millis(500),

@@ -11,5 +11,5 @@ pub fn run(args: &MergeArgs, output: &OutputArgs) -> Result<(), Failure> {
     check_folder("--out", &args.out)?;
     let parts = args.folders.iter().map(|folder| Saved::open(folder));
     let union = Union::of(&parts.collect::<Result<Vec<_>, _>>()?)?;
-    publish(&union.write(&args.out, &started)?, &args.out, output)
+    publish(&union.write(&args.out, &started, 0)?, &args.out, output)
 }

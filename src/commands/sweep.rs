@@ -1,7 +1,7 @@
 //! `tenantry sweep`: a scenario's runs in parts, each saved as it finishes.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use serde_json::json;
@@ -38,7 +38,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     let saved = Saved::begin(&args.out, sweep, &loaded.scenario.resolved_yaml())?;
     let shard = args.shard.unwrap_or(Shard::WHOLE);
     let mine: Vec<usize> = (0..loaded.runs.len()).filter(|&run| shard.has(run)).collect();
-    let missing: Vec<usize> = mine.iter().copied().filter(|&run| !saved.has(run)).collect();
+    let missing: Vec<usize> = mine.iter().copied().filter(|&run| !saved.is_done(run)).collect();
     if missing.len() < mine.len() {
         let there = mine.len() - missing.len();
         say(output, &format!("{there} of {} runs were saved before", mine.len()));
@@ -48,6 +48,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     let bar = progress::bar(mine.len() as u64, "sweeping", output.quiet);
     bar.set_position((mine.len() - missing.len()) as u64);
     bar.reset_eta();
+    let events = AtomicU64::new(0);
     let one = |&run: &usize| -> Result<(), Failure> {
         let saved_run = match simulate_one(&loaded, &saved.sweep, run, &interrupt)? {
             Some(saved_run) => saved_run,
@@ -55,6 +56,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
         };
         inputs.check_unchanged()?;
         saved.save(run, &saved_run)?;
+        events.fetch_add(saved_run.events, Ordering::Relaxed);
         bar.inc(1);
         Ok(())
     };
@@ -67,7 +69,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     bar.finish_and_clear();
     result?;
     if interrupt.load(Ordering::Relaxed) {
-        let there = mine.iter().filter(|&&run| saved.has(run)).count();
+        let there = mine.iter().filter(|&&run| saved.is_done(run)).count();
         return Err(Failure::Interrupted(format!(
             "{there} of {} runs are saved in {}; the same command goes on with the others",
             mine.len(),
@@ -83,7 +85,7 @@ pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
             )
         });
     }
-    let written = Union::of(&[saved])?.write(&args.out, &started)?;
+    let written = Union::of(&[saved])?.write(&args.out, &started, events.into_inner())?;
     publish(&written, &args.out, output)
 }
 

@@ -20,6 +20,7 @@ use crate::sweep::identity::Sweep;
 /// Says which sweep a folder holds.
 const SWEEP: &str = "sweep.json";
 const RESOLVED: &str = "scenario.resolved.yaml";
+const RUN_AGAIN: &str = "the same `tenantry sweep` runs it again";
 
 /// A run that has finished, or that its system refuses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,8 +98,19 @@ impl Saved {
     }
 
     /// Whether run number `run` has been saved.
-    pub fn has(&self, run: usize) -> bool {
+    fn has(&self, run: usize) -> bool {
         self.path(run).exists()
+    }
+
+    /// Whether there is nothing to do for run number `run`: it has been saved, of this sweep, and nobody damaged it since.
+    pub fn is_done(&self, run: usize) -> bool {
+        #[derive(Deserialize)]
+        struct Of {
+            sweep: String,
+        }
+        let bytes = fs::read(self.path(run)).ok();
+        let of = bytes.and_then(|bytes| serde_json::from_slice::<Of>(&bytes).ok());
+        of.is_some_and(|of| of.sweep == self.sweep.digest)
     }
 
     /// Saves run number `run`, whole or not at all.
@@ -189,17 +201,20 @@ impl Union {
     }
 
     /// Reads all runs and writes them to `folder` as `tenantry simulate` would have.
-    pub fn write(&self, folder: &Path, started: &Started) -> Result<Written, Failure> {
+    /// `here` is how many events the calling command simulated itself.
+    pub fn write(&self, folder: &Path, started: &Started, here: u64) -> Result<Written, Failure> {
         let mut runs = Vec::new();
         let mut refused: BTreeMap<String, usize> = BTreeMap::new();
         let (mut events, mut extrapolated, mut tables) = (0, Vec::new(), BTreeSet::new());
         for path in &self.paths {
-            let saved: SavedRun = read(path)?;
+            let saved: SavedRun = read(path).map_err(|failure| match failure {
+                Failure::BadInput(message) => Failure::BadInput(format!("{message}; {RUN_AGAIN}")),
+                failure => failure,
+            })?;
             // Shards that began at the same instant with different files have found no other's sweep to compare theirs with.
             if saved.sweep != self.sweep.digest {
                 return Err(Failure::BadInput(format!(
-                    "{}: must be a run of the sweep that {SWEEP} describes, got one with another scenario, card, file or version; without it, \
-                     the same `tenantry sweep` runs it again",
+                    "{}: must be a run of the sweep that {SWEEP} describes, got one with another scenario, card, file or version; {RUN_AGAIN}",
                     path.display()
                 )));
             }
@@ -222,9 +237,9 @@ impl Union {
         let sentence = |(why, count): (&String, &usize)| format!("Left out, since they cannot run ({count}): {why}.");
         caveats.extend(refused.iter().map(sentence));
         caveats.extend(of_runs(&runs));
-        let mut manifest = started.manifest(None, None, events, caveats);
-        // The events were those of all sweeping processes, in a time that nobody took.
-        manifest.events_per_s = None;
+        // Where others simulated some of them, nobody took the time.
+        let in_this_time = if here == events { events } else { 0 };
+        let mut manifest = started.manifest(None, None, in_this_time, caveats);
         manifest.profile.clone_from(&self.sweep.profile);
         let results = RunFolder {
             scenario: &self.sweep.scenario,

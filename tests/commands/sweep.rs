@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::common::{check_bad, folder, good, names, tenantry};
 
 const SWEEP: [&str; 4] = [
@@ -194,6 +196,28 @@ fn kills_lose_no_finished_run() {
     assert!(left.iter().all(|name| name.ends_with(".json")), "{left:?}");
 }
 
+/// Only a sweep that simulated all runs knows how fast.
+#[test]
+fn a_damaged_run_is_said_and_run_again() {
+    let place = folder();
+    let at = place.path();
+    let pace = |folder: &str| {
+        let manifest: Value = serde_json::from_slice(&file(&at.join(folder), "manifest.json")).unwrap();
+        manifest["events_per_s"].as_f64()
+    };
+    good(at, &sweep(&["--out", "whole"]));
+    assert!(pace("whole").is_some_and(|pace| pace > 1000.0));
+    let before = SAME.map(|name| file(&at.join("whole"), name));
+    let run = at.join("whole/runs/000007.json");
+    let bytes = fs::read(&run).unwrap();
+    fs::write(&run, &bytes[..bytes.len() / 2]).unwrap();
+    const SAID: [&str; 2] = ["000007.json: must be as", "the same `tenantry sweep` runs it again"];
+    check_bad(at, &[(&["merge", "whole", "--out", "merged"], 2, &SAID)]);
+    good(at, &sweep(&["--out", "whole"]));
+    assert_eq!(before, SAME.map(|name| file(&at.join("whole"), name)));
+    assert_eq!(pace("whole"), None);
+}
+
 /// Two builds of one version need not simulate alike.
 #[test]
 fn another_build_is_another_sweep() {
@@ -204,7 +228,7 @@ fn another_build_is_another_sweep() {
     ];
     good(at, &HALF);
     let path = at.join("part/sweep.json");
-    let mut saved: serde_json::Value = serde_json::from_slice(&file(at, "part/sweep.json")).unwrap();
+    let mut saved: Value = serde_json::from_slice(&file(at, "part/sweep.json")).unwrap();
     saved["program"] = "0".repeat(64).into();
     saved["digest"] = "0".repeat(64).into();
     fs::write(path, saved.to_string()).unwrap();
@@ -228,7 +252,7 @@ fn what_cannot_run_is_left_out_and_said() {
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{message}");
     assert!(message.contains("Left out, since they cannot run"), "{message}");
-    let summary: serde_json::Value = serde_json::from_slice(&file(&at.join("out"), "summary.json")).unwrap();
+    let summary: Value = serde_json::from_slice(&file(&at.join("out"), "summary.json")).unwrap();
     assert_eq!(summary["runs"].as_array().unwrap().len(), 2);
 }
 
@@ -342,7 +366,7 @@ fn points_of_cascades_and_runtimes_that_cannot_run_are_left_out() {
         let output = tenantry(at, &arguments);
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{message}");
-        let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
         (value["runs"].as_array().unwrap().len(), message)
     };
     let stop = "workload={arrivals: {poisson: {rate: 50/s}}, lengths: {input: {fixed: 26}}, stop: {requests: 200}}";

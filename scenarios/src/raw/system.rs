@@ -252,7 +252,7 @@ fn sixteen() -> Count {
     Count(16)
 }
 
-fn backbone() -> String {
+pub(crate) fn backbone() -> String {
     "backbone".to_string()
 }
 

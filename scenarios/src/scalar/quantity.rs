@@ -241,6 +241,11 @@ impl Percent {
     pub fn fraction(self) -> f64 {
         hundredth(self.0)
     }
+
+    /// 5 % as 50,000, in parts per million: 1 at least, as it is above 0.
+    pub fn ppm(self) -> u32 {
+        ((self.0 * 1e4).round() as u32).max(1)
+    }
 }
 
 impl From<f64> for Percent {

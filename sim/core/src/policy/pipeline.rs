@@ -16,6 +16,8 @@ pub struct Work {
     pub retrieval: Option<Retrieval>,
     /// What must come in, if anything.
     pub copy: Option<CopyWork>,
+    /// Whether the instance has another batch under way.
+    pub follows: bool,
 }
 
 /// Representations that stand for the lower layers.
@@ -148,17 +150,22 @@ impl Batch<'_> {
         });
     }
 
-    /// Copy, then compute. The copy lane runs in order, so that what must wait longest comes last on it.
+    /// Copy, then compute. The copy lane runs in order, so that what must wait longest comes last on it: what is looked up, or where that is ahead
+    /// and parameters are not, those, which wait for the batch before.
     fn as_a_whole(&mut self, work: Work, retrieved: Option<(usize, Retrieval)>, one_after_the_other: bool) {
         let after_lookup = match retrieved {
             Some((lookup, _)) if one_after_the_other => After::op(lookup),
             _ => After::NONE,
         };
+        let staged_ahead = work.follows && self.behind_parameters && !self.behind_retrieval;
+        let mut staged = retrieved.filter(|_| staged_ahead).map(|retrieved| self.stage(retrieved));
         let copied = work.copy.map(|copy| {
             let bytes = u64::from(copy.parts) * copy.part_bytes;
             self.copy_in(work.layers, copy.loads, bytes, after_lookup)
         });
-        let staged = retrieved.map(|retrieved| self.stage(retrieved));
+        if !staged_ahead {
+            staged = retrieved.map(|retrieved| self.stage(retrieved));
+        }
         self.encode(work, work.layers, After::both(copied, staged));
     }
 

@@ -21,8 +21,8 @@ pub struct Answered {
 /// What becomes of a request that a model has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStage {
-    /// It is returned.
-    Return,
+    /// The answer is returned: that of the model at this stage, or what comes of joining it with those that were asked too.
+    Return(usize),
     /// That stage's model is asked too.
     Ask(usize),
     /// Other answers are still to come.
@@ -53,13 +53,13 @@ impl Route for OneByOne {
 
     fn next(&self, answered: Answered) -> NextStage {
         let Some(reroute) = self.dispatchers.get(answered.stage) else {
-            return NextStage::Return;
+            return NextStage::Return(answered.stage);
         };
         let confidence = f64::from(answered.confidence_ppm) / 1e6;
         let coin = self.coins.of(answered.ticket, answered.stage as u32);
         match reroute.asks_next(confidence, coin) {
             true => NextStage::Ask(answered.stage + 1),
-            false => NextStage::Return,
+            false => NextStage::Return(answered.stage),
         }
     }
 }
@@ -77,7 +77,8 @@ impl Route for AtOnce {
 
     fn next(&self, answered: Answered) -> NextStage {
         match answered.outstanding {
-            0 => NextStage::Return,
+            // Whoever is done last, it is the last model's.
+            0 => NextStage::Return(self.stages - 1),
             _ => NextStage::Wait,
         }
     }

@@ -78,10 +78,10 @@ pub struct TargetTrackingSpec {
     pub slo: Duration,
     /// Which percentile of the latency is tracked. The paper has 98.
     pub percentile: u32,
-    /// A card is added when it reaches this share of the SLO, in per cent. The paper has 95.
-    pub add_percent: u32,
-    /// A card is released when it is below this share of the SLO for a whole period, in per cent. The paper has 50.
-    pub release_percent: u32,
+    /// A card is added when it reaches this share of the SLO, in parts per million. The paper has 95 %.
+    pub add_ppm: u32,
+    /// A card is released when it is below this share of the SLO for a whole period, in parts per million. The paper has 50 %.
+    pub release_ppm: u32,
     /// How far back "recently executed requests" go, for adding. The paper does not say.
     pub recent: Duration,
     /// How long the latency must stay low before a release. The paper has 60 s.
@@ -158,11 +158,11 @@ impl TargetTracking {
         }
         self.slide(now);
         let below =
-            |percent: u32| u64::from(u128::from(latency.0) * 100 < u128::from(self.spec.slo.0) * u128::from(percent));
+            |ppm: u32| u64::from(u128::from(latency.0) * 1_000_000 < u128::from(self.spec.slo.0) * u128::from(ppm));
         let one = Classes {
             all: 1,
-            below_add: below(self.spec.add_percent),
-            below_release: below(self.spec.release_percent),
+            below_add: below(self.spec.add_ppm),
+            below_release: below(self.spec.release_ppm),
         };
         self.recent[(self.slice % SLICES) as usize].add(one);
         self.period.add(one);
@@ -229,8 +229,8 @@ impl TargetTracking {
 pub struct HeadroomSpec {
     /// Instances on each card: requests that it serves at once.
     pub instances_per_card: u32,
-    /// Capacity kept free beyond the load, in per cent of the load. INFaaS has 5.
-    pub headroom_percent: u32,
+    /// Capacity kept free beyond the load, in parts per million of the load. INFaaS has 5 %.
+    pub headroom_ppm: u32,
     /// How often the load is looked at. INFaaS: 1 s.
     pub interval: Duration,
     /// Intervals in a row for which fewer cards must suffice before one is released.
@@ -300,10 +300,10 @@ impl Headroom {
         }
         // Instance time that the interval's requests take, by the mean of all so far, against what a card has. Who asks may be late.
         let work = u128::from(self.arrived) * self.busy_ns / u128::from(self.served.max(1));
-        let load = work * (100 + u128::from(self.spec.headroom_percent));
+        let load = work * (1_000_000 + u128::from(self.spec.headroom_ppm));
         let counted = now.since(self.interval_begin);
         let card = u128::from(counted.0) * u128::from(self.spec.instances_per_card);
-        let needed = load.div_ceil(card * 100);
+        let needed = load.div_ceil(card * 1_000_000);
         let (least, most) = (u128::from(self.spec.cards_min), u128::from(cards_max));
         let needed = needed.min(most).max(least) as u32;
         self.arrived = 0;
@@ -344,8 +344,8 @@ mod tests {
         TargetTrackingSpec {
             slo: Duration::from_millis(450),
             percentile: 98,
-            add_percent: 95,
-            release_percent: 50,
+            add_ppm: 950_000,
+            release_ppm: 500_000,
             recent: Duration::from_secs(10),
             period: Duration::from_secs(60),
             settle: Duration::from_secs(5),
@@ -440,7 +440,7 @@ mod tests {
     fn infaas() -> HeadroomSpec {
         HeadroomSpec {
             instances_per_card: 2,
-            headroom_percent: 5,
+            headroom_ppm: 50_000,
             interval: Duration::from_secs(1),
             patience: 3,
             cards_min: 1,

@@ -267,11 +267,12 @@ impl EncoderServer {
         }
     }
 
-    /// Cancellation is rare, so it searches; a request that runs is dropped when its batch ends.
+    /// A request that runs is dropped when its batch ends.
     fn cancelled(&mut self, now: Time, ticket: Ticket, commands: &mut Commands) {
-        let Some((id, request)) = self.requests.iter().find(|(_, r)| r.ticket == ticket) else {
+        let Some(id) = self.requests.with_ticket(ticket).next() else {
             return;
         };
+        let request = &self.requests[id];
         if request.batch.is_some() {
             self.requests[id].cancelled = true;
             return;
@@ -459,6 +460,7 @@ impl EncoderServer {
             input_tokens: all_tokens,
             tenants,
         };
+        let follows = state.running > 0;
         state.running += 1;
         let batch = self.flights.insert(Flight::Batch(Running {
             instance,
@@ -481,6 +483,7 @@ impl EncoderServer {
                     bytes: bytes * u64::from(shape.requests) * u64::from(tokens),
                 }),
                 copy,
+                follows,
             },
             lanes,
             &mut commands.ops,

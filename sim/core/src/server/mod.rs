@@ -5,6 +5,7 @@
 //! [`tasks`] splits a pool of queries to tasks that share models into batches.
 //! [`cascade`] sends them from model to model.
 
+mod by_ticket;
 pub mod cascade;
 pub mod encoding;
 pub mod generation;

@@ -3,11 +3,11 @@
 //! The links live beside the requests, so that a request is taken from the middle in constant time and 10,000 tenants cost
 //! eight bytes each.
 
-use tenantry_traces::{Duration, Time};
+use tenantry_traces::{Duration, Ticket, Time};
 
+use super::by_ticket::{ByTicket, Ticketed};
 use crate::command::{Finish, Verdict, Waits};
 use crate::ids::RequestId;
-use crate::slab::Slab;
 
 /// Links of one list: slots of the request slab, in which all who wait are. A slot alone says who it is, and three numbers fewer keep a
 /// request in one cache line.
@@ -78,7 +78,14 @@ impl InFlight {
     }
 }
 
-pub(crate) type Requests = Slab<RequestId, InFlight>;
+impl Ticketed for InFlight {
+    #[inline]
+    fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+}
+
+pub(crate) type Requests = ByTicket<RequestId, InFlight>;
 
 /// The first and the last of a list, by slot.
 #[derive(Clone, Copy, Debug)]

@@ -12,6 +12,7 @@ use tenantry_traces::{Duration, Request, Ticket, Time};
 pub use stage::StageCounts;
 
 use super::FLEET;
+use super::by_ticket::{ByTicket, Ticketed};
 use super::memory::{MemoryUse, ServerError};
 use super::queue::{InFlight, Queue, QueueView, Requests};
 use super::tenancy::refuse;
@@ -46,6 +47,12 @@ struct Job {
     cancelled: bool,
 }
 
+impl Ticketed for Job {
+    fn ticket(&self) -> Ticket {
+        self.request.ticket
+    }
+}
+
 enum Running {
     /// A batch through a stage's model.
     Pass {
@@ -70,7 +77,7 @@ pub struct CascadeServer {
     capacity_bytes: u64,
     cards: Cards,
 
-    jobs: Slab<JobId, Job>,
+    jobs: ByTicket<JobId, Job>,
     /// Jobs where they wait or run.
     entries: Requests,
     /// By slot of an entry.
@@ -131,7 +138,7 @@ impl CascadeServer {
             instances: instances.collect(),
             stages,
             topology,
-            jobs: Slab::default(),
+            jobs: ByTicket::default(),
             entries: Requests::default(),
             job_of: Vec::new(),
             running: Slab::default(),
@@ -281,20 +288,14 @@ impl CascadeServer {
         self.touched.push(instance);
     }
 
-    /// Cancellation is rare, so it searches; what runs is dropped when its batch ends.
+    /// What runs is dropped when its batch ends.
     fn cancelled(&mut self, now: Time, ticket: Ticket, commands: &mut Commands) {
-        let Some((id, _)) = self.jobs.iter().find(|(_, job)| job.request.ticket == ticket) else {
+        let Some(id) = self.jobs.with_ticket(ticket).next() else {
             return;
         };
         self.jobs[id].cancelled = true;
-        let of_job = |entry: &RequestId| self.job_of[entry.slot()] == id;
-        let queued: Vec<RequestId> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.batch.is_none())
-            .map(|(entry, _)| entry)
-            .filter(of_job)
-            .collect();
+        let mut queued: Vec<RequestId> = self.entries.with_ticket(ticket).collect();
+        queued.retain(|&entry| self.entries[entry].batch.is_none());
         for entry in queued {
             let instance = self.entries[entry].instance;
             self.instances[instance.index()].queue.remove(&mut self.entries, entry);
@@ -393,7 +394,7 @@ impl CascadeServer {
         });
         match next {
             NextStage::Wait => {}
-            NextStage::Return => self.finish(id, Some(stage), commands),
+            NextStage::Return(stage) => self.finish(id, Some(stage), commands),
             NextStage::Ask(stage) => {
                 let tokens = answer.map_or(job.request.input_tokens, |answer| answer.next_tokens);
                 self.ask(now, id, stage, tokens, Some(instance));

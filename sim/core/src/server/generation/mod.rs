@@ -350,12 +350,13 @@ impl GenerationServer {
         }
     }
 
-    /// Cancellation is rare, so it searches. A request that runs leaves at the next step, one whose keys and values are being copied when
+    /// A request that runs leaves at the next step, one whose keys and values are being copied when
     /// they have been.
     fn cancelled(&mut self, now: Time, ticket: Ticket, commands: &mut Commands) {
-        let Some((id, sequence)) = self.sequences.iter().find(|(_, s)| s.ticket == ticket) else {
+        let Some(id) = self.sequences.with_ticket(ticket).next() else {
             return;
         };
+        let sequence = &self.sequences[id];
         match sequence.place {
             Place::Queue => {
                 self.forget_asking(id);

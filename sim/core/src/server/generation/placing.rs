@@ -56,8 +56,8 @@ impl GenerationServer {
                     self.sequences[next].arrival <= state.turn_since
                         && counters.is_none_or(|counters| counters.next() == Some(self.sequences[next].tenant))
                 };
-                let is_its_turn = next == first || goes_on();
-                (is_its_turn && self.fits(next, instance, Instance::perhaps_free_pages)).then_some((next, instance))
+                // The first goes where it would go anyhow.
+                (next != first && goes_on() && self.fits(next, instance, Instance::perhaps_free_pages)).then_some((next, instance))
             };
             if let Some(placement) = self.instances.iter().enumerate().find_map(of_its_tenant) {
                 return Some(placement);

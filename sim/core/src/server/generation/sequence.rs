@@ -7,11 +7,11 @@ use tenantry_traces::{Duration, Request, Ticket, Time};
 use super::asking::ASKS_IN_TURN;
 use super::generating::Progress;
 use super::memory::Left;
+use crate::server::by_ticket::{ByTicket, Ticketed};
 use crate::command::FailureReason;
 use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{NO_SLOT, SharedPrefix};
 use crate::policy::fairness::Counters;
-use crate::slab::Slab;
 use crate::spec::{GenerationSpec, JoinSpec, QueueSpec};
 
 /// Where a request is.
@@ -193,7 +193,14 @@ pub(super) struct Turn {
     pub asks: u8,
 }
 
-pub(super) type Sequences = Slab<RequestId, Sequence>;
+impl Ticketed for Sequence {
+    #[inline]
+    fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+}
+
+pub(super) type Sequences = ByTicket<RequestId, Sequence>;
 
 /// Requests that wait for an instance, in order of arrival, also those that were evicted from one.
 #[derive(Debug)]

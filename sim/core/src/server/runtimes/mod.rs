@@ -228,11 +228,12 @@ impl RuntimeServer {
         }
     }
 
-    /// Cancellation is rare, so it searches; a request that an instance has in hand is dropped when it ends.
+    /// A request that an instance has in hand is dropped when it ends.
     fn cancelled(&mut self, now: Time, ticket: Ticket, commands: &mut Commands) {
-        let Some((id, request)) = self.requests.iter().find(|(_, r)| r.ticket == ticket) else {
+        let Some(id) = self.requests.with_ticket(ticket).next() else {
             return;
         };
+        let request = &self.requests[id];
         if request.batch.is_some() {
             self.requests[id].cancelled = true;
             return;

@@ -76,7 +76,8 @@ pub struct TaskServer {
     requests: Requests,
     instances: Vec<Instance>,
     running: Slab<BatchId, Running>,
-    loads: Loads,
+    /// By stream, of a full model's the cards' instances; one where shared models compute anywhere.
+    loads: Vec<Loads>,
     waiting: u32,
     placed: u64,
     /// Reused for each decision.
@@ -134,7 +135,7 @@ impl TaskServer {
             streams: StreamScheduler::default(),
             gpus: u64::from(cluster.gpus),
             instances: instances.collect(),
-            loads: Loads::new(topology.instances.len() as u32),
+            loads: (0..pool.instances_per_gpu).map(|_| Loads::new(cluster.gpus)).collect(),
             topology,
             requests: Requests::default(),
             running: Slab::default(),
@@ -217,7 +218,7 @@ impl TaskServer {
             Ok(position) => position,
             Err(reason) => {
                 commands.list.push(Command::Finish(Finish::rejected(request, reason)));
-                self.turned_away(now, commands);
+                self.turned_away(now, request.tenant, commands);
                 return;
             }
         };
@@ -226,14 +227,19 @@ impl TaskServer {
         let id = self.requests.insert(InFlight::new(request, instance));
         self.instances[instance.index()].queue.push(&mut self.requests, id);
         self.waiting += 1;
-        self.loads.change(instance, 1);
+        self.load_changed(instance, 1);
         self.advance(now, instance, commands);
     }
 
     /// A pool that waits for so many queries counts those that were turned away: otherwise one refused task would keep all others waiting.
-    fn turned_away(&mut self, now: Time, commands: &mut Commands) {
+    fn turned_away(&mut self, now: Time, tenant: u32, commands: &mut Commands) {
         if let PlanningSpec::Pool { .. } = self.planning {
-            let instance = self.place.place(self.placed, &self.loads);
+            let position = match self.repository.entry(tenant) {
+                Entry::Loaded(task) => task.position,
+                // Of one that has no stream, any.
+                Entry::Unknown | Entry::Refused(_) => tenant,
+            };
+            let instance = self.instance_for(position);
             self.instances[instance.index()].gone += 1;
             self.advance(now, instance, commands);
         }
@@ -253,23 +259,25 @@ impl TaskServer {
         Ok(task.position)
     }
 
-    /// A task's full model computes on its own stream, of any card; shared models compute anywhere.
+    /// A task's full model computes on its own stream, of any card; shared models, which have one, compute anywhere.
     fn instance_for(&self, position: u32) -> InstanceId {
-        match self.engine {
-            EngineSpec::Parallel { .. } => {
-                let streams = self.loads.instances() / self.gpus as u32;
-                let gpu = (self.placed % self.gpus) as u32;
-                InstanceId(gpu * streams + position % streams)
-            }
-            EngineSpec::Shared { .. } | EngineSpec::Sequential { .. } => self.place.place(self.placed, &self.loads),
-        }
+        let streams = self.loads.len() as u32;
+        let stream = position % streams;
+        let card = self.place.place(self.placed, &self.loads[stream as usize]);
+        InstanceId(card.0 * streams + stream)
     }
 
-    /// Cancellation is rare, so it searches; a request that runs is dropped when its batch ends.
+    fn load_changed(&mut self, instance: InstanceId, by: i32) {
+        let streams = self.loads.len() as u32;
+        self.loads[(instance.0 % streams) as usize].change(InstanceId(instance.0 / streams), by);
+    }
+
+    /// A request that runs is dropped when its batch ends.
     fn cancelled(&mut self, now: Time, ticket: Ticket, commands: &mut Commands) {
-        let Some((id, request)) = self.requests.iter().find(|(_, r)| r.ticket == ticket) else {
+        let Some(id) = self.requests.with_ticket(ticket).next() else {
             return;
         };
+        let request = &self.requests[id];
         if request.batch.is_some() {
             self.requests[id].cancelled = true;
             return;
@@ -327,7 +335,7 @@ impl TaskServer {
 
     fn finish(&mut self, id: RequestId, verdict: Verdict, waits: Waits, batch_requests: u32, commands: &mut Commands) {
         let request = self.requests.remove(id).expect("a request leaves once");
-        self.loads.change(request.instance, -1);
+        self.load_changed(request.instance, -1);
         commands
             .list
             .push(Command::Finish(request.finish(id, verdict, waits, batch_requests)));
