@@ -101,9 +101,16 @@ END
     fi
 }
 
+# What the program is built of: a packed one that is older would be measured as if it were what stands beside it.
+sources() { find Cargo.lock {src,executor,sim,profiles,traces,scenarios,reports} -type f \( -name '*.rs' -o -name '*.cpp' -o -name Cargo.lock \) -not -path '*/tests/*'; }
+source_digest() { sources | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c 1-16; }
+
 pack() {
-    local program=${TENANTRY:-target/release/tenantry} limit=$((60 << 20)) bytes
+    local program=${TENANTRY:-target/release/tenantry} limit=$((60 << 20)) bytes newer
+    newer=$(sources | while read -r file; do [[ $file -nt $program ]] && echo "$file" && break; done || true)
+    [[ -z $newer ]] || { echo "$program: must be built of what is here, and $newer is newer: make build" >&2; exit 1; }
     mkdir -p .gpu/lib .gpu/results
+    source_digest >.gpu/source
     strip --strip-all -o .gpu/tenantry "$program"
     gzip --best --force .gpu/tenantry
     cp third_party/highs/lib/libhighs.so* .gpu/lib/
@@ -156,6 +163,8 @@ trap 'keep; rm -rf "$work"' EXIT
 # The program: the one that was packed, or that was built here.
 mkdir -p "$work/bin"
 if [[ -e .gpu/tenantry.gz ]]; then
+    [[ $(cat .gpu/source 2>/dev/null) == "$(source_digest)" ]] ||
+        { echo ".gpu: must be packed of what is here, got another source: make build && scripts/on-gpu.sh pack" >&2; exit 1; }
     gzip --decompress --stdout .gpu/tenantry.gz >"$work/bin/tenantry"
     chmod +x "$work/bin/tenantry"
 else
@@ -239,14 +248,20 @@ scenarios() {
     done < <(runs)
 }
 
+# Within so many seconds, or all that are left.
 beside() {
-    local least=300
+    local least=150 turns=2 measure=5 most
+    most=$(left)
+    ((most <= ${1:-most})) || most=$1
+    # Enough for both parts once.
+    ((most >= 330)) || turns=1 measure=3
     if [[ $device == cpu ]]; then
         python3 -c 'import peft' 2>/dev/null || { echo '=== beside: left out, since python3 cannot import peft'; return; }
         least=60
     fi
     # Where it is found even if the machine goes back in the middle of it.
-    step beside "$least" scripts/beside-peft.sh --device "$device" --tenantry "$work/bin/tenantry" --seconds $(($(left) - 20)) --out "$out/beside" || true
+    step beside "$least" scripts/beside-peft.sh --device "$device" --tenantry "$work/bin/tenantry" --seconds $((most - 20)) \
+        --turns "$turns" --measure "$measure" --out "$out/beside" || true
     if [[ -d $out/beside ]]; then
         cp -r "$out/beside" "$results/"
         keep
@@ -255,14 +270,14 @@ beside() {
 
 # Of all steps, which have been done on this kind of card, in all commands so far.
 told() {
-    local name steps=(math) _
+    local name steps=(math beside) _
     while read -r name _; do
         steps+=("profile-$name-$boot")
     done < <(cards)
     while read -r name _; do
         steps+=("validate-$name")
     done < <(runs)
-    steps+=(beside card)
+    steps+=(card)
     for name in $(printf '%s\n' "${steps[@]}" | awk '!seen[$0]++'); do
         [[ -e $results/done/$name ]] && echo "done  $name" || echo "left  $name"
     done
@@ -272,8 +287,9 @@ case $part in
 check | scenarios | beside | card) "$part" || true ;;
 all)
     check || true
+    # Before what takes the rest of the time whatever that is.
+    beside 195 || true
     scenarios
-    beside || true
     card || true
     ;;
 esac

@@ -8,7 +8,7 @@ use tenantry_core::SystemSpec;
 use tenantry_core::policy::pet_work::{PetSizes, resident_bytes};
 use tenantry_core::spec::{LengthsFound, Registration, RuntimeLengths};
 use tenantry_profiles::{Beyond, Card, Changing, Contention, DeviceKind, Family, PetKind, Source, Tier};
-use tenantry_reports::{Run, RunSummary};
+use tenantry_reports::{Run, RunSummary, human};
 use tenantry_scenarios::RunSpec;
 use tenantry_traces::fit::cascade::STATED_CONFIDENCES;
 use tenantry_traces::outcome::{AnswersSpec, OutcomesSpec};
@@ -298,9 +298,45 @@ pub fn of_runs(runs: &[Run]) -> Vec<String> {
         unfinished_caveats(runs),
         shortened_caveats(runs),
         unjudged_caveats(runs),
+        unanswered_caveats(runs),
         fleet_caveats(runs),
     ];
     all.concat()
+}
+
+/// Of the requests that a run was offered, the share that was refused or failed, and why, in words; nothing where all were let in and answered.
+pub fn unanswered(summary: &RunSummary) -> Option<(f64, String)> {
+    let offered = summary.requests.offered;
+    let of = |by: &BTreeMap<String, u64>, became: &str| {
+        let why = by.iter().filter(|(_, count)| **count > 0);
+        let why: Vec<String> = why
+            .map(|(reason, count)| format!("{} {}", human::count(*count), reason.replace('_', " ")))
+            .collect();
+        let share = human::percent(by.values().sum::<u64>() as f64 / offered.max(1) as f64);
+        (!why.is_empty()).then(|| format!("{share} of the requests {became} ({})", why.join(", ")))
+    };
+    let became = [of(&summary.rejected_by, "were refused"), of(&summary.failed_by, "failed")];
+    let became: Vec<String> = became.into_iter().flatten().collect();
+    let all: u64 = { summary.rejected_by.values() }.chain(summary.failed_by.values()).sum();
+    (!became.is_empty()).then(|| (all as f64 / offered.max(1) as f64, became.join(", and ")))
+}
+
+/// A sentence on each system of which requests were refused or failed, on each machine: of its run with most of them.
+fn unanswered_caveats(runs: &[Run]) -> Vec<String> {
+    let mut most: BTreeMap<(&str, &str), (f64, String)> = BTreeMap::new();
+    for summary in runs.iter().map(|run| &run.summary) {
+        let of = most.entry((&summary.system, &summary.machine)).or_default();
+        if let Some(more) = unanswered(summary).filter(|more| more.0 > of.0) {
+            *of = more;
+        }
+    }
+    let several = runs.len() > most.len();
+    let said = most.into_iter().filter(|(_, (share, _))| *share > 0.0);
+    said.map(|((system, machine), (_, became))| {
+        let at_most = if several { "in the run with most of them, " } else { "" };
+        format!("{system} on {machine}: {at_most}{became}.")
+    })
+    .collect()
 }
 
 /// Sentences on requests that were still inside when nothing more happened.

@@ -38,6 +38,16 @@ impl Failure {
         })
     }
 
+    /// The same, and what there is all the same.
+    pub fn with(self, more: impl fmt::Display) -> Failure {
+        match self {
+            Failure::Running(why) => Failure::Running(format!("{why}; {more}")),
+            Failure::BadInput(why) => Failure::BadInput(format!("{why}; {more}")),
+            Failure::LimitNotMet(why) => Failure::LimitNotMet(format!("{why}; {more}")),
+            Failure::Interrupted(why) => Failure::Interrupted(format!("{why}; {more}")),
+        }
+    }
+
     /// Failed while running.
     pub fn running(error: impl fmt::Display) -> Failure {
         Failure::Running(error.to_string())

@@ -198,7 +198,10 @@ impl Loaded {
             let (card, name) = (self.card(run), &run.system.name);
             let instances = run.system.pool.instances_per_gpu;
             // Runtimes are slowed down as measured, or refused.
-            if instances > 1 && run.system.pool.runtimes.is_none() {
+            let stages = { run.system.route.iter() }.flat_map(|route| route.stages.iter().map(|stage| &stage.pool));
+            let mut pools = stages.chain([&run.system.pool].into_iter().filter(|_| run.system.route.is_none()));
+            let unmeasured = pools.any(|pool| card.concurrent_layer(&pool.model, pool.dtype).is_err());
+            if instances > 1 && run.system.pool.runtimes.is_none() && unmeasured {
                 caveats.push(format!(
                     "{name}: {instances} instances compute side by side on each card as if each were alone; how much they slow \
                      each other down is not measured yet, so the simulation promises too much."

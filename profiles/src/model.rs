@@ -70,6 +70,9 @@ pub struct ModelShape {
     pub positions: u32,
 }
 
+/// Layers of a model at most: ops count them in 16 bits.
+const LAYERS_MAX: u32 = 65_535;
+
 /// No dimension of a shape may exceed this, so that no count of parameters overflows 64 bits.
 const DIMENSION_MAX: u32 = 1 << 20;
 
@@ -213,6 +216,9 @@ impl ModelShape {
             if !(1..=DIMENSION_MAX).contains(&value) {
                 return fail(field, format!("from 1 to {DIMENSION_MAX}"), &value);
             }
+        }
+        if self.layers > LAYERS_MAX {
+            return fail("layers", format!("from 1 to {LAYERS_MAX}"), &self.layers);
         }
         if !self.hidden.is_multiple_of(self.heads) {
             return fail("heads", format!("a divisor of hidden ({})", self.hidden), &self.heads);
@@ -404,7 +410,7 @@ mod tests {
             let largest = ModelShape {
                 name: "largest".into(),
                 kind,
-                layers: most,
+                layers: LAYERS_MAX,
                 hidden: most,
                 heads: most,
                 kv_heads: most,
@@ -414,7 +420,7 @@ mod tests {
                 positions: most,
             };
             assert_eq!(largest.validate(), Ok(()));
-            assert!(largest.parameters() > 1 << 61);
+            assert!(largest.parameters() > 1 << 57);
         }
     }
 }

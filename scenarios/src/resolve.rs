@@ -206,6 +206,9 @@ pub(crate) fn model_of(key: &str, model: &RawModel, path: Path) -> Result<ModelS
     Ok(shape)
 }
 
+/// Instances of a system at most: each has queues and lanes of its own.
+const INSTANCES_MAX: u64 = 1_000_000;
+
 fn system_of(
     system: &RawSystem,
     model: &ModelShape,
@@ -218,6 +221,11 @@ fn system_of(
     if system.preset.is_some() {
         let must = "left out here: presets are filled in before a sweep, so list one system for each instead";
         problems.push(Problem::new(path.key("preset"), must, "a preset"));
+    }
+    let instances = u64::from(system.instances_per_gpu.0) * u64::from(raw.cluster.gpus.0);
+    if instances > INSTANCES_MAX {
+        let must = format!("at most {}, {INSTANCES_MAX} instances on all cards", INSTANCES_MAX / u64::from(raw.cluster.gpus.0));
+        problems.push(Problem::new(path.key("instances_per_gpu"), must, system.instances_per_gpu.0));
     }
     let of_several = |batch: &RawBatch| !matches!(batch, RawBatch::PerTenant { .. });
     if system.tenant_state == RawTenantState::Model && system.batch.as_ref().is_some_and(of_several) {

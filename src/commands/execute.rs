@@ -21,13 +21,13 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     let bar = progress::bar(loaded.runs.len() as u64, "executing", output.quiet);
     let mut runs: Vec<Run> = Vec::new();
     let mut caveats = Vec::new();
-    let mut interrupted = None;
+    // By the user, or by what failed: the runs before are whole.
+    let mut stopped = None;
     for (index, spec) in loaded.runs.iter().enumerate() {
         let watch = keep.watch(index, spec, &labels(spec, device.name(), spec.repeat))?;
         let executed = match device.execute(spec, loaded.card(spec), spec.repeat, &interrupt, &bar, watch) {
-            // While a table was built; the runs before it are whole.
-            Err(Failure::Interrupted(why)) if !runs.is_empty() => {
-                interrupted = Some(format!("{why}; "));
+            Err(why) if !runs.is_empty() => {
+                stopped = Some(why);
                 break;
             }
             executed => executed?,
@@ -37,7 +37,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
         caveats.extend(executed.caveats);
         runs.push(executed.run);
         if executed.interrupted {
-            interrupted = Some(String::new());
+            stopped = Some(Failure::Interrupted("the last run is not whole".into()));
             break;
         }
     }
@@ -46,7 +46,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     keep.write(kept)?;
     caveats.extend(loaded.machine_caveats());
     caveats.extend(of_runs(&runs));
-    if interrupted.is_none() {
+    if stopped.is_none() {
         caveats.extend(ended_early_caveats(loaded.runs.iter().zip(&runs)));
     }
     caveats.sort();
@@ -61,11 +61,8 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
         value: Summary::new(&loaded.scenario.name, loaded.scenario.seed, &runs),
     };
     outcome.publish(output, || terminal::systems(&runs, style()))?;
-    if let Some(why) = interrupted {
-        return Err(Failure::Interrupted(format!(
-            "{why}what was executed until then is in {}",
-            args.out.display()
-        )));
+    if let Some(why) = stopped {
+        return Err(why.with(format!("what was executed until then is in {}", args.out.display())));
     }
     let (words, device) = (args.scenario.words(), device.name());
     next(

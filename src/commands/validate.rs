@@ -55,6 +55,8 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         None => simulate_all(&loaded)?,
         Some(_) => (Vec::new(), false),
     };
+    // Where a run failed; those before it are whole.
+    let mut failed: Option<Failure> = None;
     let (mut executed, mut kept_executed): (Vec<Run>, Vec<Kept>) = (Vec::new(), Vec::new());
     // Round by round, so that a machine that drifts does not favour the system that came first.
     'rounds: for round in 0..repeats {
@@ -74,6 +76,10 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
                     interrupted = true;
                     break 'rounds;
                 }
+                Err(why) if !executed.is_empty() => {
+                    failed = Some(why);
+                    break 'rounds;
+                }
                 run => run?,
             };
             kept_executed.extend(run.kept);
@@ -84,7 +90,9 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         }
     }
     if let Some(gauging) = &mut gauging {
-        gauging.measure(&loaded, &device, &interrupt)?;
+        if failed.is_none() {
+            gauging.measure(&loaded, &device, &interrupt)?;
+        }
         caveats.extend(gauging.price(&mut loaded));
         let stopped;
         (simulated, stopped) = simulate_all(&loaded)?;
@@ -118,11 +126,12 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         value: &validation,
     };
     outcome.publish(output, || terminal::validation(&validation, style()))?;
+    let until_then = format!("what was run until then is in {}", args.out.display());
+    if let Some(why) = failed {
+        return Err(why.with(until_then));
+    }
     if interrupted {
-        return Err(Failure::Interrupted(format!(
-            "what was run until then is in {}",
-            args.out.display()
-        )));
+        return Err(Failure::Interrupted(until_then));
     }
     let words = args.scenario.words_on(args.profile.as_deref());
     let again = match args.gauge {

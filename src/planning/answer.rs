@@ -13,13 +13,17 @@ use tenantry_scenarios::plan::Plan;
 use tenantry_scenarios::{Objective, Scenario};
 use tenantry_sim::plan::{Cell, Judgement, Sample, Search};
 
+use crate::caveats::unanswered;
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
-use crate::planning::binds::{binds, refused};
+use crate::planning::binds::{GIVEN_UP, binds, refused};
 use crate::planning::evaluate::{Evaluator, Known, LONGER};
 use crate::planning::found::{Found, cards, find, rules, short, system, target};
 use crate::planning::front::{around, front};
 use crate::planning::moves::Moving;
+
+/// Why nothing is known of a level.
+const NO_REQUEST: &str = "no request comes after the warm-up";
 
 /// Fewer times the target's latency are too little for a queue to show that it grows.
 const SHORT: f64 = 10.0;
@@ -244,6 +248,9 @@ where
             let within = self.evaluator.in_full(*cell, 0)?.within;
             Ok((within.iter().sum::<f64>() / within.len().max(1) as f64, *cell))
         };
+        if !cells.is_empty() && cells.iter().all(|cell| self.is_empty(*cell)) {
+            return Ok(format!("Nothing can be told: {NO_REQUEST} (workload.stop, workload.warm_up)."));
+        }
         let shares = cells.par_iter().map(share).collect::<Result<Vec<_>, _>>()?;
         // The first of equals.
         let nearest = shares.into_iter().rev().max_by(|a, b| a.0.total_cmp(&b.0));
@@ -269,14 +276,27 @@ where
                 format!("No option can be an answer: {}.", why.collect::<Vec<_>>().join("; "))
             },
             |(share, cell)| {
+                let unanswered = self.unanswered(cell);
                 format!(
-                    "Nothing that was tried keeps {target}. Nearest: {} with {}, where {} are in time.",
+                    "Nothing that was tried keeps {target}. Nearest: {} with {}, where {} are in time{}.",
                     cards(self.evaluator, cell),
                     system(self.evaluator, cell),
-                    human::percent(share)
+                    human::percent(share),
+                    unanswered.map_or(String::new(), |why| format!(" and {why}"))
                 )
             },
         ))
+    }
+
+    /// Whether no request came after the warm-up.
+    fn is_empty(&self, cell: Cell) -> bool {
+        self.search.samples(cell).iter().all(|sample| sample.judged == 0)
+    }
+
+    /// What became of so many requests that were not answered that a cell misses the target whatever the others' latency.
+    fn unanswered(&self, cell: Cell) -> Option<String> {
+        let (share, why) = unanswered(&self.evaluator.seen(cell)?)?;
+        (share > 1.0 - self.evaluator.quantile()).then_some(why)
     }
 
     fn options(&self) -> Vec<PlanOption> {
@@ -299,8 +319,12 @@ where
                 (Some(why), ..) => why,
                 (_, None, _) => "not tried: worse at its best".to_owned(),
                 (.., Some(_)) => self.beside_the_answer(cell).to_owned(),
-                (_, Some(judged), None) if judged.hopeless => "given up: far too many are late".to_owned(),
-                (_, Some(_), None) => "given up: misses it".to_owned(),
+                (_, Some(judged), None) => {
+                    let late = if judged.hopeless { "far too many are late" } else { "misses it" };
+                    let late = if self.is_empty(cell) { NO_REQUEST } else { late };
+                    let why = self.unanswered(cell).unwrap_or_else(|| late.to_owned());
+                    format!("{GIVEN_UP}{why}")
+                }
             };
             let note = if standing.not_monotone {
                 "; not monotone, every level tried"
@@ -315,7 +339,8 @@ where
                 tenants: point.tenants,
                 offered_rps: rate.map(rounded),
                 cost_per_hour: point.cost.map(rounded),
-                cost_per_million_requests: point.cost.and_then(per_million),
+                // Of an option that was given up it would be of requests that it does not answer.
+                cost_per_million_requests: { point.cost.and_then(per_million) }.filter(|_| standing.level.is_some()),
                 within: to_its_end
                     .filter(|_| self.scenario.slo.is_some())
                     .map(|judged| rounded(judged.share.mean)),
@@ -374,15 +399,16 @@ where
         let best = self.found.best?;
         let lesser = best.level.checked_sub(1).map(|level| Cell { level, ..best });
         if let Some(why) = lesser.and_then(|cell| self.refused(cell)) {
-            let at_the_answer = binds(&self.evaluator.seen(best)?, "at the answer");
+            let at_the_answer = binds(&self.evaluator.seen(best)?, "at the answer", false);
             return Some(refused(&why, at_the_answer));
         }
         match lesser.and_then(|cell| Some((cell, self.evaluator.seen(cell)?))) {
             Some((cell, summary)) if self.search.judged(cell).is_some_and(|judged| !judged.meets) => Some(binds(
                 &summary,
                 "one step beyond the answer, where the target is missed",
+                true,
             )),
-            _ => Some(binds(&self.evaluator.seen(best)?, "at the answer")),
+            _ => Some(binds(&self.evaluator.seen(best)?, "at the answer", false)),
         }
     }
 

@@ -16,8 +16,9 @@ const BUSY: f64 = 0.7;
 const CACHE_FULL: f64 = 0.95;
 const WAITING: f64 = 0.2;
 
-/// What a run was short of; `at` says which run it was.
-pub fn binds(summary: &RunSummary, at: &str) -> Binds {
+/// What a run was short of; `at` says which run it was, and `missed` whether its requests missed the target. A decoder's compute is busy whenever
+/// anybody is inside: it is at its limit where the target is missed, or others wait to be let in.
+pub fn binds(summary: &RunSummary, at: &str, missed: bool) -> Binds {
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
     for (lane, of) in &summary.lanes {
         let share = shares.entry(kind(lane).to_owned()).or_default();
@@ -34,7 +35,7 @@ pub fn binds(summary: &RunSummary, at: &str) -> Binds {
         ("memory".to_owned(), format!("the cards' memory: {at}, {why}."))
     } else {
         match busiest {
-            Some((kind, share)) if share >= BUSY => {
+            Some((kind, share)) if share >= BUSY && (kind != "compute" || missed || !is_let_in_at_once(summary)) => {
                 let again = match kind.as_str() {
                     "link" => brought_in_again(summary).unwrap_or_default(),
                     _ => String::new(),
@@ -48,7 +49,12 @@ pub fn binds(summary: &RunSummary, at: &str) -> Binds {
             }
             busiest => {
                 let busiest = busiest.map_or(String::new(), |(kind, share)| {
-                    format!(" ({} is busy {} of the time)", in_words(&kind), human::percent(share))
+                    let inside = summary.generation.filter(|_| kind == "compute" && share >= BUSY);
+                    let inside = inside.map_or(String::new(), |_| {
+                        let several = human::number(summary.in_flight_mean);
+                        format!(", as it is while anybody is inside: {several} requests in the mean")
+                    });
+                    format!(" ({} is busy {} of the time{inside})", in_words(&kind), human::percent(share))
                 });
                 let stages = summary
                     .stages_ms()
@@ -70,6 +76,15 @@ pub fn binds(summary: &RunSummary, at: &str) -> Binds {
         }
     };
     Binds { what, sentence, shares }
+}
+
+/// Whether a decoder's requests hardly wait to be let in.
+fn is_let_in_at_once(summary: &RunSummary) -> bool {
+    let waits = match (summary.queue_ms, summary.latency_ms) {
+        (Some(queue), Some(latency)) => queue.mean > WAITING * latency.mean,
+        _ => false,
+    };
+    summary.generation.is_some() && !waits
 }
 
 /// The same where one step beyond the answer is none whatever its lanes do.
@@ -112,7 +127,7 @@ fn in_words(kind: &str) -> &'static str {
 
 fn stage_in_words(stage: &str) -> &'static str {
     match stage {
-        "queue" => "waiting for a batch",
+        "queue" => "waiting for a batch or for a free instance",
         "lane" => "waiting for the batches before",
         "stall" => "waiting for parameters",
         "compute" => "computing",

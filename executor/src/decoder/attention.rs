@@ -68,10 +68,20 @@ impl Heads {
             }
             Some(cached) => {
                 let [key, value] = self.gathered(pages, &cached.pages, 1, cached.context)?;
-                let query = query.f_unsqueeze(0)?.f_transpose(1, 2)?;
-                let mask = Some(&cached.mask);
-                Tensor::f_scaled_dot_product_attention(&query, &key, &value, mask, 0.0, false, None, true)?
-                    .f_transpose(1, 2)?
+                // As new tokens attend: the query heads that share keys stand as so many positions of one head. A GPU's kernels that take a mask know no
+                // shared keys, and what does computes every score in memory.
+                let (tokens, shared) = (prefill.tokens, self.query / self.kv);
+                let query = query
+                    .f_reshape([tokens, self.kv, shared, self.width])?
+                    .f_permute([1, 2, 0, 3])?
+                    .f_reshape([1, self.kv, shared * tokens, self.width])?;
+                let mask = match shared {
+                    1 => cached.mask.shallow_clone(),
+                    _ => cached.mask.f_repeat([shared, 1])?,
+                };
+                Tensor::f_scaled_dot_product_attention(&query, &key, &value, Some(&mask), 0.0, false, None, false)?
+                    .f_view([self.kv, shared, tokens, self.width])?
+                    .f_permute([2, 0, 1, 3])?
             }
         };
         Ok(attended.f_reshape([prefill.tokens, self.query * self.width])?)

@@ -6,7 +6,7 @@ use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{DType, ModelShape};
 
 use super::layout;
-use crate::device::{copy_block, element_bytes, kind};
+use crate::device::{copy_without_waiting, element_bytes, kind};
 use crate::error::ExecutorError;
 
 /// Pages of keys and values, the page outermost, so that sequences join and leave one by one (Punica, section 5.4).
@@ -112,7 +112,8 @@ impl KvCache {
         self.pages.kind()
     }
 
-    /// Copies pages of another cache of the same sizes into pages of this one, one for one.
+    /// Issues copies of pages of another cache of the same sizes into pages of this one, one for one. They are there, and the others may change, when
+    /// the current stream has come past them.
     ///
     /// # Errors
     /// Caches of different sizes, or a page that one of them does not have.
@@ -135,7 +136,7 @@ impl KvCache {
             let count = all.unwrap_or(left);
             let of = |tensor: &Tensor, first: u32| tensor.f_narrow(0, first.into(), count as i64);
             let mut to = of(&self.pages, pages[done])?;
-            copy_block(&mut to, &of(&from.pages, from_pages[done])?)?;
+            copy_without_waiting(&mut to, &of(&from.pages, from_pages[done])?)?;
             done += count;
         }
         Ok(())

@@ -123,8 +123,18 @@ fn gathered_at_once(
         let inner = inner
             .f_narrow(2, first, parts * rank)?
             .f_reshape([count * parts, 1, rank])?;
-        let outer = inner.f_bmm(&up)?.f_view([count, parts * width])?;
-        rows.add(y, column, &outer)?;
+        match rows {
+            // Products and sums in one, where the columns of a row are as many matrices one after the other.
+            Rows::First(_) if parts == 1 || parts * width == y.size()[1] => {
+                let columns = y.f_narrow(0, 0, count)?.f_narrow(1, column, parts * width)?;
+                let mut columns = match parts {
+                    1 => columns.f_unsqueeze(1)?,
+                    _ => columns.f_view([count * parts, 1, width])?,
+                };
+                let _ = columns.f_baddbmm_(&inner, &up)?;
+            }
+            _ => rows.add(y, column, &inner.f_bmm(&up)?.f_view([count, parts * width])?)?,
+        }
         first += parts * rank;
         column += parts * width;
     }

@@ -378,6 +378,9 @@ impl Serving {
             to_compile: self.static_runtimes(),
             compiled: BTreeMap::new(),
             slots: self.slots[instance].share(),
+            dynamic: { self.pool.runtimes.iter() }
+                .flat_map(|runtimes| &runtimes.streams)
+                .any(|stream| stream.runtimes.iter().any(|runtime| runtime.shape == ShapeKind::Dynamic)),
             looks_up: self.retrieval.is_some(),
             tokens: Draws::new(self.seed, Purpose::Tokens),
             device: self.device,

@@ -113,18 +113,22 @@ impl Streams {
         &self,
         jobs: impl Iterator<Item = Result<(u32, Job), ExecutorError>>,
     ) -> Result<(), ExecutorError> {
-        let (mut own, mut handed_over, mut result) = (Vec::new(), 0, Ok(()));
-        self.let_others_wait()?;
+        let (mut own, mut others, mut result) = (Vec::new(), Vec::new(), Ok(()));
         for job in jobs {
             match job {
                 Ok((0, job)) => own.push(job),
-                Ok((stream, job)) => {
-                    let worker = &self.workers[stream as usize - 1];
-                    worker.send(job).expect("a worker lives as long as its streams");
-                    handed_over += 1;
-                }
+                Ok((stream, job)) => others.push((stream as usize - 1, job)),
                 Err(error) => result = Err(error),
             }
+        }
+        // A batch may leave some streams alone: they are neither told nor waited for.
+        let mut at_work: Vec<usize> = others.iter().map(|(other, _)| *other).collect();
+        at_work.sort_unstable();
+        at_work.dedup();
+        self.let_wait(&at_work)?;
+        let handed_over = others.len();
+        for (other, job) in others {
+            self.workers[other].send(job).expect("a worker lives as long as its streams");
         }
         for job in own {
             result = result.and(job.perform());
@@ -136,26 +140,27 @@ impl Streams {
                 Err(panic) => resume_unwind(panic),
             }
         }
-        result.and(self.wait_for_others())
+        result.and(self.wait_for(&at_work))
     }
 
-    /// What is issued to the others from now on comes after what the caller has issued.
-    fn let_others_wait(&self) -> Result<(), ExecutorError> {
-        if self.streams.is_empty() {
+    /// What is issued to these others from now on comes after what the caller has issued.
+    fn let_wait(&self, others: &[usize]) -> Result<(), ExecutorError> {
+        let Some(&first) = others.first() else {
             return Ok(());
-        }
-        let so_far = &mut self.places.borrow_mut()[0];
+        };
+        let so_far = &mut self.places.borrow_mut()[first];
         so_far.record(Stream::current(self.device)?)?;
-        self.streams.iter().try_for_each(|stream| stream.wait_for(so_far))
+        others.iter().try_for_each(|&other| self.streams[other].wait_for(so_far))
     }
 
-    /// What the caller issues from now on comes after what the others have issued.
-    fn wait_for_others(&self) -> Result<(), ExecutorError> {
+    /// What the caller issues from now on comes after what these others have issued.
+    fn wait_for(&self, others: &[usize]) -> Result<(), ExecutorError> {
         let own = Stream::current(self.device)?;
         // A stream that waits has been told for what: the place may be marked anew.
         let places = &mut self.places.borrow_mut()[..];
-        self.streams.iter().zip(places).try_for_each(|(&stream, so_far)| {
-            so_far.record(stream)?;
+        others.iter().try_for_each(|&other| {
+            let so_far = &mut places[other];
+            so_far.record(self.streams[other])?;
             own.wait_for(so_far)
         })
     }

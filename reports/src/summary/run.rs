@@ -112,7 +112,7 @@ pub struct RunSummary {
     /// Absent where tenants are no tasks that share models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TaskSummary>,
-    /// Cards with a request on them, averaged over the run; where cards come and go, from their start-up until they are given back.
+    /// Cards with a request on them, averaged over the time after the warm-up; where cards come and go, from their start-up until they are given back.
     /// Absent for other encoders, whose cards are all kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_time_weighted: Option<f64>,
@@ -156,7 +156,7 @@ impl RunSummary {
         let throughput_rps = ratio(record.served as f64, duration_s);
         let of_fleet = record.fleet.as_ref().map(|fleet| fleet.card_time);
         let card_time = of_fleet.or(record.scaling.as_ref().map(|scaling| scaling.card_time));
-        let fleet_gpus = card_time.and_then(|time| ratio(time.as_secs_f64(), record.end.as_secs_f64()));
+        let fleet_gpus = card_time.and_then(|time| ratio(time.as_secs_f64(), duration_s));
         RunSummary {
             system: labels.system,
             parameters: labels.parameters,
@@ -198,7 +198,7 @@ impl RunSummary {
             scaling: { record.generation.and(record.scaling.as_ref()) }.map(ScalingSummary::new),
             gpus_time_weighted: fleet_gpus.or_else(|| {
                 let occupied = record.generation?.occupied;
-                ratio(occupied.as_secs_f64(), record.end.as_secs_f64())
+                ratio(occupied.as_secs_f64(), duration_s)
             }),
             cost_per_million_requests: labels.rent.and_then(|rent| {
                 let an_hour = fleet_gpus.unwrap_or(rent.gpus.into()) * rent.price_per_hour;

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{RawBatch, RawScaling};
-use crate::scalar::{Count, Name, NotNegative, Part, Period, Positive};
+use crate::scalar::{Count, InstanceCount, Name, NotNegative, Part, Period, Positive};
 
 /// Models that a request is sent to, one after the other or all at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ pub struct RawStage {
     pub gpus: Option<Vec<u32>>,
     /// Instances on each of these cards. Default: the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub instances_per_gpu: Option<Count>,
+    pub instances_per_gpu: Option<InstanceCount>,
     /// What runs next on an instance. Default: the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<RawBatch>,

@@ -10,7 +10,7 @@ use tenantry_profiles::{AdapterImplementation, DType, Tier};
 
 use super::{RawCascade, RawRuntimes, RawTasks};
 use crate::presets;
-use crate::scalar::{Count, Index, Memory, Name, Part, Period, Span};
+use crate::scalar::{Count, Index, InstanceCount, Memory, Name, Part, Period, Span, WidthCount};
 
 /// One serving system: a preset with the keys that differ, or all its decisions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,8 +33,8 @@ pub struct RawSystem {
     #[schemars(schema_with = "dtypes")]
     pub dtype: DType,
     /// Classes of each tenant's head.
-    #[serde(default = "two")]
-    pub classes: Count,
+    #[serde(default = "two_classes")]
+    pub classes: WidthCount,
     /// What each tenant's head says of a request.
     #[serde(default)]
     pub heads: RawHeads,
@@ -47,8 +47,8 @@ pub struct RawSystem {
     #[serde(default)]
     pub padding: RawPadding,
     /// Instances on each card; they share its memory evenly.
-    #[serde(default = "one")]
-    pub instances_per_gpu: Count,
+    #[serde(default = "one_instance")]
+    pub instances_per_gpu: InstanceCount,
     /// Which instance serves a request.
     #[serde(default)]
     pub place: RawPlace,
@@ -174,7 +174,7 @@ pub enum RawSequenceEnd {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub struct RawLora {
     /// Of the products.
-    pub rank: Count,
+    pub rank: WidthCount,
     /// How a step of several tenants is computed.
     #[schemars(schema_with = "implementations")]
     pub implementation: AdapterImplementation,
@@ -260,8 +260,16 @@ fn single_precision() -> DType {
     DType::F32
 }
 
+fn two_classes() -> WidthCount {
+    WidthCount(2)
+}
+
 fn two() -> Count {
     Count(2)
+}
+
+fn one_instance() -> InstanceCount {
+    InstanceCount(1)
 }
 
 fn one() -> Count {
@@ -392,7 +400,7 @@ pub enum RawTenantState {
     /// Houlsby adapters in every layer of a shared backbone.
     Adapters {
         /// Width inside the adapter.
-        bottleneck: Count,
+        bottleneck: WidthCount,
         /// How a batch of several tenants is computed.
         #[schemars(schema_with = "implementations")]
         implementation: AdapterImplementation,

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use tenantry_profiles::PetKind;
 
-use crate::scalar::{Count, LongCount, NotNegative, Part, Period, Span};
+use crate::scalar::{Count, LongCount, NotNegative, Part, Period, Span, WidthCount};
 
 /// Tasks, and how they are served. `tenants.kinds` names their kinds (`mask-bert`), and with them, where it is not the system's own, the
 /// shared model (`large/mask-bert`).
@@ -172,9 +172,9 @@ fn window() -> Count {
 #[serde(default, deny_unknown_fields)]
 pub struct RawSizes {
     /// Width inside an adapter.
-    pub bottleneck: Count,
+    pub bottleneck: WidthCount,
     /// Of LoRA's products.
-    pub rank: Count,
+    pub rank: WidthCount,
     /// Share of each weight's elements that a mask takes away.
     pub masked: Part,
     /// Share of each weight's elements that differ.
@@ -184,8 +184,8 @@ pub struct RawSizes {
 impl Default for RawSizes {
     fn default() -> RawSizes {
         RawSizes {
-            bottleneck: Count(64),
-            rank: Count(16),
+            bottleneck: WidthCount(64),
+            rank: WidthCount(16),
             masked: Part::from(5.0),
             differences: Part::from(0.5),
         }

@@ -131,6 +131,8 @@ scalars!(
     ClientCount,
     RepeatCount,
     SampleCount,
+    WidthCount,
+    InstanceCount,
     Variation,
     LongPeriod,
     Index,

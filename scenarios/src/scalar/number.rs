@@ -86,6 +86,10 @@ counts! {
     ClientCount(10_000_000, "a whole number from 1 to 10000000");
     /// Times that something is done again.
     RepeatCount(10_000, "a whole number from 1 to 10000");
+    /// Classes of a head, widths inside adapters, ranks.
+    WidthCount(1 << 20, "a whole number from 1 to 1048576");
+    /// Instances on a card.
+    InstanceCount(1024, "a whole number from 1 to 1024");
     /// Points of a sweep that are drawn.
     SampleCount(100_000, "a whole number from 1 to 100000");
 }

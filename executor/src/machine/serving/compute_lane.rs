@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Kernels of libtorch are chosen for sizes that are multiples of this.
+const LENGTHS_BETWEEN: usize = 8;
+
 /// A batch between the ops of its forward pass.
 pub(super) struct UnderWay {
     pub input: Input,
@@ -24,6 +27,8 @@ pub(super) struct ComputeLane {
     /// Those that have been.
     pub compiled: BTreeMap<RuntimeRef, CompiledModel>,
     pub slots: Slots,
+    /// Whether requests are served alone, at any length.
+    pub dynamic: bool,
     /// Whether passes begin with what was looked up.
     pub looks_up: bool,
     pub tokens: Draws,
@@ -197,7 +202,8 @@ impl ComputeLane {
     /// A few passes of the longest inputs, and on a GPU, which loads each kernel when it is first used, of others.
     fn warm_up(&self, encoder: &Encoder, heads: &Heads) -> Result<(), ExecutorError> {
         let longest = encoder.shape().positions as usize;
-        let shapes = match self.device.is_cuda() {
+        let is_gpu = self.device.is_cuda();
+        let shapes: Vec<(usize, usize)> = match is_gpu {
             false => vec![(1, longest), (8, longest)],
             true => { [1, 4, 8, 32].into_iter() }
                 .flat_map(|batch| [longest.min(16), longest.div_ceil(4), longest].map(|tokens| (batch, tokens)))
@@ -205,6 +211,10 @@ impl ComputeLane {
         };
         for (batch, tokens) in shapes.repeat(3) {
             self.pass(encoder, heads, batch, tokens)?;
+        }
+        // A GPU's libtorch chooses kernels by length, which takes milliseconds: where each request has its own, it is done with before the first.
+        for tokens in (LENGTHS_BETWEEN..=longest).step_by(LENGTHS_BETWEEN).filter(|_| is_gpu && self.dynamic) {
+            self.pass(encoder, heads, 1, tokens)?;
         }
         Ok(())
     }

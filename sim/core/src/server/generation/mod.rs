@@ -81,6 +81,23 @@ pub struct GenerationCounts {
     pub shortened: u64,
 }
 
+impl GenerationCounts {
+    /// What came after the counts `before`. Requests that were given fewer tokens are counted from the start, as requests are.
+    pub fn since(self, before: GenerationCounts) -> GenerationCounts {
+        GenerationCounts {
+            evictions: self.evictions - before.evictions,
+            migrations: self.migrations - before.migrations,
+            recomputed_tokens: self.recomputed_tokens - before.recomputed_tokens,
+            shared_tokens: self.shared_tokens - before.shared_tokens,
+            reads: self.reads - before.reads,
+            transfers: self.transfers - before.transfers,
+            transferred_bytes: self.transferred_bytes - before.transferred_bytes,
+            occupied: Duration(self.occupied.0 - before.occupied.0),
+            shortened: self.shortened,
+        }
+    }
+}
+
 enum Flight {
     Run {
         instance: InstanceId,
