@@ -315,7 +315,10 @@ pub fn unanswered(summary: &RunSummary) -> Option<(f64, String)> {
         let share = human::percent(by.values().sum::<u64>() as f64 / offered.max(1) as f64);
         (!why.is_empty()).then(|| format!("{share} of the requests {became} ({})", why.join(", ")))
     };
-    let became = [of(&summary.rejected_by, "were refused"), of(&summary.failed_by, "failed")];
+    let became = [
+        of(&summary.rejected_by, "were refused"),
+        of(&summary.failed_by, "failed"),
+    ];
     let became: Vec<String> = became.into_iter().flatten().collect();
     let all: u64 = { summary.rejected_by.values() }.chain(summary.failed_by.values()).sum();
     (!became.is_empty()).then(|| (all as f64 / offered.max(1) as f64, became.join(", and ")))

@@ -1,7 +1,7 @@
 //! What machine this is, as Linux tells it, and its files.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise, statfs};
@@ -94,10 +94,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ExecutorError
     let folder = folder.unwrap_or(Path::new("."));
     let write = || {
         std::fs::create_dir_all(folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(bytes)?;
-        file.persist(path)?;
-        Ok(())
+        tenantry_traces::whole::write_whole(path, bytes)
     };
     write().map_err(|source| ExecutorError::File {
         path: path.to_path_buf(),

@@ -4,12 +4,10 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::{Builder, NamedTempFile, TempPath};
+use tempfile::{NamedTempFile, TempPath};
+use tenantry_traces::whole::{self, PREFIX};
 
 use crate::error::ReportError;
-
-/// What temporary names begin with.
-const PREFIX: &str = ".tenantry-";
 
 /// A file that is written beside its place and takes its name when it is finished: whoever opens the path finds the old contents
 /// or the new ones, even after a power cut. Dropped unfinished, it leaves nothing.
@@ -27,14 +25,7 @@ impl WholeFile {
     /// # Errors
     /// When the folder is missing or not writable; the error names `path`.
     pub fn create(path: &Path) -> Result<WholeFile, ReportError> {
-        let mut builder = Builder::new();
-        builder.prefix(PREFIX);
-        // Temporary files are private by default; a result is as readable as any new file.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let (file, beside) = begin(&builder, path)
-            .map_err(|source| ReportError::io(path, source))?
-            .into_parts();
+        let (file, beside) = whole::begin(path).map_err(|source| ReportError::io(path, source))?;
         Ok(WholeFile {
             path: path.to_owned(),
             beside,
@@ -49,9 +40,8 @@ impl WholeFile {
     pub fn finish(self) -> Result<(), ReportError> {
         let WholeFile { path, beside, out } = self;
         let persist = || -> io::Result<()> {
-            out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-            beside.persist(&path)?;
-            Ok(())
+            let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+            whole::finish(file, beside, &path)
         };
         persist().map_err(|source| ReportError::io(&path, source))
     }
@@ -72,9 +62,7 @@ impl Write for WholeFile {
 /// # Errors
 /// As [`WholeFile`].
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
-    let mut file = WholeFile::create(path)?;
-    file.write_all(bytes).map_err(|source| ReportError::io(path, source))?;
-    file.finish()
+    whole::write_whole(path, bytes).map_err(|source| ReportError::io(path, source))
 }
 
 /// Removes what an earlier run left under a name that this one does not write: it would be taken for this one's.
@@ -119,7 +107,7 @@ impl Part {
     /// # Errors
     /// When the folder is missing or not writable.
     pub fn begin(path: &Path) -> io::Result<PartFile> {
-        begin(Builder::new().prefix(PREFIX), path).map(BufWriter::new)
+        whole::begin_part(path).map(BufWriter::new)
     }
 
     /// The part is complete.
@@ -137,22 +125,6 @@ impl Part {
     /// When somebody has removed it.
     pub fn open(&self) -> io::Result<File> {
         File::open(&self.0)
-    }
-}
-
-/// A temporary file beside `path`. The system's own error has its name in it, which the user has not asked for.
-fn begin(builder: &Builder<'_, '_>, path: &Path) -> io::Result<NamedTempFile> {
-    let folder = folder_of(path);
-    builder.tempfile_in(folder).map_err(|error| {
-        let kind = error.kind();
-        io::Error::new(kind, format!("cannot write in the folder {}: {kind}", folder.display()))
-    })
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
     }
 }
 
@@ -195,16 +167,5 @@ mod tests {
             1,
             "nothing temporary is left"
         );
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_result_is_as_readable_as_any_new_file() {
-        use std::os::unix::fs::PermissionsExt;
-        let place = tempfile::tempdir().unwrap();
-        let mode = |name: &str| fs::metadata(place.path().join(name)).unwrap().permissions().mode();
-        write_whole(&place.path().join("ours"), b"").unwrap();
-        fs::write(place.path().join("any"), b"").unwrap();
-        assert_eq!(mode("ours"), mode("any"));
     }
 }

@@ -98,7 +98,11 @@ pub(crate) fn check(
             "at least page_tokens ({}), since whole pages of it are shared",
             generation.page_tokens.0
         );
-        problems.push(Problem::new(in_generation.key("shared_prefix").key("tokens"), must, prefix.tokens.0));
+        problems.push(Problem::new(
+            in_generation.key("shared_prefix").key("tokens"),
+            must,
+            prefix.tokens.0,
+        ));
     }
     if generation.prefix_caching && generation.shared_prefix.is_some() {
         let must = "left out where prefix_caching is true: what an evicted request left is not looked up beside it";

@@ -346,7 +346,10 @@ fn check_scale(system: &RawSystem, plan: &RawPlan, gpus: &[u32], path: &Path, pr
         scaled.push((path.key("generation"), scale.start.0, scale.min.0));
     }
     let stages = path.key("cascade").key("stages");
-    for (index, stage) in { system.cascade.iter() }.flat_map(|cascade| &cascade.stages).enumerate() {
+    for (index, stage) in { system.cascade.iter() }
+        .flat_map(|cascade| &cascade.stages)
+        .enumerate()
+    {
         if let Some(scale) = &stage.scale {
             scaled.push((stages.index(index), scale.start.0, scale.min.0));
         }

@@ -224,8 +224,15 @@ fn system_of(
     }
     let instances = u64::from(system.instances_per_gpu.0) * u64::from(raw.cluster.gpus.0);
     if instances > INSTANCES_MAX {
-        let must = format!("at most {}, {INSTANCES_MAX} instances on all cards", INSTANCES_MAX / u64::from(raw.cluster.gpus.0));
-        problems.push(Problem::new(path.key("instances_per_gpu"), must, system.instances_per_gpu.0));
+        let must = format!(
+            "at most {}, {INSTANCES_MAX} instances on all cards",
+            INSTANCES_MAX / u64::from(raw.cluster.gpus.0)
+        );
+        problems.push(Problem::new(
+            path.key("instances_per_gpu"),
+            must,
+            system.instances_per_gpu.0,
+        ));
     }
     let of_several = |batch: &RawBatch| !matches!(batch, RawBatch::PerTenant { .. });
     if system.tenant_state == RawTenantState::Model && system.batch.as_ref().is_some_and(of_several) {
@@ -367,7 +374,10 @@ fn check_cascade(system: &RawSystem, path: &Path, problems: &mut Vec<Problem>) {
         must("tasks", "left out where several models serve");
     }
     if system.model != backbone() {
-        must("model", "left out where several models serve, since each stage names its own");
+        must(
+            "model",
+            "left out where several models serve, since each stage names its own",
+        );
     }
     if system.swap != RawSwap::default() {
         must("swap", "left out where several models serve, since nothing is swapped");

@@ -155,7 +155,11 @@ fn check_classes(runtimes: &RawRuntimes, raw: &RawScenario, path: &Path, problem
     }
     for (index, stream) in runtimes.streams.iter().enumerate() {
         let of = index + 1;
-        if classes.iter().position(|class| *class == stream.name.0).is_some_and(|class| class != of) {
+        if classes
+            .iter()
+            .position(|class| *class == stream.name.0)
+            .is_some_and(|class| class != of)
+        {
             let must = format!(
                 "no other class's name: this stream serves class {} of tenants.classes, whose order is the streams'",
                 classes[of]

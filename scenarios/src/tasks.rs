@@ -150,8 +150,14 @@ pub(crate) fn resolve(
     } = tasks.engine
         && size.0 > tasks.max_batch.0
     {
-        let path = { path.key("engine").key("shared").key("batching") }.key("fixed").key("size");
-        problems.push(Problem::new(path, format!("at most max_batch ({})", tasks.max_batch.0), size.0));
+        let path = { path.key("engine").key("shared").key("batching") }
+            .key("fixed")
+            .key("size");
+        problems.push(Problem::new(
+            path,
+            format!("at most max_batch ({})", tasks.max_batch.0),
+            size.0,
+        ));
     }
     if let RawPlanning::Online { targets, .. } = &tasks.planning
         && targets.is_empty()

@@ -249,7 +249,9 @@ where
             Ok((within.iter().sum::<f64>() / within.len().max(1) as f64, *cell))
         };
         if !cells.is_empty() && cells.iter().all(|cell| self.is_empty(*cell)) {
-            return Ok(format!("Nothing can be told: {NO_REQUEST} (workload.stop, workload.warm_up)."));
+            return Ok(format!(
+                "Nothing can be told: {NO_REQUEST} (workload.stop, workload.warm_up)."
+            ));
         }
         let shares = cells.par_iter().map(share).collect::<Result<Vec<_>, _>>()?;
         // The first of equals.
@@ -320,7 +322,11 @@ where
                 (_, None, _) => "not tried: worse at its best".to_owned(),
                 (.., Some(_)) => self.beside_the_answer(cell).to_owned(),
                 (_, Some(judged), None) => {
-                    let late = if judged.hopeless { "far too many are late" } else { "misses it" };
+                    let late = if judged.hopeless {
+                        "far too many are late"
+                    } else {
+                        "misses it"
+                    };
                     let late = if self.is_empty(cell) { NO_REQUEST } else { late };
                     let why = self.unanswered(cell).unwrap_or_else(|| late.to_owned());
                     format!("{GIVEN_UP}{why}")

@@ -54,7 +54,11 @@ pub fn binds(summary: &RunSummary, at: &str, missed: bool) -> Binds {
                         let several = human::number(summary.in_flight_mean);
                         format!(", as it is while anybody is inside: {several} requests in the mean")
                     });
-                    format!(" ({} is busy {} of the time{inside})", in_words(&kind), human::percent(share))
+                    format!(
+                        " ({} is busy {} of the time{inside})",
+                        in_words(&kind),
+                        human::percent(share)
+                    )
                 });
                 let stages = summary
                     .stages_ms()

@@ -18,6 +18,7 @@ pub mod read;
 pub mod request;
 pub mod spec;
 pub mod time;
+pub mod whole;
 pub mod workload;
 pub mod write;
 mod ziggurat;

@@ -10,6 +10,7 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 use tenantry_profiles::{DType, ModelShape};
+use tenantry_traces::whole;
 
 use super::layout::{Place, check, places};
 use crate::device::kind;
@@ -180,14 +181,14 @@ pub fn write_decoder(path: &Path, shape: &ModelShape, block: &Tensor) -> Result<
             )
         })
         .collect();
-    let partial = path.with_extension("partial");
-    safetensors::serialize_to_file(tensors, None, &partial).map_err(|error| {
+    let (file, beside) = whole::begin(path).map_err(unreadable(path))?;
+    safetensors::serialize_to_file(tensors, None, &beside).map_err(|error| {
         unreadable(path)(match error {
             SafeTensorError::IoError(source) => source,
             other => std::io::Error::other(other.to_string()),
         })
     })?;
-    std::fs::rename(&partial, path).map_err(unreadable(path))
+    whole::finish(file, beside, path).map_err(unreadable(path))
 }
 
 /// A place's bytes as they are stored: OPT's positions after two rows of zeros.

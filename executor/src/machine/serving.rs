@@ -380,7 +380,12 @@ impl Serving {
             slots: self.slots[instance].share(),
             dynamic: { self.pool.runtimes.iter() }
                 .flat_map(|runtimes| &runtimes.streams)
-                .any(|stream| stream.runtimes.iter().any(|runtime| runtime.shape == ShapeKind::Dynamic)),
+                .any(|stream| {
+                    stream
+                        .runtimes
+                        .iter()
+                        .any(|runtime| runtime.shape == ShapeKind::Dynamic)
+                }),
             looks_up: self.retrieval.is_some(),
             tokens: Draws::new(self.seed, Purpose::Tokens),
             device: self.device,

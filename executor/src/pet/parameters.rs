@@ -10,6 +10,7 @@ use tch::{Kind as Number, Tensor};
 use tenantry_core::policy::pet_header::{KIND, POOLER_ACTIVATION, PetHeader, PoolerActivation, SHARED_MODEL};
 use tenantry_core::policy::pet_tensors::{self, HEAD, HeadInFile, Misfit, POOLER, Resident, Stored, StoredTensor};
 use tenantry_profiles::{ModelShape, PetKind};
+use tenantry_traces::whole::{header_in_order, write_whole};
 
 use crate::error::ExecutorError;
 use crate::model::Encoder;
@@ -184,10 +185,7 @@ impl Parameters {
         }
         let bytes = safetensors::serialize(tensors, Some(header))
             .map_err(|error| failed(std::io::Error::other(error.to_string())))?;
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
-        std::fs::write(&partial, bytes).map_err(failed)?;
-        std::fs::rename(&partial, path).map_err(failed)
+        write_whole(path, &header_in_order(bytes)).map_err(failed)
     }
 
     /// Reads what [`save`](Self::save) or another program wrote: the shared model's name, the kind's, and the parameters. LoRA's scale is multiplied

@@ -128,7 +128,9 @@ impl Streams {
         self.let_wait(&at_work)?;
         let handed_over = others.len();
         for (other, job) in others {
-            self.workers[other].send(job).expect("a worker lives as long as its streams");
+            self.workers[other]
+                .send(job)
+                .expect("a worker lives as long as its streams");
         }
         for job in own {
             result = result.and(job.perform());
@@ -150,7 +152,9 @@ impl Streams {
         };
         let so_far = &mut self.places.borrow_mut()[first];
         so_far.record(Stream::current(self.device)?)?;
-        others.iter().try_for_each(|&other| self.streams[other].wait_for(so_far))
+        others
+            .iter()
+            .try_for_each(|&other| self.streams[other].wait_for(so_far))
     }
 
     /// What the caller issues from now on comes after what these others have issued.

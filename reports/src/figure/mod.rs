@@ -13,6 +13,8 @@ use std::sync::Once;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
+use tenantry_traces::whole::PREFIX;
+
 use crate::error::ReportError;
 use crate::page::charts::{Chart, Choice, View};
 use crate::page::gantt::{Gantt, GanttView};
@@ -126,7 +128,10 @@ fn to_svg(path: &Path, figure: Figure<'_>) -> Result<String, ReportError> {
 /// The library writes to a path: to one beside the file's own, which then takes its name.
 fn write_png(path: &Path, figure: Figure<'_>) -> Result<(), ReportError> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let beside = tempfile::Builder::new().suffix(".png").tempfile_in(folder);
+    let beside = tempfile::Builder::new()
+        .prefix(PREFIX)
+        .suffix(".png")
+        .tempfile_in(folder);
     let beside = beside.map_err(|source| ReportError::io(path, source))?;
     let size = (SIZE.0 * DOTS, SIZE.1 * DOTS);
     draw_on(BitMapBackend::new(beside.path(), size), DOTS, figure).map_err(|message| failed(path, message))?;

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::TempPath;
 
 use crate::error::TraceError;
 use crate::management::ManageRequest;
 use crate::read::own;
 use crate::request::{Entry, Request};
+use crate::whole;
 use crate::workload::Workload;
 
 const BUFFER_BYTES: usize = 256 << 10;
@@ -57,13 +58,7 @@ impl TraceFile {
             let message = "must end in .parquet, .csv or .csv.gz to be written, got another name";
             return Err(TraceError::file(path, message));
         };
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
-        let (file, beside) = NamedTempFile::new_in(folder)
-            .map_err(|error| TraceError::io(path, cannot_write_in(folder, error.kind())))?
-            .into_parts();
+        let (file, beside) = whole::begin(path).map_err(|source| TraceError::io(path, source))?;
         let buffered = |file| BufWriter::with_capacity(BUFFER_BYTES, file);
         let sink = match *kind {
             ".parquet" => parquet::Writer::new(buffered(file), changes).map(Sink::Parquet),
@@ -135,11 +130,6 @@ impl TraceFile {
     }
 }
 
-/// The system's own error has the temporary file's name in it, which the user has not asked for.
-fn cannot_write_in(folder: &Path, kind: io::ErrorKind) -> io::Error {
-    io::Error::new(kind, format!("cannot write in the folder {}: {kind}", folder.display()))
-}
-
 fn finish(sink: Sink, beside: TempPath, path: &Path) -> io::Result<()> {
     let unbuffered = |buffered: BufWriter<File>| buffered.into_inner().map_err(io::IntoInnerError::into_error);
     let file = match sink {
@@ -150,19 +140,5 @@ fn finish(sink: Sink, beside: TempPath, path: &Path) -> io::Result<()> {
             packed.finish()?
         }
     };
-    make_readable(&file)?;
-    beside.persist(path)?;
-    Ok(())
-}
-
-/// Temporary files are their owner's only; a trace is as readable as other files of the user.
-#[cfg(unix)]
-fn make_readable(file: &std::fs::File) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(std::fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn make_readable(_: &std::fs::File) -> io::Result<()> {
-    Ok(())
+    whole::finish(file, beside, path)
 }

@@ -213,7 +213,10 @@ impl ComputeLane {
             self.pass(encoder, heads, batch, tokens)?;
         }
         // A GPU's libtorch chooses kernels by length, which takes milliseconds: where each request has its own, it is done with before the first.
-        for tokens in (LENGTHS_BETWEEN..=longest).step_by(LENGTHS_BETWEEN).filter(|_| is_gpu && self.dynamic) {
+        for tokens in (LENGTHS_BETWEEN..=longest)
+            .step_by(LENGTHS_BETWEEN)
+            .filter(|_| is_gpu && self.dynamic)
+        {
             self.pass(encoder, heads, 1, tokens)?;
         }
         Ok(())

@@ -158,7 +158,9 @@ impl Batch<'_> {
             _ => After::NONE,
         };
         let staged_ahead = work.follows && self.behind_parameters && !self.behind_retrieval;
-        let mut staged = retrieved.filter(|_| staged_ahead).map(|retrieved| self.stage(retrieved));
+        let mut staged = retrieved
+            .filter(|_| staged_ahead)
+            .map(|retrieved| self.stage(retrieved));
         let copied = work.copy.map(|copy| {
             let bytes = u64::from(copy.parts) * copy.part_bytes;
             self.copy_in(work.layers, copy.loads, bytes, after_lookup)

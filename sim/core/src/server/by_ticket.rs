@@ -68,7 +68,10 @@ impl<H: Handle, T: Ticketed> ByTicket<H, T> {
     /// All that have a ticket, by slot.
     pub fn with_ticket(&mut self, ticket: Ticket) -> impl Iterator<Item = H> {
         let slab = &self.slab;
-        let index = || slab.iter().map(|(handle, value)| (value.ticket(), handle.slot() as u32));
+        let index = || {
+            slab.iter()
+                .map(|(handle, value)| (value.ticket(), handle.slot() as u32))
+        };
         let slots = self.slots.get_or_insert_with(|| index().collect());
         let of_ticket = slots.range((ticket, 0)..=(ticket, u32::MAX));
         of_ticket.map(|&(_, slot)| slab.in_slot(slot).0)

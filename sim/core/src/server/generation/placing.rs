@@ -57,7 +57,8 @@ impl GenerationServer {
                         && counters.is_none_or(|counters| counters.next() == Some(self.sequences[next].tenant))
                 };
                 // The first goes where it would go anyhow.
-                (next != first && goes_on() && self.fits(next, instance, Instance::perhaps_free_pages)).then_some((next, instance))
+                (next != first && goes_on() && self.fits(next, instance, Instance::perhaps_free_pages))
+                    .then_some((next, instance))
             };
             if let Some(placement) = self.instances.iter().enumerate().find_map(of_its_tenant) {
                 return Some(placement);

@@ -7,11 +7,11 @@ use tenantry_traces::{Duration, Request, Ticket, Time};
 use super::asking::ASKS_IN_TURN;
 use super::generating::Progress;
 use super::memory::Left;
-use crate::server::by_ticket::{ByTicket, Ticketed};
 use crate::command::FailureReason;
 use crate::ids::{BatchId, InstanceId, RequestId};
 use crate::op::{NO_SLOT, SharedPrefix};
 use crate::policy::fairness::Counters;
+use crate::server::by_ticket::{ByTicket, Ticketed};
 use crate::spec::{GenerationSpec, JoinSpec, QueueSpec};
 
 /// Where a request is.

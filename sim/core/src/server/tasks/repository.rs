@@ -378,7 +378,11 @@ fn full_parameters(model: &ModelShape, own_embeddings: bool) -> u64 {
 fn concurrent_batches(tasks: &TasksSpec) -> u64 {
     match &tasks.engine {
         EngineSpec::Parallel { streams, .. } => {
-            let named: BTreeSet<u32> = tasks.registrations.iter().map(|registration| registration.task).collect();
+            let named: BTreeSet<u32> = tasks
+                .registrations
+                .iter()
+                .map(|registration| registration.task)
+                .collect();
             u64::from(*streams).min(named.len().max(1) as u64)
         }
         EngineSpec::Shared { .. } | EngineSpec::Sequential { .. } => 1,
