@@ -160,14 +160,10 @@ pub fn boot() -> Option<String> {
     read_trimmed("/proc/sys/kernel/random/boot_id")
 }
 
-/// Free bytes of the file system under `path`, by `df`, which every system with a shell has.
+/// Free bytes of the file system under `path`, as far as a user may have them.
 pub fn free_bytes(path: &Path) -> Option<u64> {
-    let df = std::process::Command::new("df")
-        .args(["-B1", "--output=avail"])
-        .arg(path)
-        .output()
-        .ok()?;
-    String::from_utf8(df.stdout).ok()?.lines().nth(1)?.trim().parse().ok()
+    let system = rustix::fs::statvfs(path).ok()?;
+    Some(system.f_bavail * system.f_frsize)
 }
 
 fn read_trimmed(path: &str) -> Option<String> {

@@ -58,7 +58,7 @@ pub fn certainly_whole(near: f64, of: f64) -> Option<u64> {
 
 /// `t^k`; nothing where that is too near to nothing.
 #[inline]
-pub fn approximate(t: f64, k: f64) -> Option<f64> {
+fn approximate(t: f64, k: f64) -> Option<f64> {
     exp2(k, log2(t)?)
 }
 

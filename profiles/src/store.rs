@@ -55,16 +55,24 @@ impl Card {
             must: "writable",
             source,
         };
+        Card::check_place(folder)?;
         let replaces = folder.exists();
-        if replaces && !folder.join(CARD_FILE).exists() && !is_empty(folder).map_err(unwritable)? {
-            return Err(unwritable(io::Error::other("it holds something else than a profile")));
+        if replaces && !folder.join(CARD_FILE).exists() {
+            // An empty folder may be the one that somebody works in, or a disk's own: it stays, and is a profile's with the last file.
+            let (card_file, tables) = files.split_first().expect("a card has a card.yaml");
+            return write_files(folder, tables.iter().chain([card_file])).map_err(unwritable);
         }
         let (new, old) = (beside(folder, "new"), beside(folder, "old"));
-        write_files(&new, &files).map_err(unwritable)?;
+        let discard = |_: &io::Error| {
+            // The first error is the one to report.
+            let _ = fs::remove_dir_all(&new);
+        };
+        fs::create_dir_all(&new).map_err(unwritable)?;
+        write_files(&new, &files).inspect_err(discard).map_err(unwritable)?;
         if !replaces {
-            return fs::rename(&new, folder).map_err(unwritable);
+            return fs::rename(&new, folder).inspect_err(discard).map_err(unwritable);
         }
-        fs::rename(folder, &old).map_err(unwritable)?;
+        fs::rename(folder, &old).inspect_err(discard).map_err(unwritable)?;
         if let Err(source) = fs::rename(&new, folder) {
             // The first error is the one to report; should this fail too, the old profile still lies beside.
             let _ = fs::rename(&old, folder);
@@ -73,6 +81,24 @@ impl Card {
         move_other_files(&old, folder)
             .and_then(|()| fs::remove_dir_all(&old))
             .map_err(unwritable)
+    }
+
+    /// Whether a profile may be [saved](Self::save) there: what a profiler asks before it begins.
+    ///
+    /// # Errors
+    /// A folder that holds something else.
+    pub fn check_place(folder: &Path) -> Result<(), ProfileError> {
+        let is_other = || -> io::Result<bool> {
+            Ok(folder.exists() && !folder.join(CARD_FILE).exists() && fs::read_dir(folder)?.next().is_some())
+        };
+        match is_other().map_err(|source| unreadable(folder, source))? {
+            false => Ok(()),
+            true => {
+                let place = folder.display().to_string();
+                let must = "new, empty or a profile's";
+                Err(Invalid::new(&place, "folder", must, "one that holds something else than a profile").into())
+            }
+        }
     }
 
     /// Whether [`load`](Self::load) would accept the card once saved: what a profiler asks before it ends.
@@ -182,10 +208,6 @@ fn unreadable(path: &Path, source: io::Error) -> ProfileError {
     }
 }
 
-fn is_empty(folder: &Path) -> io::Result<bool> {
-    Ok(fs::read_dir(folder)?.next().is_none())
-}
-
 /// `cpu` becomes `.cpu.new-1234`: hidden, on the same file system, and this process's own.
 fn beside(folder: &Path, role: &str) -> PathBuf {
     let mut name = OsString::from(".");
@@ -194,21 +216,23 @@ fn beside(folder: &Path, role: &str) -> PathBuf {
     folder.with_file_name(name)
 }
 
-/// Writes a new folder of files, or leaves none.
-fn write_files(folder: &Path, files: &[(String, String)]) -> io::Result<()> {
-    let write = || {
-        fs::create_dir_all(folder)?;
-        for (name, text) in files {
-            let mut file = fs::File::create(folder.join(name))?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-        }
-        Ok(())
+/// Writes files into a folder, or leaves none of them.
+fn write_files<'a>(folder: &Path, files: impl IntoIterator<Item = &'a (String, String)>) -> io::Result<()> {
+    let mut written = Vec::new();
+    let mut write = |name: &str, text: &str| {
+        written.push(folder.join(name));
+        let mut file = fs::File::create(folder.join(name))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
     };
-    write().inspect_err(|_| {
-        // The first error is the one to report.
-        let _ = fs::remove_dir_all(folder);
-    })
+    let all = files.into_iter().try_for_each(|(name, text)| write(name, text));
+    if all.is_err() {
+        for path in written {
+            // The first error is the one to report.
+            let _ = fs::remove_file(path);
+        }
+    }
+    all
 }
 
 /// Moves what a user keeps beside a profile's own files.

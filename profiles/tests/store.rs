@@ -145,11 +145,24 @@ fn a_folder_of_something_else_is_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("thesis.tex"), "years of work").unwrap();
     let message = synthetic_card().save(folder.path()).unwrap_err().to_string();
-    assert!(
-        message.ends_with("must be writable, got: it holds something else than a profile"),
-        "{message}"
-    );
+    let said = "folder: must be new, empty or a profile's, got one that holds something else than a profile";
+    assert_eq!(message, format!("{}: {said}", folder.path().display()));
     assert!(folder.path().join("thesis.tex").exists());
+}
+
+/// It may be where somebody works, or a disk's own.
+#[cfg(unix)]
+#[test]
+fn an_empty_folder_stays_and_is_filled() {
+    use std::os::unix::fs::MetadataExt;
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("here");
+    fs::create_dir(&folder).unwrap();
+    let which = || fs::metadata(&folder).unwrap().ino();
+    let before = which();
+    synthetic_card().save(&folder).unwrap();
+    assert_eq!(Card::load(&folder).unwrap().digest(), synthetic_card().digest());
+    assert_eq!((which(), fs::read_dir(root.path()).unwrap().count()), (before, 1));
 }
 
 #[test]

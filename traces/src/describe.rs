@@ -66,7 +66,6 @@ impl Describer {
             requests: self.input.count,
             seconds: self.requests_per_s.len() as u64,
             requests_per_s_mean: mean(&self.requests_per_s)?,
-            requests_per_s_max: *self.requests_per_s.iter().max()?,
             dispersion: DISPERSION_WINDOWS_S.map(|window_s| dispersion(&self.requests_per_s, window_s)),
             input_tokens: self.input.figures()?,
             output_tokens: self.output.figures()?,
@@ -97,8 +96,6 @@ pub struct Description {
     pub seconds: u64,
     /// Over all seconds.
     pub requests_per_s_mean: f64,
-    /// In the busiest second.
-    pub requests_per_s_max: u32,
     /// Index of dispersion at [`DISPERSION_WINDOWS_S`]; absent where there are fewer than two windows.
     pub dispersion: [Option<f64>; 3],
     /// Of the inputs.

@@ -149,7 +149,11 @@ pub fn make_example(
             path: path.clone(),
             source,
         };
-        let unfinished = tempfile::tempdir_in(folder).map_err(failed)?;
+        let mut builder = tempfile::Builder::new();
+        // As any folder is made, and not for the user alone, as temporary ones are.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+        let unfinished = builder.tempdir_in(folder).map_err(failed)?;
         let tokenizer = save_tokenizer(&tokenizer, unfinished.path(), &shape)?;
         let encoded = training
             .iter()
@@ -166,7 +170,8 @@ pub fn make_example(
             watch(name, epoch, loss)
         })?;
         classifier.write(unfinished.path())?;
-        std::fs::rename(unfinished.keep(), path).map_err(failed)?;
+        std::fs::rename(unfinished.path(), path).map_err(failed)?;
+        let _ = unfinished.keep();
     }
     Ok(files)
 }

@@ -84,11 +84,6 @@ impl KvCache {
         self.layers.clone()
     }
 
-    /// Bytes of one page, over all layers.
-    pub fn bytes_per_page(&self) -> u64 {
-        self.device_bytes() / u64::from(self.pages())
-    }
-
     /// Bytes that all pages take on the device.
     pub fn device_bytes(&self) -> u64 {
         self.pages.numel() as u64 * element_bytes(self.pages.kind())
@@ -161,10 +156,10 @@ mod tests {
         let shape = ModelShape::builtin("tiny-llama").unwrap();
         let kv = KvCache::new(&shape, 0..2, 5, 16, DType::F32, Device::Cpu).unwrap();
         // 2 layers × keys and values × 16 tokens × 2 heads × 32 numbers × 4 bytes.
-        assert_eq!((kv.bytes_per_page(), kv.device_bytes()), (16_384, 81_920));
+        assert_eq!((kv.device_bytes() / 5, kv.device_bytes()), (16_384, 81_920));
         assert_eq!([0, 1, 16, 17].map(|tokens| kv.pages_for(tokens)), [0, 1, 1, 2]);
         let upper = KvCache::new(&shape, 1..2, 5, 16, DType::Bf16, Device::Cpu).unwrap();
-        assert_eq!(upper.bytes_per_page(), 4_096);
+        assert_eq!(upper.device_bytes() / 5, 4_096);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Shared models, and the tasks on them: registered as triplets, loaded and unloaded (PetS, section 3.3).
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tch::Device;
@@ -134,10 +133,8 @@ impl Registry {
     }
 
     /// Registers a task from a file, which says of which model and kind it is.
-    ///
-    /// # Errors
-    /// A file that cannot be read, or whatever [`register`](Self::register) refuses.
-    pub fn register_file(&mut self, task: u32, path: &Path) -> Result<(), PetError> {
+    #[cfg(test)]
+    pub fn register_file(&mut self, task: u32, path: &std::path::Path) -> Result<(), PetError> {
         let (model, kind, parameters) = Parameters::read(path)?;
         self.register(task, &model, &kind, parameters)
     }

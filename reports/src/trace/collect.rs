@@ -21,6 +21,8 @@ const LEAST_WINDOWS: usize = 10;
 pub struct Collector {
     requests: u64,
     unanswered: u64,
+    /// Those that come after one of a later time.
+    late: u64,
     counts: Vec<u32>,
     window_s: u32,
     /// The window of the last arrival, and its bounds in nanoseconds: most arrivals are in the one of the arrival before.
@@ -45,6 +47,7 @@ impl Collector {
         Collector {
             requests: 0,
             unanswered: 0,
+            late: 0,
             counts: Vec::new(),
             window_s,
             window: (0, 0..0),
@@ -131,6 +134,7 @@ impl Collector {
     }
 
     fn arrival(&mut self, at: Time) -> Result<(), TraceError> {
+        self.late += u64::from(self.last.is_some_and(|last| at < last));
         self.first = Some(self.first.map_or(at, |first| first.min(at)));
         self.last = Some(self.last.map_or(at, |last| last.max(at)));
         let (window, bounds) = &self.window;
@@ -216,6 +220,7 @@ impl Collector {
                 output_tokens: LengthFigures::of(&self.output),
                 prefixes,
                 tenants: tenants(),
+                out_of_order: (self.late > 0).then_some(self.late),
                 management_requests: None,
             },
             curves: TraceCurves {

@@ -89,6 +89,9 @@ pub struct TraceFigures {
     /// Who asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenants: Option<TenantFigures>,
+    /// Those that stand after one of a later time: nothing is replayed so, and `tenantry trace convert --sort` puts them in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out_of_order: Option<u64>,
     /// Changes of tenants and domains between the requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub management_requests: Option<u64>,

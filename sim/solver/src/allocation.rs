@@ -54,12 +54,6 @@ impl Allocation {
         }
     }
 
-    /// The mean latency of a request that the program expects, in nanoseconds; none without demand.
-    pub fn mean_latency_ns(&self) -> Option<f64> {
-        let total = self.flow.load_milli.iter().sum::<u64>();
-        (total > 0).then(|| self.flow.cost as f64 / total as f64)
-    }
-
     /// The objective in seconds of latency summed over the requests of a window.
     pub fn objective_s(&self) -> f64 {
         self.flow.cost as f64 / (MILLI as f64 * 1e9)

@@ -86,8 +86,12 @@ impl<'a> Unfinished<'a> {
             .unwrap_or(Path::new("."));
         let failed = |error: std::io::Error| Failure::Running(format!("{}: {error}", parent.display()));
         std::fs::create_dir_all(parent).map_err(failed)?;
-        let beside = tempfile::Builder::new()
-            .prefix(".unfinished-")
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".unfinished-");
+        // As any folder is made, and not for the user alone, as temporary ones are.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+        let beside = builder
             .tempdir_in(parent)
             .map_err(failed)?;
         Ok(Unfinished { folder, beside })
@@ -99,7 +103,10 @@ impl<'a> Unfinished<'a> {
 
     fn finish(self) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::Running(format!("{}: {error}", self.folder.display()));
-        std::fs::rename(self.beside.keep(), self.folder).map_err(failed)
+        std::fs::rename(self.beside.path(), &self.folder).map_err(failed)?;
+        // There is nothing to remove any more.
+        let _ = self.beside.keep();
+        Ok(())
     }
 }
 

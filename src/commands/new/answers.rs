@@ -11,6 +11,7 @@ use crate::cards::{card_names, find_card};
 use crate::cli::{NewArgs, ReadArgs};
 use crate::commands::trace::source;
 use crate::failure::Failure;
+use crate::output::quoted;
 use crate::runs::Loaded;
 
 /// What can be asked, answered.
@@ -191,20 +192,24 @@ pub fn tenants_of(trace: &str) -> Result<Option<u32>, Failure> {
             format.name()
         )));
     }
-    let (mut largest, mut is_empty) = (None, true);
+    let (mut largest, mut all_say, mut last) = (None, true, None);
     for record in source::records(path, &ReadArgs::default()).map_err(Failure::bad_input)? {
-        let Some(tenant) = record.map_err(Failure::bad_input)?.tenant else {
-            return Ok(None);
-        };
-        is_empty = false;
-        largest = largest.max(Some(tenant));
+        let record = record.map_err(Failure::bad_input)?;
+        if record.arrival < last {
+            return Err(Failure::BadInput(format!(
+                "--trace: {trace}: must be in order of time, got another order; `tenantry trace convert {} sorted.csv --sort` puts it in order",
+                quoted(trace)
+            )));
+        }
+        (last, all_say) = (record.arrival, all_say && record.tenant.is_some());
+        largest = largest.max(record.tenant);
     }
-    if is_empty {
+    if last.is_none() {
         return Err(Failure::BadInput(format!(
             "--trace: {trace}: must have requests, got none"
         )));
     }
-    Ok(largest.and_then(|tenant| tenant.checked_add(1)))
+    Ok({ largest.filter(|_| all_say) }.and_then(|tenant| tenant.checked_add(1)))
 }
 
 /// What is wrong with a scenario that is not written yet, by the flags that have said it.

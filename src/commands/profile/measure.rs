@@ -35,6 +35,7 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         .to_owned();
     let partial = PathBuf::from(format!("{}.partial", out.display()));
     // Better to know before than after measuring.
+    Card::check_place(&out)?;
     let there = args.add.then(|| Card::load(&out)).transpose()?;
     let interrupt = interrupt::flag();
     let suite = match args.suite {

@@ -47,11 +47,25 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
             say(output, &format!("note: {}: {note}", file.display()));
         }
     }
+    for (file, trace) in args.files.iter().zip(&traces) {
+        if let Some(late) = trace.figures.out_of_order {
+            let name = file.display();
+            say(
+                output,
+                &format!(
+                    "note: {name}: {late} of {} requests stand after one of a later time; to be replayed: tenantry trace convert {} sorted.csv --sort",
+                    trace.figures.requests,
+                    quoted(&name.to_string())
+                ),
+            );
+        }
+    }
     if let Some(path) = &args.report {
         say(output, &format!("report: {}", path.display()));
     }
     if let [file] = &args.files[..]
         && format(file, &args.read)?.replays()
+        && traces[0].figures.out_of_order.is_none()
     {
         let file = quoted(&file.display().to_string());
         next(

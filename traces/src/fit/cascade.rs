@@ -19,10 +19,9 @@ pub struct TwoLevels {
     pub large_right_if_small_is_not: Cow<'static, [Knot]>,
 }
 
-/// Where [`SST_2`] and [`MNLI`] come from.
-pub const TABI_SOURCE: &str = "Tabi (Wang et al., EuroSys 2023), sections 7.3.2 and 7.4: shares of early returns at the cut-offs 0.75, 0.85 and 0.95, \
-     accuracies of returned and re-routed queries under either model; the shape between these points is linear and not the \
-     paper's. The dispatcher is read as a step at (1 + c) / 2";
+// Both are of Tabi (Wang et al., EuroSys 2023), sections 7.3.2 and 7.4: shares of early returns at the cut-offs 0.75, 0.85 and 0.95, accuracies of
+// returned and re-routed queries under either model. The shape between these points is linear and not the paper's; its dispatcher is read as a step at
+// (1 + c) / 2.
 
 /// Between these confidences the text says how many of the answers of [`SST_2`] and [`MNLI`] lie. Below the first and above the second the points
 /// are where this project has put them.

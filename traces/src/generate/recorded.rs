@@ -63,7 +63,10 @@ impl Recorded {
             };
             let at = record.arrival.expect("the format has arrivals");
             if at < self.last {
-                let message = format!("must be in order of time, got {at} after {}", self.last);
+                let message = format!(
+                    "must be in order of time, got {at} after {}; `tenantry trace convert --sort` puts it in order",
+                    self.last
+                );
                 return Err(self.records.error(message));
             }
             self.last = at;

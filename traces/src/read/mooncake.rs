@@ -10,9 +10,6 @@ use crate::error::TraceError;
 use crate::request::Ticket;
 use crate::time::Time;
 
-/// Tokens of input under one prefix hash (Qin et al., "Mooncake", FAST 2025; the release's README).
-pub const TOKENS_PER_HASH: u32 = 512;
-
 /// One request. Other keys are none of ours.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct MooncakeLine {
@@ -78,7 +75,7 @@ impl Prefixes {
         Ok(prefixes)
     }
 
-    /// The hashes of `ticket`, one per [`TOKENS_PER_HASH`] tokens of input; empty beyond the trace.
+    /// The hashes of `ticket`, one per 512 tokens of input (Qin et al., "Mooncake", FAST 2025; the release's README); empty beyond the trace.
     pub fn of(&self, ticket: Ticket) -> &[u64] {
         let ticket = ticket as usize;
         let Some(&end) = self.ends.get(ticket) else {

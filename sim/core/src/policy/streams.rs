@@ -114,20 +114,20 @@ pub fn stream_counts(many: u32, operators: usize) -> impl Iterator<Item = u32> {
         .chain([many])
 }
 
-/// What the busiest stream takes, in nanoseconds, if streams do not slow each other down.
-pub fn longest_stream_ns(operators: &[StreamOperator], stream_of: &[u32], streams: u32) -> u64 {
-    let of_stream = |stream| {
-        let own = operators.iter().zip(stream_of).filter(move |(_, of)| **of == stream);
-        own.map(|(operator, _)| operator.latency_ns).sum()
-    };
-    (0..streams).map(of_stream).max().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// What the busiest stream takes, in nanoseconds, if streams do not slow each other down.
+    fn longest_stream_ns(operators: &[StreamOperator], stream_of: &[u32], streams: u32) -> u64 {
+        let of_stream = |stream| {
+            let own = operators.iter().zip(stream_of).filter(move |(_, of)| **of == stream);
+            own.map(|(operator, _)| operator.latency_ns).sum()
+        };
+        (0..streams).map(of_stream).max().unwrap_or(0)
+    }
 
     fn operator(flops: u64, latency_ns: u64, bytes_per_s: u64) -> StreamOperator {
         StreamOperator {
