@@ -39,6 +39,12 @@ fn errors(text: &str) -> String {
 /// What is replaced, by what, and all that is then said.
 #[rustfmt::skip]
 const BROKEN: &[(&str, &str, &str)] = &[
+    ("  - preset: tabi\n", "  - preset: tabi\n    model: large\n",
+     "s.yaml:16: systems[0].model: must be left out where several models serve, since each stage names its own, got another"),
+    ("  - preset: tabi\n", "  - preset: tabi\n    swap: lfu\n",
+     "s.yaml:16: systems[0].swap: must be left out where several models serve, since nothing is swapped, got another"),
+    (", reroute: { cut_off: 0.9, slope: 10, prune: 0.7 } }\n        - { model: large, gpus: [1] }\n", " }\n        - { model: large, gpus: [1] }\n      order: at-once\n",
+     "s.yaml:21: systems[0].cascade.join: must be last or vote where models of a generator are asked at once: what an average gains is known only of who is asked after another, got average"),
     ("cut_off: 0.9", "cut_off: 1.2",
      "s.yaml:18: systems[0].cascade.stages[0].reroute.cut_off: must be a number from 0 to 1, got 1.2"),
     (", reroute: { cut_off: 0.9, slope: 10, prune: 0.7 }", "",
@@ -363,6 +369,32 @@ fn plans_that_make_no_sense_say_why() {
         costs
             .starts_with("s.yaml:15: systems[0].runtimes.scale: must be left out where a plan goes by the cards' cost"),
         "{costs}"
+    );
+    let decoder = |plan: &str| {
+        let systems = GOOD
+            .split("outcomes:\n")
+            .next()
+            .unwrap_or_default()
+            .replace("large: bert-base", "large: tiny-llama");
+        errors(&format!(
+            "{systems}systems:\n  - {{ preset: punica, model: large, generation: {{ scale: {{ start: 2, min: 1, start_up: 5s, patience: 10s }} }} }}\n\
+             {slo}plan: {{ {plan} }}\n"
+        ))
+    };
+    assert_eq!(decoder(fewest), "nothing wrong");
+    let (costs_too, starts_too) = (
+        decoder("find: least-cost, gpus: [2], cards: { cpu: 1 }"),
+        decoder("find: fewest-cards, gpus: [1, 2]"),
+    );
+    assert!(
+        costs_too.contains("systems[0].generation.scale: must be left out where a plan goes by the cards' cost"),
+        "{costs_too}"
+    );
+    assert!(
+        starts_too.contains(
+            "systems[0].generation.scale.start: must be at most 1, the fewest cards that plan.gpus tries, got 2"
+        ),
+        "{starts_too}"
     );
     let starts = runtimes(scale, "find: fewest-cards, gpus: [1, 2]");
     assert!(

@@ -55,7 +55,14 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:17: samples.random: must be a whole number from 1 to 100000, got 100001"),
     ("- preset: hbert-adapter", "- { preset: hmi, plot: { lower_layers: 1, fragment_tokens: 1, fallbacks: 10% } }",
      "s.yaml:13: systems[0].plot.fallbacks: must be 0 % where fragments are single tokens, which have no shorter ones to fall back on, got 10%"),
+    ("{ preset: bert-shared, name: shared }", "{ preset: bert-shared, name: shared, instances_per_gpu: 1025 }",
+     "s.yaml:14: systems[1].instances_per_gpu: must be a whole number from 1 to 1024, got 1025"),
+    ("backbone: tiny", "backbone: { kind: encoder, layers: 70000, hidden: 4, heads: 1, intermediate: 4, vocabulary: 9, positions: 64 }",
+     "s.yaml:6: models.backbone.layers: must be from 1 to 65535, got 70000"),
     // What nobody would hear of.
+    ("{ preset: bert-shared, name: shared }", "{ preset: pets, runtimes: { slo: 1s, max_length: 64 } }",
+     "s.yaml:7: tenants.kinds: must be given, since a system has tasks, got nothing\n\
+      s.yaml:14: systems[1].tasks: must be left out where there are runtimes, each of which serves one request at a time, got given"),
     ("{ preset: bert-shared, name: shared }", "{ preset: arlo, padding: { to: 64 }, swap: lfu, runtimes: { max_length: 64 } }",
      "s.yaml:14: systems[1].padding: must be left out where there are runtimes, whose lengths and dispatch say it, got given\n\
       s.yaml:14: systems[1].swap: must be left out where there are runtimes, whose lengths and dispatch say it, got given"),
@@ -150,7 +157,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
      "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, gpt-dedicated, gpt-compress, gpt-shared, hgpt, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert-adaptor; did you mean hbert-adapter?"),
     ("preset: hbert-adapter\n  - { preset: bert-shared, name: shared }", "preset: hbert\n  - { preset: bert-shared, classes: 0 }",
      "s.yaml:13: systems[0].preset: must be one of bert-dedicated, bert-compress, hbert-adapter, hbert-plot, hmi, bert-shared, gpt-dedicated, gpt-compress, gpt-shared, hgpt, punica, vllm-backbone, static-batches, queue-per-lora, chunked-prefill, pets, pets-fixed, seqs, pars, tabi, infaas-best, cocktail, arlo, arlo-st, arlo-dt, infaas, got hbert\n\
-      s.yaml:14: systems[1].classes: must be a whole number from 1 to 4294967295, got 0"),
+      s.yaml:14: systems[1].classes: must be a whole number from 1 to 1048576, got 0"),
     ("name: shared }", "name: shared, dtype: fp16 }",
      "s.yaml:14: systems[1].dtype: must be one of f32, bf16, f16, got fp16; did you mean f16?"),
     ("name: shared }", "name: shared, pipeline: sync }",
@@ -469,6 +476,58 @@ systems:
     tasks: { max_batch: 8, registrations: [{ task: 3, kind: dora }] }
 ";
 
+/// Streams are classes by their place, and nobody knows beforehand how often a client that waits asks.
+#[test]
+fn streams_and_allocations_that_cannot_be() {
+    let of = |classes: &str, more: &str, arrivals: &str| {
+        let system = "{ preset: arlo, runtimes: { slo: 1s, max_length: 64 MORE } }".replace(" MORE", more);
+        let text = GOOD.replacen("popularity: uniform", &format!("popularity: uniform{classes}"), 1);
+        let text = text.replacen("poisson: { rate: 50/s }", arrivals, 1);
+        errors(&text.replacen("{ preset: bert-shared, name: shared }", &system, 1), &[])
+    };
+    let poisson = "poisson: { rate: 50/s }";
+    let streams = |name: &str| format!(", streams: [{{ name: {name}, model: tiny, slo: 1s, max_length: 64 }}]");
+    let two = ", classes: { base: 3, large: 1 }";
+    assert_eq!(of(two, &streams("large"), poisson), "nothing wrong");
+    assert_eq!(of(two, &streams("other"), poisson), "nothing wrong");
+    assert_eq!(
+        of(two, &streams("base"), poisson),
+        "s.yaml:14: systems[1].runtimes.streams[0].name: must be no other class's name: this stream serves class large of tenants.classes, whose order \
+         is the streams', got base"
+    );
+    for (classes, count) in [("", 1), (", classes: 3", 3)] {
+        let count = if classes.is_empty() { 0 } else { count };
+        assert_eq!(
+            of(classes, &streams("large"), poisson),
+            format!(
+                "s.yaml:14: systems[1].runtimes.streams: must be one fewer than the service classes of tenants.classes ({count}), since the system itself \
+                 serves the first, got 1"
+            )
+        );
+    }
+    let clients = "closed-loop: { clients: 4, think_time: 1s }";
+    assert_eq!(of("", ", allocate: even", clients), "nothing wrong");
+    assert_eq!(
+        of("", ", allocate: { global: {} }", clients),
+        "s.yaml:14: systems[1].runtimes.allocate: must be even, fixed or periodic where clients wait for their answers, since nobody knows beforehand how \
+         often they ask, got global"
+    );
+}
+
+#[test]
+fn a_prefix_that_fills_no_page_is_refused() {
+    let of = |tokens: u32| {
+        let keys = format!("shared_prefix: {{ tokens: {tokens} }}");
+        let system = format!("{{ preset: punica, model: tiny-llama, generation: {{ {keys} }} }}\n");
+        errors(&GOOD.replacen("preset: hbert-adapter\n", &system, 1), &[])
+    };
+    assert_eq!(of(16), "nothing wrong");
+    assert_eq!(
+        of(15),
+        "s.yaml:13: systems[0].generation.shared_prefix.tokens: must be at least page_tokens (16), since whole pages of it are shared, got 15"
+    );
+}
+
 #[test]
 fn cards_for_prompts_that_cannot_be() {
     let of = |preset: &str, more: &str| {
@@ -619,6 +678,11 @@ fn tasks_that_are_wrong() {
             "fixed: 32",
             "fixed: 129",
             "workload.lengths.input.fixed: must be at most 128, the longest input of system pets, got 129",
+        ),
+        (
+            "max_batch: 8",
+            "max_batch: 8, engine: { shared: { batching: { fixed: { size: 9 } } } }",
+            "systems[0].tasks.engine.shared.batching.fixed.size: must be at most max_batch (8), got 9",
         ),
         (
             "batch: 8",

@@ -91,9 +91,7 @@ impl<'a> Unfinished<'a> {
         // As any folder is made, and not for the user alone, as temporary ones are.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
-        let beside = builder
-            .tempdir_in(parent)
-            .map_err(failed)?;
+        let beside = builder.tempdir_in(parent).map_err(failed)?;
         Ok(Unfinished { folder, beside })
     }
 
