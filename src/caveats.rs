@@ -299,9 +299,61 @@ pub fn of_runs(runs: &[Run]) -> Vec<String> {
         shortened_caveats(runs),
         unjudged_caveats(runs),
         unanswered_caveats(runs),
+        host_memory_caveats(runs),
         fleet_caveats(runs),
     ];
     all.concat()
+}
+
+/// More than many a host has.
+const MUCH_HOST_MEMORY: u64 = 32 << 30;
+
+/// A sentence on each system whose tenants' parameters take much of the host, of its run with most.
+fn host_memory_caveats(runs: &[Run]) -> Vec<String> {
+    let mut most: BTreeMap<&str, u64> = BTreeMap::new();
+    for summary in runs.iter().map(|run| &run.summary) {
+        if let Some(bytes) = summary.host_memory_bytes.filter(|bytes| *bytes >= MUCH_HOST_MEMORY) {
+            let of = most.entry(&summary.system).or_default();
+            *of = bytes.max(*of);
+        }
+    }
+    most.into_iter()
+        .map(|(system, bytes)| much_host_memory(system, bytes))
+        .collect()
+}
+
+/// Likewise, of the system of a plan's answer.
+pub fn host_memory_caveat(summary: &RunSummary) -> Option<String> {
+    let bytes = summary.host_memory_bytes.filter(|bytes| *bytes >= MUCH_HOST_MEMORY)?;
+    Some(much_host_memory(&summary.system, bytes))
+}
+
+fn much_host_memory(system: &str, bytes: u64) -> String {
+    format!(
+        "{system}: tenants' parameters take {} of host memory, which is taken to be there.",
+        human::bytes(bytes as f64)
+    )
+}
+
+/// Sentences on tasks whose batches are cut since more queries' activations find no memory.
+pub fn cut_batches_caveats<'a>(runs: impl Iterator<Item = (&'a RunSpec, &'a Run)>) -> Vec<String> {
+    let of = |(spec, run): (&RunSpec, &Run)| {
+        let (asked, tasks) = (spec.system.pool.tasks.as_ref()?, run.summary.tasks.as_ref()?);
+        (tasks.max_batch < asked.max_batch).then(|| {
+            format!(
+                "{}: batches are of at most {} queries, and not of {} (tasks.max_batch): their activations take {} of a card's memory, which is all that its \
+                 models leave, and tasks may find none.",
+                run.summary.system,
+                tasks.max_batch,
+                asked.max_batch,
+                human::bytes(tasks.activation_bytes as f64)
+            )
+        })
+    };
+    let mut all: Vec<String> = runs.filter_map(of).collect();
+    all.sort();
+    all.dedup();
+    all
 }
 
 /// Of the requests that a run was offered, the share that was refused or failed, and why, in words; nothing where all were let in and answered.

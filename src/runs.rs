@@ -200,8 +200,9 @@ impl Loaded {
             // Runtimes are slowed down as measured, or refused.
             let stages = { run.system.route.iter() }.flat_map(|route| route.stages.iter().map(|stage| &stage.pool));
             let mut pools = stages.chain([&run.system.pool].into_iter().filter(|_| run.system.route.is_none()));
-            let unmeasured = pools.any(|pool| card.concurrent_layer(&pool.model, pool.dtype).is_err());
-            if instances > 1 && run.system.pool.runtimes.is_none() && unmeasured {
+            // A table that is asked for counts as used.
+            let mut is_unmeasured = || pools.any(|pool| card.concurrent_layer(&pool.model, pool.dtype).is_err());
+            if instances > 1 && run.system.pool.runtimes.is_none() && is_unmeasured() {
                 caveats.push(format!(
                     "{name}: {instances} instances compute side by side on each card as if each were alone; how much they slow \
                      each other down is not measured yet, so the simulation promises too much."
@@ -456,7 +457,20 @@ pub fn seen(run: &RunSpec) -> Seen {
 
 /// What is kept of a run's record.
 pub fn summarized(run: &RunSpec, machine: &str, repeat: u32, record: &RunRecord) -> Run {
-    Run::new(labels(run, machine, repeat), record)
+    let mut done = Run::new(labels(run, machine, repeat), record);
+    done.summary.host_memory_bytes = host_memory_bytes(run, record);
+    done
+}
+
+/// What the host holds of tenants' parameters: of all, where it does not read them from the disk. Tasks' lie on the cards.
+fn host_memory_bytes(run: &RunSpec, record: &RunRecord) -> Option<u64> {
+    let pool = &run.system.pool;
+    let lora = pool.generation.as_ref().and_then(|generation| generation.lora);
+    let held = lora
+        .and_then(|lora| lora.host_slots)
+        .map_or(run.tenants, |slots| slots.min(run.tenants));
+    let bytes = u64::from(held) * record.memory.per_tenant_bytes;
+    (bytes > 0 && pool.tasks.is_none() && pool.runtimes.is_none() && run.system.route.is_none()).then_some(bytes)
 }
 
 /// Why a run was not simulated to its end.

@@ -253,6 +253,12 @@ impl Origin {
 
     /// The workload's generators know best what they can't do; they name fields by their own names.
     fn of_trace(&self, error: TraceError) -> ScenarioError {
+        if let TraceError::Io { path, source } = &error
+            && let Some(key) = self.naming(path)
+        {
+            let must = "a path that can be read, relative to the folder you are in";
+            return self.error(Problem::new(key, must, format!("{}: {source}", path.display())));
+        }
         let (file, line, field, message) = match error {
             TraceError::Spec { field, message } => (None, None, yaml_path(&field), message),
             TraceError::Line { path, line, message } => (Some(path), Some(line), String::new(), message),

@@ -1,5 +1,9 @@
 //! The text that a scenario was read from, so that whoever finds something wrong with it can say where.
 
+use std::path::Path as FilePath;
+
+use serde_yaml::Value;
+
 use crate::error::{Problem, ScenarioError, ScenarioErrors};
 use crate::lines::line_of;
 use crate::path::Path;
@@ -24,6 +28,27 @@ impl PartialEq for Origin {
 impl Origin {
     pub fn errors(&self, problems: Vec<Problem>) -> ScenarioErrors {
         ScenarioErrors(problems.into_iter().map(|problem| self.error(problem)).collect())
+    }
+
+    /// Where the text names a file, if it does.
+    pub fn naming(&self, file: &FilePath) -> Option<Path> {
+        let file = file.to_str()?;
+        let mut left: Vec<(Path, Value)> = vec![(Path::default(), serde_yaml::from_str(&self.text).ok()?)];
+        while let Some((path, value)) = left.pop() {
+            match value {
+                Value::String(text) if text == file => return Some(path),
+                Value::Sequence(list) => {
+                    let entries = list.into_iter().enumerate();
+                    left.extend(entries.map(|(index, value)| (path.index(index), value)));
+                }
+                Value::Mapping(entries) => {
+                    let named = |(key, value): (Value, Value)| Some((path.key(key.as_str()?), value));
+                    left.extend(entries.into_iter().filter_map(named));
+                }
+                _ => {}
+            }
+        }
+        None
     }
 
     pub fn error(&self, problem: Problem) -> ScenarioError {

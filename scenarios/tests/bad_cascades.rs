@@ -301,7 +301,7 @@ fn profiled_models_are_asked_what_they_know() {
     );
     let missing = errors(&good.replace(&from, "from: { profiled: { folder: nowhere } }"));
     assert!(
-        missing.starts_with("nowhere: must be readable, got No such file"),
+        missing.starts_with("s.yaml:11: outcomes.from.profiled.folder: must be a path that can be read, relative to the folder you are in, got nowhere: No such"),
         "{missing}"
     );
 }

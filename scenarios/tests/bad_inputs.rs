@@ -250,7 +250,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("{ poisson: { rate: 50/s } }", "{ ramp: { points: [{at: 5s, rate: 1/s}, {at: 2s, rate: 2/s}] } }",
      "s.yaml:9: workload.arrivals.ramp.points[1].at: must be later than the point before, 5.000000 s, got 2.000000 s"),
     ("{ poisson: { rate: 50/s } }", "{ counts: { path: no/such.csv } }",
-     "no/such.csv: must be readable, got No such file or directory (os error 2)"),
+     "s.yaml:9: workload.arrivals.counts.path: must be a path that can be read, relative to the folder you are in, got no/such.csv: No such file or directory (os error 2)"),
     // Sweeps.
     ("seed: 1", "seed: 1\nsweep: { tenants.cuont: [1, 2] }",
      "s.yaml:3: sweep.tenants.cuont[0]: must be one of count, domains, kinds, classes, popularity, presence, got an unknown key; did you mean count?\n\

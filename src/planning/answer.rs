@@ -13,7 +13,7 @@ use tenantry_scenarios::plan::Plan;
 use tenantry_scenarios::{Objective, Scenario};
 use tenantry_sim::plan::{Cell, Judgement, Sample, Search};
 
-use crate::caveats::unanswered;
+use crate::caveats::{host_memory_caveat, unanswered};
 use crate::failure::Failure;
 use crate::planning::accuracy::Answers;
 use crate::planning::binds::{GIVEN_UP, binds, refused};
@@ -476,6 +476,8 @@ where
                     .to_owned(),
             );
         }
+        let best = self.found.best.and_then(|best| self.evaluator.seen(best));
+        notes.extend(best.as_ref().and_then(host_memory_caveat));
         if self.found.standings.iter().any(|standing| standing.not_monotone) {
             notes.push(
                 "Where more of a card or less load was found to be worse, levels were tried one by one.".to_owned(),

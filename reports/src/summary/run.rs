@@ -100,6 +100,9 @@ pub struct RunSummary {
     /// Logical bytes on all cards together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_memory_bytes: Option<MemorySummary>,
+    /// What the host holds of tenants' parameters, which come to the cards from there; absent where nothing is swapped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_memory_bytes: Option<u64>,
     /// Tenants' parameters that came and went.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<SwapSummary>,
@@ -192,6 +195,7 @@ impl RunSummary {
             ),
             lanes: lanes.collect(),
             gpu_memory_bytes: MemorySummary::of(record.memory),
+            host_memory_bytes: None,
             swap: record.swaps.map(SwapSummary::of),
             tasks: record.tasks.as_ref().map(TaskSummary::new),
             generation: record.generation.map(GenerationSummary::of),

@@ -16,7 +16,8 @@ pub fn table_4(lab: &Lab) -> Result<Vec<Row>, Failure> {
     Ok(vec![
         row("hGPT-PLOT 6+6, latency against twelve layers", "hgpt-plot-6+6")
             .note("the backbone above the table alone, as the paper compares it: every token's look-up and copy is in it"),
-        row("GPT-compress distil", "gpt-compress"),
+        row("GPT-compress distil", "gpt-compress")
+            .note("and of the paper's GPT-compress tiny6, which has as many layers, and whose width it does not say"),
         Row::assumed(FIGURE, "hGPT 6+6 with a tenant's adapters", "%", Some(PAPER), saved("hgpt-6+6"))
             .note("assumes that the table compares models without adapters: at batch 1 launches bind, and an adapter has five to a layer's twenty"),
     ])

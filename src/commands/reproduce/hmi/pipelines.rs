@@ -193,6 +193,7 @@ pub fn table_7(lab: &Lab) -> Result<Vec<Row>, Failure> {
         row("hBERT-PLOT 6+6, latency against twelve layers", "hbert-plot-6+6", -49.0),
         row("hBERT-PLOT 6+4", "hbert-plot-6+4", -66.0),
         row("BERT-compress of six layers", "bert-compress-6", -49.0),
+        row("BERT-compress distil4", "bert-compress-distil4", -66.0),
         row("BERT-compress tiny4", "bert-compress-tiny4", -66.0)
             .note("at batch 1 launches bind, and four narrow layers take as long as four wide ones"),
         Row::shape(
