@@ -11,7 +11,7 @@ use tenantry_core::policy::coordinated::Batching;
 use tenantry_core::policy::pet_work::{PetSizes, activation_bytes, resident_bytes};
 use tenantry_core::server::ServerError;
 use tenantry_core::spec::{
-    EngineSpec, FineTuned, FullModels, PlanningSpec, Registration, StreamsSpec, SystemSpec, TaskFile,
+    EngineSpec, FineTuned, FullModels, PlaceSpec, PlanningSpec, Registration, StreamsSpec, SystemSpec, TaskFile,
 };
 use tenantry_core::{ClusterSpec, Ledger, RunRecord, Server, run};
 use tenantry_profiles::testing::synthetic_card;
@@ -678,4 +678,50 @@ proptest! {
             prop_assert!(command.groups.is_empty() || members.next().is_none());
         }
     }
+}
+
+/// Room for activations is kept for as many batches as can compute at once, and of each task one does.
+#[test]
+fn streams_beyond_the_tasks_take_no_memory() {
+    let card = synthetic_card();
+    let counts = |streams: u32| {
+        let mut system = tasks(2);
+        of(&mut system).engine = EngineSpec::Parallel {
+            models: BY_KIND,
+            streams,
+        };
+        let tasks = of(&mut system).clone();
+        let server = tenantry_core::server::tasks::TaskServer::new(&card, &cluster(1, MEMORY), &system, &tasks, 2);
+        server.expect("it fits").counts().clone()
+    };
+    let [two, many] = [2, 64].map(counts);
+    assert_eq!(two, many);
+    assert_eq!(two.activation_bytes, 2 * counts(1).activation_bytes);
+}
+
+/// Of the cards on which a task's stream could compute, the least loaded, or each in turn.
+#[test]
+fn parallel_models_are_placed_as_the_pool_says() {
+    let card = synthetic_card();
+    let mean = |place| {
+        let mut system = tasks(1);
+        system.pool.place = place;
+        of(&mut system).engine = EngineSpec::Parallel {
+            models: BY_KIND,
+            streams: 4,
+        };
+        of(&mut system).planning = PlanningSpec::Pool {
+            size: 1,
+            max_wait: None,
+        };
+        // In turns, all the long ones come to one card.
+        let entries = (0..400)
+            .map(|i| request(i, 46 * i, 0, if i % 2 == 0 { 64 } else { 8 }))
+            .collect();
+        let record = run_listed(&card, cluster(2, MEMORY), &system, 1, Jitter::None, entries).record;
+        assert_eq!(record.counts.served, 400);
+        record.latency.mean_ns()
+    };
+    let [least, turns] = [PlaceSpec::LeastLoaded, PlaceSpec::RoundRobin].map(mean);
+    assert_ne!(least, turns);
 }

@@ -26,4 +26,6 @@ mod trace;
 mod trace_bad_input;
 mod trace_fit;
 mod twitter_clip;
+mod unanswered;
 mod vllm_run;
+mod warm_up;
