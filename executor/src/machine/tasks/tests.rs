@@ -603,7 +603,8 @@ fn trained_tasks_are_answered_by_the_models_and_heads_in_their_files() {
 fn a_full_model_for_which_the_device_has_no_memory_is_refused_alone() {
     let vast = ModelShape {
         name: "vast".into(),
-        layers: 1 << 20,
+        layers: 65_535,
+        hidden: 1024,
         intermediate: 1 << 20,
         ..ModelShape::builtin("tiny").unwrap()
     };
