@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is to be run on a GPU that is rented by the minute, on a machine with a CUDA PyTorch 2.11 but neither Rust nor a network (docs/gpu.md).
 #
-#   scripts/on-gpu.sh pack                             where it was built: the program and its solver into .gpu/, which travel with the checkout
+#   scripts/on-gpu.sh pack                             where it is built: the program and its solver into .gpu/, which travel with the checkout
 #   scripts/on-gpu.sh check|scenarios|beside|card|all  there: one part, or one after the other
 #
 #   --device NAME    cuda:0; with `cpu` the same is rehearsed without a GPU
@@ -101,14 +101,15 @@ END
     fi
 }
 
-# What the program is built of: a packed one that is older would be measured as if it were what stands beside it.
-sources() { find Cargo.lock {src,executor,sim,profiles,traces,scenarios,reports} -type f \( -name '*.rs' -o -name '*.cpp' -o -name Cargo.lock \) -not -path '*/tests/*'; }
-source_digest() { sources | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c 1-16; }
+# Of what the program is built of: a packed one that is older would be measured as if it were what stands beside it.
+source_digest() {
+    find Cargo.lock {src,executor,sim,profiles,traces,scenarios,reports} -type f \( -name '*.rs' -o -name '*.cpp' -o -name Cargo.lock \) \
+        -not -name tests.rs -not -path '*/tests/*' | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c 1-16
+}
 
 pack() {
-    local program=${TENANTRY:-target/release/tenantry} limit=$((60 << 20)) bytes newer
-    newer=$(sources | while read -r file; do [[ $file -nt $program ]] && echo "$file" && break; done || true)
-    [[ -z $newer ]] || { echo "$program: must be built of what is here, and $newer is newer: make build" >&2; exit 1; }
+    local program=target/release/tenantry limit=$((60 << 20)) bytes
+    make --quiet build
     mkdir -p .gpu/lib .gpu/results
     source_digest >.gpu/source
     strip --strip-all -o .gpu/tenantry "$program"
@@ -164,7 +165,7 @@ trap 'keep; rm -rf "$work"' EXIT
 mkdir -p "$work/bin"
 if [[ -e .gpu/tenantry.gz ]]; then
     [[ $(cat .gpu/source 2>/dev/null) == "$(source_digest)" ]] ||
-        { echo ".gpu: must be packed of what is here, got another source: make build && scripts/on-gpu.sh pack" >&2; exit 1; }
+        { echo ".gpu: must be packed of what is here, got another source: scripts/on-gpu.sh pack" >&2; exit 1; }
     gzip --decompress --stdout .gpu/tenantry.gz >"$work/bin/tenantry"
     chmod +x "$work/bin/tenantry"
 else
