@@ -187,6 +187,11 @@ impl ParameterSets {
         self.blocks.len() as u32
     }
 
+    /// Blocks that differ, where tenants must share some.
+    pub(crate) fn shared(&self) -> Option<u32> {
+        (self.distinct() < self.tenants).then(|| self.distinct())
+    }
+
     /// Bytes of one tenant's parameters.
     pub fn bytes_per_tenant(&self) -> u64 {
         self.length * element_bytes(self.kind)

@@ -210,8 +210,7 @@ impl GenerationServing {
 
     /// Parameter sets in host memory that differ, where tenants must share some; nothing where each has its own.
     pub fn shared_sets(&self) -> Option<u32> {
-        let sets = self.store.sets()?;
-        (sets.distinct() < sets.tenants()).then(|| sets.distinct())
+        self.store.sets()?.shared()
     }
 
     /// Why tenants' parameters are missing, whose requests fail.

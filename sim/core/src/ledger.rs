@@ -551,12 +551,7 @@ impl Ledger {
         record.duration = end.at.since(self.warm_up.min(end.at));
         record.in_flight_mean = self.in_flight_area as f64 / (end.at.0.max(1)) as f64;
         record.memory = server.memory();
-        if record.memory.total_bytes() > record.memory.capacity_bytes {
-            return Err(BrokenLaw(format!(
-                "more lies in memory than there is: {:?}",
-                record.memory
-            )));
-        }
+        record.memory.check().map_err(BrokenLaw)?;
         record.swaps = server.swaps();
         record.generation = server.generation();
         record.tasks = server.tasks().cloned();

@@ -6,9 +6,9 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::json;
 use tenantry_profiles::paper::{Outcome, Paper, Role, Sensitivity};
 use tenantry_profiles::roofline::{Datasheet, Roofline, derive_card};
-use tenantry_profiles::{Card, ModelShape, ProfileError, describe};
+use tenantry_profiles::{Card, ProfileError, describe};
 
-use super::show;
+use super::{models, show};
 use crate::cli::{DeriveArgs, OutputArgs};
 use crate::failure::Failure;
 use crate::output::{print, say, today};
@@ -63,16 +63,8 @@ fn datasheet(name: &str, args: &DeriveArgs, output: &OutputArgs) -> Result<(), F
     } else {
         Datasheet::builtin(name).map_err(ProfileError::from)?
     };
-    let names: Vec<&str> = match args.models.is_empty() {
-        true => DEFAULT_MODELS.to_vec(),
-        false => args.models.iter().map(String::as_str).collect(),
-    };
-    let known = ModelShape::builtin_names();
-    let model = |name: &&str| {
-        ModelShape::builtin(name)
-            .ok_or_else(|| Failure::BadInput(format!("--models: must be among {}, got {name}", known.join(", "))))
-    };
-    let models: Vec<ModelShape> = names.iter().map(model).collect::<Result<_, _>>()?;
+    let models = models(&args.models, &DEFAULT_MODELS)?;
+    let names: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
     let command = format!(
         "tenantry profile derive --datasheet {} --models {}",
         sheet.name,

@@ -13,6 +13,8 @@ mod show;
 #[cfg(feature = "libtorch")]
 pub use needs::models_of;
 
+use tenantry_profiles::ModelShape;
+
 use crate::cli::{OutputArgs, ProfileArgs, ProfileCommand};
 use crate::failure::Failure;
 
@@ -27,4 +29,18 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         #[cfg(not(feature = "libtorch"))]
         None => Err(Failure::without_libtorch()),
     }
+}
+
+/// The built-in models of `--models`, or these where it names none.
+fn models(named: &[String], otherwise: &[&str]) -> Result<Vec<ModelShape>, Failure> {
+    let names: Vec<&str> = match named {
+        [] => otherwise.to_vec(),
+        named => named.iter().map(String::as_str).collect(),
+    };
+    let known = ModelShape::builtin_names();
+    let model = |name: &str| {
+        ModelShape::builtin(name)
+            .ok_or_else(|| Failure::BadInput(format!("--models: must be among {}, got {name}", known.join(", "))))
+    };
+    names.into_iter().map(model).collect()
 }

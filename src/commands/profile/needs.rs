@@ -10,6 +10,7 @@ use tenantry_traces::outcome::AnswersSpec;
 use tenantry_traces::spec::WorkloadSpec;
 use tenantry_traces::{Entry, TraceError};
 
+use super::models;
 use crate::cli::{ProfileArgs, ScenarioArgs, Suite};
 use crate::failure::Failure;
 use crate::runs::scenario;
@@ -52,16 +53,7 @@ pub fn needs(args: &ProfileArgs) -> Result<Needs, Failure> {
         }
         return needs_of(&runs)?.with_inputs_of(&runs);
     }
-    let names: Vec<&str> = match args.models.is_empty() {
-        true => DEFAULT_MODELS.to_vec(),
-        false => args.models.iter().map(String::as_str).collect(),
-    };
-    let known = ModelShape::builtin_names();
-    let model = |name: &&str| {
-        ModelShape::builtin(name)
-            .ok_or_else(|| Failure::BadInput(format!("--models: must be among {}, got {name}", known.join(", "))))
-    };
-    let models: Vec<ModelShape> = names.iter().map(model).collect::<Result<_, _>>()?;
+    let models = models(&args.models, &DEFAULT_MODELS)?;
     let ranks = match args.suite {
         Suite::Quick => &DEFAULT_RANKS[..QUICK_RANKS],
         Suite::Full => &DEFAULT_RANKS,

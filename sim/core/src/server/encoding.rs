@@ -527,14 +527,6 @@ impl EncoderServer {
         if let Some(tenant) = (0..self.tenants).find(held) {
             return Err(format!("tenant {tenant} is not there at {now}, and its slot is found"));
         }
-        let memory = self.memory();
-        if memory.total_bytes() > memory.capacity_bytes {
-            return Err(format!(
-                "{} bytes lie in {} bytes of memory",
-                memory.total_bytes(),
-                memory.capacity_bytes
-            ));
-        }
-        Ok(())
+        self.memory().check()
     }
 }

@@ -87,6 +87,18 @@ impl MemoryUse {
     pub fn total_bytes(&self) -> u64 {
         self.shared_bytes + self.tenant_bytes + self.cache_bytes
     }
+
+    /// The law that it is no more than there is.
+    ///
+    /// # Errors
+    /// That it is broken.
+    pub fn check(&self) -> Result<(), String> {
+        let (all, there) = (self.total_bytes(), self.capacity_bytes);
+        match all > there {
+            true => Err(format!("{all} bytes lie in {there} bytes of memory: {self:?}")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// The plan of one card, the same on each.

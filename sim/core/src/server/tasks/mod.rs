@@ -658,15 +658,7 @@ impl TaskServer {
                 self.requests.len()
             ));
         }
-        let memory = self.memory();
-        if memory.total_bytes() > memory.capacity_bytes {
-            return Err(format!(
-                "{} bytes lie in {} bytes of memory",
-                memory.total_bytes(),
-                memory.capacity_bytes
-            ));
-        }
-        Ok(())
+        self.memory().check()
     }
 }
 
