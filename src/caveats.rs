@@ -300,6 +300,7 @@ pub fn of_runs(runs: &[Run]) -> Vec<String> {
         unjudged_caveats(runs),
         unanswered_caveats(runs),
         host_memory_caveats(runs),
+        cut_batches_caveats(runs),
         fleet_caveats(runs),
     ];
     all.concat()
@@ -336,21 +337,19 @@ fn much_host_memory(system: &str, bytes: u64) -> String {
 }
 
 /// Sentences on tasks whose batches are cut since more queries' activations find no memory.
-pub fn cut_batches_caveats<'a>(runs: impl Iterator<Item = (&'a RunSpec, &'a Run)>) -> Vec<String> {
-    let of = |(spec, run): (&RunSpec, &Run)| {
-        let (asked, tasks) = (spec.system.pool.tasks.as_ref()?, run.summary.tasks.as_ref()?);
-        (tasks.max_batch < asked.max_batch).then(|| {
-            format!(
-                "{}: batches are of at most {} queries, and not of {} (tasks.max_batch): their activations take {} of a card's memory, which is all that its \
-                 models leave, and tasks may find none.",
-                run.summary.system,
-                tasks.max_batch,
-                asked.max_batch,
-                human::bytes(tasks.activation_bytes as f64)
-            )
-        })
+fn cut_batches_caveats(runs: &[Run]) -> Vec<String> {
+    let of = |run: &Run| {
+        let tasks = run.summary.tasks.as_ref()?;
+        Some(format!(
+            "{}: batches are of at most {} queries, and not of {} (tasks.max_batch): their activations take {} of a card's memory, which is all that its \
+             models leave, and tasks may find none.",
+            run.summary.system,
+            tasks.max_batch,
+            tasks.max_batch_asked?,
+            human::bytes(tasks.activation_bytes as f64)
+        ))
     };
-    let mut all: Vec<String> = runs.filter_map(of).collect();
+    let mut all: Vec<String> = runs.iter().filter_map(of).collect();
     all.sort();
     all.dedup();
     all

@@ -196,11 +196,19 @@ impl Loaded {
         let mut caveats = Vec::new();
         for run in &self.runs {
             let (card, name) = (self.card(run), &run.system.name);
-            let instances = run.system.pool.instances_per_gpu;
-            // Runtimes are slowed down as measured, or refused.
-            let stages = { run.system.route.iter() }.flat_map(|route| route.stages.iter().map(|stage| &stage.pool));
-            let mut pools = stages.chain([&run.system.pool].into_iter().filter(|_| run.system.route.is_none()));
-            // A table that is asked for counts as used.
+            let stages = { run.system.route.iter() }.flat_map(|route| &route.stages);
+            // Of a cascade, all its stages' on the card that has most.
+            let of_stages = |gpu: u32| -> u32 {
+                let there = stages.clone().filter(|stage| stage.gpus.contains(&gpu));
+                there.map(|stage| stage.pool.instances_per_gpu).sum()
+            };
+            let instances = match run.system.route {
+                None => run.system.pool.instances_per_gpu,
+                Some(_) => (0..run.gpus).map(of_stages).max().unwrap_or(0),
+            };
+            let mut pools = { stages.clone().map(|stage| &stage.pool) }
+                .chain([&run.system.pool].into_iter().filter(|_| run.system.route.is_none()));
+            // Runtimes are slowed down as measured, or refused. A table that is asked for counts as used.
             let mut is_unmeasured = || pools.any(|pool| card.concurrent_layer(&pool.model, pool.dtype).is_err());
             if instances > 1 && run.system.pool.runtimes.is_none() && is_unmeasured() {
                 caveats.push(format!(
@@ -459,6 +467,9 @@ pub fn seen(run: &RunSpec) -> Seen {
 pub fn summarized(run: &RunSpec, machine: &str, repeat: u32, record: &RunRecord) -> Run {
     let mut done = Run::new(labels(run, machine, repeat), record);
     done.summary.host_memory_bytes = host_memory_bytes(run, record);
+    if let (Some(of), Some(asked)) = (&mut done.summary.tasks, &run.system.pool.tasks) {
+        of.max_batch_asked = (of.max_batch < asked.max_batch).then_some(asked.max_batch);
+    }
     done
 }
 

@@ -40,7 +40,7 @@ pub struct Metric {
 }
 
 /// The figures that tables show.
-const METRICS: [Metric; 17] = [
+const METRICS: [Metric; 20] = [
     Metric {
         title: "Requests/s",
         help: "Requests answered a second.",
@@ -70,11 +70,20 @@ const METRICS: [Metric; 17] = [
     latency("p50 ms", "Half of all requests took at most this long.", |run| {
         Some(run.latency_ms?.p50)
     }),
+    latency("p90 ms", "90 % of all requests took at most this long.", |run| {
+        of_target(run, "p90")
+    }),
+    latency("p95 ms", "95 % of all requests took at most this long.", |run| {
+        of_target(run, "p95")
+    }),
     latency("p98 ms", "98 % of all requests took at most this long.", |run| {
         Some(run.latency_ms?.p98)
     }),
     latency("p99 ms", "99 % of all requests took at most this long.", |run| {
         Some(run.latency_ms?.p99)
+    }),
+    latency("p99.9 ms", "99.9 % of all requests took at most this long.", |run| {
+        of_target(run, "p99.9")
     }),
     Metric {
         title: "In SLO",
@@ -130,7 +139,10 @@ const METRICS: [Metric; 17] = [
 ];
 
 /// What only some systems have: its column is left out where none does.
-const OF_SOME: [&str; 8] = [
+const OF_SOME: [&str; 11] = [
+    "p90 ms",
+    "p95 ms",
+    "p99.9 ms",
     "Tokens/s",
     "TTFT ms",
     "TPOT ms",
@@ -148,6 +160,12 @@ pub fn shown(groups: &[Group<'_>]) -> Vec<&'static Metric> {
         .iter()
         .filter(|metric| !OF_SOME.contains(&metric.title) || some_has(metric))
         .collect()
+}
+
+/// A quantile that is shown where the target is about it.
+fn of_target(run: &RunSummary, name: &str) -> Option<f64> {
+    run.slo.as_ref().filter(|slo| slo.at == name)?;
+    latency_at(run, name)
 }
 
 const fn latency(title: &'static str, help: &'static str, read: fn(&RunSummary) -> Option<f64>) -> Metric {

@@ -26,6 +26,9 @@ pub struct TaskSummary {
     pub activation_bytes: u64,
     /// The most queries of a batch.
     pub max_batch: u32,
+    /// As many as were asked for, where activations leave fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_batch_asked: Option<u32>,
     /// Pools that were split into batches.
     pub plans: u64,
     /// Mini-batches that ran, each of one task; absent where a full model of each task computes.
@@ -59,6 +62,7 @@ impl TaskSummary {
                 .collect(),
             activation_bytes: counts.activation_bytes,
             max_batch: counts.max_batch,
+            max_batch_asked: None,
             plans: counts.plans,
             mini_batches: (counts.groups > 0).then_some(counts.groups),
         }

@@ -107,8 +107,10 @@ pub(crate) fn from_yaml(file: &str, text: &str, overrides: &[Override]) -> Resul
         file: file.to_string(),
         text: text.to_string(),
         set: Vec::new(),
+        tree: Value::Null,
     };
     let mut tree = source.tree(overrides)?;
+    source.tree.clone_from(&tree);
     let mut problems = presets::fill_in(&mut tree);
     let raw = match decode::<RawScenario>(&tree) {
         Ok(raw) if problems.is_empty() => raw,

@@ -16,6 +16,8 @@ pub(crate) struct Origin {
     pub text: String,
     /// Paths that overrides have set, and by which option.
     pub set: Vec<(Path, &'static str)>,
+    /// What both say together.
+    pub tree: Value,
 }
 
 /// Where a scenario was read is no part of what it asks.
@@ -30,20 +32,20 @@ impl Origin {
         ScenarioErrors(problems.into_iter().map(|problem| self.error(problem)).collect())
     }
 
-    /// Where the text names a file, if it does.
+    /// Where a file is named, if it is.
     pub fn naming(&self, file: &FilePath) -> Option<Path> {
         let file = file.to_str()?;
-        let mut left: Vec<(Path, Value)> = vec![(Path::default(), serde_yaml::from_str(&self.text).ok()?)];
+        let mut left: Vec<(Path, &Value)> = vec![(Path::default(), &self.tree)];
         while let Some((path, value)) = left.pop() {
             match value {
                 Value::String(text) if text == file => return Some(path),
                 Value::Sequence(list) => {
-                    let entries = list.into_iter().enumerate();
+                    let entries = list.iter().enumerate();
                     left.extend(entries.map(|(index, value)| (path.index(index), value)));
                 }
                 Value::Mapping(entries) => {
-                    let named = |(key, value): (Value, Value)| Some((path.key(key.as_str()?), value));
-                    left.extend(entries.into_iter().filter_map(named));
+                    let named = |(key, value)| Some((path.key(Value::as_str(key)?), value));
+                    left.extend(entries.iter().filter_map(named));
                 }
                 _ => {}
             }

@@ -222,17 +222,18 @@ fn system_of(
         let must = "left out here: presets are filled in before a sweep, so list one system for each instead";
         problems.push(Problem::new(path.key("preset"), must, "a preset"));
     }
-    let instances = u64::from(system.instances_per_gpu.0) * u64::from(raw.cluster.gpus.0);
-    if instances > INSTANCES_MAX {
-        let must = format!(
-            "at most {}, {INSTANCES_MAX} instances on all cards",
-            INSTANCES_MAX / u64::from(raw.cluster.gpus.0)
-        );
-        problems.push(Problem::new(
-            path.key("instances_per_gpu"),
-            must,
-            system.instances_per_gpu.0,
-        ));
+    let stages = { system.cascade.iter() }.flat_map(|cascade| cascade.stages.iter().enumerate());
+    let of_stages = stages.filter_map(|(index, stage)| {
+        let path = path.key("cascade").key("stages").index(index).key("instances_per_gpu");
+        Some((path, stage.instances_per_gpu?.0))
+    });
+    let of_system = (path.key("instances_per_gpu"), system.instances_per_gpu.0);
+    let most = INSTANCES_MAX / u64::from(raw.cluster.gpus.0);
+    for (path, instances) in of_stages.chain([of_system]) {
+        if u64::from(instances) > most {
+            let must = format!("at most {most}, {INSTANCES_MAX} instances on all cards");
+            problems.push(Problem::new(path, must, instances));
+        }
     }
     let of_several = |batch: &RawBatch| !matches!(batch, RawBatch::PerTenant { .. });
     if system.tenant_state == RawTenantState::Model && system.batch.as_ref().is_some_and(of_several) {

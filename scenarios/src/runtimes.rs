@@ -147,10 +147,11 @@ fn check_classes(runtimes: &RawRuntimes, raw: &RawScenario, path: &Path, problem
     let (streams, path) = (runtimes.streams.len() + 1, path.key("streams"));
     if classes.len() != streams {
         let must = format!(
-            "one fewer than the service classes of tenants.classes ({}), since the system itself serves the first",
-            classes.len()
+            "{streams} service classes: one for the system itself and one for each of its runtimes.streams ({})",
+            streams - 1
         );
-        problems.push(Problem::new(path, must, runtimes.streams.len()));
+        let of_classes = Path::default().key("tenants").key("classes");
+        problems.push(Problem::new(of_classes, must, classes.len()));
         return;
     }
     for (index, stream) in runtimes.streams.iter().enumerate() {

@@ -495,15 +495,10 @@ fn streams_and_allocations_that_cannot_be() {
         "s.yaml:14: systems[1].runtimes.streams[0].name: must be no other class's name: this stream serves class large of tenants.classes, whose order \
          is the streams', got base"
     );
-    for (classes, count) in [("", 1), (", classes: 3", 3)] {
-        let count = if classes.is_empty() { 0 } else { count };
-        assert_eq!(
-            of(classes, &streams("large"), poisson),
-            format!(
-                "s.yaml:14: systems[1].runtimes.streams: must be one fewer than the service classes of tenants.classes ({count}), since the system itself \
-                 serves the first, got 1"
-            )
-        );
+    for (classes, count) in [("", 0), (", classes: 3", 3)] {
+        let said = of(classes, &streams("large"), poisson);
+        let must = "must be 2 service classes: one for the system itself and one for each of its runtimes.streams (1)";
+        assert_eq!(said, format!("s.yaml:7: tenants.classes: {must}, got {count}"));
     }
     let clients = "closed-loop: { clients: 4, think_time: 1s }";
     assert_eq!(of("", ", allocate: even", clients), "nothing wrong");

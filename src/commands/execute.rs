@@ -2,7 +2,7 @@
 
 use tenantry_reports::{Run, Summary, terminal};
 
-use crate::caveats::{cut_batches_caveats, ended_early_caveats, of_runs};
+use crate::caveats::{ended_early_caveats, of_runs};
 use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
@@ -46,7 +46,6 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     keep.write(kept)?;
     caveats.extend(loaded.machine_caveats());
     caveats.extend(of_runs(&runs));
-    caveats.extend(cut_batches_caveats(loaded.runs.iter().zip(&runs)));
     if stopped.is_none() {
         caveats.extend(ended_early_caveats(loaded.runs.iter().zip(&runs)));
     }

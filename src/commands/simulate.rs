@@ -5,7 +5,7 @@ use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Summary, terminal};
 use tenantry_scenarios::Scenario;
 
-use crate::caveats::{cut_batches_caveats, ended_early_caveats, extrapolation_caveat, of_runs};
+use crate::caveats::{ended_early_caveats, extrapolation_caveat, of_runs};
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
 use crate::keep::Keep;
@@ -55,7 +55,6 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
         caveats.extend(ended_early_caveats(loaded.runs.iter().zip(&runs)));
     }
     caveats.extend(of_runs(&runs));
-    caveats.extend(cut_batches_caveats(loaded.runs.iter().zip(&runs)));
     let manifest = started.manifest(loaded.first_card(), None, events, caveats);
     let outcome = Outcome {
         loaded: &loaded,

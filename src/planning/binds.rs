@@ -16,26 +16,33 @@ const BUSY: f64 = 0.7;
 const CACHE_FULL: f64 = 0.95;
 const WAITING: f64 = 0.2;
 
-/// What a run was short of; `at` says which run it was, and `missed` whether its requests missed the target. A decoder's compute is busy whenever
-/// anybody is inside: it is at its limit where the target is missed, or others wait to be let in.
+/// What a run was short of; `at` says which run it was, and `missed` whether its requests missed the target: a decoder's compute is at its limit where
+/// it is, or others wait to be let in.
 pub fn binds(summary: &RunSummary, at: &str, missed: bool) -> Binds {
     let mut shares: BTreeMap<String, f64> = BTreeMap::new();
     for (lane, of) in &summary.lanes {
         let share = shares.entry(kind(lane).to_owned()).or_default();
         *share = of.busy_share.max(*share);
     }
-    let busiest = shares
-        .iter()
-        .max_by(|a, b| a.1.total_cmp(b.1))
-        .map(|(kind, share)| (kind.clone(), *share));
+    let busiest_of = |counts: &dyn Fn(&str) -> bool| {
+        let lanes = shares.iter().filter(|(kind, _)| counts(kind));
+        let busiest = lanes.max_by(|a, b| a.1.total_cmp(b.1));
+        busiest.map(|(kind, share)| (kind.clone(), *share))
+    };
+    let at_limit = |busiest: Option<(String, f64)>| busiest.filter(|(_, share)| *share >= BUSY);
+    // A decoder's compute is busy whenever anybody is inside: another lane that is busy tells more.
+    let tells = |kind: &str| summary.generation.is_none() || kind != "compute";
+    let excused = !missed && is_let_in_at_once(summary);
+    let busiest = busiest_of(&|_| true);
+    let at_its_limit = at_limit(busiest_of(&tells)).or_else(|| at_limit(busiest.clone()).filter(|_| !excused));
     if let Some(memory) = summary.gpu_memory_bytes {
         shares.insert("memory".to_owned(), memory.peak as f64 / memory.capacity as f64);
     }
     let (what, sentence) = if let Some(why) = short_of_memory(summary) {
         ("memory".to_owned(), format!("the cards' memory: {at}, {why}."))
     } else {
-        match busiest {
-            Some((kind, share)) if share >= BUSY && (kind != "compute" || missed || !is_let_in_at_once(summary)) => {
+        match at_its_limit {
+            Some((kind, share)) => {
                 let again = match kind.as_str() {
                     "link" => brought_in_again(summary).unwrap_or_default(),
                     _ => String::new(),
@@ -47,7 +54,7 @@ pub fn binds(summary: &RunSummary, at: &str, missed: bool) -> Binds {
                 );
                 (kind, sentence)
             }
-            busiest => {
+            None => {
                 let busiest = busiest.map_or(String::new(), |(kind, share)| {
                     let inside = summary.generation.filter(|_| kind == "compute" && share >= BUSY);
                     let inside = inside.map_or(String::new(), |_| {

@@ -124,8 +124,9 @@ fn gathered_at_once(
             .f_narrow(2, first, parts * rank)?
             .f_reshape([count * parts, 1, rank])?;
         match rows {
-            // Products and sums in one, where the columns of a row are as many matrices one after the other.
-            Rows::First(_) if parts == 1 || parts * width == y.size()[1] => {
+            // Products and sums in one, where the columns of a row are as many matrices one after the other. A processor's library takes them from
+            // whole rows only: others it does one by one.
+            Rows::First(_) if parts * width == y.size()[1] || (parts == 1 && y.device().is_cuda()) => {
                 let columns = y.f_narrow(0, 0, count)?.f_narrow(1, column, parts * width)?;
                 let mut columns = match parts {
                     1 => columns.f_unsqueeze(1)?,

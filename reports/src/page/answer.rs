@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::charts::Compared;
-use crate::group::Group;
+use super::sweep::number;
+use crate::group::{Group, plain};
 use crate::human::{self, ABSENT};
 use crate::metric::latency_at;
 use crate::summary::{RunSummary, SloSummary};
@@ -50,42 +51,43 @@ fn answer(group: &Group<'_>) -> Answer {
 
 fn over_sweep(groups: &[&Group<'_>]) -> Answer {
     let first = groups[0];
-    let met = groups.iter().filter(|group| meets(group)).count();
-    let of_all = format!("{met} of {} sweep points", groups.len());
-    let p98: Vec<f64> = groups
+    if groups.len() == 1 {
+        return answer(first);
+    }
+    let targets = Targets::of(groups);
+    // Without one, of all.
+    let at = targets.as_ref().map_or("p98", |targets| targets.at);
+    let reached: Vec<f64> = groups
         .iter()
-        .filter_map(|group| group.mean(|run| Some(run.latency_ms?.p98)))
+        .filter_map(|group| group.mean(|run| latency_at(run, at)))
         .collect();
-    let least = p98.iter().copied().reduce(f64::min).map(human::milliseconds);
-    let most = p98.iter().copied().reduce(f64::max).map(human::milliseconds);
+    let least = reached.iter().copied().reduce(f64::min).map(human::milliseconds);
+    let most = reached.iter().copied().reduce(f64::max).map(human::milliseconds);
     let span = match (least, most) {
-        (Some(least), Some(most)) if least == most => format!("p98 is {least}"),
-        (Some(least), Some(most)) => format!("p98 lies between {least} and {most}"),
-        _ => "it finished no request".to_owned(),
+        (Some(least), Some(most)) if least == most => format!("{at} is {least}"),
+        (Some(least), Some(most)) => format!("{at} lies between {least} and {most}"),
+        _ => "no request after the warm-up was answered".to_owned(),
     };
-    let (mark, text) = match slo(first) {
+    let judged: Vec<&Group<'_>> = groups.iter().copied().filter(|group| is_judged(group)).collect();
+    let (met, all) = (judged.iter().filter(|group| meets(group)).count(), judged.len());
+    let (mark, mut text) = match targets {
         None => ("none", format!("over {} sweep points, {span}", groups.len())),
-        Some(slo) => {
-            let target = target(slo);
+        Some(targets) => {
+            let its = targets.whose("its");
             match met {
-                n if n == groups.len() => (
-                    "met",
-                    format!("meets its target {target} at all {n} sweep points; {span}"),
-                ),
-                0 => (
-                    "missed",
-                    format!(
-                        "misses its target {target} at all {} sweep points; {span}",
-                        groups.len()
-                    ),
-                ),
-                _ => (
+                _ if all == 0 => ("none", format!("is not judged by {its}: {NOBODY_COUNTS}")),
+                n if n == all => ("met", format!("meets {its} at {}; {span}", all_points(n))),
+                0 => ("missed", format!("misses {its} at {}; {span}", all_points(all))),
+                n => (
                     "partly",
-                    format!("meets its target {target} at {of_all}{}; {span}", until(groups)),
+                    format!("meets {its} at {n} of {all} sweep points{}; {span}", until(&judged)),
                 ),
             }
         }
     };
+    if (1..groups.len()).contains(&all) && slo(first).is_some() {
+        text += &format!("; {} more are not judged, where {NOBODY_COUNTS}", groups.len() - all);
+    }
     Answer {
         mark,
         title: first.system().to_owned(),
@@ -94,10 +96,69 @@ fn over_sweep(groups: &[&Group<'_>]) -> Answer {
     }
 }
 
+/// Why a run is not judged.
+const NOBODY_COUNTS: &str = "no request that came after the warm-up has ended";
+
+fn all_points(points: usize) -> String {
+    match points {
+        1 => "its one sweep point".to_owned(),
+        points => format!("all {points} sweep points"),
+    }
+}
+
+/// The targets of several groups.
+struct Targets<'a> {
+    least: &'a SloSummary,
+    most: &'a SloSummary,
+    /// The quantile; that of the first where they differ in it.
+    at: &'a str,
+    same_quantile: bool,
+}
+
+impl<'a> Targets<'a> {
+    fn of(groups: &[&Group<'a>]) -> Option<Targets<'a>> {
+        let mut slos = groups.iter().filter_map(|group| slo(group));
+        let first = slos.next()?;
+        let mut targets = Targets {
+            least: first,
+            most: first,
+            at: &first.at,
+            same_quantile: true,
+        };
+        for slo in slos {
+            targets.same_quantile &= slo.at == first.at;
+            if slo.latency_ms < targets.least.latency_ms {
+                targets.least = slo;
+            }
+            if slo.latency_ms > targets.most.latency_ms {
+                targets.most = slo;
+            }
+        }
+        Some(targets)
+    }
+
+    fn are_one(&self) -> bool {
+        self.same_quantile && self.least.latency_ms == self.most.latency_ms
+    }
+
+    /// "its target of 100 ms at p98"; the range where they differ.
+    fn whose(&self, whose: &str) -> String {
+        if self.are_one() {
+            return format!("{whose} target {}", target(self.least));
+        }
+        let [least, most] = [self.least, self.most].map(|slo| human::milliseconds(slo.latency_ms));
+        match (self.same_quantile, least == most) {
+            (true, _) => format!("{whose} targets of {least} to {most} at {}", self.at),
+            (false, true) => format!("{whose} targets of {least} at several quantiles"),
+            (false, false) => format!("{whose} targets of {least} to {most} at several quantiles"),
+        }
+    }
+}
+
 /// Where one number is swept and the target is met on one side only: up to which value, or from which on.
 fn until(groups: &[&Group<'_>]) -> String {
     let one_number = |group: &&Group<'_>| match group.parameters().iter().collect::<Vec<_>>()[..] {
-        [(key, value)] => value.as_f64().map(|number| (key.clone(), number)),
+        [(key, value)] => number(value).map(|(number, base)| (key.clone(), (number, base.to_owned()), plain(value))),
         _ => None,
     };
     let Some(mut at) = groups
@@ -107,7 +168,10 @@ fn until(groups: &[&Group<'_>]) -> String {
     else {
         return String::new();
     };
-    at.sort_by(|((_, a), _), ((_, b), _)| a.total_cmp(b));
+    if at.windows(2).any(|pair| pair[0].0.1.1 != pair[1].0.1.1) {
+        return String::new();
+    }
+    at.sort_by(|((_, (a, _), _), _), ((_, (b, _), _), _)| a.total_cmp(b));
     let changes = at.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
     let mut met = at.iter().filter(|(_, met)| *met);
     let edge = match (changes, at[0].1) {
@@ -115,8 +179,8 @@ fn until(groups: &[&Group<'_>]) -> String {
         (1, false) => met.next().map(|at| ("from", at)),
         _ => None,
     };
-    edge.map_or(String::new(), |(side, ((key, number), _))| {
-        format!(", {side} {key} {}", human::number(*number))
+    edge.map_or(String::new(), |(side, ((key, _, value), _))| {
+        format!(", {side} {key} {value}")
     })
 }
 
@@ -126,6 +190,14 @@ fn slo<'a>(group: &Group<'a>) -> Option<&'a SloSummary> {
 
 fn target(slo: &SloSummary) -> String {
     format!("of {} at {}", human::milliseconds(slo.latency_ms), slo.at)
+}
+
+/// Whether any repeat has requests that count.
+fn is_judged(group: &Group<'_>) -> bool {
+    group
+        .runs
+        .iter()
+        .any(|run| run.summary.slo.as_ref().is_some_and(|slo| slo.met.is_some()))
 }
 
 /// Whether all repeats met their target.
@@ -151,10 +223,7 @@ fn headline(group: &Group<'_>) -> (&'static str, String) {
     };
     let target = target(slo);
     let Some(attainment) = group.mean(|run| run.slo_attainment) else {
-        return (
-            "none",
-            format!("is not judged by its target {target}: no request that came after the warm-up has ended"),
-        );
+        return ("none", format!("is not judged by its target {target}: {NOBODY_COUNTS}"));
     };
     let (mark, verb) = match repeats_met(group) {
         n if n == group.runs.len() => ("met", "meets its target".to_owned()),
@@ -197,11 +266,14 @@ fn losses(groups: &[&Group<'_>]) -> String {
 /// One sentence over all systems, where there are several: who meets the target, and what tells those apart.
 pub fn overall(compared: &Compared<'_, '_>) -> Option<String> {
     // Where a system was both simulated and executed, what was executed counts.
-    let executed = compared.groups.iter().any(|group| !group.is_virtual());
+    let was_executed = |group: &Group<'_>| {
+        let of_it = |other: &Group<'_>| other.system() == group.system() && other.parameters() == group.parameters();
+        compared.groups.iter().any(|other| !other.is_virtual() && of_it(other))
+    };
     let groups: Vec<&Group<'_>> = compared
         .groups
         .iter()
-        .filter(|group| group.is_virtual() != executed)
+        .filter(|group| !(group.is_virtual() && was_executed(group)))
         .collect();
     let systems: Vec<&str> = compared.systems.clone();
     if systems.len() < 2 {
@@ -214,26 +286,37 @@ pub fn overall(compared: &Compared<'_, '_>) -> Option<String> {
     if with_target < groups.len() {
         return Some(format!("{}.", traits(&groups)));
     }
-    let target = target(slo(groups[0])?);
-    let met: Vec<&Group<'_>> = groups.iter().copied().filter(|group| meets(group)).collect();
+    let judged: Vec<&Group<'_>> = groups.iter().copied().filter(|group| is_judged(group)).collect();
+    let targets = Targets::of(&judged);
+    let Some(targets) = targets else {
+        return Some(format!(
+            "None of the {} systems is judged: {NOBODY_COUNTS}.",
+            groups.len()
+        ));
+    };
+    let (the, each) = match targets.are_one() {
+        true => (targets.whose("the"), targets.whose("the")),
+        false => (targets.whose("their"), targets.whose("its")),
+    };
+    let met: Vec<&Group<'_>> = judged.iter().copied().filter(|group| meets(group)).collect();
     Some(match met.len() {
         0 => {
             let share = |group: &&&Group<'_>| group.mean(|run| run.slo_attainment).unwrap_or(0.0);
-            let best = groups.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;
+            let best = judged.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;
             let share = human::percent(share(&best));
             format!(
-                "None of the {} systems meets the target {target}; {} comes closest, with {share} of requests in time.",
-                groups.len(),
+                "None of the {} systems meets {each}; {} comes closest, with {share} of requests in time.",
+                judged.len(),
                 best.system()
             )
         }
-        1 => format!("Only {} meets the target {target}.", met[0].system()),
+        1 => format!("Only {} meets {each}.", met[0].system()),
         n => {
-            let who = match n == groups.len() {
+            let who = match n == judged.len() {
                 true => format!("All {n} systems meet"),
-                false => format!("{n} of {} systems meet", groups.len()),
+                false => format!("{n} of {} systems meet", judged.len()),
             };
-            format!("{who} the target {target}: {}.", traits(&met))
+            format!("{who} {the}: {}.", traits(&met))
         }
     })
 }
@@ -241,9 +324,19 @@ pub fn overall(compared: &Compared<'_, '_>) -> Option<String> {
 fn by_points(systems: &[&str], groups: &[&Group<'_>]) -> Option<String> {
     groups.iter().find_map(|group| slo(group))?;
     let of = |system: &str| {
-        let own = || groups.iter().filter(|group| group.system() == system);
+        let own = || {
+            groups
+                .iter()
+                .filter(|group| group.system() == system && is_judged(group))
+        };
         (own().filter(|group| meets(group)).count(), own().count())
     };
+    if systems.iter().all(|system| of(system).1 == 0) {
+        return Some(format!(
+            "None of the {} systems is judged: {NOBODY_COUNTS}.",
+            systems.len()
+        ));
+    }
     let most = systems.iter().map(|system| of(system).0).max()?;
     if most == 0 {
         return Some(format!(
@@ -253,17 +346,18 @@ fn by_points(systems: &[&str], groups: &[&Group<'_>]) -> Option<String> {
     }
     let best: Vec<&str> = systems.iter().copied().filter(|system| of(system).0 == most).collect();
     let all = of(best[0]).1;
+    let points = match most == all {
+        true => all_points(all),
+        false => format!("{most} of {all} sweep points"),
+    };
     Some(match best[..] {
-        [one] if most == all => format!("Only {one} meets its target at all {all} sweep points."),
-        [one] => format!("{one} meets its target at {most} of {all} sweep points, more than any other system."),
-        _ if best.len() == systems.len() && most == all => {
-            format!(
-                "All {} systems meet their targets at all {all} sweep points.",
-                systems.len()
-            )
+        [one] if most == all => format!("Only {one} meets its target at {points}."),
+        [one] => format!("{one} meets its target at {points}, more than any other system."),
+        _ if best.len() == systems.len() => {
+            format!("All {} systems meet their targets at {points}.", systems.len())
         }
         _ => format!(
-            "{} meet their targets at {most} of {all} sweep points, more than the others.",
+            "{} meet their targets at {points}, more than the others.",
             listed(&best)
         ),
     })

@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use crate::group::Group;
+use crate::summary::SloSummary;
 
 /// Lines that a view can hold and a reader can tell apart.
 pub(crate) const MAX_LINES: usize = 24;
@@ -250,6 +251,15 @@ pub struct Compared<'g, 'a> {
     /// As titles; one, empty, without a sweep.
     pub points: Vec<String>,
     one_machine: bool,
+}
+
+/// The target of all groups that have one, where it is the same.
+pub(super) fn one_target<'g, 'a: 'g>(groups: impl Iterator<Item = &'g Group<'a>>) -> Option<&'a SloSummary> {
+    let mut targets = groups.filter_map(|group| group.runs[0].summary.slo.as_ref());
+    let first = targets.next()?;
+    targets
+        .all(|slo| (slo.latency_ms, &slo.at) == (first.latency_ms, &first.at))
+        .then_some(first)
 }
 
 impl<'g, 'a> Compared<'g, 'a> {

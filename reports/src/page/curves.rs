@@ -1,6 +1,6 @@
 //! Charts of what a run did: how long requests took, when, and how tenants fared.
 
-use super::charts::{Axis, Chart, Compared, GREY, Line, LineStyle, Stroke, Target, View, coarse, words};
+use super::charts::{Axis, Chart, Compared, GREY, Line, LineStyle, Stroke, Target, View, coarse, one_target, words};
 use crate::curves::{log_grid, share_within, shares};
 use crate::group::{Group, Spread};
 use crate::human;
@@ -167,9 +167,7 @@ fn cdf(named: &[(&Group<'_>, String)], line: impl Fn(&Group<'_>, Vec<Option<f64>
             at(|l| l.max)
         )
     });
-    let target = named
-        .iter()
-        .find_map(|(group, _)| Some(group.runs[0].summary.slo.as_ref()?.latency_ms));
+    let target = one_target(named.iter().map(|(group, _)| *group)).map(|slo| slo.latency_ms);
     Some(View {
         summary: words(in_words),
         x: Axis::log("Latency in ms"),

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::charts::{Axis, Chart, Choice, Compared, Line, LineStyle, MAX_LINES, Stroke, Target, View, coarse, words};
+use super::charts::{
+    Axis, Chart, Choice, Compared, Line, LineStyle, MAX_LINES, Stroke, Target, View, coarse, one_target, words,
+};
 use crate::group::{Group, plain};
 use crate::human;
 use crate::metric::{Metric, Unit, shown};
@@ -52,13 +54,15 @@ pub fn chart(compared: &Compared<'_, '_>) -> Option<Chart> {
 fn metrics(compared: &Compared<'_, '_>, keys: &[Key<'_>]) -> Vec<&'static Metric> {
     // Where no point could be run there is none.
     let slo = { compared.groups.iter().flat_map(|group| &group.runs) }.find_map(|run| run.summary.slo.as_ref());
-    let first = slo.map_or_else(|| "p98 ms".to_owned(), |slo| format!("{} ms", slo.at));
+    let wanted = slo.map(|slo| format!("{} ms", slo.at));
     let is_swept = |group: &Group<'_>| keys.iter().any(|key| group.parameters().contains_key(key.name));
     let has = |metric: &&Metric| {
         let mut groups = compared.groups.iter();
         groups.any(|group| is_swept(group) && group.mean(metric.read).is_some())
     };
     let mut metrics: Vec<&Metric> = shown(compared.groups).into_iter().filter(has).collect();
+    let first = wanted.filter(|wanted| metrics.iter().any(|metric| metric.title == *wanted));
+    let first = first.unwrap_or_else(|| "p98 ms".to_owned());
     metrics.sort_by_key(|metric| metric.title != first);
     metrics
 }
@@ -96,31 +100,66 @@ fn keys<'a>(compared: &Compared<'_, 'a>) -> Vec<Key<'a>> {
     keys
 }
 
-/// The values in ascending order, where all are numbers with one unit.
+/// The values in ascending order, where all are numbers of one quantity; in the unit of the least.
 fn numbers(values: &mut [&Value]) -> Option<(Vec<f64>, String)> {
-    let unit = number(values[0])?.1;
+    let (_, base) = number(values[0])?;
     if values
         .iter()
-        .any(|value| number(value).is_none_or(|(_, other)| other != unit))
+        .any(|value| number(value).is_none_or(|(_, other)| other != base))
     {
         return None;
     }
     let of = |value: &Value| number(value).map_or(0.0, |(number, _)| number);
     values.sort_by(|a, b| of(a).total_cmp(&of(b)));
-    Some((values.iter().map(|value| of(value)).collect(), unit))
+    let (_, unit) = written(values[0])?;
+    let times = { UNITS.iter() }
+        .find(|(name, ..)| *name == unit)
+        .map_or(1.0, |(_, times, _)| *times);
+    let as_written = |value: &Value| match written(value) {
+        Some((number, own)) if own == unit => number,
+        _ => of(value) / times,
+    };
+    Some((values.iter().map(|value| as_written(value)).collect(), unit.to_owned()))
 }
 
 /// `500/s` is 500 and `/s`.
-fn number(value: &Value) -> Option<(f64, String)> {
+fn written(value: &Value) -> Option<(f64, &str)> {
     if let Some(number) = value.as_f64() {
-        return Some((number, String::new()));
+        return Some((number, ""));
     }
     let text = value.as_str()?;
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-')
         .unwrap_or(text.len());
-    Some((text[..end].parse().ok()?, text[end..].trim().to_owned()))
+    Some((text[..end].parse().ok()?, text[end..].trim()))
 }
+
+/// The same in bytes, seconds and so on, whatever it was written in.
+pub(super) fn number(value: &Value) -> Option<(f64, &str)> {
+    let (number, unit) = written(value)?;
+    let known = UNITS.iter().find(|(name, ..)| *name == unit);
+    Some(known.map_or((number, unit), |(_, times, base)| (number * times, *base)))
+}
+
+/// Units of one quantity, as scenarios have them: how much of which base they are.
+const UNITS: [(&str, f64, &str); 16] = [
+    ("KiB", 1024.0, "B"),
+    ("MiB", 1_048_576.0, "B"),
+    ("GiB", 1_073_741_824.0, "B"),
+    ("TiB", 1_099_511_627_776.0, "B"),
+    ("kB", 1e3, "B"),
+    ("MB", 1e6, "B"),
+    ("GB", 1e9, "B"),
+    ("TB", 1e12, "B"),
+    ("kB/s", 1e3, "B/s"),
+    ("MB/s", 1e6, "B/s"),
+    ("GB/s", 1e9, "B/s"),
+    ("us", 1e-6, "s"),
+    ("ms", 1e-3, "s"),
+    ("min", 60.0, "s"),
+    ("h", 3600.0, "s"),
+    ("d", 86_400.0, "s"),
+];
 
 /// A way through the sweep: a key, and what the others are meanwhile.
 struct Along<'a> {
@@ -229,7 +268,7 @@ fn view(compared: &Compared<'_, '_>, metric: &Metric, along: &Along<'_>) -> View
     if lines.is_empty() {
         return View::empty();
     }
-    let slo = groups.iter().find_map(|group| group.runs[0].summary.slo.as_ref());
+    let slo = one_target(groups.iter().copied());
     let target = slo.filter(|slo| metric.title == format!("{} ms", slo.at));
     View {
         summary: in_words(metric, &lines, scale.unit),

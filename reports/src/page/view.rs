@@ -156,7 +156,7 @@ pub fn memory(compared: &Compared<'_, '_>) -> Vec<Bar> {
             text: human::bytes(bytes as f64),
         };
         let mut parts = vec![part("shared", memory.shared)];
-        if memory.per_tenant.is_some() {
+        if memory.peak > memory.shared {
             parts.push(part("tenants", memory.peak - memory.shared));
         }
         parts.push(part("free", memory.capacity - memory.peak));

@@ -281,21 +281,15 @@ struct Before {
     lookups: Option<LookupCounts>,
     stages: Vec<StageCounts>,
     generation: Option<GenerationCounts>,
-    /// Of cards that come and go.
-    card_time: Duration,
 }
 
 impl Before {
-    /// The time is the warm-up's end; the event that showed that it is over may have come a little later.
-    fn of(server: &Server, machine: &impl Machine, at: Time) -> Before {
-        let of_fleet = server.fleet(at).map(|fleet| fleet.card_time);
-        let of_scaling = || server.scaling(at).map(|scaling| scaling.card_time);
+    fn of(server: &Server, machine: &impl Machine) -> Before {
         Before {
             swaps: server.swaps(),
             lookups: machine.lookups(),
             stages: server.stages(),
             generation: server.generation(),
-            card_time: of_fleet.or_else(of_scaling).unwrap_or_default(),
         }
     }
 }
@@ -364,7 +358,7 @@ impl Ledger {
     /// The warm-up is over: what was swapped, looked up and answered by single models until now is not counted, nor which tokens were made.
     pub fn warmed_up(&mut self, server: &mut Server, machine: &impl Machine) {
         server.warmed_up();
-        self.at_warm_up = Some(Before::of(server, machine, self.warm_up));
+        self.at_warm_up = Some(Before::of(server, machine));
     }
 
     /// # Errors
@@ -561,7 +555,7 @@ impl Ledger {
         record.lanes = machine.lanes(end.at);
         // A run that ended within its warm-up has nothing to show.
         let stages = server.stages();
-        let before = { self.at_warm_up }.unwrap_or_else(|| Before::of(server, machine, end.at));
+        let before = { self.at_warm_up }.unwrap_or_else(|| Before::of(server, machine));
         if !stages.is_empty() {
             let cascade = record.cascade.get_or_insert_default();
             cascade.resize(stages.len());
@@ -579,10 +573,6 @@ impl Ledger {
         }
         if let (Some(now), Some(before)) = (&mut record.generation, before.generation) {
             *now = now.since(before);
-        }
-        let of_fleet = record.fleet.as_mut().map(|fleet| &mut fleet.card_time);
-        if let Some(time) = of_fleet.or(record.scaling.as_mut().map(|scaling| &mut scaling.card_time)) {
-            *time = Duration(time.0 - before.card_time.0);
         }
         if let (Some(now), Some(before)) = (&mut record.lookups, before.lookups) {
             now.tokens -= before.tokens;

@@ -112,6 +112,7 @@ pub fn run(
     let mut at = Time::ZERO;
     let mut last = Time::ZERO;
     machine.count_busy_from(ledger.warm_up());
+    server.count_cards_from(ledger.warm_up());
     let mut watches_ops = false;
     // A closure would be called, and this loop is as hot as what it calls.
     macro_rules! hear {

@@ -27,7 +27,14 @@ pub fn run(args: &ProfileArgs, output: &OutputArgs) -> Result<(), Failure> {
         needs.served.tokens = Some(u32::MAX);
     }
     let default_out = || PathBuf::from("profiles/cards").join(device_name.replace(':', ""));
-    let out = args.out.clone().unwrap_or_else(default_out);
+    // Without a slash at its end, and by its name where it is the one that the user is in: what is kept meanwhile lies beside it.
+    let out: PathBuf = args.out.clone().unwrap_or_else(default_out).components().collect();
+    let out = match out.file_name() {
+        Some(_) => out,
+        None => out
+            .canonicalize()
+            .map_err(|error| Failure::BadInput(format!("--out: {}: {error}", out.display())))?,
+    };
     let name = out
         .file_name()
         .and_then(|name| name.to_str())

@@ -224,6 +224,16 @@ impl Server {
         }
     }
 
+    /// Cards that come and go are counted from `start` on, the end of the warm-up. To be said before anything happens.
+    pub fn count_cards_from(&mut self, start: Time) {
+        match self {
+            Server::Cascade(server) => server.count_cards_from(start),
+            Server::Generation(server) => server.count_cards_from(start),
+            Server::Runtimes(server) => server.count_cards_from(start),
+            Server::Encoding(_) | Server::Tasks(_) => {}
+        }
+    }
+
     /// The laws that hold between events, for tests: no instance has room while its batch policy would start something that
     /// fits, and nothing is counted twice.
     ///

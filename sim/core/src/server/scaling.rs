@@ -41,7 +41,12 @@ impl ScalingLog {
     /// Counts the time of so many cards since the last change: call it before their number changes.
     pub fn count_until(&mut self, now: Time, cards: u32) {
         self.counts.card_time += self.since_counted(now, cards);
-        self.counted_until = now;
+        self.counted_until = self.counted_until.max(now);
+    }
+
+    /// Counts no time before `start`.
+    pub fn count_from(&mut self, start: Time) {
+        self.counted_until = start;
     }
 
     /// What was counted, and the time of so many cards since.

@@ -110,6 +110,11 @@ impl CascadeServer {
         Some(self.cards.log.until(now, self.cards.used()))
     }
 
+    /// See [`crate::server::Server::count_cards_from`].
+    pub fn count_cards_from(&mut self, start: Time) {
+        self.cards.log.count_from(start);
+    }
+
     fn scales(&self) -> bool {
         self.stages.iter().any(|stage| stage.scaler.is_some())
     }

@@ -82,7 +82,8 @@ pub struct GenerationCounts {
 }
 
 impl GenerationCounts {
-    /// What came after the counts `before`. Requests that were given fewer tokens are counted from the start, as requests are.
+    /// What came after the counts `before`. Requests that were given fewer tokens are counted from the start, as requests are; cards' time is
+    /// [told](super::Server::count_cards_from) from when it counts.
     pub fn since(self, before: GenerationCounts) -> GenerationCounts {
         GenerationCounts {
             evictions: self.evictions - before.evictions,
@@ -92,7 +93,7 @@ impl GenerationCounts {
             reads: self.reads - before.reads,
             transfers: self.transfers - before.transfers,
             transferred_bytes: self.transferred_bytes - before.transferred_bytes,
-            occupied: Duration(self.occupied.0 - before.occupied.0),
+            occupied: self.occupied,
             shortened: self.shortened,
         }
     }
@@ -336,7 +337,7 @@ impl GenerationServer {
     /// Time for which cards had a request on them, since their number last changed.
     fn occupied_since_then(&self) -> Duration {
         let cards = u64::from(self.occupied_instances * self.spec.tensor_parallel);
-        Duration(cards * self.now.since(self.occupied_since).0)
+        Duration(cards * self.now.0.saturating_sub(self.occupied_since.0))
     }
 
     fn arrived(&mut self, now: Time, request: &Request, commands: &mut Commands) {
@@ -499,7 +500,7 @@ impl GenerationServer {
         }
         if was == 0 || load == 0 {
             self.counts.occupied += self.occupied_since_then();
-            self.occupied_since = self.now;
+            self.occupied_since = self.occupied_since.max(self.now);
             match was {
                 0 => self.occupied_instances += 1,
                 _ => self.occupied_instances -= 1,

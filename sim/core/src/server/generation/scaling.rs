@@ -99,6 +99,14 @@ impl GenerationServer {
         Some(cards.log.until(now, cards.ours * cards.cards))
     }
 
+    /// See [`crate::server::Server::count_cards_from`].
+    pub fn count_cards_from(&mut self, start: Time) {
+        self.occupied_since = start;
+        if let Some(cards) = &mut self.cards {
+            cards.log.count_from(start);
+        }
+    }
+
     /// What became due since the last event: cards that have had no load for long enough are given back, and those that are up load their
     /// model.
     pub(super) fn before_event(&mut self, now: Time, commands: &mut Commands) {

@@ -147,8 +147,12 @@ impl Fleet {
     }
 
     fn count_until(&mut self, now: Time) {
-        self.counts.card_time += Duration(now.since(self.counted_until).0 * u64::from(self.cards));
-        self.counted_until = now;
+        self.counts.card_time += self.since_counted(now);
+        self.counted_until = self.counted_until.max(now);
+    }
+
+    fn since_counted(&self, now: Time) -> Duration {
+        Duration(now.0.saturating_sub(self.counted_until.0) * u64::from(self.cards))
     }
 
     pub fn memory(&self) -> MemoryUse {
@@ -172,10 +176,13 @@ impl RuntimeServer {
     pub fn fleet(&self, now: Time) -> FleetUse {
         let fleet = &self.fleet;
         let mut counts = fleet.counts.clone();
-        if now > fleet.counted_until {
-            counts.card_time += Duration(now.since(fleet.counted_until).0 * u64::from(fleet.cards));
-        }
+        counts.card_time += fleet.since_counted(now);
         counts
+    }
+
+    /// See [`crate::server::Server::count_cards_from`].
+    pub fn count_cards_from(&mut self, start: Time) {
+        self.fleet.counted_until = start;
     }
 
     /// The runtimes at the start, which are there when the first request comes.
