@@ -393,6 +393,26 @@ fn unanswered_caveats(runs: &[Run]) -> Vec<String> {
     .collect()
 }
 
+/// What there is of runs that the user stopped, or that ended at one which failed.
+pub fn interrupted_caveat(asked: &[RunSpec], runs: &[Run]) -> String {
+    let is_there = |system: &str| runs.iter().any(|run| run.summary.system == system);
+    let mut missing: Vec<&str> = asked
+        .iter()
+        .map(|run| run.system.name.as_str())
+        .filter(|name| !is_there(name))
+        .collect();
+    missing.dedup();
+    let missing = match missing.is_empty() {
+        true => String::new(),
+        false => format!("; of {} there is none", missing.join(", ")),
+    };
+    let whole = runs.iter().filter(|run| !run.summary.interrupted).count();
+    format!(
+        "Stopped before its end: {whole} whole runs are here of the {} that were asked for{missing}.",
+        asked.len()
+    )
+}
+
 /// Sentences on requests that were still inside when nothing more happened.
 fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
     let left = runs

@@ -77,15 +77,6 @@ pub fn next(output: &OutputArgs, command: &str) {
     say(output, &format!("next: {command}"));
 }
 
-/// A word as a shell reads it back.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 /// The start of a command, for its manifest.
 pub struct Started {
     clock: Instant,
@@ -107,19 +98,21 @@ impl Started {
     }
 
     /// The manifest of a command that ends now.
-    pub fn manifest(&self, card: Option<&Card>, device: Option<&str>, events: u64, caveats: Vec<String>) -> Manifest {
+    pub fn manifest(&self, cards: &[&Card], device: Option<&str>, events: u64, caveats: Vec<String>) -> Manifest {
         let wall_s = self.wall_s();
+        let mut profiles = cards.iter().map(|card| ProfileSource {
+            name: card.name.clone(),
+            digest: card.digest(),
+            provenance: Some(provenance(card)),
+        });
         Manifest {
             version: env!("CARGO_PKG_VERSION").into(),
             command_line: std::env::args().collect(),
             started: Some(rfc3339(self.date)),
             wall_s,
             events_per_s: (events > 0).then(|| events as f64 / wall_s),
-            profile: card.map(|card| ProfileSource {
-                name: card.name.clone(),
-                digest: card.digest(),
-                provenance: Some(provenance(card)),
-            }),
+            profile: profiles.next(),
+            other_profiles: profiles.collect(),
             host: Host {
                 name: read_trimmed("/proc/sys/kernel/hostname").unwrap_or_else(|| "unknown".into()),
                 processor: processor(),
@@ -183,20 +176,4 @@ pub fn today() -> String {
         .next()
         .expect("a date comes first")
         .to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_survive_a_shell() {
-        for word in ["plain", "a b", "it's", "systems[0].batch={size: 1}", "$HOME", ""] {
-            let echoed = std::process::Command::new("sh")
-                .args(["-c", &format!("printf %s {}", quoted(word))])
-                .output()
-                .unwrap();
-            assert_eq!(String::from_utf8(echoed.stdout).unwrap(), word);
-        }
-    }
 }

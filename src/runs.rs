@@ -12,6 +12,8 @@ use tenantry_core::server::tasks::refusals;
 use tenantry_profiles::{Card, DeviceKind, Source};
 use tenantry_reports::manifest::Manifest;
 use tenantry_reports::{Rent, Run, RunFolder, RunLabels, Seen, ServiceClass, Slo, Validation};
+#[cfg(feature = "libtorch")]
+use tenantry_scenarios::Files;
 use tenantry_scenarios::{Jitter, Override, RunSpec, Scenario};
 use tenantry_sim::{PriceError, SimulateError, Simulated};
 use tenantry_traces::{Time, TraceError};
@@ -155,10 +157,52 @@ impl Loaded {
         &self.cards[&run.card]
     }
 
-    /// The card of the first run, for the manifest.
-    pub fn first_card(&self) -> Option<&Card> {
-        let of_first_run = self.runs.first().map(|run| self.card(run));
-        of_first_run.or_else(|| self.cards.values().next())
+    /// Refuses weights and texts that are not there, of any system, before the first is executed.
+    #[cfg(feature = "libtorch")]
+    pub fn check_files(&self) -> Result<(), Failure> {
+        let mut systems: Vec<&str> = Vec::new();
+        for run in &self.runs {
+            let name = run.system.name.as_str();
+            if systems.contains(&name) {
+                continue;
+            }
+            let own = format!("systems[{}].files", systems.len());
+            systems.push(name);
+            let Files {
+                model,
+                models,
+                domains,
+                tenants,
+                corpus,
+            } = &run.files;
+            let several = |key: &'static str, paths: &[PathBuf]| -> Vec<(String, PathBuf)> {
+                let paths = paths.iter().enumerate();
+                paths
+                    .map(|(index, path)| (format!("{key}[{index}]"), path.clone()))
+                    .collect()
+            };
+            let one = |key: &str, path: &Option<PathBuf>| path.clone().map(|path| (key.to_owned(), path));
+            let named = models.iter().map(|(key, path)| (format!("models.{key}"), path.clone()));
+            let all = { one("model", model).into_iter() }
+                .chain(one("tenants", tenants))
+                .chain(named)
+                .chain(several("domains", domains))
+                .chain(several("corpus", corpus));
+            if let Some((key, path)) = { all }.into_iter().find(|(_, path)| !path.exists()) {
+                let must = "a path that can be read, relative to the folder you are in";
+                let error = self.scenario.wrong(&format!("{own}.{key}"), must, path.display());
+                return Err(Failure::bad_input(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// All cards, that of the first run first, for the manifest.
+    pub fn all_cards(&self) -> Vec<&Card> {
+        let of_first_run = self.runs.first().map(|run| &run.card);
+        let mut cards: Vec<(&String, &Card)> = self.cards.iter().collect();
+        cards.sort_by_key(|(name, _)| Some(*name) != of_first_run);
+        cards.into_iter().map(|(_, card)| card).collect()
     }
 
     /// What a reader must know of the cards before trusting figures that they priced.

@@ -21,6 +21,9 @@ pub struct Manifest {
     /// What prices the ops; absent where nothing was simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileSource>,
+    /// Where several cards were compared: what prices the ops of the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_profiles: Vec<ProfileSource>,
     /// Where it ran.
     pub host: Host,
     /// What a reader must know before trusting the figures, a sentence each: extrapolated costs, a derived profile, a
@@ -77,4 +80,29 @@ pub struct Host {
     /// The device on which requests were executed; absent where nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+}
+
+/// A word as a shell reads it back.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_a_shell() {
+        for word in ["plain", "a b", "it's", "systems[0].batch={size: 1}", "$HOME", ""] {
+            let echoed = std::process::Command::new("sh")
+                .args(["-c", &format!("printf %s {}", quoted(word))])
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8(echoed.stdout).unwrap(), word);
+        }
+    }
 }

@@ -28,6 +28,9 @@ pub struct PlanReport {
     pub options: Vec<PlanOption>,
     /// What costs how much and answers how fast, of all that was run and keeps the target, by rising cost.
     pub front: Vec<FrontPoint>,
+    /// At which quantile its latencies are, such as `p98`.
+    #[serde(default = "p98")]
+    pub latency_at: String,
     /// What the costs of `front` are in.
     pub cost_unit: CostUnit,
     /// What keeps the answer from being better.
@@ -38,6 +41,10 @@ pub struct PlanReport {
     pub runs: PlanRuns,
     /// What must be known before trusting it.
     pub notes: Vec<String>,
+}
+
+fn p98() -> String {
+    "p98".to_owned()
 }
 
 /// What costs are counted in.
@@ -232,6 +239,7 @@ impl PlanReport {
     /// The options as rows; the first is the header. Columns that no option has anything in are left out. [`reasons`](Self::reasons) are
     /// given by their numbers.
     pub fn rows(&self) -> Vec<Vec<String>> {
+        let latency = format!("{} ms", self.latency_at);
         let titles = [
             "System",
             "Card",
@@ -240,7 +248,7 @@ impl PlanReport {
             "Requests/s",
             "In target",
             "Right",
-            "Latency ms",
+            &latency,
             "Cost/h",
             "Cost/million",
             "Sure",
@@ -294,7 +302,7 @@ impl PlanReport {
             "Card",
             "Cards".to_owned(),
             self.cost_unit.name().to_owned(),
-            "Latency ms".to_owned(),
+            format!("{} ms", self.latency_at),
         );
         let points = self.front.iter().filter(|point| point.on_front).map(|point| {
             row(
@@ -378,6 +386,7 @@ mod tests {
             confidence: 1.0,
             options: vec![option("a", long), option("a", long), option("b", "the answer")],
             front: Vec::new(),
+            latency_at: "p98".into(),
             cost_unit: CostUnit::Cards,
             binds: None,
             moves: Vec::new(),

@@ -142,6 +142,7 @@ pub fn manifest() -> Manifest {
             digest: "b3:0123456789abcdef".into(),
             provenance: Some("measured 2025-01-01".into()),
         }),
+        other_profiles: Vec::new(),
         host: Host {
             name: "desk".into(),
             processor: Some("A processor".into()),

@@ -7,6 +7,7 @@ mod trace;
 mod write;
 
 use std::str::FromStr;
+use tenantry_reports::manifest::quoted;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -15,8 +16,6 @@ pub use profile::*;
 pub use run::*;
 pub use trace::*;
 pub use write::*;
-
-use crate::output::quoted;
 
 /// Which serving policy, on how much GPU, meets my latency target when thousands of tenants each have their own fine-tuned
 /// transformer?

@@ -2,7 +2,7 @@
 
 use tenantry_reports::{Run, Summary, terminal};
 
-use crate::caveats::{ended_early_caveats, of_runs};
+use crate::caveats::{ended_early_caveats, interrupted_caveat, of_runs};
 use crate::cli::{ExecuteArgs, OutputArgs};
 use crate::device::Device;
 use crate::failure::Failure;
@@ -15,6 +15,7 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let device = Device::find(&args.device)?;
     let loaded = Loaded::load(&args.scenario, None)?;
+    loaded.check_files()?;
     let keep = Keep::new(&args.keep, args.record.as_deref(), &args.out, &loaded.runs)?;
     let mut kept = Vec::new();
     let interrupt = interrupt::flag();
@@ -46,12 +47,13 @@ pub fn run(args: &ExecuteArgs, output: &OutputArgs) -> Result<(), Failure> {
     keep.write(kept)?;
     caveats.extend(loaded.machine_caveats());
     caveats.extend(of_runs(&runs));
-    if stopped.is_none() {
-        caveats.extend(ended_early_caveats(loaded.runs.iter().zip(&runs)));
+    match stopped.is_some() {
+        true => caveats.push(interrupted_caveat(&loaded.runs, &runs)),
+        false => caveats.extend(ended_early_caveats(loaded.runs.iter().zip(&runs))),
     }
     caveats.sort();
     caveats.dedup();
-    let manifest = started.manifest(loaded.first_card(), Some(device.name()), 0, caveats);
+    let manifest = started.manifest(&loaded.all_cards(), Some(device.name()), 0, caveats);
     let outcome = Outcome {
         loaded: &loaded,
         folder: &args.out,

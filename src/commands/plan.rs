@@ -67,7 +67,7 @@ pub fn run(args: &PlanArgs, output: &OutputArgs) -> Result<(), Failure> {
     }
     caveats.extend(planned.caveats);
     caveats.extend(report.notes.iter().cloned());
-    let manifest = started.manifest(cards.first_card(), None, 0, caveats);
+    let manifest = started.manifest(&cards.all_cards(), None, 0, caveats);
     let write = || -> Result<(), Failure> {
         let file = |name: &str, bytes: &[u8]| write_whole(&args.out.join(name), bytes).map_err(Failure::running);
         make_folder(&args.out)?;

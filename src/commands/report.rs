@@ -30,7 +30,7 @@ pub fn run(args: &ReportArgs, output: &OutputArgs) -> Result<(), Failure> {
         (None, [folder]) => folder.join("report.html"),
         (None, _) => "out/report.html".into(),
     };
-    let mut compared = Compared::new(folders, started.manifest(None, None, 0, Vec::new()));
+    let mut compared = Compared::new(folders, started.manifest(&[], None, 0, Vec::new()));
     if args.anonymous {
         compared = compared.anonymous();
     }

@@ -5,7 +5,7 @@ use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Summary, terminal};
 use tenantry_scenarios::Scenario;
 
-use crate::caveats::{ended_early_caveats, extrapolation_caveat, of_runs};
+use crate::caveats::{ended_early_caveats, extrapolation_caveat, interrupted_caveat, of_runs};
 use crate::cli::{OutputArgs, SimulateArgs};
 use crate::failure::Failure;
 use crate::keep::Keep;
@@ -51,11 +51,12 @@ pub fn run(args: &SimulateArgs, output: &OutputArgs) -> Result<(), Failure> {
     keep.write(finished.iter_mut().filter_map(|run| run.kept.take()).collect())?;
     let events = finished.iter().map(|run| run.events).sum();
     let runs: Vec<Run> = finished.into_iter().map(|run| run.run).collect();
-    if !interrupted {
-        caveats.extend(ended_early_caveats(loaded.runs.iter().zip(&runs)));
+    match interrupted {
+        true => caveats.push(interrupted_caveat(&loaded.runs, &runs)),
+        false => caveats.extend(ended_early_caveats(loaded.runs.iter().zip(&runs))),
     }
     caveats.extend(of_runs(&runs));
-    let manifest = started.manifest(loaded.first_card(), None, events, caveats);
+    let manifest = started.manifest(&loaded.all_cards(), None, events, caveats);
     let outcome = Outcome {
         loaded: &loaded,
         folder: &args.out,

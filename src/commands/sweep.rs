@@ -10,13 +10,14 @@ use tenantry_reports::{Summary, terminal};
 
 use crate::cli::{OutputArgs, SweepArgs};
 use crate::failure::Failure;
-use crate::output::{Started, next, print, quoted, say, style};
+use crate::output::{Started, next, print, say, style};
 use crate::runs::{Loaded, scenario, simulate};
 use crate::sweep::identity::{Inputs, Sweep};
 use crate::sweep::job_file;
 use crate::sweep::saved::{Saved, SavedRun, Union, Written};
 use crate::sweep::shard::Shard;
 use crate::{interrupt, progress};
+use tenantry_reports::manifest::quoted;
 
 pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();

@@ -5,40 +5,44 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tenantry_executor::profiler::{Pace, gauge};
+use tenantry_profiles::Card;
 use tenantry_profiles::{DType, ModelShape};
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Validation, Verdict, terminal};
 
 use super::profile::models_of;
-use crate::caveats::{extrapolation_caveat, of_runs};
+use crate::caveats::{extrapolation_caveat, interrupted_caveat, of_runs};
 use crate::cli::{OutputArgs, ValidateArgs};
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::keep::{Keep, Kept};
-use crate::output::{Started, next, quoted, style};
+use crate::output::{Started, next, style};
 use crate::runs::{Loaded, Outcome, SimulatedRun, labels, simulate};
 use crate::{interrupt, progress};
+use tenantry_reports::manifest::quoted;
 
 pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
     let device = Device::find(&args.device)?;
     let mut loaded = Loaded::load(&args.scenario, args.profile.as_deref())?;
+    loaded.check_files()?;
     let keep = Keep::new(&args.keep, None, &args.out, &loaded.runs)?;
     let interrupt = interrupt::flag();
     let repeats = args.repeats.get();
     let total = loaded.runs.len() as u64 * u64::from(1 + repeats);
     let bar = progress::bar(total, "validating", output.quiet);
     let mut caveats = loaded.card_caveats();
-    let card = loaded.first_card().cloned();
+    // As they are before a gauge sets their pace.
+    let cards: Vec<Card> = loaded.all_cards().into_iter().cloned().collect();
     let mut gauging = match args.gauge {
         true => Some(Gauging::of(&loaded)?),
         false => None,
     };
-    let simulate_all = |loaded: &Loaded| {
+    let simulate_all = |loaded: &Loaded, interrupt: &Arc<AtomicBool>| {
         let mut simulated: Vec<SimulatedRun> = Vec::new();
         for (index, spec) in loaded.runs.iter().enumerate() {
             let watch = keep.watch(index, spec, &labels(spec, VIRTUAL, spec.repeat))?;
-            let Some(run) = simulate(spec, loaded.card(spec), spec.repeat, &interrupt, watch)? else {
+            let Some(run) = simulate(spec, loaded.card(spec), spec.repeat, interrupt, watch)? else {
                 return Ok((simulated, true));
             };
             bar.inc(1);
@@ -52,7 +56,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     };
     // How fast the machine is meanwhile is known only afterwards.
     let (mut simulated, mut interrupted) = match gauging {
-        None => simulate_all(&loaded)?,
+        None => simulate_all(&loaded, &interrupt)?,
         Some(_) => (Vec::new(), false),
     };
     // Where a run failed; those before it are whole.
@@ -93,30 +97,50 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         if failed.is_none() {
             gauging.measure(&loaded, &device, &interrupt)?;
         }
-        caveats.extend(gauging.price(&mut loaded));
+        if !executed.is_empty() {
+            caveats.extend(gauging.price(&mut loaded));
+        }
+        // What was executed until the user stopped it is worth nothing without these; who asks again ends the process.
+        let own = match interrupted {
+            true => Arc::default(),
+            false => Arc::clone(&interrupt),
+        };
         let stopped;
-        (simulated, stopped) = simulate_all(&loaded)?;
+        (simulated, stopped) = simulate_all(&loaded, &own)?;
         interrupted |= stopped;
     }
     bar.finish_and_clear();
     caveats.extend(keep.notes());
     let kept_simulated = simulated.iter_mut().filter_map(|run| run.kept.take());
     keep.write(kept_simulated.chain(kept_executed).collect())?;
-    let runs: Vec<Run> = { simulated.iter().map(|run| run.run.clone()) }
-        .chain(executed)
-        .collect();
+    let simulated_runs = simulated.iter().map(|run| &run.run);
+    // Of runs that were stopped, or never made, there is nothing to compare.
+    let whole = |run: &&Run| !run.summary.interrupted;
+    let both = |run: &&Run| {
+        let same = |other: &Run| {
+            (&other.summary.system, &other.summary.parameters) == (&run.summary.system, &run.summary.parameters)
+        };
+        executed.iter().filter(whole).any(same)
+    };
+    let is_stopped = interrupted || failed.is_some();
+    let simulated_too = simulated_runs.clone().filter(|run| !is_stopped || both(run));
+    let compared: Vec<Run> = simulated_too.chain(&executed).filter(whole).cloned().collect();
+    if is_stopped {
+        caveats.push(interrupted_caveat(&loaded.runs, &executed));
+    }
+    let runs: Vec<Run> = simulated_runs.chain(&executed).cloned().collect();
     caveats.splice(0..0, loaded.device_caveats(device.is_cpu()));
     caveats.extend(loaded.table_caveats());
     caveats.extend(loaded.machine_caveats());
     caveats.extend(extrapolation_caveat(simulated.iter().flat_map(|run| &run.extrapolated)));
     caveats.extend(of_runs(&runs));
 
-    let validation = Validation::new(&loaded.scenario.name, loaded.limits(), &runs);
+    let validation = Validation::new(&loaded.scenario.name, loaded.limits(), &compared);
     caveats.extend(drift_caveats(&validation, gauging.is_some()));
     caveats.sort();
     caveats.dedup();
     let events = simulated.iter().map(|run| run.events).sum();
-    let manifest = started.manifest(card.as_ref(), Some(device.name()), events, caveats);
+    let manifest = started.manifest(&cards.iter().collect::<Vec<_>>(), Some(device.name()), events, caveats);
     let outcome = Outcome {
         loaded: &loaded,
         folder: &args.out,

@@ -95,6 +95,12 @@ pub fn answer(
         confidence: rounded(found.confidence),
         options: said.options(),
         front,
+        latency_at: format!(
+            "p{}",
+            human::number(evaluator.quantile() * 100.0)
+                .trim_end_matches('0')
+                .trim_end_matches('.')
+        ),
         cost_unit,
         binds: said.binds(),
         moves,

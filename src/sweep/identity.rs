@@ -39,6 +39,8 @@ pub struct Sweep {
     /// Of the first run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileSource>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_profiles: Vec<ProfileSource>,
     /// What must be known of the cards.
     pub caveats: Vec<String>,
 }
@@ -83,6 +85,7 @@ impl Sweep {
         {
             hasher.update(part.as_bytes()).update(&[0]);
         }
+        let manifest = started.manifest(&loaded.all_cards(), None, 0, Vec::new());
         Ok(Sweep {
             schema: 2,
             scenario: loaded.scenario.name.clone(),
@@ -94,7 +97,8 @@ impl Sweep {
             scenario_digest,
             cards,
             files,
-            profile: started.manifest(loaded.first_card(), None, 0, Vec::new()).profile,
+            profile: manifest.profile,
+            other_profiles: manifest.other_profiles,
             caveats: loaded.card_caveats(),
         })
     }

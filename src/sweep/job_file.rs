@@ -9,7 +9,8 @@ use tenantry_reports::whole::write_whole;
 
 use crate::cli::SweepArgs;
 use crate::failure::Failure;
-use crate::output::{make_folder, quoted};
+use crate::output::make_folder;
+use tenantry_reports::manifest::quoted;
 
 /// What runs jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -239,8 +239,9 @@ impl Union {
         caveats.extend(of_runs(&runs));
         // Where others simulated some of them, nobody took the time.
         let in_this_time = if here == events { events } else { 0 };
-        let mut manifest = started.manifest(None, None, in_this_time, caveats);
+        let mut manifest = started.manifest(&[], None, in_this_time, caveats);
         manifest.profile.clone_from(&self.sweep.profile);
+        manifest.other_profiles.clone_from(&self.sweep.other_profiles);
         let results = RunFolder {
             scenario: &self.sweep.scenario,
             seed: self.sweep.seed,

@@ -60,7 +60,12 @@ impl Partial {
             let theirs = partial.plan.get(&name).unwrap_or(&Value::Null);
             if *theirs != value {
                 let what = format!("{}: {name}", path.display());
-                let advice = format!("{theirs} (finish it with `{}`, or remove the file)", partial.command);
+                let out = path.with_extension("");
+                let advice = format!(
+                    "{theirs} (finish it with `{} --out {}`, or remove the file)",
+                    partial.command,
+                    out.display()
+                );
                 return Err(ExecutorError::input(what, format!("{value}, as asked for"), advice));
             }
         }

@@ -36,7 +36,7 @@ use crate::compared::FolderSource;
 use crate::curves::Run;
 use crate::error::ReportError;
 use crate::group::Group;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, quoted};
 use crate::metric;
 use crate::validation::{Pair, Validation};
 
@@ -125,6 +125,9 @@ fn environment() -> Result<Environment<'static>, ReportError> {
         environment.add_template(name, source)?;
     }
     environment.add_filter("script_json", script_json);
+    environment.add_filter("shell", |words: Vec<String>| -> String {
+        words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    });
     Ok(environment)
 }
 

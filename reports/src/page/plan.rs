@@ -90,11 +90,14 @@ impl PlanPage<'_> {
         Some(Chart::single(
             "front",
             "Cost against latency",
-            "What was run and keeps the target. On the front, nothing else that was run is both cheaper and faster.",
+            "What was run and keeps the target, by the first seed. On the front, nothing else that was run is both cheaper and faster.",
             View {
                 summary: words(on_front),
                 x: axis(plan.cost_unit.name(), points.iter().map(|point| point.cost)),
-                y: axis("latency, ms", points.iter().map(|point| point.latency_ms)),
+                y: axis(
+                    &format!("latency at {}, ms", plan.latency_at),
+                    points.iter().map(|point| point.latency_ms),
+                ),
                 target: None,
                 xs: points.iter().map(|point| point.cost).collect(),
                 lines,

@@ -11,8 +11,8 @@ use crate::cards::{card_names, find_card};
 use crate::cli::{NewArgs, ReadArgs};
 use crate::commands::trace::source;
 use crate::failure::Failure;
-use crate::output::quoted;
 use crate::runs::Loaded;
+use tenantry_reports::manifest::quoted;
 
 /// What can be asked, answered.
 #[derive(Clone, Debug)]

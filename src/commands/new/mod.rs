@@ -10,8 +10,9 @@ use tenantry_reports::whole::write_whole;
 
 use crate::cli::{NewArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{make_folder, next, print, quoted, say};
+use crate::output::{make_folder, next, print, say};
 use crate::runs::Loaded;
+use tenantry_reports::manifest::quoted;
 
 use answers::{Answers, tenants_of};
 use ask::Dialogue;

@@ -1,10 +1,10 @@
 //! The scenario's text. It is written line by line rather than from a type, for the sake of its comments.
 
 use tenantry_profiles::{DType, ModelKind};
+use tenantry_reports::manifest::quoted;
 use tenantry_scenarios::presets;
 
 use super::answers::Answers;
-use crate::output::quoted;
 
 /// The systems that are worth comparing first.
 pub fn usual_systems(generates: bool) -> [&'static str; 3] {

@@ -61,7 +61,7 @@ fn report(cards: [&Card; 2], ratios: &[Ratios], started: &Started, path: &Path) 
         rows: &rows,
         note: NOTE,
         groups: &groups(ratios),
-        manifest: &started.manifest(None, None, 0, Vec::new()),
+        manifest: &started.manifest(&[], None, 0, Vec::new()),
     };
     let html = page.render().map_err(Failure::running)?;
     write_whole(path, html.as_bytes()).map_err(Failure::running)

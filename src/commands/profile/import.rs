@@ -6,7 +6,8 @@ use tenantry_profiles::{Card, Import, ModelShape, describe};
 use super::show;
 use crate::cli::{ImportArgs, OutputArgs};
 use crate::failure::Failure;
-use crate::output::{next, print, quoted, today};
+use crate::output::{next, print, today};
+use tenantry_reports::manifest::quoted;
 
 pub fn run(args: &ImportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let name = args.out.file_name().map(|name| name.to_string_lossy().into_owned());

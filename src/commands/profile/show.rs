@@ -90,7 +90,7 @@ fn report(card: &Card, tables: &[TableSummary], started: &Started, path: &Path) 
         text_columns: 3,
         rows: &rows,
         charts: &curves,
-        manifest: &started.manifest(None, None, 0, Vec::new()),
+        manifest: &started.manifest(&[], None, 0, Vec::new()),
     };
     let html = page.render().map_err(Failure::running)?;
     write_whole(path, html.as_bytes()).map_err(Failure::running)

@@ -12,8 +12,9 @@ use super::source::{self, Watchdog};
 use super::workload;
 use crate::cli::{OutputArgs, TraceConvertArgs};
 use crate::failure::Failure;
-use crate::output::{next, print, quoted, say};
+use crate::output::{next, print, say};
 use crate::time_range;
+use tenantry_reports::manifest::quoted;
 
 const NS_PER_S: u64 = 1_000_000_000;
 

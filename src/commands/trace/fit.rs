@@ -56,7 +56,7 @@ pub fn run(args: &TraceFitArgs, output: &OutputArgs) -> Result<(), Failure> {
                 comparison: &comparison,
                 yaml: &yaml,
             }),
-            manifest: &started.manifest(None, None, 0, fitted.notes.clone()),
+            manifest: &started.manifest(&[], None, 0, fitted.notes.clone()),
         };
         let html = page.render().map_err(Failure::running)?;
         write_whole(path, html.as_bytes()).map_err(Failure::running)?;

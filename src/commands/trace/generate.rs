@@ -13,9 +13,10 @@ use super::source::Watchdog;
 use super::workload;
 use crate::cli::{OutputArgs, TraceGenerateArgs};
 use crate::failure::Failure;
-use crate::output::{next, print, quoted, say};
+use crate::output::{next, print, say};
 use crate::progress;
 use crate::runs;
+use tenantry_reports::manifest::quoted;
 
 pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let (scenario, out) = match &args.scenario_and_out[..] {

@@ -9,7 +9,8 @@ use tenantry_reports::whole::write_whole;
 use super::source::{Watchdog, approximation, format, read};
 use crate::cli::{OutputArgs, TraceInfoArgs};
 use crate::failure::Failure;
-use crate::output::{Started, next, print, quoted, say, style};
+use crate::output::{Started, next, print, say, style};
+use tenantry_reports::manifest::quoted;
 
 pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
@@ -35,7 +36,7 @@ pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
             title: &names.join(", "),
             traces: &traces,
             fit: None,
-            manifest: &started.manifest(None, None, 0, Vec::new()),
+            manifest: &started.manifest(&[], None, 0, Vec::new()),
         };
         let html = page.render().map_err(Failure::running)?;
         write_whole(path, html.as_bytes()).map_err(Failure::running)?;
