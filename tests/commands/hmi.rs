@@ -50,7 +50,10 @@ fn a_checkpoint_that_does_not_fit_is_bad_input() {
             "text.safetensors",
             "text.safetensors: header: must be that of a safetensors file, got ",
         ),
-        ("absent.safetensors", "absent.safetensors: "),
+        (
+            "absent.safetensors",
+            "systems[0].files.model: must be a path that can be read, relative to the folder you are in, got absent.safetensors",
+        ),
     ] {
         let set = format!("systems[0].files={{model: {file}}}");
         let output = tenantry(

@@ -407,7 +407,7 @@ fn an_interrupted_profile_is_kept_and_gone_on_with() {
         "{message}"
     );
     assert!(
-        message.contains("`tenantry profile --device cpu --suite quick --models tiny`"),
+        message.contains("`tenantry profile --device cpu --suite quick --models tiny --out out/here`"),
         "{message}"
     );
 }
