@@ -407,8 +407,9 @@ pub fn interrupted_caveat(asked: &[RunSpec], runs: &[Run]) -> String {
         false => format!("; of {} there is none", missing.join(", ")),
     };
     let whole = runs.iter().filter(|run| !run.summary.interrupted).count();
+    let are = if whole == 1 { "is" } else { "are" };
     format!(
-        "Stopped before its end: {whole} whole runs are here of the {} that were asked for{missing}.",
+        "Stopped before its end: of the {} runs that were asked for, {whole} {are} here whole{missing}.",
         asked.len()
     )
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenantry_executor::profiler::{Pace, gauge};
 use tenantry_profiles::Card;
@@ -101,10 +101,11 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
             caveats.extend(gauging.price(&mut loaded));
         }
         // What was executed until the user stopped it is worth nothing without these; who asks again ends the process.
-        let own = match interrupted {
+        let own = match interrupt.load(Ordering::Relaxed) {
             true => Arc::default(),
             false => Arc::clone(&interrupt),
         };
+        interrupted |= interrupt.load(Ordering::Relaxed);
         let stopped;
         (simulated, stopped) = simulate_all(&loaded, &own)?;
         interrupted |= stopped;
@@ -113,22 +114,27 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     caveats.extend(keep.notes());
     let kept_simulated = simulated.iter_mut().filter_map(|run| run.kept.take());
     keep.write(kept_simulated.chain(kept_executed).collect())?;
-    let simulated_runs = simulated.iter().map(|run| &run.run);
-    // Of runs that were stopped, or never made, there is nothing to compare.
-    let whole = |run: &&Run| !run.summary.interrupted;
-    let both = |run: &&Run| {
-        let same = |other: &Run| {
-            (&other.summary.system, &other.summary.parameters) == (&run.summary.system, &run.summary.parameters)
-        };
-        executed.iter().filter(whole).any(same)
-    };
+    let runs: Vec<Run> = { simulated.iter().map(|run| &run.run) }
+        .chain(&executed)
+        .cloned()
+        .collect();
     let is_stopped = interrupted || failed.is_some();
-    let simulated_too = simulated_runs.clone().filter(|run| !is_stopped || both(run));
-    let compared: Vec<Run> = simulated_too.chain(&executed).filter(whole).cloned().collect();
+    // Of runs that were stopped, or made on one machine alone, there is nothing to compare.
+    let is_whole = |run: &&Run| !run.summary.interrupted;
+    let is_on_both = |run: &&Run| {
+        let same = |other: &&Run| {
+            let (a, b) = (&run.summary, &other.summary);
+            (&a.system, &a.parameters) == (&b.system, &b.parameters) && (a.machine == VIRTUAL) != (b.machine == VIRTUAL)
+        };
+        runs.iter().filter(is_whole).any(|other| same(&other))
+    };
+    let compared = runs
+        .iter()
+        .filter(|run| !is_stopped || (is_whole(run) && is_on_both(run)));
+    let compared: Vec<Run> = compared.cloned().collect();
     if is_stopped {
         caveats.push(interrupted_caveat(&loaded.runs, &executed));
     }
-    let runs: Vec<Run> = simulated_runs.chain(&executed).cloned().collect();
     caveats.splice(0..0, loaded.device_caveats(device.is_cpu()));
     caveats.extend(loaded.table_caveats());
     caveats.extend(loaded.machine_caveats());

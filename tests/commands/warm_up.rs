@@ -68,6 +68,41 @@ fn cards_that_come_and_go_are_paid_from_the_warm_ups_end() {
     assert!(later.1 < all.1, "what was done before is left out: {found:?}");
 }
 
+/// Where nobody asks for minutes, nothing tells when the warm-up ends but the first who asks again.
+#[test]
+fn cards_are_counted_from_the_warm_ups_end_however_late_that_is_noticed() {
+    let place = folder();
+    let cards = |warm_up: &str| {
+        let sets = [
+            "cluster={gpus: 4}",
+            "workload.arrivals={ramp: {points: [{at: 0s, rate: 100/s}, {at: 5s, rate: 100/s}, {at: 6s, rate: 0/s}, {at: 600s, rate: 0/s}, \
+             {at: 601s, rate: 40/s}, {at: 640s, rate: 40/s}]}}",
+            "workload.stop={}",
+            "systems=[{preset: arlo-dt, runtimes: {slo: 1s, max_length: 64, scale: {start: 4, min: 1, start_up: 20ms, \
+             rule: {headroom: {spare: 5%, interval: 1s, patience: 60}}}}}]",
+            warm_up,
+        ];
+        let sets = sets.into_iter().flat_map(|set| ["--set", set]);
+        let args: Vec<&str> = ["simulate", "s.yaml"].into_iter().chain(sets).collect();
+        let run = good_json(place.path(), &args)["runs"][0].clone();
+        let released = run["fleet"]["cards_released"].as_u64().unwrap();
+        assert_eq!(released, 3, "{run}");
+        run["gpus_time_weighted"].as_f64().unwrap()
+    };
+    // One card is given back each minute, whether or not anybody asks meanwhile.
+    for (warm_up, expected) in [
+        ("0s", (60.0 * (4.0 + 3.0 + 2.0) + 460.0) / 640.0),
+        ("8s", (52.0 * 4.0 + 60.0 * (3.0 + 2.0) + 460.0) / 632.0),
+        ("100s", (20.0 * 3.0 + 60.0 * 2.0 + 460.0) / 540.0),
+    ] {
+        let found = cards(&format!("workload.warm_up={warm_up}"));
+        assert!(
+            (found / expected - 1.0).abs() < 0.01,
+            "{warm_up}: {found}, not {expected}"
+        );
+    }
+}
+
 /// A number, or one of a list of one.
 fn count(of: &Value) -> f64 {
     of.as_f64().or_else(|| of[0].as_f64()).unwrap()

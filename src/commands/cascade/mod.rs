@@ -101,7 +101,7 @@ impl<'a> Unfinished<'a> {
 
     fn finish(self) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::Running(format!("{}: {error}", self.folder.display()));
-        std::fs::rename(self.beside.path(), &self.folder).map_err(failed)?;
+        std::fs::rename(self.beside.path(), self.folder).map_err(failed)?;
         // There is nothing to remove any more.
         let _ = self.beside.keep();
         Ok(())
