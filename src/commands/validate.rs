@@ -176,7 +176,7 @@ pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
         ),
     };
     match (validation.verdict, loaded.scenario.slo) {
-        (Some(Verdict::Outside), _) => next(output, &again),
+        (Some(Verdict::Outside), _) if validation.is_measured() => next(output, &again),
         (_, Some(_)) if !loaded.scenario.has_sweep() => {
             next(
                 output,

@@ -71,6 +71,8 @@ struct Content<'a> {
     rows_open: bool,
     sweep: Option<&'a charts::Chart>,
     chart_limit: Option<String>,
+    /// Whether something was run with other seeds too.
+    repeated: bool,
     charts: &'a [charts::Chart],
     stage_names: [(&'static str, &'static str); 5],
     stages: Vec<view::Bar>,
@@ -193,6 +195,7 @@ impl Page<'_> {
                 .collect(),
             rows_open: groups.len() <= MAX_OPEN_ROWS,
             chart_limit: compared.limit_note(),
+            repeated: groups.iter().any(|group| group.runs.len() > 1),
             chart_data: drawn
                 .map(Drawn::Chart)
                 .chain(charts.gantt.iter().map(Drawn::Gantt))
