@@ -39,6 +39,7 @@ impl Failure {
     }
 
     /// The same, and what there is all the same.
+    #[cfg(feature = "libtorch")]
     pub fn with(self, more: impl fmt::Display) -> Failure {
         match self {
             Failure::Running(why) => Failure::Running(format!("{why}; {more}")),

@@ -21,8 +21,7 @@ use tenantry_traces::{Time, TraceError};
 use crate::cards::{card_of, card_of_option, cluster, complete, does_not_fit, on_card, refusal};
 use crate::caveats::{
     Extrapolated, TableUsed, ThisMachine, cut_offs_beyond, lengths_without_steps, lookups_in_page_cache,
-    measured_otherwise, of_another_device, sizes_as_measured, table_caveats, undisturbed, unpriced_looks,
-    unpriced_models,
+    measured_otherwise, sizes_as_measured, table_caveats, undisturbed, unpriced_looks, unpriced_models,
 };
 use crate::cli::{OutputArgs, ScenarioArgs};
 use crate::failure::Failure;
@@ -337,9 +336,10 @@ impl Loaded {
     }
 
     /// A sentence on each card that is of another kind of device than the one that executes.
+    #[cfg(feature = "libtorch")]
     pub fn device_caveats(&self, is_cpu: bool) -> Vec<String> {
         { self.cards.values() }
-            .filter_map(|card| of_another_device(card, is_cpu))
+            .filter_map(|card| crate::caveats::of_another_device(card, is_cpu))
             .collect()
     }
 
