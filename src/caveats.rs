@@ -312,29 +312,24 @@ const MUCH_HOST_MEMORY: u64 = 32 << 30;
 
 /// A sentence on each system whose tenants' parameters take much of the host, of its run with most.
 fn host_memory_caveats(runs: &[Run]) -> Vec<String> {
-    let mut most: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut most: BTreeMap<&str, &RunSummary> = BTreeMap::new();
     for summary in runs.iter().map(|run| &run.summary) {
-        if let Some(bytes) = summary.host_memory_bytes.filter(|bytes| *bytes >= MUCH_HOST_MEMORY) {
-            let of = most.entry(&summary.system).or_default();
-            *of = bytes.max(*of);
+        let of = most.entry(&summary.system).or_insert(summary);
+        if summary.host_memory_bytes > of.host_memory_bytes {
+            *of = summary;
         }
     }
-    most.into_iter()
-        .map(|(system, bytes)| much_host_memory(system, bytes))
-        .collect()
+    most.into_values().filter_map(host_memory_caveat).collect()
 }
 
-/// Likewise, of the system of a plan's answer.
+/// Likewise, of one run.
 pub fn host_memory_caveat(summary: &RunSummary) -> Option<String> {
     let bytes = summary.host_memory_bytes.filter(|bytes| *bytes >= MUCH_HOST_MEMORY)?;
-    Some(much_host_memory(&summary.system, bytes))
-}
-
-fn much_host_memory(system: &str, bytes: u64) -> String {
-    format!(
-        "{system}: tenants' parameters take {} of host memory, which is taken to be there.",
+    Some(format!(
+        "{}: tenants' parameters take {} of host memory, which is taken to be there.",
+        summary.system,
         human::bytes(bytes as f64)
-    )
+    ))
 }
 
 /// Sentences on tasks whose batches are cut since more queries' activations find no memory.

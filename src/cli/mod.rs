@@ -7,9 +7,9 @@ mod trace;
 mod write;
 
 use std::str::FromStr;
-use tenantry_reports::manifest::quoted;
 
 use clap::{Args, Parser, Subcommand};
+use tenantry_reports::manifest::quoted;
 
 pub use cascade::*;
 pub use profile::*;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 use serde_json::json;
 use tenantry_reports::curves::{MAX_RUNS_WITH_OPS, RunCurves};
+use tenantry_reports::manifest::quoted;
 use tenantry_reports::{Summary, terminal};
 
 use crate::cli::{OutputArgs, SweepArgs};
@@ -17,7 +18,6 @@ use crate::sweep::job_file;
 use crate::sweep::saved::{Saved, SavedRun, Union, Written};
 use crate::sweep::shard::Shard;
 use crate::{interrupt, progress};
-use tenantry_reports::manifest::quoted;
 
 pub fn run(args: &SweepArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();

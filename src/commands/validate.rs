@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenantry_executor::profiler::{Pace, gauge};
-use tenantry_profiles::Card;
-use tenantry_profiles::{DType, ModelShape};
+use tenantry_profiles::{Card, DType, ModelShape};
+use tenantry_reports::manifest::quoted;
 use tenantry_reports::summary::VIRTUAL;
 use tenantry_reports::{Run, Validation, Verdict, terminal};
 
@@ -19,7 +19,6 @@ use crate::keep::{Keep, Kept};
 use crate::output::{Started, next, style};
 use crate::runs::{Loaded, Outcome, SimulatedRun, labels, simulate};
 use crate::{interrupt, progress};
-use tenantry_reports::manifest::quoted;
 
 pub fn run(args: &ValidateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();

@@ -5,12 +5,12 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use clap::ValueEnum;
+use tenantry_reports::manifest::quoted;
 use tenantry_reports::whole::write_whole;
 
 use crate::cli::SweepArgs;
 use crate::failure::Failure;
 use crate::output::make_folder;
-use tenantry_reports::manifest::quoted;
 
 /// What runs jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,10 +1,10 @@
-//! Files that are there whole or not at all, written by whichever crate.
+//! Files and folders that are there whole or not at all, written by whichever crate.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use tempfile::{Builder, NamedTempFile, TempPath};
+use tempfile::{Builder, NamedTempFile, TempDir, TempPath};
 
 /// What temporary names begin with.
 pub const PREFIX: &str = ".tenantry-";
@@ -60,6 +60,29 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     finish(file, beside, path)
 }
 
+/// Begins a folder in `parent`, as open as any new folder: temporary ones are their owner's alone by default. Dropped unfinished, it leaves nothing.
+///
+/// # Errors
+/// When `parent` is missing or not writable.
+pub fn begin_folder(parent: &Path) -> io::Result<TempDir> {
+    let mut builder = Builder::new();
+    builder.prefix(".unfinished-");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+    builder.tempdir_in(parent)
+}
+
+/// Gives a folder that was [begun](begin_folder) its name.
+///
+/// # Errors
+/// When the name is taken.
+pub fn finish_folder(beside: TempDir, path: &Path) -> io::Result<()> {
+    fs::rename(beside.path(), path)?;
+    // There is nothing to remove any more.
+    let _ = beside.keep();
+    Ok(())
+}
+
 /// A safetensors file with its header's keys in order: the library writes metadata as its hash map has it, so that equal contents would be other
 /// files each time.
 ///
@@ -80,8 +103,6 @@ pub fn header_in_order(mut file: Vec<u8>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
@@ -95,6 +116,19 @@ mod tests {
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
         write_whole(&path, b"whole").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_finished_is_not_there() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("model");
+        drop(begin_folder(place.path()).unwrap());
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+        let beside = begin_folder(place.path()).unwrap();
+        fs::write(beside.path().join("config.json"), b"{}").unwrap();
+        finish_folder(beside, &path).unwrap();
+        assert_eq!(fs::read(path.join("config.json")).unwrap(), b"{}");
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tch::Device;
 use tenantry_profiles::{ModelKind, ModelShape};
+use tenantry_traces::whole;
 use tokenizers::Tokenizer;
 
 use super::classifier::Classifier;
@@ -149,11 +150,7 @@ pub fn make_example(
             path: path.clone(),
             source,
         };
-        let mut builder = tempfile::Builder::new();
-        // As any folder is made, and not for the user alone, as temporary ones are.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
-        let unfinished = builder.tempdir_in(folder).map_err(failed)?;
+        let unfinished = whole::begin_folder(folder).map_err(failed)?;
         let tokenizer = save_tokenizer(&tokenizer, unfinished.path(), &shape)?;
         let encoded = training
             .iter()
@@ -170,8 +167,7 @@ pub fn make_example(
             watch(name, epoch, loss)
         })?;
         classifier.write(unfinished.path())?;
-        std::fs::rename(unfinished.path(), path).map_err(failed)?;
-        let _ = unfinished.keep();
+        whole::finish_folder(unfinished, path).map_err(failed)?;
     }
     Ok(files)
 }

@@ -147,39 +147,53 @@ impl<'a> Targets<'a> {
             return format!("{whose} target {}", target(self.least));
         }
         let [least, most] = [self.least, self.most].map(|slo| human::milliseconds(slo.latency_ms));
-        match (self.same_quantile, least == most) {
-            (true, _) => format!("{whose} targets of {least} to {most} at {}", self.at),
-            (false, true) => format!("{whose} targets of {least} at several quantiles"),
-            (false, false) => format!("{whose} targets of {least} to {most} at several quantiles"),
-        }
+        let range = match least == most {
+            true => least,
+            false => format!("{least} to {most}"),
+        };
+        let at = match self.same_quantile {
+            true => self.at,
+            false => "several quantiles",
+        };
+        format!("{whose} targets of {range} at {at}")
     }
 }
 
 /// Where one number is swept and the target is met on one side only: up to which value, or from which on.
-fn until(groups: &[&Group<'_>]) -> String {
-    let one_number = |group: &&Group<'_>| match group.parameters().iter().collect::<Vec<_>>()[..] {
-        [(key, value)] => number(value).map(|(number, base)| (key.clone(), (number, base.to_owned()), plain(value))),
+fn until<'a>(groups: &[&'a Group<'_>]) -> String {
+    /// A point of a sweep over one number.
+    struct Point<'a> {
+        key: &'a str,
+        number: f64,
+        /// What the number is of, as a unit: others do not compare.
+        base: &'a str,
+        value: String,
+        is_met: bool,
+    }
+    let point = |group: &&'a Group<'_>| match group.parameters().iter().collect::<Vec<_>>()[..] {
+        [(key, value)] => number(value).map(|(number, base)| Point {
+            key,
+            number,
+            base,
+            value: plain(value),
+            is_met: meets(group),
+        }),
         _ => None,
     };
-    let Some(mut at) = groups
-        .iter()
-        .map(|group| Some((one_number(group)?, meets(group))))
-        .collect::<Option<Vec<_>>>()
-    else {
+    let Some(mut points) = groups.iter().map(point).collect::<Option<Vec<_>>>() else {
         return String::new();
     };
-    if at.windows(2).any(|pair| pair[0].0.1.1 != pair[1].0.1.1) {
+    if points.windows(2).any(|pair| pair[0].base != pair[1].base) {
         return String::new();
     }
-    at.sort_by(|((_, (a, _), _), _), ((_, (b, _), _), _)| a.total_cmp(b));
-    let changes = at.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
-    let mut met = at.iter().filter(|(_, met)| *met);
-    let edge = match (changes, at[0].1) {
-        (1, true) => met.next_back().map(|at| ("up to", at)),
-        (1, false) => met.next().map(|at| ("from", at)),
+    points.sort_by(|a, b| a.number.total_cmp(&b.number));
+    let changes = points.windows(2).filter(|pair| pair[0].is_met != pair[1].is_met);
+    let edge = match (changes.count(), points[0].is_met) {
+        (1, true) => points.iter().rfind(|point| point.is_met).map(|point| ("up to", point)),
+        (1, false) => points.iter().find(|point| point.is_met).map(|point| ("from", point)),
         _ => None,
     };
-    edge.map_or(String::new(), |(side, ((key, _, value), _))| {
+    edge.map_or(String::new(), |(side, Point { key, value, .. })| {
         format!(", {side} {key} {value}")
     })
 }

@@ -12,6 +12,7 @@ use tenantry_cascade::Reroute;
 use tenantry_executor::cascade::{Item, TextModel, read_items};
 use tenantry_executor::{ExecutorError, find_device, use_one_core};
 use tenantry_profiles::DType;
+use tenantry_traces::whole;
 
 use crate::cli::{CascadeCommand, CascadeModelsArgs, OutputArgs};
 use crate::failure::Failure;
@@ -86,12 +87,7 @@ impl<'a> Unfinished<'a> {
             .unwrap_or(Path::new("."));
         let failed = |error: std::io::Error| Failure::Running(format!("{}: {error}", parent.display()));
         std::fs::create_dir_all(parent).map_err(failed)?;
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".unfinished-");
-        // As any folder is made, and not for the user alone, as temporary ones are.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
-        let beside = builder.tempdir_in(parent).map_err(failed)?;
+        let beside = whole::begin_folder(parent).map_err(failed)?;
         Ok(Unfinished { folder, beside })
     }
 
@@ -101,10 +97,7 @@ impl<'a> Unfinished<'a> {
 
     fn finish(self) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::Running(format!("{}: {error}", self.folder.display()));
-        std::fs::rename(self.beside.path(), self.folder).map_err(failed)?;
-        // There is nothing to remove any more.
-        let _ = self.beside.keep();
-        Ok(())
+        whole::finish_folder(self.beside, self.folder).map_err(failed)
     }
 }
 

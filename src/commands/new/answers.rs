@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use tenantry_profiles::{Card, DType, ModelKind, ModelShape, near_miss};
+use tenantry_reports::manifest::quoted;
 use tenantry_scenarios::{Scenario, ScenarioErrors};
 use tenantry_traces::read::Format;
 
@@ -12,7 +13,6 @@ use crate::cli::{NewArgs, ReadArgs};
 use crate::commands::trace::source;
 use crate::failure::Failure;
 use crate::runs::Loaded;
-use tenantry_reports::manifest::quoted;
 
 /// What can be asked, answered.
 #[derive(Clone, Debug)]

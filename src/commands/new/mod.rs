@@ -6,13 +6,13 @@ mod dialogue;
 mod write;
 
 use serde_json::json;
+use tenantry_reports::manifest::quoted;
 use tenantry_reports::whole::write_whole;
 
 use crate::cli::{NewArgs, OutputArgs};
 use crate::failure::Failure;
 use crate::output::{make_folder, next, print, say};
 use crate::runs::Loaded;
-use tenantry_reports::manifest::quoted;
 
 use answers::{Answers, tenants_of};
 use ask::Dialogue;

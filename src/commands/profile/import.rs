@@ -2,12 +2,12 @@
 
 use serde_json::json;
 use tenantry_profiles::{Card, Import, ModelShape, describe};
+use tenantry_reports::manifest::quoted;
 
 use super::show;
 use crate::cli::{ImportArgs, OutputArgs};
 use crate::failure::Failure;
 use crate::output::{next, print, today};
-use tenantry_reports::manifest::quoted;
 
 pub fn run(args: &ImportArgs, output: &OutputArgs) -> Result<(), Failure> {
     let name = args.out.file_name().map(|name| name.to_string_lossy().into_owned());

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
+use tenantry_reports::manifest::quoted;
 use tenantry_traces::describe::MAX_SECONDS;
 use tenantry_traces::read::{Counts, Format, Record, activity};
 use tenantry_traces::write::TraceFile;
@@ -14,7 +15,6 @@ use crate::cli::{OutputArgs, TraceConvertArgs};
 use crate::failure::Failure;
 use crate::output::{next, print, say};
 use crate::time_range;
-use tenantry_reports::manifest::quoted;
 
 const NS_PER_S: u64 = 1_000_000_000;
 

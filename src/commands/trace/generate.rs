@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::json;
+use tenantry_reports::manifest::quoted;
 use tenantry_scenarios::{Override, Scenario};
 use tenantry_traces::management::ManagementSpec;
 use tenantry_traces::spec::{ArrivalsSpec, WorkloadSpec};
@@ -16,7 +17,6 @@ use crate::failure::Failure;
 use crate::output::{next, print, say};
 use crate::progress;
 use crate::runs;
-use tenantry_reports::manifest::quoted;
 
 pub fn run(args: &TraceGenerateArgs, output: &OutputArgs) -> Result<(), Failure> {
     let (scenario, out) = match &args.scenario_and_out[..] {

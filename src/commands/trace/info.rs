@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use tenantry_reports::manifest::quoted;
 use tenantry_reports::page::TracePage;
 use tenantry_reports::trace::{Trace, table};
 use tenantry_reports::whole::write_whole;
@@ -10,7 +11,6 @@ use super::source::{Watchdog, approximation, format, read};
 use crate::cli::{OutputArgs, TraceInfoArgs};
 use crate::failure::Failure;
 use crate::output::{Started, next, print, say, style};
-use tenantry_reports::manifest::quoted;
 
 pub fn run(args: &TraceInfoArgs, output: &OutputArgs) -> Result<(), Failure> {
     let started = Started::now();
