@@ -7,6 +7,7 @@ use tenantry_profiles::{DType, ModelShape};
 
 use super::input::Input;
 use super::layout;
+use super::parts::{Linear, Norm, Views};
 use super::relative::{Distances, Relative};
 use super::variant::{Gelu, Variant};
 use crate::adapters::Adapters;
@@ -165,11 +166,7 @@ impl Encoder {
             ));
         }
         let (hidden, intermediate) = (i64::from(shape.hidden), i64::from(shape.intermediate));
-        let mut views = Views {
-            block: &parameters,
-            offset: 0,
-            norm_epsilon: variant.norm_epsilon,
-        };
+        let mut views = Views::new(&parameters, variant.norm_epsilon);
         let mut embedding = || -> Result<Embedding, ExecutorError> {
             let width = variant.embedding.map_or(hidden, i64::from);
             Ok(Embedding {
@@ -181,10 +178,10 @@ impl Encoder {
             })
         };
         let embedding = (first_layer == 0).then(&mut embedding).transpose()?;
-        let of_layers = views.offset;
+        let of_layers = views.offset();
         let mut layer = || -> Result<Layer, ExecutorError> {
             if variant.one_layer {
-                views.offset = of_layers;
+                views.go_back_to(of_layers);
             }
             Ok(Layer {
                 query_key_value: views.linear(3 * hidden, hidden)?,
@@ -514,76 +511,6 @@ impl Layer {
             .output
             .forward(&self.activate(self.intermediate.forward(&hidden)?)?)?;
         self.output_norm.forward(&output.f_add_(&hidden)?)
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Linear {
-    /// `[out, in]`.
-    pub weight: Tensor,
-    /// `[out]`.
-    pub bias: Tensor,
-}
-
-impl Linear {
-    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, ExecutorError> {
-        Ok(x.f_linear(&self.weight, Some(&self.bias))?)
-    }
-
-    fn pieces(&self) -> [&Tensor; 2] {
-        [&self.weight, &self.bias]
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Norm {
-    weight: Tensor,
-    pub bias: Tensor,
-    epsilon: f64,
-}
-
-impl Norm {
-    pub(crate) fn forward(&self, x: &Tensor) -> Result<Tensor, ExecutorError> {
-        let width = self.weight.size();
-        Ok(x.f_layer_norm(width, Some(&self.weight), Some(&self.bias), self.epsilon, true)?)
-    }
-
-    fn pieces(&self) -> [&Tensor; 2] {
-        [&self.weight, &self.bias]
-    }
-}
-
-/// Cuts views off the front of a flat block, in the order of [`layout::places`].
-struct Views<'a> {
-    block: &'a Tensor,
-    offset: i64,
-    norm_epsilon: f64,
-}
-
-impl Views<'_> {
-    fn vector(&mut self, length: i64) -> Result<Tensor, ExecutorError> {
-        let view = self.block.f_narrow(0, self.offset, length)?;
-        self.offset += length;
-        Ok(view)
-    }
-
-    fn matrix(&mut self, rows: i64, columns: i64) -> Result<Tensor, ExecutorError> {
-        Ok(self.vector(rows * columns)?.f_view([rows, columns])?)
-    }
-
-    fn linear(&mut self, outputs: i64, inputs: i64) -> Result<Linear, ExecutorError> {
-        Ok(Linear {
-            weight: self.matrix(outputs, inputs)?,
-            bias: self.vector(outputs)?,
-        })
-    }
-
-    fn norm(&mut self, width: i64) -> Result<Norm, ExecutorError> {
-        Ok(Norm {
-            weight: self.vector(width)?,
-            bias: self.vector(width)?,
-            epsilon: self.norm_epsilon,
-        })
     }
 }
 

@@ -1,5 +1,8 @@
 //! Runs of steps on one instance.
 
+mod running;
+mod warm_up;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,16 +12,17 @@ use tch::Device;
 use tenantry_core::command::FailureReason;
 use tenantry_core::event::{Ended, Failed};
 use tenantry_core::ids::{InstanceId, RequestId};
-use tenantry_core::op::{GoingOn, Member, NO_SLOT, OpKind, Run, Until};
+use tenantry_core::op::{GoingOn, Member, OpKind, Run, Until};
 use tenantry_traces::draw::{Draws, Purpose};
 
+pub(super) use self::running::Running;
 use super::pages::HeldPages;
 use super::places::{Held, Places};
 use super::retrieval::{Retrieval, Wanted};
 use super::tenants::{Plan, Slots};
 use super::{GeneratedTokens, GenerationServing};
 use crate::decoder::{Chunk, Decoder, KvCache, Sampling, Step, sample};
-use crate::device::{prepare_lane_thread, synchronize};
+use crate::device::synchronize;
 use crate::error::ExecutorError;
 use crate::lora::Segment;
 use crate::machine::serving::reason;
@@ -55,58 +59,6 @@ pub(super) struct RunLane {
     origin: Instant,
     /// The plan of the last step, which the next one uses again where its tokens fall on the same slots.
     plan: Option<(Vec<Segment>, Option<Plan>)>,
-}
-
-/// A request that is in runs here.
-pub(super) struct Running {
-    request: RequestId,
-    ticket: u64,
-    tenant: u32,
-    slot: Option<u32>,
-    /// Its prompt and what it had generated before the run under way.
-    tokens: u32,
-    cached: u32,
-    /// What the next step takes; 0 where that is the token made last.
-    chunk: u32,
-    /// Whether the next step makes a token.
-    completes: bool,
-    /// Tokens to be made from the beginning of the run.
-    left: u32,
-    /// In the run, up to its last.
-    made: u32,
-    ended: Option<u32>,
-}
-
-impl Running {
-    pub fn new(member: &Member) -> Running {
-        let sequence = member.sequence;
-        Running {
-            request: member.request,
-            ticket: member.ticket,
-            tenant: member.tenant,
-            slot: (member.slot != NO_SLOT).then_some(member.slot),
-            tokens: member.input_tokens + sequence.generated_tokens,
-            cached: sequence.cached_tokens,
-            chunk: sequence.chunk_tokens,
-            completes: sequence.chunk_tokens == 0 || sequence.completes,
-            left: sequence.output_tokens.saturating_sub(sequence.generated_tokens).max(1),
-            made: 0,
-            ended: None,
-        }
-    }
-
-    /// Tokens in the cache after the next step.
-    fn cached_next(&self) -> u32 {
-        self.cached + self.chunk.max(1)
-    }
-
-    /// Tokens that the server has counted pages for: a prompt's all at once.
-    fn counted(&self) -> u32 {
-        match self.chunk {
-            0 => self.cached_next(),
-            _ => self.tokens.max(self.cached_next()),
-        }
-    }
 }
 
 impl RunLane {
@@ -412,53 +364,6 @@ impl RunLane {
     fn check_pages(&self) {
         self.places.check(!self.held.is_empty(), self.kv.pages());
     }
-
-    fn positions(&self) -> u32 {
-        match (&self.decoder, &self.slots) {
-            (Some(decoder), _) => decoder.shape().positions,
-            (None, Slots::Models(models)) => models.model(0).shape().positions,
-            (None, _) => unreachable!("tenants without models share one"),
-        }
-    }
-
-    /// Steps over whatever the cache's first pages hold: prompts of up to so many pages each, of different lengths, then what comes after half of each, then a token each.
-    fn warm_up(&self, requests: u32, pages_each: u32) -> Result<(), ExecutorError> {
-        let requests = requests.min(self.kv.pages() / pages_each);
-        let most = self.kv.page_tokens() * pages_each;
-        let pages: Vec<u32> = (0..requests * pages_each).collect();
-        let ids = vec![0; most as usize];
-        for part in 0..3 {
-            let chunk = |(index, pages): (u32, _)| {
-                let tokens = most - index % self.kv.page_tokens();
-                let cached = [0, tokens / 2, tokens - 1][part];
-                Chunk {
-                    ids: &ids[cached as usize..tokens as usize],
-                    cached,
-                    pages,
-                    slot: (!matches!(self.slots, Slots::None)).then_some(0),
-                    wants_token: true,
-                }
-            };
-            let chunks: Vec<Chunk<'_>> = (0..).zip(pages.chunks(pages_each as usize)).map(chunk).collect();
-            if chunks.is_empty() {
-                return Ok(());
-            }
-            let decoder = self.decoder_of(&chunks)?;
-            let step = decoder.step(&chunks, &self.kv)?;
-            let plan = self.slots.plan(&step)?;
-            let tenants = self.slots.parameters(plan.as_ref());
-            let logits = match &self.retrieval {
-                None => decoder.forward(&step, &self.kv, tenants)?,
-                Some(_) => {
-                    let size = [step.tokens() as i64, decoder.shape().hidden.into()];
-                    let states = tch::Tensor::f_zeros(size, (decoder.kind(), self.device))?;
-                    decoder.forward_upper(states, &step, &self.kv, tenants)?
-                }
-            };
-            sample(&logits, &vec![Sampling::Greedy; step.wanted()])?;
-        }
-        Ok(())
-    }
 }
 
 impl Perform for RunLane {
@@ -466,24 +371,8 @@ impl Perform for RunLane {
         self.device
     }
 
-    /// The first passes of a process are slower: libtorch chooses its kernels and fills its allocator.
     fn prepare(&mut self) -> Result<(), ExecutorError> {
-        prepare_lane_thread();
-        // A GPU loads each kernel when it is first used, and there are others for more tokens.
-        let shapes: &[_] = match self.device.is_cuda() {
-            true => &[(1, 1), (8, 1), (32, 1), (1, 16), (4, 4), (32, 4)],
-            false => &[(1, 1), (8, 1)],
-        };
-        let positions = self.positions();
-        for &(requests, pages) in shapes
-            .iter()
-            .filter(|(_, pages)| pages * self.kv.page_tokens() <= positions)
-        {
-            for _ in 0..3 {
-                self.warm_up(requests, pages)?;
-            }
-        }
-        synchronize(self.device)
+        self.warm_up()
     }
 
     fn start_clock(&mut self, origin: Instant) {
@@ -544,167 +433,4 @@ pub(super) fn prompt(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-    use std::sync::atomic::AtomicBool;
-
-    use tenantry_core::ids::InstanceId;
-    use tenantry_core::op::{BatchShape, Sequence};
-    use tenantry_core::spec::LookupsInSteps;
-    use tenantry_profiles::{DType, ModelShape};
-
-    use super::*;
-    use crate::machine::generating::tenants::Store;
-
-    fn lane() -> RunLane {
-        let model = ModelShape::builtin("tiny-llama").unwrap();
-        let serving = GenerationServing {
-            device: Device::Cpu,
-            seed: 1,
-            vocabulary: model.vocabulary.into(),
-            decoder: Some(Decoder::random(&model, 1, DType::F32, Device::Cpu).unwrap()),
-            cards: None,
-            retrieval: None,
-            store: Store::None,
-            slots: vec![Slots::None],
-            caches: vec![KvCache::new(&model, 0..2, 20, 4, DType::F32, Device::Cpu).unwrap()],
-            end_of_sequence: None,
-            shared_prefix_tokens: 0,
-            generated: GeneratedTokens::default(),
-            manager: crate::machine::managing::Manager::new(None, None),
-            disk: None,
-            places: vec![Places::new(20)],
-            prefill_instances: 0,
-        };
-        RunLane::new(&serving, 0)
-    }
-
-    fn prompt(slot: u32) -> Member {
-        Member {
-            request: RequestId { slot, generation: 0 },
-            ticket: slot.into(),
-            tenant: 0,
-            input_tokens: 6,
-            slot: NO_SLOT,
-            sequence: Sequence {
-                prefix: None,
-                cached_tokens: 0,
-                chunk_tokens: 6,
-                completes: true,
-                generated_tokens: 0,
-                output_tokens: 50,
-            },
-        }
-    }
-
-    fn batch(members: Vec<Member>) -> Batch {
-        Batch {
-            instance: InstanceId(0),
-            shape: BatchShape {
-                requests: members.len() as u32,
-                tokens: 0,
-                input_tokens: 0,
-                tenants: 1,
-            },
-            members,
-            loads: Vec::new(),
-            groups: Vec::new(),
-            failures: Mutex::default(),
-            interrupted: AtomicBool::new(false),
-            outcome: Mutex::default(),
-            retrieved: Mutex::default(),
-            revealed: Mutex::default(),
-            question: None,
-            answer: Mutex::default(),
-            pool: None,
-            plan: Mutex::default(),
-        }
-    }
-
-    fn steps(max_steps: u32, going_on: GoingOn) -> OpKind {
-        OpKind::Run(Run {
-            max_steps,
-            until: Until::FirstEnds,
-            lookups: LookupsInSteps::None,
-            going_on,
-        })
-    }
-
-    const NOBODY: GoingOn = GoingOn {
-        requests: 0,
-        cached_tokens: 0,
-    };
-
-    fn outcome(batch: &Batch) -> (u32, Vec<Failed>) {
-        let outcome = batch.outcome.lock().unwrap().clone().unwrap();
-        (outcome.steps, outcome.failed)
-    }
-
-    #[test]
-    fn a_prompt_that_fails_does_not_fail_the_others() {
-        let mut lane = lane();
-        let first = batch(vec![prompt(0)]);
-        lane.perform(&steps(3, NOBODY), &first);
-        assert_eq!(outcome(&first), (3, Vec::new()));
-
-        // The second's prompt is beyond the vocabulary.
-        let spoilt = Held {
-            ids: vec![1_000_000; 6],
-            pages: HeldPages::default(),
-            table: Vec::new(),
-            shared_pages: 0,
-        };
-        lane.held.insert(prompt(1).request, spoilt);
-        let first_goes_on = GoingOn {
-            requests: 1,
-            cached_tokens: 8,
-        };
-        let both = batch(vec![prompt(1)]);
-        lane.perform(&steps(9, first_goes_on), &both);
-        let failure = Failed {
-            request: prompt(1).request,
-            reason: FailureReason::ComputeFailed,
-        };
-        assert_eq!(outcome(&both), (1, vec![failure]), "the server hears of it at once");
-        assert_eq!(lane.generated.lock().unwrap()[&0].len(), 4);
-
-        lane.release(prompt(0).request);
-        let alone = batch(vec![prompt(1)]);
-        lane.perform(&steps(9, NOBODY), &alone);
-        assert_eq!(outcome(&alone), (0, vec![failure]));
-        lane.release(prompt(1).request);
-        assert!(lane.held.is_empty());
-    }
-
-    #[test]
-    fn an_interrupt_ends_a_run_at_its_next_step() {
-        let mut lane = lane();
-        let interrupted = batch(vec![prompt(0)]);
-        interrupted.interrupted.store(true, Ordering::Relaxed);
-        lane.perform(&steps(30, NOBODY), &interrupted);
-        assert_eq!(outcome(&interrupted).0, 1);
-    }
-
-    #[test]
-    fn where_all_wait_for_the_longest_its_length_is_the_runs() {
-        let mut lane = lane();
-        let of = |slot, output_tokens| {
-            let mut member = prompt(slot);
-            member.sequence.output_tokens = output_tokens;
-            member
-        };
-        let all = batch(vec![of(0, 4), of(1, 7), of(2, 2)]);
-        let kind = OpKind::Run(Run {
-            max_steps: 30,
-            until: Until::AllEnd,
-            lookups: LookupsInSteps::None,
-            going_on: NOBODY,
-        });
-        lane.perform(&kind, &all);
-        let ended = all.outcome.lock().unwrap().clone().unwrap().ended;
-        let steps: Vec<(u32, u32)> = ended.iter().map(|end| (end.request.slot, end.step)).collect();
-        assert_eq!(steps, [(0, 4), (1, 7), (2, 2)]);
-        let generated = lane.generated.lock().unwrap();
-        assert_eq!([0, 1, 2].map(|ticket| generated[&ticket].len()), [4, 7, 2]);
-    }
-}
+mod tests;

@@ -1,0 +1,7 @@
+//! What a reader must know of figures before trusting them, in sentences.
+
+mod outcomes;
+mod prices;
+
+pub use outcomes::*;
+pub use prices::*;

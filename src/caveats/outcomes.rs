@@ -1,0 +1,293 @@
+//! What came of runs: requests that nobody served, or not as asked, runs that ended before their time.
+
+use std::collections::BTreeMap;
+
+use tenantry_reports::{Run, RunSummary, human};
+use tenantry_scenarios::RunSpec;
+use tenantry_traces::spec::ArrivalsSpec;
+
+/// Sentences on what came of runs: requests that nobody served, or not as asked, and allocations that stand for others.
+pub fn of_runs(runs: &[Run]) -> Vec<String> {
+    let all = [
+        unfinished_caveats(runs),
+        shortened_caveats(runs),
+        unjudged_caveats(runs),
+        unanswered_caveats(runs),
+        host_memory_caveats(runs),
+        cut_batches_caveats(runs),
+        fleet_caveats(runs),
+    ];
+    all.concat()
+}
+
+/// More than many a host has.
+const MUCH_HOST_MEMORY: u64 = 32 << 30;
+
+/// A sentence on each system whose tenants' parameters take much of the host, of its run with most.
+fn host_memory_caveats(runs: &[Run]) -> Vec<String> {
+    let mut most: BTreeMap<&str, &RunSummary> = BTreeMap::new();
+    for summary in runs.iter().map(|run| &run.summary) {
+        let of = most.entry(&summary.system).or_insert(summary);
+        if summary.host_memory_bytes > of.host_memory_bytes {
+            *of = summary;
+        }
+    }
+    most.into_values().filter_map(host_memory_caveat).collect()
+}
+
+/// Likewise, of one run.
+pub fn host_memory_caveat(summary: &RunSummary) -> Option<String> {
+    let bytes = summary.host_memory_bytes.filter(|bytes| *bytes >= MUCH_HOST_MEMORY)?;
+    Some(format!(
+        "{}: tenants' parameters take {} of host memory, which is taken to be there.",
+        summary.system,
+        human::bytes(bytes as f64)
+    ))
+}
+
+/// Sentences on tasks whose batches are cut since more queries' activations find no memory.
+fn cut_batches_caveats(runs: &[Run]) -> Vec<String> {
+    let of = |run: &Run| {
+        let tasks = run.summary.tasks.as_ref()?;
+        Some(format!(
+            "{}: batches are of at most {} queries, and not of {} (tasks.max_batch): their activations take {} of a card's memory, which is all that its \
+             models leave, and tasks may find none.",
+            run.summary.system,
+            tasks.max_batch,
+            tasks.max_batch_asked?,
+            human::bytes(tasks.activation_bytes as f64)
+        ))
+    };
+    let mut all: Vec<String> = runs.iter().filter_map(of).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Of the requests that a run was offered, the share that was refused or failed, and why, in words; nothing where all were let in and answered.
+pub fn unanswered(summary: &RunSummary) -> Option<(f64, String)> {
+    let offered = summary.requests.offered;
+    let of = |by: &BTreeMap<String, u64>, became: &str| {
+        let why = by.iter().filter(|(_, count)| **count > 0);
+        let why: Vec<String> = why
+            .map(|(reason, count)| format!("{} {}", human::count(*count), reason.replace('_', " ")))
+            .collect();
+        let share = human::percent(by.values().sum::<u64>() as f64 / offered.max(1) as f64);
+        (!why.is_empty()).then(|| format!("{share} of the requests {became} ({})", why.join(", ")))
+    };
+    let became = [
+        of(&summary.rejected_by, "were refused"),
+        of(&summary.failed_by, "failed"),
+    ];
+    let became: Vec<String> = became.into_iter().flatten().collect();
+    let all: u64 = { summary.rejected_by.values() }.chain(summary.failed_by.values()).sum();
+    (!became.is_empty()).then(|| (all as f64 / offered.max(1) as f64, became.join(", and ")))
+}
+
+/// A sentence on each system of which requests were refused or failed, on each machine: of its run with most of them.
+fn unanswered_caveats(runs: &[Run]) -> Vec<String> {
+    let mut most: BTreeMap<(&str, &str), (f64, String)> = BTreeMap::new();
+    for summary in runs.iter().map(|run| &run.summary) {
+        let of = most.entry((&summary.system, &summary.machine)).or_default();
+        if let Some(more) = unanswered(summary).filter(|more| more.0 > of.0) {
+            *of = more;
+        }
+    }
+    let several = runs.len() > most.len();
+    let said = most.into_iter().filter(|(_, (share, _))| *share > 0.0);
+    said.map(|((system, machine), (_, became))| {
+        let at_most = if several { "in the run with most of them, " } else { "" };
+        format!("{system} on {machine}: {at_most}{became}.")
+    })
+    .collect()
+}
+
+/// What there is of runs that the user stopped, or that ended at one which failed.
+pub fn interrupted_caveat(asked: &[RunSpec], runs: &[Run]) -> String {
+    let is_there = |system: &str| runs.iter().any(|run| run.summary.system == system);
+    let mut missing: Vec<&str> = asked
+        .iter()
+        .map(|run| run.system.name.as_str())
+        .filter(|name| !is_there(name))
+        .collect();
+    missing.dedup();
+    let missing = match missing.is_empty() {
+        true => String::new(),
+        false => format!("; of {} there is none", missing.join(", ")),
+    };
+    let whole = runs.iter().filter(|run| !run.summary.interrupted).count();
+    let are = if whole == 1 { "is" } else { "are" };
+    format!(
+        "Stopped before its end: of the {} runs that were asked for, {whole} {are} here whole{missing}.",
+        asked.len()
+    )
+}
+
+/// Sentences on requests that were still inside when nothing more happened.
+fn unfinished_caveats(runs: &[Run]) -> Vec<String> {
+    let left = runs
+        .iter()
+        .filter(|run| run.summary.requests.unfinished > 0 && !run.summary.interrupted);
+    left.map(|run| {
+        let (system, left) = (&run.summary.system, run.summary.requests.unfinished);
+        format!(
+            "{system} on {}: {left} requests were still waiting at the end, for a batch that never filled.",
+            run.summary.machine
+        )
+    })
+    .collect()
+}
+
+/// Sentences on runs whose figures are of no request.
+fn unjudged_caveats(runs: &[Run]) -> Vec<String> {
+    let is_empty = |run: &&Run| {
+        let summary = &run.summary;
+        let requests = &summary.requests;
+        let others = requests.rejected + requests.failed + requests.cancelled + requests.unfinished;
+        requests.finished > 0 && others == 0 && summary.latency_ms.is_none() && !summary.interrupted
+    };
+    let of = |run: &Run| {
+        let (system, finished) = (&run.summary.system, run.summary.requests.finished);
+        format!(
+            "{system} on {}: all {finished} requests came in the warm-up, and are in no figure.",
+            run.summary.machine
+        )
+    };
+    runs.iter().filter(is_empty).map(of).collect()
+}
+
+/// A run that is over before this share of its time.
+const ENDS_EARLY: f64 = 0.9;
+
+/// Sentences on arrivals that are over before `workload.stop` is reached.
+pub fn ended_early_caveats<'a>(runs: impl Iterator<Item = (&'a RunSpec, &'a Run)>) -> Vec<String> {
+    let of = |(spec, run): (&RunSpec, &Run)| {
+        let (summary, stop) = (&run.summary, &spec.workload.stop);
+        if summary.interrupted || !are_over(&spec.workload.arrivals) {
+            return None;
+        }
+        let offered = summary.requests.offered;
+        let end_s = summary.duration_s + spec.warm_up.as_secs_f64();
+        let by_requests = stop
+            .requests
+            .map(|requests| (offered < requests, format!("{requests} requests")));
+        let by_time = stop.after.map(|after| {
+            let after_s = after.as_secs_f64();
+            (end_s < ENDS_EARLY * after_s, format!("{after_s} s"))
+        });
+        let stops: Vec<(bool, String)> = by_requests.into_iter().chain(by_time).collect();
+        // Whichever comes first ends a run.
+        let is_early = !stops.is_empty() && stops.iter().all(|(is_early, _)| *is_early);
+        let asked: Vec<&str> = stops.iter().map(|(_, asked)| asked.as_str()).collect();
+        is_early.then(|| {
+            format!(
+                "the arrivals are over after {offered} requests, before workload.stop is reached ({}).",
+                asked.join(", ")
+            )
+        })
+    };
+    let mut all: Vec<String> = runs.filter_map(of).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Whether arrivals end by themselves.
+fn are_over(arrivals: &ArrivalsSpec) -> bool {
+    match arrivals {
+        ArrivalsSpec::Trace(_)
+        | ArrivalsSpec::Counts(_)
+        | ArrivalsSpec::Activity(_)
+        | ArrivalsSpec::Ramp { .. }
+        | ArrivalsSpec::ThreadBursts { .. }
+        | ArrivalsSpec::Part(_) => true,
+        ArrivalsSpec::Scaled { arrivals, .. } => are_over(arrivals),
+        ArrivalsSpec::Superpose(several) => several.iter().all(are_over),
+        _ => false,
+    }
+}
+
+/// Sentences on requests that ask for more tokens than their model has positions for.
+fn shortened_caveats(runs: &[Run]) -> Vec<String> {
+    let of = |run: &Run| {
+        let shortened = run.summary.generation?.shortened?;
+        let (summary, offered) = (&run.summary, run.summary.requests.offered);
+        Some(format!(
+            "{} on {}: {shortened} of {offered} requests ask for more tokens than the model has positions for, and were given as many as it has.",
+            summary.system, summary.machine
+        ))
+    };
+    let mut all: Vec<String> = runs.iter().filter_map(of).collect();
+    all.dedup();
+    all
+}
+
+/// Sentences on systems whose allocations of runtimes are not all what the program says for the time.
+fn fleet_caveats<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<String> {
+    // By system and machine: decisions, fallbacks, late ones.
+    let mut fleets: BTreeMap<(&str, &str), [u64; 3]> = BTreeMap::new();
+    for RunSummary {
+        system, machine, fleet, ..
+    } in runs.into_iter().map(|run| &run.summary)
+    {
+        let Some(fleet) = fleet else { continue };
+        let counts = fleets.entry((system, machine)).or_default();
+        let more = [fleet.decisions, fleet.fallbacks, fleet.late];
+        counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+    }
+    let mut caveats = Vec::new();
+    for ((system, machine), [decisions, fallbacks, late]) in fleets {
+        if fallbacks > 0 {
+            caveats.push(format!(
+                "{system} on {machine}: {fallbacks} of {decisions} allocations stand for a solution, since there were more requests than the instances finish within \
+                 the SLO, or the solver met its limit."
+            ));
+        }
+        if late > 0 {
+            caveats.push(format!(
+                "{system} on {machine}: in {late} periods the solver was still at the question before, and the allocation stayed as it was."
+            ));
+        }
+    }
+    caveats
+}
+
+#[cfg(test)]
+mod tests {
+    use tenantry_core::RunRecord;
+    use tenantry_core::server::runtimes::FleetUse;
+    use tenantry_reports::RunLabels;
+
+    use super::*;
+
+    #[test]
+    fn allocations_that_are_no_solutions_are_told_of_once_a_system() {
+        let run = |fallbacks, late| {
+            let labels = RunLabels {
+                system: "arlo".to_owned(),
+                parameters: Default::default(),
+                repeat: 0,
+                machine: "virtual".to_owned(),
+                seed: 1,
+                slo: None,
+                rent: None,
+            };
+            let fleet = Some(FleetUse {
+                decisions: 6,
+                fallbacks,
+                late,
+                ..FleetUse::default()
+            });
+            let record = RunRecord {
+                fleet,
+                ..RunRecord::default()
+            };
+            Run::new(labels, &record)
+        };
+        assert!(fleet_caveats(&[run(0, 0)]).is_empty());
+        let told = fleet_caveats(&[run(1, 0), run(2, 3)]);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("arlo on virtual: 3 of 12 allocations"), "{told:?}");
+        assert!(told[1].starts_with("arlo on virtual: in 3 periods"), "{told:?}");
+    }
+}
