@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod cascades;
 pub mod decoders;
 pub mod tasks;
 
