@@ -1,9 +1,11 @@
 //! A table while it is being written, and writing whole or not at all.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use tenantry_traces::whole;
 
 use crate::PlotError;
 use crate::format::{Hash, Header, row_sum};
@@ -118,19 +120,15 @@ pub(crate) fn publish(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<&mut File>) -> io::Result<()>,
 ) -> Result<(), PlotError> {
-    let error = |error| PlotError::io(path)(error);
-    let folder = path.parent().unwrap_or(Path::new("."));
-    // As any file is made, and not for the user alone, as temporary ones are: others may look up.
-    let permissions = Permissions::from_mode(0o666);
-    let mut file = tempfile::Builder::new()
-        .permissions(permissions)
-        .tempfile_in(folder)
-        .map_err(error)?;
-    let mut writer = BufWriter::new(file.as_file_mut());
-    write(&mut writer).and_then(|()| writer.flush()).map_err(error)?;
-    drop(writer);
-    file.as_file().sync_all().map_err(error)?;
-    file.persist(path).map_err(|persist| error(persist.error))?;
+    let publish = || {
+        let (mut file, beside) = whole::begin(path)?;
+        let mut writer = BufWriter::new(&mut file);
+        write(&mut writer)?;
+        writer.flush()?;
+        drop(writer);
+        whole::finish(file, beside, path)
+    };
+    publish().map_err(PlotError::io(path))?;
     sync_folder(path)
 }
 
