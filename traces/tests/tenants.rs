@@ -225,6 +225,18 @@ fn presence_that_cannot_be_is_refused_with_its_field() {
         message(&spec(zero)),
         "tenants.presence.on_off.mean_on: must be a finite number above 0, got 0"
     );
+    let rare = PresenceSpec {
+        on_off: Some(OnOffSpec {
+            mean_on: Duration::from_secs(1),
+            mean_off: Duration::from_secs(86_400),
+        }),
+        ..PresenceSpec::default()
+    };
+    assert_eq!(
+        message(&spec(rare)),
+        "tenants.presence.on_off.mean_on: must be at least 1/10000 of mean_off, since all that sleeping tenants would ask is drawn and left out, \
+         got 1/86400 of it"
+    );
     let closed = WorkloadSpec {
         arrivals: ArrivalsSpec::ClosedLoop {
             clients: 1,

@@ -93,7 +93,7 @@ pub struct RawPresence {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawOnOff {
-    /// Mean time awake.
+    /// Mean time awake, at least 1/10,000 of `mean_off`.
     pub mean_on: LongPeriod,
     /// Mean time asleep.
     pub mean_off: LongPeriod,

@@ -62,7 +62,10 @@ impl Workload for ClosedLoop {
     }
 
     fn finished(&mut self, now: Time, ticket: Ticket) {
-        let mut again = now + self.think_time;
+        // Who thinks beyond the end of time asks no more.
+        let Some(mut again) = now.0.checked_add(self.think_time.0).map(Time) else {
+            return;
+        };
         // A client that is turned away on the spot would ask for ever at the same instant.
         if ticket + 1 == self.issued {
             again = again.max(self.issued_at + RETRY_MIN);

@@ -18,6 +18,8 @@ pub(super) struct GivingUp<W> {
     /// Of requests that have not left yet.
     due: BTreeSet<(Time, Ticket)>,
     due_by_ticket: BTreeMap<Ticket, Time>,
+    /// Of requests that have not left yet, and whose clients are free.
+    given_up: BTreeSet<Ticket>,
 }
 
 impl<W> GivingUp<W> {
@@ -34,6 +36,7 @@ impl<W> GivingUp<W> {
             mean_after_s,
             due: BTreeSet::new(),
             due_by_ticket: BTreeMap::new(),
+            given_up: BTreeSet::new(),
         })
     }
 
@@ -63,6 +66,7 @@ impl<W: Workload> Workload for GivingUp<W> {
             && entry.is_none_or(|entry| at < entry)
         {
             self.finished(at, ticket);
+            self.given_up.insert(ticket);
             return Ok(Some(Entry::Cancel { at, ticket }));
         }
         let entry = self.requests.next()?;
@@ -75,8 +79,11 @@ impl<W: Workload> Workload for GivingUp<W> {
         Ok(entry)
     }
 
-    /// Whoever has an answer gives up no more.
+    /// Whoever has an answer gives up no more, and whoever has given up does not wait for the end of what is computed in vain.
     fn finished(&mut self, now: Time, ticket: Ticket) {
+        if self.given_up.remove(&ticket) {
+            return;
+        }
         if let Some(at) = self.due_by_ticket.remove(&ticket) {
             self.due.remove(&(at, ticket));
         }

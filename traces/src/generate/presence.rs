@@ -72,6 +72,9 @@ impl Presence {
     }
 }
 
+/// Times as long as they are on: with tenants that sleep longer, a request would take milliseconds to be drawn.
+const LONGEST_OFF: f64 = 10_000.0;
+
 /// Turns of all tenants. Those of one are functions of the seed, of the tenant and of how many went before.
 struct OnOff {
     draws: Draws,
@@ -92,6 +95,13 @@ impl OnOff {
         let field = "tenants.presence.on_off";
         let on_s = positive(&format!("{field}.mean_on"), spec.mean_on.as_secs_f64())?;
         let off_s = positive(&format!("{field}.mean_off"), spec.mean_off.as_secs_f64())?;
+        if off_s > LONGEST_OFF * on_s {
+            let must_be = format!(
+                "at least 1/{LONGEST_OFF} of mean_off, since all that sleeping tenants would ask is drawn and left out"
+            );
+            let got = format!("1/{:.0} of it", off_s / on_s);
+            return Err(TraceError::spec(&format!("{field}.mean_on"), &must_be, got));
+        }
         let share_on = on_s / (on_s + off_s);
         let mut on_off = OnOff {
             draws,
