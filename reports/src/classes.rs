@@ -9,6 +9,7 @@ use tenantry_traces::Duration;
 
 use crate::group::{Group, Spread};
 use crate::human::{self, ABSENT};
+use crate::in_time::InTime;
 use crate::summary::{Distribution, rounded};
 
 /// Where there are more classes than this, none is told apart: each has a distribution of its own.
@@ -37,7 +38,7 @@ pub struct ClassSummary {
     /// has any; else the scenario's `slo`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_ms: Option<f64>,
-    /// Share of those answered within the target; who was turned away or failed missed it.
+    /// Share of those answered within the target, counted as for `slo_attainment`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attainment: Option<f64>,
 }
@@ -82,46 +83,65 @@ pub(crate) fn figures(group: &Group<'_>) -> Vec<(String, [String; 6])> {
 
 /// Notes on all classes while a run runs; nothing where there are not several.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Classes(Vec<(ServiceClass, Durations, u64)>);
+pub(crate) struct Classes(Vec<Class>);
+
+#[derive(Clone, Debug)]
+struct Class {
+    class: ServiceClass,
+    latencies: Durations,
+    refused: u64,
+    in_time: InTime,
+}
 
 impl Classes {
     pub fn new(classes: Vec<ServiceClass>) -> Classes {
+        let noted = |class| Class {
+            class,
+            latencies: Durations::default(),
+            refused: 0,
+            in_time: InTime::default(),
+        };
         match classes.len() {
-            2..=CLASSES_MAX => Classes(
-                classes
-                    .into_iter()
-                    .map(|class| (class, Durations::default(), 0))
-                    .collect(),
-            ),
+            2..=CLASSES_MAX => Classes(classes.into_iter().map(noted).collect()),
             _ => Classes::default(),
         }
     }
 
+    pub fn came(&mut self, class: u16) {
+        if let Some(class) = self.0.get_mut(usize::from(class)) {
+            class.in_time.came();
+        }
+    }
+
     pub fn left(&mut self, class: u16, verdict: Verdict, latency: Duration) {
-        let Some((_, latencies, refused)) = self.0.get_mut(usize::from(class)) else {
+        let Some(class) = self.0.get_mut(usize::from(class)) else {
             return;
         };
+        class.in_time.left(verdict, latency, class.class.target);
         match verdict {
-            Verdict::Served => latencies.record(latency),
-            Verdict::Rejected(_) | Verdict::Failed(_) => *refused += 1,
+            Verdict::Served => class.latencies.record(latency),
+            Verdict::Rejected(_) | Verdict::Failed(_) => class.refused += 1,
             Verdict::Cancelled => {}
         }
     }
 
-    pub fn summaries(&self) -> BTreeMap<String, ClassSummary> {
-        let summary = |(class, latencies, refused): &(ServiceClass, Durations, u64)| {
-            let finished = latencies.count();
-            let judged = finished + refused;
-            let within = |target| (latencies.share_within(target) * finished as f64).round();
+    /// Of a run that has ended, or that the user did.
+    pub fn summaries(&self, interrupted: bool) -> BTreeMap<String, ClassSummary> {
+        let summary = |noted: &Class| {
+            let Class {
+                class,
+                latencies,
+                refused,
+                in_time,
+            } = noted;
+            let judged = in_time.judged(interrupted);
+            let attained = || rounded(f64::from(in_time.in_time()) / f64::from(judged));
             let summary = ClassSummary {
-                finished,
+                finished: latencies.count(),
                 refused: *refused,
                 latency_ms: Distribution::of(latencies),
                 target_ms: class.target.map(|target| rounded(target.as_millis_f64())),
-                attainment: class
-                    .target
-                    .filter(|_| judged > 0)
-                    .map(|target| rounded(within(target) / judged as f64)),
+                attainment: (class.target.is_some() && judged > 0).then(attained),
             };
             (class.name.clone(), summary)
         };
@@ -151,13 +171,16 @@ mod tests {
         ]);
         let ms = Duration::from_millis;
         for latency in [5, 9, 20, 30] {
-            classes.left(0, Verdict::Served, ms(latency));
-            classes.left(1, Verdict::Served, ms(latency));
+            for class in [0, 1] {
+                classes.came(class);
+                classes.left(class, Verdict::Served, ms(latency));
+            }
         }
+        (0..3).for_each(|_| classes.came(1));
         classes.left(1, Verdict::Rejected(RejectReason::QueueFull), ms(0));
         classes.left(1, Verdict::Failed(FailureReason::OutOfMemory), ms(1));
         classes.left(1, Verdict::Cancelled, ms(1));
-        let all = classes.summaries();
+        let all = classes.summaries(false);
         let [interactive, bulk, rest] = ["interactive", "bulk", "rest"].map(|name| &all[name]);
         assert_eq!((interactive.finished, interactive.attainment), (4, Some(0.5)));
         assert_eq!(
@@ -170,7 +193,7 @@ mod tests {
 
     #[test]
     fn one_class_or_very_many_are_not_told_apart() {
-        assert!(Classes::new(vec![class("all", None)]).summaries().is_empty());
-        assert!(Classes::new(vec![class("some", None); 65]).summaries().is_empty());
+        assert!(Classes::new(vec![class("all", None)]).summaries(false).is_empty());
+        assert!(Classes::new(vec![class("some", None); 65]).summaries(false).is_empty());
     }
 }

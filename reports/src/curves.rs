@@ -29,8 +29,8 @@ impl Run {
     /// With what was noted of it beside the record.
     pub fn with_seen(mut self, seen: &Seen) -> Run {
         self.summary.workload = seen.workload();
-        self.summary.fairness = seen.fairness();
-        self.summary.classes = seen.classes();
+        self.summary.fairness = seen.fairness(self.summary.interrupted);
+        self.summary.classes = seen.classes(self.summary.interrupted);
         self.curves.tenant_ms = seen.tenant_quantiles_ms();
         self.curves.ops = seen.ops();
         self

@@ -16,6 +16,7 @@ pub mod figure;
 pub mod folder;
 pub mod group;
 pub mod human;
+mod in_time;
 pub mod manifest;
 pub mod metric;
 pub mod page;

@@ -9,11 +9,12 @@ use tenantry_core::board::OpRan;
 use tenantry_core::command::{Command, Commands, Verdict};
 use tenantry_core::event::Event;
 use tenantry_core::run::Observer;
+use tenantry_traces::Time;
 use tenantry_traces::describe::{Histogram, concentration, dispersion};
-use tenantry_traces::{Duration, Time};
 
 use crate::classes::{ClassSummary, Classes, ServiceClass};
 use crate::curves::{OpDrawn, shares};
+use crate::in_time::InTime;
 use crate::summary::{Across, FairnessSummary, Slo, Tokens, WorkloadSummary, rounded};
 use crate::timeline;
 
@@ -44,12 +45,9 @@ pub struct Seen {
 struct Tenant {
     /// Requests that arrived, the warm-up's included.
     asked: u32,
-    /// Of those that arrived after the warm-up: answered …
+    in_time: InTime,
+    /// Of those that arrived after the warm-up.
     answered: u32,
-    /// … and in time.
-    in_time: u32,
-    /// … turned away or failed.
-    refused: u32,
     /// Of the answered.
     latency_sum_ns: u64,
 }
@@ -80,9 +78,9 @@ impl Seen {
         }
     }
 
-    /// How each service class fared; empty where there is one.
-    pub fn classes(&self) -> BTreeMap<String, ClassSummary> {
-        self.classes.summaries()
+    /// How each service class fared in a run that has ended, or that the user did; empty where there is one.
+    pub fn classes(&self, interrupted: bool) -> BTreeMap<String, ClassSummary> {
+        self.classes.summaries(interrupted)
     }
 
     fn tenant(&mut self, id: u32) -> &mut Tenant {
@@ -115,8 +113,8 @@ impl Seen {
         counted.then(|| dispersion(&self.requests_per_s[..whole], 1)).flatten()
     }
 
-    /// How evenly tenants were served; nothing where fewer than two had an answer.
-    pub fn fairness(&self) -> Option<FairnessSummary> {
+    /// How evenly tenants were served in a run that has ended, or that the user did; nothing where fewer than two had an answer.
+    pub fn fairness(&self, interrupted: bool) -> Option<FairnessSummary> {
         let means = self.tenant_latency_ms();
         if means.len() < 2 {
             return None;
@@ -124,18 +122,17 @@ impl Seen {
         let (sum, squares) = means
             .iter()
             .fold((0.0, 0.0), |(sum, squares), ms| (sum + ms, squares + ms * ms));
-        let judged = || {
-            self.tenants
-                .iter()
-                .filter(|tenant| tenant.answered + tenant.refused > 0)
-        };
+        let judged: Vec<(f64, f64)> = { self.tenants.iter() }
+            .map(|tenant| tenant.in_time)
+            .map(|of| (f64::from(of.in_time()), f64::from(of.judged(interrupted))))
+            .filter(|(_, judged)| *judged > 0.0)
+            .collect();
         let met = |quantile: f64| {
-            let kept = judged()
-                .filter(|tenant| f64::from(tenant.in_time) >= quantile * f64::from(tenant.answered + tenant.refused));
-            rounded(kept.count() as f64 / judged().count() as f64)
+            let kept = judged.iter().filter(|(in_time, judged)| *in_time >= quantile * judged);
+            rounded(kept.count() as f64 / judged.len() as f64)
         };
         Some(FairnessSummary {
-            tenants: judged().count() as u64,
+            tenants: judged.len() as u64,
             tenant_mean_latency_ms: Across {
                 min: rounded(means[0]),
                 p50: rounded(nearest(&means, 0.5)),
@@ -217,7 +214,13 @@ impl Observer for Seen {
             }
             self.requests_per_s[second] += 1;
         }
-        self.tenant(request.tenant).asked += 1;
+        let is_counted = request.arrival >= self.warm_up;
+        let tenant = self.tenant(request.tenant);
+        tenant.asked += 1;
+        if is_counted {
+            tenant.in_time.came();
+            self.classes.came(request.class);
+        }
     }
 
     fn command(&mut self, now: Time, command: &Command, _: &Commands) {
@@ -225,18 +228,14 @@ impl Observer for Seen {
         if finish.arrival < self.warm_up {
             return;
         }
-        let target = self.target.map_or(Duration(u64::MAX), |slo| slo.latency);
+        let target = self.target.map(|slo| slo.latency);
         let latency = now.since(finish.arrival);
         self.classes.left(finish.class, finish.verdict, latency);
         let tenant = self.tenant(finish.tenant);
-        match finish.verdict {
-            Verdict::Served => {
-                tenant.answered += 1;
-                tenant.in_time += u32::from(latency <= target);
-                tenant.latency_sum_ns += latency.0;
-            }
-            Verdict::Rejected(_) | Verdict::Failed(_) => tenant.refused += 1,
-            Verdict::Cancelled => {}
+        tenant.in_time.left(finish.verdict, latency, target);
+        if finish.verdict == Verdict::Served {
+            tenant.answered += 1;
+            tenant.latency_sum_ns += latency.0;
         }
     }
 
@@ -255,7 +254,7 @@ impl Observer for Seen {
 #[cfg(test)]
 mod tests {
     use tenantry_core::command::{Finish, RejectReason, Waits};
-    use tenantry_traces::Request;
+    use tenantry_traces::{Duration, Request};
 
     use super::*;
 
@@ -294,7 +293,7 @@ mod tests {
         for ticket in 0..100 {
             answer(&mut seen, request(ticket, ticket as u32 % 10, ticket * 100), 10);
         }
-        let fairness = seen.fairness().unwrap();
+        let fairness = seen.fairness(false).unwrap();
         assert_eq!((fairness.tenants, fairness.jain_index), (10, Some(1.0)));
         assert_eq!(fairness.tenants_in_slo, Some(1.0));
         let workload = seen.workload().unwrap();
@@ -309,7 +308,7 @@ mod tests {
         let mut seen = Seen::new(Time::ZERO, target(20), true);
         answer(&mut seen, request(0, 0, 0), 10);
         answer(&mut seen, request(1, 5, 0), 90);
-        let fairness = seen.fairness().unwrap();
+        let fairness = seen.fairness(false).unwrap();
         assert_eq!(fairness.jain_index, Some(rounded(100.0 / 164.0)));
         assert_eq!(fairness.tenants_in_slo, Some(0.5));
         assert_eq!(fairness.tenant_mean_latency_ms.max, 90.0);
@@ -321,11 +320,11 @@ mod tests {
         let mut seen = Seen::new(Time(1_000_000_000), None, true);
         answer(&mut seen, request(0, 0, 0), 10);
         assert!(!seen.watches_ops());
-        assert_eq!(seen.fairness(), None);
+        assert_eq!(seen.fairness(false), None);
         assert_eq!(seen.workload().unwrap().tenants, 1);
         answer(&mut seen, request(1, 1, 2_000), 10);
         answer(&mut seen, request(2, 2, 2_000), 10);
         assert!(seen.watches_ops());
-        assert_eq!(seen.fairness().unwrap().tenants_in_slo, None);
+        assert_eq!(seen.fairness(false).unwrap().tenants_in_slo, None);
     }
 }

@@ -251,8 +251,8 @@ where
         let cells = self.found.standings.iter().map(|standing| standing.decided_by);
         let cells: Vec<Cell> = cells.filter(|cell| self.judged(*cell).is_some()).collect();
         let share = |cell: &Cell| -> Result<(f64, Cell), Failure> {
-            let within = self.evaluator.in_full(*cell, 0)?.within;
-            Ok((within.iter().sum::<f64>() / within.len().max(1) as f64, *cell))
+            let run = self.evaluator.in_full(*cell, 0)?;
+            Ok((run.kept as f64 / run.judged.max(1) as f64, *cell))
         };
         if !cells.is_empty() && cells.iter().all(|cell| self.is_empty(*cell)) {
             return Ok(format!(

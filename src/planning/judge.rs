@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenantry_core::command::{Command, Verdict};
 use tenantry_core::durations::Durations;
+use tenantry_core::event::Event;
 use tenantry_core::run::Observer;
 use tenantry_core::{Commands, RunRecord};
 use tenantry_scenarios::{RunSpec, Slo};
@@ -129,13 +130,21 @@ pub struct Judge {
     misses: u64,
     misses_max: u64,
     evenness: Evenness,
-    latencies_ns: Vec<Vec<u64>>,
-    within: Vec<u64>,
-    counted: Vec<u64>,
-    /// Of which nothing is known: their clients gave up before the target had passed, or they came during a closed loop's warm-up.
-    unjudged: u64,
+    batches: Vec<Batch>,
     user: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
+}
+
+/// Requests that came one after the other, after the warm-up.
+#[derive(Clone, Debug, Default)]
+struct Batch {
+    /// And have not left yet.
+    inside: u64,
+    judged: u64,
+    /// Of these.
+    within: u64,
+    /// Of those that were served.
+    latencies_ns: Vec<u64>,
 }
 
 impl Judge {
@@ -166,10 +175,7 @@ impl Judge {
             misses: 0,
             misses_max,
             evenness,
-            latencies_ns: vec![Vec::new(); BATCHES],
-            within: vec![0; BATCHES],
-            counted: vec![0; BATCHES],
-            unjudged: 0,
+            batches: vec![Batch::default(); BATCHES],
             user,
             stop: Arc::new(AtomicBool::new(false)),
         }
@@ -191,40 +197,36 @@ impl Judge {
         debug_assert!(hopeless || !record.interrupted || self.user.load(Ordering::Relaxed));
         if !record.interrupted {
             // Who was never answered has missed every target.
-            let ended = self.counted.iter().sum::<u64>() + self.unjudged;
-            let never = self.judged.requests.saturating_sub(ended);
-            self.counted[BATCHES - 1] += never;
+            self.batches.iter_mut().for_each(|batch| batch.judged += batch.inside);
         }
         let mut latencies = Durations::default();
-        let all = self.latencies_ns.iter().flatten();
+        let all = self.batches.iter().flat_map(|batch| &batch.latencies_ns);
         all.for_each(|latency| latencies.record(Duration(*latency)));
         let mut score = Vec::new();
-        for batch in self.latencies_ns.iter_mut().filter(|batch| !batch.is_empty()) {
+        let served = self.batches.iter_mut().map(|batch| &mut batch.latencies_ns);
+        for batch in served.filter(|batch| !batch.is_empty()) {
             let at = ((batch.len() as f64 * self.quantile).ceil() as usize).clamp(1, batch.len()) - 1;
             let (_, latency, _) = batch.select_nth_unstable(at);
             score.push(*latency as f64 / 1e6);
         }
-        let shares = self
-            .within
-            .iter()
-            .zip(&self.counted)
-            .filter(|(_, counted)| **counted > 0);
+        let judged = self.batches.iter().filter(|batch| batch.judged > 0);
+        let shares = judged.map(|batch| batch.within as f64 / batch.judged as f64);
         // A run that was stopped goes on as well as it can.
         let (judged, kept) = match hopeless {
             true => {
                 let judged = (self.judged.end - self.judged.first).max(self.misses);
                 (judged, judged - self.misses)
             }
-            false => (self.counted.iter().sum(), self.within.iter().sum()),
+            false => { self.batches.iter() }.fold((0, 0), |(judged, kept), batch| {
+                (judged + batch.judged, kept + batch.within)
+            }),
         };
         Sample {
             judged,
             kept,
             dispersion: self.evenness.dispersion,
             bursts: self.evenness.bursts,
-            within: shares
-                .map(|(within, counted)| *within as f64 / *counted as f64)
-                .collect(),
+            within: shares.collect(),
             score,
             latencies,
             hopeless,
@@ -235,26 +237,38 @@ impl Judge {
 }
 
 impl Observer for Judge {
+    fn event(&mut self, _: Time, event: &Event<'_>) {
+        let Event::Arrived(request) = event else { return };
+        if request.arrival >= self.warm_up
+            && let Some(batch) = self.judged.batch(request.ticket)
+        {
+            self.batches[batch].inside += 1;
+        }
+    }
+
     fn command(&mut self, now: Time, command: &Command, _: &Commands) {
         let Command::Finish(finish) = command else { return };
+        if finish.arrival < self.warm_up {
+            return;
+        }
         let Some(batch) = self.judged.batch(finish.ticket) else {
             return;
         };
+        let batch = &mut self.batches[batch];
+        batch.inside -= 1;
         let latency = now.since(finish.arrival);
+        let has_time = self.slo.is_none_or(|slo| latency <= slo.latency);
         // A client that gave up after the target had passed was not served in time. What would have come of one that did before is not known.
-        let gave_up_early = finish.verdict == Verdict::Cancelled && self.slo.is_none_or(|slo| latency <= slo.latency);
-        if finish.arrival < self.warm_up || gave_up_early {
-            self.unjudged += 1;
+        if finish.verdict == Verdict::Cancelled && has_time {
             return;
         }
         let served = finish.verdict == Verdict::Served;
         if served {
-            self.latencies_ns[batch].push(latency.0);
+            batch.latencies_ns.push(latency.0);
         }
-        let within = served && self.slo.is_none_or(|slo| latency <= slo.latency);
-        self.counted[batch] += 1;
-        self.within[batch] += u64::from(within);
-        self.misses += u64::from(!within);
+        batch.judged += 1;
+        batch.within += u64::from(served && has_time);
+        self.misses += u64::from(!(served && has_time));
         if self.misses > self.misses_max || self.user.load(Ordering::Relaxed) {
             self.stop.store(true, Ordering::Relaxed);
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tenantry_core::RunRecord;
 use tenantry_core::command::{FailureReason, RejectReason};
+use tenantry_core::ledger::Durations;
 
 use super::asked::{FairnessSummary, WorkloadSummary};
 use super::cascade::{CascadeSummary, ScalingSummary};
@@ -83,8 +84,8 @@ pub struct RunSummary {
     /// The target, and whether it was met.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slo: Option<SloSummary>,
-    /// Share of requests answered within the target, of those that arrived after the warm-up. Rejected and failed requests count
-    /// as missed; cancelled and unfinished ones do not count.
+    /// Share of requests answered within the target, of those that arrived after the warm-up. Who was refused or failed, gave up after the
+    /// target had passed, or was left at the end missed it; who gave up before tells nothing, and does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slo_attainment: Option<f64>,
     /// Requests inside, averaged over the whole run.
@@ -232,9 +233,10 @@ impl RunSummary {
     }
 }
 
+/// Who gave up before the target had passed tells nothing.
 fn attainment(record: &RunRecord, slo: Slo) -> Option<f64> {
-    let answered = record.latency.count();
-    let within = (record.latency.share_within(slo.latency) * answered as f64).round();
-    let judged = answered + record.refused;
-    (judged > 0).then(|| within / judged as f64)
+    let within = |durations: &Durations| (durations.share_within(slo.latency) * durations.count() as f64).round();
+    let gave_up_late = record.gave_up.count() as f64 - within(&record.gave_up);
+    let judged = (record.latency.count() + record.refused + record.unanswered) as f64 + gave_up_late;
+    (judged > 0.0).then(|| within(&record.latency) / judged)
 }

@@ -184,9 +184,9 @@ pub struct RunRecord {
     pub rejected: ByReason<RejectReason>,
     /// Failed, by reason.
     pub failed: ByReason<FailureReason>,
-    /// The last event.
+    /// When the last request left: see [`RunEnd::at`].
     pub end: Time,
-    /// From the end of the warm-up to the last event.
+    /// From the end of the warm-up until then.
     pub duration: Duration,
     /// Whether the user stopped it.
     pub interrupted: bool,
@@ -194,6 +194,10 @@ pub struct RunRecord {
     pub served: u64,
     /// Of those that arrived after the warm-up: turned away or failed.
     pub refused: u64,
+    /// How long those of them waited whose clients gave up.
+    pub gave_up: Durations,
+    /// Those of them who were inside when nothing more happened; none where the user stopped the run.
+    pub unanswered: u64,
     /// From arrival to answer.
     pub latency: Durations,
     /// Parts of the latency: see [`crate::command::Waits`].
@@ -310,6 +314,10 @@ pub struct Ledger {
     warm_up: Time,
     at_warm_up: Option<Before>,
     record: RunRecord,
+    /// Whether what the server and the machine came to is in the record.
+    has_ended: bool,
+    /// Requests that arrived after the warm-up.
+    arrived: u64,
     /// Of the record, until it is closed.
     windows: Windows,
     latency: Tally,
@@ -330,6 +338,8 @@ impl Ledger {
         Ledger {
             warm_up,
             at_warm_up: None,
+            has_ended: false,
+            arrived: 0,
             in_flight: 0,
             in_flight_area: 0,
             latest: Time::ZERO,
@@ -375,6 +385,7 @@ impl Ledger {
                 return Err(too_soon(request.ticket));
             }
             self.record.counts.offered += 1;
+            self.arrived += u64::from(request.arrival >= self.warm_up);
             self.in_flight += 1;
             self.windows.at(now).arrived += 1;
         }
@@ -482,6 +493,9 @@ impl Ledger {
             )));
         }
         if finish.verdict != Verdict::Served {
+            if finish.verdict == Verdict::Cancelled && finish.arrival >= self.warm_up {
+                record.gave_up.record(latency);
+            }
             return Ok(());
         }
         let window = self.windows.at(now);
@@ -507,11 +521,59 @@ impl Ledger {
         Ok(())
     }
 
+    /// Nobody is inside and nobody comes any more: what happens from now on, such as a load that nobody waits for, is in no figure.
+    pub(crate) fn ended(&mut self, at: Time, server: &Server, machine: &impl Machine) {
+        self.has_ended = true;
+        let record = &mut self.record;
+        record.end = at;
+        record.duration = at.since(self.warm_up.min(at));
+        record.in_flight_mean = self.in_flight_area as f64 / (at.0.max(1)) as f64;
+        record.token_gap = server.token_gaps().unwrap_or_default();
+        record.memory = server.memory();
+        record.swaps = server.swaps();
+        record.generation = server.generation();
+        record.tasks = server.tasks().cloned();
+        record.fleet = server.fleet(at);
+        record.scaling = server.scaling(at);
+        record.lookups = machine.lookups();
+        record.lanes = machine.lanes(at);
+        // A run that ended within its warm-up has nothing to show.
+        let before = self.at_warm_up.get_or_insert_with(|| Before::of(server, machine));
+        let stages = server.stages();
+        if !stages.is_empty() {
+            let cascade = record.cascade.get_or_insert_default();
+            cascade.resize(stages.len());
+            cascade.stages = stages;
+            for (now, before) in cascade.stages.iter_mut().zip(&before.stages) {
+                now.answered -= before.answered;
+                now.computed = Duration(now.computed.0 - before.computed.0);
+            }
+        }
+        if let (Some(now), Some(before)) = (&mut record.swaps, before.swaps) {
+            now.hits -= before.hits;
+            now.misses -= before.misses;
+            now.evictions -= before.evictions;
+            now.bytes_in -= before.bytes_in;
+        }
+        if let (Some(now), Some(before)) = (&mut record.generation, before.generation) {
+            *now = now.since(before);
+        }
+        if let (Some(now), Some(before)) = (&mut record.lookups, before.lookups) {
+            now.tokens -= before.tokens;
+            now.domain_hits -= before.domain_hits;
+            now.root_hits -= before.root_hits;
+            now.fallbacks -= before.fallbacks;
+        }
+    }
+
     /// The record of the run that has ended.
     ///
     /// # Errors
     /// When a request was lost or a lane was busier than there was time.
     pub fn close(mut self, end: RunEnd, server: &Server, machine: &impl Machine) -> Result<RunRecord, BrokenLaw> {
+        if !self.has_ended {
+            self.ended(end.at, server, machine);
+        }
         let counts = &mut self.record.counts;
         counts.unfinished = server.in_flight();
         let accounted = counts.served + counts.rejected + counts.failed + counts.cancelled + counts.unfinished;
@@ -538,48 +600,13 @@ impl Ledger {
         record.first_token = self.first_token.into_durations();
         record.per_token = self.per_token.into_durations();
         record.longest_gap = self.longest_gap.into_durations();
-        record.token_gap = server.token_gaps().unwrap_or_default();
         [record.lane, record.stall, record.compute, record.tell] = self.of_batch.into_durations();
         record.interrupted = end.interrupted;
-        record.end = end.at;
-        record.duration = end.at.since(self.warm_up.min(end.at));
-        record.in_flight_mean = self.in_flight_area as f64 / (end.at.0.max(1)) as f64;
-        record.memory = server.memory();
+        if !end.interrupted {
+            let left = record.latency.count() + record.refused + record.gave_up.count();
+            record.unanswered = self.arrived - left;
+        }
         record.memory.check().map_err(BrokenLaw)?;
-        record.swaps = server.swaps();
-        record.generation = server.generation();
-        record.tasks = server.tasks().cloned();
-        record.fleet = server.fleet(end.at);
-        record.scaling = server.scaling(end.at);
-        record.lookups = machine.lookups();
-        record.lanes = machine.lanes(end.at);
-        // A run that ended within its warm-up has nothing to show.
-        let stages = server.stages();
-        let before = { self.at_warm_up }.unwrap_or_else(|| Before::of(server, machine));
-        if !stages.is_empty() {
-            let cascade = record.cascade.get_or_insert_default();
-            cascade.resize(stages.len());
-            cascade.stages = stages;
-            for (now, before) in cascade.stages.iter_mut().zip(&before.stages) {
-                now.answered -= before.answered;
-                now.computed = Duration(now.computed.0 - before.computed.0);
-            }
-        }
-        if let (Some(now), Some(before)) = (&mut record.swaps, before.swaps) {
-            now.hits -= before.hits;
-            now.misses -= before.misses;
-            now.evictions -= before.evictions;
-            now.bytes_in -= before.bytes_in;
-        }
-        if let (Some(now), Some(before)) = (&mut record.generation, before.generation) {
-            *now = now.since(before);
-        }
-        if let (Some(now), Some(before)) = (&mut record.lookups, before.lookups) {
-            now.tokens -= before.tokens;
-            now.domain_hits -= before.domain_hits;
-            now.root_hits -= before.root_hits;
-            now.fallbacks -= before.fallbacks;
-        }
         if let Some(lane) = record.lanes.iter().find(|lane| lane.busy > record.duration) {
             return Err(BrokenLaw(format!(
                 "{} was busy {} of {}",

@@ -77,7 +77,8 @@ impl<O: Observer> Observer for &mut O {
 /// How a run came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnd {
-    /// Time of the last event, policies' timers aside that found nobody inside.
+    /// When the last request had left and nobody came any more: what happens after it, such as a load that nobody waits for, makes no run longer.
+    /// Where requests are left inside, the time of the last event.
     pub at: Time,
     /// The user stopped it; what had finished by then is in the ledger.
     pub interrupted: bool,
@@ -110,7 +111,7 @@ pub fn run(
 ) -> Result<RunEnd, RunError> {
     let mut commands = Commands::default();
     let mut at = Time::ZERO;
-    let mut last = Time::ZERO;
+    let mut ended = None;
     machine.count_busy_from(ledger.warm_up());
     server.count_cards_from(ledger.warm_up());
     let mut watches_ops = false;
@@ -125,35 +126,33 @@ pub fn run(
             ledger.warmed_up(server, machine);
         }
         let due = workload.peek()?;
-        let (now, counts) = match machine.next(due) {
-            Ok(Next::Event(now, ref event)) => (now, hear!(now, event)?),
+        if due.is_none() && ended.is_none() && server.in_flight() == 0 {
+            ended = Some(at);
+            ledger.ended(at, server, machine);
+        }
+        let over = |interrupted| {
+            let at = ended.unwrap_or(at);
+            Ok(RunEnd { at, interrupted })
+        };
+        let now = match machine.next(due) {
+            Ok(Next::Event(now, ref event)) => {
+                hear!(now, event)?;
+                now
+            }
             Ok(Next::Due(now)) => {
-                let counts = match workload.next()? {
+                match workload.next()? {
                     Some(Entry::Request(request)) => hear!(now, &Event::Arrived(request))?,
                     Some(Entry::Cancel { ticket, .. }) => hear!(now, &Event::Cancelled(ticket))?,
                     Some(Entry::Manage(request)) => hear!(now, &Event::Manage(request))?,
                     None => return Err(BrokenLaw("a workload that announced an entry has one".into()).into()),
-                };
-                (now, counts)
+                }
+                now
             }
-            Ok(Next::Idle) => {
-                return Ok(RunEnd {
-                    at: last,
-                    interrupted: false,
-                });
-            }
-            Err(MachineError::Interrupted) => {
-                return Ok(RunEnd {
-                    at: last,
-                    interrupted: true,
-                });
-            }
+            Ok(Next::Idle) => return over(false),
+            Err(MachineError::Interrupted) => return over(true),
             Err(error) => return Err(RunError::Machine(error)),
         };
         at = now;
-        if counts {
-            last = now;
-        }
         for command in &commands.list {
             ledger.command(now, command, &commands, machine)?;
             watch.command(now, command, &commands);
@@ -175,7 +174,7 @@ pub fn run(
     }
 }
 
-/// The server hears of an event, right where the machine says it, since it is large to be moved; the one before was at `at`. Whether the run goes on at least until then: not for policies' timers alone.
+/// The server hears of an event, right where the machine says it, since it is large to be moved; the one before was at `at`.
 #[inline(always)]
 fn hear(
     server: &mut Server,
@@ -185,10 +184,9 @@ fn hear(
     at: Time,
     now: Time,
     event: &Event<'_>,
-) -> Result<bool, BrokenLaw> {
+) -> Result<(), BrokenLaw> {
     ledger.event(at, now, event)?;
-    let counts = !matches!(event, Event::Timer(_)) || server.in_flight() > 0;
     watch.event(now, event);
     server.handle(now, event, commands);
-    Ok(counts)
+    Ok(())
 }

@@ -77,7 +77,7 @@ impl Online {
         let run = |run: &RunSpec| {
             let mut seen = nothing_yet.clone();
             let mut summary = lab.run(run, loaded.card(run), &mut seen)?;
-            summary.classes = seen.classes();
+            summary.classes = seen.classes(false);
             Ok(summary)
         };
         loaded.runs.iter().map(run).collect::<Result<_, Failure>>().map(Online)
