@@ -113,7 +113,7 @@ fn a_new_version_costs_its_reading() {
         at: Time(100_000_000),
         change: Change::domain(3, Action::Update),
     };
-    let entries = vec![request(0, 0, 0, 8), Entry::Manage(of_domain)];
+    let entries = vec![request(0, 0, 0, 8), Entry::Manage(of_domain), request(1, 900_000, 0, 8)];
     let record = run(&system, entries);
     assert_eq!(record.management.made["update-domain"], 1);
     let reading_ns = card.model_load(LoadSource::Disk).unwrap().cost(domain_bytes).median_ns;

@@ -185,12 +185,8 @@ impl CascadeServer {
 
     /// Takes an event and says what is to be done about it.
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
-        // Timers that find nobody are no part of a run.
-        if self.jobs.is_empty() && !matches!(event, Event::Timer(_)) {
+        if self.jobs.is_empty() {
             self.stages_idled(now);
-            if matches!(event, Event::Arrived(_)) {
-                self.load_all_up(now, commands);
-            }
         }
         match *event {
             Event::Arrived(request) => self.arrived(now, request, commands),

@@ -162,15 +162,6 @@ impl CascadeServer {
         }
     }
 
-    /// Somebody comes and finds nobody: cards that are up by now load their models, which no run waits for that is over.
-    pub(super) fn load_all_up(&mut self, now: Time, commands: &mut Commands) {
-        for index in 0..self.stages.len() {
-            for card in 0..self.stages[index].cards.len() {
-                self.load_if_up(now, index, card, commands);
-            }
-        }
-    }
-
     /// Asks the stages how many cards they want, if that is due, and sets the next timer, while anybody is inside.
     pub(super) fn ask_stages(&mut self, now: Time, commands: &mut Commands) {
         if self.cards.armed || self.jobs.is_empty() || !self.scales() {
@@ -228,13 +219,7 @@ impl CascadeServer {
 
     /// A timer of an instance may be that of its card's start-up.
     pub(super) fn started(&mut self, now: Time, instance: InstanceId, commands: &mut Commands) {
-        if !self.jobs.is_empty() {
-            let (index, card) = self.card_of(instance);
-            self.load_if_up(now, index, card, commands);
-        }
-    }
-
-    fn load_if_up(&mut self, now: Time, index: usize, card: usize, commands: &mut Commands) {
+        let (index, card) = self.card_of(instance);
         let on_card = self.stages[index].cards.get(card);
         if on_card.is_some_and(|on_card| matches!(on_card.state, State::Starting(up_at) if up_at <= now)) {
             self.load(index, card, commands);

@@ -315,9 +315,7 @@ impl GenerationServer {
     /// Takes an event and says what is to be done about it.
     pub fn handle(&mut self, now: Time, event: &Event<'_>, commands: &mut Commands) {
         self.now = now;
-        // What a timer finds with nobody inside can wait until somebody comes: the run may be over.
-        let cards_change = self.cards.is_some() && !(matches!(event, Event::Timer(_)) && self.sequences.is_empty());
-        if cards_change {
+        if self.cards.is_some() {
             self.before_event(now, commands);
         }
         match *event {
@@ -328,7 +326,7 @@ impl GenerationServer {
             Event::Timer(_) => self.consolidate(now, commands),
             Event::Done(ref done) => self.done(now, done, commands),
         }
-        if cards_change {
+        if self.cards.is_some() {
             self.after_event(now, commands);
         }
         self.set_consolidation(now, commands);
