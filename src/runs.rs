@@ -484,6 +484,7 @@ pub fn simulate_watched(
         system: &run.system,
         tenants: run.tenants,
         warm_up: Time::ZERO + run.warm_up,
+        target: run.slo.map(|slo| slo.latency),
         jitter: match run.jitter {
             Jitter::None => tenantry_sim::Jitter::None,
             Jitter::Measured => tenantry_sim::Jitter::Measured { seed: run.seed },

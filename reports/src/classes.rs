@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tenantry_core::command::Verdict;
+use tenantry_core::in_time::InTime;
 use tenantry_core::ledger::Durations;
 use tenantry_traces::Duration;
 
 use crate::group::{Group, Spread};
 use crate::human::{self, ABSENT};
-use crate::in_time::InTime;
 use crate::summary::{Distribution, rounded};
 
 /// Where there are more classes than this, none is told apart: each has a distribution of its own.
@@ -134,14 +134,12 @@ impl Classes {
                 refused,
                 in_time,
             } = noted;
-            let judged = in_time.judged(interrupted);
-            let attained = || rounded(f64::from(in_time.in_time()) / f64::from(judged));
             let summary = ClassSummary {
                 finished: latencies.count(),
                 refused: *refused,
                 latency_ms: Distribution::of(latencies),
                 target_ms: class.target.map(|target| rounded(target.as_millis_f64())),
-                attainment: (class.target.is_some() && judged > 0).then(attained),
+                attainment: { class.target }.and_then(|_| in_time.share(interrupted)).map(rounded),
             };
             (class.name.clone(), summary)
         };

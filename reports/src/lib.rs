@@ -16,7 +16,6 @@ pub mod figure;
 pub mod folder;
 pub mod group;
 pub mod human;
-mod in_time;
 pub mod manifest;
 pub mod metric;
 pub mod page;

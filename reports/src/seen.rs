@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use tenantry_core::board::OpRan;
 use tenantry_core::command::{Command, Commands, Verdict};
 use tenantry_core::event::Event;
+use tenantry_core::in_time::InTime;
 use tenantry_core::run::Observer;
 use tenantry_traces::Time;
 use tenantry_traces::describe::{Histogram, concentration, dispersion};
 
 use crate::classes::{ClassSummary, Classes, ServiceClass};
 use crate::curves::{OpDrawn, shares};
-use crate::in_time::InTime;
 use crate::summary::{Across, FairnessSummary, Slo, Tokens, WorkloadSummary, rounded};
 use crate::timeline;
 
@@ -122,17 +122,17 @@ impl Seen {
         let (sum, squares) = means
             .iter()
             .fold((0.0, 0.0), |(sum, squares), ms| (sum + ms, squares + ms * ms));
-        let judged: Vec<(f64, f64)> = { self.tenants.iter() }
-            .map(|tenant| tenant.in_time)
-            .map(|of| (f64::from(of.in_time()), f64::from(of.judged(interrupted))))
-            .filter(|(_, judged)| *judged > 0.0)
-            .collect();
+        let shares = self
+            .tenants
+            .iter()
+            .filter_map(|tenant| tenant.in_time.share(interrupted));
+        let shares: Vec<f64> = shares.collect();
         let met = |quantile: f64| {
-            let kept = judged.iter().filter(|(in_time, judged)| *in_time >= quantile * judged);
-            rounded(kept.count() as f64 / judged.len() as f64)
+            let kept = shares.iter().filter(|share| **share >= quantile);
+            rounded(kept.count() as f64 / shares.len() as f64)
         };
         Some(FairnessSummary {
-            tenants: judged.len() as u64,
+            tenants: shares.len() as u64,
             tenant_mean_latency_ms: Across {
                 min: rounded(means[0]),
                 p50: rounded(nearest(&means, 0.5)),

@@ -1,7 +1,7 @@
 //! Runs to test with.
 
 use tenantry_core::RunRecord;
-use tenantry_core::command::RejectReason;
+use tenantry_core::command::{RejectReason, Verdict};
 use tenantry_core::ledger::{Counts, Series, Window};
 use tenantry_core::machine::LaneUse;
 use tenantry_core::server::{MemoryUse, SwapCounts};
@@ -10,6 +10,9 @@ use tenantry_traces::{Duration, Time};
 use crate::curves::Run;
 use crate::manifest::{Host, Manifest, ProfileSource};
 use crate::summary::{RunLabels, Slo, VIRTUAL};
+
+/// Of [`labels`].
+const TARGET: Duration = Duration::from_millis(150);
 
 /// The labels of a first run with a target of 150 ms at p98.
 pub fn labels(system: &str, machine: &str) -> RunLabels {
@@ -20,7 +23,7 @@ pub fn labels(system: &str, machine: &str) -> RunLabels {
         machine: machine.to_owned(),
         seed: 7,
         slo: Some(Slo {
-            latency: Duration::from_millis(150),
+            latency: TARGET,
             quantile: 0.98,
         }),
         rent: None,
@@ -78,13 +81,23 @@ pub fn record(requests: u64, slowest: Duration) -> RunRecord {
         let tell = latency - parts.iter().sum::<u64>();
         let [queue, lane, stall, compute] = parts.map(Duration);
         record.latency.record(Duration(latency));
+        note(&mut record, Verdict::Served, Duration(latency));
         record.queue.record(queue);
         record.lane.record(lane);
         record.stall.record(stall);
         record.compute.record(compute);
         record.tell.record(Duration(tell));
     }
+    for _ in 0..record.refused {
+        note(&mut record, Verdict::Rejected(RejectReason::QueueFull), Duration::ZERO);
+    }
     record
+}
+
+/// One more comes and leaves after so long, as far as the target is concerned.
+pub fn note(record: &mut RunRecord, verdict: Verdict, latency: Duration) {
+    record.in_time.came();
+    record.in_time.left(verdict, latency, Some(TARGET));
 }
 
 /// A hundred windows of 100 ms with a wave in them.

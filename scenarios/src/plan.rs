@@ -389,6 +389,7 @@ fn follows_tenants(arrivals: &RawArrivals) -> bool {
         RawArrivals::PeriodicPerTenant { .. } | RawArrivals::Activity(_) => true,
         RawArrivals::Scaled { arrivals, .. } => follows_tenants(arrivals),
         RawArrivals::Cut(part) => follows_tenants(&part.arrivals),
+        RawArrivals::Superpose(parts) => parts.iter().all(follows_tenants),
         _ => false,
     }
 }

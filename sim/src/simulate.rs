@@ -10,7 +10,7 @@ use tenantry_core::server::{Server, ServerError};
 use tenantry_core::{ClusterSpec, SystemSpec};
 use tenantry_profiles::{Beyond, Card, Family};
 use tenantry_traces::outcome::AnswersSpec;
-use tenantry_traces::{Time, Workload};
+use tenantry_traces::{Duration, Time, Workload};
 
 use crate::prices::{Jitter, PriceError, Prices};
 use crate::virtual_machine::VirtualMachine;
@@ -28,6 +28,8 @@ pub struct Run<'a> {
     pub tenants: u32,
     /// Left out of the figures.
     pub warm_up: Time,
+    /// Within which requests are to be answered.
+    pub target: Option<Duration>,
     /// Of the ops' durations.
     pub jitter: Jitter,
     /// Of where sequences end that do not end by length.
@@ -91,7 +93,7 @@ pub fn simulate(
     if let Some(generation) = &spec.system.pool.generation {
         machine = machine.with_ends(generation.stop, spec.seed);
     }
-    let mut ledger = Ledger::new(spec.warm_up);
+    let mut ledger = Ledger::new(spec.warm_up).with_target(spec.target);
     let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;
     let record = ledger.close(end, &server, &machine)?;
     Ok(Simulated {

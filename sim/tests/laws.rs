@@ -217,6 +217,7 @@ proptest! {
             system: &system,
             tenants: TENANTS,
             warm_up: Time(warm_up_us * 1_000),
+            target: None,
             jitter: Jitter::Measured { seed: 2 },
             seed: 2,
             answers: None,

@@ -193,6 +193,23 @@ fn what_nobody_waits_for_does_not_make_a_run_longer() {
     assert_eq!(kept.counts.served, 3);
 }
 
+/// Nobody is inside while it starts up and loads. Then the other one, idle for a minute, is given back at once: there are two for that minute, and
+/// not for the whole silence.
+#[test]
+fn a_card_that_starts_up_in_a_silence_takes_the_place_of_the_idle_one() {
+    let mut system = scaled();
+    let scale = { system.pool.generation.as_mut() }.and_then(|generation| generation.scale.as_mut());
+    let scale = scale.expect("cards come and go");
+    scale.start_up = Duration::from_secs(60);
+    let late = request(3, 3_600_000_000, 0, 20, 20);
+    let entries = (0..3).map(|n| request(n, 0, 0, 20, 20)).chain([late]).collect();
+    let (record, _) = simulate(&system, 2, 400, Jitter::None, entries, false);
+    let scaling = record.scaling.as_ref().expect("cards come and go");
+    assert_eq!((record.counts.served, scaling.added, scaling.released), (4, 1, 1));
+    let of_second_s = scaling.card_time.as_secs_f64() - record.end.as_secs_f64();
+    assert!((60.0..60.1).contains(&of_second_s), "{of_second_s} s");
+}
+
 #[test]
 fn adapters_are_gone_with_their_card() {
     let mut system = scaled();

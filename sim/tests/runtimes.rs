@@ -132,6 +132,7 @@ fn logged(gpus: u32, system: &SystemSpec, entries: Vec<Entry>) -> (RunRecord, Lo
         system,
         tenants: TENANTS,
         warm_up: Time::ZERO,
+        target: None,
         jitter: Jitter::None,
         seed: 1,
         answers: None,

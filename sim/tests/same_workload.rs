@@ -47,6 +47,7 @@ fn heard(system: &SystemSpec, workload: &WorkloadSpec, jitter: u64) -> BTreeMap<
         system,
         tenants: TENANTS,
         warm_up: Time::ZERO,
+        target: None,
         jitter: Jitter::Measured { seed: jitter },
         seed: 1,
         answers: None,

@@ -89,6 +89,7 @@ fn latencies_ms(targets_ms: [u64; 2]) -> [Vec<f64>; 2] {
         system: &system,
         tenants: 40,
         warm_up: Time::ZERO,
+        target: None,
         jitter: Jitter::None,
         seed: 1,
         answers: None,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tenantry_core::command::{Command, Verdict};
 use tenantry_core::durations::Durations;
 use tenantry_core::event::Event;
+use tenantry_core::in_time::InTime;
 use tenantry_core::run::Observer;
 use tenantry_core::{Commands, RunRecord};
 use tenantry_scenarios::{RunSpec, Slo};
@@ -138,11 +139,7 @@ pub struct Judge {
 /// Requests that came one after the other, after the warm-up.
 #[derive(Clone, Debug, Default)]
 struct Batch {
-    /// And have not left yet.
-    inside: u64,
-    judged: u64,
-    /// Of these.
-    within: u64,
+    in_time: InTime,
     /// Of those that were served.
     latencies_ns: Vec<u64>,
 }
@@ -195,10 +192,6 @@ impl Judge {
     pub fn finish(mut self, record: &RunRecord, busy: f64) -> Sample {
         let hopeless = self.misses > self.misses_max;
         debug_assert!(hopeless || !record.interrupted || self.user.load(Ordering::Relaxed));
-        if !record.interrupted {
-            // Who was never answered has missed every target.
-            self.batches.iter_mut().for_each(|batch| batch.judged += batch.inside);
-        }
         let mut latencies = Durations::default();
         let all = self.batches.iter().flat_map(|batch| &batch.latencies_ns);
         all.for_each(|latency| latencies.record(Duration(*latency)));
@@ -209,16 +202,16 @@ impl Judge {
             let (_, latency, _) = batch.select_nth_unstable(at);
             score.push(*latency as f64 / 1e6);
         }
-        let judged = self.batches.iter().filter(|batch| batch.judged > 0);
-        let shares = judged.map(|batch| batch.within as f64 / batch.judged as f64);
+        let of_batches = self.batches.iter().map(|batch| batch.in_time);
+        let shares = { of_batches.clone() }.filter_map(|batch| batch.share(record.interrupted));
         // A run that was stopped goes on as well as it can.
         let (judged, kept) = match hopeless {
             true => {
                 let judged = (self.judged.end - self.judged.first).max(self.misses);
                 (judged, judged - self.misses)
             }
-            false => { self.batches.iter() }.fold((0, 0), |(judged, kept), batch| {
-                (judged + batch.judged, kept + batch.within)
+            false => of_batches.fold((0, 0), |(judged, kept), batch| {
+                (judged + batch.judged(record.interrupted), kept + batch.in_time())
             }),
         };
         Sample {
@@ -242,7 +235,7 @@ impl Observer for Judge {
         if request.arrival >= self.warm_up
             && let Some(batch) = self.judged.batch(request.ticket)
         {
-            self.batches[batch].inside += 1;
+            self.batches[batch].in_time.came();
         }
     }
 
@@ -255,20 +248,14 @@ impl Observer for Judge {
             return;
         };
         let batch = &mut self.batches[batch];
-        batch.inside -= 1;
         let latency = now.since(finish.arrival);
-        let has_time = self.slo.is_none_or(|slo| latency <= slo.latency);
-        // A client that gave up after the target had passed was not served in time. What would have come of one that did before is not known.
-        if finish.verdict == Verdict::Cancelled && has_time {
-            return;
-        }
-        let served = finish.verdict == Verdict::Served;
-        if served {
+        if finish.verdict == Verdict::Served {
             batch.latencies_ns.push(latency.0);
         }
-        batch.judged += 1;
-        batch.within += u64::from(served && has_time);
-        self.misses += u64::from(!(served && has_time));
+        let is_late = batch
+            .in_time
+            .left(finish.verdict, latency, self.slo.map(|slo| slo.latency));
+        self.misses += u64::from(is_late);
         if self.misses > self.misses_max || self.user.load(Ordering::Relaxed) {
             self.stop.store(true, Ordering::Relaxed);
         }

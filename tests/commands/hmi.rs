@@ -129,6 +129,7 @@ fn ten_thousand_tenants_are_executed_in_every_pipeline() {
             system: &run.system,
             tenants: run.tenants,
             warm_up: Time::ZERO,
+            target: None,
             seed: run.seed,
             outcomes: None,
             // Tenants share sets in turns: what differs between pipelines would differ all the same.

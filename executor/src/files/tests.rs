@@ -250,6 +250,7 @@ fn executed(folder: &TempDir, files: &Files) -> Result<Executed, ExecuteError> {
         system: &system,
         tenants: TENANTS,
         warm_up: Time::ZERO,
+        target: None,
         seed: 3,
         outcomes: None,
         max_host_bytes: 1 << 30,

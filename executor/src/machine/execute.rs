@@ -14,7 +14,7 @@ use tenantry_core::{ClusterSpec, SystemSpec};
 use tenantry_profiles::Card;
 use tenantry_traces::generate::Domains;
 use tenantry_traces::outcome::AnswersSpec;
-use tenantry_traces::{Time, Workload};
+use tenantry_traces::{Duration, Time, Workload};
 
 use super::RealMachine;
 use super::cascading::CascadeServing;
@@ -46,6 +46,8 @@ pub struct Run<'a> {
     pub tenants: u32,
     /// Left out of the figures.
     pub warm_up: Time,
+    /// Within which requests are to be answered.
+    pub target: Option<Duration>,
     /// Of weights and token ids.
     pub seed: u64,
     /// What a route's models answer, with the seed; a route of several stages decides by it. Profiled models are asked themselves.
@@ -151,7 +153,7 @@ pub fn execute(
             .with_kept_states(serving.kept_states()),
         _ => machine.with_answers(Answers::of_system(spec.system, spec.outcomes)?),
     };
-    let mut ledger = Ledger::new(spec.warm_up);
+    let mut ledger = Ledger::new(spec.warm_up).with_target(spec.target);
     let end = run(&mut server, workload, &mut machine, &mut ledger, watch)?;
     let record = ledger.close(end, &server, &machine)?;
     let lanes = machine.into_workers().stop();

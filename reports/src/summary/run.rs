@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tenantry_core::RunRecord;
 use tenantry_core::command::{FailureReason, RejectReason};
-use tenantry_core::ledger::Durations;
 
 use super::asked::{FairnessSummary, WorkloadSummary};
 use super::cascade::{CascadeSummary, ScalingSummary};
 use super::figures::{Distribution, LaneSummary, RequestCounts, SloSummary};
 use super::fleet::FleetSummary;
-use super::labels::{Parameters, RunLabels, Slo};
+use super::labels::{Parameters, RunLabels};
 use super::management::ManagementSummary;
 use super::memory::{GenerationSummary, LookupSummary, MemorySummary, SwapSummary};
 use super::number::{named, ratio, rounded};
@@ -156,7 +155,7 @@ impl RunSummary {
             let busy_share = ratio(lane.busy.as_secs_f64(), duration_s)?;
             Some((lane.name.clone(), LaneSummary { busy_share }))
         });
-        let attainment = labels.slo.and_then(|slo| attainment(record, slo));
+        let attainment = labels.slo.and_then(|_| record.in_time.share(record.interrupted));
         let throughput_rps = ratio(record.served as f64, duration_s);
         let of_fleet = record.fleet.as_ref().map(|fleet| fleet.card_time);
         let card_time = of_fleet.or(record.scaling.as_ref().map(|scaling| scaling.card_time));
@@ -231,12 +230,4 @@ impl RunSummary {
             ("tell", mean(&self.tell_ms)),
         ]
     }
-}
-
-/// Who gave up before the target had passed tells nothing.
-fn attainment(record: &RunRecord, slo: Slo) -> Option<f64> {
-    let within = |durations: &Durations| (durations.share_within(slo.latency) * durations.count() as f64).round();
-    let gave_up_late = record.gave_up.count() as f64 - within(&record.gave_up);
-    let judged = (record.latency.count() + record.refused + record.unanswered) as f64 + gave_up_late;
-    (judged > 0.0).then(|| within(&record.latency) / judged)
 }

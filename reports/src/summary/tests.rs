@@ -1,12 +1,13 @@
 use proptest::prelude::*;
 use serde_json::Value;
 use tenantry_core::RunRecord;
+use tenantry_core::command::{FailureReason, Verdict};
 use tenantry_core::server::runtimes::FleetUse;
 use tenantry_traces::Duration;
 
 use super::*;
 use crate::folder::json;
-use crate::testing::{labels, record};
+use crate::testing::{labels, note, record};
 
 /// The file's form, as scripts rely on it. Whoever changes it says so in the change log.
 #[test]
@@ -67,9 +68,26 @@ fn rejected_and_failed_requests_miss_the_target() {
     let summary = RunSummary::new(labels("full", VIRTUAL), &record);
     assert_eq!(summary.slo_attainment, Some(0.98), "98 of 100, two rejected");
     assert_eq!(summary.slo.unwrap().met, Some(true));
-    record.refused += 1;
+    note(&mut record, Verdict::Failed(FailureReason::OutOfMemory), Duration::ZERO);
     let summary = RunSummary::new(labels("full", VIRTUAL), &record);
     assert_eq!(summary.slo.unwrap().met, Some(false));
+}
+
+#[test]
+fn who_waits_for_ever_and_who_gives_up_too_late_miss_the_target() {
+    let attained = |record: &RunRecord| RunSummary::new(labels("any", VIRTUAL), record).slo_attainment;
+    let mut all = record(98, Duration::from_millis(100));
+    note(&mut all, Verdict::Cancelled, Duration::from_millis(149));
+    assert_eq!(attained(&all), Some(0.98), "who gives up before tells nothing");
+    note(&mut all, Verdict::Cancelled, Duration::from_millis(151));
+    all.in_time.came();
+    assert_eq!(attained(&all), Some(rounded(98.0 / 102.0)));
+    all.interrupted = true;
+    assert_eq!(
+        attained(&all),
+        Some(rounded(98.0 / 101.0)),
+        "it might have been answered"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::scalar::{Count, Name, Percent, Period, Span};
+use crate::scalar::{Count, LongPeriod, Name, Percent, Period, Span};
 
 /// Runtimes of several lengths, who gets which request, and how many instances of each there are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -175,7 +175,7 @@ pub enum RawScalingRule {
         /// The least busy card is released when it is below this share for a period.
         release: Percent,
         /// How far back recent requests go.
-        recent: Period,
+        recent: LongPeriod,
         /// How long the tail must stay low.
         period: Period,
         /// After a decision, how long nothing is decided.

@@ -67,6 +67,7 @@ impl Case {
             system: &self.run.system,
             tenants: self.run.tenants,
             warm_up: Time::ZERO,
+            target: None,
             jitter: Jitter::Measured { seed: self.run.seed },
             seed: self.run.seed,
             answers: self.run.answers.as_ref().map(|answers| (answers, self.run.seed)),

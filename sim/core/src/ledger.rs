@@ -7,6 +7,7 @@ use crate::command::{
 };
 use crate::durations::{InRuns, Tally};
 use crate::event::{Done, Event};
+use crate::in_time::InTime;
 use crate::machine::{LaneUse, LookupCounts, Machine};
 use crate::op::{Op, OpKind};
 use crate::run::RunEnd;
@@ -194,10 +195,8 @@ pub struct RunRecord {
     pub served: u64,
     /// Of those that arrived after the warm-up: turned away or failed.
     pub refused: u64,
-    /// How long those of them waited whose clients gave up.
-    pub gave_up: Durations,
-    /// Those of them who were inside when nothing more happened; none where the user stopped the run.
-    pub unanswered: u64,
+    /// Of all of them: in time for the target, or late.
+    pub in_time: InTime,
     /// From arrival to answer.
     pub latency: Durations,
     /// Parts of the latency: see [`crate::command::Waits`].
@@ -288,10 +287,10 @@ struct Before {
 }
 
 impl Before {
-    fn of(server: &Server, machine: &impl Machine) -> Before {
+    fn of(server: &Server) -> Before {
         Before {
             swaps: server.swaps(),
-            lookups: machine.lookups(),
+            lookups: None,
             stages: server.stages(),
             generation: server.generation(),
         }
@@ -312,12 +311,11 @@ fn too_soon(ticket: u64) -> BrokenLaw {
 #[derive(Debug)]
 pub struct Ledger {
     warm_up: Time,
+    target: Option<Duration>,
     at_warm_up: Option<Before>,
     record: RunRecord,
     /// Whether what the server and the machine came to is in the record.
     has_ended: bool,
-    /// Requests that arrived after the warm-up.
-    arrived: u64,
     /// Of the record, until it is closed.
     windows: Windows,
     latency: Tally,
@@ -337,9 +335,9 @@ impl Ledger {
     pub fn new(warm_up: Time) -> Ledger {
         Ledger {
             warm_up,
+            target: None,
             at_warm_up: None,
             has_ended: false,
-            arrived: 0,
             in_flight: 0,
             in_flight_area: 0,
             latest: Time::ZERO,
@@ -354,6 +352,11 @@ impl Ledger {
         }
     }
 
+    /// Judges requests by whether they are answered so soon.
+    pub fn with_target(self, target: Option<Duration>) -> Ledger {
+        Ledger { target, ..self }
+    }
+
     /// End of the warm-up.
     pub fn warm_up(&self) -> Time {
         self.warm_up
@@ -365,10 +368,17 @@ impl Ledger {
         self.at_warm_up.is_some()
     }
 
-    /// The warm-up is over: what was swapped, looked up and answered by single models until now is not counted, nor which tokens were made.
-    pub fn warmed_up(&mut self, server: &mut Server, machine: &impl Machine) {
-        server.warmed_up();
-        self.at_warm_up = Some(Before::of(server, machine));
+    /// The warm-up is over when the first event after it comes, before it is handled: what was swapped and answered by single models until now is not
+    /// counted, nor which tokens were made.
+    pub(crate) fn warmed_up(&mut self, server: &mut Server) {
+        server.warmed_up(self.warm_up);
+        self.at_warm_up = Some(Before::of(server));
+    }
+
+    /// Nor what was looked up.
+    pub(crate) fn leave_out_lookups(&mut self, machine: &impl Machine) {
+        let before = self.at_warm_up.as_mut().expect("the warm-up is over");
+        before.lookups = machine.lookups();
     }
 
     /// # Errors
@@ -385,7 +395,11 @@ impl Ledger {
                 return Err(too_soon(request.ticket));
             }
             self.record.counts.offered += 1;
-            self.arrived += u64::from(request.arrival >= self.warm_up);
+            // It has been here since it arrived, heard or not.
+            self.in_flight_area += u128::from(now.since(request.arrival).0);
+            if request.arrival >= self.warm_up {
+                self.record.in_time.came();
+            }
             self.in_flight += 1;
             self.windows.at(now).arrived += 1;
         }
@@ -484,6 +498,9 @@ impl Ledger {
             record.refused += 1;
         }
         let latency = now.since(finish.arrival);
+        if finish.arrival >= self.warm_up {
+            record.in_time.left(finish.verdict, latency, self.target);
+        }
         let waits = finish.waits;
         let parts = waits.total();
         if parts != latency && !matches!(finish.verdict, Verdict::Rejected(_)) {
@@ -493,9 +510,6 @@ impl Ledger {
             )));
         }
         if finish.verdict != Verdict::Served {
-            if finish.verdict == Verdict::Cancelled && finish.arrival >= self.warm_up {
-                record.gave_up.record(latency);
-            }
             return Ok(());
         }
         let window = self.windows.at(now);
@@ -538,7 +552,10 @@ impl Ledger {
         record.lookups = machine.lookups();
         record.lanes = machine.lanes(at);
         // A run that ended within its warm-up has nothing to show.
-        let before = self.at_warm_up.get_or_insert_with(|| Before::of(server, machine));
+        let before = self.at_warm_up.get_or_insert_with(|| Before {
+            lookups: machine.lookups(),
+            ..Before::of(server)
+        });
         let stages = server.stages();
         if !stages.is_empty() {
             let cascade = record.cascade.get_or_insert_default();
@@ -602,10 +619,6 @@ impl Ledger {
         record.longest_gap = self.longest_gap.into_durations();
         [record.lane, record.stall, record.compute, record.tell] = self.of_batch.into_durations();
         record.interrupted = end.interrupted;
-        if !end.interrupted {
-            let left = record.latency.count() + record.refused + record.gave_up.count();
-            record.unanswered = self.arrived - left;
-        }
         record.memory.check().map_err(BrokenLaw)?;
         if let Some(lane) = record.lanes.iter().find(|lane| lane.busy > record.duration) {
             return Err(BrokenLaw(format!(

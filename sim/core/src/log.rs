@@ -6,7 +6,7 @@ use crate::command::{Command, Commands};
 use crate::event::{Answer, BatchTiming, Done, Ended, Event, Failed, MemberFailure, RunOutcome};
 use crate::ids::{BatchId, InstanceId};
 use crate::op::{Load, Member, Op, PetGroup};
-use crate::policy::coordinated::PoolPlan;
+use crate::policy::coordinated::{PoolPlan, Query};
 use crate::policy::fleet::{Allocated, Question};
 use crate::run::Observer;
 use crate::server::Server;
@@ -145,18 +145,23 @@ pub struct LoggedCommand {
     pub groups: Vec<PetGroup>,
     /// Of a submission.
     pub question: Option<Question>,
+    /// Of a submission: the queries that are to be split, by shared model.
+    pub pool: Vec<Vec<Query>>,
 }
 
 impl LoggedCommand {
     fn own(at: Time, command: &Command, commands: &Commands) -> LoggedCommand {
         let mut command = command.clone();
         let (mut members, mut loads, mut ops, mut groups) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut question = None;
+        let (mut question, mut pool) = (None, Vec::new());
         if let Command::Submit(submission) = &mut command {
             members = commands.members(submission).to_vec();
             loads = commands.loads(submission).to_vec();
             ops = commands.ops(submission).to_vec();
             question = commands.question(submission).cloned();
+            pool = commands
+                .pool(submission)
+                .map_or_else(Vec::new, |pool| pool.queries.clone());
             // Where in the buffer it lay is of no interest.
             (submission.members, submission.loads, submission.ops) = (0..members.len(), 0..loads.len(), 0..ops.len());
             groups = commands.groups(submission).to_vec();
@@ -170,6 +175,7 @@ impl LoggedCommand {
             ops,
             groups,
             question,
+            pool,
         }
     }
 }

@@ -122,9 +122,6 @@ pub fn run(
         };
     }
     loop {
-        if !ledger.is_warm() && at >= ledger.warm_up() {
-            ledger.warmed_up(server, machine);
-        }
         let due = workload.peek()?;
         if due.is_none() && ended.is_none() && server.in_flight() == 0 {
             ended = Some(at);
@@ -134,25 +131,25 @@ pub fn run(
             let at = ended.unwrap_or(at);
             Ok(RunEnd { at, interrupted })
         };
-        let now = match machine.next(due) {
-            Ok(Next::Event(now, ref event)) => {
-                hear!(now, event)?;
-                now
-            }
+        let (now, is_first) = match machine.next(due) {
+            Ok(Next::Event(now, ref event)) => (now, hear!(now, event)?),
             Ok(Next::Due(now)) => {
-                match workload.next()? {
+                let is_first = match workload.next()? {
                     Some(Entry::Request(request)) => hear!(now, &Event::Arrived(request))?,
                     Some(Entry::Cancel { ticket, .. }) => hear!(now, &Event::Cancelled(ticket))?,
                     Some(Entry::Manage(request)) => hear!(now, &Event::Manage(request))?,
                     None => return Err(BrokenLaw("a workload that announced an entry has one".into()).into()),
-                }
-                now
+                };
+                (now, is_first)
             }
             Ok(Next::Idle) => return over(false),
             Err(MachineError::Interrupted) => return over(true),
             Err(error) => return Err(RunError::Machine(error)),
         };
         at = now;
+        if is_first {
+            ledger.leave_out_lookups(machine);
+        }
         for command in &commands.list {
             ledger.command(now, command, &commands, machine)?;
             watch.command(now, command, &commands);
@@ -175,6 +172,7 @@ pub fn run(
 }
 
 /// The server hears of an event, right where the machine says it, since it is large to be moved; the one before was at `at`.
+/// Whether it is the first after the warm-up.
 #[inline(always)]
 fn hear(
     server: &mut Server,
@@ -184,9 +182,13 @@ fn hear(
     at: Time,
     now: Time,
     event: &Event<'_>,
-) -> Result<(), BrokenLaw> {
+) -> Result<bool, BrokenLaw> {
     ledger.event(at, now, event)?;
+    let is_first = !ledger.is_warm() && now >= ledger.warm_up();
+    if is_first {
+        ledger.warmed_up(server);
+    }
     watch.event(now, event);
     server.handle(now, event, commands);
-    Ok(())
+    Ok(is_first)
 }

@@ -83,6 +83,7 @@ pub fn judged_on(
         system,
         tenants: TENANTS,
         warm_up: Time::ZERO,
+        target: None,
         jitter: Jitter::None,
         seed: 1,
         answers: system.route.is_some().then_some((answers, 9)),

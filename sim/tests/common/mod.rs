@@ -177,6 +177,7 @@ pub fn run_listed(
         system,
         tenants,
         warm_up: Time::ZERO,
+        target: None,
         jitter,
         seed: 1,
         answers: None,

@@ -1,9 +1,9 @@
 //! The serving policies as one state machine: events in, commands out. It reads no clock, does no I/O and draws nothing.
 //!
 //! [`Server::handle`] is the whole of it: one event changes the state, then every instance that it touched is asked for work.
-//! Three mechanisms stand behind it: [`encoding`] answers each batch at once, [`generation`] keeps requests running from step to step,
-//! [`tasks`] splits a pool of queries to tasks that share models into batches.
-//! [`cascade`] sends them from model to model.
+//! Five mechanisms stand behind it: [`encoding`] answers each batch at once, [`generation`] keeps requests running from step to step,
+//! [`tasks`] splits a pool of queries to tasks that share models into batches, [`runtimes`] sends each request to a runtime of its length, and
+//! [`cascade`] from model to model.
 
 mod by_ticket;
 pub mod cascade;
@@ -184,10 +184,10 @@ impl Server {
         }
     }
 
-    /// The warm-up is over: what is tallied here counts from now on.
-    pub fn warmed_up(&mut self) {
+    /// The warm-up was over `at`, after the last event and not after the next one: what is tallied here counts from then on.
+    pub fn warmed_up(&mut self, at: Time) {
         if let Server::Generation(server) = self {
-            server.warmed_up();
+            server.warmed_up(at);
         }
     }
 

@@ -88,7 +88,7 @@ pub(crate) struct Slots {
     /// In order of first use; grows up to `capacity`.
     slots: Vec<Slot>,
     capacity: u32,
-    /// Emptied by failed loads.
+    /// Emptied by failed loads, new versions, deletions and cards that were given back.
     empty: Vec<u32>,
     order: Order,
     pub counts: SwapCounts,

@@ -293,7 +293,7 @@ impl GenerationServer {
         self.sequences.len() as u64
     }
 
-    /// What was done beside generating, up to the last event.
+    /// What was done beside generating, up to the last event or the end of the warm-up.
     pub fn counts(&self) -> GenerationCounts {
         GenerationCounts {
             reads: self.host.as_ref().map_or(0, HostMemory::reads),
@@ -308,7 +308,8 @@ impl GenerationServer {
     }
 
     /// See [`super::Server::warmed_up`].
-    pub fn warmed_up(&mut self) {
+    pub fn warmed_up(&mut self, at: Time) {
+        self.now = at;
         self.gaps = Gaps::default();
     }
 

@@ -79,8 +79,9 @@ pub struct TaskServer {
     running: Slab<BatchId, Running>,
     /// By stream, of a full model's the cards' instances; one where shared models compute anywhere.
     loads: Vec<Loads>,
+    /// Queries so far, by stream.
+    placed: Vec<u64>,
     waiting: u32,
-    placed: u64,
     /// Reused for each decision.
     operators: Vec<StreamOperator>,
     alone_ns: Vec<u64>,
@@ -140,8 +141,8 @@ impl TaskServer {
             topology,
             requests: Requests::default(),
             running: Slab::default(),
+            placed: vec![0; pool.instances_per_gpu as usize],
             waiting: 0,
-            placed: 0,
             operators: Vec::new(),
             alone_ns: Vec::new(),
             spare: Vec::new(),
@@ -224,7 +225,8 @@ impl TaskServer {
             }
         };
         let instance = self.instance_for(position);
-        self.placed += 1;
+        let stream = self.stream_of(position);
+        self.placed[stream] += 1;
         let id = self.requests.insert(InFlight::new(request, instance));
         self.instances[instance.index()].queue.push(&mut self.requests, id);
         self.waiting += 1;
@@ -262,10 +264,13 @@ impl TaskServer {
 
     /// A task's full model computes on its own stream, of any card; shared models, which have one, compute anywhere.
     fn instance_for(&self, position: u32) -> InstanceId {
-        let streams = self.loads.len() as u32;
-        let stream = position % streams;
-        let card = self.place.place(self.placed, &self.loads[stream as usize]);
-        InstanceId(card.0 * streams + stream)
+        let stream = self.stream_of(position);
+        let card = self.place.place(self.placed[stream], &self.loads[stream]);
+        InstanceId(card.0 * self.loads.len() as u32 + stream as u32)
+    }
+
+    fn stream_of(&self, position: u32) -> usize {
+        position as usize % self.loads.len()
     }
 
     fn load_changed(&mut self, instance: InstanceId, by: i32) {
